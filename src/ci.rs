@@ -1,8 +1,10 @@
-//! What becomes of what a session pushed: the checks of its commit, and what others write at its pull request.
+//! Follows what a session pushed: the checks of its commit, and reviews and comments at its pull
+//! request.
 //!
-//! A push is noticed in what a harness reports of a call, and a *follow* of it begins; its state is a fold over events, so a restart forgets
-//! none and says nothing twice. The fold decides when the next call of `gh` is due ([`Plan`]) and, of what was answered ([`Outcome`]), what
-//! is to be published. Who makes the calls is `source::ci`. docs/design/ci.md says how the parts play together.
+//! A push is found in a harness's report of a call, and starts a *follow* of it. The state of a
+//! follow is a fold over events, so a restart loses none and reports nothing twice. The fold
+//! decides when the next call of `gh` is due ([`Plan`]) and which events an answer ([`Outcome`])
+//! leads to. `source::ci` makes the calls. docs/design/ci.md describes the parts together.
 
 mod answer;
 mod follow;
@@ -37,61 +39,61 @@ use crate::{
     time::Timestamp,
 };
 
-/// The type of the event that says which commit a follow is about; its payload is a [`Found`].
+/// The type of the event with a follow's commit; its payload is a [`Found`].
 pub const FOLLOWED: &str = "ci.followed";
-/// The type of the event that says what was answered; its payload is an [`Answered`].
+/// The type of the event with an answer; its payload is an [`Answered`].
 pub const ANSWERED: &str = "ci.answered";
-/// The source of these events; others change nothing.
+/// The source of these events; events of other sources have no effect.
 pub const SOURCE: &str = OWN_SOURCE;
-/// The type of the event in which a harness reports a call that succeeded.
+/// The type of the event for a harness's report of a successful call.
 const CALL_SUCCEEDED: &str = "tool.call.success";
 
-/// Most open follows; beyond it the oldest ends.
+/// Most open follows; beyond it the oldest is ended.
 const OPEN_MAX: usize = 32;
-/// Most pull requests, and most branches, of which is remembered what was said of them.
+/// Most pull requests, and most branches, with kept state of what was reported.
 const SEEN_MAX: usize = 64;
-/// Most events that are remembered because they said something of checks.
+/// Most kept events about checks.
 const SAID_MAX: usize = 256;
-/// Most failed checks that a result names.
+/// Most failed checks named in a result.
 const NAMES_MAX: usize = 3;
-/// Most failed checks of a push that are said one by one.
+/// Most failed checks of a push that are reported individually.
 const FAILED_MAX: usize = 50;
 
-/// What was answered; the payload of an [`ANSWERED`] event.
+/// An answer; the payload of an [`ANSWERED`] event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answered {
-    /// Which follow.
+    /// Its follow.
     pub follow: Arc<str>,
     /// The number of the call, from 1.
     pub call: u32,
-    /// What it says.
+    /// Its outcome.
     #[serde(flatten)]
     pub outcome: Outcome,
 }
 
-/// Up to when what was written at each pull request is known, by owner, repository and number.
+/// Time of the last known remark at each pull request, by owner, repository and number.
 type Seen = BTreeMap<String, String>;
 
-/// What is to be done next, and what is left out of answers.
+/// The next calls, and what is left out of answers.
 #[derive(Debug, Clone, Default)]
 pub struct Plan {
-    /// The open follows, in the order of their ids.
+    /// The open follows, sorted by id.
     pub follows: Vec<Arc<Follow>>,
     not_before: Timestamp,
     seen: Arc<Seen>,
 }
 
-/// What is to be done for a follow.
+/// The next action for a follow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
-    /// Git is to be asked which commit it is about.
+    /// Query git for its commit.
     Find(Arc<Follow>),
-    /// GitHub is to be asked, not before this time.
+    /// Query GitHub, not before this time.
     Ask(Arc<Follow>, Timestamp),
 }
 
 impl Plan {
-    /// What comes next; `is_done` says of which follows the answer to the next call is on its way already.
+    /// The next action; `is_done` returns whether a follow's next answer is already on its way.
     pub fn next(&self, is_done: impl Fn(&Follow) -> bool) -> Option<Next> {
         let open = || self.follows.iter().filter(|follow| !is_done(follow));
         if let Some(follow) = open().find(|follow| follow.commit.is_none()) {
@@ -101,14 +103,14 @@ impl Plan {
         Some(Next::Ask(Arc::clone(follow), follow.due.max(self.not_before)))
     }
 
-    /// The event that reports an answer; what was said before is left out of it.
+    /// The event for an answer, without what was reported before.
     pub fn answered_event(&self, follow: &Follow, mut outcome: Outcome, now: Timestamp) -> Event {
         if let Outcome::Checks(checks) = &mut outcome {
             checks.failures.retain(|failure| !follow.failed.contains(&failed_key(failure)));
             let key = checks.pr.as_ref().map(|pr| follow.seen_key(&checks.repo, pr.number));
             match key.and_then(|key| self.seen.get(&key)) {
                 Some(seen) => checks.remarks.retain(|remark| remark.at > *seen),
-                // What was there before the push is known; only until when is of use.
+                // Remarks from before the push are known; only the time of the newest is needed.
                 None => drop(checks.remarks.drain(..checks.remarks.len().saturating_sub(1))),
             }
         }
@@ -116,18 +118,18 @@ impl Plan {
     }
 }
 
-/// Who wants to know of which commit.
+/// A request to follow a commit.
 #[derive(Debug)]
 pub struct Wanted<'a> {
-    /// What names the follow, such as the id of a watch.
+    /// The name of the follow, such as the id of a watch.
     pub by: &'a str,
     /// The session.
     pub session: Option<&'a SessionId>,
-    /// The folder that it works in.
+    /// Its folder.
     pub workspace: Option<&'a str>,
-    /// Where git and `gh` are to run.
+    /// The working folder of git and `gh`.
     pub folder: &'a str,
-    /// A branch or a commit; what is checked out if it is absent.
+    /// A branch or a commit; the checked out one if absent.
     pub reference: Option<&'a str>,
 }
 
@@ -138,22 +140,22 @@ pub struct Follows {
     open: BTreeMap<Arc<str>, Arc<Follow>>,
     gate: Gate,
     seen: Arc<Seen>,
-    /// The checks of each branch that were said to fail, by owner, repository and branch.
+    /// The failed checks of each branch that were reported, by owner, repository and branch.
     failing: BTreeMap<String, BTreeSet<String>>,
-    /// The newest events that said something of a session's checks, oldest first.
+    /// The newest events about a session's checks, oldest first.
     said: VecDeque<(SessionId, Seq)>,
     /// The newest commits whose checks were followed to their end, by owner, oldest first.
     done: VecDeque<(u64, String)>,
-    /// What the configuration says.
+    /// The settings.
     #[serde(skip)]
     settings: switch::Settings,
-    /// Whether [`Follows::take_plan`] would give another plan.
+    /// Whether the plan changed since the last [`Follows::take_plan`].
     #[serde(skip)]
     has_changed: bool,
 }
 
 impl Follows {
-    /// Goes by other settings. Switched off, it ends all without a word.
+    /// Applies changed settings. Disabling ends all follows without an event.
     pub fn apply(&mut self, settings: &switch::Settings) {
         self.settings = settings.clone();
         if !settings.enabled {
@@ -162,7 +164,7 @@ impl Follows {
         self.has_changed = true;
     }
 
-    /// What is to be done next, if that may be something else than when this was asked before.
+    /// The next actions, if they may have changed since the last call.
     pub fn take_plan(&mut self) -> Option<Plan> {
         let follows = || self.open.values().cloned().collect();
         let not_before = self.gate.not_before(self.settings.calls_per_hour);
@@ -172,7 +174,7 @@ impl Follows {
         plan
     }
 
-    /// Takes an event that is trusted or not, and gives what is to be published with it.
+    /// Takes an event, trusted or not, and returns the events to publish.
     pub fn observe(
         &mut self,
         seq: Seq,
@@ -201,9 +203,9 @@ impl Follows {
         }
     }
 
-    /// Begins to follow what a call pushed.
+    /// Starts follows of a call's pushes.
     fn note_pushes(&mut self, event: &EventRef<'_>, now: Timestamp) -> Vec<Event> {
-        /// What a harness says of a call: what it pushed, or the command that it ran.
+        /// A harness's report of a call: its pushes, or its command.
         #[derive(Deserialize)]
         struct Said {
             #[serde(default)]
@@ -242,7 +244,7 @@ impl Follows {
         ended
     }
 
-    /// Begins to follow what somebody waits for, unless that is followed already.
+    /// Starts a requested follow, unless there is one already.
     pub fn want(&mut self, wanted: &Wanted<'_>, now: Timestamp) -> Vec<Event> {
         let Wanted { by, session, workspace, folder, reference } = wanted;
         let is_own = |follow: &Follow| match session {
@@ -287,7 +289,7 @@ impl Follows {
         Some(follow.ended_event(&end, now))
     }
 
-    /// Learns which commit a follow is about; older ones of the same branch end.
+    /// Records the commit of a follow; older follows of the same branch end.
     fn note_found(&mut self, found: Found, now: Timestamp) -> Vec<Event> {
         let Found { follow: id, commit, branch, top } = found;
         let Some(follow) = self.open.get(&id).filter(|follow| follow.commit.is_none()) else {
@@ -303,7 +305,7 @@ impl Follows {
         let is_known = |other: &Arc<Follow>| other.session == found.session && other.commit == found.commit;
         let is_done = |done: &(u64, String)| done.0 == found.owner && found.commit.as_ref() == Some(&done.1);
         if others.iter().any(is_known) || !found.may_repeat && self.done.iter().any(is_done) {
-            // The one that goes on says it, or one that has ended did.
+            // The continuing follow reports it, or an ended one did.
             self.open.remove(&id);
             self.has_changed = true;
             return Vec::new();
@@ -315,7 +317,7 @@ impl Follows {
         ended
     }
 
-    /// Takes an answer; says what is new with it, and ends the follow or plans its next call.
+    /// Takes an answer; returns its news, and ends the follow or plans its next call.
     fn note_answer(&mut self, answered: Answered, now: Timestamp) -> Vec<Event> {
         let Answered { follow: id, call, outcome } = answered;
         self.gate.note_call(now);
@@ -354,7 +356,7 @@ impl Follows {
         events
     }
 
-    /// What an answer says that was not said before.
+    /// The parts of an answer that were not reported before.
     fn news(&mut self, follow: &mut Follow, checks: &Checks, now: Timestamp) -> Vec<Event> {
         follow.repo = Some(checks.repo.clone()).filter(|repo| !repo.is_empty()).or(follow.repo.take());
         follow.url = checks.url.clone().or(follow.url.take());
@@ -399,23 +401,23 @@ impl Follows {
         }
     }
 
-    /// Whether all of `events` say how checks of what `session` pushed stand or ended.
+    /// Whether all of `events` are about the state or end of checks of what `session` pushed.
     pub fn has_said(&self, session: &SessionId, events: &[Seq]) -> bool {
         let is_said = |seq: &Seq| self.said.iter().any(|(of, said)| of == session && said == seq);
         !self.said.is_empty() && !events.is_empty() && events.iter().all(is_said)
     }
 
-    /// Whether something of `session` is remembered for [`Follows::has_said`].
+    /// Whether there is anything of `session` for [`Follows::has_said`].
     pub fn has_said_anything(&self, session: &SessionId) -> bool {
         self.said.iter().any(|(of, _)| of == session)
     }
 
-    /// Lets the follows of one session be those of another one, which takes its place.
+    /// Moves the follows of a session to its successor.
     pub fn hand_over(&mut self, from: &SessionId, to: &SessionId) {
         self.change_owner(from, Some(to));
     }
 
-    /// Lets the follows of a session that has ended for good be its parent's, or those of the folder that it worked in.
+    /// Moves the follows of a session that has ended for good to its parent, or to its folder.
     pub fn end_of(&mut self, session: &SessionId, parent: Option<&SessionId>) {
         self.change_owner(session, parent);
     }

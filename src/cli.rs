@@ -1,9 +1,9 @@
-//! The commands that people and scripts type, one file each.
+//! The commands for users and scripts, one file each.
 //!
-//! A command reads its arguments, makes requests to the daemon and prints what comes back; what happens is decided there.
-//! Output goes to stdout and is short and aligned, or JSON where `--json` asks for it; `terminal.rs` says how it is written for a
-//! terminal or a pipe. An error is printed once, by `main`. Exit codes: 0, 1 for a failure, 2 for arguments that make no sense, 3 for a
-//! question that nobody answered.
+//! A command parses its arguments, makes requests to the daemon and prints the answers; decisions
+//! are made there. Output goes to stdout and is short and aligned, or JSON with `--json`;
+//! `terminal.rs` formats it for a terminal or a pipe. `main` prints an error once. Exit codes: 0, 1
+//! for a failure, 2 for invalid arguments, 3 for an unanswered question.
 
 mod ask;
 mod attach;
@@ -71,10 +71,10 @@ use error::{refusal, refused};
 use paths::{Paths, PathsError};
 use terminal::Terminal;
 
-/// How long a command waits for the daemon to read or write; a publish may wait for a slow disk.
+/// Timeout of a read from or write to the daemon; a publish may wait for a slow disk.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Heading of the options that every command has.
+/// Help heading of the options of all commands.
 const PLACES: &str = "Places";
 
 #[derive(Debug, Parser)]
@@ -103,73 +103,77 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Put aside into an agent's harness, or into systemd
+    /// Install aside in an agent's harness, or in systemd
     Install(install::Args),
-    /// Take aside out of a harness or systemd again
+    /// Remove aside from a harness or systemd
     Uninstall(install::RemoveArgs),
-    /// Look for what keeps notifications from their agent
+    /// Check what prevents notifications from reaching their agent
     Doctor(doctor::Args),
     /// Start the daemon in the background, unless it runs
     Up(up::Args),
     /// Stop the daemon
     Down,
-    /// Run the daemon, until it is told to stop
+    /// Run the daemon in the foreground
     Serve(serve::Args),
-    /// Have the daemon read the configuration again
+    /// Make the daemon reload its configuration
     Reload(reload::Args),
-    /// Show how the daemon is, as `aside` alone does, or what it counted
+    /// Show the daemon's status, as `aside` alone does, or its counts
     Status(status::Args),
     /// Show the last lines of the daemon's log
     Logs(logs::Args),
     /// Publish an event
     Publish(publish::Args),
-    /// Follow the events as they come
+    /// Follow events as they are published
     Tail(tail::Args),
     /// List the sessions
     Sessions(sessions::Args),
-    /// List what publishes: whether it can, when it last did, what was delivered of it, and what that cost
+    /// List sources: whether each can publish, its last event, its deliveries, and their cost
     Sources(sources::Args),
-    /// List past events or notifications, and what became of them
+    /// List past events or notifications, and their outcome
     History(history::Args),
-    /// Tell what became of an event or a notification
+    /// Explain the outcome of an event or a notification
     Why(why::Args),
-    /// Make the history's file again from the journal
+    /// Rebuild the history's file from the journal
     Rebuild(rebuild::Args),
-    /// Ask for what a session may be told now, as a harness does
+    /// Request a session's pending notifications, as a harness does
     Exchange(exchange::Args),
-    /// List what waits for the agent or for you, and decide about it
+    /// List notifications pending for the agent or for you, and decide about them
     Inbox(inbox::Args),
-    /// Be notified once when something comes true: a process ends, a port opens, a file changes; or list what is waited for
+    /// Be notified once when a condition becomes true: a process ends, a port opens, a file
+    /// changes; or list the watches
     Watch(watch::Args),
-    /// Be reminded once when a time comes
+    /// Be reminded once at a time
     Remind(watch::RemindArgs),
-    /// Speak MCP on stdio: the tools that an agent has of aside; a client starts this
+    /// Speak MCP on stdio: aside's tools for an agent; a client starts this
     Mcp(mcp::Args),
-    /// Say something to the user, by the line of the harness, a desktop notification, a log, or a server of theirs
+    /// Send a notice to the user, by the harness's line, a desktop notification, a log, or a server
+    /// of theirs
     Notify(notify::Args),
-    /// Ask the user something with 2 to 4 choices, wait for the answer and print it; exits with 3 when nobody answered in time
+    /// Ask the user a question with 2 to 4 choices, wait for the answer and print it; exits with 3
+    /// when nobody answered in time
     Ask(ask::Args),
-    /// Answer a question, or list those that are open
+    /// Answer a question, or list the open ones
     Answer(ask::AnswerArgs),
-    /// Follow a session's queue and print what wakes its agent, one line an event; a plugin's monitor runs this
+    /// Follow a session's queue and print what wakes its agent, one line an event; a plugin's
+    /// monitor runs this
     Attach(attach::Args),
-    /// Print how many notifications wait, for a harness's status line
+    /// Print the number of pending notifications, for a harness's status line
     Statusline(statusline::Args),
-    /// Run a command, and publish how it ends and what problems it names
+    /// Run a command, and publish its outcome and the problems in its output
     Run(run::Args),
-    /// Make and list the tokens for TCP
+    /// Create and list the tokens for TCP
     Token(token::Args),
-    /// Look for errors in configuration, subscribers and templates
+    /// Check configuration, subscribers and templates for errors
     Check(check::Args),
-    /// Look at the files of the journal, or repair them
+    /// Check the files of the journal, or repair them
     Journal(journal::Args),
     /// Write the daemon's state to one file; also while it runs
     Backup(backup::Args),
-    /// Make an empty state folder what a backup holds
+    /// Restore a backup into an empty state folder
     Restore(backup::RestoreArgs),
-    /// Show in a few seconds what an agent is told, with a daemon of its own and no agent
+    /// Show in a few seconds what an agent sees, with a daemon of its own and no agent
     Demo(demo::Args),
-    /// Answer a harness's hook, which is on stdin; always succeeds
+    /// Answer a harness's hook on stdin; always succeeds
     Hook {
         #[arg(help = format!("The harness: {}", of_harness::listed(|kind| kind.word)))]
         name: String,
@@ -177,9 +181,10 @@ enum Command {
         #[arg(long)]
         start: bool,
     },
-    /// Print the completions for a shell
+    /// Print a shell's completions
     Completions(generated::CompletionsArgs),
-    /// Print what a shell evaluates at its start, so that an agent is notified of what its user runs there
+    /// Print a shell's startup code, so that an agent is notified of the commands that its user
+    /// runs
     ShellInit(shell::InitArgs),
     /// Report a command that a shell has run
     #[command(hide = true)]
@@ -188,23 +193,23 @@ enum Command {
     Man(generated::ManArgs),
 }
 
-/// What every command works with.
+/// State shared by all commands.
 struct Context<'a> {
-    /// Those who need no more than the socket do not mind if the folders are not known.
+    /// Commands that need only the socket also run if the folders are unknown.
     paths: Result<Paths, PathsError>,
     client: Client,
     out: &'a mut dyn Write,
     terminal: Terminal,
 }
 
-/// Runs the command that `args` name; the first of them is the program's own name.
+/// Runs the command in `args`, whose first element is the program's name.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, CliError> {
     let args: Vec<OsString> = args.into_iter().collect();
     let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
         Err(error) => {
             error.print().map_err(CliError::Output)?;
-            // A harness takes 2 as an order to stop its agent.
+            // A harness treats exit code 2 as an order to stop its agent.
             let is_hook = args.get(1).is_some_and(|command| command == "hook");
             return Ok(ExitCode::from(if is_hook {
                 0
@@ -233,7 +238,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, CliErro
     }
     let socket = Paths::socket_from_env(variable).map_err(CliError::Paths)?;
     let client = Client::new(socket, ANSWER_TIMEOUT);
-    // Not locked: what `run` passes on is written by threads of its own.
+    // Not locked, because threads of `run` write the child's output.
     let mut stdout = io::stdout();
     let terminal = Terminal::of_stdout(cli.utc, |name| env::var_os(name));
     let context = Context { paths: Paths::from_env(variable), client, out: &mut stdout, terminal };
@@ -288,13 +293,12 @@ fn dispatch(command: Option<Command>, mut context: Context<'_>) -> Result<ExitCo
 }
 
 impl Context<'_> {
-    /// The state folder.
     fn state(&self) -> Result<PathBuf, CliError> {
         let paths = self.paths.as_ref().map_err(|error| CliError::Paths(error.clone()))?;
         Ok(paths.state.clone())
     }
 
-    /// Makes a request, and takes no other answer than a success.
+    /// Makes a request, and returns an error unless it succeeds.
     fn ask(
         &self,
         doing: &'static str,
@@ -317,7 +321,8 @@ impl Context<'_> {
 
     /// Writes to the output.
     ///
-    /// Shape: a control character of the C1 set, which a terminal obeys and JSON need not escape, stands as its JSON escape.
+    /// Shape: a C1 control character, which a terminal interprets and JSON need not escape, is
+    /// written as its JSON escape.
     fn print(&mut self, text: &str) -> Result<(), CliError> {
         self.out
             .write_all(without_c1(text).as_bytes())
@@ -334,18 +339,19 @@ fn without_c1(text: &str) -> Cow<'_, str> {
     text.chars().map(|c| if is_c1(c) { format!("\\u{:04x}", u32::from(c)) } else { c.into() }).collect()
 }
 
-/// Reads the daemon's JSON.
+/// Parses JSON from the daemon.
 fn parse<'b, T: Deserialize<'b>>(doing: &'static str, body: &'b [u8]) -> Result<T, CliError> {
     serde_json::from_slice(body).map_err(|source| CliError::Answer { doing, source })
 }
 
-/// The folder that an event or session concerns, as scopes compare it: absolute, and without links if it exists.
+/// The folder of an event or session in the form that scopes compare: absolute, with links resolved
+/// if it exists.
 fn absolute_folder(folder: &str) -> String {
     let path = fs::canonicalize(folder).or_else(|_| path::absolute(folder));
     path.map_or_else(|_| folder.to_owned(), |path| path.to_string_lossy().into_owned())
 }
 
-/// The folder that was given, else the one the command runs in, if it still exists.
+/// The given folder, else the current one, if it still exists.
 fn workspace_or_current(given: Option<&str>) -> Option<String> {
     match given {
         Some(folder) => Some(absolute_folder(folder)),
@@ -360,7 +366,7 @@ mod tests {
     use super::*;
     use crate::client::fake::FakeDaemon;
 
-    /// Runs a command against `daemon`; gives its output, or its error as one line.
+    /// Runs a command against `daemon`; returns its output, or its error as one line.
     pub(super) fn run_against(daemon: &FakeDaemon, args: &[&str]) -> Result<String, String> {
         let cli = Cli::try_parse_from([&["aside"], args].concat()).map_err(|error| error.to_string())?;
         let mut out = Vec::new();
@@ -386,7 +392,7 @@ mod tests {
         }
     }
 
-    /// The JSON bodies of the requests that `daemon` got.
+    /// The JSON bodies of the requests to `daemon`.
     pub(super) fn bodies(daemon: &FakeDaemon) -> Vec<Value> {
         let body = |request: &String| request.split_once("\r\n\r\n").expect("a head").1.to_owned();
         daemon.requests().iter().map(|request| serde_json::from_str(&body(request)).expect("JSON")).collect()

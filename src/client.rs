@@ -1,8 +1,8 @@
-//! Talks to the daemon over its Unix socket: bytes in, bytes out.
+//! The client side of the daemon's Unix socket: bytes in, bytes out.
 //!
-//! Everything here is system calls and HTTP/1.1 by hand, because the hook path runs once a tool call and pays for
-//! whatever it links to and starts. [`hook`] is that path; [`Client`] serves the commands people type. What the bytes mean
-//! is not known here.
+//! Everything here is system calls and hand-written HTTP/1.1, because the hook path runs once per
+//! tool call and pays for everything that it links and starts. [`hook`] is that path; [`Client`]
+//! serves the users' commands. This module does not interpret the bytes.
 
 mod hook;
 mod http;
@@ -29,34 +29,35 @@ pub use start::start_if_absent;
 use http::{Body, Head, Request};
 use timed::{Deadline, Timed};
 
-/// Largest body that is taken from the daemon, in bytes; far above any list it answers with.
+/// Largest accepted body of an answer, in bytes; far above any list of the daemon.
 pub const ANSWER_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Room for the head of a request, in bytes.
 const HEAD_BYTES: usize = 512;
-/// Longest line of an event stream, in bytes: an event of 64 KiB whose every byte was escaped, and room for its envelope.
+/// Longest line of an event stream, in bytes: an event of 64 KiB with every byte escaped, and its
+/// envelope.
 const LINE_BYTES_MAX: u64 = 512 * 1024;
 
-/// Names in lower case and values, in the order they came.
+/// Lower-case names and values, in order.
 type Headers = Vec<(String, String)>;
 
-/// The body of an answer as it comes.
+/// The body of an answer, read incrementally.
 type AnswerBody = Body<BufReader<Timed<UnixStream>>>;
 
-/// Makes requests to one daemon, each on a connection of its own.
+/// Makes requests to one daemon, each on its own connection.
 #[derive(Debug, Clone)]
 pub struct Client {
     socket: PathBuf,
     timeout: Duration,
 }
 
-/// The daemon's answer to one request.
+/// The daemon's answer to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
     /// The HTTP status.
     pub status: u16,
-    /// Names in lower case, in the order they came.
+    /// Lower-case names and values, in order.
     pub headers: Vec<(String, String)>,
-    /// The body, whole.
+    /// The whole body.
     pub body: Vec<u8>,
 }
 
@@ -65,28 +66,28 @@ pub struct Response {
 pub enum ClientError {
     /// Nothing listens at the socket.
     NoDaemon {
-        /// Where.
+        /// Its path.
         socket: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The socket cannot be used.
     Socket {
-        /// Which.
+        /// Its path.
         socket: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// The connection broke or was silent for too long.
+    /// The connection broke or timed out.
     Connection {
-        /// What it was used for.
+        /// Its purpose.
         doing: &'static str,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// What came back is not HTTP.
+    /// The answer is not HTTP.
     NotHttp {
-        /// What was wrong with it.
+        /// What is wrong.
         source: io::Error,
     },
 }
@@ -110,7 +111,7 @@ impl fmt::Display for ClientError {
 impl error::Error for ClientError {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         match self {
-            // That nothing is there is the whole story.
+            // The message needs no cause.
             Self::NoDaemon { .. } => None,
             Self::Connection { source, .. } if is_timeout(source) => None,
             Self::Socket { source, .. } | Self::Connection { source, .. } | Self::NotHttp { source } => {
@@ -125,19 +126,19 @@ fn is_timeout(error: &io::Error) -> bool {
 }
 
 impl Client {
-    /// Talks to the daemon at `socket`; a request and its answer may take `timeout` in all.
+    /// A client for `socket`; a request with its answer may take `timeout` in total.
     pub fn new(socket: PathBuf, timeout: Duration) -> Self {
         Self { socket, timeout }
     }
 
-    /// Where the daemon is expected.
+    /// Path of the daemon's socket.
     pub fn socket(&self) -> &Path {
         &self.socket
     }
 
     /// Makes one request and reads the whole answer.
     ///
-    /// Shape: `path` is what stands in the request line, percent-encoded; header values are printable ASCII.
+    /// Shape: `path` is percent-encoded, as in the request line; header values are printable ASCII.
     pub fn request(
         &self,
         method: &str,
@@ -151,9 +152,9 @@ impl Client {
         Ok(Response { status: head.status, headers, body })
     }
 
-    /// Asks for a stream of server-sent events, which may stay silent for any time.
+    /// Requests a stream of server-sent events, which may be silent for any time.
     ///
-    /// Errors: also an answer other than 200, which is then returned whole.
+    /// Errors: also an answer other than 200, which is returned whole.
     pub fn stream(
         &self,
         path: &str,
@@ -201,7 +202,8 @@ impl Client {
         let mut reader = BufReader::new(connection);
         let mut headers = Headers::new();
         let keep = |name: &str, value: &str| headers.push((name.to_ascii_lowercase(), value.to_owned()));
-        // A daemon that refuses a large body answers before it has read all of it, so the answer counts first.
+        // A daemon that refuses a large body answers before it has read the whole, so the answer
+        // has precedence.
         match (http::read_head(&mut reader, keep), sent) {
             (Ok(head), _) => Ok((head, headers, Body::new(reader, head.framing))),
             (Err(_), Err(source)) => Err(failed("take the request")(source)),
@@ -210,20 +212,21 @@ impl Client {
     }
 }
 
-/// How bytes stopped being carried between stdio and the daemon.
+/// Why copying between stdio and the daemon ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Carried {
-    /// Who gave them on stdin, or took them on stdout, is gone.
+    /// The process at stdin or stdout is gone.
     ToTheEnd,
-    /// The daemon ended it.
+    /// The daemon closed the connection.
     UntilTheDaemonStopped,
 }
 
 impl Client {
-    /// Has the daemon speak `protocol` at `path`, and carries bytes between it and stdio until either ends it.
+    /// Upgrades to `protocol` at `path`, and copies bytes between the daemon and stdio until either
+    /// ends.
     ///
-    /// Shape: `headers` as for [`Client::request`], but their values may be any text.
-    /// Errors: also an answer other than 101, which is then returned whole.
+    /// Shape: `headers` as for [`Client::request`], but values may be any text. Errors: also an
+    /// answer other than 101, which is returned whole.
     pub fn carry(
         &self,
         path: &str,
@@ -257,7 +260,7 @@ fn answer_error(source: io::Error) -> ClientError {
     }
 }
 
-/// Writes `text` so that it can stand as one segment of a path or one value of a query.
+/// Encodes `text` for use as one path segment or one query value.
 ///
 /// ```
 /// assert_eq!(aside::client::percent_encode("s1/agent 2"), "s1%2Fagent%202");
@@ -269,7 +272,7 @@ pub fn percent_encode(text: &str) -> String {
     String::from_utf8(encoded).unwrap_or_default()
 }
 
-/// Appends `bytes` to `encoded`, percent-encoded but for those that are plain, which must be ASCII.
+/// Appends `bytes`, percent-encoding all that are not plain; plain bytes must be ASCII.
 fn encode_bytes(bytes: &[u8], is_plain: impl Fn(u8) -> bool, encoded: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     let digit = |value: u8| DIGITS.get(usize::from(value)).copied().unwrap_or(b'0');
@@ -293,7 +296,7 @@ pub struct StreamEvent {
     pub data: String,
 }
 
-/// Server-sent events as they come.
+/// A stream of server-sent events.
 #[derive(Debug)]
 pub struct EventStream {
     lines: BufReader<AnswerBody>,
@@ -302,7 +305,7 @@ pub struct EventStream {
 impl EventStream {
     /// Waits for the next event; `None` when the daemon ended the stream.
     ///
-    /// Shape: events without data, which keep a connection alive, are passed over.
+    /// Shape: keep-alive events without data are skipped.
     pub fn next_event(&mut self) -> Result<Option<StreamEvent>, ClientError> {
         let mut event = StreamEvent::default();
         let mut line = Vec::new();
@@ -424,7 +427,7 @@ mod tests {
 
     #[test]
     fn a_daemon_that_drips_is_given_up_when_the_whole_time_is_over() {
-        // Each byte comes long before the time is over, all of them would take ten times as long.
+        // Each byte arrives long before the deadline, all of them would take ten times as long.
         let pause = Duration::from_millis(10);
         let daemon = FakeDaemon::dripping("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n", pause);
         let client = Client::new(daemon.socket().to_owned(), 10 * pause);

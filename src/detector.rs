@@ -1,9 +1,11 @@
-//! Detectors: folds over what harnesses report of their agents. One publishes what it finds, as an event of its session.
+//! Detectors: folds over harness reports about agents. A detector publishes its findings as events
+//! of the session.
 //!
-//! A detector takes events in the order of the journal, with their times, and asks nothing of the machine: the same events lead
-//! to the same findings, live, in a replay and in a simulation. Another one is a file here, its row in the table
-//! `sources!`, a field of [`Detectors`] and its line in `Detectors::each`. What it finds is published and read from the journal like any other event, so it is delivered by the exchange
-//! after the one that came with the last event of it.
+//! A detector gets events in journal order, with their times, and does not query the machine: the
+//! same events lead to the same findings, live, in a replay and in a simulation. A new detector is
+//! a file here, a row in the table `sources!`, a field of [`Detectors`] and a line in
+//! `Detectors::each`. Findings are published and read from the journal like other events, so they
+//! are delivered by the exchange after the one with their last event.
 
 pub mod loops;
 
@@ -19,28 +21,28 @@ use crate::{
     time::Timestamp,
 };
 
-/// What the types of the events begin with that detectors take: what harnesses report of their agents.
+/// Type prefixes of the events for detectors: harness reports about agents.
 const TAKEN: [&str; 2] = ["agent.", "tool.call."];
 
 sources! {
-    // Module, its name in `[sources]`, what its events are about, and without what it finds nothing.
+    // Module, name in `[sources]`, topic of its events, and precondition of its findings.
     loops "loop" "repeated calls" "calls with `args` and `result`";
 }
 
 /// What a detector found.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The type of the event that says so.
+    /// The event type.
     event_type: &'static str,
     severity: Severity,
-    /// What tells it from other findings of the session that the same event leads to.
+    /// Distinguishes it from other findings of the session for the same event.
     name: String,
     payload: Value,
 }
 
 /// A fold over the events of sessions.
 trait Detector {
-    /// Takes an event of `session`, which is trusted; says what is found with it.
+    /// Takes a trusted event of `session`; returns the finding, if any.
     fn observe(
         &mut self,
         session: &SessionId,
@@ -50,7 +52,7 @@ trait Detector {
     ) -> Option<Finding>;
 }
 
-/// All detectors, with what they remember.
+/// All detectors, with their state.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Detectors {
@@ -62,10 +64,10 @@ impl Detectors {
         [&mut self.loops]
     }
 
-    /// Takes an event that is trusted, and gives what is to be published.
+    /// Takes a trusted event, and returns the events to publish.
     ///
-    /// Shape: the ids of these events come from the event's own, so a replay gives the same. Most events are none of a session's harness,
-    /// and cost a comparison of their types.
+    /// Shape: their ids derive from the event's own, so a replay gives the same. Most events are
+    /// not of a session's harness, and cost one comparison of types.
     pub fn observe(&mut self, event: &EventRef<'_>, settings: &Settings, now: Timestamp) -> Vec<Event> {
         let is_taken = TAKEN.iter().any(|begin| event.event_type.starts_with(begin));
         let Some(session) = event.session.filter(|_| is_taken).map(SessionId::new) else {
@@ -82,7 +84,7 @@ impl Detectors {
     }
 }
 
-/// Names an event, of whatever length its id is: the first 64 bits of a SHA-256 over source and id.
+/// A fixed-length name of an event: the first 64 bits of a SHA-256 over source and id.
 fn name_of(event: &EventRef<'_>) -> u64 {
     first_64_bits(Sha256::new_with_prefix(event.source).chain_update([0]).chain_update(event.id))
 }

@@ -1,9 +1,10 @@
-//! Released notifications as one text, in the way their carrier expects it.
+//! Writes released notifications as one text, in the format of their carrier.
 //!
-//! Takes notifications whose content is strict TOON, and how many were left out; gives text. One notification alone is its
-//! content; two or more are items of a list, each with its subscriber and severity. Whatever the payloads hold, the text is one
-//! block: nothing in it closes, opens or forges a block or an item, and what it says decodes to what the notifications said. It
-//! does not choose, order or measure.
+//! Inputs are notifications with strict TOON content, and the number of those left out; the output
+//! is text. A single notification is just its content; two or more are items of a list, each with
+//! its subscriber and severity. For any payload, the text is one block: no payload closes, opens or
+//! forges a block or an item, and the text decodes to the notifications' content. This module does
+//! not select, sort or measure.
 //!
 //! ```
 //! # use aside::{event::{Scope, Severity}, exchange::{Format, InjectionId}, format::{Item, Overflow, write}};
@@ -57,11 +58,11 @@ pub use sentence::{line_for_user, sentence};
 /// One notification to be written.
 #[derive(Debug, Clone, Copy)]
 pub struct Item<'a> {
-    /// What it says.
+    /// Its content.
     pub notification: &'a Notification,
-    /// Whether it may have been delivered before; the text says so.
+    /// Whether it may have been delivered before, which the text then shows.
     pub redelivered: bool,
-    /// The part of it that there is room for; `None` when it is written whole.
+    /// The part that fits; `None` for the whole.
     pub cut: Option<&'a Cut>,
 }
 
@@ -70,7 +71,7 @@ impl<'a> Item<'a> {
         self.cut.map_or(&self.notification.content, |cut| &cut.content)
     }
 
-    /// What is to be known of it besides its content, as fields in the order in which they are written.
+    /// Its metadata besides the content, as fields in output order.
     fn marks(&self) -> impl Iterator<Item = (&'static str, Value)> {
         let source = self.notification.untrusted_source.as_deref();
         let source = source.map(|source| (UNTRUSTED_SOURCE, Value::from(source)));
@@ -80,24 +81,24 @@ impl<'a> Item<'a> {
     }
 }
 
-/// The key that names the source of a notification, if it is not trusted.
+/// The key for the source of a notification, if it is not trusted.
 const UNTRUSTED_SOURCE: &str = "untrusted_source";
-/// The key that marks a notification which may have been delivered before.
+/// The key for a notification that may have been delivered before.
 const REDELIVERED: &str = "redelivered";
-/// The key that says what of a notification is left.
+/// The key that describes a cut notification.
 const CUT: &str = "cut";
 
 /// What the text leaves out.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Overflow {
-    /// The notifications for which there was no room, and which stay pending.
+    /// Notifications that did not fit, and stay pending.
     pub pending: Counts,
-    /// The events of those that were evicted from a full queue and will not be delivered.
+    /// Events of notifications that were evicted from a full queue, and will not be delivered.
     pub evicted: Counts,
 }
 
 impl Overflow {
-    /// What was left out and what was evicted, as words for where nothing has to be decoded.
+    /// The left out and evicted ones in words, for formats that need no decoding of them.
     fn in_words(&self) -> Vec<String> {
         let say = |counts: &Counts, what: &str| match (counts.total(), counts.named()) {
             (0, _) => None,
@@ -109,16 +110,17 @@ impl Overflow {
     }
 }
 
-/// The named ones as a JSON object.
+/// The counts by name as a JSON object.
 fn to_json(counts: &Counts) -> Value {
     let named = counts.named().iter().map(|(subscriber, count)| (subscriber.to_string(), (*count).into()));
     Value::Object(named.collect::<Map<String, Value>>())
 }
 
-/// Writes `items`, in their order, as the text of `injection`.
+/// Writes `items`, in order, as the text of `injection`.
 ///
-/// Shape: no trailing newline. The text says how many notifications there are, and how many it holds when that is fewer. What was
-/// left out or evicted is said in one last line of bounded length, or not at all when nothing was.
+/// Shape: no trailing newline. The text has the number of notifications, and the number shown if
+/// that is lower. One last line of bounded length has the left out and evicted ones; it is absent
+/// if there are none.
 pub fn write(format: Format, injection: &InjectionId, items: &[Item<'_>], overflow: &Overflow) -> String {
     match format {
         Format::Xml => xml::write(injection, items, overflow),
@@ -129,7 +131,7 @@ pub fn write(format: Format, injection: &InjectionId, items: &[Item<'_>], overfl
     }
 }
 
-/// How many notifications there are, those that are left out included; `None` when none is left out.
+/// The number of notifications, including those left out; `None` when none is.
 fn count_if_more(items: &[Item<'_>], overflow: &Overflow) -> Option<u64> {
     let left_out = u64::from(overflow.pending.total());
     (left_out > 0).then_some(items.len() as u64 + left_out)
@@ -179,8 +181,8 @@ mod tests {
         Counts::new(&by_subscriber, Detail::Subscribers)
     }
 
-    /// A critical line, two tables under one key of which the second comes again from a source that is not trusted, and
-    /// something left out.
+    /// A critical line, two tables under one key, the second one redelivered and from an untrusted
+    /// source, and an overflow.
     fn written(format: Format) -> String {
         let budget = notification("n1", Priority::Critical, "budget: 95%");
         let first =

@@ -1,8 +1,10 @@
-//! What each harness says at its hooks, in the words of the engine, and what it is answered, in its own; [`kind`] is the table.
+//! Translates hook calls of each harness into the engine's terms, and answers back; [`kind`] is the
+//! table.
 //!
-//! A harness's module turns its hook input into a [`HookCall`]: events to publish, and at most one thing to do with the
-//! session. The answer to an exchange becomes the hook's output again. Nothing here knows a socket or a clock; a call that
-//! cannot be read is a [`HookError`] for the daemon's log, and nothing for the harness.
+//! A harness's module turns its hook input into a [`HookCall`]: events to publish, and at most one
+//! action on the session. The answer to an exchange becomes the hook's output. This module uses no
+//! socket and no clock. A call that cannot be parsed is a [`HookError`] for the daemon's log, and
+//! the harness gets no output.
 
 pub mod caps;
 pub mod claude;
@@ -29,7 +31,8 @@ use crate::{
     protocol::FieldError,
 };
 
-/// The headers that a hook call may have: variables of the client, which [`kind::Variables::forwarded`] names.
+/// Possible headers of a hook call: variables of the client, listed in
+/// [`kind::Variables::forwarded`].
 pub mod header {
     /// The harness's process.
     pub const PID: &str = "aside-pid";
@@ -39,18 +42,18 @@ pub mod header {
     pub const PROJECT: &str = "aside-project";
     /// The session.
     pub const SESSION: &str = "aside-session";
-    /// The folder in which the process that asks works; of `aside mcp` alone.
+    /// The working folder of the requesting process; of `aside mcp` alone.
     pub const CWD: &str = "aside-cwd";
-    /// Where the client takes messages.
+    /// The client's message socket.
     pub const MESSAGE_SOCKET: &str = "aside-message-socket";
-    /// What it wants to see before it takes one.
+    /// The token that the socket requires.
     pub const MESSAGE_TOKEN: &str = "aside-message-token";
 }
 
-/// The headers of a hook call by name, as [`header_text`] reads them.
+/// The headers of a hook call by name, decoded by [`header_text`].
 pub type Headers<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// What the environment of a hook's process told, as the `hook` command forwards it.
+/// Variables of a hook's process, as forwarded by the `hook` command.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HookEnv {
     /// The harness's process.
@@ -62,9 +65,9 @@ pub struct HookEnv {
 }
 
 impl HookEnv {
-    /// Takes them from the headers.
+    /// Reads the variables from the headers.
     ///
-    /// Errors: none. What is no number counts as absent.
+    /// Errors: none. An invalid number counts as absent.
     pub fn from_headers(value: Headers<'_>) -> Self {
         Self {
             pid: value(header::PID).and_then(|pid| pid.parse().ok()),
@@ -74,7 +77,7 @@ impl HookEnv {
     }
 }
 
-/// The text of a header of a hook call, whose values are percent-encoded; `None` when it is empty.
+/// Decodes a percent-encoded header of a hook call; `None` when it is empty.
 pub fn header_text(value: &str) -> Option<String> {
     Some(percent_decode(value)).filter(|text| !text.is_empty())
 }
@@ -104,30 +107,30 @@ fn hex(digit: u8) -> Option<u8> {
 /// One call of a hook.
 #[derive(Debug)]
 pub struct HookCall {
-    /// The harness's name of the hook, which its output repeats.
+    /// The harness's name of the hook, which the output repeats.
     pub hook: String,
-    /// Events to publish, in order, before [`HookCall::then`]. Their ids derive from the call, so the same call again
-    /// publishes nothing new.
+    /// Events to publish, in order, before [`HookCall::then`]. Their ids derive from the call, so a
+    /// repeated call publishes nothing new.
     pub observe: Vec<Event>,
-    /// What to do with the session.
+    /// The action on the session.
     pub then: Then,
-    /// What the calls that it reports did to files, for the probes of its exchange.
+    /// File changes of the reported calls, for the probes of its exchange.
     pub calls: Vec<Call>,
-    /// Where it can be read what the agent was given, if the harness writes that down.
+    /// The transcript of the agent's context, if the harness writes one.
     pub transcript: Option<Transcript>,
-    /// What the input says of the session and cannot be used; the call is answered without it.
+    /// Input about the session that cannot be used; the call is answered without it.
     pub left_out: Vec<FieldError>,
 }
 
 impl HookCall {
-    /// The sessions that it names.
+    /// The sessions in it.
     pub fn sessions_mut(&mut self) -> impl Iterator<Item = &mut SessionId> {
         let observed = self.observe.iter_mut().filter_map(|event| event.session.as_mut());
         let transcript = self.transcript.as_mut().map(|transcript| &mut transcript.session);
         observed.chain(self.then.sessions_mut()).chain(transcript)
     }
 
-    /// A call that nothing follows.
+    /// A call without an action.
     fn silent() -> Self {
         Self {
             hook: String::new(),
@@ -140,42 +143,43 @@ impl HookCall {
     }
 }
 
-/// A file in which a harness writes down what an agent was given.
+/// A file in which a harness records an agent's context.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transcript {
-    /// Whose.
+    /// Its session.
     pub session: SessionId,
-    /// Its path, as the harness names it.
+    /// Its path, as given by the harness.
     pub path: String,
 }
 
-/// What a hook call asks for besides publishing.
+/// The action of a hook call besides publishing.
 #[derive(Debug)]
 pub enum Then {
-    /// Make this exchange and answer the hook with what it releases.
+    /// Make this exchange and answer the hook with the released text.
     Exchange(Box<Exchange>),
-    /// The same, if something waits that is released before a tool; otherwise the hook is answered with silence at once.
+    /// The same, if a pending notification is released before a tool; otherwise the hook gets an
+    /// empty answer at once.
     BeforeTool(Box<Exchange>),
-    /// The same; a prompt that carries injections shows that they have arrived.
+    /// The same; injections in the prompt count as arrived.
     Prompt {
         /// The exchange.
         exchange: Box<Exchange>,
-        /// What the agent is asked.
+        /// The prompt's text.
         prompt: String,
     },
     /// The conversation has ended.
     SessionClosed {
-        /// Which.
+        /// Its session.
         session: SessionId,
-        /// Whether it can be taken up again.
+        /// Whether it can be resumed.
         may_return: bool,
     },
-    /// Nothing; the hook is answered with silence.
+    /// Nothing; the hook gets an empty answer.
     Nothing,
 }
 
 impl Then {
-    /// The exchange, if there is one to be made.
+    /// The exchange, if there is one.
     pub fn exchange_mut(&mut self) -> Option<&mut Exchange> {
         match self {
             Self::Exchange(exchange) | Self::BeforeTool(exchange) | Self::Prompt { exchange, .. } => {
@@ -196,7 +200,7 @@ impl Then {
         exchange.into_iter().flat_map(|exchange| exchange.sessions_mut()).chain(closed)
     }
 
-    /// The conversation that makes an exchange; a subagent is none.
+    /// The session of an exchange; `None` for a subagent.
     pub fn conversation(&self) -> Option<&SessionId> {
         match self {
             Self::Exchange(exchange) | Self::BeforeTool(exchange) | Self::Prompt { exchange, .. } => {
@@ -210,7 +214,7 @@ impl Then {
 /// Why a hook's input cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum HookError {
-    /// Not JSON, or a field of the wrong kind.
+    /// Not JSON, or a field of the wrong type.
     #[error("hook input is wrong at `{field}`")]
     Input {
         /// Path of the field; `.` for the whole.
@@ -218,20 +222,20 @@ pub enum HookError {
         /// What is wrong, with line and column.
         source: serde_json::Error,
     },
-    /// A field that the hook always has is not there.
+    /// A required field of the hook is missing.
     #[error("hook input of {hook} has no `{field}`")]
     Missing {
-        /// Which hook.
+        /// The hook.
         hook: String,
-        /// Which field.
+        /// The field.
         field: &'static str,
     },
-    /// A field holds what the journal does not take.
+    /// A field has a value that the journal does not accept.
     #[error("hook input of {hook} is wrong")]
     Field {
-        /// Which hook.
+        /// The hook.
         hook: String,
-        /// Which field, and what is wrong with it.
+        /// The field, and what is wrong.
         source: FieldError,
     },
 }

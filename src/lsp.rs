@@ -1,9 +1,9 @@
-//! Language servers: what they find in files that sessions wrote, as differences.
+//! Language servers: changes of their findings in files that sessions wrote.
 //!
-//! [`Fleet`] takes the files that sessions wrote, what servers say and the time. It gives what is
-//! to be done with the processes of servers, the messages to send, and what is to be published. It
-//! starts no process and reads no file. A finding is compared only when its server is quiet about
-//! the newest text: [`server`] decides when that is. docs/design/lsp.md says why it is so.
+//! [`Fleet`] takes written files, servers' messages and the time. It returns actions on server
+//! processes, messages to send, and events to publish. It starts no process and reads no file. A
+//! finding is compared only when its server is quiet about the newest text, which [`server`]
+//! decides. docs/design/lsp.md has the reasons.
 
 pub mod diagnostics;
 pub mod fleet;
@@ -22,11 +22,11 @@ use crate::event::SessionId;
 /// The name of the source.
 pub const NAME: &str = "lsp";
 
-/// A session that writes.
+/// A session that writes files.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Writer {
-    /// Which.
+    /// The session.
     pub session: SessionId,
-    /// Where it works.
+    /// Its working folder.
     pub workspace: Option<Arc<str>>,
 }

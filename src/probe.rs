@@ -1,11 +1,12 @@
-//! Probes: what did a session last know, and what is true now? Asked inside an exchange, so that nothing is watched and nothing wakes
-//! an idle machine.
+//! Probes compare what a session last knew with the current state. They run inside an exchange, so
+//! nothing is watched and nothing wakes an idle machine.
 //!
-//! A probe decides purely: it is given what the session knows ([`Known`]), the moment ([`Moment`]), and answers about the machine
-//! ([`Facts`]). It says what is to be published ([`Finding`]) and what the session knows from now on ([`Noted`]). Both go into
-//! the journal in one batch with the exchange, and before it; the engine learns from it ([`Memory::learn`]), so a restart forgets nothing.
-//! The content of files never enters the journal. Another probe is a file here and its row in the
-//! table `probes!`; its file says what its settings are, what a session knows of it, and how it looks.
+//! A probe is a pure function: it gets what the session knows ([`Known`]), the moment ([`Moment`]),
+//! and access to the machine ([`Facts`]). It returns what to publish ([`Finding`]) and what the
+//! session knows from now on ([`Noted`]). Both are journaled in one batch with the exchange, and
+//! before it; the engine learns from the journal ([`Memory::learn`]), so a restart loses nothing.
+//! File contents never enter the journal. A new probe is a file here and a row in the table
+//! `probes!`; its file defines its settings, its known state, and its look.
 
 pub mod background;
 pub mod context;
@@ -46,56 +47,60 @@ use crate::{
     transcript::{Gauge, Transcript},
 };
 
-/// The type of the event that carries what a probe noted.
+/// Type of the event with what a probe noted.
 pub const NOTED: &str = "probe.noted";
-/// The source of what probes publish: the program itself.
+/// Source of the probes' events: the program itself.
 const SOURCE: &str = OWN_SOURCE;
-/// Most characters of a path that is shown.
+/// Most characters of a displayed path.
 const PATH_CHARS_MAX: usize = 200;
-/// How much of a session's name is shown.
+/// Displayed characters of a session id.
 const NAME_CHARS: usize = 8;
-/// Most files in one event that notes them, at some 4,400 bytes each when their paths are as long as they may be.
+/// Most files in one event that notes them, at some 4,400 bytes each with paths of the greatest
+/// length.
 const NOTED_FILES_MAX: usize = 100;
 
-/// When and where a probe is asked.
+/// The time and place of a look.
 #[derive(Debug)]
 pub struct Moment<'a> {
-    /// Who asks.
+    /// The session that makes the exchange.
     pub session: &'a SessionId,
-    /// At which point: `turn_start` or `after_tool`.
+    /// The injection point: `turn_start` or `after_tool`.
     pub point: InjectionPoint,
-    /// When.
+    /// The current time.
     pub now: Timestamp,
-    /// The folder that the session works in, absolute.
+    /// The session's working folder, absolute.
     pub workspace: Option<&'a str>,
-    /// The top folder of the repository that it works in, as far as the session knows one.
+    /// The top folder of its repository, if the session knows one.
     pub repository: Option<&'a str>,
-    /// The calls that ended since the last exchange, oldest first; before a tool, the one that begins.
+    /// The calls that ended since the last exchange, oldest first; before a tool, the one that
+    /// begins.
     pub calls: &'a [Call],
-    /// Since when those calls may have run, as [`Known::calls_since`] says.
+    /// Earliest start of those calls, as in [`Known::calls_since`].
     pub calls_since: Timestamp,
-    /// When the session was heard of last before its user's prompt, if this is the first look since then.
+    /// Last activity of the session before its user's prompt, if this is the first look since the
+    /// prompt.
     pub prompt_after: Option<Timestamp>,
-    /// What the harness writes down of the conversation, and what the client says by itself.
+    /// The harness's transcript of the conversation, and the reader for what the client reports
+    /// itself.
     pub transcript: Option<Transcript<'a>>,
-    /// How full the context is, as far as the client says so elsewhere.
+    /// The context gauge, if the client reports one elsewhere.
     pub gauge: Option<Gauge>,
-    /// Whether the context begins anew: it was compacted or cleared.
+    /// Whether the context is new: it was compacted or cleared.
     pub has_new_context: bool,
-    /// With how many tokens the context of each model is full, as sessions have learnt.
+    /// Context limit of each model in tokens, as learned from sessions.
     pub limits: &'a BTreeMap<String, u64>,
-    /// The folder of temporary files.
+    /// The folder for temporary files.
     pub temporary: &'a str,
-    /// The folder of the user's caches.
+    /// The user's cache folder.
     pub caches: Option<&'a str>,
-    /// The other sessions that work in, under or above the same folder, the one that was heard of last first.
+    /// Other sessions in, under or above the same folder, most recently active first.
     pub others: &'a [Other],
-    /// What the wall clock here is ahead of UTC, in seconds.
+    /// Offset of the local wall clock from UTC, in seconds.
     pub utc_offset: i32,
 }
 
 impl<'a> Moment<'a> {
-    /// One of which nothing else is known: nobody else works there, and no call has ended.
+    /// A moment without further facts: no other sessions, and no ended calls.
     pub const fn new(session: &'a SessionId, point: InjectionPoint, now: Timestamp) -> Self {
         static NO_LIMITS: BTreeMap<String, u64> = BTreeMap::new();
         Self {
@@ -119,63 +124,65 @@ impl<'a> Moment<'a> {
     }
 }
 
-/// Another session that works here.
+/// Another session in this folder.
 #[derive(Debug, Clone)]
 pub struct Other {
-    /// Which.
+    /// Its id.
     pub session: SessionId,
     /// What it knows.
     pub known: Arc<Known>,
-    /// Whether it is open; otherwise it has ended.
+    /// Whether it is open; else it has ended.
     pub is_open: bool,
 }
 
-/// What a session knows, as its probes left it.
+/// What a session knows, as noted by its probes.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Known {
     /// The files that it read or wrote.
     pub files: files::Known,
-    /// Everything else.
+    /// All other known state.
     pub around: Surroundings,
-    /// Since when calls are made whose end was not heard of.
+    /// Since when the session has had calls whose end was not reported.
     pub calling_since: Option<Timestamp>,
-    /// When something was last heard of its turns and calls.
+    /// Last report on its turns and calls.
     pub heard_at: Timestamp,
-    /// The folder that it works in.
+    /// Its working folder.
     pub workspace: Option<Arc<str>>,
-    /// The paths of which the end of a watch has said that they changed, until the next look notes how they are.
+    /// Paths that the end of a watch reported as changed, until the next look notes their state.
     pub watched: BTreeSet<Arc<str>>,
-    /// How the checks of what it pushed ended, the newest last.
+    /// Outcomes of the checks of its pushes, newest last.
     pub pushed: Vec<Pushed>,
 }
 
-/// How the checks of a branch that a session pushed ended.
+/// Outcome of the checks of a branch that a session pushed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pushed {
-    /// When.
+    /// When they ended.
     pub at: Timestamp,
     /// The branch, if it is known.
     pub branch: Option<String>,
-    /// How, in a few words.
+    /// The outcome, in a few words.
     pub ended: String,
 }
 
 impl Known {
-    /// Since when calls that end now may have run; `missed`: since when those may have that an earlier look came too late for.
+    /// Earliest start of the calls that end now; `missed`: the same for calls of an earlier look
+    /// that timed out.
     pub fn calls_since(&self, missed: Option<Timestamp>) -> Timestamp {
         let known = self.calling_since.unwrap_or(self.heard_at);
         missed.map_or(known, |missed| missed.min(known))
     }
 
-    /// When the session was heard of last before the prompt of an exchange at `point`, or before one whose look came too late:
-    /// `missed`.
+    /// Last activity of the session before the prompt of an exchange at `point`, or before an
+    /// earlier prompt whose look timed out: `missed`.
     pub fn prompt_after(&self, point: InjectionPoint, missed: Option<Timestamp>) -> Option<Timestamp> {
         let is_later_prompt = point == InjectionPoint::TurnStart && self.heard_at > Timestamp::ZERO;
         missed.or(is_later_prompt.then_some(self.heard_at))
     }
 
-    /// Where a look goes, as far as is known: the files, the repository's folders, and what commands in the background write.
+    /// The known paths of a look: the files, the repository's folders, and the outputs of
+    /// background commands.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         self.files
             .paths()
@@ -196,20 +203,20 @@ impl Known {
     }
 }
 
-/// What changed of what a session knows; the payload of a [`NOTED`] event.
+/// Changes of what a session knows; the payload of a [`NOTED`] event.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Noted {
-    /// Of files.
+    /// Changes of files.
     #[serde(skip_serializing_if = "files::Noted::is_empty")]
     pub files: files::Noted,
-    /// Everything else, if some of it changed.
+    /// All other state, if it changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub around: Option<Surroundings>,
 }
 
 impl Noted {
-    /// Parts that are small enough for a record each.
+    /// Splits it into parts that fit into one record each.
     fn into_parts(self) -> Vec<Self> {
         let Self { files, around } = self;
         let files = files.into_parts(NOTED_FILES_MAX).into_iter().map(|files| Self { files, around: None });
@@ -218,12 +225,13 @@ impl Noted {
     }
 }
 
-/// Makes of the table of probes their settings, what a session knows of those that have a [`Probe`], and what asks these.
+/// Generates from the table of probes their settings, the known state of each [`Probe`], and the
+/// calls to them.
 macro_rules! probes {
     ($($module:ident $name:literal $about:literal $needs:literal $($probe:ident)?;)*) => {
         sources! { $($module $name $about $needs;)* }
 
-        /// What a session knows besides its files: so little that all of it is noted when some of it changes.
+        /// What a session knows besides its files; small enough to be noted whole on each change.
         #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
         #[serde(default)]
         pub struct Surroundings {
@@ -233,7 +241,7 @@ macro_rules! probes {
         }
 
         impl Surroundings {
-            /// Asks each [`Probe`] that is on, in the order of the table.
+            /// Runs each enabled [`Probe`], in the order of the table.
             fn look(&mut self, moment: &Moment<'_>, settings: &Settings, facts: &dyn Facts) -> Vec<Finding> {
                 let (moment, mut findings) = (&Moment { repository: self.git.top(), ..*moment }, Vec::new());
                 $($(if settings.$module.enabled {
@@ -244,7 +252,7 @@ macro_rules! probes {
                 findings
             }
 
-            /// Lets each take an event about the session's calls and turns.
+            /// Passes an event about the session's calls and turns to each probe.
             fn learn(&mut self, event: &EventRef<'_>, now: Timestamp) {
                 $($($module::$probe::learn(&mut self.$module, event, now);)?)*
             }
@@ -253,8 +261,8 @@ macro_rules! probes {
 }
 
 probes! {
-    // Module, its name in `[sources]`, what its events are about, without what it finds nothing, and its `Probe`, which every look asks.
-    // Those that have none have their own places in `look`.
+    // Module, name in `[sources]`, topic of its events, precondition of its findings, and its
+    // `Probe`, which runs at every look. Probes without one are called explicitly in `look`.
     files      "files"      "changed files"           "calls that name their files";
     git        "git"        "moves of the repository" "a repository";
     others     "sessions"   "other sessions"          "a session's folder"                           Known;
@@ -266,28 +274,29 @@ probes! {
     mcp        "mcp"        "MCP servers"             "a client's log of its connections"            Known;
 }
 
-/// What a session knows of one thing, which every look compares with what is true then.
+/// Known state of one kind, which every look compares with the current state.
 trait Probe {
-    /// Those of its module.
+    /// The settings of its module.
     type Settings;
-    /// Says what is to be published, and knows from then on that it was.
+    /// Returns what to publish, and records that it was published.
     fn look(&mut self, moment: &Moment<'_>, settings: &Self::Settings, facts: &dyn Facts) -> Vec<Finding>;
-    /// Takes an event about the session's calls and turns.
+    /// Learns from an event about the session's calls and turns.
     fn learn(&mut self, _event: &EventRef<'_>, _now: Timestamp) {}
-    /// Forgets what it cannot follow while it is off.
+    /// Drops state that it cannot track while it is off.
     fn forget(&mut self) {}
 }
 
-/// What a probe found that is to be published.
+/// Something to publish.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finding {
-    /// The type of the event that says so.
+    /// The event type.
     pub event_type: &'static str,
-    /// How bad it is.
+    /// Its severity.
     pub severity: Severity,
-    /// What tells it from all other findings of its type and session: the same state found again has the same name.
+    /// Distinguishes it from other findings of its type and session; the same state found again has
+    /// the same name.
     pub name: String,
-    /// What it says.
+    /// Its payload.
     pub payload: Value,
 }
 
@@ -306,12 +315,13 @@ fn event(event_type: &str, severity: Severity, name: &str, payload: Value, momen
     }
 }
 
-/// A path for a reader.
+/// A path for display.
 fn shown_path(path: &str) -> String {
     cut_text(strip_text(path), PATH_CHARS_MAX).replace(char::is_whitespace, " ")
 }
 
-/// What another session is called towards the agent of `own`: `session` and the beginning of its id, or what it is to that agent.
+/// The name of another session for the agent of `own`: `session` and the start of its id, or its
+/// relation to that agent.
 pub fn name_towards(own: &SessionId, other: &SessionId) -> String {
     let (own, other) = (own.as_str(), other.as_str());
     let short = |name: &str| strip_text(name).chars().take(NAME_CHARS).collect::<String>();
@@ -324,7 +334,8 @@ pub fn name_towards(own: &SessionId, other: &SessionId) -> String {
     }
 }
 
-/// Whether what probes find would be delivered with this exchange; `calls` are those that ended, or, before a tool, the one that begins.
+/// Whether findings would be delivered with this exchange; `calls` are those that ended, or, before
+/// a tool, the one that begins.
 pub fn is_asked(exchange: &Exchange, calls: &[Call]) -> bool {
     match exchange.point {
         // A session that is resumed is asked with its first prompt.
@@ -339,8 +350,9 @@ pub fn is_asked(exchange: &Exchange, calls: &[Call]) -> bool {
     }
 }
 
-/// Asks every probe, and gives the events to be published before the exchange, in their order: what was found, then what is noted of it. A
-/// crash between two of them leads to the same finding again, under the same id.
+/// Runs every probe, and returns the events to publish before the exchange, in order: each finding
+/// before the note about it. After a crash between the two, the same finding is published again
+/// under the same id.
 pub fn look(known: &Known, moment: &Moment<'_>, settings: &Settings, facts: &dyn Facts) -> Vec<Event> {
     if moment.point == InjectionPoint::BeforeTool {
         return look_before_a_call(known, moment, settings, facts);
@@ -366,7 +378,7 @@ pub fn look(known: &Known, moment: &Moment<'_>, settings: &Settings, facts: &dyn
     events(findings, Noted { files: files.noted, around }, moment)
 }
 
-/// Asks only whether the call that begins would overwrite what the agent does not know.
+/// Checks only whether the call that begins would overwrite a change that the agent does not know.
 fn look_before_a_call(
     known: &Known,
     moment: &Moment<'_>,

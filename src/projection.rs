@@ -1,8 +1,9 @@
-//! What people and pages query: the journal's history in SQLite, derived from the journal and made again from it at any time.
+//! The queryable history in SQLite, derived from the journal and rebuilt from it at any time.
 //!
-//! A fold takes [`Notes`] of what the engine says; one thread writes them with a [`Writer`], cursor and rows in one transaction;
-//! requests read through a [`Projection`], each in a snapshot of its own that says how far it is. It decides nothing, and
-//! nothing that decides reads it: when the file is gone, broken or behind, only these answers are.
+//! A fold records [`Notes`] of the engine's output; one thread writes them with a [`Writer`],
+//! cursor and rows in one transaction. Requests read through a [`Projection`], each in its own
+//! snapshot, which has the progress. The projection makes no decisions, and no deciding code reads
+//! it: a missing, corrupt or lagging file affects only its answers.
 
 mod apply;
 mod notes;
@@ -32,20 +33,20 @@ pub use self::{
 /// Name of the file in the state folder.
 pub const FILE_NAME: &str = "projection.db";
 
-/// What a query gives.
+/// Result of a query.
 pub type QueryResult<T> = rusqlite::Result<T>;
 
-/// What failed about the projection.
+/// A failure of the projection.
 #[derive(Debug, thiserror::Error)]
 #[error("the projection cannot be {doing}: {source}")]
 pub struct ProjectionError {
-    /// What was tried.
+    /// The attempted operation.
     pub doing: &'static str,
-    /// What SQLite or the system says.
+    /// The error of SQLite or the system.
     pub source: Failed,
 }
 
-/// Who said so.
+/// The source of the error.
 #[derive(Debug, thiserror::Error)]
 pub enum Failed {
     /// SQLite.
@@ -54,22 +55,22 @@ pub enum Failed {
     /// The system.
     #[error(transparent)]
     Io(#[from] std::io::Error),
-    /// The file is not what was written.
+    /// The file's content is not as written.
     #[error("{0}")]
     Content(&'static str),
 }
 
 impl ProjectionError {
-    /// Whether the file is broken, so that another one helps.
+    /// Whether the file is corrupt, so that replacing it helps.
     pub fn is_damage(&self) -> bool {
         use rusqlite::ErrorCode;
         match &self.source {
             Failed::Sqlite(rusqlite::Error::SqliteFailure(error, _)) => {
-                // A row that stands where another one belongs was not written here.
+                // A row in the place of another one was not written here.
                 let is_content = error.code == ErrorCode::ConstraintViolation;
                 is_content || matches!(error.code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
             }
-            // A column or table that is not what was made here.
+            // A column or table differs from the schema.
             Failed::Sqlite(
                 rusqlite::Error::InvalidColumnType(..)
                 | rusqlite::Error::FromSqlConversionFailure(..)
@@ -82,7 +83,7 @@ impl ProjectionError {
     }
 }
 
-/// Says what was tried when something fails.
+/// Adds the operation to an error.
 trait Doing<T> {
     fn doing(self, doing: &'static str) -> Result<T, ProjectionError>;
 }

@@ -1,8 +1,8 @@
-//! The versioned JSON of the API and of journal records, and what is refused at the edge.
+//! The versioned JSON of the API and of journal records, and validation of input.
 //!
-//! Everything that comes from outside is read here, once, into types that cannot be wrong; a refusal names the field and,
-//! where a word was misspelt, the nearest right one. The other way, what the engine says becomes JSON here. This module does
-//! not know sockets, HTTP or files, and it reads no clock: a caller passes the time and makes the ids.
+//! All external input is parsed here, once, into valid types; an error names the field and, for a
+//! misspelt word, the nearest valid one. The engine's output becomes JSON here. This module uses no
+//! sockets, HTTP, files or clock: a caller passes the time and creates the ids.
 
 mod fields;
 
@@ -23,33 +23,34 @@ use std::borrow::Cow;
 
 use crate::nearest::nearest;
 
-/// Longest excerpt of what a client sent that an error repeats, in characters.
+/// Longest excerpt of client input in an error, in characters.
 const EXCERPT_CHARS_MAX: usize = 64;
 
-/// One thing that is wrong with what was sent.
+/// An error in the input.
 ///
-/// Shape: `field` is a path such as `budget.max_tokens` or `observe[2].severity`; `None` when the whole is unusable.
+/// Shape: `field` is a path such as `budget.max_tokens` or `observe[2].severity`; `None` when the
+/// whole is unusable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}{message}", field.as_ref().map(|field| format!("{field}: ")).unwrap_or_default())]
 pub struct FieldError {
-    /// Where.
+    /// The field.
     pub field: Option<Cow<'static, str>>,
-    /// What is wrong there, and what would be right.
+    /// What is wrong, and what is valid.
     pub message: String,
 }
 
 impl FieldError {
-    /// Blames one field.
+    /// An error in one field.
     pub fn new(field: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self { field: Some(field.into()), message: message.into() }
     }
 
-    /// Blames the whole of what was sent.
+    /// An error in the whole input.
     pub fn whole(message: impl Into<String>) -> Self {
         Self { field: None, message: message.into() }
     }
 
-    /// Puts the path of the enclosing object in front.
+    /// Prepends the path of the enclosing object.
     #[must_use]
     pub fn within(self, outer: &str) -> Self {
         let field = self.field.map_or_else(|| outer.to_owned(), |inner| format!("{outer}.{inner}"));
@@ -57,7 +58,7 @@ impl FieldError {
     }
 }
 
-/// The part of `text` that an error may repeat.
+/// The part of `text` that an error may contain.
 fn excerpt(text: &str) -> String {
     let mut chars = text.chars();
     let mut kept: String = chars.by_ref().take(EXCERPT_CHARS_MAX).collect();
@@ -67,7 +68,7 @@ fn excerpt(text: &str) -> String {
     kept
 }
 
-/// The end of a sentence about a wrong word: the nearest one, or all of them.
+/// The end of a sentence about an invalid word: the nearest valid one, or all of them.
 pub fn hint(found: &str, allowed: &[&str]) -> String {
     nearest(found, allowed.iter().copied())
         .map_or_else(|| format!("there are {}", allowed.join(", ")), |word| format!("did you mean `{word}`?"))

@@ -1,9 +1,10 @@
 //! The API: HTTP on a Unix socket, and on loopback TCP when that is configured.
 //!
-//! Handlers are thin: they read a request with `protocol`, append to the journal through the publisher, and wait for what the daemon's
-//! event loop says. They decide nothing about events. What they keep, [`sessions::Registry`] holds, and no restart needs it: who waits for
-//! what, how each client can be woken, which contexts are nearly full, what hooks said that could not be used. A handler whose client
-//! is gone is dropped at its next wait, and leaves nothing behind that waits.
+//! Handlers are thin: they parse a request with `protocol`, append to the journal through the
+//! publisher, and wait for the answer of the daemon's event loop. They make no decisions about
+//! events. Their state is in [`sessions::Registry`] and is not needed after a restart: waiting
+//! requests, wake routes, context gauges and hook input that could not be used. A handler whose
+//! client has disconnected is dropped at its next await and leaves no waiter behind.
 
 mod admin;
 mod auth;
@@ -90,35 +91,35 @@ pub use tokens::{Tokens, TokensError};
 pub use transcripts::{TRANSCRIPTS_MAX, look_for_injections};
 pub use wake_routes::push_wakes;
 
-/// What every handler works with; one pointer, as each request clones it several times.
+/// Shared state of every handler; one pointer, because each request clones it several times.
 #[derive(Clone)]
 pub struct App(Arc<AppParts>);
 
-/// What an [`App`] holds.
+/// The contents of an [`App`].
 pub struct AppParts {
-    /// Where everything is read.
+    /// Source of every read.
     pub journal: Journal,
-    /// Where everything is appended.
+    /// Target of every append.
     pub publisher: Publisher,
-    /// Whom questions about sessions and counts go to.
+    /// Answers queries about sessions and counts.
     pub engine: EngineHandle,
-    /// Who reads the configuration again, and how it was read last.
+    /// Reloads the configuration, and holds its last state.
     pub config: ConfigHandle,
-    /// Whom questions about the history go to.
+    /// Answers queries about the history.
     pub projection: Projection,
-    /// Who waits for answers and for changes of a queue.
+    /// Requests that wait for answers and for changes of a queue.
     pub registry: Arc<Registry>,
-    /// Where transcripts go in which injections may be found; [`look_for_injections`] takes them from there.
+    /// Transcripts to be searched for injections; [`look_for_injections`] receives them.
     pub transcripts: mpsc::Sender<Transcript>,
-    /// Where it is counted how long requests take.
+    /// Latency meters of requests.
     pub meters: Arc<Meters>,
     /// How much memory bodies may take.
     pub rooms: Rooms,
-    /// The time.
+    /// Source of the current time.
     pub clock: Clock,
-    /// What the wall clock here is ahead of UTC at a time, in seconds.
+    /// Offset of the local wall clock from UTC at a time, in seconds.
     pub utc_offset: fn(Timestamp) -> i32,
-    /// How long ago the machine started, its sleep included.
+    /// Time since the machine started, including its sleep.
     pub since_boot: fn() -> Duration,
     /// Becomes true when the daemon stops; streams and long polls then end.
     pub shutdown: watch::Receiver<bool>,
@@ -143,9 +144,9 @@ impl App {
         (self.clock)()
     }
 
-    /// Appends what waits neither for the event loop nor for the disk, if it is anything.
+    /// Appends `records`, if there are any, without waiting for the event loop or the disk.
     ///
-    /// Errors: the journal takes nothing.
+    /// Errors: the journal accepts no records.
     async fn append(&self, records: Records) -> Result<(), ApiError> {
         if records.is_empty() {
             return Ok(());
@@ -156,19 +157,19 @@ impl App {
     /// Waits until the daemon stops.
     async fn stopped(&self) {
         let mut shutdown = self.shutdown.clone();
-        // An error means that the daemon's side is gone, which is the same.
+        // An error means that the sender is gone, which also ends the daemon.
         drop(shutdown.wait_for(|is_stopping| *is_stopping).await);
     }
 }
 
-/// Opens the Unix socket: its folder is made for this user alone, the socket too.
+/// Binds the Unix socket. Its folder and the socket are accessible to this user only.
 ///
-/// Between its making and the change of its mode the socket is open by the umask. That does no harm,
-/// as every request of another user's process is refused; a umask for the whole process would also
-/// hold for what other threads make meanwhile.
+/// Between bind and chmod the umask decides the socket's mode. That is harmless, because every
+/// request of another user's process is refused. A process-wide umask would also affect files that
+/// other threads create meanwhile.
 ///
-/// Errors: the folder cannot be made or is not [safe](safe_folder), or something is at `path`; whether
-/// that is a living daemon is for the caller to find out.
+/// Errors: the folder cannot be created or is not [safe](safe_folder), or `path` already exists;
+/// the caller has to find out whether a living daemon owns it.
 pub fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     let folder = folder_of(path);
     if !folder.exists() {
@@ -180,15 +181,15 @@ pub fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// The folder that `path` is in.
+/// The parent folder of `path`.
 pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Whether nobody else can put a socket of their own in the place of one in `folder`.
+/// Checks that no other user can replace a socket in `folder`.
 ///
-/// Errors: it belongs to another user than this one or root, or others may write there and may
-/// remove what is not theirs, as it has no sticky bit.
+/// Errors: the folder belongs to a user other than this one or root, or others may write there and
+/// it has no sticky bit.
 pub fn safe_folder(folder: &Path) -> io::Result<()> {
     let found = fs::metadata(folder)?;
     let refused = |why: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
@@ -210,7 +211,7 @@ pub async fn serve_unix(listener: UnixListener, app: App) -> io::Result<()> {
     Ok(())
 }
 
-/// Serves whoever has one of `tokens` until the daemon stops and open requests are answered.
+/// Serves clients that send one of `tokens`, until the daemon stops and open requests are answered.
 pub async fn serve_tcp(listener: TcpListener, app: App, tokens: Tokens) -> io::Result<()> {
     app.registry.note_tcp(listener.local_addr()?);
     let stopping = app.shutdown.clone();

@@ -1,7 +1,8 @@
-//! Time as data: a point in time is a number that the caller passes in.
+//! Time as data: a point in time is a number passed in by the caller.
 //!
-//! Everything that decides takes `now: Timestamp` as an argument, so a test can jump a year and a replay repeats what
-//! happened. Nothing in this module, or in any module that decides, reads a clock; `daemon/clock.rs` is the only reader.
+//! All deciding code takes `now: Timestamp` as an argument, so a test can jump a year and a replay
+//! gives the same results. No such module, nor this one, reads a clock; only `daemon/clock.rs`
+//! does.
 //!
 //! ```
 //! use aside::time::Timestamp;
@@ -25,7 +26,7 @@ use serde::{Deserialize, Serialize};
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// The Unix epoch, earlier than anything that is recorded.
+    /// The Unix epoch, earlier than any record.
     pub const ZERO: Self = Self(0);
 
     /// Wraps a count of milliseconds since the Unix epoch.
@@ -38,12 +39,13 @@ impl Timestamp {
         self.0
     }
 
-    /// How long after `earlier` this is; zero when it is not after it.
+    /// The duration since `earlier`; zero if that is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 
-    /// The minute on a wall clock that is `utc_offset` seconds ahead of UTC, such as `2026-11-22 08:14 +01:00`.
+    /// The local minute for a clock `utc_offset` seconds ahead of UTC, such as `2026-11-22 08:14
+    /// +01:00`.
     pub fn local(self, utc_offset: i32) -> String {
         let offset = jiff::tz::Offset::from_seconds(utc_offset).unwrap_or(jiff::tz::Offset::UTC);
         let millis = i64::try_from(self.0).unwrap_or(i64::MAX);
@@ -65,7 +67,7 @@ impl ops::Add<Duration> for Timestamp {
 }
 
 impl fmt::Display for Timestamp {
-    /// Writes RFC 3339 in UTC, with as many fractional digits as are needed.
+    /// Writes RFC 3339 in UTC, with as many fractional digits as needed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let millis = i64::try_from(self.0).unwrap_or(i64::MAX);
         match jiff::Timestamp::from_millisecond(millis) {
@@ -85,7 +87,7 @@ pub struct TimestampError {
 impl FromStr for Timestamp {
     type Err = TimestampError;
 
-    /// Reads RFC 3339 with an offset or `Z`; anything finer than a millisecond is cut.
+    /// Parses RFC 3339 with an offset or `Z`; truncates to milliseconds.
     fn from_str(text: &str) -> Result<Self, TimestampError> {
         text.parse::<jiff::Timestamp>()
             .ok()
@@ -95,7 +97,7 @@ impl FromStr for Timestamp {
     }
 }
 
-/// Reads a duration such as `250ms`, `1h30m`, `30d` or `0s`; `None` when it is none or negative.
+/// Parses a duration such as `250ms`, `1h30m`, `30d` or `0s`; `None` if it is invalid or negative.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     if let Some(days) = text.strip_suffix('d').and_then(|days| days.parse::<u32>().ok()) {
         return Some(Duration::from_secs(u64::from(days) * 24 * 3_600));

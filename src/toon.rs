@@ -1,9 +1,10 @@
-//! Values to TOON text and back: one writer, one strict reader.
+//! Encodes values as TOON text and decodes them: one writer, one strict reader.
 //!
-//! [`encode`] writes canonical TOON 4.x: the same value always gives the same text, tables wherever the format asks for them, two
-//! spaces a level, comma as the delimiter. There is one departure, made for safety: a string that holds the beginning of a
-//! tag that a harness or a carrier gives a meaning to (see [`RESERVED_TAGS`]) is written quoted with its `<` as `\u003c`. It decodes to the same
-//! value, and the text never holds such a tag. What a document means, and where it goes, is not known here.
+//! [`encode`] writes canonical TOON 4.x: the same value always gives the same text, tables wherever
+//! the format requires them, two spaces a level, comma as the delimiter. There is one deviation,
+//! for safety: a string that contains the start of a tag with a meaning for a harness or a carrier
+//! (see [`RESERVED_TAGS`]) is quoted with its `<` as `\u003c`. It decodes to the same value, and
+//! the text never contains such a tag. This module does not interpret documents.
 //!
 //! ```
 //! use aside::toon;
@@ -33,15 +34,15 @@ pub const INDENT: usize = 2;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ToonError {
-    /// The line at fault, from 1, when it is known.
+    /// The invalid line, from 1, if known.
     pub line: Option<usize>,
-    /// What is wrong with it.
+    /// What is wrong.
     pub message: String,
 }
 
-/// Reads strict TOON 4.x.
+/// Parses strict TOON 4.x.
 ///
-/// Errors: the first line that breaks a rule. An integer beyond 64 bits is read as a string.
+/// Errors: the first invalid line. An integer beyond 64 bits is read as a string.
 pub fn decode(text: &str) -> Result<Value, ToonError> {
     toon_format::decode_strict(text).map_err(|error| {
         if let toon_format::ToonError::ParseError { line, message, .. } = error {
@@ -51,7 +52,7 @@ pub fn decode(text: &str) -> Result<Value, ToonError> {
     })
 }
 
-/// What stands between the newlines of `text`; at least one line, which may be empty.
+/// The lines of `text`; at least one, which may be empty.
 pub fn lines(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {
@@ -71,7 +72,7 @@ pub fn write_text(out: &mut String, text: &str) {
     }
 }
 
-/// Appends an object key: bare where the canonical form asks for it, else quoted.
+/// Appends an object key: bare where the canonical form requires it, else quoted.
 pub fn write_key(out: &mut String, key: &str) {
     let mut bytes = key.bytes();
     let is_bare = bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
@@ -112,7 +113,8 @@ fn needs_quotes(text: &str) -> bool {
     seen & SPECIAL != 0 || is_ambiguous(text, seen)
 }
 
-/// How many bytes at the beginning of `text` may stand in a string without quotes wherever they stand, and the marks of them all.
+/// Length of the prefix of `text` that needs no quotes in any place, and the combined marks of its
+/// bytes.
 fn plain_length(text: &str) -> (usize, u8) {
     let mut seen = 0;
     for (at, byte) in text.bytes().enumerate() {
@@ -125,8 +127,8 @@ fn plain_length(text: &str) -> (usize, u8) {
     (text.len(), seen)
 }
 
-/// Whether a string without a special byte, whose bytes have the marks `seen`, has to be quoted all the same, so that it is not
-/// taken for something else.
+/// Whether a string without a special byte, whose bytes have the marks `seen`, still needs quotes,
+/// because it looks like another type.
 fn is_ambiguous(text: &str, seen: u8) -> bool {
     let (Some(first), Some(last)) = (text.bytes().next(), text.bytes().next_back()) else {
         return true;
@@ -139,9 +141,9 @@ fn is_ambiguous(text: &str, seen: u8) -> bool {
     }
 }
 
-/// The mark of a byte with which a string has to be quoted.
+/// Marks a byte that requires quotes.
 const SPECIAL: u8 = 1;
-/// The mark of a byte with which a reserved tag can begin.
+/// Marks a byte that can begin a reserved tag.
 const BRACKET: u8 = 2;
 
 /// The marks of every byte.
@@ -167,7 +169,7 @@ const fn is_special(byte: u8) -> bool {
     byte < 0x20 || matches!(byte, b':' | b'"' | b'\\' | b'[' | b']' | b'{' | b'}' | b',')
 }
 
-/// What a reader could take for a number, leading zeros and plus signs included.
+/// Whether a reader could parse it as a number, with leading zeros and plus signs included.
 fn is_number_like(text: &str) -> bool {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     if is_digits(unsigned) {
@@ -188,7 +190,7 @@ fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Appends `text` in quotes, whether it needs them or not.
+/// Appends `text` in quotes, even if it needs none.
 pub fn write_quoted(out: &mut String, text: &str) {
     out.push('"');
     let mut copied = 0;

@@ -1,9 +1,10 @@
-//! Watches: somebody asks to be notified once, when something comes true.
+//! Watches: one notification when something becomes true.
 //!
-//! A watch is an event (`watch.set`) and its state a fold over events, so a restart forgets none and a replay ends each at the same
-//! record. What the machine is asked for is reported by `watch.met`; times, events, turns and sessions the fold sees itself. Once enough
-//! conditions are met it gives the event that ends the watch, whose id is the watch's: published twice, it is known.
-//! docs/design/watches.md says how the parts play together.
+//! A watch is an event (`watch.set`) and its state a fold over events, so a restart loses none and
+//! a replay ends each at the same record. Conditions about the machine are reported by `watch.met`;
+//! the fold itself sees times, events, turns and sessions. Once enough conditions are met, it
+//! returns the event that ends the watch. That event's id is the watch's, so a second publish is a
+//! duplicate. docs/design/watches.md describes the parts together.
 
 pub mod condition;
 pub mod hosts;
@@ -28,64 +29,66 @@ use crate::{
 
 /// The type of the event that sets a watch; its payload is a [`Watch`].
 pub const SET: &str = "watch.set";
-/// The type of the event that says that a condition came true; its payload is a [`Met`].
+/// The type of the event for a condition that became true; its payload is a [`Met`].
 pub const MET: &str = "watch.met";
-/// The type of the event that ends a watch at somebody's wish.
+/// The type of the event that cancels a watch.
 pub const CANCELLED: &str = "watch.cancelled";
-/// The type of the event that says that a condition cannot be looked at; its payload has `watch` and `error`.
+/// The type of the event for a condition that cannot be checked; its payload has `watch` and
+/// `error`.
 pub const FAILED: &str = "watch.failed";
 const FIRED: &str = "watch.fired";
 const EXPIRED: &str = "watch.expired";
 const REMINDER: &str = "reminder.due";
 const TURN_END: &str = "agent.turn.end";
-/// How the checks of what was pushed end; the payload of such an event is a [`ChecksEnded`].
+/// Types of the events for the end of a push's checks; the payload is a [`ChecksEnded`].
 const CHECKS_ENDED: [&str; 3] = ["ci.run.completed", "ci.run.failed", "ci.follow.ended"];
-/// The `reason` of an end after which another push goes on.
+/// The `reason` of an end that another push supersedes.
 const SUPERSEDED: &str = "superseded";
-/// What the types of these events begin with.
+/// Prefix of the types of these events.
 const PREFIX: &str = "watch.";
-/// The source of these events; others cannot set or end anything.
+/// The source of these events; events of other sources have no effect.
 pub const SOURCE: &str = OWN_SOURCE;
 
-/// Most open watches of a session, or of a folder; an agent that needs more waits for the same thing twice.
+/// Most open watches of a session, or of a folder; an agent that needs more waits for the same
+/// thing repeatedly.
 pub const PER_OWNER_MAX: usize = 32;
 /// Most open watches in all, each of which may hold an open file or a connection.
 pub const ALL_MAX: usize = 256;
 /// Most conditions of a watch.
 pub const CONDITIONS_MAX: usize = 8;
-/// For how long a watch waits that does not say so.
+/// Default duration of a watch.
 pub const EXPIRES_DEFAULT: Duration = Duration::from_secs(60 * 60);
-/// Longest time that one can wait.
+/// Longest duration of a watch.
 pub const EXPIRES_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// Most events that are remembered because they ended a watch, until the notifications of them are made.
+/// Most kept events that ended a watch, until their notifications are created.
 const SAID_MAX: usize = 256;
 /// Longest note, in characters.
 pub const NOTE_CHARS_MAX: usize = 500;
 
-/// Whether one condition is enough.
+/// How many conditions have to be met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Needs {
-    /// The first one that is met.
+    /// One.
     #[default]
     Any,
-    /// All of them, in any order.
+    /// All, in any order.
     All,
 }
 
-/// What a reminder is about.
+/// The subject of a reminder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReminderKind {
-    /// Something that was found out.
+    /// A discovery.
     Discovery,
-    /// Something that goes wrong otherwise.
+    /// A danger.
     Warning,
-    /// Something to look at before going on.
+    /// A check before continuing.
     Checkpoint,
-    /// Something to do.
+    /// A task.
     Reminder,
-    /// Something to know.
+    /// Background information.
     Context,
 }
 
@@ -94,7 +97,7 @@ impl ReminderKind {
     pub const ALL: [Self; 5] =
         [Self::Discovery, Self::Warning, Self::Checkpoint, Self::Reminder, Self::Context];
 
-    /// The word for it.
+    /// Its name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Discovery => "discovery",
@@ -109,72 +112,72 @@ impl ReminderKind {
 /// One condition of a watch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// As it was written.
+    /// Its text, as written.
     pub text: String,
-    /// What it means.
+    /// Its meaning.
     #[serde(flatten)]
     pub condition: Condition,
-    /// How it came true, if it did.
+    /// How it became true, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub met: Option<String>,
 }
 
-/// What somebody waits for.
+/// A watch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watch {
-    /// Its name, and the id of the event that ends it.
+    /// Its id, also of the event that ends it.
     #[serde(rename = "watch")]
     pub id: Arc<str>,
-    /// Its conditions, one at least.
+    /// Its conditions, at least one.
     #[serde(rename = "conditions")]
     pub parts: Vec<Part>,
     /// How many of them have to be met.
     #[serde(default)]
     pub needs: Needs,
-    /// What is said with its end.
+    /// The note for its notification.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// What kind of reminder it is.
+    /// The kind of reminder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<ReminderKind>,
     /// When it was set.
     pub set_at: Timestamp,
     /// When it ends at the latest.
     pub expires_at: Timestamp,
-    /// The session that waits; the event that sets it says so.
+    /// The session that is notified; the event that sets the watch is addressed to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
-    /// The folder in which it waits.
+    /// The folder whose sessions are notified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<Arc<str>>,
 }
 
-/// A condition that came true; the payload of a [`MET`] event.
+/// A condition that became true; the payload of a [`MET`] event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Met {
-    /// Of which watch.
+    /// Its watch.
     pub watch: Arc<str>,
-    /// Which of its conditions, from zero.
+    /// Its index in the watch.
     pub condition: usize,
-    /// How it is now.
+    /// The current state.
     pub state: String,
 }
 
-/// What happens to a condition.
+/// A change of a condition.
 enum Step {
-    /// It came true, in this way.
+    /// It became true, in this way.
     Met(String),
-    /// So many turns are left.
+    /// The number of turns left.
     TurnsLeft(u32),
 }
 
-/// The payload of a [`CANCELLED`] or [`FAILED`] event, as far as the fold reads it.
+/// The payload of a [`CANCELLED`] or [`FAILED`] event, with the fields that the fold uses.
 #[derive(Deserialize)]
 struct Ended {
     watch: Arc<str>,
 }
 
-/// How the checks of a commit ended.
+/// The end of a commit's checks.
 #[derive(Deserialize)]
 struct ChecksEnded {
     branch: Option<String>,
@@ -184,17 +187,18 @@ struct ChecksEnded {
 }
 
 impl ChecksEnded {
-    /// Reads it off an event; `None` of another one, and of an end after which another push goes on.
+    /// Reads it from an event; `None` for other events, and for an end that another push
+    /// supersedes.
     fn of(event: &EventRef<'_>, is_trusted: bool) -> Option<Self> {
         let is_it = is_trusted && event.source == SOURCE && CHECKS_ENDED.contains(&event.event_type);
         let ended: Self = is_it.then(|| serde_json::from_str(event.payload).ok())??;
         (ended.reason.as_deref() != Some(SUPERSEDED)).then_some(ended)
     }
 
-    /// Whether `reference` means the commit.
+    /// Whether `reference` refers to the commit.
     fn is_of(&self, reference: Option<&str>) -> bool {
         let Some(reference) = reference.filter(|reference| *reference != "HEAD") else { return true };
-        // It has the beginning of the commit.
+        // It is a prefix of the commit's id.
         let is_commit =
             |commit: &String| commit.starts_with(reference) || reference.starts_with(commit.as_str());
         self.branch.as_deref() == Some(reference) || self.commit.as_ref().is_some_and(is_commit)
@@ -208,20 +212,20 @@ impl Watch {
         self.event(SET, format!("{}:set", self.id), Severity::Debug, payload, self.set_at)
     }
 
-    /// The event that says that its condition `condition` is met.
+    /// The event for its met condition `condition`.
     pub fn met_event(&self, condition: usize, state: &str, now: Timestamp) -> Event {
         let met = Met { watch: Arc::clone(&self.id), condition, state: state.to_owned() };
         let payload = serde_json::to_value(met).expect("texts and numbers always serialize");
         self.event(MET, format!("{}:met:{condition}", self.id), Severity::Debug, payload, now)
     }
 
-    /// The event that ends it at somebody's wish.
+    /// The event that cancels it.
     pub fn cancelled_event(&self, now: Timestamp) -> Event {
         let payload = json!({ "watch": self.id });
         self.event(CANCELLED, format!("{}:cancelled", self.id), Severity::Debug, payload, now)
     }
 
-    /// The event that ends it because its condition `condition` cannot be looked at.
+    /// The event that ends it because its condition `condition` cannot be checked.
     pub fn failed_event(&self, condition: usize, error: &str, now: Timestamp) -> Event {
         let mut payload = self.ending(now);
         let text = self.parts.get(condition).map(|part| part.text.as_str());
@@ -245,7 +249,7 @@ impl Watch {
         }
     }
 
-    /// What each end of it says.
+    /// Payload fields of every end.
     fn ending(&self, now: Timestamp) -> Map<String, Value> {
         let mut payload = Map::new();
         payload.insert("watch".to_owned(), Value::from(&*self.id));
@@ -264,12 +268,12 @@ impl Watch {
         }
     }
 
-    /// Whether it is a reminder: it waits for nothing but time.
+    /// Whether it is a reminder: all its conditions are times.
     fn is_reminder(&self) -> bool {
         self.parts.iter().all(|part| part.condition.is_time())
     }
 
-    /// What is said when enough conditions are met.
+    /// The event when enough conditions are met.
     fn fired(&self, provenance: Provenance, now: Timestamp) -> Event {
         let met: Vec<&Part> = self.parts.iter().filter(|part| part.met.is_some()).collect();
         let joined = |texts: Vec<&str>| texts.join("; ");
@@ -302,14 +306,14 @@ impl Watch {
         self.event(EXPIRED, self.id.to_string(), Severity::Info, Value::Object(payload), now)
     }
 
-    /// When it wants to be looked at: when a time of its comes, or it ends.
+    /// The next time at which one of its conditions is met, or it expires.
     fn deadline(&self) -> Timestamp {
         let open = self.parts.iter().filter(|part| part.met.is_none());
         let times = open.filter_map(|part| part.condition.time());
         times.chain([self.expires_at]).min().unwrap_or(self.expires_at)
     }
 
-    /// Whether an event of this scope concerns who waits.
+    /// Whether an event's scope includes the watch's owner.
     fn is_concerned_by(&self, event: &EventRef<'_>) -> bool {
         let scope = match (event.session, event.workspace) {
             (Some(session), _) => Scope::Session(SessionId::new(session)),
@@ -338,12 +342,12 @@ pub struct Watches {
     /// The earliest of the deadlines.
     #[serde(skip)]
     deadline: Option<Timestamp>,
-    /// Whether something changed since that was asked.
+    /// Whether the watches changed since the last [`Watches::take_changes`].
     #[serde(skip)]
     has_changed: bool,
 }
 
-/// What a snapshot holds of them.
+/// Their state in a snapshot.
 #[derive(Deserialize)]
 #[serde(default)]
 #[derive(Default)]
@@ -361,7 +365,7 @@ impl From<Stored> for Watches {
 }
 
 impl Watches {
-    /// The one of this name, if it is open.
+    /// The open watch with this id.
     pub fn get(&self, id: &str) -> Option<&Arc<Watch>> {
         self.open.get(id)
     }
@@ -371,19 +375,19 @@ impl Watches {
         self.open.is_empty()
     }
 
-    /// The open ones, in the order of their ids.
+    /// The open ones, sorted by id.
     pub fn open(&self) -> impl Iterator<Item = &Arc<Watch>> {
         self.open.values()
     }
 
-    /// The open ones, if that is another list than when this was asked before.
+    /// The open ones, if they changed since the last call.
     pub fn take_changes(&mut self) -> Option<Arc<[Arc<Watch>]>> {
         std::mem::take(&mut self.has_changed).then(|| self.open.values().cloned().collect())
     }
 
-    /// Takes an event that is trusted or not, and gives what is to be published with it: the ends of watches.
+    /// Takes an event, trusted or not, and returns the events to publish: ends of watches.
     ///
-    /// Shape: the end of a watch that an untrusted event ended is untrusted as well, so it wakes nobody.
+    /// Shape: an end caused by an untrusted event is untrusted too, so it wakes no session.
     pub fn observe(
         &mut self,
         seq: Seq,
@@ -457,14 +461,14 @@ impl Watches {
     fn set(&mut self, event: &EventRef<'_>) {
         let Ok(watch) = serde_json::from_str::<Watch>(event.payload) else { return };
         let (session, workspace) = (event.session.map(SessionId::new), event.workspace.map(Into::into));
-        // Who sets one counts first; this bounds what a made-up journal does.
+        // The publisher enforces the limits too; this check bounds an invented journal.
         if self.open.len() < ALL_MAX && watch.parts.len() <= CONDITIONS_MAX {
             self.open.insert(Arc::clone(&watch.id), Arc::new(Watch { session, workspace, ..watch }));
             self.note_change();
         }
     }
 
-    /// Takes the steps that `step` finds for conditions that are not met yet.
+    /// Applies the steps that `step` returns for unmet conditions.
     fn meet(&mut self, step: impl Fn(&Condition, &Watch) -> Option<Step>) -> Vec<Arc<Watch>> {
         let mut steps = Vec::new();
         for (id, watch) in &self.open {
@@ -486,13 +490,13 @@ impl Watches {
         self.take_done()
     }
 
-    /// Whether the end of a watch of `session` says all of `events`.
+    /// Whether the end of a watch of `session` covers all of `events`.
     pub fn has_said(&self, session: &SessionId, events: &[Seq]) -> bool {
         let is_said = |seq: &Seq| self.said.iter().any(|(of, said)| of == session && said == seq);
         !self.said.is_empty() && !events.is_empty() && events.iter().all(is_said)
     }
 
-    /// Takes out what has all it needs.
+    /// Removes the watches with enough met conditions.
     fn take_done(&mut self) -> Vec<Arc<Watch>> {
         self.note_change();
         self.take(|watch| watch.is_done())
@@ -508,12 +512,12 @@ impl Watches {
         taken
     }
 
-    /// When a time comes or a watch ends.
+    /// The next time at which a condition is met or a watch expires.
     pub const fn poll_timeout(&self) -> Option<Timestamp> {
         self.deadline
     }
 
-    /// What is to be published at `now`, when [`Watches::poll_timeout`] has come.
+    /// The events to publish at `now`, when [`Watches::poll_timeout`] has come.
     pub fn take_due(&mut self, now: Timestamp) -> Vec<Event> {
         let come = |condition: &Condition, _: &Watch| {
             let has_come = condition.time().is_some_and(|time| time <= now);
@@ -525,13 +529,13 @@ impl Watches {
         events
     }
 
-    /// Whether somebody waits for a session to be idle.
+    /// Whether a watch waits for an idle session.
     pub fn waits_for_idle(&self) -> bool {
         let mut parts = self.open.values().flat_map(|watch| &watch.parts);
         parts.any(|part| matches!(part.condition, Condition::Idle { .. }) && part.met.is_none())
     }
 
-    /// Meets what waits for sessions of which `is_idle` says that no turn is under way.
+    /// Meets conditions on idle sessions, for which `is_idle` returns true.
     pub fn note_idle(&mut self, is_idle: impl Fn(&SessionId) -> bool, now: Timestamp) -> Vec<Event> {
         let step = |condition: &Condition, _: &Watch| {
             let Condition::Idle { session } = condition else { return None };
@@ -540,12 +544,12 @@ impl Watches {
         fired(&self.meet(step), Provenance::Local, now)
     }
 
-    /// Lets the watches of one session be those of another one, which takes its place.
+    /// Moves the watches of a session to its successor.
     pub fn follow(&mut self, from: &SessionId, to: &SessionId) {
         self.change_owner(from, |watch| Some(Watch { session: Some(to.clone()), ..watch.clone() }));
     }
 
-    /// Ends the watches of a session that has ended for good; its reminders become those of the folder that it worked in.
+    /// Ends the watches of a session that has ended for good; its reminders move to its folder.
     pub fn end_of(&mut self, session: &SessionId) {
         self.change_owner(session, |watch| {
             let has_turns = watch.parts.iter().any(|part| matches!(part.condition, Condition::Turns { .. }));

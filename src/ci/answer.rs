@@ -1,6 +1,7 @@
-//! What an answer of `gh` says: the state of the checks of a commit, its pull request, what others wrote there; or why there is none.
+//! Parses an answer of `gh`: the state of a commit's checks, its pull request, reviews and
+//! comments; or the reason for their absence.
 //!
-//! The texts in it are of strangers: they are cleaned and cut here, before anything else sees them.
+//! Its texts are from strangers: they are cleaned and cut here, before any other use.
 
 use std::time::Duration;
 
@@ -12,92 +13,93 @@ use crate::{
     time::{Timestamp, duration_millis},
 };
 
-/// Most failed checks of one answer that are named.
+/// Most named failed checks of one answer.
 const FAILURES_MAX: usize = 20;
 /// Most characters of a name: of a check, a branch, a repository, a person.
 const NAME_CHARS_MAX: usize = 100;
-/// Most characters of what a check, a review, a comment or an error says.
+/// Most characters of the text of a check, a review, a comment or an error.
 const TEXT_CHARS_MAX: usize = 240;
-/// Longest address; a longer one is left out, as a part of it leads nowhere.
+/// Longest URL; a longer one is left out, because a part of it is useless.
 const URL_BYTES_MAX: usize = 300;
-/// The user's calls of an hour that are left alone.
+/// Calls per hour that are reserved for the user.
 const LEFT_ALONE: u64 = 100;
-/// The exit code with which `gh` says that it is not logged in.
+/// The exit code of `gh` without a login.
 ///
 /// Source: `gh help exit-codes`.
 const NOT_LOGGED_IN: i32 = 4;
-/// What `gh` says in a repository of which it knows no host.
+/// Messages of `gh` in a repository without a known host.
 ///
-/// Source: `gh` 2.40 to 2.83: `none of the git remotes configured for this repository point to a known GitHub host`, `no git remotes found`.
+/// Source: `gh` 2.40 to 2.83: `none of the git remotes configured for this repository point to a
+/// known GitHub host`, `no git remotes found`.
 const NOT_OF_GITHUB: [&str; 2] = ["none of the git remotes", "no git remotes"];
 
-/// What a process that has ended leaves.
+/// The result of an ended process.
 #[derive(Debug, Clone, Default)]
 pub struct Output {
-    /// Its exit code; nothing if a signal ended it.
+    /// Its exit code; `None` if a signal ended it.
     pub code: Option<i32>,
-    /// What it printed.
+    /// Its standard output.
     pub stdout: Vec<u8>,
-    /// What it printed of errors.
+    /// Its standard error.
     pub stderr: Vec<u8>,
 }
 
-/// What an answer says.
+/// The outcome of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum Outcome {
-    /// How the checks stand.
+    /// The state of the checks.
     Checks(Checks),
-    /// The other side does not know the commit, or the repository.
+    /// GitHub does not know the commit, or the repository.
     Unknown,
-    /// Too many calls.
+    /// Rate limit exceeded.
     Limited {
-        /// For how long none is to be made, if the answer says so.
+        /// The requested wait, if the answer has one.
         wait_seconds: Option<u64>,
-        /// Whether it says that it is a limit; otherwise it may be a refusal for good.
+        /// Whether it is certainly a rate limit; otherwise it may be a permanent refusal.
         is_certain: bool,
     },
-    /// `gh` is not logged in, or may not read this repository.
+    /// `gh` is not logged in, or has no access to this repository.
     Unauthorised {
-        /// What it says.
+        /// Its message.
         message: String,
     },
     /// `gh` is not installed.
     NoProgram,
-    /// The repository is not one of GitHub.
+    /// The repository is not on GitHub.
     NotOfGithub,
-    /// There was no answer that could be read.
+    /// There was no valid answer.
     Failed {
-        /// Why.
+        /// The reason.
         message: String,
     },
 }
 
-/// How the checks of a commit stand.
+/// The state of a commit's checks.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Checks {
     /// `OWNER/NAME`.
     pub repo: String,
-    /// Where the commit or its pull request is.
+    /// URL of the commit or its pull request.
     pub url: Option<String>,
-    /// How many passed.
+    /// Number of passed checks.
     pub passed: u32,
-    /// How many failed.
+    /// Number of failed ones.
     pub failed: u32,
-    /// How many go on, or have not begun.
+    /// Number of running or queued ones.
     pub pending: u32,
-    /// How many were left out.
+    /// Number of skipped ones.
     pub skipped: u32,
-    /// Those that failed, as far as they were not said before.
+    /// Failed ones that were not reported before.
     pub failures: Vec<Failure>,
-    /// Where the branch is.
+    /// The branch's position.
     pub head: Head,
     /// Its pull request.
     pub pr: Option<Pr>,
-    /// What others wrote there, as far as it was not said before; oldest first.
+    /// Reviews and comments that were not reported before; oldest first.
     pub remarks: Vec<Remark>,
-    /// For how long no call is to be made, so that some are left to the user.
+    /// How long to wait before the next call, so that some are left to the user.
     pub wait_seconds: Option<u64>,
 }
 
@@ -106,23 +108,23 @@ pub struct Checks {
 pub struct Failure {
     /// Its name.
     pub check: String,
-    /// What it says.
+    /// Its summary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
-    /// Where more is.
+    /// URL of the details.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
 }
 
-/// Where a branch is at the other side.
+/// The position of a remote branch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Head {
-    /// At the commit that was pushed.
+    /// At the pushed commit.
     Here,
     /// At another one.
     Elsewhere,
-    /// There is no such branch.
+    /// The branch does not exist.
     #[default]
     Unknown,
 }
@@ -136,7 +138,7 @@ pub struct Pr {
     pub state: PrState,
 }
 
-/// How a pull request stands.
+/// The state of a pull request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PrState {
@@ -144,31 +146,31 @@ pub enum PrState {
     Open,
     /// It was merged.
     Merged,
-    /// It was closed without that.
+    /// It was closed without a merge.
     Closed,
 }
 
 /// A review or a comment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remark {
-    /// Its id at the other side.
+    /// Its id at GitHub.
     pub id: String,
-    /// When it was written, as the other side says: RFC 3339 in UTC.
+    /// Its time at GitHub: RFC 3339 in UTC.
     pub at: String,
-    /// Who wrote it.
+    /// Its author.
     pub author: String,
-    /// What a review comes to, such as `changes_requested`; nothing of a comment.
+    /// The verdict of a review, such as `changes_requested`; absent for a comment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// What it says.
+    /// Its text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
-    /// Where it is.
+    /// Its URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
 }
 
-/// Text of a stranger in one line.
+/// Untrusted text, as one line.
 pub(super) fn line(text: &str, chars_max: usize) -> String {
     let words = strip_text(text).split_whitespace().collect::<Vec<_>>().join(" ");
     cut_text(words.into(), chars_max).into_owned()
@@ -178,7 +180,7 @@ fn said(text: Option<&str>) -> Option<String> {
     text.map(|text| line(text, TEXT_CHARS_MAX)).filter(|text| !text.is_empty())
 }
 
-/// A name of a stranger.
+/// An untrusted name.
 pub(super) fn name(text: &str) -> String {
     line(text, NAME_CHARS_MAX)
 }
@@ -192,7 +194,7 @@ fn url(text: Option<&str>) -> Option<String> {
 }
 
 impl Outcome {
-    /// Reads what `gh api -i graphql` left, which was asked for `commit` and `branch`.
+    /// Parses the output of `gh api -i graphql` for `commit` and `branch`.
     pub fn read(output: &Output, commit: &str, branch: Option<&str>, now: Timestamp) -> Self {
         let stdout = String::from_utf8_lossy(&output.stdout);
         let stderr = String::from_utf8_lossy(&output.stderr);
@@ -220,7 +222,7 @@ impl Outcome {
     }
 }
 
-/// An answer with its head, as `gh api -i` prints it.
+/// An answer with its HTTP head, as printed by `gh api -i`.
 struct Http<'a> {
     status: u16,
     head: &'a str,
@@ -295,11 +297,11 @@ fn of_reply(reply: Reply, commit: &str, branch: Option<&str>, now: Timestamp) ->
         }
         let is_open = matches!(rollup.state.as_deref(), Some("PENDING" | "EXPECTED"));
         if is_open && checks.pending == 0 {
-            // Those that the answer has no room for.
+            // Checks that did not fit into the answer.
             checks.pending = 1;
         }
     }
-    // Jobs that wait for others are no checks yet, but their run goes on.
+    // Jobs that wait for others are no checks yet, but their run is in progress.
     let of_runs = object.check_suites.nodes.iter().filter(|suite| suite.workflow_run.is_some());
     let has_open_run =
         of_runs.filter_map(|suite| suite.status.as_deref()).any(|status| status != "COMPLETED");
@@ -316,14 +318,14 @@ fn of_reply(reply: Reply, commit: &str, branch: Option<&str>, now: Timestamp) ->
     Outcome::Checks(checks)
 }
 
-/// How a check ended, if it did.
+/// The end of a check.
 enum End {
     Passed,
     Failed,
     Skipped,
 }
 
-/// How a check run or a commit status ended; nothing while it goes on.
+/// The end of a check run or a commit status; `None` while it is in progress.
 fn end_of(context: &Context) -> Option<End> {
     let is_of_run = context.state.is_none();
     if is_of_run && context.status.as_deref() != Some("COMPLETED") {
@@ -361,12 +363,12 @@ impl Checks {
         self.pr = Some(Pr { number: pull.number, state });
         self.url = url(pull.url.as_deref()).or(self.url.take());
         let written = pull.reviews.nodes.into_iter().chain(pull.comments.nodes);
-        // What the user or the agent wrote is no news to them.
+        // Remarks of the user or the agent are no news to them.
         self.remarks = written.filter(|written| !written.viewer_did_author).filter_map(remark).collect();
         self.remarks.sort_by(|one, other| one.at.cmp(&other.at));
     }
 
-    /// How many there are.
+    /// Number of checks.
     pub const fn total(&self) -> u32 {
         self.passed + self.failed + self.pending + self.skipped
     }
@@ -385,7 +387,7 @@ fn failure(context: &Context) -> Failure {
 
 fn remark(written: Written) -> Option<Remark> {
     let state = written.state.map(|state| name(&state).to_ascii_lowercase());
-    // A review that is not sent yet.
+    // A review that is not submitted yet.
     if state.as_deref() == Some("pending") {
         return None;
     }
@@ -402,7 +404,7 @@ fn remark(written: Written) -> Option<Remark> {
 }
 
 impl Outcome {
-    /// For how long no call is to be made.
+    /// How long to make no call.
     pub(super) fn wait(&self) -> Option<Duration> {
         match self {
             Self::Limited { wait_seconds, .. } | Self::Checks(Checks { wait_seconds, .. }) => {

@@ -1,4 +1,4 @@
-//! One push that is followed: what is asked for it, what is known of it, and how it ends.
+//! One followed push: its queries, its state, and its end.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -10,31 +10,31 @@ use super::{
 };
 use crate::{event::SessionId, time::Timestamp};
 
-/// Until when an end has to be answered twice: checks come one after another at first.
+/// Until then an end must be answered twice: at first checks appear one after another.
 const SETTLED_AFTER: Duration = Duration::from_secs(60);
-/// When a commit without any check counts as one that gets none.
+/// Age at which a commit without checks counts as one that gets none.
 const NO_CHECKS_AFTER: Duration = Duration::from_secs(2 * 60);
-/// How often in a row there may be no answer.
+/// Most consecutive failures.
 const FAILURES_MAX: u32 = 10;
-/// How often in a row the commit may be unknown, or be refused without a word of a limit.
+/// Most consecutive answers with an unknown commit, or with a refusal that mentions no limit.
 const REFUSALS_MAX: u32 = 3;
 
-/// A push whose checks are asked for.
+/// A followed push.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Follow {
-    /// Its name, and the id of the event that ends it.
+    /// Its id, also of the event that ends it.
     pub id: Arc<str>,
     /// The session that pushed.
     pub session: Option<SessionId>,
-    /// The folder that the session works in.
+    /// The session's working folder.
     pub workspace: Option<Arc<str>>,
-    /// The folder that was pushed from.
+    /// The folder of the push.
     pub folder: Arc<str>,
-    /// What was pushed, as git there calls it; what is checked out if it is absent.
+    /// The pushed ref, by git's local name; the checked out one if absent.
     pub from: Option<String>,
-    /// The branch at the other side; what is checked out if it is absent.
+    /// The remote branch; the checked out one if absent.
     pub branch: Option<String>,
-    /// The commit, once git has said it.
+    /// The commit, once git has returned it.
     pub commit: Option<String>,
     /// The top folder of the repository.
     pub(super) top: Option<String>,
@@ -42,17 +42,17 @@ pub struct Follow {
     pub(super) began: Timestamp,
     /// When the next call is due.
     pub(super) due: Timestamp,
-    /// How many were answered.
+    /// Number of answers.
     pub calls: u32,
-    /// Whether somebody wants to know also why nothing can be said.
+    /// Whether the requester also wants to know why there is no result.
     pub(super) is_asked: bool,
-    /// Whether it is followed also when the checks of its commit were followed to their end before.
+    /// Whether it is followed even if its commit's checks were followed to their end before.
     pub(super) may_repeat: bool,
-    /// Names its owner in ids, whatever session it follows.
+    /// Identifies its owner in ids, whichever session it belongs to.
     pub(super) owner: u64,
-    /// `OWNER/NAME` at the other side.
+    /// `OWNER/NAME` at GitHub.
     pub(super) repo: Option<String>,
-    /// Where it or its pull request is.
+    /// URL of it or its pull request.
     pub(super) url: Option<String>,
     /// The number of its pull request.
     pub(super) pr: Option<u64>,
@@ -60,29 +60,29 @@ pub struct Follow {
     pub(super) was_at_head: bool,
     /// Whether the pull request was seen open.
     pub(super) was_open: bool,
-    /// The failed checks that were said, by a hash of name and address.
+    /// The reported failed checks, by a hash of name and URL.
     pub(super) failed: BTreeSet<u64>,
     /// The names of the first of them.
     pub(super) names: Vec<String>,
-    /// How many had passed, failed and been left out when none went on.
+    /// Numbers of passed, failed and skipped checks when none was in progress.
     pub(super) settled: Option<[u32; 3]>,
-    /// How many are pending, as of the last answer.
+    /// Number of pending checks in the last answer.
     pub(super) pending: u32,
-    /// Failures in a row.
+    /// Consecutive failures.
     pub(super) failures: u32,
-    /// Refusals in a row.
+    /// Consecutive refusals.
     pub(super) refusals: u32,
 }
 
-/// Which commit a follow is about; the payload of a [`FOLLOWED`](super::FOLLOWED) event.
+/// The commit of a follow; the payload of a [`FOLLOWED`](super::FOLLOWED) event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
-    /// Which follow.
+    /// Its follow.
     pub follow: Arc<str>,
-    /// The commit; nothing when git cannot say it.
+    /// The commit; `None` if git does not know it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
-    /// The branch that is checked out, if one is.
+    /// The checked out branch, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
     /// The top folder of the repository.
@@ -91,7 +91,7 @@ pub struct Found {
 }
 
 impl Follow {
-    /// The arguments of `gh` that ask for it; none before its commit is known.
+    /// The arguments of `gh` for its query; `None` before its commit is known.
     pub fn arguments(&self) -> Option<Vec<String>> {
         let commit = self.commit.as_deref()?;
         let branch = self.branch.as_deref().unwrap_or("HEAD");
@@ -102,14 +102,15 @@ impl Follow {
         Some(command.into_iter().chain(fields).chain(own).chain(query).collect())
     }
 
-    /// The arguments of `git` that ask for its top folder, its commit and the branch that is checked out, a line each.
+    /// The arguments of `git` that print its top folder, its commit and the checked out branch, a
+    /// line each.
     pub fn git_arguments(&self) -> Vec<String> {
         let from = self.from.as_deref().unwrap_or("HEAD");
         let commit = format!("{from}^{{commit}}");
         ["rev-parse", "--show-toplevel", &commit, "--abbrev-ref", "HEAD"].map(str::to_owned).to_vec()
     }
 
-    /// Reads what git printed, as [`Found`].
+    /// Parses git's output as a [`Found`].
     pub fn read_found(&self, output: &Output) -> Found {
         let text = String::from_utf8_lossy(&output.stdout);
         let mut lines = text.lines().map(str::to_owned);
@@ -131,7 +132,7 @@ impl Follow {
         format!("{:016x}:{repo}:{branch}", self.owner)
     }
 
-    /// Whether it is about `reference`: a branch, or the beginning of a commit; anything is meant by nothing.
+    /// Whether it is about `reference`: a branch, or a prefix of a commit; always true without one.
     pub(super) fn is_about(&self, reference: Option<&str>) -> bool {
         let Some(reference) = reference.filter(|reference| *reference != "HEAD") else { return true };
         let is_commit = |commit: &String| reference.len() >= 7 && commit.starts_with(reference);
@@ -139,7 +140,7 @@ impl Follow {
     }
 }
 
-/// Tells a failed check of a push from others.
+/// Identifies a failed check of a push.
 pub(super) fn failed_key(failure: &Failure) -> u64 {
     hash(&[&failure.check, failure.url.as_deref().unwrap_or_default()])
 }
@@ -175,12 +176,13 @@ impl Follow {
         }
     }
 
-    /// How it ends with an answer about its checks, if it does.
+    /// Its end after an answer about its checks, if it ends.
     pub(super) fn end_with(&mut self, checks: &Checks, now: Timestamp) -> Option<End> {
         let age = now.since(self.began);
         let was_at_head = self.was_at_head;
         self.was_at_head |= checks.head == Head::Here;
-        // Before the branch was seen at its commit it may be one of a fork, or of the same name elsewhere.
+        // Until the branch was seen at its commit, it may be a fork's, or one of the same name
+        // elsewhere.
         if was_at_head && checks.head == Head::Elsewhere {
             return Some(End::Superseded);
         }
@@ -201,7 +203,7 @@ impl Follow {
         (checks.total() == 0 && age >= NO_CHECKS_AFTER).then_some(End::NoChecks)
     }
 
-    /// How it ends with an answer that says nothing of its checks, if it does.
+    /// Its end after an answer without checks, if it ends.
     pub(super) fn end_without(&mut self, outcome: Outcome) -> Option<End> {
         match outcome {
             Outcome::Unauthorised { message } => Some(End::Unauthorised(message)),

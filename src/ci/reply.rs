@@ -1,8 +1,9 @@
-//! The question to GitHub's GraphQL API, and the shape of its answer.
+//! The query for GitHub's GraphQL API, and the types of its answer.
 
 use serde::{Deserialize, Deserializer};
 
-/// One question: check runs and commit statuses, runs that go on, where the branch is, the pull request with what was written last.
+/// One query: check runs and commit statuses, running workflows, the branch's position, the pull
+/// request with its last reviews and comments.
 ///
 /// Source: GitHub's public schema. It costs one point of the 5,000 an hour.
 pub(super) const QUERY: &str = "query($owner:String!,$name:String!,$oid:GitObjectID!,$ref:String!){\
@@ -17,7 +18,7 @@ associatedPullRequests(first:5){nodes{number url state headRefName headRefOid \
 reviews(last:5){nodes{id state author{login}bodyText submittedAt url viewerDidAuthor comments{totalCount}}}\
 comments(last:5){nodes{id author{login}bodyText createdAt url viewerDidAuthor}}}}}}}}";
 
-/// A field that may be `null` where a list or an object is meant.
+/// A field that may be `null` in place of a list or an object.
 fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
     Option::<T>::deserialize(from).map(Option::unwrap_or_default)
 }
@@ -80,7 +81,7 @@ pub(super) struct Object {
     pub(super) associated_pull_requests: Nodes<Pull>,
 }
 
-/// A list, in which what may not be read is `null`.
+/// A list, in which inaccessible entries are `null`.
 #[derive(Debug)]
 pub(super) struct Nodes<T> {
     pub(super) nodes: Vec<T>,
@@ -110,7 +111,7 @@ pub(super) struct Rollup {
     pub(super) contexts: Nodes<Context>,
 }
 
-/// A check run, or a commit status: that one has a `state`.
+/// A check run, or a commit status, which has a `state`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Context {
@@ -149,7 +150,7 @@ pub(super) struct Pull {
     pub(super) comments: Nodes<Written>,
 }
 
-/// A review, or a comment: that one has no `state`.
+/// A review, or a comment, which has no `state`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Written {

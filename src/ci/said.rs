@@ -1,4 +1,4 @@
-//! The events of a follow: what is found, what is answered, what a session is notified of.
+//! The events of a follow: its commit, its answers, and the notifications of a session.
 
 use std::sync::Arc;
 
@@ -21,42 +21,42 @@ const RUN_FAILED: &str = "ci.run.failed";
 const ENDED: &str = "ci.follow.ended";
 const REVIEWED: &str = "pr.review.submitted";
 const COMMENTED: &str = "pr.comment.created";
-/// How much of a commit is shown.
+/// Displayed characters of a commit.
 const COMMIT_CHARS: usize = 9;
-/// Most characters of an error that is shown.
+/// Most displayed characters of an error.
 const ERROR_CHARS_MAX: usize = 120;
 
-/// How a follow ends.
+/// The end of a follow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum End {
-    /// No check goes on any more.
+    /// No check is in progress any more.
     Run {
-        /// How many passed.
+        /// Number of passed checks.
         passed: u32,
-        /// How many failed.
+        /// Number of failed ones.
         failed: u32,
-        /// How many were left out.
+        /// Number of skipped ones.
         skipped: u32,
     },
     /// The commit gets no checks.
     NoChecks,
-    /// As many calls as may be were made, or it took too long.
+    /// The limit of calls or of time was reached.
     StillPending,
-    /// The branch is at another commit.
+    /// The branch has moved to another commit.
     Superseded,
     /// The pull request was merged.
     Merged,
     /// The pull request was closed.
     Closed,
-    /// The answer may not be read.
+    /// No access.
     Unauthorised(String),
-    /// There is no `gh`.
+    /// `gh` is not installed.
     NoProgram,
-    /// The repository is elsewhere.
+    /// The repository is not on GitHub.
     NotOfGithub,
-    /// There is no such commit, here or at the other side.
+    /// The commit does not exist, locally or at GitHub.
     NoCommit,
-    /// There was no answer.
+    /// There was no valid answer.
     Failed(String),
 }
 
@@ -66,7 +66,7 @@ pub(super) fn hash(parts: &[&str]) -> u64 {
     u64::from_be_bytes(*hash.finalize().first_chunk().expect("32 bytes begin with 8"))
 }
 
-/// Whether an event says how the checks of a push stand or ended.
+/// Whether an event is about the state or end of a push's checks.
 pub(super) fn is_of_checks(event: &EventRef<'_>) -> bool {
     event.source == SOURCE && [CHECK_FAILED, RUN_COMPLETED, RUN_FAILED, ENDED].contains(&event.event_type)
 }
@@ -76,7 +76,7 @@ fn counted(count: u32, what: &str) -> String {
 }
 
 impl End {
-    /// The word for it, in `reason`.
+    /// Its name, for `reason`.
     const fn reason(&self) -> &'static str {
         match self {
             Self::Run { .. } => "ended",
@@ -93,7 +93,7 @@ impl End {
         }
     }
 
-    /// Whether it is nothing that a session has to hear of, unless it asked.
+    /// Whether a session need not be notified of it, unless it has requested the follow.
     const fn is_quiet(&self) -> bool {
         match self {
             Self::Run { .. } | Self::StillPending | Self::Merged | Self::Closed => false,
@@ -153,13 +153,13 @@ impl Follow {
         }
     }
 
-    /// The event that says which commit it is about.
+    /// The event with its commit.
     pub fn found_event(&self, found: &Found, now: Timestamp) -> Event {
         let payload = serde_json::to_value(found).expect("texts always serialize");
         self.event(FOLLOWED, format!("{}:found", self.id), Severity::Debug, payload, now)
     }
 
-    /// The event that reports the answer to its next call.
+    /// The event for the answer to its next call.
     pub(super) fn answered_event(&self, outcome: Outcome, now: Timestamp) -> Event {
         let call = self.calls.saturating_add(1);
         let answered = Answered { follow: Arc::clone(&self.id), call, outcome };
@@ -167,14 +167,14 @@ impl Follow {
         self.event(ANSWERED, format!("{}:{call}", self.id), Severity::Debug, payload, now)
     }
 
-    /// What each event of it says.
+    /// Fields of all its events.
     fn subject(&self) -> Map<String, Value> {
         let commit =
             self.commit.as_deref().map(|commit| commit.chars().take(COMMIT_CHARS).collect::<String>());
         let fields = [
             ("repo", self.repo.clone().map(Value::from)),
             ("branch", self.branch.as_deref().map(|branch| Value::from(name(branch)))),
-            // A number that comes later would make another condition of it.
+            // A number that appears later would change the condition's identity.
             ("pr", self.pr.filter(|_| self.branch.is_none()).map(Value::from)),
             ("commit", commit.map(Value::from)),
         ];
@@ -186,7 +186,7 @@ impl Follow {
         Value::Object(self.subject().into_iter().chain(fields).collect())
     }
 
-    /// One check failed.
+    /// The event for one failed check.
     pub(super) fn failed_event(&self, failure: &Failure, now: Timestamp) -> Event {
         let Failure { check, summary, url } = failure;
         let commit = self.commit.as_deref().unwrap_or_default();
@@ -200,13 +200,14 @@ impl Follow {
         self.event(CHECK_FAILED, format!("ci-failed-{id:016x}"), Severity::Error, payload, now)
     }
 
-    /// A check that failed in an earlier run of the branch does so no longer. It resolves that, and is no news of its own.
+    /// A check that failed in an earlier run of the branch passes again. It resolves the failure,
+    /// and is no news itself.
     pub(super) fn passed_event(&self, check: &str, now: Timestamp) -> Event {
         let id = format!("{}:passed:{:016x}", self.id, hash(&[check]));
         self.event(CHECK_PASSED, id, Severity::Debug, self.with([("check", Some(json!(check)))]), now)
     }
 
-    /// Somebody wrote something. It is not trusted, as its text is a stranger's.
+    /// The event for a review or a comment. It is untrusted, because its text is a stranger's.
     pub(super) fn remark_event(&self, remark: &Remark, now: Timestamp) -> Event {
         let Remark { id, at: _, author, state, body, url } = remark;
         let is_request = state.as_deref() == Some("changes_requested");
@@ -224,7 +225,7 @@ impl Follow {
         Event { provenance: Provenance::Remote, ..event }
     }
 
-    /// How it ended.
+    /// The event for its end.
     pub(super) fn ended_event(&self, end: &End, now: Timestamp) -> Event {
         let summary = Some(json!(end.summary(self, now)));
         if let End::Run { passed, failed, .. } = end {

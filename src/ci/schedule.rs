@@ -1,4 +1,4 @@
-//! When the next call may be made: the gaps of one push, and what all of them may use together.
+//! Schedules calls: the gaps of one push, and the rate of all together.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -10,36 +10,36 @@ use crate::time::Timestamp;
 pub(super) const CALLS_MAX: u32 = 60;
 /// How long a push is followed.
 pub(super) const FOLLOWED_FOR: Duration = Duration::from_secs(6 * 60 * 60);
-/// The first wait after a refusal for too many calls; twice as long after each further one.
+/// The first wait after exceeding a rate limit; doubled after each further one.
 const BACK_OFF_MIN: Duration = Duration::from_secs(60);
-/// Longest wait of that kind, unless the answer asks for a longer one.
+/// Longest wait of that kind, unless the answer requests a longer one.
 const BACK_OFF_MAX: Duration = Duration::from_secs(60 * 60);
-/// Longest wait that an answer can ask for; no limit of GitHub is for longer than an hour.
+/// Longest requested wait that is honored; no limit of GitHub lasts longer than an hour.
 const ASKED_MAX: Duration = Duration::from_secs(2 * 60 * 60);
 const HOUR: Duration = Duration::from_secs(60 * 60);
-/// Until when after a push how long is waited between two calls, in seconds.
+/// Age of a push up to which a gap between two calls applies, and the gap, in seconds.
 const GAPS: [(u64, u64); 4] = [(30, 10), (15 * 60, 30), (60 * 60, 60), (u64::MAX, 5 * 60)];
 
-/// How long after a call the next one is made, the push being `age` old at the call.
+/// The gap after a call at which the push is `age` old.
 pub(super) fn gap(age: Duration) -> Duration {
     let gap = GAPS.iter().find(|(until, _)| age.as_secs() < *until).map_or(5 * 60, |(_, gap)| *gap);
     Duration::from_secs(gap)
 }
 
-/// The calls that were made, and how long none is to be made.
+/// The calls of the last hour, and pauses.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Gate {
-    /// Those of the last hour, oldest first.
+    /// The calls, oldest first.
     calls: VecDeque<Timestamp>,
-    /// Until when none is made.
+    /// End of the pause.
     held_until: Timestamp,
-    /// How long the last refusal held them; zero when there was a good answer since.
+    /// Duration of the last back-off; zero after a successful answer.
     back_off: Duration,
 }
 
 impl Gate {
-    /// A call was answered.
+    /// Records an answered call.
     pub(super) fn note_call(&mut self, now: Timestamp) {
         self.calls.push_back(now);
         while self.calls.front().is_some_and(|at| now.since(*at) >= HOUR) {
@@ -47,23 +47,23 @@ impl Gate {
         }
     }
 
-    /// The answer was one.
+    /// Records a successful answer.
     pub(super) fn note_answer(&mut self) {
         self.back_off = Duration::ZERO;
     }
 
-    /// The answer was a refusal for too many calls, which asks to wait for so long.
+    /// Records a rate limit, with the requested wait.
     pub(super) fn hold(&mut self, asked: Option<Duration>, now: Timestamp) {
         self.back_off = (self.back_off * 2).clamp(BACK_OFF_MIN, BACK_OFF_MAX);
         self.wait(self.back_off.max(asked.unwrap_or_default()), now);
     }
 
-    /// Makes no call for a time.
+    /// Pauses all calls.
     pub(super) fn wait(&mut self, wait: Duration, now: Timestamp) {
         self.held_until = self.held_until.max(now + wait.min(ASKED_MAX));
     }
 
-    /// Before when no call is made, if there may be `per_hour` an hour.
+    /// Earliest time of the next call, with at most `per_hour` an hour.
     pub(super) fn not_before(&self, per_hour: u32) -> Timestamp {
         let per_hour = usize::try_from(per_hour).unwrap_or(usize::MAX);
         let oldest = self.calls.len().checked_sub(per_hour).and_then(|index| self.calls.get(index));

@@ -1,13 +1,13 @@
-//! What `[sources.ci]` says.
+//! The settings in `[sources.ci]`.
 
 use crate::settings::{Keys, Switch};
 
-/// What its table in `[sources]` says.
+/// The settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// Whether it is on.
     pub enabled: bool,
-    /// Whether it says nothing where `gh` is not there or not logged in; otherwise that is said.
+    /// Whether it is silent if `gh` is not installed or not logged in; otherwise it reports that.
     pub is_auto: bool,
     /// Most calls of `gh` an hour, for all pushes together.
     pub calls_per_hour: u32,
@@ -20,7 +20,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Reads its table.
+    /// Reads the table.
     pub fn read(keys: &mut impl Keys) -> Self {
         let default = Self::default();
         let switch = keys.switch("enabled").unwrap_or(Switch::Auto);

@@ -14,9 +14,9 @@ struct World {
     follows: Follows,
     plan: Plan,
     now: Timestamp,
-    /// What was published: seconds since the beginning, type, id, payload.
+    /// The published events: seconds since the start, type, id, payload.
     said: Vec<(u64, String, String, Value)>,
-    /// When which follow was asked for.
+    /// The calls: time and follow.
     calls: Vec<(u64, Arc<str>)>,
     settings: switch::Settings,
     commit: String,
@@ -75,14 +75,14 @@ impl World {
         self.push(number, json!({ "tool_name": "Bash", "pushed": [{ "folder": "/w" }] }));
     }
 
-    /// Starts again with what a snapshot holds.
+    /// Restarts from a snapshot.
     fn restart(&mut self) {
         let kept = serde_json::to_string(&self.follows).expect("serializes");
         self.follows = serde_json::from_str(&kept).expect("reads what it wrote");
         self.follows.apply(&self.settings);
     }
 
-    /// Does what comes next if that is before `until`; says whether something did.
+    /// Performs the next action if it is before `until`; returns whether there was one.
     fn step(&mut self, until: u64, answer: &mut dyn FnMut(&Follow, u64) -> Outcome) -> bool {
         if let Some(plan) = self.follows.take_plan() {
             self.plan = plan;
@@ -118,7 +118,7 @@ impl World {
         self.calls.iter().map(|(seconds, _)| *seconds).collect()
     }
 
-    /// Time, type, and what is of interest of the payload.
+    /// Time, type, and the relevant payload fields.
     fn shown(&self) -> Vec<String> {
         let show = |(seconds, event_type, _, payload): &(u64, String, String, Value)| {
             let text = |key: &str| payload.get(key).and_then(Value::as_str);
@@ -166,7 +166,7 @@ fn a_push_is_asked_for_as_the_schedule_says_until_its_checks_have_ended() {
     });
     assert_eq!(world.times(), [10, 20, 30, 60, 90, 120].map(|age| HOUR + age));
     assert_eq!(world.shown(), ["3660 ci.check.failed unit", "3720 ci.run.failed 1 of 3 checks failed: unit"]);
-    // Everything is up to date, so there is nothing new to say.
+    // Everything is up to date, so there is no news.
     world.pushed(2);
     world.run(3 * HOUR, |_| panic!("its checks have ended"));
     let end = &world.said.last().expect("an end").3;
@@ -180,7 +180,7 @@ fn a_push_is_asked_for_as_the_schedule_says_until_its_checks_have_ended() {
 fn an_end_within_the_first_minute_has_to_be_answered_twice() {
     let mut world = World::new();
     world.pushed(1);
-    // A status of a bot comes before the first job.
+    // A status of a bot arrives before the first job.
     world.run(HOUR, |now| if now == 10 { answer(1, &[], 0) } else { answer(3, &[], 0) });
     assert_eq!(
         (world.times(), world.shown()),
@@ -208,7 +208,7 @@ fn a_limit_holds_all_calls_longer_each_time_and_for_as_long_as_it_says() {
         600..2_000 => limited(Some(1_500)),
         _ => answer(1, &[], 0),
     });
-    // A minute, two, four, eight; then what it asks for.
+    // One, two, four, eight minutes; then the requested wait.
     assert_eq!(world.times(), [10, 70, 190, 430, 910, 2_410]);
     assert_eq!(world.shown(), ["2410 ci.run.completed 1 check passed"]);
 }
@@ -258,7 +258,8 @@ fn each_other_end_is_said_once() {
     ] {
         assert_eq!(run(answers), [expected]);
     }
-    // One that was never seen at the commit may be another repository's, and one that was never open an old one.
+    // A branch never seen at the commit may be another repository's, and a pull request never open
+    // an old one.
     for answers in [head(Head::Elsewhere), pr(PrState::Merged)] {
         assert_eq!(run(later(answers.clone(), answers)), ["2580 ci.follow.ended still_pending"]);
     }
@@ -458,7 +459,7 @@ fn more_follows_than_may_be_end_the_oldest() {
     assert_eq!(world.shown().len(), 2);
 }
 
-/// What is answered to one call.
+/// The answer to one call.
 #[derive(Debug, Clone)]
 enum Said {
     Checks { passed: u32, failed: u8, pending: u32, head: Head, pr: Option<PrState> },
@@ -501,7 +502,7 @@ fn outcome(said: &Said) -> Outcome {
     }
 }
 
-/// Plays pushes and answers to their end; `restarts` says before which steps it starts again.
+/// Runs pushes and answers to their end; `restarts` has the steps before which it restarts.
 fn play(pushes: &[(u64, bool)], answers: &[Said], per_hour: u32, restarts: &BTreeSet<usize>) -> World {
     let settings = switch::Settings { calls_per_hour: per_hour, ..switch::Settings::default() };
     let (mut world, mut steps) = (World::with(settings), 0_usize);

@@ -1,12 +1,15 @@
-//! `aside attach`: wakes a session by printing what its queue asks for, one line a notification.
+//! `aside attach`: wakes a session by printing the notifications for which its queue requests a
+//! wake, one line each.
 //!
-//! A client runs this once a process and makes an event of each line, or of lines that come together. It follows the queue as the
-//! session's monitor, and goes on with the next session when the client does; when the queue asks for a wake, it makes the
-//! exchange and prints the text. It claims no more than the client shows; the rest comes with the hooks of the turn that begins. It
-//! is silent about trouble, as every line is an event, and waits for a daemon that is away.
+//! A client runs this once per process and makes an event of each line, or of lines that arrive
+//! together. It follows the queue as the session's monitor, and continues with the next session
+//! when the client does. When the queue requests a wake, it makes the exchange and prints the text.
+//! It claims only as much as the client shows; the hooks of the new turn deliver the rest. It
+//! prints no errors, because every line is an event, and waits for an absent daemon.
 //!
-//! It ends when its client has gone and not before: then the pipe it writes to has no reader, or a process it was started by is
-//! no more. A client makes an event of its monitor's end too and begins a turn for that, so one that has nothing left to do stays.
+//! It ends only after its client: when its output pipe has no reader, or an ancestor process has
+//! ended. A client also makes an event of its monitor's end and starts a turn for it, so an idle
+//! monitor stays.
 
 mod client_gone;
 mod started_by;
@@ -29,12 +32,12 @@ use crate::{
 };
 use started_by::StartedBy;
 
-/// Most characters of lines that are printed together.
+/// Most characters that are printed at once.
 ///
-/// Source: measured with clients 2.1.329 and 2.1.330: what is printed at once is cut at 3,000 characters. Each line has a limit of
-/// its own, which the format `line` keeps.
+/// Source: measured with clients 2.1.329 and 2.1.330: a burst is cut at 3,000 characters. Each line
+/// has a limit of its own, which the format `line` keeps.
 const BURST_CHARS_MAX: u32 = 2_900;
-/// Shortest and longest pause before the daemon is looked for again.
+/// Shortest and longest pause before a reconnect to the daemon.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
 
 #[derive(Debug, clap::Args)]
@@ -42,13 +45,13 @@ pub(super) struct Args {
     /// The harness
     #[arg(value_parser = harness(|kind| kind.word))]
     harness: &'static Kind,
-    /// The session [default: the one whose client starts this, as its variable names it]
+    /// The session [default: that of the client that starts this, from its variable]
     session: Option<String>,
 }
 
 pub(super) fn run(args: &Args, client: &Client) -> Result<(), CliError> {
     let above = client_gone::Above::now();
-    // Whoever names a session means that one, wherever the client is.
+    // An explicit session is used wherever the client runs.
     let started_by =
         if args.session.is_none() { StartedBy::find(args.harness, above.client()) } else { None };
     let variable = args.harness.variables.forwarded_as(header::SESSION);
@@ -69,7 +72,7 @@ pub(super) fn run(args: &Args, client: &Client) -> Result<(), CliError> {
         monitor.follow();
         drop(done);
     };
-    // The thread may be in the middle of anything when the client goes; the process ends it.
+    // The thread may be in any call when the client ends; the process's exit ends it.
     thread::Builder::new().name("monitor".to_owned()).spawn(follow).map_err(CliError::Run)?;
     above.wait(&is_done).map_err(CliError::Run)
 }
@@ -77,22 +80,23 @@ pub(super) fn run(args: &Args, client: &Client) -> Result<(), CliError> {
 struct Monitor {
     client: Client,
     session: String,
-    /// The client, if it is known.
+    /// The client, if known.
     started_by: Option<StartedBy>,
-    /// What no other process names its carriers by; an id of a process comes again.
+    /// Unique prefix of this process's carriers; a process id is reused.
     name: u64,
-    /// How many were answered. One that was not is made again under its name: under another it would prove that the first arrived.
+    /// Number of answered exchanges. An unanswered one is repeated under the same carrier: a new
+    /// carrier would prove that the first one arrived.
     exchanges: u64,
 }
 
-/// How following the queue ended.
+/// Why following the queue ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// The daemon is away.
+    /// The daemon is gone.
     Lost,
-    /// Another process wakes the session.
+    /// Another process is now the monitor.
     Replaced,
-    /// Nobody reads what is printed.
+    /// The output has no reader.
     Unread,
 }
 
@@ -109,7 +113,7 @@ struct Answer {
 }
 
 impl Monitor {
-    /// Follows the queue until nobody reads what is printed.
+    /// Follows the queue until the output has no reader.
     fn follow(&mut self) {
         let mut pause = PAUSES.0;
         loop {
@@ -127,13 +131,13 @@ impl Monitor {
         }
     }
 
-    /// Follows the queue as long as the daemon is there; whether it was.
+    /// Follows the queue until the daemon is gone; also returns whether it was reachable.
     fn follow_once(&mut self) -> (End, bool) {
         let file = self.started_by.as_ref().and_then(StartedBy::session_file);
         if let Some(file) = &file {
             self.session.clone_from(&file.session_id);
         }
-        // A daemon that has not heard of the session yet opens it by what is said here.
+        // A daemon that does not know the session yet opens it from these facts.
         let facts = self.started_by.as_ref().map(|client| client.facts(file.as_ref())).unwrap_or_default();
         let path = format!("/v1/sessions/{}/stream?wake_route=monitor{facts}", percent_encode(&self.session));
         let Ok(Ok(mut events)) = self.client.stream(&path, &[]) else { return (End::Lost, false) };
@@ -150,15 +154,17 @@ impl Monitor {
         (End::Lost, true)
     }
 
-    /// Learns how the queue stands and whose it is, and does what it asks for. Gives an end when that was the last thing to do.
+    /// Updates the session and the queue state, and performs the requested action. Returns an end
+    /// if it was the last one.
     fn told(&mut self, data: &str) -> Option<End> {
         let pending: Pending = serde_json::from_str(data).ok()?;
         self.session = pending.session;
-        // In a turn the client's hooks are the wake route.
+        // During a turn the client's hooks are the wake route.
         (pending.wake.as_deref() == Some("start_turn")).then(|| self.wake()).flatten()
     }
 
-    /// Makes the exchange for a wake and prints what it releases. An end when nobody reads it.
+    /// Makes the exchange for a wake and prints the released text. Returns an end if the output has
+    /// no reader.
     fn wake(&mut self) -> Option<End> {
         let body = json!({
             "point": "turn_start",
@@ -170,7 +176,7 @@ impl Monitor {
         let response = self.ask("exchange", &body)?;
         self.exchanges += u64::from(response.status < 500);
         let answer = answer(&response)?;
-        // One write: the client makes one event of lines that come together.
+        // One write: the client makes one event of lines that arrive together.
         let lines = answer.text + "\n";
         let mut stdout = io::stdout().lock();
         match stdout.write_all(lines.as_bytes()).and_then(|()| stdout.flush()) {
@@ -189,7 +195,7 @@ impl Monitor {
     }
 }
 
-/// What is released, if anything is.
+/// The released text, if any.
 fn answer(response: &Response) -> Option<Answer> {
     (response.status == 200).then(|| serde_json::from_slice(&response.body).ok()).flatten()
 }

@@ -1,4 +1,5 @@
-//! `aside backup` and `aside restore`: the state as one file, and back; without the daemon.
+//! `aside backup` and `aside restore`: saves the state to one file and restores it, without the
+//! daemon.
 
 use std::path::PathBuf;
 
@@ -7,7 +8,7 @@ use crate::daemon::backup::{self, Kept};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The tar file to write; it must not be there yet
+    /// The tar file to write; it must not exist
     #[arg(value_name = "FILE")]
     file: PathBuf,
 }

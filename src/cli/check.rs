@@ -1,7 +1,8 @@
-//! `aside check`: what is wrong with the configuration, all of it at once, without a daemon.
+//! `aside check`: reports all problems of the configuration at once, without a daemon.
 //!
-//! A folder is a layer. A file is checked in the layer it lies in, and only what is found in that file is shown; one that lies in
-//! no layer is checked above the shipped and the system's. So an editor can check the file it has just saved.
+//! A folder is a layer. A file is checked in its layer, and only its own findings are shown; a file
+//! outside of any layer is checked on top of the shipped and the system's layers. So an editor can
+//! check the file it has just saved.
 
 use std::path::{self, Path, PathBuf};
 
@@ -53,7 +54,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     }
 }
 
-/// Compiles and tries everything.
+/// Compiles and tests everything.
 fn check(sources: &Sources) -> Report {
     let entries: Vec<_> = catalogue::types().collect();
     let known_types: Vec<&str> = entries.iter().map(|entry| entry.event_type.as_str()).collect();
@@ -121,7 +122,7 @@ impl Target {
         }
     }
 
-    /// The file whose findings are wanted; `None` for a whole layer.
+    /// The file whose findings are shown; `None` for a whole layer.
     fn file(&self) -> Option<&PathBuf> {
         match self {
             Self::Layer(_) => None,
@@ -130,7 +131,7 @@ impl Target {
     }
 }
 
-/// Reads what ships, the system's layer, and the layers and files that are named.
+/// Reads the shipped and the system's layers, and the layers and files in the arguments.
 fn read(targets: &[Target]) -> Sources {
     let mut layers = vec![(LayerKind::System, PathBuf::from(SYSTEM_FOLDER))];
     for target in targets {
@@ -150,7 +151,7 @@ fn read(targets: &[Target]) -> Sources {
     })
 }
 
-/// What was looked at, so that a folder of another name than meant is seen.
+/// The checked paths, so that a wrong folder is noticed.
 fn places(targets: &[Target], is_of_files: bool) -> String {
     let place = |target: &Target| match target {
         Target::Layer(folder) if !folder.is_dir() => format!("{}, which is not there", folder.display()),
@@ -163,12 +164,12 @@ fn places(targets: &[Target], is_of_files: bool) -> String {
     if is_of_files { all } else { format!("what ships and {all}") }
 }
 
-/// How many findings there are.
+/// Text with the number of findings.
 pub(super) fn counts(errors: usize, warnings: usize) -> String {
     format!("{}, {}", counted(errors, "error"), counted(warnings, "warning"))
 }
 
-/// A number of things.
+/// A count with its noun.
 pub(super) fn counted(count: usize, word: &str) -> String {
     format!("{count} {word}{}", if count == 1 { "" } else { "s" })
 }

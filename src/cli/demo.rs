@@ -1,9 +1,9 @@
-//! `aside demo`: one turn of a scripted agent against a daemon of its own, with what happens and what the agent sees side by
-//! side.
+//! `aside demo`: one turn of a scripted agent against its own daemon, with events and the agent's
+//! view side by side.
 //!
-//! The agent is scripted, and so is its budget. The files, the repository and the background command are real: a file is saved, a branch is
-//! switched, and `aside run` runs what fails. The daemon is this program in a folder that goes away afterwards, and what is shown on the
-//! right is what it answered. No network.
+//! The agent and its budget are scripted. The files, the repository and the background command are
+//! real: a file is saved, a branch is switched, and `aside run` runs a failing command. The daemon
+//! is this program in a temporary folder, and the right column has its answers. No network.
 
 mod screen;
 
@@ -24,11 +24,11 @@ use super::{CliError, Context, of_harness::listed, parse, refusal};
 use crate::{client::Client, event::Seq, tokens};
 use screen::Screen;
 
-/// The scripted agent's conversation.
+/// The session of the scripted agent.
 const SESSION: &str = "demo";
-/// How long an answer of the demo's own daemon may take.
+/// Timeout of an answer of the demo's daemon.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// The background command: takes a while, and fails for a reason that only its last lines tell.
+/// The background command: takes a while, and fails for a reason that only its last lines show.
 const TESTS: &str = "#!/bin/sh
 echo 'running 41 tests'
 sleep 3
@@ -36,26 +36,26 @@ echo 'test login::expired_token ... FAILED'
 echo '40 passed; 1 failed'
 exit 1
 ";
-/// How it is called.
+/// The command line for it.
 const TESTS_COMMAND: &str = "./tests.sh";
-/// The files of the workspace, as they are at first.
+/// The initial files of the workspace.
 const FILES: [(&str, &str); 2] = [
     ("src/login.rs", "use crate::token;\nfn login() {\n}\n"),
     ("src/token.rs", "fn expired() -> bool {\n    true\n}\n"),
 ];
-/// Most exchanges for one look at the machine.
+/// Most exchanges while waiting for one look at the machine.
 const LOOKS_MAX: usize = 200;
-/// The settings of the demo's daemon: a disk that is nearly full is not a part of the story.
+/// The settings of the demo's daemon: a nearly full disk is not part of the script.
 const SETTINGS: &str = "[sources.disk]\nenabled = false\n";
-/// What is said first.
+/// The introduction.
 const ORIGIN: &str = "The agent and its budget are scripted; files, git and ./tests.sh are real.";
-/// Where events come from otherwise.
+/// Sources of events outside of the demo.
 const FOR_REAL: &str = "In a session, events come from `aside run`, from hooks and from publishers.
 For real: aside up && aside install";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Draw without colours; $NO_COLOR does the same
+    /// Draw without colours; as $NO_COLOR does
     #[arg(long)]
     plain: bool,
 }
@@ -85,15 +85,15 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     Ok(())
 }
 
-/// The turn as it goes, and what it has cost.
+/// The current turn, and its cost.
 struct Turn<'a> {
     context: Context<'a>,
     screen: Screen,
     place: &'a Place,
     carriers: u32,
-    /// What its next exchange observes.
+    /// Observations for the next exchange.
     observed: Vec<Value>,
-    /// The position of the event that was published last.
+    /// The position of the last published event.
     last: u64,
     told: String,
 }
@@ -139,7 +139,7 @@ impl Turn<'_> {
         self.sum_up()
     }
 
-    /// Starts the background command as a user would: `aside run -- ...`.
+    /// Starts the background command like a user: `aside run -- ...`.
     fn start_tests(&self) -> io::Result<Child> {
         self.place
             .command(["run", "--session", SESSION, "--name", "tests", "--", TESTS_COMMAND])?
@@ -156,7 +156,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Has the next exchange report one call of each of `tools`, with what is said of it.
+    /// Adds one call of each of `tools` to the next exchange, with their reported text.
     fn observe(&mut self, tools: &[&str], said: &Value) {
         for tool in tools {
             let mut payload = json!({ "tool_name": tool });
@@ -167,14 +167,14 @@ impl Turn<'_> {
         }
     }
 
-    /// Asks as a harness does at `point`, and shows the answer beside what happened.
+    /// Makes an exchange at `point`, and shows the answer next to `happens`.
     fn exchange(&mut self, point: &str, happens: &str) -> Result<(), CliError> {
         let text = self.ask(point)?;
         self.show(happens, text.as_deref())
     }
 
-    /// The same for what is found out: a detector's finding comes with the next exchange, and so does what a busy machine takes long to
-    /// look at.
+    /// The same for findings: a detector's finding comes with the next exchange, and so does a slow
+    /// look on a busy machine.
     fn exchange_that_finds(&mut self, happens: &str) -> Result<(), CliError> {
         let mut text = None;
         for _ in 0..LOOKS_MAX {
@@ -186,7 +186,8 @@ impl Turn<'_> {
         self.show(happens, text.as_deref())
     }
 
-    /// Makes exchanges until the files that were read are known; so the first one will do, unless the machine is busy.
+    /// Makes exchanges until the read files are known; the first one is enough unless the machine
+    /// is busy.
     fn await_look(&mut self) -> Result<(), CliError> {
         let doing = "read the history";
         for _ in 0..LOOKS_MAX {
@@ -231,7 +232,8 @@ impl Turn<'_> {
         self.context.print(&format!("{summary}{FOR_REAL} {harness}\n"))
     }
 
-    /// Every event of the journal up to the last one of the turn, as whoever follows it gets it.
+    /// Every event of the journal up to the last one of the turn, as a follower of the stream gets
+    /// it.
     fn published(&self) -> Result<Vec<String>, CliError> {
         let doing = "read the journal";
         let failed = |source| CliError::Client { doing, source };
@@ -251,7 +253,7 @@ impl Turn<'_> {
     }
 }
 
-/// A folder for the demo's daemon; it goes away with the demo.
+/// The folder of the demo's daemon, deleted on drop.
 struct Place {
     folder: PathBuf,
 }
@@ -278,7 +280,7 @@ impl Place {
         self.folder.join("work")
     }
 
-    /// Two branches that differ in a file; nothing where there is no git.
+    /// Creates two branches that differ in a file; nothing without git.
     fn make_repository(&self) {
         let commit =
             ["-c", "user.name=demo", "-c", "user.email=demo@localhost", "commit", "-q", "-a", "-m", "x"];
@@ -292,12 +294,12 @@ impl Place {
         tracing::debug!(made, "the demo's repository");
     }
 
-    /// The user saves a file with another second line.
+    /// Saves a file with another second line, as the user.
     fn save(&self, line: &str) -> io::Result<()> {
         fs::write(self.work().join("src/login.rs"), format!("use crate::token;\n{line}\n}}\n"))
     }
 
-    /// The user switches the branch; false where that cannot be done.
+    /// Switches the branch, as the user; false where that is impossible.
     fn switch(&self) -> bool {
         self.git(&["checkout", "-q", "fix-login"])
     }
@@ -309,7 +311,7 @@ impl Place {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        // The user's own settings are not a part of the story.
+        // The user's own settings must not affect the demo.
         git.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
         git.status().is_ok_and(|status| status.success())
     }
@@ -318,7 +320,7 @@ impl Place {
         self.folder.join("socket")
     }
 
-    /// This program with the demo's places.
+    /// This program with the demo's paths.
     fn command<I: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = I>) -> io::Result<Command> {
         let mut command = Command::new(env::current_exe()?);
         command
@@ -334,12 +336,12 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // What is left in the folder for temporary files is of no use to anyone and goes with the others there.
+        // A folder that cannot be deleted stays with the other temporary files.
         fs::remove_dir_all(&self.folder).ok();
     }
 }
 
-/// The demo's daemon; it is gone when this is dropped.
+/// The demo's daemon, killed on drop.
 struct Daemon {
     child: Child,
 }
@@ -365,7 +367,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // Its state goes away as well, so there is nothing that it would have to bring to an end.
+        // Its state is deleted too, so it need not shut down cleanly.
         self.child.kill().ok();
         self.child.wait().ok();
     }

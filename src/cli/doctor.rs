@@ -1,6 +1,8 @@
-//! `aside doctor`: looks at every step between an event and the agent, and says what to do about what is wrong.
+//! `aside doctor`: checks every step between an event and the agent, and names a remedy for each
+//! problem.
 //!
-//! It changes nothing that anybody else sees: what it publishes is addressed to a session of its own, which it closes again.
+//! It changes nothing that others see: its events are addressed to a session of its own, which it
+//! closes again.
 
 mod attached;
 mod binary;
@@ -28,7 +30,7 @@ pub(super) use round_trip::{SOURCE, is_probe};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The harness whose hooks are looked at [default: those in which aside is installed]
+    /// The harness whose hooks are checked [default: those in which aside is installed]
     #[arg(value_parser = harness(|kind| kind.caps.name))]
     harness: Option<&'static Kind>,
     /// Print the checks as JSON
@@ -36,16 +38,16 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Columns of the longest verdict.
+/// Width of the longest verdict.
 const VERDICT_WIDTH: usize = 4;
 
-/// How a check came out.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Ok,
-    /// Works, but not as well as it could.
+    /// Works, but not at its best.
     Warn,
-    /// Keeps notifications from their agent.
+    /// Prevents notifications from reaching their agent.
     Fail,
 }
 
@@ -59,14 +61,14 @@ impl Verdict {
     }
 }
 
-/// One thing that was looked at.
+/// One check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Check {
     name: Cow<'static, str>,
     verdict: Verdict,
-    /// What was found.
+    /// The finding.
     found: String,
-    /// What to do about it, unless all is well.
+    /// The remedy, unless all is well.
     remedy: Option<String>,
 }
 
@@ -88,7 +90,7 @@ impl Check {
         json!({ "name": name, "verdict": verdict.as_str(), "found": found, "remedy": remedy })
     }
 
-    /// What was found, beside a name padded to `width`; a terminal gets it broken into lines, a pipe as one.
+    /// The finding next to a name padded to `width`; wrapped for a terminal, one line for a pipe.
     fn line(&self, width: usize, terminal: &Terminal) -> String {
         let Self { name, verdict, found, remedy } = self;
         let remedy = remedy.as_deref().map(|remedy| format!(" -> {}", one_line(remedy))).unwrap_or_default();
@@ -99,7 +101,7 @@ impl Check {
     }
 }
 
-/// Makes all checks; gives 1 if one of them failed.
+/// Makes all checks; returns 1 if one of them failed.
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<ExitCode, CliError> {
     if args.json {
         context.terminal.moments.zone = None;
@@ -117,7 +119,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<ExitCode, Cl
     Ok(if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// The harnesses to look at: the one that was named, else those in which aside is installed, else all.
+/// The harnesses to check: the given one, else those in which aside is installed, else all.
 fn looked_at(named: Option<&'static Kind>) -> Vec<&'static Kind> {
     if let Some(kind) = named {
         return vec![kind];

@@ -1,4 +1,4 @@
-//! `aside down`: asks the daemon of the state folder to stop, and waits until it has.
+//! `aside down`: stops the daemon of the state folder, and waits for its end.
 
 use std::{
     fs::File,
@@ -14,13 +14,13 @@ use rustix::{
 use super::{CliError, Context, up};
 use crate::daemon::{JOURNAL_FOLDER, LOCK_FILE};
 
-/// How long stopping may take: twice what the daemon gives itself.
+/// Time limit of the stop: twice the daemon's own limit.
 const STOP_SECONDS: i64 = 10;
 
 /// Why a daemon was not stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum DownError {
-    /// The lock of the state folder does not tell who runs.
+    /// The lock of the state folder does not identify its holder.
     #[error("read {}", path.display())]
     Lock {
         /// The file.
@@ -28,7 +28,7 @@ pub enum DownError {
         /// Why.
         source: io::Error,
     },
-    /// Its process cannot be asked.
+    /// The process cannot be signalled.
     #[error("ask process {pid} to stop")]
     Signal {
         /// The process.
@@ -42,7 +42,7 @@ pub enum DownError {
         state.display()
     )]
     Unknown {
-        /// The folder.
+        /// The state folder.
         state: PathBuf,
     },
     /// It does not stop.
@@ -67,7 +67,8 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<(), CliError> {
     context.print(&text)
 }
 
-/// Does the same where the lock file was deleted: the folder of the journal is locked too, and the daemon says who it is.
+/// Does the same if the lock file was deleted: the journal's folder is locked too, and the daemon
+/// reports its process.
 fn stop_without_lock_file(state: &Path, context: &Context<'_>) -> Result<Option<i32>, DownError> {
     let journal = state.join(JOURNAL_FOLDER);
     if !is_locked(&journal)? {
@@ -78,7 +79,7 @@ fn stop_without_lock_file(state: &Path, context: &Context<'_>) -> Result<Option<
     stop(|| Ok(is_locked(&journal)?.then_some(pid)))
 }
 
-/// Stops the daemon that `holder` names, and waits for its end; `None` if there is none.
+/// Stops the daemon identified by `holder`, and waits for its end; `None` if there is none.
 fn stop(holder: impl Fn() -> Result<Option<Pid>, DownError>) -> Result<Option<i32>, DownError> {
     let Some(pid) = holder()? else { return Ok(None) };
     let number = pid.as_raw_pid();
@@ -88,7 +89,8 @@ fn stop(holder: impl Fn() -> Result<Option<Pid>, DownError>) -> Result<Option<i3
         Err(rustix::io::Errno::SRCH) => return Ok(None),
         Err(error) => return Err(failed(error)),
     };
-    // The number may have gone to another process between reading and opening; the lock is still held only by a daemon that lives.
+    // The process id may have been reused between reading and opening; the lock is still held only
+    // by a living daemon.
     if holder()? != Some(pid) {
         return Ok(None);
     }
@@ -100,7 +102,7 @@ fn stop(holder: impl Fn() -> Result<Option<Pid>, DownError>) -> Result<Option<i3
     }
 }
 
-/// The process that holds the lock; `None` if nobody does.
+/// The process that holds the lock, if any.
 fn holder(path: &Path) -> Result<Option<Pid>, DownError> {
     let failed = |source| DownError::Lock { path: path.to_owned(), source };
     let Some(file) = locked(path)? else { return Ok(None) };
@@ -110,12 +112,12 @@ fn holder(path: &Path) -> Result<Option<Pid>, DownError> {
     pid.map(Some).ok_or_else(|| failed(unknown()))
 }
 
-/// Whether somebody holds the lock.
+/// Whether the lock is held.
 pub(super) fn is_locked(path: &Path) -> Result<bool, DownError> {
     locked(path).map(|file| file.is_some())
 }
 
-/// The file or folder at `path`, if somebody has it locked.
+/// The file or folder at `path`, if it is locked.
 fn locked(path: &Path) -> Result<Option<File>, DownError> {
     let failed = |source| DownError::Lock { path: path.to_owned(), source };
     let file = match File::open(path) {

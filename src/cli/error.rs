@@ -1,4 +1,4 @@
-//! Why a command failed, in words that `main` prints once.
+//! Why a command failed, as text that `main` prints once.
 
 use std::{fmt, io, process::ExitCode};
 
@@ -14,7 +14,7 @@ use crate::{
 /// Why a command failed; its text follows "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
-    /// The folders are not known.
+    /// The folders are unknown.
     #[error("find the socket and folders")]
     Paths(#[source] PathsError),
     /// The token file cannot be used.
@@ -23,71 +23,71 @@ pub enum CliError {
     /// The daemon was not reached.
     #[error("{doing}")]
     Client {
-        /// What for.
+        /// The purpose.
         doing: &'static str,
-        /// Why.
+        /// The cause.
         source: ClientError,
     },
-    /// The daemon said no.
+    /// The daemon refused the request.
     #[error("{doing}: {refusal}")]
     Refused {
-        /// To what.
+        /// The purpose of the request.
         doing: &'static str,
-        /// Its words.
+        /// The daemon's reason.
         refusal: Refusal,
     },
-    /// The daemon's answer is not what was asked for.
+    /// The daemon's answer has an unexpected form.
     #[error("{doing}: the daemon's answer is of another shape than this version knows")]
     Answer {
-        /// What was asked for.
+        /// The purpose of the request.
         doing: &'static str,
-        /// Where it differs.
+        /// The difference.
         source: serde_json::Error,
     },
-    /// A person cannot be asked.
+    /// The user cannot be asked.
     #[error("ask what to do")]
     Ask(#[source] dialoguer::Error),
-    /// The daemon ended what was to go on.
+    /// The daemon ended a stream.
     #[error("{doing}: the daemon has stopped")]
     Ended {
-        /// What was to go on.
+        /// The purpose of the stream.
         doing: &'static str,
     },
-    /// Some events of several were refused; each was named before.
+    /// Some of several events were refused; each was reported before.
     #[error("publish {refused} of {total} events")]
     PartlyRefused {
-        /// How many were.
+        /// Number of refused events.
         refused: u64,
-        /// Of how many.
+        /// Number of all events.
         total: u64,
     },
     /// A file or stdin cannot be read.
     #[error("read {name}")]
     Input {
-        /// Which.
+        /// Its name.
         name: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// Stdout cannot be written.
     #[error("write the output")]
     Output(#[source] io::Error),
-    /// The arguments make no sense together.
+    /// The arguments are inconsistent.
     #[error("understand the arguments: {0}")]
     Usage(String),
-    /// The configuration has errors; they were printed.
+    /// The configuration has errors, which were printed.
     #[error("accept the configuration: {errors} {}", if *errors == 1 { "error" } else { "errors" })]
     Check {
-        /// How many.
+        /// Their number.
         errors: usize,
     },
-    /// The journal is damaged; where was printed.
+    /// The journal is damaged; the places were printed.
     #[error("accept the journal: {places} damaged {}", if *places == 1 { "place" } else { "places" })]
     Damaged {
-        /// How many.
+        /// Their number.
         places: usize,
     },
-    /// The journal cannot be looked at or repaired.
+    /// The journal cannot be checked or repaired.
     #[error(transparent)]
     Upkeep(Box<UpkeepError>),
     /// A backup cannot be written.
@@ -99,20 +99,20 @@ pub enum CliError {
     /// A file or folder cannot be written.
     #[error("write {name}")]
     Write {
-        /// Which.
+        /// Its name.
         name: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// An id is shortened so far that it could be several.
+    /// A shortened id matches several ids.
     #[error("tell which id `{text}` means; more than one begins so: {ids}")]
     Ambiguous {
-        /// What was given.
+        /// The given text.
         text: String,
-        /// Some of those.
+        /// Some of the ids.
         ids: String,
     },
-    /// Nothing was installed or taken out, or not all of it.
+    /// The installation or removal failed, at least in part.
     #[error("change the installation")]
     Install(#[source] install::InstallError),
     /// The daemon was not started in the background.
@@ -121,10 +121,10 @@ pub enum CliError {
     /// The daemon was not stopped.
     #[error("stop the daemon")]
     Down(#[source] down::DownError),
-    /// The demo cannot be played.
+    /// The demo failed.
     #[error("play the demo")]
     Demo(#[source] io::Error),
-    /// A command cannot be watched.
+    /// A command cannot be supervised.
     #[error("run the command")]
     Run(#[source] io::Error),
     /// The daemon's log cannot be shown.
@@ -133,10 +133,10 @@ pub enum CliError {
     /// The daemon did not start.
     #[error("start the daemon")]
     Runtime(#[source] io::Error),
-    /// The history cannot be made again here.
+    /// The history cannot be rebuilt here.
     #[error("rebuild the history without a daemon")]
     Offline(#[source] DaemonError),
-    /// The history's file fails.
+    /// The history's file failed.
     #[error("rebuild the history: {0}")]
     Rebuild(String),
     /// The daemon stopped with an error.
@@ -145,7 +145,7 @@ pub enum CliError {
 }
 
 impl CliError {
-    /// What the process ends with.
+    /// The exit code of the process.
     pub fn exit_code(&self) -> ExitCode {
         if matches!(self, Self::Usage(_)) {
             ExitCode::from(2)
@@ -156,18 +156,18 @@ impl CliError {
         }
     }
 
-    /// Whether there is nothing to tell, because whoever read the output has read enough.
+    /// Whether to print nothing, because the reader of the output has closed it.
     pub fn is_silent(&self) -> bool {
         matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
 }
 
-/// The daemon's reason for saying no.
+/// The daemon's reason for a refusal.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 pub struct Refusal {
-    /// The field that is wrong, if one is.
+    /// The invalid field, if any.
     pub field: Option<String>,
-    /// What is wrong with it.
+    /// What is wrong.
     pub message: String,
 }
 
@@ -180,12 +180,12 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// The daemon's answer, which is no success.
+/// An error for an answer of the daemon that is no success.
 pub(super) fn refused(doing: &'static str, status: u16, body: &[u8]) -> CliError {
     CliError::Refused { doing, refusal: refusal(status, body) }
 }
 
-/// What a daemon's error says, or what can be said about one that says nothing.
+/// The reason in the daemon's error, or a substitute if it has none.
 pub(super) fn refusal(status: u16, body: &[u8]) -> Refusal {
     #[derive(Deserialize)]
     struct Wrapper {

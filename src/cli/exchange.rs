@@ -1,4 +1,4 @@
-//! `aside exchange`: one exchange by hand, for harnesses that can run a command and for trying things out.
+//! `aside exchange`: one manual exchange, for harnesses that can run a command and for experiments.
 
 use serde_json::{Value, json};
 
@@ -7,32 +7,34 @@ use crate::{client::percent_encode, exchange::Format, notification::InjectionPoi
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The conversation, whose first exchange opens it: its whole id, or `b1c2@shop` as `aside sessions` names it
+    /// The conversation, which the first exchange opens: its whole id, or `b1c2@shop` as in `aside
+    /// sessions`
     session: String,
-    /// Where the agent stands: turn_start, before_tool, after_tool, turn_end or immediate
+    /// The agent's point: turn_start, before_tool, after_tool, turn_end or immediate
     point: InjectionPoint,
-    /// Id of the message that will carry the text; the same one again gets the same text [default: a new one]
+    /// Id of the message that will carry the text; a repeated one gets the same text [default: a
+    /// new one]
     #[arg(long, value_name = "ID")]
     carrier: Option<String>,
     /// The harness's name of the turn
     #[arg(long, value_name = "ID")]
     turn: Option<String>,
-    /// The tool that this is about
+    /// The tool in question
     #[arg(long, value_name = "NAME")]
     tool: Option<String>,
-    /// The folder that the session works in [default: the current one]
+    /// The session's working folder [default: the current one]
     #[arg(long, value_name = "DIR")]
     workspace: Option<String>,
-    /// The harness that asks
+    /// The harness
     #[arg(long, value_name = "NAME")]
     harness: Option<String>,
-    /// How the text is written: xml, markdown, toon, json or line [default: as configured]
+    /// Format of the text: xml, markdown, toon, json or line [default: as configured]
     #[arg(long)]
     format: Option<Format>,
     /// An injection that has arrived; may be given more than once
     #[arg(long, value_name = "ID")]
     ack: Vec<String>,
-    /// Print the daemon's whole answer as JSON, also when nothing is released
+    /// Print the daemon's whole answer as JSON, even when nothing is released
     #[arg(long)]
     json: bool,
 }
@@ -55,7 +57,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     }
 }
 
-/// The request's body; what was not given is not in it.
+/// The request's body, without absent arguments.
 fn request(args: &Args) -> Value {
     let workspace = workspace_or_current(args.workspace.as_deref());
     let new_carrier = || format!("cli-{}", uuid::Uuid::now_v7());

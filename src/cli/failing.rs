@@ -1,4 +1,4 @@
-//! Templates and conditions that failed under the rules in force, as the daemon's status has them.
+//! Templates and conditions of the active rules that failed, from the daemon's status.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::{CliError, Context, parse, table::one_line, terminal::Terminal};
 
-/// What of a subscriber failed.
+/// Failures of a subscriber.
 #[derive(Deserialize)]
 pub(super) struct Failing {
     file: String,
@@ -37,9 +37,9 @@ struct Subscriber {
     failing: Vec<Failing>,
 }
 
-/// One line for each that failed, by subscriber.
+/// One line per failure, by subscriber.
 ///
-/// Errors: the daemon does not answer, or not as this version does.
+/// Errors: the daemon does not answer, or its answer has an unexpected form.
 pub(super) fn lines(context: &Context<'_>) -> Result<BTreeMap<String, Vec<String>>, CliError> {
     let doing = "read the status";
     let status: Status = parse(doing, &context.ask(doing, "GET", "/v1/status", None)?)?;

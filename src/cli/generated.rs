@@ -1,4 +1,4 @@
-//! What is made of the definition of the commands: completions for shells, and manual pages.
+//! Generates shell completions and manual pages from the command definitions.
 
 use std::{
     fs, io,
@@ -23,7 +23,7 @@ pub(super) struct ManArgs {
     folder: Option<PathBuf>,
 }
 
-/// Prints what the shell reads to complete commands and options.
+/// Prints the completion script for a shell.
 pub(super) fn completions(args: &CompletionsArgs, context: &mut Context<'_>) -> Result<(), CliError> {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "aside", &mut text);
@@ -33,7 +33,7 @@ pub(super) fn completions(args: &CompletionsArgs, context: &mut Context<'_>) -> 
 /// Prints or writes the manual pages.
 pub(super) fn man(args: &ManArgs, context: &mut Context<'_>) -> Result<(), CliError> {
     let mut command = Cli::command();
-    // Names the commands below in full, as in `aside-install-systemd`.
+    // Names subcommands in full, as in `aside-install-systemd`.
     command.build();
     let Some(folder) = &args.folder else {
         let mut page = Vec::new();

@@ -1,4 +1,4 @@
-//! `aside history`: the events that a subscriber asked for, or the notifications, newest first.
+//! `aside history`: events that a subscriber took, or notifications, newest first.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -12,7 +12,7 @@ use super::{
 use crate::{client::percent_encode, protocol::history::ProjectionView, sink};
 
 const DOING: &str = "read the history";
-/// Most pages that are read to fill one from which the probes of `aside doctor` are left out.
+/// Most pages that are read to fill one after the probes of `aside doctor` are removed.
 const PAGES_MAX: usize = 10;
 
 #[derive(Debug, clap::Args)]
@@ -20,7 +20,7 @@ pub(super) struct Args {
     /// List the notifications instead of the events
     #[arg(long)]
     notifications: bool,
-    /// Only what concerns this session, as `aside sessions` names it
+    /// Only entries of this session, as in `aside sessions`
     #[arg(long, value_name = "ID")]
     session: Option<String>,
     /// Only events of these types, such as `ci.**`
@@ -44,7 +44,7 @@ pub(super) struct Args {
     /// Only notifications of this priority
     #[arg(long, requires = "notifications")]
     priority: Option<String>,
-    /// Only notifications that stand so: unclaimed, pending, injected, confirmed or ended
+    /// Only notifications with this state: unclaimed, pending, injected, confirmed or ended
     #[arg(long, value_name = "STATE", requires = "notifications")]
     stands: Option<String>,
     /// Only from this time on: RFC 3339, or how long ago, such as 30m, 12h or 7d
@@ -53,7 +53,7 @@ pub(super) struct Args {
     /// Most entries, up to 1000
     #[arg(long, value_name = "COUNT", default_value = "20")]
     limit: String,
-    /// Go on where the list before ended
+    /// Continue after the previous list
     #[arg(long, value_name = "NEXT")]
     cursor: Option<String>,
     /// List the probes of `aside doctor` too
@@ -137,7 +137,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     context.print(&text)
 }
 
-/// Reads as many entries as are wanted, without those of probes unless they are wanted too; so it may take more than one page.
+/// Reads the requested number of entries, without those of probes unless requested; so it may need
+/// several pages.
 fn read(args: &Args, session: Option<&str>, context: &Context<'_>) -> Result<Page, CliError> {
     let ask = |limit: &str, cursor: Option<&str>| -> Result<Page, CliError> {
         parse(DOING, &context.ask(DOING, "GET", &path(args, session, limit, cursor), None)?)
@@ -160,7 +161,7 @@ fn read(args: &Args, session: Option<&str>, context: &Context<'_>) -> Result<Pag
 }
 
 impl Args {
-    /// Whether probes are left out: not when all is wanted, or what only they have.
+    /// Whether probes are left out: not with `--all`, or for filters that only probes match.
     fn leaves_out_probes(&self) -> bool {
         !self.all && self.session.is_none() && self.source.as_deref() != Some(doctor::SOURCE)
     }
@@ -263,7 +264,7 @@ impl Notification {
     }
 }
 
-/// What has to be said when an answer does not tell of the last moments.
+/// A note when an answer lacks the newest records.
 pub(super) fn lag(projection: &ProjectionView) -> String {
     match (&projection.failed, projection.behind) {
         (Some(why), behind) => {
@@ -278,7 +279,7 @@ pub(super) fn lag(projection: &ProjectionView) -> String {
 mod tests {
     use crate::{cli::tests::run_against, client::fake::FakeDaemon};
 
-    /// What was asked of the history.
+    /// The history requests to the daemon.
     fn asked(daemon: &FakeDaemon) -> Vec<String> {
         let requests = daemon.requests();
         let lines = requests.iter().filter_map(|request| request.lines().next());

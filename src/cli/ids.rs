@@ -1,9 +1,9 @@
-//! Short ids: how an id is written for people, and what they mean by one.
+//! Short ids: how an id is written for users, and how their input is resolved.
 //!
-//! Shape: a long id is written as its shortest beginning that no other one of the same list has. Every command that takes the id
-//! of something that is there takes such a beginning of at least [`SHORT_CHARS_MIN`] characters. A session is named `b1c2@shop`,
-//! with the folder that it works in; both `b1c2` and `b1c2@shop` mean it. A subagent's id has two parts, `b1c2/a7f3`, of which
-//! each is shortened.
+//! Shape: a long id is written as its shortest prefix that is unique in the list. Every command
+//! that takes an existing id accepts such a prefix of at least [`SHORT_CHARS_MIN`] characters. A
+//! session is written `b1c2@shop`, with the name of its folder; both `b1c2` and `b1c2@shop` refer
+//! to it. A subagent's id has two parts, `b1c2/a7f3`, of which each is shortened.
 
 use std::{collections::BTreeSet, ops::Bound};
 
@@ -11,34 +11,34 @@ use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{CliError, Context, doctor, inbox, parse, table::one_line};
 
-/// Fewest characters of the beginning of an id that stand for it.
+/// Fewest characters of an accepted prefix.
 const SHORT_CHARS_MIN: usize = 4;
-/// Fewest characters that are written of a notification's id. There are many of them, so one that is unique in a short list would
-/// often not be in a long one.
+/// Fewest written characters of a notification's id. There are many, so a prefix that is unique in
+/// a short list would often be ambiguous in a long one.
 const NOTIFICATION_CHARS_MIN: usize = 6;
-/// Ids up to this length are written whole: somebody has chosen them.
+/// Ids up to this length are written whole: a person chose them.
 const WHOLE_CHARS_MAX: usize = 12;
-/// Most ids that an error about a beginning of several names.
+/// Most ids in an error about an ambiguous prefix.
 const NAMED_MAX: usize = 5;
-/// What stands for the newest one.
+/// Refers to the newest one.
 pub(super) const LAST: &str = "last";
 /// Between the id of a session and that of its subagent.
 const PART: char = '/';
 /// Between a session's id and its folder's name.
 const AT: char = '@';
-/// How many of the newest notifications and events are looked through for a beginning.
+/// How many of the newest notifications and events are searched for a prefix.
 const LOOKED_THROUGH: usize = 1_000;
-/// How many of the newest notifications are looked through for one that is no probe of `aside doctor`.
+/// How many of the newest notifications are searched for one that is not a probe of `aside doctor`.
 const PROBES_MAX: usize = 100;
-/// Most pages of the inbox that are.
+/// Most searched pages of the inbox.
 const INBOX_PAGES_MAX: usize = 10;
 
 const DOING: &str = "find what is meant";
 
-/// The ids of a list, to write each of them short.
+/// The ids of a list, for shortening.
 #[derive(Debug, Default)]
 pub(super) struct ShortIds {
-    /// The ids of sessions and of everything else without parts.
+    /// The ids of sessions, and all other ids without parts.
     heads: BTreeSet<String>,
     /// The ids of subagents.
     tails: BTreeSet<String>,
@@ -64,7 +64,7 @@ impl ShortIds {
         short
     }
 
-    /// `id`, one of the list, as short as it can be.
+    /// The shortest form of `id`, which is in the list.
     pub(super) fn short(&self, id: &str) -> String {
         let (head, tail) = parts(id);
         let tail = tail.map(|tail| format!("{PART}{}", self.part(tail, &self.tails)));
@@ -89,7 +89,7 @@ fn parts(id: &str) -> (&str, Option<&str>) {
     id.split_once(PART).map_or((id, None), |(head, tail)| (head, Some(tail)))
 }
 
-/// Whether `text` is the beginning of `id`, part by part.
+/// Whether `text` is a prefix of `id`, part by part.
 fn begins(id: &str, text: &str) -> bool {
     let part = |id: &str, text: &str| {
         id == text || (text.chars().count() >= SHORT_CHARS_MIN && id.starts_with(text))
@@ -101,9 +101,9 @@ fn begins(id: &str, text: &str) -> bool {
     }
 }
 
-/// The one of `ids` that `text` is, or else is the beginning of; `None` if there is none.
+/// The one of `ids` that equals `text`, or else begins with it; `None` if there is none.
 ///
-/// Errors: it is the beginning of several.
+/// Errors: several begin with it.
 fn pick<'i>(text: &str, ids: impl IntoIterator<Item = &'i str>) -> Result<Option<String>, CliError> {
     let mut found: BTreeSet<&str> = BTreeSet::new();
     for id in ids {
@@ -130,7 +130,7 @@ struct Sessions {
     sessions: Vec<Session>,
 }
 
-/// A session, as far as it is needed to name it.
+/// The naming fields of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(super) struct Session {
     pub(super) id: String,
@@ -145,19 +145,19 @@ pub(super) struct Harness {
 }
 
 impl Session {
-    /// The name of its folder, without those above it.
+    /// The last component of its folder.
     fn folder(&self) -> Option<&str> {
         self.harness.workspace.as_deref()?.rsplit('/').find(|name| !name.is_empty())
     }
 
-    /// How it is named: `b1c2@shop`.
+    /// Its displayed name: `b1c2@shop`.
     pub(super) fn name(&self, ids: &ShortIds) -> String {
         let id = ids.short(&self.id);
         self.folder().map_or_else(|| id.clone(), |folder| format!("{id}{AT}{folder}"))
     }
 }
 
-/// The names of sessions, by id.
+/// The displayed names of sessions, by id.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     sessions: Vec<Session>,
@@ -170,28 +170,29 @@ impl Names {
         Self { sessions, ids }
     }
 
-    /// The names of the sessions that the daemon has; none if it does not say.
+    /// The names of the daemon's sessions; none if it does not answer.
     pub(super) fn ask(context: &Context<'_>) -> Self {
         Self::of(sessions(context, "/v1/sessions"))
     }
 
-    /// How the session with this id is named; one that is not among them by as much as is needed to tell it from those.
+    /// The name of the session with this id; if it is not among them, the shortest distinct prefix.
     pub(super) fn name(&self, id: &str) -> String {
         let known = self.sessions.iter().find(|session| session.id == id);
         known.map_or_else(|| self.ids.short(id), |session| session.name(&self.ids))
     }
 }
 
-/// The sessions at `path`; none if the daemon does not tell of them, since what is asked for is told all the same.
+/// The sessions at `path`; none if the daemon does not list them, because the main output works
+/// without names.
 fn sessions(context: &Context<'_>, path: &str) -> Vec<Session> {
     let body = context.ask(DOING, "GET", path, None);
     let found = body.and_then(|body| parse(DOING, &body));
     found.map_or_else(|_| Vec::new(), |Sessions { sessions }| sessions)
 }
 
-/// The session that `text` means; `text` itself if the daemon has none that is named so.
+/// The id of the session that `text` refers to; `text` itself if there is none.
 ///
-/// Errors: it is the beginning of several.
+/// Errors: several match.
 pub(super) fn session(text: &str, context: &Context<'_>) -> Result<String, CliError> {
     for path in ["/v1/sessions", "/v1/history/sessions?limit=1000"] {
         if let Some(id) = pick_session(text, &sessions(context, path))? {
@@ -201,9 +202,9 @@ pub(super) fn session(text: &str, context: &Context<'_>) -> Result<String, CliEr
     Ok(text.to_owned())
 }
 
-/// The session that `text` means where also one that is not there yet can be meant: only `b1c2@shop` is short for another id.
+/// The same where a session may not exist yet: only `b1c2@shop` is resolved.
 ///
-/// Errors: it is the beginning of several.
+/// Errors: several match.
 pub(super) fn addressee(text: &str, context: &Context<'_>) -> Result<String, CliError> {
     if !text.contains(AT) {
         return Ok(text.to_owned());
@@ -234,10 +235,10 @@ struct InboxPage {
     next: Option<String>,
 }
 
-/// The notification of the inbox, or of one session's part of it, that `text` means, which may be `last`: the newest one; `None` if
-/// there is none.
+/// The notification of the inbox, or of one session's part of it, that `text` refers to; `last` is
+/// the newest. `None` if there is none.
 ///
-/// Errors: it is the beginning of several; the inbox cannot be read.
+/// Errors: several match; the inbox cannot be read.
 pub(super) fn waiting(
     text: &str,
     session: Option<&str>,
@@ -292,10 +293,10 @@ struct Event {
     id: String,
 }
 
-/// The notification, injection or event among the newest that `text` is the beginning of, or the newest notification if it is
-/// `last`, those of probes apart; `None` if there is none.
+/// The notification, injection or event among the newest whose id begins with `text`; for `last`,
+/// the newest notification that is not a probe. `None` if there is none.
 ///
-/// Errors: it is the beginning of several; the history cannot be read.
+/// Errors: several match; the history cannot be read.
 pub(super) fn of_history(text: &str, context: &Context<'_>) -> Result<Option<String>, CliError> {
     if text == LAST {
         let page: NotificationPage = get(context, &format!("/v1/notifications?limit={PROBES_MAX}"))?;
@@ -333,7 +334,7 @@ mod tests {
             ("demo", "demo"),
             ("demo-2", "demo-2"),
             (&*child, "0a9b/a7f3"),
-            // One that is not in the list.
+            // Not in the list.
             ("b1c2d3e6-0000-4000-8000-000000000004", "b1c2d3e6"),
         ] {
             assert_eq!(ids.short(id), short);
@@ -354,11 +355,11 @@ mod tests {
             (A, Some(A)),
             ("b1c2d3e4", Some(A)),
             ("b1c2d3e5-", Some(B)),
-            // A subagent is no other session with the same beginning.
+            // A subagent does not make its session's prefix ambiguous.
             ("0a9b", Some(C)),
             ("0a9b/a7f3", Some(&*child)),
             ("0a9b/a7", None),
-            // Whole, though another one begins so.
+            // An exact match, although another id begins with it.
             ("demo", Some("demo")),
             ("demo-", Some("demo-2")),
             ("0a9", None),
@@ -390,7 +391,7 @@ mod tests {
         }
         let meant = |text: &str| pick_session(text, &sessions).ok().flatten();
         assert_eq!(meant("b1c2d3e4@shop").as_deref(), Some(A));
-        // The folder tells apart what the beginning does not.
+        // The folder resolves an ambiguous prefix.
         assert_eq!(meant("b1c2@api").as_deref(), Some(B));
         assert_eq!(meant("b1c2@elsewhere"), None);
         assert_eq!(meant("b1c2"), None);

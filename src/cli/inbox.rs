@@ -1,4 +1,4 @@
-//! `aside inbox`: what waits in the sessions' queues, and what its user decides about it.
+//! `aside inbox`: pending notifications of sessions, and the user's decisions about them.
 
 mod pick;
 
@@ -14,9 +14,9 @@ use super::{
 };
 use crate::client::percent_encode;
 
-/// What waits for the user's word.
+/// State of notifications that wait for the user's approval.
 const USER: &str = "user";
-/// What waits for a session that is not open.
+/// State of notifications for a session that is not open.
 const NEXT_SESSION: &str = "next_session";
 
 #[derive(Debug, clap::Args)]
@@ -30,10 +30,10 @@ pub(super) struct Args {
 
 #[derive(Debug, clap::Args)]
 struct List {
-    /// Only what waits for this session, as `aside sessions` names it
+    /// Only what is pending for this session, as in `aside sessions`
     #[arg(long, value_name = "ID")]
     session: Option<String>,
-    /// Print it all, where a person could pick: at a terminal
+    /// Print the whole list, even at a terminal, where you could pick
     #[arg(long)]
     list: bool,
     /// Print the daemon's answer as JSON
@@ -43,30 +43,30 @@ struct List {
 
 #[derive(Debug, clap::Subcommand)]
 enum Decision {
-    /// End a notification: nobody is told of it
+    /// Dismiss a notification: it is not delivered
     Dismiss(Which),
-    /// Let the agent have a notification that waits for you; an idle one is woken
+    /// Release a notification that waits for you to the agent; an idle one is woken
     Discuss(Which),
 }
 
 #[derive(Debug, clap::Args)]
 struct Which {
-    /// The notification, as `aside inbox` names it, or the beginning of its id; `last` is the newest
+    /// The notification, as in `aside inbox`, or a prefix of its id; `last` is the newest
     id: String,
     /// Only in the queue of this session
     #[arg(long, value_name = "ID")]
     session: Option<String>,
 }
 
-/// One page of what waits.
+/// One page of pending notifications.
 #[derive(Deserialize)]
 struct Page<T> {
     notifications: Vec<T>,
-    /// Where the next one begins.
+    /// Start of the next one.
     next: Option<String>,
 }
 
-/// A notification that waits.
+/// A pending notification.
 #[derive(Deserialize, Default)]
 pub(super) struct Waiting {
     pub(super) id: String,
@@ -97,13 +97,13 @@ fn discuss(which: &Which, context: &mut Context<'_>) -> Result<(), CliError> {
     confirm("handed to the agent:", &id, context)
 }
 
-/// Says what was done.
+/// Prints the completed action.
 fn confirm(done: &str, id: &str, context: &mut Context<'_>) -> Result<(), CliError> {
     let done = context.terminal.paint(Tone::Good, done);
     context.print(&format!("{done} {}\n", one_line(id)))
 }
 
-/// Does what was decided; gives the notification's whole id.
+/// Sends the decision; returns the notification's whole id.
 fn decide(doing: &'static str, verb: &str, which: &Which, context: &Context<'_>) -> Result<String, CliError> {
     let session = which.session.as_deref().map(|text| ids::session(text, context)).transpose()?;
     let query = query(session.as_deref());
@@ -140,7 +140,8 @@ pub(super) fn page(session: Option<&str>, from: Option<&str>) -> String {
     format!("/v1/inbox{query}{from}")
 }
 
-/// Has a person pick from what waits, or prints it, page by page: it may be a million, and the daemon answers with a thousand at once.
+/// Lets the user pick from the pending notifications, or prints them page by page: there may be a
+/// million, and the daemon returns a thousand at once.
 fn list(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
     let session = args.session.as_deref().map(|text| ids::session(text, context)).transpose()?;
     if args.json {
@@ -166,7 +167,7 @@ fn list(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
     if is_empty { context.print("nothing waits\n") } else { Ok(()) }
 }
 
-/// Hands over one page after the other.
+/// Passes each page to a callback.
 fn each_page<'c, T: DeserializeOwned>(
     session: Option<&str>,
     context: &mut Context<'c>,
@@ -186,7 +187,7 @@ fn each_page<'c, T: DeserializeOwned>(
 }
 
 impl Waiting {
-    /// A line about it, and what it says below.
+    /// A line about it, and its text below.
     fn shown(&self, id: &str, names: &Names, terminal: &Terminal) -> String {
         let id = one_line(id);
         let age = terminal.moments.age(self.age_ms);
@@ -217,7 +218,7 @@ impl Waiting {
         format!("{id}  {} {}, {age}, for {}", self.priority, self.subscriber, self.whom(names, terminal))
     }
 
-    /// Whom it waits for, in a word or two.
+    /// Its recipient, in a word or two.
     pub(super) fn briefly(&self, names: &Names, terminal: &Terminal) -> String {
         let name = |session: &Option<String>| session.as_ref().map(|session| names.name(session));
         match (self.waits_for.as_str(), name(&self.session), &self.workspace) {

@@ -1,6 +1,8 @@
-//! `aside install` and `aside uninstall`: puts aside into a harness or a service manager, and takes it out again.
+//! `aside install` and `aside uninstall`: installs aside in a harness or a service manager, and
+//! removes it.
 //!
-//! Everything is decided before the first file is touched; what belongs to somebody else stays as it was, byte for byte.
+//! All changes are planned before the first file is written; content of others stays unchanged,
+//! byte for byte.
 
 mod edit;
 mod harness;
@@ -52,13 +54,13 @@ enum From {
     Systemd(systemd::Args),
 }
 
-/// Why nothing was installed or taken out.
+/// Why an installation or removal failed.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
-    /// Nobody knows where the files are.
+    /// The location of the files is unknown.
     #[error("{}HOME is {}set", either(*variable), if variable.is_some() { "" } else { "not " })]
     NoHome {
-        /// What would say so in place of the home folder.
+        /// The variable that can replace the home folder.
         variable: Option<&'static str>,
     },
     /// A file cannot be read or changed.
@@ -75,18 +77,18 @@ pub enum InstallError {
     /// It would run twice.
     #[error("{what} is there already, and with both every hook would run twice; remove it first: {remedy}")]
     Twice {
-        /// The other one.
+        /// The other installation.
         what: String,
         /// The command that removes it.
         remedy: String,
     },
-    /// Something else stands where the plugin goes.
+    /// The plugin's place has foreign content.
     #[error("{} is there already and is not aside's; move it away first", path.display())]
     Foreign {
-        /// Where.
+        /// The place.
         path: PathBuf,
     },
-    /// The hooks of this program would not be known as aside's again, and never be renewed or taken out.
+    /// The program's hooks would not be recognized as aside's later, so never updated or removed.
     #[error(
         "{program} is not called `{}`, by which its hooks are known later; give it that name first",
         settings::PROGRAM
@@ -95,32 +97,32 @@ pub enum InstallError {
         /// The program.
         program: String,
     },
-    /// The project is not there.
+    /// The project does not exist.
     #[error("there is no folder {}", path.display())]
     NoProject {
-        /// Where it should be.
+        /// Its expected path.
         path: PathBuf,
     },
-    /// A unit cannot name this path.
+    /// A unit cannot contain this path.
     #[error(
         "systemd takes no path like {path:?} in a unit; put it where no quotes, backslashes or line breaks are in its name"
     )]
     NotInUnit {
-        /// Which.
+        /// The path.
         path: PathBuf,
     },
-    /// The harness does not understand these hooks.
+    /// The client does not support these hooks.
     #[error(
         "{client} is version {version}, and takes these hooks from {oldest} on; update it first: {update}"
     )]
     TooOld {
         /// Its program.
         client: &'static str,
-        /// What it says it is.
+        /// Its reported version.
         version: Version,
-        /// What would do.
+        /// The oldest supported version.
         oldest: Version,
-        /// The command that brings it.
+        /// The command that updates it.
         update: &'static str,
     },
 }
@@ -129,14 +131,14 @@ fn either(variable: Option<&str>) -> String {
     variable.map(|variable| format!("neither {variable} nor ")).unwrap_or_default()
 }
 
-/// What is to be done and said.
+/// The planned changes and messages.
 #[derive(Debug)]
 struct Outcome {
     is_dry_run: bool,
     plan: Plan,
     notes: Vec<String>,
     next: Vec<(String, String)>,
-    /// Folders to take away if they are empty afterwards, and where to stop.
+    /// Folders to delete if they are empty afterwards, and the ancestors at which to stop.
     emptied: Vec<(PathBuf, PathBuf)>,
 }
 
@@ -149,7 +151,7 @@ impl Outcome {
         self.notes.push(text.to_owned());
     }
 
-    /// The commands that come next, and what each does.
+    /// Adds the next commands, each with its effect.
     fn next(&mut self, steps: &[(&str, &str)]) {
         self.next = steps.iter().map(|(step, what)| ((*step).to_owned(), (*what).to_owned())).collect();
     }
@@ -166,7 +168,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     finish(outcome, "everything is installed already", context)
 }
 
-/// Says how hooks find a daemon that is not where they look by themselves: they are told nothing but their environment.
+/// Explains how hooks find a daemon with a non-default socket: they get only their environment.
 fn with_socket(mut outcome: Outcome, socket: &Path) -> Outcome {
     let variable = |name: &str| (!name.starts_with("ASIDE_")).then(|| env::var_os(name)).flatten();
     if Paths::socket_from_env(variable).ok().as_deref() != Some(socket) {
@@ -177,7 +179,7 @@ fn with_socket(mut outcome: Outcome, socket: &Path) -> Outcome {
     outcome
 }
 
-/// Says what is asked over the network by default, and how to switch that off.
+/// Lists the default network requests, and how to disable them.
 fn with_network(mut outcome: Outcome) -> Outcome {
     if !outcome.plan.is_empty() {
         outcome.note(
@@ -198,7 +200,7 @@ pub(super) fn remove(args: &RemoveArgs, context: &mut Context<'_>) -> Result<(),
     finish(outcome, "nothing of aside is installed", context)
 }
 
-/// Says what is no part of an installation and stays: a daemon that runs, and what it recorded.
+/// Lists what remains after a removal: a running daemon, and its records.
 fn with_what_stays(mut outcome: Outcome, context: &Context<'_>) -> Outcome {
     if context.client.request("GET", "/healthz", &[], b"").is_ok() {
         outcome.note("the daemon goes on; `aside down` stops it");

@@ -1,4 +1,4 @@
-//! `aside journal`: looks at the files of the journal, and repairs them; without the daemon.
+//! `aside journal`: checks and repairs the files of the journal, without the daemon.
 
 use clap::Subcommand;
 
@@ -16,11 +16,12 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Read every record and name what is damaged; also while the daemon runs
+    /// Read every record and report damage; also while the daemon runs
     Verify,
-    /// Write damaged files anew from what is good in them, keeping the damaged ones; with the daemon stopped
+    /// Rewrite damaged files from their valid records, keeping the damaged ones; with the daemon
+    /// stopped
     Repair {
-        /// Only say what would be done
+        /// Only show what would be done
         #[arg(long)]
         dry_run: bool,
     },
@@ -60,7 +61,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     }
 }
 
-/// Damaged rules stop no start, and a repair has nothing to mend them from.
+/// Damaged rules do not prevent a start, and a repair cannot restore them.
 fn report_rules(wrong: &[String]) -> String {
     let advice = "a start of the daemon writes it anew if the configuration still says that, else it uses the nearest rules";
     wrong.iter().map(|sentence| format!("{sentence}; {advice}\n")).collect()

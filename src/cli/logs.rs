@@ -1,7 +1,8 @@
-//! `aside logs`: the last lines of the daemon's log, wherever it keeps it.
+//! `aside logs`: the last lines of the daemon's log, wherever it is.
 //!
-//! A daemon that runs is asked nothing: its log is its stderr, and the system says what that is. If it is a file, the file is shown;
-//! if not, where the lines go. When none runs, the log of the last one that `aside up` started is shown.
+//! A running daemon is not queried: its log is its stderr, which the system identifies. A file is
+//! shown; for other targets, the command names them. Without a running daemon, the log of the last
+//! one started by `aside up` is shown.
 
 use std::{
     fs::{self, File},
@@ -20,26 +21,26 @@ use super::{
     up,
 };
 
-/// Most bytes of a file that are read for its last lines; twice what a daemon lets one grow to.
+/// Most bytes read from a file's end; twice the size limit of a daemon's log.
 const BYTES_MAX: u64 = 8 * 1024 * 1024;
-/// How long a follower waits before it looks again.
+/// Poll interval of a follower.
 const PAUSE: Duration = Duration::from_millis(200);
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Go on with what the daemon writes from here on
+    /// Follow the log
     #[arg(long, short)]
     follow: bool,
-    /// How many lines to begin with
+    /// How many lines to show first
     #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 20)]
     lines: usize,
 }
 
-/// Where a log is.
+/// The location of a log.
 #[derive(Debug, PartialEq, Eq)]
 enum Place {
     File(PathBuf),
-    /// Not where it can be read: the end of a sentence that says where.
+    /// Not readable; the text completes a sentence that says where it is.
     Elsewhere(String),
 }
 
@@ -76,7 +77,7 @@ fn place(context: &Context<'_>) -> Result<Place, CliError> {
     }
 }
 
-/// What the stderr of a daemon is, by the name that the system gives it.
+/// The target of a daemon's stderr, from the system's link.
 ///
 /// Source: proc_pid_fd(5).
 fn place_of(stderr: &Path, pid: u32) -> Place {
@@ -103,11 +104,11 @@ fn unreadable(path: &Path, source: io::Error) -> CliError {
     CliError::Input { name: path.display().to_string(), source }
 }
 
-/// A log that is read to its end, also when the daemon renames it and begins a new one.
+/// A log that is followed, also across a rotation.
 struct Log {
     path: PathBuf,
     file: File,
-    /// What follows the last whole line that was given.
+    /// Text after the last returned complete line.
     rest: Vec<u8>,
 }
 
@@ -116,7 +117,7 @@ impl Log {
         Ok(Self { path: path.to_owned(), file: File::open(path)?, rest: Vec::new() })
     }
 
-    /// The last `count` lines, those of the file before this one among them if this one has fewer.
+    /// The last `count` lines, including those of the previous file if this one has fewer.
     fn last_lines(&mut self, count: usize) -> io::Result<String> {
         let text = tail(&mut self.file)?;
         let newer = self.whole_lines(&text);
@@ -128,12 +129,12 @@ impl Log {
         Ok(last(&older, missing).to_owned() + last(&newer, count))
     }
 
-    /// The whole lines that were written since.
+    /// The complete lines written since.
     fn more(&mut self) -> io::Result<String> {
         let mut text = Vec::new();
         (&self.file).take(BYTES_MAX).read_to_end(&mut text)?;
         let mut lines = self.whole_lines(&text);
-        // While the daemon begins a new file there is none of this name.
+        // During a rotation there is no file of this name.
         let Ok(newest) = File::open(&self.path) else { return Ok(lines) };
         if text.is_empty() && newest.metadata()?.ino() != self.file.metadata()?.ino() {
             (self.file, self.rest) = (newest, Vec::new());
@@ -144,7 +145,7 @@ impl Log {
         Ok(lines)
     }
 
-    /// The lines that are whole with `text`; what follows them is kept for the next time.
+    /// The lines completed by `text`; the rest is kept for the next call.
     fn whole_lines(&mut self, text: &[u8]) -> String {
         self.rest.extend_from_slice(text);
         let end = self.rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
@@ -163,14 +164,14 @@ fn tail(file: &mut File) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// The last `count` lines of `text`, each of which ends with a newline.
+/// The last `count` lines of `text`, each with its newline.
 fn last(text: &str, count: usize) -> &str {
     let Some(before) = count.checked_sub(1) else { return "" };
     let mut ends = text.char_indices().rev().filter(|(_, c)| *c == '\n').skip(1);
     ends.nth(before).map_or(text, |(at, _)| text.get(at + 1..).unwrap_or_default())
 }
 
-/// Lines of a log, with the level of each in its colour.
+/// Lines of a log, with coloured levels.
 fn shown(lines: &str, terminal: &Terminal) -> String {
     let line = |line: &str| {
         let line = one_line(line);

@@ -1,6 +1,6 @@
-//! `aside mcp`: the tools of an agent, for a client that starts a server and speaks MCP with it on stdio.
+//! `aside mcp`: an agent's tools, for a client that starts an MCP server on stdio.
 //!
-//! The daemon speaks it; this carries the bytes.
+//! The daemon implements the protocol; this only copies the bytes.
 
 use std::env;
 
@@ -25,7 +25,7 @@ pub(super) fn run(args: &Args, client: &Client) -> Result<(), CliError> {
     if args.start
         && let Some(mut starting) = start_if_absent(client.socket())
     {
-        // One that does not start is not there when it is connected to.
+        // If it does not start, the connect fails.
         starting.wait().ok();
     }
     let variables = KINDS.into_iter().filter_map(|kind| kind.variables.forwarded_as(header::SESSION));

@@ -1,4 +1,4 @@
-//! Subcommands and arguments that name a harness: one for each row of the table.
+//! Subcommands and arguments that name a harness: one per row of the table.
 
 use clap::{
     ArgMatches, Command, Error, FromArgMatches, Subcommand,
@@ -9,28 +9,28 @@ use clap::{
 
 use crate::harness::kind::{KINDS, Kind};
 
-/// Reads what `name` calls a harness.
+/// Parses a harness by its `name`.
 pub(super) fn harness(name: fn(&Kind) -> &'static str) -> impl TypedValueParser<Value = &'static Kind> {
     PossibleValuesParser::new(KINDS.map(name)).map(move |word| {
         KINDS.into_iter().find(|kind| name(kind) == word).expect("only the words of harnesses are possible")
     })
 }
 
-/// What `name` calls the harnesses, for a sentence.
+/// The harnesses' names, for a sentence.
 pub(super) fn listed(name: fn(&Kind) -> &'static str) -> String {
     KINDS.map(name).join(" or ")
 }
 
-/// Arguments of a command that is about one harness.
+/// Arguments of a command for one harness.
 pub(super) trait ForHarness: clap::Args {
-    /// Says what the command does, for this harness.
+    /// Adapts the command's help to this harness.
     fn fit(command: Command, kind: &Kind) -> Command;
 
-    /// The options that not every harness has something for, and whether this one has.
+    /// The options that not every harness supports, and whether this one does.
     fn options(kind: &Kind) -> Vec<(&'static str, bool)>;
 }
 
-/// A subcommand for each harness, by its name.
+/// A subcommand per harness, by its name.
 #[derive(Debug)]
 pub(super) struct Of<A> {
     pub(super) kind: &'static Kind,

@@ -1,7 +1,8 @@
-//! `aside` alone: one screen that says who is here, what waits, what was delivered last, and what speaks.
+//! `aside` alone: one screen with the sessions, pending notifications, last deliveries, and
+//! sources.
 //!
-//! Shape: a line about the daemon, a line for each trouble, then four parts of a few lines each. A part that cannot be read says
-//! why, and the others are there all the same.
+//! Shape: a line about the daemon, a line per problem, then four parts of a few lines each. If a
+//! part cannot be read, its error is shown in its place.
 
 use std::cmp::Reverse;
 
@@ -26,14 +27,14 @@ use crate::{
     time::Timestamp,
 };
 
-/// Most rows of each table, so that all of them fit on a screen of 24 lines.
+/// Most rows of each table, so that all fit on a screen of 24 lines.
 const ROWS_MAX: usize = 3;
-/// Most sources that are named.
+/// Most listed sources.
 const SOURCES_MAX: usize = 6;
 
 const DOING: &str = "look at the daemon";
 
-/// What is said where no daemon runs: the commands, and what each does.
+/// The screen without a daemon: the commands, and what each does.
 fn how_to_start() -> String {
     let install =
         |kind: &Kind| (format!("aside install {}", kind.caps.name), format!("put it into {}", kind.title));
@@ -47,7 +48,7 @@ fn how_to_start() -> String {
     steps.map(|(command, what)| format!("  {command:25}   {what}\n")).collect()
 }
 
-/// Prints the screen, also where no daemon runs.
+/// Prints the screen, also without a daemon.
 pub(super) fn run(context: &mut Context<'_>) -> Result<(), CliError> {
     match status::run(&status::Args::default(), context) {
         Err(CliError::Client { source: ClientError::NoDaemon { socket, .. }, .. }) => {
@@ -59,7 +60,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<(), CliError> {
     }
 }
 
-/// The screen for a daemon that runs.
+/// The screen for a running daemon.
 pub(super) fn screen(status: &Status, context: &Context<'_>) -> Result<String, CliError> {
     let terminal = &context.terminal;
     let mut text = format!("{}\n", terminal.paint(Tone::Good, &one_line(&status.daemon())));
@@ -83,7 +84,7 @@ fn here(list: &Sessions, context: &Context<'_>) -> String {
         + &more(list.len(), "aside sessions")
 }
 
-/// What stands below a table of the first few of `count`.
+/// The line below a table of the first few of `count`.
 fn more(count: usize, command: &str) -> String {
     match count.saturating_sub(ROWS_MAX) {
         0 => String::new(),
@@ -174,7 +175,8 @@ fn delivered(names: &Names, context: &Context<'_>) -> String {
     table.text(&context.terminal)
 }
 
-/// What speaks: how many of the last day's events each source has published, and when the newest; and which ones are switched off.
+/// Sources: number of the last day's events of each, the time of the newest, and which sources are
+/// off.
 fn sources(context: &Context<'_>) -> String {
     let view = match sources::read("1d", context) {
         Ok(view) => view,
@@ -217,7 +219,7 @@ fn sources(context: &Context<'_>) -> String {
     format!("{}  {line}\n", terminal.paint(Tone::Heading, head))
 }
 
-/// What is said of a part that the daemon does not tell of.
+/// The text of a part that the daemon does not provide.
 fn unknown(what: &str, error: &CliError) -> String {
     format!("{what} is not known: failed to {}\n", one_line(&error.to_string()))
 }

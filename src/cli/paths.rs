@@ -1,35 +1,36 @@
-//! Where things are: the socket, the user's configuration and the daemon's state.
+//! The paths of the socket, the user's configuration and the daemon's state.
 //!
-//! Pure: the environment is a function, so that a flag can stand in for a variable and a test for both.
+//! Pure: the environment is a function, so that flags and tests can replace variables.
 
 use std::{ffi::OsString, path::PathBuf};
 
-/// The three places of one daemon.
+/// The three paths of one daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Paths {
-    /// The socket that the daemon listens at.
+    /// The daemon's socket.
     pub socket: PathBuf,
-    /// The folder of the user's own configuration; it need not exist.
+    /// The folder of the user's configuration; it need not exist.
     pub config: PathBuf,
-    /// The folder of the journal and everything that is kept with it; it need not exist.
+    /// The folder of the journal and all related files; it need not exist.
     pub state: PathBuf,
 }
 
-/// Why a place is not known.
+/// Why a path is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("neither {variable} nor HOME is set")]
 pub struct PathsError {
-    /// The variable that would say it.
+    /// The variable that would set it.
     variable: &'static str,
 }
 
 impl Paths {
-    /// Finds all three.
+    /// Determines all three.
     ///
-    /// Shape: the config and state folders are `$ASIDE_CONFIG` and `$ASIDE_STATE`, else `aside` in the XDG folder for it; the
-    /// socket is `$ASIDE_SOCKET`, else `$XDG_RUNTIME_DIR/aside/aside.sock`, else `aside.sock` in the state folder. An empty
-    /// variable counts as unset, and so does an XDG folder that is not absolute.
-    /// Source: the XDG base directory specification.
+    /// Shape: the config and state folders are `$ASIDE_CONFIG` and `$ASIDE_STATE`, else `aside` in
+    /// the matching XDG folder; the socket is `$ASIDE_SOCKET`, else
+    /// `$XDG_RUNTIME_DIR/aside/aside.sock`, else `aside.sock` in the state folder. An empty
+    /// variable counts as unset, and so does an XDG folder that is not absolute. Source: the XDG
+    /// base directory specification.
     pub fn from_env(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, PathsError> {
         Ok(Self {
             socket: Self::socket_from_env(&variable)?,
@@ -38,7 +39,7 @@ impl Paths {
         })
     }
 
-    /// Finds the socket alone, which may be known where the others are not.
+    /// Determines only the socket, which may be known when the others are not.
     pub fn socket_from_env(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, PathsError> {
         if let Some(socket) = given(&variable, "ASIDE_SOCKET") {
             return Ok(socket);

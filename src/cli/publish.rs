@@ -1,12 +1,14 @@
-//! `aside publish`: one event from the command line, or many from a file or a pipe.
+//! `aside publish`: publishes one event from the command line, or many from a file or a pipe.
 //!
-//! With a TYPE the arguments are one event: `key=value` pairs are its payload, on top of the object in `--input` if that is
-//! given. A value that is a JSON number, boolean, null, string, array or object is that; anything else is text, and so is a
-//! number that would lose digits or its spelling, such as `1.50` or `1e5`. Without a TYPE, `--input` holds whole events: one
-//! object, an array, or one object a line, which are published as the lines come.
+//! With a TYPE the arguments are one event: `key=value` pairs are its payload, added to the object
+//! in `--input` if given. A value that is valid JSON is parsed; anything else is text, and so is a
+//! number that would lose digits or its spelling, such as `1.50` or `1e5`. Without a TYPE,
+//! `--input` has whole events: one object, an array, or one object a line, which are published as
+//! the lines arrive.
 //!
-//! An event that names neither a session nor a folder is for the current folder, unless `--everywhere` says otherwise. Of one event
-//! the daemon is asked who takes it, so that a type nobody asks for is noticed.
+//! An event without a session and folder is for the current folder, unless `--everywhere` is given.
+//! For a single event the daemon is asked which subscribers take it, so that a type without
+//! subscribers is noticed.
 
 mod matching;
 mod scope;
@@ -24,15 +26,15 @@ use super::{CliError, Context, Refusal, absolute_folder, ids, parse, refusal, wo
 use crate::event::{EventType, Severity};
 
 const DOING: &str = "publish";
-/// The content type of events that are one a line.
+/// The content type of one event per line.
 const LINES: &str = "application/x-ndjson";
-/// The source of events that name none.
+/// The default source.
 const SOURCE: &str = "cli";
-/// Most lines of one request; beyond it a larger one publishes no faster.
+/// Most lines of one request; larger requests publish no faster.
 const BATCH_LINES_MAX: usize = 1_000;
-/// Size from which on a request is sent, in bytes.
+/// Size at which a request is sent, in bytes.
 const BATCH_BYTES_MAX: usize = 1024 * 1024;
-/// Longest line, and longest document that is not lines, in bytes; far above what the daemon takes.
+/// Longest line, and longest document that is not lines, in bytes; far above the daemon's limit.
 const INPUT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 #[derive(Debug, clap::Args)]
@@ -40,37 +42,38 @@ pub(super) struct Args {
     /// Type of the event, such as `task.failed`
     #[arg(value_name = "TYPE")]
     event_type: Option<EventType>,
-    /// Payload: `count=3` is a number, `name=grep` text, `tags='["a"]'` an array, `code='"3"'` the text 3
+    /// Payload: `count=3` is a number, `name=grep` text, `tags='["a"]'` an array, `code='"3"'` the
+    /// text 3
     #[arg(value_name = "KEY=VALUE")]
     pairs: Vec<String>,
-    /// How bad it is: debug, info, warning, error or critical [default: as catalogued for the type]
+    /// The severity: debug, info, warning, error or critical [default: as catalogued for the type]
     #[arg(long, requires = "event_type")]
     severity: Option<Severity>,
-    /// The component it comes from [default: cli]
+    /// The source component [default: cli]
     #[arg(long, requires = "event_type")]
     source: Option<String>,
-    /// The session it is for: its whole id, or `b1c2@shop` as `aside sessions` names it
+    /// The session it is for: its whole id, or `b1c2@shop` as in `aside sessions`
     #[arg(long, value_name = "ID", requires = "event_type")]
     session: Option<String>,
     /// The folder it concerns [default: the current one]
     #[arg(long, value_name = "DIR", requires = "event_type")]
     workspace: Option<String>,
-    /// It is for all sessions, wherever they work
+    /// It is for all sessions in any folder
     #[arg(long, conflicts_with_all = ["session", "workspace"])]
     everywhere: bool,
-    /// Its id; publishing the same source and id again changes nothing [default: a new one]
+    /// Its id; publishing the same source and id again has no effect [default: a new one]
     #[arg(long, requires = "event_type")]
     id: Option<String>,
     /// File with the payload, or without TYPE with whole events; `-` is stdin
     #[arg(long, value_name = "FILE")]
     input: Option<String>,
-    /// Print what the daemon says as JSON
+    /// Print the daemon's answer as JSON
     #[arg(long)]
     json: bool,
 }
 
 impl Args {
-    /// The folder of events that say nothing of whom they are for.
+    /// The folder of events without a scope.
     fn default_workspace(&self) -> Option<String> {
         match (self.everywhere, &self.session) {
             (true, _) | (false, Some(_)) => self.workspace.as_deref().map(absolute_folder),
@@ -176,22 +179,22 @@ fn shown(name: &str) -> &str {
     if name == "-" { "stdin" } else { name }
 }
 
-/// What became of the events of all requests.
+/// The outcome of all requests.
 #[derive(Default)]
 struct Tally {
     published: u64,
     duplicates: u64,
     refused: u64,
-    /// Lines of the requests so far.
+    /// Lines of earlier requests.
     lines_before: u64,
-    /// The folder of events that say nothing of whom they are for.
+    /// The folder of events without a scope.
     workspace: Option<String>,
 }
 
-/// Whole events, and how they are published.
+/// Whole events, and their options.
 struct Input<'a> {
     name: &'a str,
-    /// The folder of those that say nothing of whom they are for; `None` leaves them for all.
+    /// The folder of events without a scope; `None` leaves them for all sessions.
     workspace: Option<String>,
     as_json: bool,
 }
@@ -226,7 +229,8 @@ fn publish_whole(wanted: &Input<'_>, input: impl Read, context: &mut Context<'_>
     }
 }
 
-/// Sends what has come before it waits for more, so that events of a long-lived pipe are not held back.
+/// Sends the received lines before it waits for more, so that events of a long-lived pipe are not
+/// delayed.
 fn publish_lines<R: Read>(
     first: Vec<u8>,
     reader: &mut BufReader<R>,
@@ -293,11 +297,11 @@ impl Tally {
 }
 
 fn report(number: u64, error: &Refusal) {
-    // Without a stderr the count still says that some were refused.
+    // Without a stderr the count still shows that some were refused.
     writeln!(io::stderr(), "aside: event {number} is refused: {error}").ok();
 }
 
-/// What the daemon says: a verdict for each event, or for many their counts and the first refusals.
+/// The daemon's answer: a verdict per event, or for many their counts and the first refusals.
 #[derive(Debug, Deserialize)]
 struct Answer {
     results: Option<Vec<Verdict>>,
@@ -330,7 +334,7 @@ fn send(context: &Context<'_>, content_type: &str, body: &[u8]) -> Result<Answer
         .client
         .request("POST", "/v1/events", &[("content-type", content_type)], body)
         .map_err(|source| CliError::Client { doing: DOING, source })?;
-    // Refused events stand in an answer too, so the body decides what a 400 is.
+    // An answer can also contain refused events, so the body decides the meaning of a 400.
     match (response.status, parse::<Answer>(DOING, &response.body)) {
         (_, Ok(answer)) if answer.results.is_some() || answer.accepted.is_some() => Ok(answer),
         (200..=299, Err(error)) => Err(error),
@@ -397,7 +401,7 @@ mod tests {
         let first = json!({ "id": "e1", "type": "tool.call.failure", "source": "executor", "severity": "warning",
             "session": "s1", "workspace": "/w", "payload": { "tool_name": "grep", "retry_count": 2 } });
         let second = json!({ "type": "task.started", "source": "cli", "payload": {} });
-        // Each is published, and asked about.
+        // Each is published, and then explained.
         assert_eq!(bodies(&daemon), [first.clone(), first, second.clone(), second]);
     }
 
@@ -418,7 +422,7 @@ mod tests {
 
     #[test]
     fn who_takes_an_event_is_said() {
-        // One answer to both requests: each finds its own fields in it.
+        // One answer to both requests: each reads its own fields.
         for (matched, expected) in [
             (
                 r#""subscribers":[],"sessions":[],"session_count":0,"nearest":"tool.call.failure""#,

@@ -1,6 +1,7 @@
-//! `aside rebuild`: the history's file, made again from the journal.
+//! `aside rebuild`: rebuilds the history's file from the journal.
 //!
-//! A running daemon does it while it serves, and the command follows it. Without one the command does it itself.
+//! A running daemon does it while it serves, and the command follows its progress. Otherwise the
+//! command does it itself.
 
 use std::{thread, time::Duration};
 
@@ -13,12 +14,12 @@ use crate::{
 };
 
 const DOING: &str = "rebuild the history";
-/// How long the command waits between two looks at how far the daemon is.
+/// Poll interval of the daemon's progress.
 const LOOK: Duration = Duration::from_millis(200);
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Do not wait for a running daemon to be done
+    /// Do not wait for a running daemon to finish
     #[arg(long)]
     no_wait: bool,
 }

@@ -1,10 +1,10 @@
-//! `aside reload`: has the daemon read the configuration again, and shows what it found.
+//! `aside reload`: makes the daemon reload its configuration, and shows the findings.
 
 use serde::Deserialize;
 
 use super::{CliError, Context, check, parse, refused};
 
-/// Characters of the rules' hash that are shown; enough to see whether they changed.
+/// Displayed characters of the rules' hash; enough to notice a change.
 const HASH_CHARS: usize = 12;
 
 #[derive(Debug, clap::Args)]
@@ -14,7 +14,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// The daemon's answer, as far as it is shown.
+/// The displayed part of the daemon's answer.
 #[derive(Deserialize)]
 struct Reloaded {
     changed: bool,
@@ -25,7 +25,7 @@ struct Reloaded {
     found: Found,
 }
 
-/// How the files were when the daemon read them last.
+/// The state of the files when the daemon last read them.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Config {
     state: String,
@@ -36,7 +36,7 @@ pub(super) struct Config {
 }
 
 impl Config {
-    /// What is to be said of files that are not in force as they stand; `None` of those that are.
+    /// A message about files that are not active as they are; `None` if they are.
     pub(super) fn trouble(&self) -> Option<String> {
         let (errors, at) = (check::counted(self.errors, "error"), &self.read_at);
         match self.state.as_str() {
@@ -46,13 +46,13 @@ impl Config {
         }
     }
 
-    /// What is wrong, a line each.
+    /// The problems, a line each.
     pub(super) fn problems(&self) -> &[String] {
         &self.problems
     }
 }
 
-/// What was found in the files.
+/// The findings in the files.
 #[derive(Deserialize)]
 struct Found {
     errors: usize,
@@ -61,7 +61,7 @@ struct Found {
 }
 
 impl Found {
-    /// The findings as `aside check` prints them, and how many there are; nothing if there are none.
+    /// The findings in the format of `aside check`, and their number; empty if there are none.
     fn text(&self) -> String {
         match self.errors + self.warnings {
             0 => String::new(),

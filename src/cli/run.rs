@@ -1,10 +1,12 @@
-//! `aside run -- CMD`: runs a command as if it were run alone, and publishes that it started and how it ended.
+//! `aside run -- CMD`: runs a command transparently, and publishes its start and its outcome.
 //!
-//! Output passes through byte for byte as it comes, stdin is the command's, signals reach it, and its exit code is that of
-//! `aside run`: 128 and the signal if one killed it, 127 if there is no such command, 126 if it cannot be run. The command
-//! does not wait for the daemon; without one it runs all the same, after one line of warning.
+//! Output passes through unchanged as it arrives, stdin and signals go to the command, and its exit
+//! code becomes that of `aside run`: 128 plus the signal if one killed it, 127 if the command does
+//! not exist, 126 if it cannot be run. The command does not wait for the daemon; without one it
+//! runs anyway, after one line of warning.
 //!
-//! The output is read while it passes: what it says of problems is published too, at the end or, with `--watch`, whenever it is new.
+//! The output is parsed as it passes: problems in it are published too, at the end or, with
+//! `--watch`, on each change.
 
 mod child;
 mod command_line;
@@ -35,33 +37,34 @@ use command_line::command_line;
 use plan::Plan;
 use problems::{Follower, Mode, Piece};
 
-/// How long publishing may take; a command that has ended should not keep its caller for longer.
+/// Time limit of a publish; a command that has ended should not keep its caller longer.
 const PUBLISH_TIMEOUT: Duration = Duration::from_secs(5);
 /// The source of these events.
 const SOURCE: &str = "run";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// What the task is called [default: the name of the program]
+    /// The name of the task [default: the name of the program]
     #[arg(long)]
     name: Option<String>,
-    /// The session that the events are for: its whole id, or `b1c2@shop` as `aside sessions` names it
+    /// The session that the events are for: its whole id, or `b1c2@shop` as in `aside sessions`
     #[arg(long, value_name = "ID")]
     session: Option<String>,
     /// The folder that the events concern [default: the current one]
     #[arg(long, value_name = "DIR")]
     workspace: Option<String>,
-    /// The events are for all sessions, wherever they work
+    /// The events are for all sessions in any folder
     #[arg(long, conflicts_with_all = ["session", "workspace"])]
     everywhere: bool,
-    /// The command goes on for ever: publish what is new in its problems whenever it has looked again
+    /// The command does not end: publish changes of its problems whenever its output is quiet
     #[arg(long)]
     watch: bool,
-    /// What finds problems in the output: a tool such as `tsc`, a format, a file of matchers, or `none`
-    /// [default: what the command says]
+    /// The matchers for the output: a tool such as `tsc`, a format, a file of matchers, or `none`
+    /// [default: by the command]
     #[arg(long = "matcher", value_name = "NAME|FILE.json")]
     matchers: Vec<String>,
-    /// A file that the command writes, with problems: junit, sarif, eslint-json, cargo-json, go-test-json
+    /// A file with problems that the command writes: junit, sarif, eslint-json, cargo-json,
+    /// go-test-json
     #[arg(long = "report", value_name = "FORMAT=FILE")]
     reports: Vec<String>,
     /// The command and its arguments
@@ -69,7 +72,7 @@ pub(super) struct Args {
     command: Vec<OsString>,
 }
 
-/// Runs the command; gives the code to exit with.
+/// Runs the command; returns the exit code.
 pub(super) fn run(mut args: Args, context: &Context<'_>) -> Result<u8, CliError> {
     args.session = args.session.map(|text| ids::addressee(&text, context)).transpose()?;
     let config = context.paths.as_ref().ok().map(|paths| paths.config.as_path());
@@ -128,7 +131,7 @@ fn watch(
     Ok((Ending::Ended { status: status?, last_lines: running.finish_output() }, duration))
 }
 
-/// The time since now.
+/// The time since this call.
 #[expect(clippy::disallowed_methods, reason = "when a command has settled is known here and nowhere else")]
 fn stopwatch() -> impl Fn() -> Timestamp + Sync {
     let start = Instant::now();
@@ -142,7 +145,7 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     (result, start.elapsed())
 }
 
-/// What all events of one run share.
+/// Fields shared by all events of one run.
 struct Task {
     start_id: String,
     name: String,
@@ -185,7 +188,7 @@ impl Task {
         self.caused(&Uuid::now_v7().to_string(), event_type, payload)
     }
 
-    /// An event that the start led to.
+    /// An event caused by the start event.
     fn caused(&self, id: &str, event_type: &str, payload: Value) -> Value {
         let mut event = self.event(id, event_type, payload);
         if let Some(event) = event.as_object_mut() {
@@ -216,15 +219,15 @@ enum PublishError {
     Refused(Refusal),
 }
 
-/// The way to the daemon, which says once that it does not work.
+/// The connection to the daemon, which warns once when it fails.
 struct Publishing<'a> {
     client: Client,
     task: &'a Task,
-    /// Where warnings go, and why the first event that failed did, until that was said.
+    /// The output for warnings, and the error of the first failed event until it is reported.
     state: Mutex<(&'a mut (dyn Write + Send), Failure)>,
 }
 
-/// Whether something could not be published.
+/// Whether a publish has failed.
 enum Failure {
     None,
     Unsaid(PublishError),
@@ -237,7 +240,7 @@ impl<'a> Publishing<'a> {
         Self { client, task, state: Mutex::new((warnings, Failure::None)) }
     }
 
-    /// Whether the daemon has accepted one event, or each of a list.
+    /// Whether the daemon accepted the event, or each of a list.
     fn publish(&self, events: &Value) -> bool {
         let Err(error) = publish(&self.client, events) else { return true };
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -245,7 +248,7 @@ impl<'a> Publishing<'a> {
             state.1 = Failure::Unsaid(error);
         }
         drop(state);
-        // A command that goes on for ever has no end at which it could be said.
+        // A watched command has no end at which the error could be reported.
         if self.task.is_watch {
             self.finish();
         }
@@ -262,7 +265,7 @@ impl<'a> Publishing<'a> {
         writeln!(state.0, "aside: {text}").ok();
     }
 
-    /// Says what could not be published, unless that was said.
+    /// Reports the failure, unless it was reported.
     fn finish(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Failure::Unsaid(error) = &state.1 {
@@ -332,7 +335,7 @@ mod tests {
         FakeDaemon::answering_json(200, r#"{"results":[{"seq":1,"id":"e"}]}"#)
     }
 
-    /// The events without what differs each time, which is checked here.
+    /// The events without their variable fields, which are checked here.
     fn events(daemon: &FakeDaemon) -> [Value; 2] {
         let [mut started, mut ended]: [Value; 2] = bodies(daemon).try_into().expect("two events");
         let take = |event: &mut Value, key: &str| event.as_object_mut().and_then(|event| event.remove(key));

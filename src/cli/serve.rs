@@ -1,4 +1,4 @@
-//! `aside serve`: the daemon, in the foreground.
+//! `aside serve`: runs the daemon in the foreground.
 
 mod log;
 mod log_file;
@@ -25,29 +25,31 @@ use super::{CliError, paths::Paths};
 use crate::daemon::{self, Passed, ServeOptions, Watcher};
 pub(super) use log_file::older as older_log;
 
-/// Worker threads of the runtime: one for the engine's loop, one for the connections beside it.
+/// Worker threads of the runtime: one for the engine's loop, one for connections.
 const WORKER_THREADS: usize = 2;
 
-/// What a person can do next, said once when the daemon listens.
+/// Next steps for the user, printed once when the daemon listens.
 const TRY: &str =
     "  try:  aside publish tool.call.failure tool_name=grep error_type=timeout error_message='took 30 s'
         aside exchange demo after_tool      what a session named demo is told after its next tool
         aside tail                          every event as it comes; aside status counts what became of them";
 
-/// How long a stopped daemon waits for work on other threads; the next start does without what is cut.
+/// How long a stopping daemon waits for work on other threads; the next start does not need it.
 const LEFT_OVER_WAIT_MAX: Duration = Duration::from_secs(1);
-/// The name of the runtime's threads.
+/// Name of the runtime's threads.
 const WORKER_NAME: &str = "aside-worker";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// What is written to stderr: error, warn, info, debug or trace, also a module at a time as in `warn,aside::journal=debug`
+    /// What is written to stderr: error, warn, info, debug or trace, also a module at a time as in
+    /// `warn,aside::journal=debug`
     #[arg(long, value_name = "FILTER", default_value = "info", value_parser = parse_filter)]
     log: String,
-    /// How it is written: text, or an object of JSON a line
+    /// The format: text, or one JSON object a line
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log_format: LogFormat,
-    /// Write it to this file instead; at 4 MiB it is renamed to end with `.1` and a new one is begun
+    /// Write it to this file instead; at 4 MiB it is renamed to end with `.1` and a new one is
+    /// created
     #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,
     /// Leave the terminal and its session
@@ -58,7 +60,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, paths: Paths) -> Result<(), CliError> {
     let passed = Passed::from_env();
     if args.new_session {
-        // The leader of a session cannot leave it, and need not.
+        // A session leader cannot leave its session, and need not.
         rustix::process::setsid().ok();
     }
     let log_file = args.log_file.as_deref().map(LogFile::open).transpose().map_err(CliError::Output)?;
@@ -76,28 +78,28 @@ pub(super) fn run(args: &Args, paths: Paths) -> Result<(), CliError> {
     let Paths { socket, config, state } = paths;
     let listens = format!("aside listens at {}\n{TRY}", socket.display());
     let say = || {
-        // Without a stdout there is nobody to tell, and the daemon is of use all the same.
+        // Without a stdout nobody reads it, but the daemon is still useful.
         writeln!(io::stdout(), "{listens}").ok();
         if let Err(error) = sd_notify::notify(&[NotifyState::Ready]) {
             tracing::warn!(%error, "the service manager could not be told that the daemon is ready");
         }
     };
     let say_alive = || {
-        // Nobody can be told that nobody can be told.
+        // A failed notification cannot be reported.
         sd_notify::notify(&[NotifyState::Watchdog]).ok();
     };
     let watcher = sd_notify::watchdog_enabled().map(|limit| Watcher { limit, say: say_alive });
     let served = runtime.block_on(daemon::run(ServeOptions { socket, config, state, watcher }, passed, say));
-    // A snapshot that is still being written would hold the process for as long as it takes.
+    // A running snapshot would delay the exit until it is written.
     runtime.shutdown_timeout(LEFT_OVER_WAIT_MAX);
     served.map_err(CliError::Daemon)
 }
 
-/// Ends the process when a thread of the runtime breaks outside any task.
+/// Ends the process when a thread of the runtime panics outside any task.
 ///
-/// A task that panics is seen by what waits for it. A worker that does, because the system refuses its
-/// wake-up or its poll, leaves a runtime that takes connections and answers none. Nothing that was
-/// acknowledged is lost: the next start goes on as after a kill.
+/// A panicking task is detected by its waiter. A worker that panics, because the system refuses its
+/// wake-up or its poll, leaves a runtime that accepts connections and answers none. No acknowledged
+/// record is lost: the next start recovers as after a kill.
 fn end_with_a_broken_worker() {
     let say = panic::take_hook();
     panic::set_hook(Box::new(move |info| {

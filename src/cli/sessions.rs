@@ -1,4 +1,4 @@
-//! `aside sessions`: the conversations that the daemon knows.
+//! `aside sessions`: lists the sessions that the daemon knows.
 
 use std::cmp::Reverse;
 
@@ -28,7 +28,7 @@ struct Answer {
     sessions: Vec<Listed>,
 }
 
-/// A session as it is listed; what a daemon of another version does not tell is left out.
+/// A listed session; fields missing in another daemon version are left out.
 #[derive(Deserialize)]
 struct Listed {
     #[serde(flatten)]
@@ -66,14 +66,14 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     context.print(&text)
 }
 
-/// The sessions of a daemon: the open ones first, and of those whoever was heard of last.
+/// The sessions of a daemon: open ones first, then by last activity.
 pub(super) struct Sessions {
     listed: Vec<Listed>,
     pub(super) names: Names,
 }
 
 impl Sessions {
-    /// Reads the daemon's list.
+    /// Parses the daemon's list.
     pub(super) fn read(doing: &'static str, body: &[u8]) -> Result<Self, CliError> {
         let Answer { sessions: mut listed } = parse(doing, body)?;
         listed.sort_by_cached_key(|session| {
@@ -88,7 +88,7 @@ impl Sessions {
         self.listed.len()
     }
 
-    /// A table of the first ones, at most `most`, whose first column is headed `name`.
+    /// A table of at most `most` sessions, whose first column is headed `name`.
     pub(super) fn table(&self, name: &'static str, most: usize, terminal: &Terminal) -> Table {
         let mut table = Table::new([name, "FOLDER", "STATE", "WAITS", "SEEN"]);
         for session in self.listed.iter().take(most) {
@@ -114,8 +114,8 @@ impl Listed {
         self.top.as_deref().map_or(Tone::Plain, Tone::of)
     }
 
-    /// How many notifications wait for the agent, how many of them are the most urgent ones if that matters, and how many wait for
-    /// the user: `2 (1 high), 1 for you`.
+    /// The number of notifications for the agent, how many of them have the highest priority if
+    /// that matters, and the number for the user: `2 (1 high), 1 for you`.
     fn waits(&self) -> String {
         let top = self.top.as_deref().filter(|top| matches!(*top, "critical" | "high"));
         let agent = match (self.pending, top, self.top_count) {

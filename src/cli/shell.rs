@@ -1,4 +1,5 @@
-//! `aside shell-init`: what a shell evaluates at its start, so that it reports what its user runs; `aside shell-report` is what it then runs.
+//! `aside shell-init`: prints a shell's startup code, which reports the user's commands with `aside
+//! shell-report`.
 
 use clap::ValueEnum;
 use serde_json::json;
@@ -6,10 +7,10 @@ use serde_json::json;
 use super::{CliError, Context, install::quoted, workspace_or_current};
 
 const DOING: &str = "report a command";
-/// What stands in the scripts for this program.
+/// Placeholder of this program in the scripts.
 const PROGRAM: &str = "@PROGRAM@";
 
-/// A shell that can report what it runs.
+/// A shell that can report its commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Shell {
     Bash,
@@ -49,13 +50,13 @@ pub(super) struct ReportArgs {
     command: String,
 }
 
-/// Prints what the shell is to evaluate.
+/// Prints the startup code.
 pub(super) fn init(args: &InitArgs, context: &mut Context<'_>) -> Result<(), CliError> {
     let program = std::env::current_exe().map_err(CliError::Run)?;
     context.print(&args.shell.script().replace(PROGRAM, &quoted(&program.to_string_lossy())))
 }
 
-/// Reports a command that ended; whether it becomes an event, the daemon decides.
+/// Reports a command that ended; the daemon decides whether it becomes an event.
 pub(super) fn report(args: &ReportArgs, context: &Context<'_>) -> Result<(), CliError> {
     let body = json!({
         "command": args.command,

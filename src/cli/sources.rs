@@ -1,4 +1,4 @@
-//! `aside sources`: what publishes, whether it can, and what came of it.
+//! `aside sources`: lists sources, whether each can publish, and the outcome of its events.
 
 use std::{env, sync::Arc, time::Duration};
 
@@ -27,9 +27,9 @@ const DOING: &str = "list the sources";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Only this one, with everything that is known of it
+    /// Only this one, with all details
     name: Option<String>,
-    /// Count from this time on: RFC 3339, or how long ago, such as 30m, 12h or 7d
+    /// Count from this time: RFC 3339, or a duration before now, such as 30m, 12h or 7d
     #[arg(long, value_name = "TIME", default_value = "7d")]
     since: String,
     /// Print the daemon's answer as JSON
@@ -57,7 +57,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     context.print(&text)
 }
 
-/// Asks the daemon for everything that it counted since then.
+/// Requests the daemon's counts since that time.
 pub(super) fn read(since: &str, context: &Context<'_>) -> Result<SourcesView, CliError> {
     parse(DOING, &ask(since, context)?)
 }
@@ -66,7 +66,7 @@ fn ask(since: &str, context: &Context<'_>) -> Result<Vec<u8>, CliError> {
     context.ask(DOING, "GET", &format!("/v1/sources?since={}", percent_encode(since)), None)
 }
 
-/// The table, and below it what has to be said about single rows and about the counts.
+/// The table, with notes about single rows and the counts below it.
 fn all(view: &SourcesView, context: &Context<'_>) -> String {
     let terminal = &context.terminal;
     let mut table = Table::new(["SOURCE", "STATE", "LAST", "EVENTS", "DELIVERED", "TOKENS", "ABOUT"]);
@@ -122,7 +122,8 @@ fn counts(count: &CountView, terminal: &Terminal) -> [Cell; 4] {
     [Cell::dim(&last), number(count.events), number(count.delivered), number(count.tokens)]
 }
 
-/// What has to be said of a source: why it is off or no subscriber takes its events, or what is missing where this command runs.
+/// A note about a source: why it is off or no subscriber takes its events, or what is missing in
+/// this command's environment.
 pub(super) fn note(source: &SourceView, context: &Context<'_>) -> Option<String> {
     if let Some(why) = &source.why {
         return Some(one_line(why));
@@ -156,7 +157,7 @@ fn period(view: &SourcesView, terminal: &Terminal) -> String {
     )
 }
 
-/// How long the probes take.
+/// The duration of the probes' looks.
 pub(super) fn looks(view: &SourcesView) -> String {
     let looks = view.looks;
     if looks.count == 0 && looks.missed == 0 {
@@ -170,7 +171,7 @@ pub(super) fn looks(view: &SourcesView) -> String {
     format!("the probes looked {} times since the daemon started, {mean:.1} ms each{missed}", looks.count)
 }
 
-/// Everything about one.
+/// All facts about one source.
 fn detail(source: &SourceView, view: &SourcesView, context: &Context<'_>) -> Value {
     let SourceView { name, kind, is_on, about, needs, types, count, troubles, .. } = source;
     let terminal = &context.terminal;

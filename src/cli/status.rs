@@ -1,7 +1,8 @@
-//! `aside status`: how the daemon is.
+//! `aside status`: shows the status of the daemon.
 //!
-//! It is the screen of `aside` alone, and with `--verbose` what was counted: a line each for the journal, rules, events,
-//! notifications and sessions, and a table of the subscribers that did something. `--json` has all of it.
+//! It is the screen of `aside` alone, and with `--verbose` the counts: a line each for the journal,
+//! rules, events, notifications and sessions, and a table of the active subscribers. `--json` has
+//! all of it.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -17,14 +18,14 @@ use super::{
     terminal::Terminal,
 };
 
-/// Characters of the rules' hash that are shown; enough to see whether they changed.
+/// Displayed characters of the rules' hash; enough to notice a change.
 const HASH_CHARS: usize = 12;
 
 const DOING: &str = "read the status";
 
 #[derive(Debug, Default, clap::Args)]
 pub(super) struct Args {
-    /// Show what was counted too: events, notifications, tokens, the journal, each subscriber
+    /// Also show counts: events, notifications, tokens, the journal, each subscriber
     #[arg(long, short)]
     verbose: bool,
     /// Print the daemon's answer as JSON
@@ -41,7 +42,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
             let counts = if args.verbose { format!("\n{}", known.counts(terminal)) } else { String::new() };
             overview::screen(&known, context)? + &counts
         }
-        // A daemon of another version; what it says is shown as it comes.
+        // A daemon of another version; its answer is shown unchanged.
         (false, Err(_)) => table::pairs(&status, terminal),
     };
     context.print(&text)
@@ -49,7 +50,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
 
 type Counts = BTreeMap<String, u64>;
 
-/// What the daemon counts.
+/// The daemon's counts.
 #[derive(Deserialize)]
 pub(super) struct Status {
     version: String,
@@ -120,7 +121,7 @@ struct Notifications {
 }
 
 impl Notifications {
-    /// What is to be said of harnesses that ask for one carrier again and again.
+    /// A message about harnesses that repeat one carrier.
     fn fixed_carriers(&self) -> String {
         match self.fixed_carriers {
             0 => String::new(),
@@ -173,12 +174,12 @@ impl Tokens {
 }
 
 impl Status {
-    /// Which daemon it is, and since when.
+    /// The daemon's version and start.
     pub(super) fn daemon(&self) -> String {
         format!("aside {} runs: process {}, up {}", self.version, self.pid, up(self.uptime_ms))
     }
 
-    /// What somebody has to look at, a line each; none if all is well.
+    /// Problems that need attention, a line each.
     pub(super) fn troubles(&self, terminal: &Terminal) -> Vec<String> {
         let Self { journal, projection, config, subscribers, .. } = self;
         let full = journal.full.iter().map(|what| format!("journal FULL: {what}"));
@@ -192,7 +193,7 @@ impl Status {
         full.chain(failed).chain(history).chain(refused).chain(problems).chain(failing).collect()
     }
 
-    /// What was counted since the journal's first record.
+    /// Counts since the journal's first record.
     fn counts(&self, terminal: &Terminal) -> String {
         let Self { journal, projection, rules, events, notifications, tokens, sessions, .. } = self;
         let hash: String = rules.hash.chars().take(HASH_CHARS).collect();
@@ -214,7 +215,7 @@ impl Status {
         table::pairs(&lines, terminal) + &self.subscribers(terminal)
     }
 
-    /// Those that did something; of the others only how many there are.
+    /// The active subscribers, and the number of the others.
     fn subscribers(&self, terminal: &Terminal) -> String {
         let did_something = |subscriber: &Subscriber| {
             subscriber.batched > 0 || subscriber.created > 0 || !subscriber.ended.is_empty()
@@ -250,7 +251,7 @@ impl Projection {
     }
 }
 
-/// `; ended: 3 duplicate, 2 filtered`, or nothing.
+/// `; ended: 3 duplicate, 2 filtered`, or empty.
 fn ended(counts: &Counts) -> String {
     if counts.is_empty() { String::new() } else { format!("; ended: {}", words(counts)) }
 }
@@ -259,7 +260,7 @@ fn words(counts: &Counts) -> String {
     counts.iter().map(|(word, count)| format!("{count} {word}")).collect::<Vec<_>>().join(", ")
 }
 
-/// A size in the largest unit of which there is at least one.
+/// A size in the largest unit that is at most the size.
 fn size(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     let mut size = (bytes as f64, "bytes");
@@ -272,7 +273,7 @@ fn size(bytes: u64) -> String {
     if size.1 == "bytes" { format!("{bytes} bytes") } else { format!("{:.1} {}", size.0, size.1) }
 }
 
-/// A duration in the two units that matter.
+/// A duration in its two largest units.
 fn up(millis: u64) -> String {
     let seconds = Duration::from_millis(millis).as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);

@@ -1,6 +1,8 @@
-//! `aside statusline`: how many notifications wait and how urgent they are, behind whatever the user's own status line shows.
+//! `aside statusline`: the number and urgency of pending notifications, after the output of the
+//! user's own status line.
 //!
-//! A harness draws its status line often and waits for it, so a daemon that is absent or late costs the user's line nothing.
+//! A harness draws its status line often and waits for it, so an absent or slow daemon must not
+//! delay the user's line.
 
 use std::{
     env,
@@ -16,7 +18,7 @@ use crate::{
     harness::kind::Kind,
 };
 
-/// Longest input that is taken, in bytes; a client writes a few thousand.
+/// Longest accepted input, in bytes; a client writes a few thousand.
 const STDIN_BYTES_MAX: u64 = 1024 * 1024;
 
 #[derive(Debug, clap::Args)]
@@ -24,7 +26,7 @@ pub(super) struct Args {
     /// The harness
     #[arg(value_parser = harness(|kind| kind.word))]
     harness: &'static Kind,
-    /// A status line of your own: a shell command that gets the same stdin, and whose output goes first
+    /// Your own status line: a shell command that gets the same stdin, and whose output goes first
     #[arg(long, value_name = "COMMAND")]
     wrap: Option<String>,
 }
@@ -48,18 +50,19 @@ fn start(command: &str) -> io::Result<Child> {
     Command::new("sh").arg("-c").arg(command).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()
 }
 
-/// What the user's own command prints, as far as it prints something.
+/// The output of the user's own command, if any.
 fn output(mut child: Child, stdin: &[u8]) -> String {
     thread::scope(|scope| {
         let pipe = child.stdin.take();
-        // Beside the reading, as both sides could wait for the other. That it does not read its stdin is its own business.
+        // In parallel with the reading, because both sides could wait for the other. The command
+        // may ignore its stdin.
         scope.spawn(move || pipe.map(|mut pipe| pipe.write_all(stdin).ok()));
         let output = child.wait_with_output().map(|output| output.stdout).unwrap_or_default();
         String::from_utf8_lossy(&output).into_owned()
     })
 }
 
-/// What the daemon says, if it is there and has something to say.
+/// The daemon's text, if there is any.
 fn pending(name: &str, socket: &Path, stdin: &[u8]) -> Option<String> {
     let client = Client::new(socket.to_owned(), hook_deadline(|name| env::var_os(name)));
     let headers = [("content-type", "application/json")];

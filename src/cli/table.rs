@@ -1,4 +1,4 @@
-//! Aligned text for people: a table, or one line a key of JSON of any shape.
+//! Aligned text for users: a table, or one line per key of any JSON.
 
 use std::borrow::Cow;
 
@@ -7,14 +7,14 @@ use serde_json::Value;
 use super::terminal::{Terminal, Tone, cut, cut_beginning, width};
 use crate::event::clean_text;
 
-/// What stands between two columns.
+/// Separator of two columns.
 const GAP: &str = "  ";
-/// Columns that the last column keeps, as it is cut before the others are.
+/// Least width of the last column, which is cut before the others.
 const LAST_WIDTH_MIN: usize = 16;
-/// Columns that every other one keeps.
+/// Least width of every other column.
 const WIDTH_MIN: usize = 6;
 
-/// One line a key, values aligned. An object within an object gives dotted names: `events.total`.
+/// One line per key, with aligned values. Nested objects have dotted names: `events.total`.
 pub(super) fn pairs(value: &Value, terminal: &Terminal) -> String {
     let mut fields = Vec::new();
     flatten("", value, &mut fields);
@@ -46,18 +46,18 @@ fn flatten(prefix: &str, value: &Value, fields: &mut Vec<(String, String)>) {
     fields.push((prefix.to_owned(), text));
 }
 
-/// `text` without what could move a terminal's cursor.
+/// `text` without terminal control sequences.
 pub(super) fn one_line(text: &str) -> String {
     let clean: Cow<'_, str> = clean_text(text);
     clean.replace(['\n', '\t'], " ")
 }
 
-/// One cell of a table: a line of clean text, and what it means.
+/// One cell of a table: a line of clean text, and its meaning.
 #[derive(Debug, Clone)]
 pub(super) struct Cell {
     text: String,
     tone: Tone,
-    /// Whether its end says more than its beginning.
+    /// Whether it is cut at its start, because its end matters more.
     is_path: bool,
 }
 
@@ -66,7 +66,7 @@ impl Cell {
         Self::toned(Tone::Plain, text)
     }
 
-    /// What the eye passes over.
+    /// Secondary text.
     pub(super) fn dim(text: &str) -> Self {
         Self::toned(Tone::Dim, text)
     }
@@ -80,12 +80,12 @@ impl Cell {
         Self { text: one_line(text), tone, is_path: false }
     }
 
-    /// A folder, which is cut at its beginning.
+    /// A folder, which is cut at its start.
     pub(super) fn path(path: &str) -> Self {
         Self { is_path: true, ..Self::plain(path) }
     }
 
-    /// Lines of a notification's text as one: `tool_fail: grep timeout; error: took 30 s`.
+    /// The lines of a notification's text as one: `tool_fail: grep timeout; error: took 30 s`.
     pub(super) fn lines(text: &str) -> Self {
         let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         Self::plain(&lines.join("; "))
@@ -96,9 +96,10 @@ impl Cell {
     }
 }
 
-/// A header and lines of cells.
+/// A header and rows of cells.
 ///
-/// Shape: as wide as its cells on a pipe. On a terminal no wider than that: first the last column is cut, then the widest ones.
+/// Shape: as wide as its cells on a pipe. On a terminal at most its width: first the last column is
+/// cut, then the widest ones.
 pub(super) struct Table {
     headers: Vec<&'static str>,
     rows: Vec<Vec<Cell>>,
@@ -131,7 +132,7 @@ impl Table {
     }
 }
 
-/// Widths that fit into `columns`, as far as every column keeps what it needs.
+/// Widths that fit into `columns`, as far as every column keeps its least width.
 fn fit(mut widths: Vec<usize>, columns: usize) -> Vec<usize> {
     let gaps = GAP.len() * widths.len().saturating_sub(1);
     let mut excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(columns);
@@ -148,7 +149,7 @@ fn fit(mut widths: Vec<usize>, columns: usize) -> Vec<usize> {
     widths
 }
 
-/// One line of cells, without blanks at its end.
+/// One row of cells, without trailing blanks.
 fn aligned(cells: &[Cell], widths: &[usize], terminal: &Terminal) -> String {
     let (mut line, mut blanks) = (String::new(), 0);
     for (cell, columns) in cells.iter().zip(widths) {

@@ -1,4 +1,4 @@
-//! `aside tail`: the events, as they are journaled.
+//! `aside tail`: prints events as they are journaled.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ use crate::{
 };
 
 const DOING: &str = "follow the events";
-/// Width of a time of today, to the millisecond.
+/// Width of a time without a date, to the millisecond.
 const TIME_WIDTH: usize = 12;
 /// Width of the longest severity.
 const SEVERITY_WIDTH: usize = 8;
@@ -22,10 +22,10 @@ const SEVERITY_WIDTH: usize = 8;
 pub(super) struct Args {
     /// Types to show; `*` is one segment, a final `**` one or more [default: all]
     pattern: Option<Pattern>,
-    /// Begin with this position of the journal, then follow [default: what comes from here on]
+    /// Begin at this position of the journal, then follow [default: new events only]
     #[arg(long, value_name = "SEQ")]
     from: Option<u64>,
-    /// Least severity to show
+    /// Lowest severity to show
     #[arg(long)]
     severity: Option<Severity>,
     /// Print each event as a line of JSON
@@ -33,7 +33,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Prints events until the daemon or the reader of the output ends it.
+/// Prints events until the daemon stops or the output is closed.
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
     let failed = |source| CliError::Client { doing: DOING, source };
     let accept = [("accept", "text/event-stream")];
@@ -60,7 +60,7 @@ fn path(args: &Args) -> String {
     }
 }
 
-/// One line about an event; a terminal gets as much of it as it shows.
+/// One line about an event, cut to the width of a terminal.
 fn line(event: &StreamEvent, value: &Value, terminal: &Terminal) -> String {
     let text = |name| value.get(name).and_then(Value::as_str).map_or("-".to_owned(), one_line);
     let payload = value.get("payload").map_or(String::new(), |payload| one_line(&payload.to_string()));

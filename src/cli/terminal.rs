@@ -1,6 +1,7 @@
-//! How text is written for whoever reads it: the terminal's width, colours by meaning, times and folders.
+//! Formats text for its reader: the terminal's width, colours by meaning, times and folders.
 //!
-//! All of it is found out once, when a command starts, and passed on as data. A pipe gets no colour and lines of any length.
+//! All of it is determined once, at a command's start, and passed on as data. A pipe gets no colour
+//! and unlimited lines.
 
 mod moments;
 
@@ -19,21 +20,21 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 pub(super) use self::moments::Moments;
 use crate::{daemon::Clock, time::Timestamp};
 
-/// Columns of a terminal that does not tell how many it has.
+/// Columns of a terminal that does not report them.
 const COLUMNS_UNKNOWN: usize = 80;
-/// Fewest columns that text is broken to; a narrower terminal breaks it again.
+/// Fewest columns for wrapping; a narrower terminal wraps again.
 const COLUMNS_MIN: usize = 40;
-/// What stands in place of what was cut: one column wide.
+/// Replaces cut text: one column wide.
 const CUT_MARK: char = '\u{2026}';
 
-/// What a piece of text means; decides its colour.
+/// The meaning of a text; decides its colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Tone {
     #[default]
     Plain,
-    /// The head of a column or a section.
+    /// The title of a column or a section.
     Heading,
-    /// An id or a time: what the eye passes over.
+    /// An id or a time: secondary text.
     Dim,
     Good,
     Warning,
@@ -41,7 +42,7 @@ pub(super) enum Tone {
 }
 
 impl Tone {
-    /// The meaning of a severity, a priority, a verdict or a state.
+    /// The tone of a severity, a priority, a verdict or a state.
     pub(super) fn of(word: &str) -> Self {
         match word {
             "critical" | "error" | "fail" => Self::Bad,
@@ -64,23 +65,23 @@ impl Tone {
     }
 }
 
-/// What the output is written to.
+/// The target of the output.
 #[derive(Debug, Clone)]
 pub(super) struct Terminal {
-    /// Whether a person can be asked: both ends are a terminal that can move its cursor.
+    /// Whether the user can be prompted: both ends are a terminal with cursor control.
     pub(super) is_interactive: bool,
-    /// Columns of the terminal; `None` for what is no terminal, whose lines are neither cut nor broken.
+    /// Columns of the terminal; `None` for other targets, whose lines are neither cut nor wrapped.
     pub(super) columns: Option<usize>,
     /// Whether tones are shown.
     pub(super) has_colours: bool,
-    /// How times are written.
+    /// Format of times.
     pub(super) moments: Moments,
-    /// The user's home, which is written as `~`.
+    /// The user's home, shown as `~`.
     pub(super) home: Option<String>,
 }
 
 impl Terminal {
-    /// What stdout is; with `is_utc`, times are written exactly.
+    /// Detects the target of stdout; with `is_utc`, times are written exactly.
     pub(super) fn of_stdout(is_utc: bool, variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let stdout = io::stdout();
         let is_terminal = stdout.is_terminal();
@@ -97,7 +98,7 @@ impl Terminal {
         }
     }
 
-    /// `text` in the colour of its meaning.
+    /// `text` in the colour of its tone.
     pub(super) fn paint(&self, tone: Tone, text: &str) -> String {
         if !self.has_colours || tone == Tone::Plain || text.is_empty() {
             return text.to_owned();
@@ -106,13 +107,14 @@ impl Terminal {
         format!("{style}{text}{style:#}")
     }
 
-    /// What follows `begin` columns of a line, cut where the terminal ends.
+    /// The rest of a line after `begin` columns, cut at the terminal's width.
     pub(super) fn cut_after<'t>(&self, begin: usize, rest: &'t str) -> Cow<'t, str> {
         let cut = |columns: usize| cut(rest, columns.max(COLUMNS_MIN).saturating_sub(begin));
         self.columns.map_or(Cow::Borrowed(rest), cut)
     }
 
-    /// `text`, which begins after `begin` columns, broken at spaces where the terminal ends; what follows is indented by `indent`.
+    /// `text`, which starts after `begin` columns, wrapped at spaces; continuations are indented by
+    /// `indent`.
     pub(super) fn wrap(&self, text: &str, begin: usize, indent: usize) -> String {
         let Some(columns) = self.columns else { return text.to_owned() };
         let columns = columns.max(COLUMNS_MIN).max(indent + COLUMNS_MIN / 2);
@@ -145,7 +147,7 @@ impl Terminal {
         }
     }
 
-    /// When something was or will be, for people: `3m ago`.
+    /// A relative time for users: `3m ago`.
     pub(super) fn moment(&self, at: &str) -> String {
         self.moments.relative(at)
     }
@@ -153,18 +155,18 @@ impl Terminal {
 
 /// Whether a terminal's user wants colours.
 ///
-/// Source: <https://no-color.org>, and terminfo's name of a terminal that can do nothing.
+/// Source: <https://no-color.org>, and terminfo's name of a terminal without capabilities.
 fn wants_colours(variable: impl Fn(&str) -> Option<OsString>) -> bool {
     let is_refused = variable("NO_COLOR").is_some_and(|value| !value.is_empty());
     !is_refused && variable("TERM").is_none_or(|terminal| terminal != "dumb")
 }
 
-/// How many columns a text takes up.
+/// Width of a text in columns.
 pub(super) fn width(text: &str) -> usize {
     text.width()
 }
 
-/// The beginning of `text`, if it is wider than `columns`, and a mark.
+/// `text`, or its start and a mark if it is wider than `columns`.
 pub(super) fn cut(text: &str, columns: usize) -> Cow<'_, str> {
     if text.width() <= columns {
         return text.into();
@@ -180,7 +182,7 @@ pub(super) fn cut(text: &str, columns: usize) -> Cow<'_, str> {
     format!("{}{CUT_MARK}", text.get(..end).unwrap_or_default()).into()
 }
 
-/// The end of `text`, if it is wider than `columns`, after a mark.
+/// `text`, or a mark and its end if it is wider than `columns`.
 pub(super) fn cut_beginning(text: &str, columns: usize) -> Cow<'_, str> {
     if text.width() <= columns {
         return text.into();
@@ -200,7 +202,7 @@ pub(super) fn cut_beginning(text: &str, columns: usize) -> Cow<'_, str> {
 pub(super) mod tests {
     use super::*;
 
-    /// A pipe at half past noon, in UTC.
+    /// A pipe at 12:30 UTC.
     pub(in crate::cli) fn pipe() -> Terminal {
         let now = "2026-11-21T12:30:00Z".parse().expect("a time");
         Terminal {
@@ -240,7 +242,7 @@ pub(super) mod tests {
         let expected = "one two three four five six seven\n    eight nine ten";
         assert_eq!(of_width(40).wrap(text, 4, 4), expected);
         assert_eq!(pipe().wrap(text, 4, 4), text);
-        // A word that fits nowhere stands alone.
+        // A word that fits nowhere gets its own line.
         let long = "x".repeat(50);
         assert_eq!(of_width(40).wrap(&format!("a {long} b"), 0, 2), format!("a\n  {long}\n  b"));
         assert_eq!(of_width(40).wrap("  a  b", 0, 2), "  a  b");

@@ -1,4 +1,4 @@
-//! `aside token`: the tokens that let programs in over TCP.
+//! `aside token`: tokens for access over TCP.
 
 use super::{CliError, Context};
 use crate::{
@@ -14,16 +14,16 @@ pub(super) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Make a token, print it and add it to the token file; it counts at once
+    /// Create a token, print it and add it to the token file; it is valid at once
     New {
-        /// What it is for: publish, exchange, read or admin, several with commas
+        /// Its scopes: publish, exchange, read or admin, separated by commas
         #[arg(long, value_name = "SCOPES", required = true, value_delimiter = ',')]
         scope: Vec<Scope>,
-        /// What you call it
+        /// Your note for it
         #[arg(long, value_name = "TEXT", default_value = "")]
         note: String,
     },
-    /// List what the tokens begin with and are for; to revoke one, take its line out of the file
+    /// List the prefixes and scopes of the tokens; to revoke one, remove its line from the file
     List,
 }
 

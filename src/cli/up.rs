@@ -22,15 +22,16 @@ use serde::Deserialize;
 use super::{CliError, Context, down, paths::Paths, reload::Config};
 use crate::{client::Client, daemon::LOCK_FILE, harness::kind::KINDS};
 
-/// How long the daemon may take to be ready: it reads its journal first.
+/// Time limit of the daemon's start: it reads its journal first.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long a daemon that runs may take to say who it is.
+/// Time limit of a running daemon's status.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often, and with what pause, it is looked whether a daemon that another start began listens.
+/// How often, and with what pause, the socket is checked for a daemon that another process has
+/// started.
 const LOOKS: (u32, Duration) = (100, Duration::from_millis(50));
-/// The log of a daemon in the background, in the state folder.
+/// The log of a background daemon, in the state folder.
 pub(super) const LOG_FILE: &str = "daemon.log";
-/// Lines of the log that are shown when the daemon does not start.
+/// Displayed log lines when the daemon does not start.
 const LOG_LINES_SHOWN: usize = 12;
 
 #[derive(Debug, clap::Args)]
@@ -43,22 +44,22 @@ pub(super) struct Args {
 /// Why the daemon does not run in the background.
 #[derive(Debug, thiserror::Error)]
 pub enum UpError {
-    /// A folder or file that it needs cannot be had.
+    /// A needed folder or file is not available.
     #[error("{doing} {}", path.display())]
     File {
-        /// What for.
+        /// The purpose.
         doing: &'static str,
-        /// Which.
+        /// Its path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// Its process cannot be had.
+    /// Its process cannot be created or awaited.
     #[error("{doing}")]
     Process {
-        /// What for.
+        /// The purpose.
         doing: &'static str,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// It ended before it was ready.
@@ -66,10 +67,10 @@ pub enum UpError {
     Ended {
         /// Its log.
         log: PathBuf,
-        /// What it wrote there last.
+        /// The last lines of the log.
         last_lines: String,
     },
-    /// It was ready, and answers nothing.
+    /// It reported ready, and does not answer.
     #[error("the daemon was ready and does not answer; {} may tell why", log.display())]
     Silent {
         /// Its log.
@@ -83,7 +84,7 @@ pub enum UpError {
     },
 }
 
-/// What is asked of a running daemon.
+/// The status of a running daemon.
 #[derive(Debug, Deserialize)]
 pub(super) struct Running {
     pub(super) version: String,
@@ -94,14 +95,14 @@ pub(super) struct Running {
     pub(super) config: Config,
 }
 
-/// What is asked of its journal.
+/// The status of its journal.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct RunningJournal {
     #[serde(default)]
     pub(super) problems: Vec<String>,
 }
 
-/// Who listens at `client`'s socket; `None` if nobody answers as a daemon.
+/// The daemon at `client`'s socket, if it answers as one.
 pub(super) fn running(client: &Client) -> Option<Running> {
     let client = Client::new(client.socket().to_owned(), STATUS_TIMEOUT);
     let response = client.request("GET", "/v1/status", &[], b"").ok()?;
@@ -128,13 +129,14 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     }
 }
 
-/// The daemon that another start began at the same time, once it listens: one of them won, and that is what was asked for.
+/// The daemon that a concurrent start has begun, once it listens: one of the two wins, which is
+/// sufficient.
 fn begun_by_another(client: &Client, state: &Path) -> Option<Running> {
     let (looks, pause) = LOOKS;
     let lock = state.join(LOCK_FILE);
     for _ in 0..looks {
         let daemon = running(client);
-        // It may hold the lock and not have said yet which process it is.
+        // It may hold the lock before it has recorded its process.
         if daemon.is_some() || !matches!(down::is_locked(&lock), Ok(true)) {
             return daemon;
         }
@@ -154,11 +156,12 @@ fn say(context: &mut Context<'_>, daemon: &Running, how: &str) -> Result<(), Cli
     context.print(&text)
 }
 
-/// Starts the daemon and waits until it listens; gives its log.
+/// Starts the daemon and waits until it listens; returns its log.
 fn start(paths: &Paths, filter: &str) -> Result<Log, UpError> {
     let failed = |doing| move |source| UpError::Process { doing, source };
     let (log, log_file) = Log::open(&paths.state)?;
-    // The daemon says one thing on stdout, when it is ready. A socket can be waited for with a limit, a pipe cannot.
+    // The daemon writes once to stdout, when it is ready. A socket supports a read timeout, a pipe
+    // does not.
     let (mut ready, stdout) = UnixStream::pair().map_err(failed("make a socket"))?;
     ready.set_read_timeout(Some(READY_TIMEOUT)).map_err(failed("make a socket"))?;
     let mut child = spawn(paths, filter, stdout, &log, log_file).map_err(failed("run this program again"))?;
@@ -166,7 +169,7 @@ fn start(paths: &Paths, filter: &str) -> Result<Log, UpError> {
     match ready.read(&mut first) {
         Ok(1..) => Ok(log),
         Ok(0) => {
-            // It has closed its stdout, so it is about to end if it has not yet.
+            // Its stdout is closed, so it has ended or will soon.
             child.wait().ok();
             Err(UpError::Ended { last_lines: log.last_lines(), log: log.path })
         }
@@ -174,7 +177,7 @@ fn start(paths: &Paths, filter: &str) -> Result<Log, UpError> {
     }
 }
 
-/// Where a daemon in the background writes what it has to say.
+/// The log of a background daemon.
 struct Log {
     path: PathBuf,
     /// Where the lines of this start begin, in bytes.
@@ -182,7 +185,8 @@ struct Log {
 }
 
 impl Log {
-    /// Opens the log in the state folder, which is made, to be added to; the daemon bounds its size.
+    /// Opens the log in the state folder, which is created if needed, for appending; the daemon
+    /// bounds its size.
     fn open(state: &Path) -> Result<(Self, File), UpError> {
         let failed = |doing, path: &Path| {
             let path = path.to_owned();
@@ -197,7 +201,7 @@ impl Log {
         Ok((Self { path, begin }, file))
     }
 
-    /// The last lines since this start; starts at the same time write to the same file.
+    /// The last lines since this start; concurrent starts write to the same file.
     fn last_lines(&self) -> String {
         let read = || {
             let mut file = File::open(&self.path)?;
@@ -224,7 +228,7 @@ fn spawn(paths: &Paths, filter: &str, stdout: UnixStream, log: &Log, log_file: F
         .stdin(Stdio::null())
         .stdout(OwnedFd::from(stdout))
         .stderr(log_file);
-    // Variables of the client that calls, with its secrets; a daemon outlives it.
+    // Variables of the calling client, with its secrets; a daemon outlives it.
     let is_callers = |name: &str| {
         KINDS.iter().flat_map(|kind| kind.variables.prefixes).any(|prefix| name.starts_with(prefix))
     };

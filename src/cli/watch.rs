@@ -1,7 +1,7 @@
-//! `aside watch` and `aside remind`: to be notified once when something comes true, or when a time comes.
+//! `aside watch` and `aside remind`: one notification when a condition becomes true, or at a time.
 //!
-//! In a session of an agent the watch is for that session, as the daemon finds out by the process that asks; elsewhere it is for the
-//! folder in which the command runs.
+//! In an agent's session the watch is for that session, which the daemon derives from the
+//! requesting process; elsewhere it is for the command's folder.
 
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Map, Value, json};
@@ -17,7 +17,7 @@ use super::{
 use crate::{client::percent_encode, watch::ReminderKind};
 
 const PATH: &str = "/v1/watches";
-/// How much of a watch's id is shown; the daemon takes the beginning of one.
+/// Displayed characters of a watch's id; the daemon accepts a prefix.
 const ID_CHARS: usize = 7;
 
 #[derive(Debug, clap::Args)]
@@ -27,16 +27,16 @@ change PATH, line FILE /REGEX/, ci [REF], event PATTERN, in 20m, in 3 turns, at 
 Without a condition: the watches that are open."
 )]
 pub(super) struct Args {
-    /// What is to come true, one quoted text each: 'exit 4711' 'port 3000'
+    /// The conditions, one quoted text each: 'exit 4711' 'port 3000'
     #[arg(value_name = "CONDITION")]
     conditions: Vec<String>,
-    /// Wait until all conditions are met, not only one of them
+    /// Wait until all conditions are met, not only one
     #[arg(long, requires = "conditions")]
     all: bool,
-    /// What is said when it comes true
+    /// A note for the notification
     #[arg(long, value_name = "TEXT", requires = "conditions")]
     note: Option<String>,
-    /// End a watch: its id as it is listed
+    /// End a watch: its id as listed
     #[arg(long, value_name = "ID", conflicts_with = "conditions")]
     cancel: Option<String>,
     #[command(flatten)]
@@ -48,10 +48,10 @@ pub(super) struct RemindArgs {
     /// When: `in 20m`, `in 3 turns`, `at 14:30`
     #[arg(value_name = "WHEN")]
     when: String,
-    /// Of what
+    /// The text
     #[arg(value_name = "TEXT")]
     text: String,
-    /// What the reminder is about
+    /// The kind of reminder
     #[arg(long, value_parser = ReminderKind::ALL.map(ReminderKind::as_str))]
     kind: Option<String>,
     #[command(flatten)]
@@ -60,13 +60,13 @@ pub(super) struct RemindArgs {
 
 #[derive(Debug, clap::Args)]
 struct Whose {
-    /// For how long at most, such as 20m [default: 1h, or a minute after the last time that is named]
+    /// Longest wait, such as 20m [default: 1h, or a minute after the last given time]
     #[arg(long, value_name = "DURATION")]
     expires: Option<String>,
-    /// The session that waits, as `aside sessions` names it [default: the one this runs in]
+    /// The session that is notified, as in `aside sessions` [default: the one this runs in]
     #[arg(long, value_name = "ID")]
     session: Option<String>,
-    /// The folder whose sessions wait [default: the current one, outside of a session]
+    /// The folder whose sessions are notified [default: the current one, outside of a session]
     #[arg(long, value_name = "DIR", conflicts_with = "session")]
     workspace: Option<String>,
     /// Print the daemon's answer as JSON
@@ -213,7 +213,7 @@ fn for_whom(watch: &Watch, names: &Names, context: &Context<'_>) -> String {
     }
 }
 
-/// Its conditions, those that are met in parentheses, and its note.
+/// Its conditions, met ones in parentheses, and its note.
 fn waits_for(watch: &Watch) -> String {
     let text = |condition: &Condition| match &condition.state {
         Some(_) => format!("({})", condition.text),

@@ -1,4 +1,4 @@
-//! `aside why`: what became of one event, notification or injection, in words on a page.
+//! `aside why`: the outcome of one event, notification or injection, on one page.
 
 mod words;
 
@@ -18,13 +18,13 @@ use super::{
 use crate::{client::percent_encode, protocol::history::ProjectionView};
 
 const DOING: &str = "look it up";
-/// What is said of what the history has no line of any more.
+/// The text for entries that the history has deleted.
 const FORGOTTEN: &str = "nobody knows any more: it is older than the history";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The id of an event, a notification or an injection, its beginning if it is one of the newest thousand, or an event's position in
-    /// the journal; `last` is the newest notification
+    /// The id of an event, a notification or an injection, a prefix if it is one of the newest
+    /// thousand, or an event's position in the journal; `last` is the newest notification
     id: String,
     /// Print the daemon's answer as JSON
     #[arg(long)]
@@ -83,7 +83,7 @@ struct Notification {
     content: String,
 }
 
-/// What the id names.
+/// What the id refers to.
 enum Found {
     Notification(Vec<u8>),
     Event(Vec<u8>),
@@ -129,7 +129,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     context.print(&text)
 }
 
-/// Looks for `text` as it is, else for what it is short for.
+/// Looks up `text` as a whole id, else as a prefix.
 fn look_up(text: &str, context: &Context<'_>) -> Result<Found, CliError> {
     let refused = match text {
         ids::LAST => CliError::Refused { doing: DOING, refusal: Refusal::default() },
@@ -141,13 +141,13 @@ fn look_up(text: &str, context: &Context<'_>) -> Result<Found, CliError> {
     match ids::of_history(text, context) {
         Ok(Some(id)) => look_up_id(&id, context),
         Err(ambiguous @ CliError::Ambiguous { .. }) => Err(ambiguous),
-        // A history that cannot be read was said to be so before.
+        // An unreadable history was reported before.
         Ok(None) | Err(_) => Err(none(text, refused)),
     }
 }
 
-/// Asks for a notification, an event and an injection, in this order; the history may not be readable, then the journal may know an
-/// event.
+/// Looks up a notification, an event and an injection, in this order; if the history is unreadable,
+/// the journal may still have an event.
 fn look_up_id(id: &str, context: &Context<'_>) -> Result<Found, CliError> {
     let name = percent_encode(id);
     let ask = |what: &str| context.ask(DOING, "GET", &format!("/v1/{what}/{name}"), None);
@@ -164,12 +164,12 @@ fn look_up_id(id: &str, context: &Context<'_>) -> Result<Found, CliError> {
     }
 }
 
-/// What is said of an event of which nothing is known, when the history has come to `projected`.
+/// The text for an event without an outcome, when the history has reached `projected`.
 fn unknown(event: u64, projected: u64) -> &'static str {
     if projected < event { "not known yet: the history has not come to it" } else { FORGOTTEN }
 }
 
-/// Says that the name is of none of them; what else the daemon says stays.
+/// Reports that the id is unknown; other messages of the daemon stay.
 fn none(text: &str, mut error: CliError) -> CliError {
     if let CliError::Refused { refusal, .. } = &mut error {
         if text == ids::LAST {
@@ -181,14 +181,14 @@ fn none(text: &str, mut error: CliError) -> CliError {
     error
 }
 
-/// What is printed, and what it needs to know.
+/// The output, and its inputs.
 struct Page<'p, 'c> {
     context: &'p Context<'c>,
     names: Names,
 }
 
 impl Page<'_, '_> {
-    /// A line of any text, without what moves a cursor; where a terminal ends it goes on below.
+    /// A line of any text, without control sequences; wrapped on a terminal.
     fn line(&self, indent: usize, text: &str) -> String {
         let blanks = " ".repeat(indent);
         format!("{blanks}{}\n", self.context.terminal.wrap(&one_line(text), indent, indent + 2))
@@ -225,7 +225,7 @@ impl Page<'_, '_> {
         Ok(text)
     }
 
-    /// The text as it was given, and what became of each notification in it.
+    /// The delivered text, and the outcome of each notification in it.
     fn injection(&self, injection: &Injection) -> Result<String, CliError> {
         let Injection { id, session, timestamp, role, text, notifications } = injection;
         let (session, at) = (self.names.name(session), self.context.terminal.moment(timestamp));
@@ -240,7 +240,7 @@ impl Page<'_, '_> {
         Ok(page)
     }
 
-    /// What was written down, or that there is `none`, and what fails at this moment.
+    /// The recorded history, or `none` if empty, and current failures.
     fn became(&self, history: &[Line], none: &str) -> String {
         let terminal = &self.context.terminal;
         let mut text = "\nwhat became of it\n".to_owned();
@@ -265,7 +265,7 @@ impl Page<'_, '_> {
         text
     }
 
-    /// What a person can do next.
+    /// The user's next step.
     fn next(&self, next: Option<String>) -> String {
         next.map_or_else(String::new, |next| format!("\n{}", self.line(0, &format!("next: {next}"))))
     }

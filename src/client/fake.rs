@@ -1,4 +1,4 @@
-//! A daemon for tests: answers every connection the same, and keeps what it was sent.
+//! A fake daemon for tests: gives every connection the same answer, and keeps the requests.
 
 use std::{
     env, fs,
@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-/// An empty folder of its own, removed with this.
+/// An empty folder, removed on drop.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
@@ -61,8 +61,8 @@ impl FakeDaemon {
         Self::answering(&[&format!("HTTP/1.1 {status} X\r\ncontent-length: {length}\r\n\r\n{body}")])
     }
 
-    /// Answers a request with the JSON body of the first of `answers` whose path it names, else with 404; a path without a method is
-    /// one of GET.
+    /// Answers a request with the JSON body of the first of `answers` with its path, else with 404;
+    /// a path without a method means GET.
     pub(crate) fn answering_paths(answers: &[(&str, &str)]) -> Self {
         let own = |(path, body): &(&str, &str)| {
             let method = if path.starts_with('/') { "GET " } else { "" };
@@ -78,7 +78,7 @@ impl FakeDaemon {
         })
     }
 
-    /// Answers the first request with 503, and every later one with this JSON body.
+    /// Answers the first request with 503, and later ones with this JSON body.
     pub(crate) fn late(body: &str) -> Self {
         let answer = format!("HTTP/1.1 200 X\r\ncontent-length: {}\r\n\r\n{body}", body.len());
         let count = AtomicU32::new(0);
@@ -89,20 +89,21 @@ impl FakeDaemon {
         })
     }
 
-    /// Takes connections and says nothing for as long as the client stays.
+    /// Accepts connections and sends nothing while the client stays.
     pub(crate) fn silent() -> Self {
         Self::start(|connection| {
             connection.read_to_end(&mut Vec::new()).expect("client leaves");
         })
     }
 
-    /// Answers with `head`, and then with one byte after each `pause` for as long as the client stays.
+    /// Answers with `head`, and then one byte after each `pause` while the client stays.
     pub(crate) fn dripping(head: &str, pause: Duration) -> Self {
         let head = head.to_owned();
         Self::start(move |connection| {
             connection.write_all(head.as_bytes()).expect("client reads");
             connection.set_read_timeout(Some(pause)).expect("a time limit");
-            // The client sends nothing more, so a read is over when the pause is, or when it leaves.
+            // The client sends nothing more, so the read ends after the pause, or when the client
+            // leaves.
             while connection.read(&mut [0]).is_err() && connection.write_all(b"x").is_ok() {}
         })
     }
@@ -132,12 +133,12 @@ impl FakeDaemon {
         Self { _folder: folder, socket, requests }
     }
 
-    /// Where it listens.
+    /// Path of its socket.
     pub(crate) fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// Every whole request so far.
+    /// Every complete request so far.
     pub(crate) fn requests(&self) -> Vec<String> {
         self.requests.lock().expect("lock").clone()
     }

@@ -1,7 +1,9 @@
-//! The hook path: what a harness says on stdin goes to the daemon as it is, and the daemon's answer to stdout as it is.
+//! The hook path: forwards a harness's stdin to the daemon, and the daemon's answer to stdout, both
+//! unchanged.
 //!
-//! A harness runs this at every point of a turn and waits for it, so it never fails, never speaks of trouble and is over by
-//! [`HOOK_DEADLINE`], whatever the daemon does. It starts no thread for that: what may wait is asked for readiness first.
+//! A harness runs this at every point of a turn and waits for it. So it never fails, prints no
+//! errors and ends by [`HOOK_DEADLINE`], whatever the daemon does. It needs no thread for that: it
+//! polls before every call that may block.
 
 use std::{
     ffi::OsString,
@@ -12,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-// The standard library's have buffers, which would only cost.
+// The standard library's handles have buffers, which would only cost time.
 use rustix::stdio::{stdin, stdout};
 
 use super::{
@@ -22,34 +24,36 @@ use super::{
     timed::{Deadline, Timed},
 };
 
-/// How long a harness waits at most, unless [`HOOK_TIMEOUT_VARIABLE`] says otherwise.
+/// How long a harness waits at most, unless [`HOOK_TIMEOUT_VARIABLE`] is set.
 pub const HOOK_DEADLINE: Duration = Duration::from_millis(150);
-/// The environment variable that says how long a harness waits at most, in milliseconds, for a machine
-/// on which the usual time is too short or too long; within [`HOOK_TIMEOUT_MS_LIMITS`].
+/// Environment variable with the longest wait of a harness in milliseconds, for machines on which
+/// the default is too short or too long; within [`HOOK_TIMEOUT_MS_LIMITS`].
 pub const HOOK_TIMEOUT_VARIABLE: &str = "ASIDE_HOOK_TIMEOUT_MS";
-/// Least and most that [`HOOK_TIMEOUT_VARIABLE`] may say: what a process start takes, and what the
-/// harnesses themselves wait for a hook. Anything else counts as the usual time.
+/// Range of [`HOOK_TIMEOUT_VARIABLE`]: the duration of a process start, and the harnesses' own
+/// timeout of a hook. Other values mean the default.
 pub const HOOK_TIMEOUT_MS_LIMITS: RangeInclusive<u64> = 10..=60_000;
-/// Longest input that is forwarded, in bytes; a batch of tool results can be large, and nothing longer arrives in time.
+/// Longest forwarded input, in bytes; a batch of tool results can be large, and a longer one would
+/// not arrive in time.
 pub const HOOK_STDIN_BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// Longest output, in bytes; what a harness accepts is far less.
+/// Longest output, in bytes; harnesses accept far less.
 const HOOK_STDOUT_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Room for a request with an input of the usual size, so that it takes one read, and for an answer.
+/// Room for a request with an input of the usual size, so that it takes one read, and for an
+/// answer.
 ///
-/// One size, as the first allocation of each size costs the static build two page faults.
+/// A single size, because the first allocation of each size costs the static build two page faults.
 const REQUEST_BYTES: usize = 8 * 1024;
 
-/// The header that says how long the caller waits in all, in milliseconds, where that is not [`HOOK_DEADLINE`].
+/// Header with the caller's total timeout in milliseconds, if it is not [`HOOK_DEADLINE`].
 const TIMEOUT_HEADER: &str = "aside-timeout-ms";
-/// Environment variables that a hook forwards: the header that one becomes, and its name.
+/// Forwarded environment variables: the header, and the variable's name.
 type Forwarded<'a> = &'a [(&'a str, &'a str)];
 
-/// Hands stdin to the daemon's harness module `name`, and prints what it answers.
+/// Sends stdin to the daemon's harness module `name`, and prints the answer.
 ///
-/// Shape: `forwarded` goes along: pairs of a header and the environment variable that becomes it. In the values bytes other than
-/// printable ASCII, and `%`, are percent-encoded.
-/// Errors: none, by design. Without a daemon, with a broken one or a late one, nothing is printed.
+/// Shape: `forwarded` has pairs of a header and the environment variable for it. In the values, `%`
+/// and bytes other than printable ASCII are percent-encoded. Errors: none, by design. Nothing is
+/// printed if the daemon is absent, broken or late.
 pub fn hook(
     name: &str,
     forwarded: Forwarded<'_>,
@@ -60,12 +64,12 @@ pub fn hook(
     if let Some(output) =
         answer_within(deadline, request(name, deadline, forwarded, variable), socket, stdin())
     {
-        // A harness that has closed the pipe has gone; there is nobody to tell.
+        // A harness that has closed the pipe is gone.
         print(&output).ok();
     }
 }
 
-/// How long a hook or a status line may take.
+/// Time limit of a hook or a status line.
 pub fn hook_deadline(variable: impl Fn(&str) -> Option<OsString>) -> Duration {
     let said = variable(HOOK_TIMEOUT_VARIABLE).and_then(|said| said.to_str()?.parse().ok());
     said.filter(|ms| HOOK_TIMEOUT_MS_LIMITS.contains(ms)).map_or(HOOK_DEADLINE, Duration::from_millis)
@@ -81,7 +85,7 @@ fn print(mut output: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// What goes to the daemon before what stands on stdin.
+/// The request up to the content of stdin.
 fn request(
     name: &str,
     deadline: Duration,
@@ -111,7 +115,7 @@ fn answer_within(
     input: impl AsFd,
 ) -> Option<Vec<u8>> {
     let deadline = Deadline::within(deadline);
-    // Read before connecting: a harness whose hook does not read might fail to write.
+    // Read before connecting: a harness might fail to write if its hook does not read.
     Timed::new(input, deadline).take(HOOK_STDIN_BYTES_MAX + 1).read_to_end(request.body()).ok()?;
     if request.body_len() as u64 > HOOK_STDIN_BYTES_MAX {
         return None;
@@ -141,7 +145,7 @@ mod tests {
         answer_within(deadline, request("loop", HOOK_DEADLINE, &[], |_| None), socket, input)
     }
 
-    /// A pipe into which `input` goes for as long as it is read.
+    /// A pipe that is fed with `input` while it is read.
     fn pipe(mut input: impl Read + Send + 'static) -> io::PipeReader {
         let (reader, mut writer) = io::pipe().expect("pipe");
         thread::spawn(move || io::copy(&mut input, &mut writer));
@@ -219,10 +223,11 @@ mod tests {
         let folder = Scratch::new();
         let path = folder.path().join("full.sock");
         let listener = UnixListener::bind(&path).expect("bind");
-        // More than a socket takes that nobody reads from.
+        // More than an unread socket buffers.
         let large = io::repeat(b' ').take(HOOK_STDIN_BYTES_MAX);
         assert_eq!(answer(&path, PLENTY / 50, pipe(large)), None);
-        // Nobody accepts, so the connection that was given up fills this backlog, and the next connect waits.
+        // Nothing accepts, so the abandoned connection fills this backlog, and the next connect
+        // waits.
         rustix::net::listen(&listener, 0).expect("a small backlog");
         assert_eq!(answer(&path, deadline, pipe(b"{}".as_slice())), None);
     }

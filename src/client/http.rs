@@ -1,34 +1,35 @@
-//! The little of HTTP/1.1 that one request on one connection needs: a head, and a body of known length, in chunks, or to the end.
+//! The part of HTTP/1.1 for one request per connection: a head, and a body of known length, in
+//! chunks, or up to the end.
 
 use std::io::{self, BufRead, Read, Write};
 
 /// Longest head of an answer, in bytes; a daemon's has a few hundred.
 const HEAD_BYTES_MAX: u64 = 64 * 1024;
-/// Longest line between two chunks, in bytes: a size, and extensions that nobody sends.
+/// Longest line between two chunks, in bytes: a size, and extensions, which are never used.
 const CHUNK_LINE_BYTES_MAX: u64 = 1024;
-/// Room for a line of the usual length, in bytes; of a size that a start of a program allocates anyway.
+/// Room for a usual line, in bytes; a size that a program's start allocates anyway.
 const LINE_BYTES: usize = 80;
 
-/// Room for the digits of a body's length.
+/// Space for the digits of a body's length.
 const LENGTH_ROOM: &str = "          ";
 
 /// A request in one buffer, so that it needs one allocation and wakes the daemon once.
 #[derive(Debug)]
 pub(super) struct Request {
     bytes: Vec<u8>,
-    /// Where the length of the body is to stand, and where the body begins.
+    /// Place of the body's length, and start of the body.
     length_at: usize,
     body_at: usize,
 }
 
-/// What an answer begins with.
+/// The head of an answer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Head {
     pub(super) status: u16,
     pub(super) framing: Framing,
 }
 
-/// How the end of a body is known.
+/// How the end of a body is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
     Length(u64),
@@ -37,12 +38,12 @@ pub(super) enum Framing {
 }
 
 impl Request {
-    /// A request without headers of its own, with room for `room` bytes in all.
+    /// A request without further headers, with room for `room` bytes in total.
     pub(super) fn new(room: usize, method: &str, path: &[&str]) -> Self {
         Self::begin(room, method, path, "close")
     }
 
-    /// A request to speak `protocol` on the connection from then on.
+    /// A request to upgrade the connection to `protocol`.
     pub(super) fn upgrade(room: usize, path: &str, protocol: &str) -> Self {
         let mut request = Self::begin(room, "POST", &[path], "upgrade");
         request.push(&["upgrade: ", protocol, "\r\n"]);
@@ -64,7 +65,7 @@ impl Request {
         self.push(&["\r\n"]);
     }
 
-    /// Ends the head; the body is what is appended to what this returns.
+    /// Ends the head; the body is appended to the returned buffer.
     pub(super) fn body(&mut self) -> &mut Vec<u8> {
         self.push(&["content-length:"]);
         self.length_at = self.bytes.len();
@@ -73,16 +74,17 @@ impl Request {
         &mut self.bytes
     }
 
-    /// How many bytes the body has.
+    /// Length of the body.
     pub(super) fn body_len(&self) -> usize {
         self.bytes.len() - self.body_at
     }
 
-    /// Writes it; the connection stays open for writing, as a half-closed one looks like a client that has gone.
+    /// Sends it; the connection stays open for writing, because a half-closed one looks like a
+    /// disconnected client.
     pub(super) fn send(mut self, connection: &mut impl Write) -> io::Result<()> {
         let (length, room) = (self.body_len(), LENGTH_ROOM.len());
         if let Some(mut place) = self.bytes.get_mut(self.length_at..self.length_at + room) {
-            // Blanks before a value are no part of it.
+            // Blanks before a value are not part of it.
             write!(place, "{length:>room$}")?;
         }
         connection.write_all(&self.bytes)
@@ -93,9 +95,9 @@ impl Request {
     }
 }
 
-/// Reads up to the empty line, and shows each header's name and value as they came.
+/// Reads up to the empty line, and passes each header's name and value unchanged to `show`.
 ///
-/// Errors: `InvalidData` for what is not HTTP, `UnexpectedEof` for what breaks off.
+/// Errors: `InvalidData` if it is not HTTP, `UnexpectedEof` if it is truncated.
 pub(super) fn read_head(reader: &mut impl BufRead, mut show: impl FnMut(&str, &str)) -> io::Result<Head> {
     let mut reader = reader.take(HEAD_BYTES_MAX);
     let mut line = Vec::with_capacity(LINE_BYTES);
@@ -118,13 +120,13 @@ pub(super) fn read_head(reader: &mut impl BufRead, mut show: impl FnMut(&str, &s
 }
 
 impl Framing {
-    /// How many bytes the body has, as far as that is known, and at most `most`.
+    /// Expected length of the body, as far as known, and at most `most`.
     pub(super) fn room(self, most: u64) -> usize {
         let Self::Length(length) = self else { return 0 };
         usize::try_from(length.min(most)).unwrap_or_default()
     }
 
-    /// As one more header says; chunks outweigh a length.
+    /// Applies a header; chunks override a length.
     fn with(self, name: &str, value: &str) -> io::Result<Self> {
         if name.eq_ignore_ascii_case("transfer-encoding") && value.eq_ignore_ascii_case("chunked") {
             return Ok(Self::Chunked);
@@ -147,7 +149,7 @@ fn parse_status(line: &str) -> io::Result<u16> {
 #[derive(Debug)]
 pub(super) struct Body<R> {
     reader: R,
-    /// Bytes until the end of the body or of the chunk.
+    /// Remaining bytes of the body or of the chunk.
     left: u64,
     framing: Framing,
     is_first_chunk: bool,
@@ -168,7 +170,7 @@ impl<R: BufRead> Body<R> {
         &mut self.reader
     }
 
-    /// What the body is read from.
+    /// The reader of the body.
     pub(super) fn into_inner(self) -> R {
         self.reader
     }
@@ -214,7 +216,7 @@ impl<R: BufRead> Read for Body<R> {
     }
 }
 
-/// Reads the next line into `line`, in place of what was there.
+/// Reads the next line into `line`, replacing its content.
 fn read_line<'l>(reader: &mut io::Take<impl BufRead>, line: &'l mut Vec<u8>) -> io::Result<&'l str> {
     line.clear();
     reader.read_until(b'\n', line)?;

@@ -1,4 +1,4 @@
-//! Carries bytes between stdio and a socket, both ways at once, and knows nothing of what they say.
+//! Copies bytes between stdio and a socket in both directions, without interpreting them.
 
 use std::{
     fs::File,
@@ -11,16 +11,16 @@ use std::{
 
 use super::Carried;
 
-/// How much is read at a time, in bytes: what a pipe holds.
+/// Bytes per read: the capacity of a pipe.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// Carries what stands on stdin to `socket`, and `first`, then what comes from it, to stdout.
+/// Copies stdin to `socket`, and `first` and then the socket's data to stdout.
 ///
-/// Shape: once stdin has ended, what the other side still has to say is waited for. A thread may be left that reads stdin, which ends
-/// with the process.
-/// Errors: the socket, stdin or stdout cannot be used.
+/// Shape: after the end of stdin, it waits for the remaining data of the socket. A thread that
+/// reads stdin may be left, which ends with the process. Errors: the socket, stdin or stdout cannot
+/// be used.
 pub(super) fn between_stdio_and(socket: &UnixStream, first: &[u8]) -> io::Result<Carried> {
-    // The files themselves: the standard library's have buffers, in which a line could stay.
+    // The files themselves, because the standard library's buffers could retain a line.
     let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     carry(socket, first, input, output)
@@ -32,7 +32,7 @@ fn carry(socket: &UnixStream, first: &[u8], mut input: File, mut output: File) -
     let (mut to, ended) = (socket.try_clone()?, std::sync::Arc::clone(&has_ended));
     thread::Builder::new().name("stdin".to_owned()).spawn(move || {
         let copied = copy(&mut input, &mut to);
-        // A write that failed says that the daemon is gone, which the other direction finds out.
+        // A failed write means that the daemon is gone, which the other direction detects.
         ended.store(copied.is_ok(), Ordering::Release);
         to.shutdown(Shutdown::Write).ok();
     })?;
@@ -46,9 +46,10 @@ fn carry(socket: &UnixStream, first: &[u8], mut input: File, mut output: File) -
     }
 }
 
-/// Writes what comes as soon as it has come, until there is no more.
+/// Writes data as soon as it arrives, until the end.
 ///
-/// The standard library's copy has the system move the bytes where it can, and keeps a line until the next one comes.
+/// The standard library's copy lets the kernel move the bytes where possible, and holds a line
+/// until the next one arrives.
 fn copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {

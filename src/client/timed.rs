@@ -1,4 +1,4 @@
-//! Reads and writes that are over by a deadline, without a thread that waits for them.
+//! Reads and writes with a deadline, without a waiting thread.
 
 use std::{
     io::{self, Read, Write},
@@ -20,11 +20,11 @@ use rustix::{
     process::{Uid, geteuid},
 };
 
-/// When something has to be over.
+/// A deadline.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Deadline(Option<Instant>);
 
-/// Something to read from or to write to until a deadline; then every call is an error.
+/// A reader or writer with a deadline, after which every call is an error.
 #[derive(Debug)]
 pub(super) struct Timed<F> {
     file: F,
@@ -32,20 +32,20 @@ pub(super) struct Timed<F> {
 }
 
 impl Deadline {
-    /// That long from now.
+    /// A deadline after `duration` from now.
     #[expect(clippy::disallowed_methods, reason = "a harness waits for this process")]
     pub(super) fn within(duration: Duration) -> Self {
         Self(Some(Instant::now() + duration))
     }
 
-    /// Never.
+    /// No deadline.
     pub(super) const fn never() -> Self {
         Self(None)
     }
 
-    /// What is left; `None` if there is no end.
+    /// The remaining time; `None` without a deadline.
     ///
-    /// Errors: nothing is left.
+    /// Errors: no time is left.
     #[expect(clippy::disallowed_methods, reason = "a harness waits for this process")]
     fn left(self) -> io::Result<Option<Duration>> {
         let Some(end) = self.0 else { return Ok(None) };
@@ -59,7 +59,7 @@ impl<F: AsFd> Timed<F> {
         Self { file, deadline }
     }
 
-    /// Waits until one of `flags` is true, or the other side is gone.
+    /// Waits until one of `flags` is set, or the peer is gone.
     fn wait(&self, flags: PollFlags) -> io::Result<()> {
         loop {
             let left = self.deadline.left()?.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
@@ -73,10 +73,10 @@ impl<F: AsFd> Timed<F> {
 }
 
 impl Timed<UnixStream> {
-    /// Connects to a process of this user, which waits while the listener's backlog is full.
+    /// Connects to a process of this user; waits while the listener's backlog is full.
     ///
-    /// Errors: also `PermissionDenied` if another user listens there, before anything is sent: what
-    /// goes to the daemon is not for others, and what comes from it goes into an agent's context.
+    /// Errors: also `PermissionDenied` if another user listens there, before anything is sent:
+    /// requests are private, and answers enter an agent's context.
     pub(super) fn connect(path: &Path, deadline: Deadline) -> io::Result<Self> {
         let socket = unix_socket(SocketFlags::CLOEXEC)?;
         set_socket_timeout(&socket, Timeout::Send, deadline.left()?)?;
@@ -91,24 +91,24 @@ impl Timed<UnixStream> {
 }
 
 impl<F> Timed<F> {
-    /// What is read from and written to.
+    /// The reader or writer.
     pub(super) fn into_inner(self) -> F {
         self.file
     }
 
-    /// Moves the end of every call that follows.
+    /// Sets the deadline of later calls.
     pub(super) fn set_deadline(&mut self, deadline: Deadline) {
         self.deadline = deadline;
     }
 }
 
-/// Whether nothing listens at `path`; found out without waiting.
+/// Whether nothing listens at `path`; does not wait.
 pub(super) fn is_absent(path: &Path) -> bool {
     let attempt = || {
         let socket = unix_socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
         connect(&socket, &SocketAddrUnix::new(path)?)
     };
-    // Any other error, such as a full backlog, says that somebody is there.
+    // Any other error, such as a full backlog, means that there is a listener.
     matches!(attempt(), Err(Errno::NOENT | Errno::CONNREFUSED))
 }
 
@@ -164,7 +164,7 @@ mod tests {
         let listener = UnixListener::bind(&path).expect("bound");
         rustix::net::listen(&listener, 0).expect("a small backlog");
         assert!(!is_absent(&path), "it listens");
-        // As nobody accepts it, the first connection fills the backlog.
+        // Nothing accepts it, so the first connection fills the backlog.
         assert!(!is_absent(&path), "it listens and is busy");
         drop(listener);
         assert!(is_absent(&path), "nobody is behind the file");

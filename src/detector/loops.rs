@@ -1,11 +1,14 @@
-//! An agent that makes the same calls again and again, with the same outcomes.
+//! Detects an agent that repeats calls with the same outcomes.
 //!
-//! Calls are the same when tool, arguments and outcome are. The end of a turn's calls is a loop when one call stands there four times
-//! (three times if it fails), or a sequence of two to four calls three times. It is found again when the repetitions have doubled, so
-//! a loop of a thousand calls is nine lines. A changed outcome is progress: edits between two runs of a test and a command whose
-//! output changes are no loop. What the harness leaves out of `args` and `result` cannot be compared, so a call without them ends a loop.
+//! Calls are equal if tool, arguments and outcome are. The end of a turn's calls is a loop if it is
+//! one call repeated four times (three times if it fails), or a sequence of two to four calls
+//! repeated three times. It is reported again when the repetitions have doubled, so a loop of a
+//! thousand calls is nine lines. A changed outcome is progress: edits between two test runs, or a
+//! command with changing output, are no loop. Calls whose `args` and `result` the harness omits
+//! cannot be compared, and end a loop.
 //!
-//! Source: the thresholds of other agents: 4 equal and 3 failing calls and 3 cycles of two in one, 5 equal calls in another.
+//! Source: the thresholds of other agents: 4 equal and 3 failing calls and 3 cycles of two in one,
+//! 5 equal calls in another.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -21,13 +24,14 @@ use crate::{
     time::Timestamp,
 };
 
-/// The longest sequence of calls that is looked for.
+/// The longest detected sequence of calls.
 const PERIOD_MAX: usize = 4;
-/// How often a sequence of several calls is made until it is a loop.
+/// Repetitions that make a sequence of several calls a loop.
 const CYCLES: u32 = 3;
-/// How often a failing call is made until it is one.
+/// Repetitions that make a failing call a loop.
 const FAILURES: u32 = 3;
-/// Most sessions whose calls are remembered, at some 400 bytes each; beyond it the one that was silent for longest is forgotten.
+/// Most sessions with kept calls, at some 400 bytes each; beyond it the one that was silent longest
+/// is evicted.
 const SESSIONS_MAX: usize = 1_000;
 /// Most characters of a call in a finding.
 const CALL_CHARS_MAX: usize = 100;
@@ -36,8 +40,8 @@ const TURN_STARTED: &str = "agent.turn.start";
 const LOOP_DETECTED: &str = "agent.loop.detected";
 
 settings! {
-    /// How often a call that does not fail is made until it is a loop: one that is made once more may be meant, and a hundred are a loop
-    /// in any case.
+    /// Repetitions that make a successful call a loop: one repetition may be intended, and a
+    /// hundred are a loop in any case.
     repeats: u32 = 4, number(2..=100);
 }
 
@@ -54,11 +58,11 @@ pub(super) struct Loops {
 struct Tail {
     /// The last [`PERIOD_MAX`], oldest first.
     calls: VecDeque<Call>,
-    /// For each period: how many of the last calls equal the one that many before.
+    /// For each period: number of last calls that equal the one that many before.
     equal: [u32; PERIOD_MAX],
-    /// For each period: when the first of those calls was made.
+    /// For each period: time of the first of those calls.
     since: [Timestamp; PERIOD_MAX],
-    /// The period of the loop that was found, and how many repetitions it is found again with.
+    /// The period of the reported loop, and the repetitions for the next report.
     found: Option<(usize, u32)>,
 }
 
@@ -66,13 +70,13 @@ struct Tail {
 struct Call {
     /// The first 64 bits of a SHA-256 over tool, arguments and outcome.
     hash: u64,
-    /// For the reader.
+    /// For display.
     shown: String,
     has_failed: bool,
     ended_at: Timestamp,
 }
 
-/// What a harness says of a call that has ended.
+/// A harness's report of an ended call.
 #[derive(Debug, Deserialize)]
 struct Ended {
     tool_name: String,
@@ -146,7 +150,7 @@ impl Tail {
         self.calls.push_back(call);
     }
 
-    /// The loop that the last call completes, if it is due.
+    /// The loop completed by the last call, if a report is due.
     fn find(&mut self, repeats: u32) -> Option<Finding> {
         let of_period = |(period, equal): (usize, &u32)| {
             let length = u32::try_from(period).unwrap_or(u32::MAX);
@@ -160,7 +164,7 @@ impl Tail {
         let (period, repetitions, least) = looped?;
         let due = match self.found {
             Some((of, again_at)) if of == period => again_at,
-            // What a shorter sequence repeats, longer ones do too.
+            // Repetitions of a shorter sequence are also repetitions of longer ones.
             Some((of, _)) if of < period => return None,
             Some(_) | None => least,
         };
@@ -171,7 +175,7 @@ impl Tail {
         Some(self.finding(period, repetitions))
     }
 
-    /// How often a sequence is made until it is a loop.
+    /// Repetitions that make a sequence a loop.
     fn least(&self, period: usize, repeats: u32) -> u32 {
         match (period, self.calls.back()) {
             (1, Some(call)) if call.has_failed => FAILURES.min(repeats),
@@ -206,7 +210,7 @@ impl Tail {
 }
 
 impl Call {
-    /// Reads the payload of a call that has ended; `None` if it does not say enough to compare it.
+    /// Parses the payload of an ended call; `None` if it cannot be compared.
     fn read(payload: &str, has_failed: bool, ended_at: Timestamp) -> Option<Self> {
         let Ended { tool_name, args, result, subject } = serde_json::from_str(payload).ok()?;
         let (args, result) = (args?, result?);
@@ -222,7 +226,7 @@ impl Call {
     }
 }
 
-/// Whether the client itself began the turn, so that the calls before it are of the same task.
+/// Whether the client itself began the turn, so that earlier calls belong to the same task.
 fn is_by_client(payload: &str) -> bool {
     #[derive(Deserialize)]
     struct Started {
@@ -269,7 +273,8 @@ mod tests {
             Some((text("pattern"), found.payload["repetitions"].as_u64().expect("a number")))
         }
 
-        /// Makes a call such as `make:1!`: tool and arguments, the result after a colon, and a mark if it fails.
+        /// Makes a call such as `make:1!`: tool and arguments, the result after a colon, and a mark
+        /// for a failure.
         fn call(&mut self, call: &str) -> Option<(String, u64)> {
             let (call, has_failed) = call.strip_suffix('!').map_or((call, false), |call| (call, true));
             let (tool, result) = call.split_once(':').unwrap_or((call, "ok"));
@@ -278,7 +283,7 @@ mod tests {
             self.event("s", if has_failed { "tool.call.failure" } else { "tool.call.success" }, &payload)
         }
 
-        /// The positions, from 1, of the calls with which a loop is found.
+        /// The positions, from 1, of the calls that complete a loop.
         fn found(&mut self, calls: &str) -> Vec<usize> {
             let found = calls.split(' ').map(|call| self.call(call).is_some()).collect::<Vec<bool>>();
             (1..).zip(found).filter(|(_, found)| *found).map(|(at, _)| at).collect()

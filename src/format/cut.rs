@@ -1,7 +1,8 @@
-//! A part of a notification's content, for where there is no room for all of it.
+//! Cuts a notification's content to the available room.
 //!
-//! Rows go first, from the end; then long texts are cut; and where that is not enough, the beginning of the content stands there
-//! as one text. Whatever is left is TOON, and a mark says what it is and how to see the whole.
+//! Rows are removed first, from the end; then long texts are cut; if that is not enough, the start
+//! of the content becomes a single text. The result is always TOON, with a mark that describes the
+//! cut and how to see the whole.
 
 use serde_json::Value;
 
@@ -12,12 +13,12 @@ use crate::{
 
 use super::toon::decode;
 
-/// What stands at the end of a text that was cut.
+/// The end of a cut text.
 const ELLIPSIS: char = '\u{2026}';
-/// A text is not cut shorter than this while its neighbours are longer: a few words, so that it still says something.
+/// A text is not cut below this while others are longer: a few words keep some meaning.
 const TEXT_CHARS_MIN: usize = 24;
 
-/// As much of `content` as `chars_max` characters hold; at the least an ellipsis.
+/// As much of `content` as fits into `chars_max` characters; at least an ellipsis.
 pub fn shorten(id: &NotificationId, content: &Document, chars_max: usize) -> Cut {
     let whole = decode(content);
     let fits = |value: &Value| toon::encode(value).chars().count() <= chars_max;
@@ -41,7 +42,8 @@ pub fn shorten(id: &NotificationId, content: &Document, chars_max: usize) -> Cut
     cut(&beginning(kept.unwrap_or(0)), "the beginning")
 }
 
-/// The largest number of `least..=most` for which `is_enough` holds, which holds for all below it or for none.
+/// The largest number in `least..=most` for which `is_enough` holds; the predicate must be
+/// monotonic.
 fn largest(least: usize, most: usize, is_enough: impl Fn(usize) -> bool) -> Option<usize> {
     if least > most || !is_enough(least) {
         return None;
@@ -58,7 +60,7 @@ fn largest(least: usize, most: usize, is_enough: impl Fn(usize) -> bool) -> Opti
     Some(enough)
 }
 
-/// How long the longest list in it is.
+/// Length of the longest list in it.
 fn longest_list(value: &Value) -> usize {
     match value {
         Value::Array(items) => items.iter().map(longest_list).fold(items.len(), usize::max),
@@ -67,7 +69,7 @@ fn longest_list(value: &Value) -> usize {
     }
 }
 
-/// How long the longest text in it is, in characters.
+/// Length of the longest text in it, in characters.
 fn longest_text(value: &Value) -> usize {
     match value {
         Value::String(text) => text.chars().count(),

@@ -1,4 +1,5 @@
-//! One JSON object on one line: the injection, its notifications with their decoded content, and what was left out.
+//! Writes one JSON object on one line: the injection, its notifications with decoded content, and
+//! the counts of those left out.
 
 use serde_json::{Value, json};
 
@@ -6,7 +7,7 @@ use crate::{exchange::InjectionId, notification::Counts};
 
 use super::{Item, Overflow, count_if_more, fence, to_json, toon};
 
-/// Writes the object; `<` is escaped, so no tag stands in it.
+/// Writes the object; `<` is escaped, so it contains no tag.
 pub(super) fn write(injection: &InjectionId, items: &[Item<'_>], overflow: &Overflow) -> String {
     let count = count_if_more(items, overflow);
     let mut object = json!({ "injection": injection.as_str(), "count": count.unwrap_or(items.len() as u64) });
@@ -27,7 +28,7 @@ pub(super) fn write(injection: &InjectionId, items: &[Item<'_>], overflow: &Over
     fence::escaped(&object.to_string())
 }
 
-/// Inserts the total, the parts, and what is in none of the parts; nothing where there is nothing to count.
+/// Inserts the total, the parts, and the remainder; nothing if all counts are zero.
 fn insert_counts(more: &mut Value, [total, parts, others]: [&str; 3], counts: &Counts) {
     if counts.total() == 0 {
         return;

@@ -1,9 +1,10 @@
-//! One line a notification, for a carrier that makes an event of each line and cuts long ones.
+//! One line per notification, for a carrier that makes an event of each line and cuts long ones.
 //!
-//! Whoever looks on sees the beginning of the first line and nothing else, so each line begins with a sentence, and a line before
-//! several says what they are. Behind a sentence come the injection's name and the content as JSON, which has no line breaks but
-//! those it escapes; the characters that others take for one are escaped here too. In a sentence no brackets and quotes stand, so
-//! nothing in a payload looks like what follows it.
+//! The user sees only the start of the first line, so each line begins with a sentence, and several
+//! lines are preceded by a summary line. After the sentence come the injection's name and the
+//! content as JSON, which escapes all line breaks, here including the characters that some readers
+//! treat as such. A sentence has no brackets and quotes, so no payload can imitate the following
+//! parts.
 
 use serde_json::{Map, Value};
 
@@ -17,7 +18,8 @@ use super::{
 
 /// Most characters of one line.
 ///
-/// Source: measured with clients 2.1.329 and 2.1.330: a line is cut at 500 characters, and the model reads "(truncated)".
+/// Source: measured with clients 2.1.329 and 2.1.330: a line is cut at 500 characters, and the
+/// model reads "(truncated)".
 pub const LINE_CHARS_MAX: usize = 480;
 
 /// Writes the lines, without the end of the last one.
@@ -30,7 +32,7 @@ pub(super) fn write(injection: &InjectionId, items: &[Item<'_>], overflow: &Over
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The line of one notification; one that is too long for it is cut, and says how all of it is seen.
+/// The line of one notification; a cut line explains how to see the whole.
 fn line(injection: &InjectionId, item: &Item<'_>) -> String {
     let content = toon::decode(item.content());
     let head = head(item);
@@ -38,7 +40,7 @@ fn line(injection: &InjectionId, item: &Item<'_>) -> String {
     let structure = format!(" id={injection} {}", escaped(&structure(item, &content)));
     let said = shortened(&gist(&content, 1), gist_chars_max(&head));
     let room = LINE_CHARS_MAX.saturating_sub(length(&begin) + length(&structure));
-    // A sentence with less room than that says more than the JSON behind it, and stands alone.
+    // A sentence with less room is more useful without the JSON, and is written alone.
     if room >= length(&said).min(GIST_CHARS_MIN) {
         return format!("{begin}{}{structure}", shortened(&said, room));
     }

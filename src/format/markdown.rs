@@ -1,10 +1,10 @@
-//! An intro that says what this is, then one fenced TOON document for each priority, the most urgent first.
+//! An introduction, then one fenced TOON document per priority, highest first.
 
 use crate::{exchange::InjectionId, notification::Priority};
 
 use super::{Item, Overflow, count_if_more, fence, toon};
 
-/// Writes the groups under headings; items of one priority keep their order.
+/// Writes the groups under headings; items of equal priority keep their order.
 pub(super) fn write(injection: &InjectionId, items: &[Item<'_>], overflow: &Overflow) -> String {
     let shown = items.len();
     let count =

@@ -1,9 +1,9 @@
-//! What an injection tells of, in one sentence for a person who looks on.
+//! Summarizes an injection in one sentence for the user.
 //!
-//! A client shows its user the beginning of what it is given and cuts the rest, so a sentence is short, and a text that a user sees
-//! begins with one. First come words of this program alone: subscribers, counts, priorities, and the source where that is not
-//! trusted. What a payload says follows behind them, on the same line and without brackets and quotes, so it looks neither like
-//! the beginning of a sentence nor like what stands behind one.
+//! A client shows its user the start of a text and cuts the rest, so a sentence is short, and a
+//! visible text begins with one. It starts with this program's own words only: subscribers, counts,
+//! priorities, and the source if it is not trusted. Payload text follows on the same line, without
+//! brackets and quotes, so it cannot imitate the start of a sentence or the parts after one.
 
 use std::borrow::Cow;
 
@@ -17,23 +17,25 @@ use crate::{
 
 /// Most characters of a sentence.
 ///
-/// Source: measured with client 2.1.330: of a monitor's line its user sees some 100 characters, [`LINE_BEGIN`] included.
+/// Source: measured with client 2.1.330: the user sees some 100 characters of a monitor's line,
+/// [`LINE_BEGIN`] included.
 pub const SENTENCE_CHARS_MAX: usize = 100 - LINE_BEGIN.len();
-/// With less room for it than this, the words of a content say nothing.
+/// Least room in which words of a content are useful.
 pub(super) const GIST_CHARS_MIN: usize = 16;
 /// Most rows of a table in [`line_for_user`].
 const USER_ROWS_MAX: usize = 5;
 /// Most subscribers that are counted by name.
 const KINDS_MAX: usize = 4;
-/// Most characters of the name of a source that is not trusted.
+/// Most characters of an untrusted source's name.
 const SOURCE_CHARS_MAX: usize = 64;
-/// What stands where a text was cut.
+/// The end of a cut text.
 const CUT: char = '\u{2026}';
 
-/// What `items` tell of, which are in the order of their text, the most urgent first; nothing of none.
+/// Summarizes `items`, which are in output order, highest priority first; empty without items.
 ///
-/// Shape: one line of at most [`SENTENCE_CHARS_MAX`] characters. One notification is its subscriber, its marks and the first words
-/// of its content; of several the first one and how many more there are if it is critical, else how many events of each subscriber.
+/// Shape: one line of at most [`SENTENCE_CHARS_MAX`] characters. One notification is its
+/// subscriber, its marks and the first words of its content. Several are the first one and the
+/// number of the others if it is critical, else the number of events per subscriber.
 pub fn sentence(items: &[Item<'_>]) -> String {
     let said = match items {
         [] => String::new(),
@@ -46,9 +48,9 @@ pub fn sentence(items: &[Item<'_>]) -> String {
     shortened(&said, SENTENCE_CHARS_MAX)
 }
 
-/// What one notification tells of, for its user: the words of its content, rows and all.
+/// One notification for its user: the words of its content, with table rows.
 ///
-/// Shape: one line of at most `chars_max` characters; a source that is not trusted goes first. Never empty.
+/// Shape: one line of at most `chars_max` characters; an untrusted source goes first. Never empty.
 pub fn line_for_user(notification: &Notification, chars_max: usize) -> String {
     let item = Item { notification, redelivered: false, cut: None };
     let gist = gist(&toon::decode(item.content()), USER_ROWS_MAX);
@@ -61,7 +63,7 @@ pub fn line_for_user(notification: &Notification, chars_max: usize) -> String {
     shortened(&said, chars_max)
 }
 
-/// Who speaks and how urgently, as in `tool failure (high, redelivered)`.
+/// The subscriber and its marks, as in `tool failure (high, redelivered)`.
 pub(super) fn head(item: &Item<'_>) -> String {
     let notification = item.notification;
     let source = notification.untrusted_source.as_deref();
@@ -72,7 +74,7 @@ pub(super) fn head(item: &Item<'_>) -> String {
     format!("{} ({})", subject(item), marks.collect::<Vec<_>>().join(", "))
 }
 
-/// As many characters as the sentence that begins with `head` has for the words of its content.
+/// Room for the words of the content after `head`, in characters.
 pub(super) fn gist_chars_max(head: &str) -> usize {
     SENTENCE_CHARS_MAX.saturating_sub(length(head) + ": ".len()).max(GIST_CHARS_MIN)
 }
@@ -85,7 +87,7 @@ fn with_gist(head: &str, item: &Item<'_>) -> String {
     format!("{head}: {}", shortened(&gist, gist_chars_max(head)))
 }
 
-/// How many events there are of each subscriber, in the order in which they come: a payload has no part in it.
+/// Number of events per subscriber, in order of appearance: no payload text.
 fn counted(items: &[Item<'_>]) -> String {
     let mut kinds: Vec<(String, usize)> = Vec::new();
     for item in items {
@@ -107,7 +109,8 @@ fn subject(item: &Item<'_>) -> String {
     item.notification.subscriber.as_str().replace('_', " ")
 }
 
-/// What `count` of a subject are called. One that ends in a plural or a participle stays as it is: `2 budget exceeded`.
+/// The plural of a subject for `count`. One that ends in a plural or a participle is unchanged: `2
+/// budget exceeded`.
 fn noun(subject: &str, count: usize) -> Cow<'_, str> {
     let ends = |endings: &[&str]| endings.iter().any(|ending| subject.ends_with(ending));
     if count == 1 || ends(&["s", "ed"]) || !subject.ends_with(|last: char| last.is_ascii_alphabetic()) {
@@ -120,8 +123,8 @@ fn noun(subject: &str, count: usize) -> Cow<'_, str> {
     }
 }
 
-/// What a content says, as a person would say it: the first value, then the others with their names; of a table `rows_max` rows and
-/// how many more there are.
+/// A content in words: the first value, then the others with their names; of a table, `rows_max`
+/// rows and the number of the others.
 pub(super) fn gist(content: &Value, rows_max: usize) -> String {
     let Value::Object(fields) = content else { return plain(&words(content)) };
     let part = |(index, (key, value)): (usize, (&String, &Value))| {
@@ -147,7 +150,7 @@ fn words(value: &Value) -> String {
     }
 }
 
-/// Without line breaks, brackets and quotes, each white space one blank.
+/// Removes line breaks, brackets and quotes; white space becomes one blank.
 fn plain(text: &str) -> String {
     let plain = |c: char| match c {
         '{' | '[' | '<' => '(',
@@ -160,7 +163,7 @@ fn plain(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// At most `chars_max` characters of `text`, with a mark where it is cut.
+/// At most `chars_max` characters of `text`, with a mark if it is cut.
 pub(super) fn shortened(text: &str, chars_max: usize) -> String {
     if length(text) <= chars_max {
         return text.to_owned();
@@ -168,7 +171,7 @@ pub(super) fn shortened(text: &str, chars_max: usize) -> String {
     text.chars().take(chars_max.saturating_sub(1)).chain([CUT]).take(chars_max).collect()
 }
 
-/// Whether some reader takes this character for the end of a line.
+/// Whether some reader treats this character as a line end.
 pub(super) const fn is_line_end(c: char) -> bool {
     matches!(c, '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}')
 }

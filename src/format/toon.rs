@@ -1,10 +1,10 @@
-//! Notifications as one TOON document.
+//! Writes notifications as one TOON document.
 //!
-//! Each notification's content is a document of its own. One alone is written as it is, below the marks it needs; two or more are
-//! the items of one list, each with its subscriber, its severity, its marks and its content. A content that has a key which the
-//! frame uses stands under a key of its own, so that no content can be taken for a part of the frame or for another item. The
-//! result decodes, strictly, to what the parts decode to. Most contents are flat (`toon::Form::Flat`) and are put together as text,
-//! without being decoded again.
+//! Each notification's content is a document of its own. A single one is written unchanged, below
+//! its marks; two or more are items of one list, each with its subscriber, its severity, its marks
+//! and its content. A content with a key of the frame is nested under a separate key, so that no
+//! content can imitate the frame or another item. The result decodes, strictly, to the values of
+//! its parts. Most contents are flat (`toon::Form::Flat`) and are joined as text, without decoding.
 
 use std::borrow::Cow;
 
@@ -22,20 +22,20 @@ const MORE: &str = "more";
 const LIST: &str = "notifications";
 /// The key of a content that is not an object, or has a key of the frame.
 const UNNAMED: &str = "notification";
-/// The keys that say in an item whose it is.
+/// The keys of an item that identify it.
 const SUBSCRIBER: &str = "subscriber";
 const SEVERITY: &str = "severity";
-/// The root keys that say how many there are and how many of them stand in the document.
+/// The root keys for the total, and the number shown.
 const COUNT: &str = "count";
 const SHOWN: &str = "shown";
 
-/// The keys that mean something to a reader of the frame wherever they stand; no content has one of them beside the frame's own.
+/// The keys of the frame at any level; no content has one of them next to the frame's own.
 const FRAME_KEYS: [&str; 7] = [LIST, MORE, SUBSCRIBER, SEVERITY, UNTRUSTED_SOURCE, REDELIVERED, CUT];
 
-/// Fields of the frame, in their order.
+/// Fields of the frame, in order.
 type Fields<'a> = Vec<(&'static str, Said<'a>)>;
 
-/// What a field of the frame says.
+/// The value of a frame field.
 #[derive(Clone)]
 enum Said<'a> {
     Word(&'a str),
@@ -58,12 +58,13 @@ impl Said<'_> {
     }
 }
 
-/// Writes the document and nothing around it.
+/// Writes only the document.
 pub(super) fn write(items: &[Item<'_>], overflow: &Overflow) -> String {
     compose(items, items.len(), Fields::new(), more(overflow).as_deref())
 }
 
-/// Writes the document for a carrier that has nothing around it: how many there are stands in it, if that is more than it shows.
+/// Writes the document for a carrier without a wrapper: it includes the total if that exceeds the
+/// shown number.
 pub(super) fn write_alone(items: &[Item<'_>], overflow: &Overflow) -> String {
     let number = |number: u64| Said::Value(Value::from(number));
     let shown = (SHOWN, number(items.len() as u64));
@@ -71,12 +72,12 @@ pub(super) fn write_alone(items: &[Item<'_>], overflow: &Overflow) -> String {
     compose(items, items.len(), head.unwrap_or_default(), more(overflow).as_deref())
 }
 
-/// Writes `group`, which is all or a part of the `total` notifications of a text.
+/// Writes `group`, all or a part of the `total` notifications of a text.
 pub(super) fn write_group(group: &[Item<'_>], total: usize) -> String {
     compose(group, total, Fields::new(), None)
 }
 
-/// What the overflow line says; it needs no quotes.
+/// The value of the overflow line; it needs no quotes.
 fn more(overflow: &Overflow) -> Option<String> {
     let say = |counts: &Counts, what: &str| match (counts.total(), counts.named()) {
         (0, _) => None,
@@ -88,7 +89,7 @@ fn more(overflow: &Overflow) -> Option<String> {
     (!said.is_empty()).then(|| said.join("; "))
 }
 
-/// What a content decodes to; a content that is not TOON is one text.
+/// The decoded content; a content that is not TOON is one text.
 pub(super) fn decode(content: &Document) -> Value {
     match content.form() {
         Form::Flat | Form::Strict => {
@@ -116,7 +117,7 @@ fn compose(items: &[Item<'_>], total: usize, head: Fields<'_>, more: Option<&str
     }
 }
 
-/// What stands above the content of an item of the list.
+/// The fields above the content of a list item.
 fn item_fields<'a>(item: &Item<'a>) -> Fields<'a> {
     let notification = item.notification;
     let subscriber = (SUBSCRIBER, Said::Word(notification.subscriber.as_str()));
@@ -129,7 +130,7 @@ fn marks<'a>(item: &Item<'a>) -> impl Iterator<Item = (&'static str, Said<'a>)> 
     item.marks().map(|(key, value)| (key, Said::Value(value)))
 }
 
-/// The part, and what was left out.
+/// The part, and the overflow.
 fn single(part: &Part<'_>, more: Option<&str>) -> String {
     let mut document = String::with_capacity(capacity(std::slice::from_ref(part)));
     part.write(&mut document, "", "");
@@ -144,7 +145,8 @@ fn single(part: &Part<'_>, more: Option<&str>) -> String {
 
 /// The parts as the items of one list.
 ///
-/// Flat ones need no second look: each of their lines keeps its meaning behind a hyphen or two levels deeper.
+/// Flat ones need no check: each of their lines keeps its meaning after a hyphen or two levels
+/// deeper.
 fn list(parts: &[Part<'_>], head: &Fields<'_>, more: Option<&str>) -> String {
     let mut document = String::with_capacity(capacity(parts));
     for (key, said) in head {
@@ -167,23 +169,23 @@ fn values(fields: &Fields<'_>) -> impl Iterator<Item = (String, Value)> {
     fields.iter().map(|(key, said)| ((*key).to_owned(), said.to_value()))
 }
 
-/// The document if it says what is expected of it, else one that does.
+/// The document if it decodes to the expected value, else a newly encoded one.
 fn checked(document: String, expected: Value) -> String {
     if toon::decode(&document).as_ref() == Ok(&expected) { document } else { toon::encode(&expected) }
 }
 
 /// One notification as an object.
 struct Part<'a> {
-    /// What stands above its content.
+    /// The fields above its content.
     above: Fields<'a>,
-    /// Whether its content is the one field of another object.
+    /// Whether its content is the single field of another object.
     is_nested: bool,
     content: Content<'a>,
 }
 
-/// The lines of a content, as far as it has to be known what they decode to.
+/// The lines of a content, with its decoded value if that is needed.
 enum Content<'a> {
-    /// Canonical fields under bare keys, which stay what they are wherever they are put.
+    /// Canonical fields under bare keys, which keep their meaning in any place.
     Flat(&'a str),
     /// Anything else.
     Read { lines: Vec<Cow<'a, str>>, value: Map<String, Value> },
@@ -194,7 +196,8 @@ impl<'a> Part<'a> {
         Self { above: Fields::new(), is_nested: false, content }
     }
 
-    /// The content of `item` below `above`, under one key if it has a key that the frame uses; `has_head` when the frame counts.
+    /// The content of `item` below `above`, nested under one key if it has a key of the frame;
+    /// `has_head` when the frame counts.
     fn of_item(item: &Item<'a>, above: Fields<'a>, has_head: bool) -> Self {
         let is_taken = |key: &str| FRAME_KEYS.contains(&key) || has_head && [COUNT, SHOWN].contains(&key);
         let part = Self::from_content(item.content());
@@ -224,7 +227,7 @@ impl<'a> Part<'a> {
         Self::under_key(lines.filter(|line| !is_comment(line)).collect(), value)
     }
 
-    /// An object with the one key that stands for what has none: a table or list, a scalar, or nothing.
+    /// An object with a key for a value that has none: a table or list, a scalar, or nothing.
     fn under_key(mut lines: Vec<Cow<'a, str>>, value: Value) -> Self {
         let prefix = match &value {
             Value::Object(fields) if fields.is_empty() => format!("{UNNAMED}:"),
@@ -239,12 +242,12 @@ impl<'a> Part<'a> {
         Self::new(Content::Read { lines, value: Map::from_iter([(UNNAMED.to_owned(), value)]) })
     }
 
-    /// Whether its lines keep their meaning wherever they are put.
+    /// Whether its lines keep their meaning in any place.
     fn is_flat(&self) -> bool {
         matches!(self.content, Content::Flat(_))
     }
 
-    /// Appends its lines, the first one behind `first` and the others behind `others`.
+    /// Appends its lines, the first one after `first` and the others after `others`.
     fn write(&self, document: &mut String, first: &str, others: &str) {
         let mut indent = first;
         let mut next_indent = || std::mem::replace(&mut indent, others);
@@ -266,7 +269,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// What it decodes to.
+    /// Its decoded value.
     fn value(&self) -> Map<String, Value> {
         let own = match &self.content {
             Content::Read { lines: _, value } => value.clone(),
@@ -281,7 +284,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// The key at the beginning of a line of a flat document; a row has none.
+/// The key at the start of a line of a flat document; a row has none.
 fn bare_key(line: &str) -> Option<&str> {
     if line.as_bytes().first() == Some(&b' ') {
         return None;
@@ -289,7 +292,8 @@ fn bare_key(line: &str) -> Option<&str> {
     line.get(..memchr::memchr2(b':', b'[', line.as_bytes())?)
 }
 
-/// Whether a document consists of fields, so that others can stand beside them; a table at the root leaves no room.
+/// Whether a document consists of fields, so that others can be added; a table at the root does
+/// not.
 fn has_fields(content: &str) -> bool {
     let first = content.lines().find(|line| !is_blank(line) && !is_comment(line));
     first.is_some_and(|line| !line.starts_with('['))
@@ -303,10 +307,11 @@ fn is_comment(line: &str) -> bool {
     line.trim_start_matches([' ', '\t']).starts_with('#')
 }
 
-/// About how long the overflow line is.
+/// Approximate length of the overflow line.
 const LAST_LINE: usize = 100;
 
-/// Enough for the fields above each part, and for its lines behind their indents, which are about as long as short lines.
+/// Enough for the fields above each part, and for its indented lines, which are about as long as
+/// short lines.
 fn capacity(parts: &[Part<'_>]) -> usize {
     const FIELDS: usize = 64;
     let length = |part: &Part<'_>| match &part.content {
@@ -328,7 +333,7 @@ fn push_line(document: &mut String, indent: &str, line: &str) {
     document.push_str(line);
 }
 
-/// A field of the frame, whose keys need no quotes.
+/// Appends a field of the frame, whose keys need no quotes.
 fn push_field(document: &mut String, indent: &str, key: &'static str, said: &Said<'_>) {
     push_line(document, indent, key);
     document.push_str(": ");

@@ -6,10 +6,11 @@ use crate::exchange::InjectionId;
 
 use super::{Item, Overflow, count_if_more, toon};
 
-/// About how long the tags are.
+/// Approximate length of the tags.
 const TAGS: usize = 80;
 
-/// Writes the tags around the document; `count` is how many there are, `shown` how many of them are inside when that is fewer.
+/// Writes the tags around the document; `count` is the total, `shown` the number inside if that is
+/// lower.
 pub(super) fn write(injection: &InjectionId, items: &[Item<'_>], overflow: &Overflow) -> String {
     let id = attribute(injection.as_str());
     let shown = items.len();

@@ -2,18 +2,18 @@
 //!
 //! | hook | is |
 //! |---|---|
-//! | `SessionStart` | an exchange at `turn_start`, which says what became of the context |
+//! | `SessionStart` | an exchange at `turn_start`, with the change of the context |
 //! | `UserPromptSubmit`, `SubagentStart` | an exchange at `turn_start` |
-//! | `PreToolUse` | an exchange at `before_tool`, if something waits for one; its text comes in place of the call |
+//! | `PreToolUse` | an exchange at `before_tool`, if one is due; its text replaces the call |
 //! | `PostToolBatch` | an exchange at `after_tool` |
-//! | `PostToolUse`, `PostToolUseFailure` | the same with a client that may have no `PostToolBatch` |
-//! | `Stop` | an exchange at `turn_end`, whose text makes the agent go on |
+//! | `PostToolUse`, `PostToolUseFailure` | the same, for a client that may lack `PostToolBatch` |
+//! | `Stop` | an exchange at `turn_end`, whose text makes the agent continue |
 //! | `SubagentStop`, `SessionEnd` | the end of a session |
 //! | `StopFailure`, `Notification`, `PreCompact`, `PostCompact` | an event |
 //!
-//! Every other one is nothing. Text goes out as `additionalContext`, or as the reason for which a call is not run: no exit code,
-//! nothing that stops the agent. A hook with an `agent_id` speaks for a subagent, whose session is `<session_id>/<agent_id>`.
-//! A turn is a `prompt_id`.
+//! Other hooks are ignored. Text is returned as `additionalContext`, or as the reason for denying a
+//! call; no exit code and no field stops the agent. A hook with an `agent_id` is of a subagent,
+//! whose session is `<session_id>/<agent_id>`. A turn is a `prompt_id`.
 //!
 //! ```
 //! use aside::{harness::{HookEnv, claude}, time::Timestamp};
@@ -68,10 +68,10 @@ use stdin::{
 
 pub use reply::reply;
 
-/// What Claude Code can take.
+/// Capabilities of Claude Code.
 ///
-/// Source: measured: from 10,000 characters on, the model gets a file name and a preview instead of the text; 500 are kept
-/// in reserve.
+/// Source: measured: from 10,000 characters on, the model gets a file name and a preview instead of
+/// the text; 500 are reserved.
 const CAPS: Caps = Caps {
     name: "claude-code",
     chars_max: 9_500,
@@ -114,14 +114,14 @@ pub const KIND: Kind = Kind {
     round_trip: Some(round_trip::ROUND_TRIP),
 };
 
-/// What a prompt begins with that the client wrote itself, to tell of a background task or a monitor's line; another one is
-/// what its message socket was given.
+/// Prefix of prompts that the client writes itself, to report a background task or a monitor's
+/// line; the message socket's prompts have another prefix.
 const WAKE_PREFIX: &str = "<task-notification>";
 
-/// Most background tasks of a turn's end that are passed on.
+/// Most background tasks that are reported at a turn's end.
 const TASKS_MAX: usize = 64;
 
-/// The tools that only look: nothing is lost when they run, so a call of theirs never gives way to a text.
+/// Read-only tools: a text never replaces a call of theirs, because running it loses nothing.
 const READ_ONLY_TOOLS: [&str; 17] = [
     "AskUserQuestion",
     "BashOutput",
@@ -142,14 +142,14 @@ const READ_ONLY_TOOLS: [&str; 17] = [
     "WebSearch",
 ];
 
-/// How bad a failure is that the agent itself has just been shown: below what a subscriber to failures asks for, so that
-/// nobody tells it what it knows.
+/// Severity of a failure that the agent has just seen: below the filter of subscribers to failures,
+/// so that it is not notified of what it knows.
 const KNOWN_FAILURE: Severity = Severity::Info;
 
-/// Reads one hook call; `now` is when it came.
+/// Parses one hook call; `now` is its arrival.
 ///
-/// Shape: fields that are not used are skipped without being built, above all the tools' results.
-/// Errors: what is not JSON, or lacks a field that the hook always has. A hook that is not known is no error.
+/// Shape: unused fields are skipped without being built, above all the tools' results. Errors: the
+/// input is not JSON, or lacks a required field of the hook. An unknown hook is no error.
 pub fn parse(stdin: &[u8], env: &HookEnv, now: Timestamp) -> Result<HookCall, HookError> {
     let mut call = Call::new(stdin, env, now, read(stdin)?);
     let (observe, then) = match call.common.hook_event_name.as_str() {
@@ -182,14 +182,14 @@ struct Call<'a> {
     workspace: Option<Arc<str>>,
     /// The prompt's id.
     turn: Option<Arc<str>>,
-    /// What its calls did to files.
+    /// File changes of its calls.
     calls: Vec<call::Call>,
     left_out: Vec<FieldError>,
 }
 
 impl<'a> Call<'a> {
-    /// Reads what every hook has. What only says more of the session is left out when it cannot be used; the call has its
-    /// answer without it.
+    /// Reads the fields of every hook. Optional facts about the session are left out when they are
+    /// invalid; the call is answered without them.
     fn new(stdin: &'a [u8], env: &'a HookEnv, now: Timestamp, common: Common) -> Self {
         let folder = folder(env.project.as_deref(), common.cwd.as_deref()).map(Cow::Borrowed);
         let workspace = read_workspace("cwd", folder);
@@ -239,7 +239,7 @@ impl Call<'_> {
         }
         let is_told = [WAKE_PREFIX, message_socket::INTRO].iter().any(|begin| prompt.starts_with(begin));
         let started_by = if is_told { "client" } else { "prompt" };
-        // A prompt that comes while the agent works belongs to the turn that has started already, and has its id.
+        // A prompt during the agent's work belongs to the current turn, and has its id.
         let event = self.event(
             "agent.turn.start",
             Severity::Debug,
@@ -250,8 +250,8 @@ impl Call<'_> {
         Ok((vec![event], Then::Prompt { exchange, prompt }))
     }
 
-    /// Context that is given here reaches the model only with the tool's result, where `PostToolBatch` can put it as well; so
-    /// text is taken only to let it come in place of the call.
+    /// Context given here reaches the model only with the tool's result, where `PostToolBatch` can
+    /// add it as well; so text is taken only to replace the call.
     fn pre_tool_use(&mut self) -> Result<(Vec<Event>, Then), HookError> {
         let PendingCall { tool_name, tool_use_id } = read(self.stdin)?;
         let event = self.event(
@@ -304,7 +304,7 @@ impl Call<'_> {
         calls::of(tool, self.common.cwd.as_deref().unwrap_or("/"))
     }
 
-    /// The exchange after a batch of calls; `tool`: the name and the id of the first.
+    /// The exchange after a batch of calls; `tool`: name and id of the first one.
     fn after_tool(&mut self, tool: Option<(&str, &str)>) -> Result<Then, HookError> {
         let carried_by = tool.map_or_else(|| self.turn_or_time(), |(_, id)| id.to_owned());
         let exchange = Exchange {
@@ -314,11 +314,11 @@ impl Call<'_> {
         Ok(Then::Exchange(Box::new(exchange)))
     }
 
-    /// Whether the client is one of those whose batches are reported by `PostToolBatch`.
+    /// Whether the client reports its batches by `PostToolBatch`.
     ///
-    /// Source: 2.1.197, the oldest client that was tried, has that hook; every client from 2.1.196 on names its prompts in the
-    /// hooks of tools. With an older one the single call takes the text, and a batch that follows all the same finds nothing
-    /// left to take.
+    /// Source: 2.1.197, the oldest client that was tried, has that hook; every client from 2.1.196
+    /// on names its prompts in the hooks of tools. With an older one the single call takes the
+    /// text, and if a batch follows anyway, it finds nothing left to take.
     fn reports_batches(&self) -> bool {
         self.common.prompt_id.is_some()
     }
@@ -365,7 +365,7 @@ impl Call<'_> {
         let running = background_tasks.map(|tasks| {
             tasks.into_iter().take(TASKS_MAX).map(|task| clean_text(&task.id).into_owned()).collect::<Value>()
         });
-        // A turn that a hook has prolonged ends once more, under the same prompt.
+        // A turn that a hook has prolonged ends again, under the same prompt.
         let again = if stop_hook_active { format!(":{}", self.now.as_millis()) } else { String::new() };
         let event = self.event(
             "agent.turn.end",
@@ -378,7 +378,7 @@ impl Call<'_> {
             ..self.exchange(InjectionPoint::TurnEnd, &self.turn_or_time())?
         };
         if stop_hook_active {
-            // Confirms what the turn took, without asking for a reason to prolong it again.
+            // Confirms what the turn took, without another reason to prolong it.
             exchange.budget = Budget { max_notifications: Some(0), ..exchange.budget };
         }
         Ok((vec![event], Then::Exchange(Box::new(exchange))))
@@ -392,14 +392,15 @@ impl Call<'_> {
             &format!("session.end:{reason}:{}", self.turn_or_time()),
             json!({ "harness": CAPS.name, "reason": reason }),
         )?;
-        // Any conversation can be resumed, and one that was cleared is followed by the one that takes its place.
+        // Any conversation can be resumed, and a cleared one is followed by its successor.
         Ok((vec![event], Then::SessionClosed { session: self.session()?, may_return: true }))
     }
 
     /// An exchange of this session at `point`.
     ///
-    /// Every call is a carrier of its own, hence the time in its name. The client never repeats a hook whose answer it
-    /// missed, but runs a hook that is installed twice twice, and would show the same text to the model from both.
+    /// Every call is a separate carrier, so its name has the time. The client never repeats a hook
+    /// whose answer it missed. But it runs a hook twice that is installed twice, and would show the
+    /// same text from both to the model.
     fn exchange(&self, point: InjectionPoint, carried_by: &str) -> Result<Exchange, HookError> {
         let carrier = format!("{}:{carried_by}:{}", self.common.hook_event_name, self.now.as_millis());
         let carrier = self.name("carrier", Cow::Owned(carrier))?;
@@ -441,7 +442,7 @@ impl Call<'_> {
         Ok(SessionId::new(&self.name("session_id", Cow::Owned(format!("{conversation}/{agent}")))?))
     }
 
-    /// The tool's name, if it can be used as one.
+    /// The tool's name, if it is valid.
     fn tool(&mut self, name: &str) -> Option<Arc<str>> {
         match read_name("tool_name", Some(Cow::Borrowed(name))) {
             Ok(name) => name.map(Arc::from),
@@ -452,7 +453,7 @@ impl Call<'_> {
         }
     }
 
-    /// Checks what the journal takes as a name only within limits.
+    /// Checks a name against the journal's limits.
     fn name<'n>(&self, field: &'static str, text: Cow<'n, str>) -> Result<Cow<'n, str>, HookError> {
         let read = read_name(field, Some(text)).map_err(|source| self.wrong(source))?;
         Ok(read.unwrap_or_default())
@@ -462,7 +463,7 @@ impl Call<'_> {
         HookError::Field { hook: self.common.hook_event_name.clone(), source }
     }
 
-    /// A subagent's own words are not in the transcript that its hooks name.
+    /// The hooks' transcript does not contain a subagent's own messages.
     fn transcript(&self) -> Result<Option<Transcript>, HookError> {
         if self.agent_id().is_some() {
             return Ok(None);
@@ -479,7 +480,7 @@ impl Call<'_> {
         self.turn.as_deref().map(Value::from)
     }
 
-    /// What tells one turn from another: the prompt's id, or the time with a client that gives none.
+    /// Identifies a turn: the prompt's id, or the time if the client gives none.
     fn turn_or_time(&self) -> String {
         self.turn.as_deref().map_or_else(|| self.now.as_millis().to_string(), str::to_owned)
     }
@@ -520,8 +521,9 @@ impl Call<'_> {
     }
 }
 
-/// The project while the agent works somewhere in it, as what concerns a sibling folder concerns it too; else the folder it is in.
-/// The environment alone is not believed: a client started by another one inherits it.
+/// The project while the agent works in it, because events for a sibling folder concern it too;
+/// else the current folder. The environment alone is not trusted: a client started by another one
+/// inherits it.
 fn folder<'p>(project: Option<&'p str>, cwd: Option<&'p str>) -> Option<&'p str> {
     let project = project.filter(|project| project.starts_with('/'));
     match (project, cwd) {
@@ -531,8 +533,8 @@ fn folder<'p>(project: Option<&'p str>, cwd: Option<&'p str>) -> Option<&'p str>
     }
 }
 
-/// A call has one outcome: a failure is reported before its batch, whose list does not tell failures from successes, and the
-/// first event with an id stands.
+/// A call has one outcome: a failure is reported before its batch, whose list does not distinguish
+/// failures, and the first event with an id is kept.
 fn outcome_id(tool_use_id: &str) -> String {
     format!("outcome:{tool_use_id}")
 }

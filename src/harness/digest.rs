@@ -1,23 +1,24 @@
-//! Arguments and results of tool calls as short texts that are equal when they are, so that calls can be compared and nothing of what
-//! they hold is kept.
+//! Digests of arguments and results of tool calls: equal for equal calls, without keeping their
+//! content.
 
 use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-/// How much of each end of a long result counts, in bytes: an error stands at one of them.
+/// Digested bytes of each end of a long result: an error is at one of them.
 const END_BYTES: usize = 8 * 1024;
-/// From how many digits on a number names something (a process, a port, a time) and is no count or share.
+/// Numbers with at least this many digits are identifiers (a process, a port, a time), not counts
+/// or shares.
 const NAME_DIGITS: usize = 5;
-/// From how many characters on a word of hexadecimal digits is an id.
+/// Hexadecimal words with at least this many characters are ids.
 const ID_CHARS: usize = 7;
-/// What replaces a word that differs from run to run.
+/// Replaces a word that differs from run to run.
 const BLANK: &[u8] = b"0";
 /// The units of a duration.
 const UNITS: [&str; 6] = ["ns", "us", "ms", "s", "m", "h"];
 
-/// Names the arguments of a call, whatever the order of their keys.
+/// The digest of a call's arguments, independent of the order of keys.
 ///
 /// Shape: 16 lower-case hexadecimal digits, the first 64 bits of a SHA-256.
 pub(crate) fn of_arguments(arguments: &RawValue) -> String {
@@ -36,8 +37,9 @@ pub(crate) fn of_arguments(arguments: &RawValue) -> String {
     name(&hash)
 }
 
-/// Names what a call gave: the text, or the JSON, without what differs from run to run. Those are durations, times of the day, long
-/// numbers and ids; of a long one the two ends count. Short numbers count: how many tests failed, and how much is done, is progress.
+/// The digest of a call's result, text or JSON, without parts that differ from run to run:
+/// durations, times of day, long numbers and ids. Of a long result both ends are digested. Short
+/// numbers are kept: the number of failed tests, or a percentage, shows progress.
 ///
 /// Shape: as [`of_arguments`].
 pub(crate) fn of_result(result: &str) -> String {

@@ -1,5 +1,5 @@
-//! The table of harnesses: what of each of them the rest of the program asks for. No other module knows a client's words, files or
-//! variables.
+//! The table of harnesses: everything that the rest of the program needs to know about each. No
+//! other module uses a client's words, files or variables.
 
 use std::path::{Path, PathBuf};
 
@@ -15,79 +15,83 @@ use crate::{
     transcript,
 };
 
-/// Reads what a client writes to the stdin of its status line.
+/// Parses the stdin of a client's status line.
 pub type ReadStatusLine = fn(&[u8]) -> Result<StatusLine, HookError>;
 
 /// One harness.
 #[derive(Debug)]
 pub struct Kind {
-    /// What it is called in a command and in a path of the API, such as `claude` in `aside hook claude`.
+    /// Its name in commands and API paths, such as `claude` in `aside hook claude`.
     pub word: &'static str,
-    /// What people call it.
+    /// Its name for users.
     pub title: &'static str,
-    /// What it can take, and its name.
+    /// Its capabilities, and its name as an event source.
     pub caps: Caps,
     /// Its client's program.
     pub program: Program,
     /// Its hooks.
     pub hooks: Hooks,
-    /// What its client keeps in files.
+    /// The files of its client.
     pub files: ClientFiles,
-    /// Where its client says who it is to what it starts.
+    /// The environment variables of its client.
     pub variables: Variables,
-    /// Reads from the headers of a hook call where the client of a session takes messages; `None` where it takes none.
+    /// Finds the session's message socket in the headers of a hook call; `None` if the client has
+    /// none.
     pub message_socket: Option<fn(&SessionId, Headers<'_>) -> Option<MessageSocket>>,
-    /// Reads its transcripts; `None` where it writes none that say what probes ask.
+    /// Reads its transcripts; `None` if they have nothing that probes use.
     pub transcript: Option<&'static transcript::Reader>,
-    /// What the client says by itself.
+    /// What the client reports to its agent itself.
     pub native: &'static [Native],
-    /// Reads what the client writes to the stdin of its status line; `None` where it has none.
+    /// Parses the stdin of the client's status line; `None` if it has none.
     pub status_line: Option<ReadStatusLine>,
-    /// What is installed in it.
+    /// Its installation.
     pub installation: Installation,
-    /// How the way to its agent is tried; `None` where its hooks speak for no subagent.
+    /// Hooks for testing the delivery to its agent; `None` if its hooks support no subagents.
     pub round_trip: Option<RoundTrip>,
 }
 
-/// What a harness says at its hooks, and what it is answered.
+/// Parsing and answering of a harness's hooks.
 #[derive(Debug)]
 pub struct Hooks {
-    /// Reads the stdin of a hook that came at a time.
+    /// Parses the stdin of a hook, with its time of arrival.
     pub parse: fn(&[u8], &HookEnv, Timestamp) -> Result<HookCall, HookError>,
-    /// Writes the stdout of that hook; `None` for silence.
+    /// Writes the stdout of that hook; `None` for no output.
     pub reply: fn(&HookCall, &Answer) -> Option<String>,
-    /// The stdin of a hook that nothing follows.
+    /// The stdin of a hook without effect.
     pub harmless: &'static str,
 }
 
-/// What a client keeps in files.
+/// The files of a client.
 #[derive(Debug)]
 pub struct ClientFiles {
-    /// The client's folder, in the user's own and in a project's; [`Variables::folder`] names another one in place of the user's.
+    /// The client's folder, in the user's home and in a project; [`Variables::folder`] can replace
+    /// the user's.
     pub folder: &'static str,
-    /// Those in which it says which session it is in, if it writes such files.
+    /// Its session files, if it writes any.
     pub sessions: Option<SessionFiles>,
 }
 
-/// The files in which a client says where it stands, one a process.
+/// The files in which a client records its state, one per process.
 #[derive(Debug)]
 pub struct SessionFiles {
-    /// The client's folder, in which the transcript with this path stands.
+    /// The client's folder, which contains the transcript with this path.
     pub folder_of: fn(&str) -> Option<&Path>,
-    /// Where the client with this folder and this process writes its file.
+    /// The file of the client with this folder and this process.
     pub path: fn(&Path, u32) -> PathBuf,
-    /// Reads that file; `None` when it is not one of the process, or cannot be read.
+    /// Parses that file; `None` if it is not of the process, or invalid.
     pub parse: fn(&[u8], Process) -> Option<SessionFile>,
 }
 
-/// The environment variables that a client sets for what it starts, or that its user sets for it.
+/// The environment variables that a client sets for its child processes, or that its user sets for
+/// it.
 #[derive(Debug)]
 pub struct Variables {
-    /// Those that a hook forwards: the header that one becomes, of [`crate::harness::header`], and its name.
+    /// Those that a hook forwards: the header for each, of [`crate::harness::header`], and its
+    /// name.
     pub forwarded: &'static [(&'static str, &'static str)],
-    /// The one that names the client's own folder, if there is one.
+    /// The one with the client's own folder, if any.
     pub folder: Option<&'static str>,
-    /// What the names of all variables of the client begin with; they may hold its secrets.
+    /// Prefixes of all variables of the client; they may contain its secrets.
     pub prefixes: &'static [&'static str],
 }
 
@@ -102,32 +106,32 @@ impl Variables {
 pub const KINDS: [&Kind; 1] = [&super::claude::KIND];
 
 impl Kind {
-    /// The harness of this word.
+    /// The harness of this command name.
     pub fn of_word(word: &str) -> Option<&'static Self> {
         KINDS.into_iter().find(|kind| kind.word == word)
     }
 
-    /// The harness of this name, as a session's harness has it.
+    /// The harness of this name, as in a session's harness.
     pub fn of_name(name: &str) -> Option<&'static Self> {
         KINDS.into_iter().find(|kind| kind.caps.name == name)
     }
 
-    /// The words of all harnesses.
+    /// The command names of all harnesses.
     pub fn words() -> impl Iterator<Item = &'static str> {
         KINDS.into_iter().map(|kind| kind.word)
     }
 
-    /// What a hook of the harness of this word forwards; nothing of one that is not known.
+    /// The variables forwarded by a hook of this harness; none for an unknown one.
     pub fn forwarded(word: &str) -> &'static [(&'static str, &'static str)] {
         Self::of_word(word).map_or(&[], |kind| kind.variables.forwarded)
     }
 
-    /// The client's folder, in which the transcript with this path stands.
+    /// The client's folder, which contains the transcript with this path.
     pub fn client_folder<'p>(&self, transcript: &'p str) -> Option<&'p Path> {
         (self.files.sessions.as_ref()?.folder_of)(transcript)
     }
 
-    /// Whether `session` is the one that a client of this harness calls `id`.
+    /// Whether a client of this harness calls `session` by `id`.
     pub fn calls(&self, session: &SessionId, id: &str) -> bool {
         session.as_str() == id || session.own(self.caps.name) == Some(id)
     }

@@ -1,28 +1,28 @@
-//! The socket on which a running client takes messages.
+//! The message socket of a running client.
 
 use std::{fmt, path::PathBuf};
 
 use crate::exchange::Injection;
 
-/// Where a client takes messages, and in which form.
+/// The address of a message socket, and its format.
 #[derive(Clone)]
 pub struct MessageSocket {
     /// An absolute path.
     pub path: PathBuf,
     pub(super) token: Option<String>,
-    /// Writes an injection as the client takes it, with the token.
+    /// Formats an injection for the client, with the token.
     pub(super) write: fn(Option<&str>, &Injection) -> String,
 }
 
 impl MessageSocket {
-    /// What is written to the socket to hand over `injection`.
+    /// The bytes that deliver `injection` over the socket.
     pub fn message(&self, injection: &Injection) -> String {
         (self.write)(self.token.as_deref(), injection)
     }
 }
 
 impl PartialEq for MessageSocket {
-    /// One socket is of one client, and so of one form.
+    /// A socket belongs to one client, and so has one format.
     fn eq(&self, other: &Self) -> bool {
         (&self.path, &self.token) == (&other.path, &other.token)
     }
@@ -31,7 +31,7 @@ impl PartialEq for MessageSocket {
 impl Eq for MessageSocket {}
 
 impl fmt::Debug for MessageSocket {
-    /// Leaves the token out.
+    /// Omits the token.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MessageSocket").field("path", &self.path).finish_non_exhaustive()
     }

@@ -1,40 +1,41 @@
-//! What a client says to its agent by itself, so that aside leaves it to the client.
+//! What a client reports to its agent itself, so that aside leaves it to the client.
 //!
-//! Only what a decision asks for is a row. Whether the client has said it is found by evidence and not by version: hooks name no
-//! version, and what a newer client stops to say is missed by what is not there.
+//! There is a row only if a decision depends on it. Evidence, not the version, shows that the
+//! client has reported something: hooks have no version, and missing evidence reveals that a newer
+//! client has stopped.
 
 use std::fmt;
 
 use crate::harness::program::Version;
 
-/// One thing that a client says by itself.
+/// One thing that a client reports itself.
 #[derive(Debug)]
 pub struct Native {
-    /// What it is about, as the harness's document has it.
+    /// Its subject, as in the harness's document.
     pub what: &'static str,
-    /// When and where the client says it.
+    /// When and where the client reports it.
     pub says: &'static str,
-    /// The oldest client that was seen to say it; `None` when every one that was tried does.
+    /// The oldest client that was seen to report it; `None` when every tried client does.
     pub since: Option<Version>,
-    /// How it is known that the client has said it.
+    /// The evidence of a report.
     pub evidence: Evidence,
 }
 
-/// Where it shows that a client has said something.
+/// Where a client's report is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Evidence {
     /// In the transcript, as the announcement of a file: [`crate::transcript::Reader::changed`].
     Announcement,
-    /// In the transcript, as the report of an end: [`crate::transcript::Reader::ended`].
+    /// In the transcript, as the report of a command's end: [`crate::transcript::Reader::ended`].
     End,
-    /// In the transcript, as what it says of an MCP server: [`crate::transcript::Reader::servers`].
+    /// In the transcript, as a report about an MCP server: [`crate::transcript::Reader::servers`].
     Server,
     /// In the result of the call: [`crate::call::Call::said_changed`].
     Result,
 }
 
 impl fmt::Display for Native {
-    /// When and where the client says it, with the version.
+    /// When and where the client reports it, with the version.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.since {
             Some(since) => write!(f, "seen from {since} on: {}", self.says),

@@ -1,38 +1,39 @@
-//! What the system tells of a process: `/proc/PID/stat` of Linux, read.
+//! Parses the system's status of a process: `/proc/PID/stat` of Linux.
 
-/// A process of this machine, told from another one that is given the same number later.
+/// A process of this machine, distinct from a later one with the same id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Process {
-    /// Its number.
+    /// Its id.
     pub pid: u32,
-    /// When it started, in clock ticks since the machine did.
+    /// Its start, in clock ticks since boot.
     pub started: u64,
 }
 
-/// The fields of a process that are used.
+/// The used fields of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessStat {
-    /// The name of its program, cut by the system.
+    /// The name of its program, truncated by the system.
     pub name: String,
-    /// The process above it.
+    /// The id of its parent.
     pub parent: u32,
-    /// When it started, in clock ticks since the machine did.
+    /// Its start, in clock ticks since boot.
     pub started: u64,
-    /// Whether it has ended and only waits for its parent to look.
+    /// Whether it is a zombie.
     pub has_ended: bool,
 }
 
 impl ProcessStat {
-    /// Reads the one line of the file.
+    /// Parses the single line of the file.
     ///
-    /// Shape: `PID (NAME) STATE PARENT ..`, where the name may hold anything; the start is field 22.
+    /// Shape: `PID (NAME) STATE PARENT ..`, where the name may contain anything; the start is field
+    /// 22.
     pub fn parse(text: &str) -> Option<Self> {
         let (front, back) = text.rsplit_once(") ")?;
         let (_, name) = front.split_once('(')?;
         let mut fields = back.split(' ');
         let state = fields.next()?;
         let parent = fields.next()?.parse().ok()?;
-        // Fields 5 to 21 stand between.
+        // Skips fields 5 to 21.
         let started = fields.nth(17)?.trim_end().parse().ok()?;
         Some(Self { name: name.to_owned(), parent, started, has_ended: matches!(state, "Z" | "X") })
     }

@@ -5,11 +5,12 @@ use std::fmt;
 /// The program of a client.
 #[derive(Debug)]
 pub struct Program {
-    /// What its file on the PATH is called. With `--version` it says its version.
+    /// Its file name on the PATH. `--version` prints its version.
     pub name: &'static str,
-    /// The command that replaces it by a newer one.
+    /// The command that updates it.
     pub update: &'static str,
-    /// What clients before a version have not, as the end of a sentence that begins with the client; the first one that holds is said.
+    /// What clients before a version lack, as the end of a sentence that begins with the client;
+    /// the first match is used.
     pub lacks: &'static [(Version, &'static str)],
 }
 
@@ -25,7 +26,8 @@ impl fmt::Display for Version {
 }
 
 impl Version {
-    /// The first three numbers of the first word of `text` that is a version, as in `2.1.330 (Some Client)` and `client 0.169.0`.
+    /// Parses the first three numbers of the first version in `text`, as in `2.1.330 (Some Client)`
+    /// and `client 0.169.0`.
     pub fn read(text: &str) -> Option<Self> {
         text.split_whitespace().find_map(|word| {
             let mut numbers = word.splitn(3, '.');

@@ -1,13 +1,15 @@
-//! How the way from an event to an agent is tried, without an agent.
+//! Tests the delivery of an event to an agent, without an agent.
 
 use std::path::Path;
 
-/// Hooks of a made-up subagent: one gets what is addressed to it and nothing else, so nothing is taken from a real session.
+/// Hooks of an invented subagent. It gets only what is addressed to it, so nothing is taken from a
+/// real session.
 #[derive(Debug)]
 pub struct RoundTrip {
-    /// The stdin of a hook that carries text, after a call of this id, with which the subagent has read a file if one is named.
+    /// The stdin of a hook that carries text, after a call of this id; the call has read the file
+    /// `read`, if given.
     pub ask: fn(&MadeUp<'_>, call: &str, read: Option<&Path>) -> String,
-    /// The stdin of the hook with which the subagent ends.
+    /// The stdin of the hook for the subagent's end.
     pub end: fn(&MadeUp<'_>) -> String,
     /// The text for the agent in the stdout of a hook.
     pub text: fn(&[u8]) -> Option<String>,
@@ -16,7 +18,7 @@ pub struct RoundTrip {
 /// The subagent; its session is `<conversation>/<agent>`.
 #[derive(Debug, Clone, Copy)]
 pub struct MadeUp<'a> {
-    /// The conversation that it is of, which there is not.
+    /// Its conversation, which does not exist.
     pub conversation: &'a str,
     /// Its id and its type.
     pub agent: &'a str,

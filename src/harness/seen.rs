@@ -1,13 +1,13 @@
-//! Which injections stand in a text: in a transcript, or in a prompt.
+//! Finds injections in a text: in a transcript, or in a prompt.
 
 use memchr::memmem;
 
 use crate::exchange::InjectionId;
 
-/// Those of `ids` whose name stands in `text` as a word of its own, in their order.
+/// Those of `ids` whose name is a separate word of `text`, in order.
 ///
-/// Shape: `text` need not be UTF-8, nor begin or end with a whole line. The client's own wrapping is not looked at, since it
-/// differs from version to version.
+/// Shape: `text` need not be UTF-8, or begin or end with a whole line. The client's own wrapping is
+/// ignored, because it differs by version.
 pub fn ids_in(text: &[u8], ids: &[InjectionId]) -> Vec<InjectionId> {
     ids.iter().filter(|id| stands_in(text, id.as_str().as_bytes())).cloned().collect()
 }

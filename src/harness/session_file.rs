@@ -1,12 +1,12 @@
-//! What a running client says of itself in a file of its own.
+//! The state that a running client records in a file.
 
-/// Where a client stands.
+/// The state of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionFile {
-    /// The client's own id of the session it is in.
+    /// The client's own id of its current session.
     pub session_id: String,
-    /// The folder that session works in.
+    /// The session's working folder.
     pub cwd: Option<String>,
-    /// Whether no turn is under way, for certain.
+    /// Whether it is certain that no turn is in progress.
     pub is_idle: bool,
 }

@@ -1,12 +1,12 @@
-//! What a client tells its status line, which may be the one place where it says how full its context is.
+//! A client's input for its status line, which may be the only source of the context gauge.
 
 use crate::{event::SessionId, transcript::Gauge};
 
-/// What a client tells its status line.
+/// A client's input for its status line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatusLine {
     /// The client's own id of the session.
     pub session: SessionId,
-    /// How full the context is, if the client says so.
+    /// The context gauge, if the client reports it.
     pub context: Option<Gauge>,
 }

@@ -1,12 +1,13 @@
-//! The JSON that a client writes to the stdin of a hook or a status line.
+//! The JSON on the stdin of a hook or a status line.
 
 use serde::de::DeserializeOwned;
 
 use crate::harness::HookError;
 
-/// Reads what is wanted from it, and skips the rest without building it.
+/// Parses the wanted fields, and skips the rest without building it.
 ///
-/// Errors: what is not JSON to its end, or has a field of another kind; with the path of the field.
+/// Errors: the input is not valid JSON to its end, or a field has another type; with the path of
+/// the field.
 pub(super) fn read<T: DeserializeOwned>(stdin: &[u8]) -> Result<T, HookError> {
     let mut json = serde_json::Deserializer::from_slice(stdin);
     let value = serde_path_to_error::deserialize(&mut json)

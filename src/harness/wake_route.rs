@@ -1,25 +1,29 @@
-//! By which route a session is woken whose harness makes no exchange by itself.
+//! Selects the wake route of a session whose harness makes no exchange by itself.
 
 use crate::session::WakeKind;
 
-/// A way in which a session can be woken.
+/// A wake route of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WakeRoute {
-    /// A process of the session that follows its queue, such as `aside attach`, and makes the exchange itself.
+    /// A process of the session that follows its queue and makes the exchange itself, such as
+    /// `aside attach`.
     Monitor,
-    /// The client's own socket for messages, to which the daemon writes what an exchange of its own releases.
+    /// The client's own message socket, to which the daemon writes the text released by its own
+    /// exchange.
     MessageSocket,
-    /// None: what is pending is delivered at the next hook.
+    /// None: pending notifications are delivered at the next hook.
     NextHook,
 }
 
 /// The one route for a wake of `kind`.
 ///
-/// Shape: in a turn it is the next hook. A client shows what is pushed at the next boundary of the turn, where it runs a hook
-/// too; the hook comes for less, and before a tool it can hold the call back. For an idle session a monitor goes first, as its line
-/// is shown as what it is; a message is shown as one of another agent.
+/// Shape: during a turn it is the next hook. A client shows a pushed message at the next boundary
+/// of the turn, where it runs a hook too; the hook costs less, and before a tool it can defer the
+/// call. For an idle session a monitor has precedence, because its line is shown as such; a message
+/// is shown as one of another agent.
 ///
-/// Source: measured with client 2.1.329: a pushed text lands at the next tool boundary, in some 160 tokens of wrapping.
+/// Source: measured with client 2.1.329: a pushed text arrives at the next tool boundary, wrapped
+/// in some 160 tokens.
 pub fn choose(has_monitor: bool, has_socket: bool, kind: WakeKind) -> WakeRoute {
     match (kind, has_monitor, has_socket) {
         (WakeKind::StartTurn, true, _) => WakeRoute::Monitor,

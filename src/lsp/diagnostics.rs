@@ -1,20 +1,20 @@
-//! Diagnostics as servers write them, as problems: errors only, with lines and columns from 1.
+//! Converts servers' diagnostics to problems: only errors, with lines and columns from 1.
 
 use serde_json::Value;
 
 use crate::problem::{Level, Problem};
 
-/// Most errors of one file that are taken.
+/// Most errors of one file.
 const OF_FILE_MAX: usize = 200;
-/// Longest message, in characters; some 25 tokens for each row are to be enough.
+/// Longest message, in characters; some 25 tokens per row should be enough.
 const MESSAGE_CHARS_MAX: usize = 200;
-/// The number that the protocol has for an error.
+/// The protocol's number for an error.
 const ERROR: u64 = 1;
 
 /// The errors among the diagnostics of a file.
 ///
-/// Shape: in the server's order, 200 at most. What has no severity is an error, as the
-/// client is to decide.
+/// Shape: in the server's order, at most 200. A diagnostic without severity is an error, because
+/// the protocol leaves that to the client.
 pub fn errors(path: &str, diagnostics: &Value) -> Vec<Problem> {
     let all = diagnostics.as_array().into_iter().flatten();
     let is_error = |one: &&Value| one.get("severity").and_then(Value::as_u64).unwrap_or(ERROR) == ERROR;
@@ -43,7 +43,8 @@ fn problem(path: &str, diagnostic: &Value) -> Problem {
     }
 }
 
-/// A code as people know it: the compiler of TypeScript prints `TS2322` where its server says 2322.
+/// A code in its usual form: the compiler of TypeScript prints `TS2322` where its server sends
+/// 2322.
 fn named(diagnostic: &Value, code: String) -> String {
     let source = diagnostic.get("source").and_then(Value::as_str).unwrap_or_default();
     let is_number = code.bytes().all(|byte| byte.is_ascii_digit());

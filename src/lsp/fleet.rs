@@ -1,8 +1,8 @@
-//! All language servers: which run, for which folder, and what is published of what they find.
+//! All language servers: which run, for which folder, and the events about their findings.
 //!
-//! A *place* is a folder with a kind of server. It has one run at most, and a [`Record`] that
-//! outlives its runs. A run that dies is started again, later each time, and given up after
-//! [`FAILURES_MAX`] times.
+//! A *place* is a folder with a kind of server. It has at most one run, and a [`Record`] that
+//! outlives its runs. A failed run is restarted, with longer waits each time, and given up after
+//! [`FAILURES_MAX`] failures.
 
 #[cfg(test)]
 mod tests;
@@ -29,104 +29,104 @@ use crate::{
     time::Timestamp,
 };
 
-/// Most runs at once. A further one is started once one of them was not needed for a minute,
-/// which is stopped for it.
+/// Most concurrent runs. A further one is started when one has been unused for a minute, which is
+/// stopped for it.
 pub const RUNS_MAX: usize = 4;
-/// How long a run has to be unneeded before it is stopped for another one: a start costs seconds,
-/// and they would alternate.
+/// How long a run has to be unused before it is stopped for another one: a start costs seconds, and
+/// they would alternate.
 const SPARE_AFTER: Duration = Duration::from_secs(60);
-/// Most places with a record; the one that was needed the longest ago and has no run is evicted.
+/// Most places with a record; the least recently used one without a run is evicted.
 const PLACES_MAX: usize = 32;
-/// How often a run that fails is started again.
+/// How often a failed run is restarted.
 pub const FAILURES_MAX: u32 = 3;
-/// The wait before a run is started again; four times as long after each further failure.
+/// The wait before a restart; four times as long after each further failure.
 const RESTART_AFTER: Duration = Duration::from_secs(1);
-/// A run that went on for as long as this has not failed before.
+/// A run of this duration resets the failures.
 const IS_WELL_AFTER: Duration = Duration::from_secs(10 * 60);
-/// Most files that a place opens again with a new run.
+/// Most files that a new run of a place reopens.
 const OPEN_MAX: usize = super::server::DOCUMENTS_MAX;
 
-/// The number of a run; none is given twice.
+/// The number of a run; never reused.
 pub type RunId = u64;
 
-/// What a session wrote.
+/// A file written by a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Write {
-    /// Who.
+    /// The session.
     pub writer: Writer,
-    /// The file, by its absolute path.
+    /// The absolute path.
     pub path: Arc<str>,
-    /// The folder of its server.
+    /// The server's folder.
     pub root: Arc<str>,
-    /// The name of its kind of server.
+    /// The name of the kind of server.
     pub kind: Arc<str>,
 }
 
-/// What is to be done, in this order.
+/// An action; actions are performed in order.
 #[derive(Debug, Clone)]
 pub enum Action {
     /// Start a process.
     Start {
-        /// Of this run.
+        /// Its run.
         run: RunId,
-        /// What it runs.
+        /// The kind of server.
         kind: Arc<Kind>,
-        /// Where.
+        /// The folder.
         root: Arc<str>,
     },
     /// Send it a message.
     Send {
-        /// Of this run.
+        /// Its run.
         run: RunId,
-        /// What.
+        /// The message.
         message: Value,
     },
-    /// Read a file, and give it to [`Fleet::text`].
+    /// Read a file, and pass it to [`Fleet::text`].
     Read {
-        /// For this run.
+        /// The run that needs it.
         run: RunId,
-        /// Which.
+        /// The path.
         path: Arc<str>,
-        /// Whose call may have changed it.
+        /// The session whose call may have changed it.
         writer: Writer,
     },
-    /// The same if the file is another one than when it was read last.
+    /// The same, if the file has changed since it was last read.
     Look {
-        /// For this run.
+        /// The run that needs it.
         run: RunId,
-        /// Which.
+        /// The path.
         path: Arc<str>,
-        /// Whose call may have changed it.
+        /// The session whose call may have changed it.
         writer: Writer,
     },
-    /// Close the stdin of a process, and end it if it goes on.
+    /// Close the stdin of a process, and kill it if it does not exit.
     Close(RunId),
-    /// End a process.
+    /// Kill a process.
     Kill {
-        /// Of this run.
+        /// Its run.
         run: RunId,
-        /// Why, as [`Fleet::ended`] is to be given it.
+        /// The reason, to be passed to [`Fleet::ended`].
         why: &'static str,
     },
-    /// Note that a run was quiet for the first time.
+    /// Record that a run was quiet for the first time.
     Ready {
-        /// Which.
+        /// The run.
         run: RunId,
-        /// How many errors it found.
+        /// Number of errors that it found.
         errors: usize,
     },
-    /// Publish that a server failed for this reason and is not started again.
+    /// Publish that a server failed for this reason and is not restarted.
     GiveUp(String),
     /// Publish an event.
     Publish(Box<Event>),
 }
 
-/// Why a process is no more.
+/// Why a process has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
     /// It cannot be started.
     NotStarted(String),
-    /// It ended, or can no longer be understood.
+    /// It exited, or its output is invalid.
     Ended(String),
 }
 
@@ -134,7 +134,7 @@ pub enum End {
 #[derive(Debug)]
 pub struct Fleet {
     settings: Settings,
-    /// The process that asks.
+    /// The id of this process.
     pid: u32,
     places: BTreeMap<PlaceId, Place>,
     runs: BTreeMap<RunId, Run>,
@@ -143,7 +143,7 @@ pub struct Fleet {
     actions: VecDeque<Action>,
 }
 
-/// Root and kind.
+/// Root folder and kind.
 type PlaceId = (Arc<str>, Arc<str>);
 
 #[derive(Debug, Default)]
@@ -151,10 +151,10 @@ struct Place {
     record: Record,
     state: State,
     failures: u32,
-    /// The files that a new run opens, and who wrote each last.
+    /// Files that a new run opens, with their last writers.
     open: BTreeMap<Arc<str>, Writer>,
     needed_at: Timestamp,
-    /// Whether a run is to be started as soon as there is room for it.
+    /// Whether to start a run as soon as there is room for it.
     is_wanted: bool,
 }
 
@@ -163,7 +163,7 @@ enum State {
     #[default]
     Stopped,
     Running(RunId),
-    /// It failed, and is started again then.
+    /// It failed, and is restarted at this time.
     Failed(Timestamp),
     GivenUp,
 }
@@ -174,16 +174,16 @@ struct Run {
     tool: String,
     server: Server,
     began_at: Timestamp,
-    /// Who wrote since the run was quiet, and what.
+    /// Writers since the run was last quiet, and their files.
     writers: BTreeMap<Writer, BTreeSet<String>>,
-    /// Whether they wrote before it was quiet: what it finds late is still theirs.
+    /// Whether they wrote before it was quiet: its late findings are still theirs.
     has_settled: bool,
-    /// Whether it was quiet once.
+    /// Whether it was ever quiet.
     is_ready: bool,
 }
 
 impl Fleet {
-    /// None yet; `pid` is the process that asks.
+    /// An empty fleet; `pid` is this process.
     pub fn new(settings: Settings, pid: u32) -> Self {
         Self {
             settings,
@@ -196,12 +196,12 @@ impl Fleet {
         }
     }
 
-    /// What `[sources.lsp]` says.
+    /// The settings in `[sources.lsp]`.
     pub const fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Takes other settings: the runs of what changed are stopped, and what was given up is tried
+    /// Applies changed settings: runs of changed kinds are stopped, and failed ones are tried
     /// again.
     pub fn set(&mut self, settings: Settings, now: Timestamp) {
         let before = mem::replace(&mut self.settings, settings);
@@ -217,7 +217,7 @@ impl Fleet {
         self.collect(now);
     }
 
-    /// Takes that a session wrote a file, which starts the server of its folder.
+    /// Records a write of a session, which starts the server of its folder.
     pub fn wrote(&mut self, write: Write, now: Timestamp) {
         let Write { writer, path, root, kind } = write;
         let id = (root, kind);
@@ -241,8 +241,8 @@ impl Fleet {
         self.collect(now);
     }
 
-    /// Takes that calls of a session ended, which may have changed any file: those that are open
-    /// are looked at.
+    /// Records the end of a session's calls, which may have changed any file: open files are
+    /// checked.
     pub fn looked(&mut self, writer: &Writer, now: Timestamp) {
         for (id, run) in &self.runs {
             if self.places.get(&run.place).is_some_and(|place| place.record.knows(&writer.session)) {
@@ -257,7 +257,7 @@ impl Fleet {
         self.collect(now);
     }
 
-    /// Takes the text of a file that was to be read; `None` when it cannot be, or is none any more.
+    /// Takes the text of a requested file; `None` if it cannot be read, or does not exist any more.
     pub fn text(
         &mut self,
         run: RunId,
@@ -286,7 +286,7 @@ impl Fleet {
         self.collect(now);
     }
 
-    /// Takes what a server says.
+    /// Takes a message of a server.
     pub fn take(&mut self, run: RunId, incoming: Incoming, now: Timestamp) {
         if let Some(run) = self.runs.get_mut(&run) {
             run.server.take(incoming, now);
@@ -294,7 +294,7 @@ impl Fleet {
         self.collect(now);
     }
 
-    /// Takes that a process is no more.
+    /// Records the end of a process.
     pub fn ended(&mut self, run: RunId, end: End, now: Timestamp) {
         let Some(run) = self.runs.remove(&run) else { return };
         self.note_end(&run, end, now);
@@ -328,7 +328,7 @@ impl Fleet {
         }
     }
 
-    /// Does what is due.
+    /// Performs due actions.
     pub fn advance(&mut self, now: Timestamp) {
         let due = |(id, place): (&PlaceId, &Place)| match place.state {
             State::Failed(at) if at <= now => Some(id.clone()),
@@ -347,7 +347,7 @@ impl Fleet {
         self.collect(now);
     }
 
-    /// When [`Self::advance`] has something to do.
+    /// The next time at which [`Self::advance`] has something to do.
     pub fn deadline(&self) -> Option<Timestamp> {
         let restarts = self.places.values().filter_map(|place| match place.state {
             State::Failed(at) => Some(at),
@@ -359,7 +359,7 @@ impl Fleet {
         restarts.chain(idle).chain(servers).min()
     }
 
-    /// The next thing to do.
+    /// The next action.
     pub fn next_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
@@ -397,8 +397,8 @@ impl Fleet {
         self.runs.insert(run, begun);
     }
 
-    /// Evicts the record of the place without a run that was needed the longest ago, if there are
-    /// too many for another one.
+    /// Evicts the least recently used record of a place without a run, if there is no room for
+    /// another one.
     fn make_room(&mut self, id: &PlaceId) {
         if self.places.contains_key(id) || self.places.len() < PLACES_MAX {
             return;
@@ -410,7 +410,7 @@ impl Fleet {
         }
     }
 
-    /// Collects what the servers have to be sent, and what they found.
+    /// Collects messages for the servers, and their findings.
     fn collect(&mut self, now: Timestamp) {
         let mut found = Vec::new();
         for (id, run) in &mut self.runs {

@@ -1,8 +1,8 @@
 //! The frames of the Language Server Protocol: `Content-Length: 2\r\n\r\n{}`.
 //!
 //! Source: the section "Base Protocol" of version 3.17. The crate `lsp-server` reads from a
-//! blocking stream and allocates whatever length a peer states; here a frame is read from pieces,
-//! as they arrive, and has a bound.
+//! blocking stream and allocates any length that a peer states; this module reads a frame in
+//! pieces, as they arrive, with a bound.
 
 use std::mem;
 
@@ -15,37 +15,37 @@ pub const HEADER_BYTES_MAX: usize = 4 * 1024;
 const END_OF_HEADER: &[u8] = b"\r\n\r\n";
 const LENGTH: &str = "content-length";
 
-/// Takes bytes as they arrive and gives whole messages.
+/// Takes bytes as they arrive and returns whole messages.
 #[derive(Debug, Default)]
 pub struct Frames {
     bytes: Vec<u8>,
-    /// The length of the message that begins with `bytes`, once its header was read.
+    /// The length of the message at the start of `bytes`, once its header is read.
     length: Option<usize>,
 }
 
-/// Why nothing that follows can be read.
+/// Why the stream cannot be read any further.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// It is no header.
+    /// Invalid header.
     #[error("it wrote something else than messages to its stdout")]
     NoHeader,
     /// The message is too large.
     #[error("it sent a message of {bytes} bytes; {MESSAGE_BYTES_MAX} are allowed")]
     TooLarge {
-        /// How large.
+        /// Its size.
         bytes: usize,
     },
 }
 
 impl Frames {
-    /// Takes what arrived.
+    /// Adds received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
     /// The next whole message, if one has arrived.
     ///
-    /// Errors: there is none and will be none; the stream cannot be read any further.
+    /// Errors: the stream is invalid from here on.
     pub fn next_message(&mut self) -> Result<Option<Vec<u8>>, FrameError> {
         let length = match self.length {
             Some(length) => length,
@@ -62,8 +62,7 @@ impl Frames {
         Ok(Some(mem::replace(&mut self.bytes, rest)))
     }
 
-    /// The length that the header states, if all of the header has arrived; the header is taken
-    /// off.
+    /// The length in the header, if the whole header has arrived; removes the header.
     fn take_header(&mut self) -> Result<Option<usize>, FrameError> {
         let begin = self.bytes.get(..HEADER_BYTES_MAX).unwrap_or(&self.bytes);
         let Some(end) = begin.windows(END_OF_HEADER.len()).position(|window| window == END_OF_HEADER) else {

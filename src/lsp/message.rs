@@ -1,44 +1,45 @@
-//! The messages that go between aside and a language server, as JSON.
+//! JSON messages between aside and a language server.
 //!
-//! Source: version 3.17 of the protocol; `experimental/serverStatus` is of rust-analyzer.
+//! Source: version 3.17 of the protocol; `experimental/serverStatus` is an extension of
+//! rust-analyzer.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::uri;
 
-/// What a server says.
+/// A message of a server.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Incoming {
-    /// It answers a request of ours.
+    /// A response to one of our requests.
     Answer {
-        /// Of the request.
+        /// The request's id.
         id: u64,
-        /// `None` when it refuses.
+        /// `None` if it is an error.
         result: Option<Value>,
     },
-    /// It asks for something.
+    /// A request.
     Request {
-        /// To be repeated in the answer.
+        /// Its id, to be repeated in the response.
         id: Value,
-        /// What it asks for.
+        /// The method.
         method: String,
-        /// About what.
+        /// The parameters.
         params: Value,
     },
-    /// It tells something.
+    /// A notification.
     Notice {
-        /// What.
+        /// The method.
         method: String,
-        /// About what.
+        /// The parameters.
         params: Value,
     },
 }
 
 impl Incoming {
-    /// Reads a message.
+    /// Parses a message.
     ///
-    /// Errors: it is no JSON, or says neither an id nor a method.
+    /// Errors: it is not JSON, or has neither an id nor a method.
     pub fn read(message: &[u8]) -> Result<Self, serde_json::Error> {
         #[derive(Deserialize)]
         struct Envelope {
@@ -55,7 +56,7 @@ impl Incoming {
             (Some(id), Some(method)) => Ok(Self::Request { id, method, params }),
             (None, Some(method)) => Ok(Self::Notice { method, params }),
             (Some(id), None) => {
-                // An id that is none of ours is one that nobody waits for.
+                // An id that we never use matches no request.
                 let id = id.as_u64().unwrap_or(u64::MAX);
                 Ok(Self::Answer { id, result: Some(result).filter(|_| error.is_none()) })
             }
@@ -73,7 +74,7 @@ pub fn request(id: u64, method: &str, params: Value) -> Value {
     message
 }
 
-/// A notification of the protocol; one whose `params` are null has none.
+/// A notification of the protocol; null `params` are omitted.
 pub fn notice(method: &str, params: Value) -> Value {
     let mut message = Map::new();
     message.insert("jsonrpc".to_owned(), "2.0".into());
@@ -84,8 +85,8 @@ pub fn notice(method: &str, params: Value) -> Value {
     message.into()
 }
 
-/// The answer to a request of the server: nothing is configured, everything may be registered, and
-/// what is not known is refused.
+/// The response to a request of the server: there is no configuration, every registration is
+/// accepted, and unknown methods are refused.
 pub fn answer(id: &Value, method: &str, params: &Value) -> Value {
     let result = match method {
         "workspace/configuration" => {
@@ -112,12 +113,12 @@ pub fn answer(id: &Value, method: &str, params: &Value) -> Value {
 
 const METHOD_NOT_FOUND: i32 = -32_601;
 
-/// What the first request says: who asks, about which folder, and what is understood.
+/// Parameters of the first request: the process, the folder, and the capabilities.
 pub fn initialize(root: &str, pid: u32) -> Value {
     let uri = uri::of_path(root);
     let name = root.rsplit('/').next().unwrap_or(root);
     json!({
-        // A server that sees this process end ends as well.
+        // A server exits when it sees this process end.
         "processId": pid,
         "clientInfo": { "name": "aside", "version": env!("CARGO_PKG_VERSION") },
         "rootUri": uri,
@@ -138,7 +139,7 @@ pub fn initialize(root: &str, pid: u32) -> Value {
     })
 }
 
-/// What the protocol calls the language of a file, by how its name ends; the end itself of others.
+/// The protocol's language id of a file, by its extension; for an unknown one the extension itself.
 pub fn language_of(path: &str) -> &str {
     let name = path.rsplit('/').next().unwrap_or(path);
     match name.rsplit('.').next().unwrap_or(name) {

@@ -1,10 +1,10 @@
-//! What the sessions of one folder were notified of, so that each hears only of what is new since
-//! it began to write there.
+//! Records which errors the sessions of a folder know, so that each is notified only of errors that
+//! are new since its first write there.
 //!
-//! What a server finds when it is quiet for the first time was there before, for the sessions that
-//! write by then; so was, for a session that begins later, what the server found last before it
-//! wrote. What is new when others wrote is theirs. A record outlives the runs of its server, so
-//! what a new run finds is compared with what was found before.
+//! Errors at a server's first quiet time are old for all sessions that have written by then. For a
+//! session that begins later, the last errors before its write are old. Errors that appear after
+//! others' writes are theirs. A record outlives the runs of its server, so a new run's findings are
+//! compared with earlier ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,23 +15,23 @@ use crate::{
     time::Timestamp,
 };
 
-/// Most sessions of a folder that are notified. The one that wrote the longest ago is evicted, and
-/// hears no more of what it was notified of.
+/// Most notified sessions of a folder. The one with the oldest write is evicted, and gets no
+/// further notifications about known errors.
 pub const SESSIONS_MAX: usize = 16;
-/// Most errors of a server that are compared; what is beyond them is left out.
+/// Most compared errors of a server; further ones are left out.
 pub const ERRORS_MAX: usize = 2_000;
-/// Most files that a session wrote and that come first in what it is notified of.
+/// Most files of a session's own that are listed first in its notifications.
 const WRITTEN_MAX: usize = 50;
 
 /// File, code and message.
 type Key = (Option<String>, Option<String>, String);
-/// How many there are of each.
+/// The number of each.
 type Counts = BTreeMap<Key, u32>;
 
 /// The record of one folder.
 #[derive(Debug, Default)]
 pub struct Record {
-    /// What was found last; `None` before the first time.
+    /// The last findings; `None` before the first.
     last: Option<Counts>,
     sessions: BTreeMap<SessionId, Known>,
     rounds: u64,
@@ -39,14 +39,14 @@ pub struct Record {
 
 #[derive(Debug)]
 struct Known {
-    /// As it was when it wrote first: the names of its problems are made with its folder.
+    /// As at its first write: the names of its problems include its folder.
     writer: Writer,
-    /// What was there before, or is of others.
+    /// Errors that are old, or of others.
     before: Counts,
     problems: Problems,
-    /// The files that it wrote, newest last.
+    /// Its written files, newest last.
     written: Vec<String>,
-    /// In which round it wrote last.
+    /// The round of its last write.
     wrote_in: u64,
 }
 
@@ -56,7 +56,7 @@ impl Record {
         self.sessions.contains_key(session)
     }
 
-    /// Takes all errors that a server finds after `writers` wrote these files; gives what is new
+    /// Takes all errors that a server finds after `writers` wrote these files; returns the new ones
     /// for each session.
     pub fn settle(
         &mut self,
@@ -88,7 +88,7 @@ impl Record {
         changes
     }
 
-    /// Notes that a session wrote; `before` was there when it began.
+    /// Records a session's write; `before` are the errors at its first write.
     fn note(&mut self, writer: &Writer, files: &BTreeSet<String>, before: Counts) {
         let is_new = !self.sessions.contains_key(&writer.session);
         if is_new && self.sessions.len() >= SESSIONS_MAX {
@@ -112,7 +112,7 @@ impl Record {
 }
 
 impl Known {
-    /// What was found since the last time is of others.
+    /// Assigns errors since the last round to others.
     fn leave_to_others(&mut self, counts: &Counts, last: &Counts) {
         for (key, count) in counts {
             let more = count.saturating_sub(last.get(key).copied().unwrap_or(0));
@@ -122,7 +122,7 @@ impl Known {
         }
     }
 
-    /// What is gone and comes back is new.
+    /// Forgets errors that are gone, so that they are new if they return.
     fn forget_gone(&mut self, counts: &Counts) {
         self.before.retain(|key, count| {
             *count = (*count).min(counts.get(key).copied().unwrap_or(0));
@@ -130,7 +130,7 @@ impl Known {
         });
     }
 
-    /// What is to be said to it, files that it wrote first.
+    /// The errors to report to it, those in its own files first.
     fn own(&self, found: &[Problem]) -> Vec<Problem> {
         let mut before = self.before.clone();
         let is_own = |problem: &&Problem| match before.get_mut(&key(problem)) {
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
     use crate::problem::Level;
 
-    /// `file message`, apart by commas; all of them in line 1 and further down.
+    /// Parses `file message` entries, separated by commas; in line 1 and following.
     fn problems(text: &str) -> Vec<Problem> {
         let texts = text.split(',').map(str::trim).filter(|text| !text.is_empty());
         let one = |(index, text): (usize, &str)| {
@@ -180,7 +180,7 @@ mod tests {
         texts.enumerate().map(one).collect()
     }
 
-    /// `session:file`, apart by commas.
+    /// Parses `session:file` entries, separated by commas.
     fn writers(text: &str) -> BTreeMap<Writer, BTreeSet<String>> {
         let mut writers: BTreeMap<Writer, BTreeSet<String>> = BTreeMap::new();
         for text in text.split(',').map(str::trim).filter(|text| !text.is_empty()) {

@@ -1,10 +1,9 @@
-//! One run of a language server: what it is sent, and when what it finds is about the newest text.
+//! One run of a language server: its messages, and whether its findings are about the newest text.
 //!
-//! It takes the texts of files, what the server says, and the time; it gives messages and, each
-//! time the server is quiet, all errors that it finds. A finding about an older text is never
-//! given: one that states an older version is left out, and of a server that states no version only
-//! what it says after it has answered a question about the newest text counts as news of that. All
-//! waits are bounded.
+//! It takes files' texts, the server's messages, and the time; it returns messages and, each time
+//! the server is quiet, all errors that it finds. Findings about an older text are never returned:
+//! one with an older version is dropped. If a server sends no versions, its findings count as new
+//! only after it has answered a request about the newest text. All waits are bounded.
 
 mod quiet;
 
@@ -28,36 +27,36 @@ use super::{
 };
 use crate::{problem::Problem, time::Timestamp};
 
-/// Most documents that a server has open. The one that was written the longest ago is closed for
-/// another one.
+/// Most open documents of a server. The one with the oldest write is closed for a new one.
 pub const DOCUMENTS_MAX: usize = 50;
-/// Most files of which a server's own findings are kept; of further files they are left out.
+/// Most files with kept pushed findings; those of further files are dropped.
 const FILES_MAX: usize = 1_000;
-/// How long a server may take to answer `initialize`; one that does not is ended as if it had died.
+/// Time limit of the response to `initialize`; without it the server is killed as if it had failed.
 const INITIALIZE_MAX: Duration = Duration::from_secs(60);
-/// How long a server may take to answer `shutdown` before its stdin is closed.
+/// Time limit of the response to `shutdown`, after which its stdin is closed.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(2);
-/// How long after the last change diagnostics are asked for: quick edits are asked for once.
+/// Delay of a diagnostics request after the last change: quick edits need only one request.
 const PULL_AFTER: Duration = Duration::from_millis(100);
 
 /// One run.
 #[derive(Debug)]
 pub struct Server {
     phase: Phase,
-    /// Whether diagnostics can be asked for, and symbols.
+    /// Whether it supports requests for diagnostics, and for symbols.
     offers: Offers,
     asked: BTreeMap<u64, Asked>,
     next_id: u64,
     documents: BTreeMap<Arc<str>, Document>,
-    /// What it says by itself, by file; without files in which it finds nothing.
+    /// Its pushed findings, by file; without files that have none.
     pushed: BTreeMap<Arc<str>, Vec<Problem>>,
-    /// What it said after that about an older version of a document. What is not in it is gone: many
-    /// servers do not repeat what is the same for the next version. What is new in it is not given.
+    /// Later findings about an older version of a document. Errors missing here are gone: many
+    /// servers do not repeat findings that are the same for the next version. New errors here are
+    /// not returned.
     stale: BTreeMap<Arc<str>, Vec<Problem>>,
     busy: Busy,
-    /// When something changed last that can change what it finds.
+    /// Time of the last change that may affect its findings.
     active_at: Timestamp,
-    /// Whether that was given since.
+    /// Whether findings have changed since they were last returned.
     is_dirty: bool,
     has_settled: bool,
     writes: u64,
@@ -73,9 +72,9 @@ enum Phase {
     Stopping {
         since: Timestamp,
     },
-    /// This is to be done with its process.
+    /// An action on its process is required.
     Over(Need),
-    /// It was said, of a run that was asked to stop, or of one that fails.
+    /// [`Server::advance`] has returned it; the run is stopping or has failed.
     Done {
         was_asked: bool,
     },
@@ -87,7 +86,7 @@ struct Offers {
     symbols: bool,
 }
 
-/// A request of ours without an answer.
+/// Our request without a response.
 #[derive(Debug)]
 struct Asked {
     what: Question,
@@ -97,10 +96,9 @@ struct Asked {
 #[derive(Debug, PartialEq, Eq)]
 enum Question {
     Initialize,
-    /// The diagnostics of a document in a version.
+    /// The diagnostics of a version of a document.
     Pull(Arc<str>, i32),
-    /// Its answer shows that this version has been taken in: servers answer in the order of what
-    /// they read.
+    /// Its response shows that this version was processed: servers respond in reading order.
     Barrier(Arc<str>, i32),
     Shutdown,
 }
@@ -109,45 +107,45 @@ enum Question {
 #[derive(Debug)]
 struct Document {
     version: i32,
-    /// Whether the server knows it.
+    /// Whether the server has it open.
     is_open: bool,
-    /// Sent with the next version.
+    /// The text for the next version.
     text: Option<String>,
     hash: u64,
-    /// Grows with each write of any document.
+    /// Increases with each write of any document.
     written: u64,
-    /// Since when news of it are waited for.
+    /// Start of the wait for news about it.
     since: Timestamp,
     news: News,
     pulled: Vec<Problem>,
 }
 
-/// What is known of the newest version of a document.
+/// The state of the newest version of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum News {
-    /// Its diagnostics are to be asked for.
+    /// Its diagnostics have to be requested.
     ToBeAsked,
     /// Nothing yet.
     Awaited,
-    /// Nothing yet, and the server is known to have taken it in.
+    /// Nothing yet, but the server has processed it.
     TakenIn,
-    /// What the server finds.
+    /// The findings have arrived.
     There,
 }
 
-/// What to do with a run.
+/// An action on a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
-    /// It goes on.
+    /// None.
     Nothing,
-    /// Its stdin is to be closed: it was asked to stop.
+    /// Close its stdin: it was asked to stop.
     Close,
-    /// It is to be ended: it does not answer `initialize`, or refuses it.
+    /// Kill it: it does not answer `initialize`, or refuses it.
     Kill(&'static str),
 }
 
 impl Server {
-    /// A run in `root` that begins; `pid` is the process that asks.
+    /// Starts a run in `root`; `pid` is this process.
     pub fn new(root: &str, pid: u32, now: Timestamp) -> Self {
         let mut server = Self {
             phase: Phase::Starting { since: now },
@@ -168,7 +166,7 @@ impl Server {
         server
     }
 
-    /// Takes the text of a file; returns whether it is another one than before.
+    /// Takes the text of a file; returns whether it has changed.
     pub fn write(&mut self, path: &Arc<str>, text: String, now: Timestamp) -> bool {
         let mut hasher = DefaultHasher::new();
         text.hash(&mut hasher);
@@ -197,7 +195,7 @@ impl Server {
         true
     }
 
-    /// Closes a document, as its file is gone or another one takes its place.
+    /// Closes a document, because its file is gone or another one replaces it.
     pub fn close(&mut self, path: &Arc<str>, now: Timestamp) {
         let Some(document) = self.documents.remove(path) else { return };
         self.stale.remove(path);
@@ -212,7 +210,7 @@ impl Server {
         self.documents.keys()
     }
 
-    /// Takes what the server says.
+    /// Takes a message of the server.
     pub fn take(&mut self, incoming: Incoming, now: Timestamp) {
         match incoming {
             Incoming::Answer { id, result } => {
@@ -230,7 +228,7 @@ impl Server {
         }
     }
 
-    /// Does what is due, and says what is to be done with the run.
+    /// Performs due actions, and returns the action on the run.
     pub fn advance(&mut self, now: Timestamp) -> Need {
         if self.pull_at().is_some_and(|at| at <= now) {
             self.pull(now);
@@ -249,8 +247,8 @@ impl Server {
         need
     }
 
-    /// All errors that the server finds, if it is quiet and something happened since they were
-    /// given last.
+    /// All errors that the server finds, if it is quiet and there were changes since the last
+    /// return.
     pub fn settled(&mut self, now: Timestamp) -> Option<Vec<Problem>> {
         self.settles_at().filter(|at| *at <= now)?;
         (self.is_dirty, self.has_settled) = (false, true);
@@ -258,7 +256,7 @@ impl Server {
         Some(self.problems())
     }
 
-    /// When [`Self::advance`] or [`Self::settled`] has something to do.
+    /// The next time at which [`Self::advance`] or [`Self::settled`] has something to do.
     pub fn deadline(&self) -> Option<Timestamp> {
         match self.phase {
             Phase::Starting { since } => Some(since + INITIALIZE_MAX),
@@ -268,7 +266,7 @@ impl Server {
         }
     }
 
-    /// Whether it waits for something to be found.
+    /// Whether it waits for findings.
     pub const fn is_dirty(&self) -> bool {
         self.is_dirty
     }
@@ -278,7 +276,7 @@ impl Server {
         self.messages.pop_front()
     }
 
-    /// Asks it to stop.
+    /// Requests a shutdown.
     pub fn stop(&mut self, now: Timestamp) {
         match self.phase {
             Phase::Running => {
@@ -293,7 +291,7 @@ impl Server {
         }
     }
 
-    /// Whether it was asked to stop.
+    /// Whether a shutdown was requested.
     pub const fn is_stopping(&self) -> bool {
         matches!(
             self.phase,
@@ -322,7 +320,7 @@ impl Server {
         }
     }
 
-    /// The server has begun: the documents that were written until now are opened.
+    /// The server is initialized: documents written so far are opened.
     fn begin(&mut self, result: &Value, now: Timestamp) {
         if !matches!(self.phase, Phase::Starting { .. }) {
             return;
@@ -391,7 +389,8 @@ impl Server {
         let path: Arc<str> = path.into();
         if let Some(document) = self.documents.get_mut(&path) {
             match version {
-                // What a compiler found that the server runs: it is not quiet while that runs.
+                // Findings of a compiler that the server runs: the server is not quiet during the
+                // run.
                 Some(_) if self.offers.pull => {}
                 Some(version) if version != i64::from(document.version) => {
                     self.stale.insert(path, found);
@@ -417,8 +416,7 @@ impl Server {
             return;
         }
         self.active_at = now;
-        // One that is refused, because something changed meanwhile, is asked for again until its
-        // wait is over.
+        // A request refused because of a concurrent change is repeated until its wait is over.
         let Some(items) = result.as_ref().and_then(|result| result.get("items")) else {
             document.news = News::ToBeAsked;
             return;
@@ -426,7 +424,7 @@ impl Server {
         (document.pulled, document.news) = (errors(path, items), News::There);
     }
 
-    /// What changes one document can change the diagnostics of each.
+    /// A change of one document can change the diagnostics of every one.
     fn ask_again(&mut self, now: Timestamp) {
         if !self.offers.pull {
             return;
@@ -451,7 +449,7 @@ impl Server {
                 wanted.insert((Arc::clone(path), document.version));
             }
         }
-        // What was asked before is about an older state.
+        // Earlier requests are about an older state.
         self.asked.retain(|_, asked| !matches!(asked.what, Question::Pull(..)));
         for (path, version) in wanted {
             let params = json!({ "textDocument": { "uri": uri::of_path(&path) } });
@@ -459,8 +457,7 @@ impl Server {
         }
     }
 
-    /// All errors, one for each place and code: what is asked for and what the server says by
-    /// itself may be the same.
+    /// All errors, one per place and code: requested and pushed findings may overlap.
     fn problems(&self) -> Vec<Problem> {
         let is_there = |path: &Arc<str>, problem: &Problem| {
             let is_same =

@@ -1,26 +1,25 @@
-//! What `[sources.lsp]` says: whether servers are started, and which.
+//! The settings in `[sources.lsp]`: whether servers are started, and which.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use crate::settings::{Form, Keys};
 
-/// How long a server that nobody needs goes on.
+/// How long an unused server keeps running.
 const IDLE: Duration = Duration::from_secs(10 * 60);
-/// Shortest and longest time for that: a server that starts takes longer than a few seconds, and a
-/// day is for ever.
+/// Limits of that: a start takes longer than a few seconds, and a day counts as forever.
 const IDLE_LIMITS: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(10)..=Duration::from_secs(24 * 3_600);
 /// Most kinds of servers.
 const KINDS_MAX: usize = 32;
-/// Most words of a command, patterns of files, and names that mark a root.
+/// Most words of a command, file patterns, and root markers.
 const WORDS_MAX: usize = 32;
 
-/// What its table in `[sources]` says.
+/// The settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// Whether servers are started.
     pub enabled: bool,
-    /// How long one that nobody needs goes on.
+    /// How long an unused one keeps running.
     pub idle: Duration,
     /// The servers, by the names of their tables.
     pub servers: BTreeMap<Arc<str>, Arc<Kind>>,
@@ -33,25 +32,25 @@ pub struct Kind {
     pub enabled: bool,
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// The files that it is for: `*.rs`, or a whole name.
+    /// The patterns of its files: `*.rs`, or a whole name.
     pub files: Vec<Pattern>,
-    /// The names of files that mark the folder in which it works.
+    /// The names of files that mark its root folder.
     pub root: Vec<String>,
 }
 
-/// The names of files: a whole one, or `*` with an end.
+/// A pattern of file names: a whole name, or `*` with a suffix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Pattern {
     /// This name.
     Name(String),
-    /// All that end so.
+    /// All with this suffix.
     End(String),
 }
 
-/// Those that ship: command, files, root.
+/// A built-in server: command, files, root.
 type Shipped = (&'static str, &'static [&'static str], &'static [&'static str], &'static [&'static str]);
 
-/// Source: the documents of each server.
+/// Source: the documentation of each server.
 const SHIPPED: [Shipped; 5] = [
     (
         "cpp",
@@ -104,10 +103,10 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Reads its table.
+    /// Reads the table.
     ///
-    /// Shape: a table of a server that ships changes what it says and keeps the rest. One of
-    /// another name is added, and is nothing until it has a command, files and a root.
+    /// Shape: a table of a built-in server overrides only its given keys. One of another name is
+    /// added, and needs a command, files and a root.
     pub fn read(keys: &mut impl Keys) -> Self {
         let shipped = Self::default();
         let enabled = keys.flag("enabled").unwrap_or(shipped.enabled);
@@ -130,12 +129,12 @@ impl Settings {
 }
 
 impl Kind {
-    /// Whether it says all that a start needs, and is on.
+    /// Whether it is enabled and completely configured.
     pub(super) fn can_run(&self) -> bool {
         self.enabled && !self.command.is_empty() && !self.root.is_empty()
     }
 
-    /// What its program is called.
+    /// The name of its program.
     pub fn tool(&self) -> &str {
         let program = self.command.first().map_or("", String::as_str);
         program.rsplit('/').next().unwrap_or(program)
@@ -161,7 +160,7 @@ impl Pattern {
     }
 }
 
-/// What a table of a server says.
+/// A server's table.
 struct Said {
     enabled: Option<bool>,
     command: Option<Vec<String>>,
@@ -190,11 +189,11 @@ impl Said {
     }
 }
 
-/// The folder in which the server for a file works; `exists` says whether a path is there.
+/// The folder of the server for a file; `exists` returns whether a path exists.
 ///
-/// Shape: of the folders from the session's workspace down to the file, the outermost one that has
-/// a mark, as a server finds the projects below by itself. Where none has, and for a file outside
-/// of the workspace, the nearest one above; `None` without any.
+/// Shape: of the folders from the session's workspace down to the file, the outermost one with a
+/// marker, because a server finds projects below it. Without one, and for a file outside of the
+/// workspace, the nearest one above; `None` if there is none.
 pub fn root_of(
     path: &str,
     workspace: Option<&str>,

@@ -1,4 +1,4 @@
-//! Files as `file:` URIs, as servers name them: `/w/a b.rs` is `file:///w/a%20b.rs`.
+//! Converts files to `file:` URIs: `/w/a b.rs` is `file:///w/a%20b.rs`.
 
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ pub fn of_path(path: &str) -> String {
     uri
 }
 
-/// The path that a URI names; `None` when it names no file of this machine.
+/// The path in a URI; `None` if it is not a file of this machine.
 pub fn to_path(uri: &str) -> Option<String> {
     let encoded = uri.strip_prefix(SCHEME).filter(|path| path.starts_with('/'))?;
     let mut bytes = Vec::with_capacity(encoded.len());

@@ -1,8 +1,9 @@
-//! Commands that an agent left running in the background, and whose end its client did not report.
+//! Background commands of an agent whose end its client did not report.
 //!
-//! A client reports the end of such a command by itself, and sometimes loses it. A command is known from the result of the call that
-//! started it. It has ended when the client does not count it among those that run, at the end of a turn; if its end was not
-//! reported within `grace` from then on, in a prompt, a result or the transcript, it is said once.
+//! A client reports the end of such a command itself, and sometimes loses the report. A command is
+//! known from the result of the call that started it. It has ended when the client does not list it
+//! as running at the end of a turn. If no prompt, result or transcript reports its end within
+//! `grace` from then on, one finding does.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -17,15 +18,15 @@ use crate::{
     time::Timestamp,
 };
 
-/// How long the client has for its report, unless the configuration says otherwise.
+/// Default time for the client's report.
 const GRACE: Duration = Duration::from_secs(60);
-/// Most commands of a session that are known; beyond it the one that runs for longest is forgotten.
+/// Most known commands of a session; beyond it the one that has run longest is evicted.
 const TASKS_MAX: usize = 32;
-/// How much of a command is kept, in characters.
+/// Kept characters of a command.
 const COMMAND_CHARS_MAX: usize = 80;
-/// Longest id that is known, in bytes.
+/// Longest accepted id, in bytes.
 const ID_BYTES_MAX: usize = 64;
-/// How much of the end of a transcript is searched for the client's report, in bytes.
+/// Searched bytes at the end of a transcript.
 const TRANSCRIPT_BYTES_MAX: u64 = 512 * 1024;
 
 settings! {
@@ -33,17 +34,17 @@ settings! {
     grace: Duration = GRACE, duration(Duration::from_secs(1)..=Duration::from_secs(3_600));
 }
 
-/// The commands that run in the background, by the harness's ids.
+/// The background commands, by the harness's ids.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Known(BTreeMap<String, Task>);
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Task {
-    /// The beginning of the command.
+    /// The start of the command.
     command: String,
     since: Timestamp,
-    /// When the client did not count it among those that run.
+    /// When the client first omitted it from the running ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     gone_since: Option<Timestamp>,
 }
@@ -103,7 +104,8 @@ impl Probe for Known {
         findings
     }
 
-    /// Takes the end of a turn, which names the commands that run; one that names none because its harness never does teaches nothing.
+    /// Learns from the end of a turn, which lists the running commands; a list from a harness that
+    /// never has entries is ignored.
     fn learn(&mut self, event: &EventRef<'_>, now: Timestamp) {
         if self.0.is_empty() || event.event_type != "agent.turn.end" {
             return;
@@ -132,7 +134,7 @@ mod tests {
         Call { started: Some(id.to_owned()), in_background: true, ..ran("cargo test\n-p cart") }
     }
 
-    /// A session in which `b1` and `b2` run.
+    /// A session with running `b1` and `b2`.
     fn world() -> World {
         let mut world = World::with_transcript();
         world.write("/transcript", "");
@@ -172,7 +174,7 @@ mod tests {
                 let result = Call { ended: vec!["b1".to_owned()], ..Call::default() };
                 assert_eq!(world.end_calls("s", vec![result]), [""; 0]);
             },
-            // A client that never names what runs says nothing of what has ended.
+            // A client that never lists running commands says nothing about ended ones.
             |world| world.memory = World::new().memory,
         ];
         for report in reports {

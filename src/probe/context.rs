@@ -1,8 +1,9 @@
-//! How full the context of a session is: said once a threshold, until it was not.
+//! The context gauge of a session: one finding per threshold, until the context shrinks again.
 //!
-//! What the model was given last is read from the transcript. The limit must be known: the client says it at its status line, or it made
-//! a compaction by itself before, with as many tokens as it allows this model. Such compactions were seen at anything from 76,000 to
-//! 1,000,000 tokens, so nothing is said where neither is known.
+//! The size of the last model input is read from the transcript. The limit must be known: from the
+//! client's status line, or from an earlier automatic compaction, which happens at the model's
+//! limit. Such compactions were seen at anything from 76,000 to 1,000,000 tokens, so there is no
+//! finding without one of the two.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -14,36 +15,36 @@ use crate::{
     transcript::{Context, Usage},
 };
 
-/// How far below the first threshold the context must be before it is said again, in percent.
+/// How far below the first threshold the context must be before it is reported again, in percent.
 const ROOM: u64 = 5;
-/// How much of the end of a transcript is read, in bytes: first enough for the last message and what is written after it, then, when no
-/// message is there, as much as may be in between.
+/// Bytes read at the end of a transcript: first enough for the last message and what follows it; if
+/// that has no message, as much as may be in between.
 ///
 /// Source: 2.1.332 writes a copy of its prompt after a message, in a line of 64 KB.
 const TRANSCRIPT_BYTES: [u64; 2] = [64 * 1024, 512 * 1024];
-/// Longest name of a model that is known, in bytes.
+/// Longest accepted model name, in bytes.
 const MODEL_BYTES_MAX: usize = 100;
-/// What the events call this budget.
+/// Name of this budget in events.
 const BUDGET: &str = "context";
 
 settings! {
-    /// From which shares of the limit on it is said, in percent, rising.
+    /// Reported shares of the limit, in percent, rising.
     warn: Vec<u8> = vec![80, 92], rising(1..=100, 4, "they are in percent: [80, 92]");
 }
 
-/// What was said to a session.
+/// What was reported to a session.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Known {
-    /// How many of the thresholds.
+    /// Number of reached thresholds.
     level: usize,
-    /// How often something was said.
+    /// Number of findings so far.
     said: u64,
-    /// The limit of a model, as the last compaction of this session showed it.
+    /// The limit of a model, as learned from the session's last compaction.
     pub(super) learnt: Option<Limit>,
 }
 
-/// With how many tokens a model's context is full.
+/// The context limit of a model, in tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limit {
     pub(super) model: String,
@@ -86,7 +87,7 @@ impl Probe for Known {
     }
 }
 
-/// What the end of a transcript says of the context.
+/// Reads the context from the end of a transcript.
 fn read(transcript: Transcript<'_>, facts: &dyn Facts) -> Context {
     let mut found = Context::default();
     for bytes in TRANSCRIPT_BYTES {
@@ -100,10 +101,10 @@ fn read(transcript: Transcript<'_>, facts: &dyn Facts) -> Context {
     found
 }
 
-/// How much of a context is used.
+/// The used share of a context.
 struct Share {
     percent: u64,
-    /// The tokens in it, and its limit.
+    /// Its tokens, and its limit.
     of: Option<(u64, u64)>,
 }
 
@@ -130,7 +131,7 @@ impl Known {
         Finding { event_type, severity, name: self.said.to_string(), payload: payload.into() }
     }
 
-    /// There is room again; nothing to say if there was.
+    /// Resets the thresholds; a finding if one was reached.
     fn reset(&mut self) -> Option<Finding> {
         if std::mem::take(&mut self.level) == 0 {
             return None;

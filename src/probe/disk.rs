@@ -1,6 +1,7 @@
-//! Whether the disks that a session works on are nearly full.
+//! Nearly full disks under a session.
 //!
-//! Said once when one falls below the limit, once more below half of it, and once when there is room again, which withdraws the rest.
+//! One finding when the free space falls below the limit, one below half of it, and one when there
+//! is room again, which withdraws the others.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -13,20 +14,22 @@ use crate::{
     settings::{Form, settings},
 };
 
-/// Less than this is nearly full, in bytes, unless the configuration says otherwise: what a build of some size writes.
+/// Default limit of free space, in bytes: a build of some size writes as much.
 const BELOW_BYTES: u64 = 2 * 1024 * 1024 * 1024;
 /// The units of a limit.
 const UNITS: [(&str, u64); 3] = [("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
-/// Largest share of a disk that counts as nearly full, in percent.
+/// Largest share that can be the limit, in percent.
 const SHARE_MAX: u64 = 50;
-/// A limit in bytes is at most this part of a file system: a small one is not nearly full when it is empty.
+/// A limit in bytes is at most this part of a file system, so that a small empty one is not nearly
+/// full.
 const PART_MAX: u64 = 10;
-/// There is room again from this many hundredths of the limit on, so that one that hovers about it is not said again and again.
+/// Free space counts as recovered at this many hundredths of the limit, so that a value near the
+/// limit is not reported repeatedly.
 const ROOM_HUNDREDTHS: u64 = 125;
-/// Most file systems that are remembered of a session.
+/// Most tracked file systems of a session.
 const DISKS_MAX: usize = 16;
 
-/// A limit as it is written.
+/// Syntax of a limit.
 const FREE_SPACE: Form<Below> = Form {
     noun: "free space",
     note: "it is written like \"2GiB\", \"500MiB\" or \"5%\"; a share is at most 50%",
@@ -34,14 +37,14 @@ const FREE_SPACE: Form<Below> = Form {
 };
 
 settings! {
-    /// What counts as nearly full.
+    /// The limit of free space.
     below: Below = Below::Bytes(BELOW_BYTES), text(&FREE_SPACE);
 }
 
-/// What counts as nearly full.
+/// The limit of free space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Below {
-    /// Less free bytes than this, or than a tenth of the file system.
+    /// Fewer free bytes than this, or than a tenth of the file system.
     Bytes(u64),
     /// Less than this share of the file system is free.
     Percent(u64),
@@ -59,22 +62,22 @@ impl Below {
     }
 }
 
-/// The disks of a session that are nearly full, by the number of the file system.
+/// The nearly full disks of a session, by device number.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Known {
     low: BTreeMap<u64, Level>,
-    /// How often something was said.
+    /// Number of findings so far.
     said: u64,
 }
 
-/// How full one is.
+/// How full a disk is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Level {
     /// Below the limit.
     Low,
-    /// Below half of it.
+    /// Below half of the limit.
     VeryLow,
 }
 
@@ -134,7 +137,7 @@ fn has_room(space: &Space, below: Below) -> bool {
     space.free >= (limit(space, below) / 100).saturating_mul(ROOM_HUNDREDTHS)
 }
 
-/// Such as `1.4 GB`: in the units of what disks are sold by.
+/// Such as `1.4 GB`: in the decimal units of disk vendors.
 fn shown(bytes: u64) -> String {
     let units = [(1_000_000_000_000, "TB"), (1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")];
     let unit = units.into_iter().find(|(size, _)| bytes >= *size);

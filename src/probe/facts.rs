@@ -1,39 +1,43 @@
-//! What a probe may ask about the machine. The shell answers from the file system; tests answer from a world of their own.
+//! Queries of probes about the machine. The shell answers from the file system; tests answer from a
+//! simulated world.
 
 use std::{fmt, path::Path, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// Largest file whose content is hashed, in bytes; a larger one is compared by its size and its time.
+/// Largest file whose content is hashed, in bytes; a larger one is compared by size and time.
 pub const HASHED_BYTES_MAX: u64 = 1024 * 1024;
-/// Largest text that is kept so that changed lines can be named, in bytes.
+/// Largest cached text for naming changed lines, in bytes.
 pub const KEPT_BYTES_MAX: u64 = 64 * 1024;
 
-/// What a probe may ask.
+/// Queries of probes.
 ///
-/// Shape: every answer is of one moment; two answers may be of two. Nothing waits: what cannot be had within the probe's time is as
-/// unreadable.
+/// Shape: each answer is of one moment; two answers may be of two. No call waits: what is not
+/// available within the probe's time counts as unreadable.
 pub trait Facts {
-    /// What is at `path`, behind symbolic links.
+    /// The entry at `path`, after following symbolic links.
     fn entry(&self, path: &Path) -> Entry;
-    /// Names the content of the regular file at `path`; `None` when it is larger than [`HASHED_BYTES_MAX`], cannot be read, or is not
-    /// `found` any more. The text of one that is small enough is kept for [`Facts::kept`].
+    /// The hash of the regular file at `path`; `None` when it is larger than [`HASHED_BYTES_MAX`],
+    /// cannot be read, or is no longer in the state `found`. A small text is cached for
+    /// [`Facts::kept`].
     fn hash(&self, path: &Path, found: &Fingerprint) -> Option<ContentHash>;
-    /// The text of that name, if it was hashed lately and has at most [`KEPT_BYTES_MAX`].
+    /// The cached text with that hash, if it was hashed recently and has at most
+    /// [`KEPT_BYTES_MAX`].
     fn kept(&self, hash: ContentHash) -> Option<Arc<str>>;
-    /// The bytes of the regular file at `path` from `from` on, at most `max`; `None` when it cannot be read.
+    /// At most `max` bytes of the regular file at `path`, starting at `from`; `None` when it cannot
+    /// be read.
     fn read(&self, path: &Path, from: u64, max: u64) -> Option<Vec<u8>>;
     /// The name in `folder` of the file with this device and inode, if the folder has few entries.
     fn name_of(&self, folder: &Path, device: u64, inode: u64) -> Option<String>;
-    /// The last `max` names of what is in `folder`, in the order of their bytes; none when it cannot be read.
+    /// The last `max` entry names of `folder`, in byte order; none when it cannot be read.
     fn names(&self, folder: &Path, max: usize) -> Vec<String>;
-    /// The paths, relative to the top of the work tree at `folder`, of the files that differ between two commits; `None` when that cannot
-    /// be said.
+    /// The files that differ between two commits, as paths relative to the top of the work tree at
+    /// `folder`; `None` if unknown.
     fn changed_between(&self, folder: &Path, old: &str, new: &str) -> Option<Arc<[String]>>;
-    /// How much room the file system of `path` has.
+    /// Free and total space of the file system of `path`.
     fn space(&self, path: &Path) -> Option<Space>;
-    /// Whether something on this machine accepts a connection at a port of the loopback address; `None` when that takes too long to say.
+    /// Whether a loopback port accepts a connection; `None` when that takes too long.
     fn accepts(&self, port: u16) -> Option<bool>;
 }
 
@@ -48,19 +52,20 @@ pub enum Entry {
     Folder,
     /// Something else, such as a pipe, which is never opened.
     Other,
-    /// It cannot be said: no right, a loop of links, a file system that does not answer.
+    /// Unknown: no permission, a loop of links, a file system that does not answer.
     Unknown,
 }
 
-/// What tells one state of a file from another without reading it.
+/// Distinguishes states of a file without reading it.
 ///
-/// Source: `mtime` alone goes back with `git`, `tar` and `rsync`; `ctime` cannot be set. They are compared for equality, never for order.
+/// Source: `mtime` alone is set back by `git`, `tar` and `rsync`; `ctime` cannot be set. They are
+/// compared for equality, never for order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Fingerprint {
-    /// The file system.
+    /// The file system's device number.
     pub device: u64,
-    /// The file in it.
+    /// The inode.
     pub inode: u64,
     /// Its size in bytes.
     pub size: u64,
@@ -76,7 +81,7 @@ pub struct Fingerprint {
 pub struct ContentHash(pub u64);
 
 impl ContentHash {
-    /// Names `content`.
+    /// The hash of `content`.
     pub fn of(content: &[u8]) -> Self {
         Self(u64::from_be_bytes(*Sha256::digest(content).first_chunk().expect("32 bytes begin with 8")))
     }
@@ -96,19 +101,20 @@ impl TryFrom<String> for ContentHash {
     }
 }
 
-/// The room of a file system, in bytes.
+/// Space of a file system, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Space {
-    /// What is free for this user.
+    /// Free for this user.
     pub free: u64,
-    /// What there is.
+    /// In total.
     pub total: u64,
-    /// The file system.
+    /// The device number.
     pub device: u64,
 }
 
 impl Fingerprint {
-    /// Whether both can be of one content, as far as a file says that is not hashed: size and `mtime`. A change of its rights is none.
+    /// Whether both may have the same content, judged without a hash: by size and `mtime`. A change
+    /// of permissions does not count.
     pub fn has_size_and_time_of(&self, other: &Self) -> bool {
         (self.size, self.modified_ns) == (other.size, other.modified_ns)
     }
@@ -127,7 +133,7 @@ impl From<Fingerprint> for String {
     }
 }
 
-/// A text that is no fingerprint.
+/// An invalid fingerprint text.
 #[derive(Debug, thiserror::Error)]
 #[error("is no fingerprint: five numbers joined by `:`")]
 pub struct FingerprintError;

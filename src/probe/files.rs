@@ -1,8 +1,9 @@
-//! Files that a session read or wrote, and that somebody else changed since.
+//! Files that a session read or wrote, and that another process changed since.
 //!
-//! What an agent knows of a file is the content that it read, wrote or was notified of. A file whose content is another one now is a
-//! finding: once, until it changes again or the agent looks again. What the agent did itself, what its client says by itself, and what
-//! the git probe explains is noted in silence. Changes that cancel out between two exchanges are none.
+//! An agent knows the content of a file that it read, wrote or was notified of. A different content
+//! is a finding, once, until the file changes again or the agent reads it again. Three kinds of
+//! changes are noted without a finding: the agent's own, those that its client announces, and those
+//! that the git probe explains. Changes that cancel out between two exchanges are no findings.
 
 mod author;
 pub mod guard;
@@ -30,18 +31,19 @@ use crate::{
     transcript::Transcript,
 };
 
-/// Most findings of one look; the files beyond are looked at again with the next exchange.
+/// Most findings of one look; further files are checked at the next exchange.
 const FINDINGS_MAX: usize = 100;
-/// Longest path that is known, in bytes: what the system takes.
+/// Longest accepted path, in bytes: the system's limit.
 const PATH_BYTES_MAX: usize = 4_096;
-/// How close before a look a file may have changed so that another change has the same time: the file system's clock is that coarse.
+/// If a file changed less than this before a look, a later change may have the same time: the file
+/// system's clock is that coarse.
 const RACY_MS: u64 = 10;
-/// How much of a transcript is searched for what the client said, in bytes.
+/// Searched bytes of a transcript.
 const TRANSCRIPT_BYTES_MAX: u64 = 512 * 1024;
 /// Folders in which the system shows its own state as files.
 const NO_FILES: [&str; 3] = ["/dev", "/proc", "/sys"];
 
-/// What is left out.
+/// Syntax of an ignored folder.
 const FOLDER: Form<String> = Form {
     noun: "name of a folder",
     note: "a folder is left out by its name, wherever it is: \"target\"",
@@ -49,48 +51,48 @@ const FOLDER: Form<String> = Form {
 };
 
 settings! {
-    /// Most files of a session that are known; beyond it the one that was touched longest ago is forgotten. A small task has some, and a
-    /// look at the most takes some 9 ms.
+    /// Most known files of a session; beyond it the least recently touched is evicted. A small task
+    /// has some, and a look at the most takes some 9 ms.
     max_paths: u32 = 1_024, number(16..=10_000);
-    /// Whether the lines that changed are named; for that the texts of small files are kept in memory.
+    /// Whether changed lines are named; this keeps the texts of small files in memory.
     lines: bool = true, flag();
-    /// Whether a call that would overwrite a change is held back once.
+    /// Whether a call that would overwrite a change is deferred once.
     guard: Guard = Guard::Off, word(&Guard::ALL, Guard::as_str);
-    /// Names of folders whose files are left out.
+    /// Names of folders whose files are ignored.
     ignore: Vec<String> = [".git", "node_modules", "target"].map(str::to_owned).to_vec(), texts(&FOLDER, 64);
 }
 
-/// What a look at the files gives.
+/// The result of a look at the files.
 #[derive(Debug, Default)]
 pub(super) struct Looked {
     pub(super) noted: Noted,
     pub(super) findings: Vec<Finding>,
 }
 
-/// What a look is given besides the moment.
+/// The input of a look besides the moment.
 #[derive(Debug)]
 pub(super) struct Given<'a> {
     pub(super) settings: &'a Settings,
-    /// When something was last heard of the session.
+    /// Last report on the session.
     pub(super) heard_at: Timestamp,
-    /// Since when a change may be the doing of a call that has just ended.
+    /// A change after this time may be by a call that has just ended.
     pub(super) calls_since: Timestamp,
-    /// The files whose change something else explains, the git probe or a watch, so that nothing more is said of it.
+    /// Files whose change the git probe or a watch explains, so that there is no finding.
     pub(super) explained: &'a BTreeSet<Arc<str>>,
 }
 
-/// How a known file differs from what is known.
+/// How a known file differs from its known state.
 #[derive(Debug, Clone, PartialEq)]
 enum Change {
     Modified,
     Deleted,
-    /// It is what the session read before it was notified of another state.
+    /// It is in the state that the session read before it was notified of another.
     Restored,
-    /// It has this name now, in the same folder.
+    /// It was renamed to this, in the same folder.
     Renamed(Arc<str>),
 }
 
-/// Looks at every file that the session knows, and at those that its calls touched.
+/// Checks every file that the session knows, and those that its calls touched.
 pub(super) fn look(known: &Known, moment: &Moment<'_>, given: &Given<'_>, facts: &dyn Facts) -> Looked {
     if !given.settings.enabled {
         return Looked::default();
@@ -117,7 +119,7 @@ struct Look<'a> {
     /// The number of the next note.
     next: u64,
     looked: Looked,
-    /// What the client said, by the place from which on that was asked.
+    /// The client's announcements, with the offset from which they were read.
     said: Option<(u64, Vec<String>)>,
 }
 
@@ -126,7 +128,7 @@ impl<'a> Look<'a> {
         Self { known, moment, given, facts, next: known.noted, looked: Looked::default(), said: None }
     }
 
-    /// Notes the files that the calls touched, as the agent knows them now.
+    /// Notes the touched files with the state that the agent now knows.
     fn touched(&mut self) {
         for touch in self.moment.calls.iter().flat_map(|call| &call.touched) {
             if !self.is_wanted(&touch.path) {
@@ -227,7 +229,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// What of a change is left to the client, which may announce it by itself; `None` when it is for aside to say.
+    /// The part of a change that the client may announce itself; `None` when aside has to.
     fn by_client(&mut self, path: &str, file: &File, observed: Observed) -> Option<Said> {
         let Transcript { path: transcript, reader } = self.moment.transcript?;
         let transcript = Path::new(transcript);
@@ -255,8 +257,8 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Notes what is left to the client: what the agent knows stays until it has announced the change, and is the state of its announcement
-    /// then. What changed since is announced by aside.
+    /// Leaves a change to the client. The agent's known state stays until the client has announced
+    /// the change, and then becomes the announced state. Later changes are announced by aside.
     fn leave_to_client(&mut self, path: &Arc<str>, file: &File, observed: Observed, said: Said) {
         let file = match (&file.said, said) {
             (Said::Awaited(awaited), Said::Done) => {
@@ -338,7 +340,7 @@ impl<'a> Look<'a> {
         lines::changed(&self.facts.kept(old)?, &self.facts.kept(new)?)
     }
 
-    /// A path for a reader: relative to the workspace where it is in it.
+    /// A path for display: relative to the workspace if it is in it.
     fn shown(&self, path: &str) -> String {
         let inside = |folder| Path::new(path).strip_prefix(folder).ok().and_then(Path::to_str);
         let path = self.moment.workspace.and_then(inside).unwrap_or(path);
@@ -362,7 +364,7 @@ impl<'a> Look<'a> {
         self.next = self.next.saturating_add(1);
     }
 
-    /// Forgets the files that were touched longest ago when there are too many.
+    /// Evicts the least recently touched files beyond the limit.
     fn forget_oldest(&mut self) {
         let noted = &self.looked.noted.0;
         let added =
@@ -391,7 +393,7 @@ impl<'a> Look<'a> {
 }
 
 impl Change {
-    /// The type of the event that says so, and its last segment.
+    /// The event type, and its last segment.
     const fn words(&self) -> (&'static str, &'static str) {
         match self {
             Self::Modified => ("fs.known.modified", "modified"),
@@ -402,7 +404,7 @@ impl Change {
     }
 }
 
-/// Names the change from what was noted under a number to what is observed: the same when it is found again.
+/// Hash of the change from a numbered note to the observed state; the same when it is found again.
 fn name_of(path: &str, noted: u64, observed: Observed) -> u64 {
     let mut hash = Sha256::new_with_prefix(path);
     hash.update([0]);

@@ -1,13 +1,14 @@
-//! The repository that a session works in: HEAD, the stash, and operations in several steps, as somebody else than the session left
-//! them.
+//! The repository of a session: changes of HEAD, the stash, and multi-step operations that the
+//! session did not make itself.
 //!
-//! What a session knows of its repository is the state in which it saw it last. When git has logged more since, the moves are summed up
-//! to one finding from where HEAD was to where it is, with the files that the session knows and that changed with it. The session's own
-//! moves are noted in silence, and so are those that lead back to where they began. A commit changes no file, so the user's commits
-//! on the session's own branch wait for the beginning of a turn.
+//! A session knows the state of its repository at its last look. When git has logged further moves,
+//! they are combined into one finding from the old HEAD to the new one, with the known files that
+//! they changed. The session's own moves are noted without a finding, and so are moves that lead
+//! back to their start. A commit changes no file, so the user's commits on the session's own branch
+//! wait until a turn starts.
 //!
-//! An exchange at which nothing happened costs two questions. A folder is searched for a repository once; a session that goes on in
-//! another folder of its repository goes on with what it knows.
+//! An exchange without a change costs two queries. A folder is searched for a repository once; a
+//! session that moves to another folder of its repository keeps its state.
 
 mod author;
 mod finding;
@@ -30,33 +31,33 @@ use self::{
 use super::{Facts, Finding, Moment};
 use crate::{notification::InjectionPoint, settings::settings, time::Timestamp};
 
-/// Most moves of a session's own that are remembered, so that other sessions know whose they were.
+/// Most of a session's own moves that are kept, so that other sessions can attribute them.
 const OWN_MAX: usize = 8;
 
 settings! {}
 
-/// What a session knows of its repository; nothing before the first look.
+/// What a session knows of its repository; empty before the first look.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Known {
-    /// The folder that was searched for it.
+    /// The folder that was searched for the repository.
     #[serde(skip_serializing_if = "Option::is_none")]
     workspace: Option<Arc<str>>,
-    /// The repository; `None` when there is none.
+    /// The repository, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     repository: Option<Repository>,
-    /// The last moves that the session made itself, oldest first.
+    /// The session's own last moves, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     own: Vec<Last>,
-    /// Since when a command of its own runs in the background that may move HEAD.
+    /// Start of its running background command that may move HEAD.
     #[serde(skip_serializing_if = "Option::is_none")]
     background_since: Option<Timestamp>,
-    /// Commits of the user that wait for the beginning of a turn.
+    /// Commits of the user that wait for the start of a turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     open: Option<Moved>,
 }
 
-/// Whether `workspace` is in a repository; nothing is found for a session that works elsewhere.
+/// Whether `workspace` is in a repository; without one there are no findings.
 pub fn has_repository(workspace: &str, facts: &dyn Facts) -> bool {
     repository::find(workspace, facts).is_some()
 }
@@ -67,30 +68,31 @@ impl Known {
         self.repository.iter().flat_map(Repository::folders)
     }
 
-    /// The folder that the files of the repository are in, if there is one.
+    /// The top folder of the repository's files, if there is one.
     pub(super) fn top(&self) -> Option<&str> {
         self.repository.as_ref().map(|repository| repository.top.as_str())
     }
 }
 
-/// When the calls that ended with an exchange can have run.
+/// The time in which the calls of an exchange may have run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Window {
-    /// Since when.
+    /// Its start.
     pub(super) since: Timestamp,
 }
 
-/// What a look at the repository gives.
+/// The result of a look at the repository.
 #[derive(Debug, Default)]
 pub(super) struct Looked {
-    /// What the session knows from now on; `None` when that stays as it was.
+    /// The new known state; `None` if unchanged.
     pub(super) known: Option<Known>,
     pub(super) findings: Vec<Finding>,
-    /// The files of the session whose change the moves explain, by absolute paths: a finding says so, or its own command did it.
+    /// Known files whose change the moves explain, by absolute path: a finding names them, or the
+    /// session's own command changed them.
     pub(super) explained: BTreeSet<Arc<str>>,
 }
 
-/// Looks at the repository. `files`: the files that the session knows, by absolute paths.
+/// Checks the repository. `files`: the session's known files, by absolute path.
 pub(super) fn look(
     known: &Known,
     window: Window,
@@ -112,7 +114,7 @@ pub(super) fn look(
         return Looked::default();
     }
     let Some(seen) = before.see_again(facts) else {
-        // It was removed.
+        // It was deleted.
         return Looked { known: Some(Known { repository: None, ..known.clone() }), ..Looked::default() };
     };
     let known = Known { workspace: Some(workspace.into()), background_since, ..known.clone() };
@@ -137,7 +139,7 @@ pub(super) fn look(
     Looked { known: Some(look.next), ..look.looked }
 }
 
-/// Notes the repository that `workspace` is in, if any.
+/// Notes the repository of `workspace`, if any.
 fn take_note(known: &Known, workspace: &str, facts: &dyn Facts) -> Looked {
     let is_searched = known.workspace.as_deref() == Some(workspace);
     if is_searched && !repository::has_git(Path::new(workspace), facts) {
@@ -153,7 +155,8 @@ fn take_note(known: &Known, workspace: &str, facts: &dyn Facts) -> Looked {
     Looked { known: (next != *known).then_some(next), ..Looked::default() }
 }
 
-/// Whether an operation can have begun or ended without HEAD moving, as a merge does that meets a conflict. It is asked for only then.
+/// Whether an operation may have begun or ended without a move of HEAD, such as a merge with a
+/// conflict. Only then is it checked.
 fn may_have_begun(before: &Repository, moment: &Moment<'_>) -> bool {
     let has_command = moment.calls.iter().any(|call| call.command.is_some());
     moment.point == InjectionPoint::TurnStart || before.operation.is_some() || has_command
@@ -167,14 +170,14 @@ struct Look<'a, 'f> {
     seen: &'a Seen,
     evidence: Evidence<'a>,
     files: &'a mut dyn Iterator<Item = &'f str>,
-    /// The files, once they were asked for.
+    /// The files, after the first use.
     collected: Option<Vec<&'f str>>,
     next: Known,
     looked: Looked,
 }
 
 impl Look<'_, '_> {
-    /// Looks at HEAD; says whether a finding tells of it.
+    /// Checks HEAD; returns whether there is a finding about it.
     fn head(&mut self) -> bool {
         let moves = self.moves();
         let timed = moves.iter().map(|entry| (entry, self.time_of(entry)));
@@ -202,10 +205,10 @@ impl Look<'_, '_> {
         }
     }
 
-    /// The moves since the session saw the repository last, oldest first.
+    /// The moves since the session last saw the repository, oldest first.
     ///
-    /// Shape: where no log tells of them, one that leads from the state then to the state now. Of more than the end of the log holds,
-    /// those at its end.
+    /// Shape: without a log, one move from the old state to the current one. If the log has more
+    /// than is read, the last ones.
     fn moves(&self) -> Vec<Entry> {
         let (before, now) = (self.before, &self.seen.repository);
         let moves = &self.seen.moves;
@@ -230,8 +233,9 @@ impl Look<'_, '_> {
         }]
     }
 
-    /// When a move was made, in seconds since 1970: as it says, unless that was before the last look at the log, or is after its last
-    /// change. Whoever sets `GIT_COMMITTER_DATE` dates moves too.
+    /// Time of a move, in seconds since 1970: from its entry, unless that is before the last look
+    /// at the log or after the log's last change. `GIT_COMMITTER_DATE` also changes the dates of
+    /// moves.
     fn time_of(&self, entry: &Entry) -> u64 {
         let Some(until) = self.seen.repository.log_ms() else { return entry.at };
         let since = self.before.log_ms().unwrap_or(0);
@@ -239,7 +243,8 @@ impl Look<'_, '_> {
         if is_credible { entry.at } else { until / 1_000 }
     }
 
-    /// One move from before the first to after the last that somebody else made; `None` when there are none or they led back.
+    /// Combines moves into one, from before the first to after the last by another author; `None`
+    /// without such moves, or if they lead back to the start.
     fn sum_up(&self, moves: &[Entry], authors: &[Author]) -> Option<Moved> {
         let is_foreign = |author: &Author| *author != Author::Own;
         let first = authors.iter().position(is_foreign)?;
@@ -255,7 +260,7 @@ impl Look<'_, '_> {
         let mut authors_of = BTreeSet::new();
         for (entry, author) in moves.iter().zip(authors).filter(|(_, author)| is_foreign(author)) {
             authors_of.insert(author.name());
-            // A stash resets HEAD to where it is.
+            // A stash resets HEAD to the same commit.
             let is_move = entry.old != entry.new || entry.head.is_some();
             if is_move && !actions.contains(&entry.action) {
                 actions.push(entry.action);
@@ -301,8 +306,8 @@ impl Look<'_, '_> {
         self.looked.explained.extend(changed.known);
     }
 
-    /// What the session's own moves changed is no news, also where its command goes on in the background; that of others is known
-    /// by its words.
+    /// The files changed by the session's own moves need no finding, even if its command continues
+    /// in the background; commands identify the moves of others.
     fn explain_own(&mut self, moves: &[Entry], authors: &[Author]) {
         let own = || moves.iter().zip(authors).filter(|(_, author)| **author == Author::Own);
         let changes = own().any(|(entry, _)| entry.action.changes_files() && entry.old != entry.new);
@@ -314,7 +319,8 @@ impl Look<'_, '_> {
         }
     }
 
-    /// The files that differ between two commits and were changed since a second. Nothing when that cannot be said.
+    /// The files that differ between two commits and were changed since `since_s`. Empty if
+    /// unknown.
     fn changed_between(&mut self, old: &str, new: &str, since_s: u64) -> Changed {
         let (repository, facts) = (&self.seen.repository, self.facts);
         let Some(paths) = facts.changed_between(Path::new(&repository.top), old, new) else {
@@ -326,8 +332,8 @@ impl Look<'_, '_> {
         Changed::find(&paths, repository, since_s, files, facts)
     }
 
-    /// Looks at the stash. What is reported is what somebody else put there or took from it if that changed files which the session knows;
-    /// another stash is none of its business.
+    /// Checks the stash. A finding reports an entry that another author added or removed if it
+    /// changed known files; other entries are ignored.
     fn stash(&mut self) {
         let now = &self.seen.repository;
         if now.stash == self.before.stash {
@@ -345,7 +351,7 @@ impl Look<'_, '_> {
         let author = match (pushed, at_s) {
             (Some(entry), _) => self.evidence.author_of(entry, entry.at.saturating_mul(1_000)),
             (None, Some(at_s)) => self.evidence.author_at(at_s.saturating_mul(1_000)),
-            // With the last stash its log goes, and the time with it.
+            // The log, and with it the time, goes with the last stash.
             (None, None) => self.evidence.author_lately(),
         };
         if author == Author::Own {
@@ -367,7 +373,7 @@ impl Look<'_, '_> {
         self.looked.explained.extend(changed.known);
     }
 
-    /// Looks at operations in several steps, when no move of HEAD tells of one.
+    /// Checks multi-step operations, unless a move of HEAD reports one.
     fn operation(&mut self) {
         let (before, now) = (&self.before.operation, &self.seen.repository.operation);
         if before == now {

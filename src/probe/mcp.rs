@@ -1,8 +1,10 @@
-//! MCP servers of a session's client: that one is back after a call found it gone, and that one failed at its start.
+//! MCP servers of a session's client: a server that a call found disconnected is back, or a server
+//! failed at its start.
 //!
-//! A client says some of that by itself, by the tools that went and came. It says nothing where the tools stayed listed, or where it
-//! lists none by name. What shows it then is the client's own log of its connections; where that has no word of it, nothing is said.
-//! Nothing is read while no server is known to be gone, but for one look at the logs after the first calls of a session.
+//! A client reports some of that itself, by listing removed and added tools. It reports nothing if
+//! the tools stayed listed, or if it lists none by name. Then the client's own connection log shows
+//! it; without an entry there, there is no finding. Nothing is read while no server is known to be
+//! gone, except for one look at the logs after a session's first calls.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -19,39 +21,40 @@ use crate::{
     transcript::{Connection, Connections, ServerSaid, ServerState},
 };
 
-/// Most servers of a session that are known to be gone; beyond it the one that is gone for longest is forgotten.
+/// Most disconnected servers of a session; beyond it the one that is gone longest is evicted.
 const SERVERS_MAX: usize = 8;
-/// Longest name that is known, in bytes.
+/// Longest accepted name, in bytes.
 const NAME_BYTES_MAX: usize = 128;
-/// How much of a name is shown, in characters.
+/// Displayed characters of a name.
 const NAME_CHARS_MAX: usize = 64;
-/// At which look after calls the start of the servers is looked at: by then the client has said what it says of it.
+/// Number of the look after calls that checks the start of the servers: by then the client has made
+/// its own report.
 const START_LOOK: u8 = 2;
-/// Most servers whose start is looked at.
+/// Most servers whose start is checked.
 const STARTED_MAX: usize = 16;
-/// How many logs of a server are read, the newest ones: each process of the client begins one.
+/// How many logs of a server are read, newest first: each process of the client begins one.
 const LOGS_MAX: usize = 3;
-/// How much of the end of a log is read, in bytes.
+/// Bytes read at the end of a log.
 const LOG_BYTES_MAX: u64 = 16 * 1024;
-/// How much of the end of a transcript is searched for what the client says, in bytes.
+/// Searched bytes at the end of a transcript.
 const TRANSCRIPT_BYTES_MAX: u64 = 512 * 1024;
-/// The reason of one that was never connected.
+/// The reason for a server that was never connected.
 const FAILED_AT_START: &str = "failed at start";
 
 settings! {}
 
-/// The servers of a session that are gone.
+/// The disconnected servers of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Known {
-    /// Since when each is known to be gone, by the client's names: the begin of the calls that found it so, as it may be back before the
-    /// last of them has ended.
+    /// Start of each server's absence, by the client's names: the start of the calls that found it
+    /// disconnected, because it may be back before the last of them ends.
     gone: BTreeMap<String, Timestamp>,
-    /// How many looks after calls there were, up to [`START_LOOK`].
+    /// Number of looks after calls, up to [`START_LOOK`].
     looks: u8,
 }
 
-/// Where the client of a session writes down its connections.
+/// The connection logs of a session's client.
 struct Logs<'m> {
     connections: &'static Connections,
     transcript: Transcript<'m>,
@@ -67,7 +70,7 @@ impl<'m> Logs<'m> {
         Some(Self { connections, transcript, session: moment.session.as_str(), folder })
     }
 
-    /// What the newest log with a word of this session says of a server.
+    /// The entries for a server in the newest log that mentions this session.
     fn of_server(&self, name: &str, facts: &dyn Facts) -> Vec<Connection> {
         let folder = format!("{}/{name}", self.folder);
         for log in facts.names(Path::new(&folder), LOGS_MAX).into_iter().rev() {
@@ -81,7 +84,7 @@ impl<'m> Logs<'m> {
         Vec::new()
     }
 
-    /// What the client said of servers to its agent.
+    /// What the client reported to its agent about servers.
     fn said(&self, facts: &dyn Facts) -> Vec<ServerSaid> {
         let end = super::end_of(self.transcript, TRANSCRIPT_BYTES_MAX, facts);
         end.map(|end| (self.transcript.reader.servers)(&end)).unwrap_or_default()
@@ -105,7 +108,7 @@ impl Known {
         }
     }
 
-    /// Says which of those that were gone are back.
+    /// Findings for servers that are back.
     fn returned(&mut self, logs: &Logs<'_>, facts: &dyn Facts) -> Vec<Finding> {
         let is_back = |(server, since): (&String, &Timestamp)| {
             let last = logs.of_server(&(logs.connections.name)(server), facts).pop()?;
@@ -119,7 +122,8 @@ impl Known {
         for (server, since, at) in back {
             self.gone.remove(&server);
             let last = said.iter().rfind(|said| is_same(&said.server, &server));
-            // One whose tools it has said to be gone it will say to be back, with this request or the next.
+            // If the client reported the tools as gone, it will also report them as back, with this
+            // request or the next.
             if last.is_some_and(|last| last.state == ServerState::Gone || last.at >= since) {
                 continue;
             }
@@ -129,7 +133,7 @@ impl Known {
         findings
     }
 
-    /// Says which failed at their start, if the client does not.
+    /// Findings for servers that failed at their start, unless the client reports them.
     fn failed(&mut self, moment: &Moment<'_>, logs: &Logs<'_>, facts: &dyn Facts) -> Vec<Finding> {
         // A subagent has the servers of its parent.
         let is_subagent = moment.session.as_str().contains('/');
@@ -178,7 +182,7 @@ fn shown(server: &str) -> String {
     cut_text(strip_text(server), NAME_CHARS_MAX).replace(char::is_whitespace, " ")
 }
 
-/// Whether two names are of one server: in names of tools and of folders, signs become others.
+/// Whether two names are of the same server: names of tools and of folders replace punctuation.
 fn is_same(one: &str, other: &str) -> bool {
     let is_equal = |(one, other): (u8, u8)| {
         one == other || !one.is_ascii_alphanumeric() && !other.is_ascii_alphanumeric()
@@ -228,7 +232,7 @@ mod tests {
         Call { server, ..Call::default() }
     }
 
-    /// The client writes down, now, what it tried.
+    /// Adds the client's log entry of a connection attempt, now.
     fn logs(world: &mut World, server: &str, state: &str) {
         let path = format!("/caches/p/logs-{server}/2026.jsonl");
         let before = if world.contains(&path) { world.content(&path) } else { String::new() };
@@ -237,7 +241,7 @@ mod tests {
         world.write(&path, &format!("{before}{state} {now} s\n"));
     }
 
-    /// The client says something of a server to its agent, now.
+    /// Adds the client's report about a server to its agent, now.
     fn says(world: &mut World, state: &str, server: &str) {
         let line = format!("{}{state} {} {server}\n", world.content("/transcript"), world.now_ms);
         world.write("/transcript", &line);

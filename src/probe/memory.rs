@@ -1,7 +1,7 @@
 //! What every session knows, as a fold over the journal.
 //!
-//! Learns from what probes noted, and from what harnesses report of calls and turns. It is in the snapshot; what a handler looks at is
-//! a copy that costs a pointer.
+//! Learns from the notes of probes, and from harness reports of calls and turns. It is part of the
+//! snapshot; handlers get a shared copy for the cost of a pointer.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,62 +19,63 @@ use crate::{
     time::Timestamp,
 };
 
-/// Most sessions that are remembered; beyond it the one that was silent for longest is forgotten.
+/// Most known sessions; beyond it the one that was silent longest is evicted.
 const SESSIONS_MAX: usize = 1_000;
-/// Most files that all sessions know together, at some 250 bytes each in memory and in a snapshot; beyond it the session that was silent
-/// for longest is forgotten.
+/// Most known files of all sessions together, at some 250 bytes each in memory and in a snapshot;
+/// beyond it the session that was silent longest is evicted.
 const FILES_MAX: usize = 65_536;
-/// Most other sessions that a probe is given: those of the same folder that were heard of last.
+/// Most other sessions passed to a probe: the most recently active ones of the folder.
 const OTHERS_MAX: usize = 16;
-/// Most models whose limits are remembered; beyond it all are forgotten.
+/// Most models with a known limit; all are dropped beyond it.
 const LIMITS_MAX: usize = 64;
-/// The end of a watch; its payload has the `paths` that it is about.
+/// Event for the end of a watch; its payload has the `paths` in question.
 const WATCH_FIRED: &str = "watch.fired";
-/// The events that say how the checks of what a session pushed ended; their payload has the `branch` and a `summary`.
+/// Events for the end of a push's checks; their payload has the `branch` and a `summary`.
 const CHECKS_ENDED: [&str; 3] = ["ci.run.completed", "ci.run.failed", "ci.follow.ended"];
-/// Most branches of which is remembered how their checks ended.
+/// Most branches with a kept outcome of their checks.
 const PUSHED_MAX: usize = 3;
-/// Most paths of ended watches that are remembered of a session, give or take those of one watch.
+/// Most kept paths of ended watches of a session, give or take those of one watch.
 const WATCHED_MAX: usize = 64;
-/// For how long a session that says nothing counts as one that may have changed something.
+/// How long a silent session counts as a possible author of changes.
 const OTHERS_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What the sessions know.
+/// What all sessions know.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Memory {
     sessions: BTreeMap<SessionId, Arc<Known>>,
-    /// With how many tokens the context of each model is full.
+    /// Context limit of each model, in tokens.
     limits: Arc<BTreeMap<String, u64>>,
-    /// The changes of files that were published for a folder.
+    /// Published file changes per folder.
     published: Published,
-    /// The sessions of which something changed since that was asked; `None` for all, as after a start.
+    /// Sessions that changed since the last call of [`Memory::take_changes`]; `None` for all, as
+    /// after a start.
     #[serde(skip)]
     changed: Option<BTreeSet<SessionId>>,
 }
 
-/// What changed of what sessions know.
+/// Changes of what sessions know.
 #[derive(Debug)]
 pub struct Changes {
-    /// What each of them knows now; nothing of one that was forgotten.
+    /// The new state of each; `None` for an evicted one.
     pub sessions: Vec<(SessionId, Option<Arc<Known>>)>,
-    /// With how many tokens the context of each model is full.
+    /// Context limit of each model, in tokens.
     pub limits: Arc<BTreeMap<String, u64>>,
 }
 
-/// What a probe is given of it.
+/// The part of it that a probe gets.
 #[derive(Debug, Clone, Default)]
 pub struct View {
-    /// What the session knows; nothing of one that was not heard of.
+    /// What the session knows; empty for an unknown one.
     pub known: Arc<Known>,
-    /// The other sessions that work in, under or above its folder, the one that was heard of last first.
+    /// Other sessions in, under or above its folder, most recently active first.
     pub others: Vec<Other>,
-    /// With how many tokens the context of each model is full.
+    /// Context limit of each model, in tokens.
     pub limits: Arc<BTreeMap<String, u64>>,
 }
 
 impl View {
-    /// Adds what another session knows, if it matters to `session`, which works in `workspace`.
+    /// Adds what another session knows, if it is relevant to `session`, which works in `workspace`.
     pub fn add(
         &mut self,
         session: &SessionId,
@@ -95,7 +96,7 @@ impl View {
         }
     }
 
-    /// Puts the others into their order, after the last was added.
+    /// Sorts the others, after the last was added.
     pub fn order(&mut self) {
         self.others.sort_by(|one, other| {
             other.known.heard_at.cmp(&one.known.heard_at).then_with(|| one.session.cmp(&other.session))
@@ -105,7 +106,7 @@ impl View {
 }
 
 impl Memory {
-    /// Takes an event that is trusted.
+    /// Learns from a trusted event.
     pub fn learn(&mut self, event: &EventRef<'_>, now: Timestamp) {
         let Some(session) = event.session else { return };
         if event.event_type == WATCH_FIRED {
@@ -122,7 +123,7 @@ impl Memory {
         let noted = match event.event_type {
             NOTED => match serde_json::from_str::<Noted>(event.payload) {
                 Ok(noted) => Some(noted),
-                // Nobody but a probe writes it; what a user made up teaches nothing.
+                // Only probes write it; invented payloads are ignored.
                 Err(_) => return,
             },
             _ => None,
@@ -154,17 +155,17 @@ impl Memory {
         }
     }
 
-    /// Takes an event that may say how a file changed.
+    /// Learns from an event that may report a file change.
     pub fn note_published(&mut self, seq: Seq, event: &EventRef<'_>) {
         self.published.note(seq, event);
     }
 
-    /// Whether a session knows all that these events say: files with that content.
+    /// Whether a session knows everything in these events: files with that content.
     pub fn knows_all(&self, session: &SessionId, events: &[Seq]) -> bool {
         self.sessions.get(session).is_some_and(|known| self.published.are_known(events, &known.files))
     }
 
-    /// Learns of which paths a session is notified by the end of a watch.
+    /// Learns the paths of which a session is notified by the end of a watch.
     fn learn_watched(&mut self, session: &SessionId, event: &EventRef<'_>) {
         #[derive(Deserialize)]
         struct Fired {
@@ -181,7 +182,7 @@ impl Memory {
         }
     }
 
-    /// Learns how the checks of what a session pushed ended, unless that is nothing to say.
+    /// Learns the outcome of the checks of a session's push, unless the event has none.
     fn learn_checks(&mut self, session: &SessionId, event: &EventRef<'_>, now: Timestamp) {
         #[derive(Deserialize)]
         struct Ended {
@@ -210,7 +211,7 @@ impl Memory {
         limits.insert(model, tokens);
     }
 
-    /// Forgets sessions, but not `session`, until all files together are within their bound.
+    /// Evicts sessions, but not `session`, until the number of all files is within its bound.
     fn bound_files(&mut self, session: &SessionId) {
         let count = |sessions: &BTreeMap<SessionId, Arc<Known>>| -> usize {
             sessions.values().map(|known| known.files.len()).sum()
@@ -223,7 +224,7 @@ impl Memory {
         }
     }
 
-    /// Lets `copy` know what `original` knows.
+    /// Copies what `original` knows to `copy`.
     pub fn copy(&mut self, original: &SessionId, copy: &SessionId) {
         if let Some(known) = self.sessions.get(original).cloned() {
             self.make_room();
@@ -232,7 +233,7 @@ impl Memory {
         }
     }
 
-    /// What a probe is given for `session`, which works in `workspace`; `is_open` says it of the others.
+    /// The view of `session`, which works in `workspace`; `is_open` is asked for the others.
     pub fn view(
         &self,
         session: &SessionId,
@@ -249,7 +250,7 @@ impl Memory {
         view
     }
 
-    /// What changed since this was asked before; at first everything is new.
+    /// The changes since the last call; at first everything.
     pub fn take_changes(&mut self) -> Changes {
         let changed = self.changed.replace(BTreeSet::new());
         let changed = changed.unwrap_or_else(|| self.sessions.keys().cloned().collect());
@@ -260,7 +261,7 @@ impl Memory {
         Changes { sessions: changed.into_iter().map(state).collect(), limits: Arc::clone(&self.limits) }
     }
 
-    /// Whether [`Memory::take_changes`] would give something new.
+    /// Whether [`Memory::take_changes`] would return changes.
     pub fn has_changes(&self) -> bool {
         self.changed.as_ref().is_none_or(|changed| !changed.is_empty())
     }

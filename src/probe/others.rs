@@ -1,4 +1,5 @@
-//! Other sessions that work in the same folder or repository: said once of each. What they change is said of the files and of the repository.
+//! Other sessions in the same folder or repository: one finding each. The files and git probes
+//! report their changes.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -12,14 +13,14 @@ use crate::{
     settings::settings,
 };
 
-/// For how long after something was heard of it a session counts as one that works.
+/// How long after its last activity a session counts as working.
 const PRESENT_FOR: Duration = Duration::from_secs(15 * 60);
-/// Most sessions that are remembered as said; beyond it nothing more is said.
+/// Most sessions that are kept as reported; there are no findings beyond it.
 const SAID_MAX: usize = 64;
 
 settings! {}
 
-/// The sessions that were said.
+/// The reported sessions.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Known(BTreeSet<SessionId>);
@@ -49,13 +50,14 @@ impl Probe for Known {
     }
 }
 
-/// Whether a session works in this folder or this repository. One that was started in a folder above all others works in none of them.
+/// Whether a session works in this folder or this repository. A session started in a common
+/// ancestor of all folders works in none of them.
 fn works_in(other: &probe::Known, workspace: Option<&str>, repository: Option<&str>) -> bool {
     let is_same = |own: Option<&str>, other: Option<&str>| own.is_some() && own == other;
     is_same(workspace, other.workspace.as_deref()) || is_same(repository, other.around.git.top())
 }
 
-/// Whether one is a subagent of the other, or both are of a third.
+/// Whether one is a subagent of the other, or both are subagents of a third.
 fn is_of_one_conversation(one: &SessionId, other: &SessionId) -> bool {
     let root = |id: &SessionId| id.as_str().split('/').next().unwrap_or_default().to_owned();
     root(one) == root(other)

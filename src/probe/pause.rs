@@ -1,5 +1,6 @@
-//! The time that passed since a session was last heard of: with a user's prompt after a pause, or with the first look behind it that is in
-//! time, one finding says how long that was, what time it is, and what changed meanwhile.
+//! The time since a session was last active. With a user's prompt after a pause, or the first look
+//! after it that completes in time, one finding has the length of the pause, the current time, and
+//! the changes meanwhile.
 
 use std::time::Duration;
 
@@ -13,23 +14,23 @@ use crate::{
 };
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// Most paths that are named.
+/// Most named paths.
 const PATHS_SHOWN_MAX: usize = 5;
 /// The type of the finding.
 pub const PAUSE_ENDED: &str = "agent.pause.ended";
 
-/// The field that says how checks ended; what tells of them besides is withdrawn then.
+/// Field with the outcome of checks; other notifications about them are withdrawn then.
 pub const CHECKS: &str = "ci";
 
 settings! {
-    /// The shortest pause that is said.
+    /// The shortest reported pause.
     gap: Duration = Duration::from_secs(30 * 60), duration(Duration::from_secs(60)..=30 * DAY);
 }
 
-/// Makes one finding of `findings` when they come after a pause; others stay as they are.
+/// Combines `findings` into one if they come after a pause; else they stay unchanged.
 ///
-/// Shape: the duration, the time here, what happened to the repository, the files that differ, and how checks of what was `pushed`
-/// ended: five fields at most.
+/// Shape: the duration, the local time, the changes of the repository, the changed files, and the
+/// outcome of the checks of what was `pushed`: at most five fields.
 pub(super) fn sum_up(
     findings: Vec<Finding>,
     moment: &Moment<'_>,

@@ -1,8 +1,9 @@
-//! Ports of servers that an agent left running in the background, and that closed.
+//! Closed ports of servers that an agent left running in the background.
 //!
-//! A port counts when the output of such a command says that it listens there (`said`), and a connection was accepted. It has closed
-//! when two looks that are at least `grace` apart find it so; a server that loads its program again is not noticed. What the client
-//! reports by itself, and what the session's own commands ended, is left out: the report of a command's end says more.
+//! A port is tracked when the output of such a command names it as listening (`said`), and a
+//! connection was accepted. It is closed when two looks at least `grace` apart find it closed; a
+//! server that reloads its program goes unnoticed. Closes that the client reports itself, or that
+//! the session's own commands cause, are left out: the report of a command's end has more detail.
 
 mod said;
 
@@ -23,23 +24,23 @@ use crate::{
     time::{Timestamp, short_duration},
 };
 
-/// How far two looks at a closed port are apart at least, unless the configuration says otherwise: longer than a server takes to load
-/// its program again.
+/// Default least time between two looks at a closed port: longer than a server takes to reload its
+/// program.
 const GRACE: Duration = Duration::from_secs(5);
-/// Most commands of a session that are known; beyond it the one that runs for longest is forgotten.
+/// Most known commands of a session; beyond it the one that has run longest is evicted.
 const SERVERS_MAX: usize = 8;
-/// Most ports of a session that are known; what is named after that is not.
+/// Most known ports of a session; further ones are ignored.
 const PORTS_MAX: usize = 8;
-/// How much of an output is searched, in bytes: a server names its port when it begins.
+/// Most searched bytes of an output: a server names its port at its start.
 const SEARCHED_BYTES_MAX: u64 = 64 * 1024;
-/// How much of an output one look reads.
+/// Bytes of an output read per look.
 const READ_BYTES_MAX: u64 = 16 * 1024;
-/// How much of a command is kept, in characters.
+/// Kept characters of a command.
 const COMMAND_CHARS_MAX: usize = 80;
-/// Longest id and longest path that are known, in bytes.
+/// Longest accepted id and path, in bytes.
 const ID_BYTES_MAX: usize = 64;
 const PATH_BYTES_MAX: usize = 1_024;
-/// How much of the end of a transcript is searched for the client's report, in bytes.
+/// Searched bytes at the end of a transcript.
 const TRANSCRIPT_BYTES_MAX: u64 = 512 * 1024;
 
 settings! {
@@ -51,9 +52,9 @@ settings! {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Known {
-    /// The commands in the background, by the harness's ids.
+    /// The background commands, by the harness's ids.
     servers: BTreeMap<String, Server>,
-    /// The ports of which it was said that they closed, and not that they are open again.
+    /// Ports reported as closed, and not as open again.
     said: BTreeSet<u16>,
     /// Whether a command that may end processes was among the calls of the last look.
     has_ended_some: bool,
@@ -61,32 +62,32 @@ pub struct Known {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Server {
-    /// The beginning of the command.
+    /// The start of the command.
     command: String,
     since: Timestamp,
-    /// The file that it writes to.
+    /// The file of its output.
     output: String,
     /// How much of that was searched, in bytes.
     searched: u64,
     ports: BTreeMap<u16, State>,
 }
 
-/// How a port was when it was looked at last.
+/// The state of a port at the last look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum State {
-    /// Its server has named it, and it was not seen open since.
+    /// Named by its server, and not seen open since.
     Named,
     /// It accepts connections.
     Open { since: Timestamp },
-    /// It was open and is closed, which was not said.
+    /// It was open and is closed, which was not reported.
     Closing { since: Timestamp, at: Timestamp },
-    /// It is closed, and that was said.
+    /// It is closed, and that was reported.
     Closed,
 }
 
 impl State {
-    /// How it is after a look; `is_own`: whether a command of the session may have closed it.
+    /// The state after a look; `is_own`: a command of the session may have closed it.
     const fn after(self, is_open: bool, is_own: bool, now: Timestamp) -> Self {
         match (self, is_open) {
             (Self::Named | Self::Closed, true) => Self::Open { since: now },
@@ -99,12 +100,12 @@ impl State {
 }
 
 impl Known {
-    /// The files that are read.
+    /// The output files.
     pub(super) fn outputs(&self) -> impl Iterator<Item = &str> {
         self.servers.values().map(|server| server.output.as_str())
     }
 
-    /// Takes the calls that have ended: what they began, and what they ended.
+    /// Applies the ended calls: the commands that they started and ended.
     fn follow(&mut self, calls: &[Call], now: Timestamp) {
         for call in calls {
             if let (Some(id), Some(output)) = (&call.started, &call.output)
@@ -130,7 +131,7 @@ impl Known {
         self.servers.insert(id.to_owned(), Server { command, since: now, output, searched: 0, ports });
     }
 
-    /// Finds the ports that the outputs name. The command that names one last has it.
+    /// Finds the ports in the outputs. The last command that names a port gets it.
     fn search(&mut self, facts: &dyn Facts) {
         let found: Vec<_> = self
             .servers
@@ -151,7 +152,7 @@ impl Known {
         }
     }
 
-    /// Looks at each port, until one cannot be said: the next ones would take as long.
+    /// Checks each port, until a check times out: the next ones would take as long.
     fn ask(&mut self, is_own: bool, now: Timestamp, facts: &dyn Facts) -> Vec<Finding> {
         let mut findings = Vec::new();
         for server in self.servers.values_mut() {
@@ -159,7 +160,8 @@ impl Known {
                 let Some(is_open) = facts.accepts(*port) else { return findings };
                 let before = std::mem::replace(state, state.after(is_open, is_own, now));
                 if is_open && self.said.remove(port) {
-                    // Where another command of the session has opened it, that withdraws what was said and is no news.
+                    // If another command of the session has opened it, this withdraws the report
+                    // and is no news.
                     let severity = if before == State::Closed { Severity::Info } else { Severity::Debug };
                     let payload = json!({ "port": port, "was": server.command });
                     findings.push(finding("tool.port.opened", severity, *port, now, payload));
@@ -169,7 +171,7 @@ impl Known {
         findings
     }
 
-    /// Says which ports have closed for good.
+    /// Findings for ports that stay closed.
     fn say(&mut self, grace: Duration, moment: &Moment<'_>, facts: &dyn Facts) -> Vec<Finding> {
         let is_late = |state: &State| match state {
             State::Closing { at, .. } => moment.now.since(*at) >= grace,
@@ -194,7 +196,7 @@ impl Known {
                 self.said.insert(*port);
             }
         }
-        // Those that no command has any more are forgotten first.
+        // Ports without a command are evicted first.
         while self.said.len() > PORTS_MAX {
             let has = |port: &u16| self.servers.values().any(|server| server.ports.contains_key(port));
             let lost = self.said.iter().copied().find(|port| !has(port));
@@ -216,7 +218,7 @@ fn finding(
 }
 
 impl Server {
-    /// Reads what was written since, up to the end of its last whole line, and gives the ports in it that are new.
+    /// Reads new output, up to the end of its last complete line, and returns its new ports.
     fn search(&mut self, facts: &dyn Facts) -> Vec<u16> {
         if self.searched >= SEARCHED_BYTES_MAX {
             return Vec::new();
@@ -249,13 +251,14 @@ impl Probe for Known {
         self.search(facts);
         let mut commands = moment.calls.iter().filter_map(|call| call.command.as_deref());
         let has_ended_some = commands.any(may_end_processes);
-        // What is asked to end may take some time for it, so the next look counts too.
+        // A process may take some time to end, so the next look counts too.
         let is_own = std::mem::replace(&mut self.has_ended_some, has_ended_some) || has_ended_some;
         let opened = self.ask(is_own, moment.now, facts);
         [opened, self.say(settings.grace, moment, facts)].concat()
     }
 
-    /// Takes the end of a turn, which names the commands that run: of one that has ended the client says so, or `background`.
+    /// Learns from the end of a turn, which lists the running commands: the client or `background`
+    /// reports the end of one.
     fn learn(&mut self, event: &EventRef<'_>, _now: Timestamp) {
         if self.servers.is_empty() || event.event_type != "agent.turn.end" {
             return;

@@ -1,5 +1,5 @@
-//! Changes of files that were published for a folder, so that no session is notified of a content that it knows: what it wrote, read
-//! or was notified of.
+//! File changes that were published for a folder, so that no session is notified of a content that
+//! it wrote, read or was notified of.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 use super::{facts::ContentHash, files};
 use crate::event::{EventRef, OWN_SOURCE, Seq};
 
-/// What the types of such events begin with.
+/// Prefix of the types of such events.
 const PREFIX: &str = "fs.file.";
-/// Most changes that are remembered; of an older one a session is notified although it knows it.
+/// Most kept changes; a session is notified of an older one even if it knows it.
 const CHANGES_MAX: usize = 1_024;
 
-/// The newest changes, the oldest first.
+/// The newest changes, oldest first.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Published(VecDeque<Change>);
@@ -23,12 +23,12 @@ struct Change {
     seq: Seq,
     /// Absolute.
     path: Arc<str>,
-    /// What the file holds since then; `None` if it is gone.
+    /// The file's content since then; `None` if it is gone.
     content: Option<ContentHash>,
 }
 
 impl Published {
-    /// Takes an event of the program's own that says how a file changed. One whose content it does not say is not remembered.
+    /// Records a file change from the program's own events. Without its content it is not kept.
     pub(super) fn note(&mut self, seq: Seq, event: &EventRef<'_>) {
         #[derive(Deserialize)]
         struct Payload {
@@ -50,7 +50,7 @@ impl Published {
         self.0.drain(..self.0.len().saturating_sub(CHANGES_MAX));
     }
 
-    /// Whether `known` has every file that these events are about as the newest event about it says.
+    /// Whether `known` has each file of these events in the state of the newest event about it.
     pub(super) fn are_known(&self, events: &[Seq], known: &files::Known) -> bool {
         let is_known = |seq: &Seq| {
             let found = self.0.binary_search_by_key(seq, |change| change.seq).ok();
@@ -86,7 +86,7 @@ mod tests {
         json!({ "path": path, "kind": "modified", "content": format!("{content:016x}") })
     }
 
-    /// A session that knows `/w/a` with the content 7, and that `/w/b` is gone.
+    /// A session that knows `/w/a` with the content 7, and `/w/b` as gone.
     fn known() -> files::Known {
         let present = json!({ "print": "1:2:3:4:5", "hash": format!("{:016x}", 7) });
         let file = |state: Value| json!({ "by": "written", "state": state });

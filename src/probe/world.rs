@@ -1,5 +1,5 @@
-//! A world for tests: files with contents, inodes and times, and a session with its hooks, which asks the probes as a handler does and
-//! learns as the engine does.
+//! A simulated world for tests: files with contents, inodes and times, and a session with its
+//! hooks. The session runs the probes as a handler does, and learns as the engine does.
 
 use std::{
     cell::RefCell,
@@ -32,33 +32,33 @@ struct Node {
     is_readable: bool,
 }
 
-/// Files and sessions at a time that only moves when a test says so.
+/// Files and sessions, with a time that advances only when a test does so.
 #[derive(Debug, Default)]
 pub(super) struct World {
     files: BTreeMap<String, Node>,
     inodes: u64,
     pub(super) now_ms: u64,
-    /// What is free of the one disk, and its size, in bytes.
+    /// Free and total bytes of the only disk.
     pub(super) disk: Option<(u64, u64)>,
-    /// Which ports accept connections, if one can say.
+    /// Which ports accept connections; `None` if unknown.
     pub(super) ports: BTreeMap<u16, Option<bool>>,
-    /// The ports that were asked for, in their order.
+    /// The checked ports, in order.
     pub(super) asked: RefCell<Vec<u16>>,
     /// The sessions that have ended.
     pub(super) ended: BTreeSet<String>,
     texts: RefCell<BTreeMap<ContentHash, Arc<str>>>,
     pub(super) memory: Memory,
     pub(super) settings: Settings,
-    /// When the session was heard of last before a prompt whose look came too late.
+    /// Last activity of the session before a prompt whose look timed out.
     pub(super) late_since: Option<Timestamp>,
-    /// Reads `/transcript`, which is that of every session, if they have one.
+    /// Reads `/transcript`, which all sessions share, if they have one.
     reader: Option<&'static Reader>,
-    /// What every client says of its context elsewhere, and whether it begins anew.
+    /// Context gauge that every client reports, and whether the context is new.
     pub(super) gauge: Option<Gauge>,
     pub(super) has_new_context: bool,
 }
 
-/// What a look published: the findings, in short.
+/// The published findings of a look, shortened.
 pub(super) type Found = Vec<String>;
 
 impl World {
@@ -66,7 +66,7 @@ impl World {
         Self { now_ms: 1_000_000, ..Self::default() }
     }
 
-    /// One in which sessions have a transcript, which is empty.
+    /// A world with an empty transcript.
     pub(super) fn with_transcript() -> Self {
         let mut world = Self { reader: Some(&READER), ..Self::new() };
         world.write("/transcript", "");
@@ -77,7 +77,7 @@ impl World {
         self.now_ms += u64::try_from(duration.as_millis()).expect("short");
     }
 
-    /// Writes a file in its place.
+    /// Writes a file in place.
     pub(super) fn write(&mut self, path: &str, content: &str) {
         self.now_ms += 50;
         let (now, inode) = (self.now_ms, self.inodes + 1);
@@ -92,7 +92,7 @@ impl World {
         (node.content, node.modified_ms, node.changed_ms) = (content.into(), now, now);
     }
 
-    /// Writes a file as editors do: another one takes its name.
+    /// Replaces a file by another one of its name, as editors do.
     pub(super) fn replace(&mut self, path: &str, content: &str) {
         self.files.remove(path);
         self.write(path, content);
@@ -142,12 +142,12 @@ impl World {
         self.files.contains_key(path)
     }
 
-    /// A hook says that a call begins.
+    /// A hook reports the start of a call.
     pub(super) fn begin_call(&mut self, session: &str) {
         self.tell(session, "tool.call.pending", "{}");
     }
 
-    /// A hook asks before calls are made.
+    /// A hook checks before calls are made.
     pub(super) fn before_a_call(&mut self, session: &str, calls: &[Call]) -> Found {
         self.exchange(session, InjectionPoint::BeforeTool, calls)
     }
@@ -159,21 +159,22 @@ impl World {
         found
     }
 
-    /// A user's prompt begins a turn.
+    /// A user's prompt starts a turn.
     pub(super) fn prompt(&mut self, session: &str) -> Found {
         let found = self.exchange(session, InjectionPoint::TurnStart, &[]);
         self.tell(session, "agent.turn.start", "{}");
         found
     }
 
-    /// A user's prompt begins a turn, and the look for it comes too late.
+    /// A user's prompt starts a turn, and its look times out.
     pub(super) fn prompt_too_late(&mut self, session: &str) {
         let view = self.memory.view(&SessionId::new(session), Some("/w"), |_| true, Timestamp::ZERO);
         self.late_since = Some(view.known.heard_at);
         self.tell(session, "agent.turn.start", "{}");
     }
 
-    /// Looks, as the handler of an exchange does, and learns what was noted, as the engine does.
+    /// Runs the probes, as the handler of an exchange does, and learns from the notes, as the
+    /// engine does.
     pub(super) fn exchange(&mut self, session: &str, point: InjectionPoint, calls: &[Call]) -> Found {
         let events = self.look(session, point, calls);
         self.late_since = None;
@@ -228,7 +229,7 @@ impl World {
     }
 }
 
-/// A finding as its words.
+/// A short text for a finding.
 fn short(event: &Event) -> String {
     let payload = event.payload.value();
     let fields = payload.as_object().expect("an object").iter().filter(|(key, _)| *key != "kind");
@@ -258,8 +259,8 @@ fn touched(path: &str, by: TouchKind) -> Call {
     Call { touched: vec![Touch { path: path.into(), by }], ..Call::default() }
 }
 
-/// Reads a transcript of lines, each of which is an announced file and the id of an end; numbers in the first one are what the model was
-/// given, and with how many tokens the client compacted that.
+/// Reads a transcript of lines: an announced file and the id of an ended command each. Numbers in
+/// the first one are the size of the model's input, and the size at which the client compacted it.
 static READER: Reader = Reader {
     announces: &[TouchKind::Shown, TouchKind::Written],
     changed: lines,
@@ -269,7 +270,7 @@ static READER: Reader = Reader {
     connections: Some(&CONNECTIONS),
 };
 
-/// Logs of lines, each of which is `up` or `down`, the time and the session.
+/// Logs of lines: `up` or `down`, the time and the session.
 static CONNECTIONS: Connections = Connections {
     folder: |_, caches| Some(format!("{caches}/p")),
     name: |server| format!("logs-{server}"),
@@ -287,7 +288,7 @@ fn connections(text: &[u8], session: &str) -> Vec<Connection> {
     lines.collect()
 }
 
-/// Of lines with what is said, the time and the server.
+/// Parses lines of a report, a time and a server.
 fn servers(text: &[u8]) -> Vec<ServerSaid> {
     let states = [("failed", ServerState::Failed), ("gone", ServerState::Gone), ("back", ServerState::There)];
     let said = lines(text).into_iter().filter_map(|line| {

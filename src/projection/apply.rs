@@ -1,6 +1,6 @@
-//! One note as rows.
+//! Writes one note as rows.
 //!
-//! What may be told twice (an event that several subscribers took, an answer that was asked for again) leaves one row.
+//! Repeated notes (an event taken by several subscribers, a repeated answer) leave one row.
 
 use rusqlite::{Connection, Result, params};
 
@@ -18,7 +18,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// How many rows there are more.
+/// Numbers of added rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Wrote {
     pub(super) events: u64,
@@ -29,7 +29,7 @@ pub(super) struct Wrote {
 pub(super) fn note(connection: &Connection, note: &Note, wrote: &mut Wrote) -> Result<()> {
     match &note.what {
         What::Event(body) => {
-            // What the engine read cannot be unreadable here.
+            // The engine has decoded it, so it is valid.
             let Ok(event) = codec::decode(body) else { return Ok(()) };
             wrote.events += write_event(connection, note.place.seq(), &event)?;
         }
@@ -65,7 +65,7 @@ fn write_event(connection: &Connection, seq: Seq, event: &EventRef<'_>) -> Resul
 }
 
 fn write_entry(connection: &Connection, note: &Note, line: &LedgerLine) -> Result<()> {
-    // The events behind a notification have a table of their own.
+    // The events behind a notification have a separate table.
     let event = line.events.first().filter(|_| line.notification.is_none()).map(|seq| to_sql(*seq));
     connection
         .prepare_cached("INSERT INTO ledger VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)")?
@@ -120,7 +120,7 @@ fn write_notification(connection: &Connection, place: Place, notification: &Noti
     Ok(())
 }
 
-/// Where a notification stands in one session.
+/// The state of a notification in one session.
 struct Standing<'a> {
     state: &'static str,
     reason: Option<&'a Reason>,
@@ -133,7 +133,7 @@ impl Standing<'_> {
     }
 }
 
-/// Keeps what is now the case of a notification in a session.
+/// Stores the new state of a notification in a session.
 fn follow(connection: &Connection, note: &Note, entry: &LedgerEntry) -> Result<()> {
     match entry {
         LedgerEntry::Unmatched { .. }
@@ -168,7 +168,7 @@ fn follow(connection: &Connection, note: &Note, entry: &LedgerEntry) -> Result<(
     }
 }
 
-/// Replaces where the notification stood; the injection that it left with stays known.
+/// Replaces the notification's state; the injection that carried it is kept.
 fn stand(
     connection: &Connection,
     note: &Note,
@@ -245,7 +245,8 @@ fn write_session(
             if *keeps_pending {
                 return Ok(());
             }
-            // What was neither confirmed nor ended went to the parent, or to the session that took this one's place.
+            // Notifications that are neither confirmed nor ended went to the parent, or to the
+            // session's successor.
             connection
                 .prepare_cached(
                     "UPDATE deliveries SET state = 'ended', reason = 'handed_over', at = ?2, place = ?3

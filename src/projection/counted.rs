@@ -1,4 +1,4 @@
-//! What is counted by source and type of event: how many there were, what was delivered of them, and what that cost.
+//! Counts by source and type of event: their number, their deliveries, and the cost of those.
 
 use std::collections::BTreeMap;
 
@@ -13,45 +13,46 @@ use crate::{
     time::Timestamp,
 };
 
-/// Most of the newest events that are counted, and most deliveries that are looked at: some 40 ms and 100 ms on a machine with two
-/// cores.
+/// Most of the newest events and deliveries that are counted: some 40 ms and 100 ms on a machine
+/// with two cores.
 pub const COUNTED_MAX: Limits = Limits { events: 20_000, deliveries: 20_000 };
 
-/// How far is counted at most.
+/// Limits of a count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Events.
     pub events: u32,
-    /// Deliveries, also of what did not go to an agent.
+    /// Deliveries, including those that did not go to an agent.
     pub deliveries: u32,
 }
 
-/// What was counted, without what `aside doctor` made.
+/// The counts, without those of `aside doctor`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Counted {
     /// By source and type.
     pub counts: BTreeMap<(String, String), Count>,
-    /// Since when.
+    /// Start of the counts.
     pub since: Timestamp,
-    /// Whether that is later than was asked for, because there were too many.
+    /// Whether that is later than requested, because there were too many.
     pub is_cut: bool,
 }
 
-/// What was counted of one type from one source.
+/// Counts of one type from one source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Count {
-    /// Events that a subscriber asked for.
+    /// Events that a subscriber takes.
     pub events: u64,
-    /// When the newest happened.
+    /// Time of the newest one.
     pub last_at: Option<Timestamp>,
-    /// Notifications that went to an agent, once a session; one of several events counts for the first of them.
+    /// Notifications delivered to an agent, once per session; one of several events counts for the
+    /// first of them.
     pub delivered: u64,
-    /// What those cost, without the wrapper around them; an estimate.
+    /// Estimated cost of those in tokens, without the wrapper.
     pub tokens: u64,
 }
 
 impl Count {
-    /// Adds another one.
+    /// Adds the counts of `other`.
     pub fn add(&mut self, other: &Self) {
         self.events += other.events;
         self.last_at = self.last_at.max(other.last_at);
@@ -61,7 +62,7 @@ impl Count {
 }
 
 impl View<'_> {
-    /// Counts the events that happened since then, and the notifications that were delivered since then.
+    /// Counts the events and the deliveries since a time.
     ///
     /// Errors: the file cannot be read.
     pub fn counted(&self, since: Timestamp, limits: Limits) -> rusqlite::Result<Counted> {
@@ -73,7 +74,7 @@ impl View<'_> {
         Ok(counted)
     }
 
-    /// When the last of those that are looked at was made, if there are so many.
+    /// Time of the last delivery within the limit, if there are that many.
     fn oldest_delivery(&self, limit: u32) -> rusqlite::Result<Option<Timestamp>> {
         let sql = "SELECT at FROM deliveries ORDER BY place DESC LIMIT 1 OFFSET ?1";
         let mut statement = self.connection().prepare_cached(sql)?;
@@ -93,7 +94,7 @@ impl View<'_> {
                 counted.counts.entry((row.get(0)?, row.get(1)?)).or_default().add(&count);
             }
         }
-        // An event may say that it happened long before it was published.
+        // An event's own time may be long before its publication.
         if read >= limit && oldest > counted.since {
             (counted.is_cut, counted.since) = (true, oldest);
         }
@@ -117,7 +118,7 @@ impl View<'_> {
     }
 }
 
-/// What the sessions are called that `aside doctor` makes up, as a pattern of SQLite's.
+/// The session names of `aside doctor`, as a pattern for SQLite.
 fn of_doctor() -> String {
     format!("{DOCTOR_SESSION}*/{DOCTOR_AGENT}")
 }
@@ -127,7 +128,7 @@ mod tests {
     use super::*;
     use crate::projection::{FILE_NAME, Projection, Writer, dump::execute};
 
-    /// Events of sessions: at which second, from where, of which type, for whom; then the notifications: of which event, how they stand.
+    /// Events: second, source, type, session; then notifications: event, state.
     fn counted(
         events: &[(u64, &str, &str, &str)],
         notifications: &[(usize, &str)],
@@ -184,7 +185,7 @@ mod tests {
             (6, "ci", "ci.check.failed", ""),
             (7, "aside", "git.head.moved", "s2"),
             (8, "aside", "git.head.moved", "doctor-1/doctor"),
-            // Older than what was published before it.
+            // Older than events published before it.
             (2, "ci", "ci.check.failed", ""),
         ];
         let notifications =

@@ -1,4 +1,4 @@
-//! Every row of every table as text, to compare two files by.
+//! Dumps every row of every table as text, to compare two files.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use rusqlite::types::ValueRef;
 
 use super::schema;
 
-/// Every row, table by table, each in the order of its key.
+/// Every row, table by table, sorted by key.
 pub(crate) fn dump(path: &Path) -> Vec<String> {
     let connection = schema::open_for_reading(path).expect("opened");
     let mut tables = connection
@@ -33,13 +33,13 @@ pub(crate) fn dump(path: &Path) -> Vec<String> {
     lines
 }
 
-/// How many rows a table has.
+/// Number of rows in a table.
 pub(crate) fn count(path: &Path, table: &str) -> usize {
     let prefix = format!("{table} ");
     dump(path).iter().filter(|line| line.starts_with(&prefix)).count()
 }
 
-/// The one number that a statement gives.
+/// The single number that a statement returns.
 pub(crate) fn number(path: &Path, sql: &str) -> i64 {
     let connection = schema::open_for_reading(path).expect("opened");
     connection.query_row(sql, [], |row| row.get(0)).expect("a number")

@@ -1,4 +1,4 @@
-//! What is asked about events.
+//! Queries about events.
 
 use rusqlite::OptionalExtension;
 
@@ -9,10 +9,10 @@ use crate::{
     time::Timestamp,
 };
 
-/// Which events are wanted.
+/// Selects events.
 #[derive(Debug, Clone, Default)]
 pub struct EventFilter {
-    /// Of a type that this selects.
+    /// Of a type that this pattern matches.
     pub pattern: Option<Pattern>,
     /// From this component.
     pub source: Option<String>,
@@ -31,7 +31,7 @@ pub struct EventFilter {
 }
 
 impl View<'_> {
-    /// The events that `filter` wants, newest first, at most `limit`; and whether there are more.
+    /// The newest events that match `filter`, at most `limit`; and whether there are more.
     ///
     /// Errors: the file cannot be read.
     pub fn events(&self, filter: &EventFilter, limit: usize) -> rusqlite::Result<(Vec<EventLine>, bool)> {
@@ -77,7 +77,7 @@ impl View<'_> {
         Ok(EventLine { event: raw(event), notifications, ended, seq: seq.0 })
     }
 
-    /// The notifications that an event became a part of, by id.
+    /// The ids of the notifications that contain an event, sorted.
     fn notifications_of(&self, seq: Seq) -> rusqlite::Result<Vec<String>> {
         self.connection()
             .prepare_cached(
@@ -87,7 +87,7 @@ impl View<'_> {
             .collect()
     }
 
-    /// An event that is known by this id, the newest one unless a source is named: its position and its JSON.
+    /// The event with this id, the newest one unless a source is given: its position and its JSON.
     ///
     /// Errors: the file cannot be read.
     pub fn event_by_id(&self, id: &str, source: Option<&str>) -> rusqlite::Result<Option<(Seq, String)>> {
@@ -102,7 +102,7 @@ impl View<'_> {
             .map(Option::flatten)
     }
 
-    /// The events at these positions, as JSON; those that are not known are left out.
+    /// The events at these positions, as JSON; unknown ones are left out.
     ///
     /// Errors: the file cannot be read.
     pub fn events_at(&self, seqs: &[u64]) -> rusqlite::Result<Vec<String>> {
@@ -116,7 +116,8 @@ impl View<'_> {
         Ok(found)
     }
 
-    /// What was written down of an event and of the notifications it is a part of, oldest first; empty when nothing is known.
+    /// The recorded history of an event and of the notifications that contain it, oldest first;
+    /// empty if unknown.
     ///
     /// Errors: the file cannot be read.
     pub fn history_of_event(&self, seq: Seq) -> rusqlite::Result<Vec<LedgerLine>> {

@@ -1,7 +1,8 @@
-//! What the projection is told: of each record what the engine said that people may ask for later.
+//! Input of the projection: for each record, the engine's output that queries may need later.
 //!
-//! Notes are taken while a fold runs, live or in a replay, so both tell the same. An event is noted only once an entry says that
-//! a subscriber asked for it; of the others there is a count, and nothing is allocated for them.
+//! Notes are taken during a fold, live or in a replay, so both give the same. An event is noted
+//! only after an entry shows that a subscriber takes it; others are only counted, without an
+//! allocation.
 
 use std::{mem, sync::Arc};
 
@@ -16,13 +17,14 @@ use crate::{
     time::Timestamp,
 };
 
-/// Bits of a place that number the notes of one record: a record can close a session with a full queue, and reload the rules
-/// of all of them.
+/// Bits of a place that number the notes of one record: one record can close a session with a full
+/// queue, and reload the rules of all of them.
 const NUMBER_BITS: u32 = 24;
 
-/// Where a note stands: its record's position and its number among those of that record.
+/// The position of a note: its record's position and its number within that record.
 ///
-/// Shape: the position shifted left by 24 bits, plus the number; ordered as things happened, and the same in every replay.
+/// Shape: the record's position shifted left by 24 bits, plus the number; in order of occurrence,
+/// and the same in every replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place(pub i64);
 
@@ -38,36 +40,36 @@ impl Place {
     }
 }
 
-/// One thing that was noted.
+/// One note.
 #[derive(Debug)]
 pub struct Note {
-    /// Where it stands.
+    /// Its position.
     pub place: Place,
     /// The time of its record.
     pub at: Timestamp,
-    /// What it is.
+    /// Its content.
     pub what: What,
 }
 
-/// What can be noted.
+/// The content of a note.
 #[derive(Debug)]
 pub enum What {
-    /// An event that a subscriber asked for, or that was held back: the body of its record.
+    /// An event that a subscriber takes, or that was throttled: the body of its record.
     Event(Box<[u8]>),
-    /// What became of something.
+    /// A ledger entry.
     Entry(LedgerEntry),
-    /// A notification was made.
+    /// A notification was created.
     Made(Arc<Notification>),
-    /// What an exchange released, as it was written for its carrier.
+    /// The text released by an exchange, as written for its carrier.
     Injection(SessionId, Injection),
-    /// A session began, ended, or said more of itself.
+    /// A session began, ended, or reported changes.
     Session(SessionId, SessionChange),
 }
 
 /// The notes of consecutive records.
 #[derive(Debug, Default)]
 pub struct Notes {
-    /// What is at or before it is known to the projection, and not noted.
+    /// Records up to this one are in the projection already, and not noted.
     after: Seq,
     upto: Seq,
     at: Timestamp,
@@ -78,7 +80,7 @@ pub struct Notes {
     /// The last record's body, while it is an event that was not noted.
     event: Vec<u8>,
     has_event: bool,
-    /// Whether the last record's exchange released something; one that repeats an answer does not.
+    /// Whether the last record's exchange released something; a repeated answer does not.
     has_released: bool,
 }
 
@@ -88,7 +90,7 @@ impl Notes {
         Self { after, upto: after, ..Self::default() }
     }
 
-    /// Turns to the next record, which the engine is about to handle.
+    /// Advances to the next record, which the engine is about to handle.
     pub fn begin(&mut self, found: &Record<'_>) {
         (self.upto, self.at, self.number) = (found.seq.max(self.upto), found.time, 0);
         self.has_released = false;
@@ -99,7 +101,7 @@ impl Notes {
         }
     }
 
-    /// Notes what the engine says of that record.
+    /// Notes the engine's output for that record.
     pub fn take(&mut self, output: &Output) {
         if self.upto <= self.after {
             return;
@@ -160,15 +162,16 @@ impl Notes {
         self.notes.push(Note { place, at: self.at, what });
     }
 
-    /// Takes what was noted so far; what follows is noted from there on.
+    /// Takes the notes so far; later ones start from there.
     pub fn hand_over(&mut self) -> Self {
         let event = mem::take(&mut self.event);
-        // The time too: what nobody could take is put back, and may be handed over again before the next record.
+        // Keeps the time: unaccepted notes are put back, and may be handed over again before the
+        // next record.
         let rest = Self { event, at: self.at, ..Self::after(self.upto.max(self.after)) };
         mem::replace(self, rest)
     }
 
-    /// Puts `earlier` in front again, which nobody could take.
+    /// Prepends `earlier`, which was not accepted.
     pub fn put_back(&mut self, mut earlier: Self) {
         earlier.notes.append(&mut self.notes);
         self.notes = earlier.notes;
@@ -177,12 +180,12 @@ impl Notes {
         self.bytes += earlier.bytes;
     }
 
-    /// The record before the first that they tell of.
+    /// The record before the first covered one.
     pub fn from(&self) -> Seq {
         self.after
     }
 
-    /// The last record that they tell of.
+    /// The last covered record.
     pub fn upto(&self) -> Seq {
         self.upto
     }
@@ -192,22 +195,22 @@ impl Notes {
         self.at
     }
 
-    /// Events that no subscriber asked for.
+    /// Events that no subscriber takes.
     pub fn unmatched(&self) -> u64 {
         self.unmatched
     }
 
-    /// What was noted, in order.
+    /// The notes, in order.
     pub fn notes(&self) -> &[Note] {
         &self.notes
     }
 
-    /// The bytes of the events among them.
+    /// Bytes of the noted events.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// How many records they tell of.
+    /// Number of covered records.
     pub fn records(&self) -> u64 {
         self.upto.0.saturating_sub(self.after.0)
     }

@@ -1,4 +1,4 @@
-//! What is asked about notifications.
+//! Queries about notifications.
 
 use rusqlite::{OptionalExtension, Row};
 
@@ -11,28 +11,29 @@ use crate::{
 
 const COLUMNS: &str = "place, priority, severity, created_at, expires_at, subscriber, id, inject_at, session, workspace, tokens, content";
 
-/// Where a notification can stand in a session.
+/// The states of a notification in a session.
 pub const STATES: [&str; 5] = ["unclaimed", "pending", "injected", "confirmed", "ended"];
 
-/// Which notifications are wanted.
+/// Selects notifications.
 #[derive(Debug, Clone, Default)]
 pub struct NotificationFilter {
-    /// That reached this session.
+    /// Queued for this session.
     pub session: Option<String>,
-    /// That this subscriber made.
+    /// Created by this subscriber.
     pub subscriber: Option<String>,
     /// Of this priority.
     pub priority: Option<Priority>,
-    /// That stand so, in `session` or in any; one of [`STATES`].
+    /// In this state, in `session` or in any; one of [`STATES`].
     pub state: Option<String>,
-    /// Made not before this time.
+    /// Created not before this time.
     pub since: Option<Timestamp>,
-    /// Made before the one at this place.
+    /// Created before the one at this place.
     pub before: Option<i64>,
 }
 
 impl View<'_> {
-    /// The notifications that `filter` wants, newest first, at most `limit`, each with its place; and whether there are more.
+    /// The newest notifications that match `filter`, at most `limit`, each with its place; and
+    /// whether there are more.
     ///
     /// Errors: the file cannot be read.
     pub fn notifications(
@@ -45,7 +46,7 @@ impl View<'_> {
         conditions.add("n.subscriber = ?", filter.subscriber.clone());
         conditions.add("n.priority = ?", filter.priority.map(|priority| priority as i64));
         conditions.add("n.created_at >= ?", filter.since.map(|time| super::writer::to_sql(time.as_millis())));
-        // One delivery has to be in the session and stand so.
+        // A single delivery must match both the session and the state.
         let mut delivery = vec!["d.notification = n.id"];
         if filter.session.is_some() {
             delivery.push("d.session = ?1");
@@ -90,7 +91,7 @@ impl View<'_> {
             .transpose()
     }
 
-    /// What was written down of a notification, oldest first.
+    /// The recorded history of a notification, oldest first.
     ///
     /// Errors: the file cannot be read.
     pub fn history_of_notification(&self, id: &str) -> rusqlite::Result<Vec<LedgerLine>> {

@@ -1,7 +1,7 @@
-//! How far the projection is, without asking its thread.
+//! The projection's progress, readable without its thread.
 //!
-//! Most records leave nothing to write, and the thread is not woken for them. So what is projected is what was committed, or all
-//! that the event loop has applied while nothing that it handed over is still to be committed.
+//! Most records need no write, and do not wake the thread. So the progress is the last commit, or
+//! all that the event loop has applied while no handed-over notes await a commit.
 
 use std::{
     pin::pin,
@@ -12,16 +12,16 @@ use tokio::sync::Notify;
 
 use crate::event::Seq;
 
-/// Where the event loop and the projection's thread are.
+/// Positions of the event loop and of the projection's thread.
 #[derive(Debug)]
 pub struct Progress {
-    /// What the event loop has applied.
+    /// The last record applied by the event loop.
     applied: AtomicU64,
-    /// The last record of what was handed over; the greatest number while nothing is handed over.
+    /// The last record of the handed-over notes; the greatest number if there are none.
     handed: AtomicU64,
-    /// What is committed.
+    /// The last committed record.
     committed: AtomicU64,
-    /// Tells those who wait that more may be projected.
+    /// Notifies waiters that the progress may have advanced.
     changed: Notify,
 }
 
@@ -37,24 +37,24 @@ impl Default for Progress {
 }
 
 impl Progress {
-    /// From here on everything is handed over, and up to `applied` there is nothing to hand over.
+    /// Starts the feed: later notes are handed over, and there are none up to `applied`.
     pub fn begin_feed(&self, applied: Seq) {
         self.applied.store(applied.0, Ordering::Release);
         self.handed.store(applied.0, Ordering::Release);
         self.changed.notify_waiters();
     }
 
-    /// Nothing more is handed over.
+    /// Ends the feed.
     pub fn end_feed(&self) {
         self.handed.store(u64::MAX, Ordering::Release);
     }
 
-    /// What is about to be handed over ends at `upto`; to be said before [`Progress::apply`] covers it.
+    /// Announces notes up to `upto`; called before [`Progress::apply`] covers it.
     pub fn hand(&self, upto: Seq) {
         self.handed.store(upto.0, Ordering::Release);
     }
 
-    /// The event loop has applied everything up to `applied`, and handed over what there was.
+    /// The event loop has applied everything up to `applied`, and handed over its notes.
     pub fn apply(&self, applied: Seq) {
         self.applied.store(applied.0, Ordering::Release);
         self.changed.notify_waiters();
@@ -66,9 +66,9 @@ impl Progress {
         self.changed.notify_waiters();
     }
 
-    /// Everything up to this record is in the file, or left nothing to write there.
+    /// Everything up to this record is in the file, or needed no write.
     pub fn projected(&self) -> Seq {
-        // In this order: what was applied when it is read was handed over before.
+        // In this order: everything applied by this read was handed over before.
         let applied = self.applied.load(Ordering::Acquire);
         let handed = self.handed.load(Ordering::Acquire);
         let committed = self.committed.load(Ordering::Acquire);
@@ -77,10 +77,10 @@ impl Progress {
 }
 
 impl Progress {
-    /// Waits until everything up to `seq` is projected; for ever if nobody projects. Cancel-safe.
+    /// Waits until everything up to `seq` is projected; forever without a projection. Cancel-safe.
     pub async fn reach(&self, seq: Seq) {
         loop {
-            // What changes after it was looked is not missed.
+            // Subscribed before the check, so that no change is missed.
             let mut changed = pin!(self.changed.notified());
             changed.as_mut().enable();
             if self.projected() >= seq {
@@ -135,7 +135,7 @@ mod tests {
             assert!(is_pending(&mut reached).await, "{seq}");
             step();
             if seq == 9 {
-                // What is fed from there on is not committed.
+                // Notes that are fed from there on are not committed.
                 progress.commit(Seq(9));
             }
             assert!(!is_pending(&mut reached).await, "{seq}");

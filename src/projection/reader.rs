@@ -1,4 +1,4 @@
-//! Reading: a few connections that are lent to one request each.
+//! Reading: a small pool of connections, one per request.
 
 use std::{
     path::{Path, PathBuf},
@@ -11,24 +11,24 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use super::{Doing, Failed, Progress, ProjectionError, schema, writer::from_sql};
 use crate::event::Seq;
 
-/// Most requests that read at once; the one after waits. On two cores more would only hold each other up.
+/// Most concurrent readers; further requests wait. On two cores more would only delay each other.
 const READERS_MAX: usize = 4;
 
-/// Most requests to the projection's thread that wait for it; each is seldom and one person's.
+/// Most waiting commands for the projection's thread; each is rare and manual.
 const COMMANDS_MAX: usize = 8;
 
-/// What the projection's thread can be asked to do.
+/// A command for the projection's thread.
 #[derive(Debug)]
 pub enum Command {
-    /// Make the file again from the journal; answered when the old one is gone.
+    /// Rebuild the file from the journal; answered when the old one is deleted.
     Rebuild(oneshot::Sender<Result<(), String>>),
-    /// Delete what is before this record, which the journal does not have any more.
+    /// Delete what is before this record, which the journal has deleted.
     ForgetBefore(Seq),
-    /// See whether the file is still there, and whether a reader found it broken.
+    /// Check whether the file still exists, and whether a reader found it corrupt.
     Check,
 }
 
-/// A handle for those who ask; cloning it is cheap.
+/// Reads the projection; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Projection {
     inner: Arc<Inner>,
@@ -38,30 +38,31 @@ pub struct Projection {
 struct Inner {
     path: PathBuf,
     progress: Progress,
-    /// Why nothing more is written, while that is so. Held to read or replace it.
+    /// Why writing is stopped, if it is. Locked to read or replace it.
     failed: Mutex<Option<String>>,
-    /// What a reader found broken in the file as it is. Set while the file cannot be replaced.
+    /// Corruption that a reader found in the current file. Set while the file cannot be replaced.
     damage: Mutex<Option<String>>,
     commands: mpsc::Sender<Command>,
     readers: Semaphore,
-    /// Read-locked by whoever reads; write-locked to replace the file, when nobody may have it open.
+    /// Read-locked by readers; write-locked to replace the file, when no connection may have it
+    /// open.
     idle: RwLock<Mutex<Vec<Connection>>>,
 }
 
-/// The tables as they are at one moment.
+/// A snapshot of the tables.
 #[derive(Debug)]
 pub struct View<'c> {
     transaction: Transaction<'c>,
-    /// Everything up to this record is in it.
+    /// The last record in it.
     pub projected: Seq,
-    /// Events that no subscriber asked for.
+    /// Events that no subscriber takes.
     pub unmatched: u64,
-    /// What is before this record was deleted, or is not known.
+    /// Records before this one were deleted, or are unknown.
     pub floor: Seq,
 }
 
 impl View<'_> {
-    /// Whether everything is in it that became of the record at `seq` until [`View::projected`].
+    /// Whether it has the complete outcome, up to [`View::projected`], of the record at `seq`.
     pub fn covers(&self, seq: Seq) -> bool {
         (self.floor..=self.projected).contains(&seq)
     }
@@ -72,7 +73,7 @@ impl View<'_> {
 }
 
 impl Projection {
-    /// A handle of the file at `path`, and where its thread gets its orders.
+    /// Creates a handle for the file at `path`, and the receiver of its thread's commands.
     pub fn new(path: &Path) -> (Self, mpsc::Receiver<Command>) {
         let (commands, orders) = mpsc::channel(COMMANDS_MAX);
         let inner = Inner {
@@ -87,34 +88,34 @@ impl Projection {
         (Self { inner: Arc::new(inner) }, orders)
     }
 
-    /// Where the file is.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.inner.path
     }
 
-    /// How far it is.
+    /// Its progress.
     pub fn progress(&self) -> &Progress {
         &self.inner.progress
     }
 
-    /// Why nothing more is written, if that is so.
+    /// Why writing is stopped, if it is.
     pub fn failed(&self) -> Option<String> {
         self.inner.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Says why nothing more is written, or that it is again.
+    /// Sets why writing is stopped, or that it continues.
     pub fn set_failed(&self, why: Option<String>) {
         *self.inner.failed.lock().unwrap_or_else(PoisonError::into_inner) = why;
     }
 
-    /// What a reader found broken, unless the file was replaced since; the next call does not say it again.
+    /// Takes the corruption that a reader found, unless the file was replaced since.
     pub fn take_damage(&self) -> Option<String> {
         self.inner.damage.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Has the file made again from the journal; returns once the old one is gone.
+    /// Rebuilds the file from the journal; returns once the old one is deleted.
     ///
-    /// Errors: what keeps it from that, in words.
+    /// Errors: why that is impossible, in words.
     pub async fn rebuild(&self) -> Result<(), String> {
         let (reply, answer) = oneshot::channel();
         let stopping = |_| "the daemon is stopping".to_owned();
@@ -122,15 +123,15 @@ impl Projection {
         answer.await.map_err(|_| stopping(()))?
     }
 
-    /// Has deleted what is before `seq`, because the journal does not have it any more.
+    /// Deletes what is before `seq`, because the journal has deleted it.
     pub async fn forget_before(&self, seq: Seq) {
-        // Without its thread nothing is written any more, and the next start forgets it.
+        // Without its thread nothing is written, and the next start deletes it.
         drop(self.inner.commands.send(Command::ForgetBefore(seq)).await);
     }
 
-    /// Runs `ask` on the tables as they are, on a thread that may block.
+    /// Runs `ask` on a snapshot of the tables, on a thread that may block.
     ///
-    /// Errors: the file is not there or cannot be read.
+    /// Errors: the file does not exist or cannot be read.
     pub async fn read<T: Send + 'static>(
         &self,
         ask: impl FnOnce(&View<'_>) -> rusqlite::Result<T> + Send + 'static,
@@ -142,7 +143,7 @@ impl Projection {
         match asked {
             Ok(answer) => {
                 if answer.is_err() {
-                    // That others have said so already is as good.
+                    // A full queue means that others have requested it already.
                     drop(self.inner.commands.try_send(Command::Check));
                 }
                 answer
@@ -151,9 +152,9 @@ impl Projection {
         }
     }
 
-    /// Runs `ask` on the tables as they are.
+    /// Runs `ask` on a snapshot of the tables.
     ///
-    /// Errors: the file is not there or cannot be read.
+    /// Errors: the file does not exist or cannot be read.
     pub fn read_blocking<T>(
         &self,
         ask: impl FnOnce(&View<'_>) -> rusqlite::Result<T>,
@@ -179,7 +180,7 @@ impl Projection {
         Ok(answer)
     }
 
-    /// Runs `replace` while nobody reads and no connection for reading is open.
+    /// Runs `replace` while there are no readers and no open read connection.
     pub fn with_no_reader<T>(&self, replace: impl FnOnce() -> T) -> T {
         let idle = self.inner.idle.write().unwrap_or_else(PoisonError::into_inner);
         idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -195,6 +196,6 @@ fn view(connection: &mut Connection, progressed: Seq) -> rusqlite::Result<View<'
         |row: &rusqlite::Row<'_>| Ok((from_sql(row.get(0)?), from_sql(row.get(1)?), from_sql(row.get(2)?)));
     let (seq, unmatched, floor) =
         transaction.prepare_cached("SELECT seq, unmatched, floor FROM cursor")?.query_row([], row)?;
-    // Records after the cursor that left nothing to write are in it too.
+    // It also covers records after the cursor that needed no write.
     Ok(View { transaction, projected: Seq(seq).max(progressed), unmatched, floor: Seq(floor) })
 }

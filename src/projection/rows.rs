@@ -1,4 +1,4 @@
-//! How several queries put their conditions together and read the same columns.
+//! Shared parts of queries: conditions and columns.
 
 use rusqlite::{Connection, Row, types::Value};
 
@@ -10,15 +10,15 @@ use crate::{
     time::Timestamp,
 };
 
-/// The columns of an event, in the order in which [`event`] reads them.
+/// The columns of an event, in the order that [`event`] reads.
 pub(super) const EVENT_COLUMNS: &str =
     "seq, severity, timestamp, source, type, id, session, workspace, cause, dedupe_key, payload";
 
-/// The columns of a ledger entry, in the order in which [`line`] reads them.
+/// The columns of a ledger entry, in the order that [`line`] reads.
 pub(super) const LINE_COLUMNS: &str =
     "at, what, event, subscriber, notification, session, injection, by, reason, detail";
 
-/// Conditions that all have to hold, with their values.
+/// A conjunction of conditions, with their values.
 #[derive(Debug, Default)]
 pub(super) struct Conditions {
     conditions: Vec<String>,
@@ -26,7 +26,7 @@ pub(super) struct Conditions {
 }
 
 impl Conditions {
-    /// Adds a condition in which `?` stands for the value, if there is one.
+    /// Adds a condition with `?` for the value, if there is one.
     pub(super) fn add(&mut self, condition: &str, value: Option<impl Into<Value>>) {
         if let Some(value) = value {
             self.values.push(value.into());
@@ -34,7 +34,7 @@ impl Conditions {
         }
     }
 
-    /// `WHERE` and the conditions, or nothing, and the values.
+    /// `WHERE` and the conditions, or an empty text, and the values.
     pub(super) fn finish(self) -> (String, Vec<Value>) {
         let clause = if self.conditions.is_empty() {
             String::new()
@@ -45,9 +45,9 @@ impl Conditions {
     }
 }
 
-/// A page of what a query finds: at most `limit`, and whether there is more.
+/// A page of a query's results: at most `limit`, and whether there are more.
 ///
-/// Shape: `read` gives `None` for a row that does not belong to the answer.
+/// Shape: `read` returns `None` for a row that is not part of the answer.
 pub(super) fn page<T>(
     connection: &Connection,
     sql: &str,
@@ -80,7 +80,7 @@ pub(super) fn event(
         id: text(5)?,
         event_type: text(4)?,
         source: text(3)?,
-        // What is shown of an event does not hold it.
+        // Not part of the displayed event.
         provenance: Provenance::default(),
         severity: severity(row.get(1)?),
         timestamp: time(row.get(2)?),
@@ -93,7 +93,7 @@ pub(super) fn event(
     Ok(is_wanted(&event).then(|| (seq, to_json(&event, Some(seq)))))
 }
 
-/// Reads the columns of a ledger entry; the events behind a notification are for the caller to add.
+/// Reads the columns of a ledger entry; the caller adds the events behind a notification.
 pub(super) fn line(row: &Row<'_>) -> rusqlite::Result<LedgerLine> {
     let event: Option<i64> = row.get(2)?;
     let text = |index: usize| row.get::<_, Option<String>>(index);
@@ -119,7 +119,7 @@ pub(super) fn events_behind(connection: &Connection, notification: &str) -> rusq
         .collect()
 }
 
-/// Adds the events to the lines that tell that a notification was made.
+/// Adds the events to the lines of created notifications.
 pub(super) fn with_events(
     connection: &Connection,
     mut lines: Vec<LedgerLine>,
@@ -144,7 +144,7 @@ pub(super) fn priority(rank: i64) -> Priority {
     ranked(&Priority::ALL, rank).unwrap_or(Priority::Normal)
 }
 
-/// The word of a point as it was written.
+/// The name of a point, as it was written.
 pub(super) fn point(text: &str) -> &'static str {
     text.parse::<InjectionPoint>().map_or("", InjectionPoint::as_str)
 }

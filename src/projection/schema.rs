@@ -1,7 +1,8 @@
 //! The tables, and how the file is opened.
 //!
-//! Times are milliseconds since 1970 and severities and priorities their ranks, so that they compare; `place` orders what
-//! happened. A file of another version is not converted: it is made again from the journal.
+//! Times are milliseconds since 1970, and severities and priorities are ranks, so that they
+//! compare; `place` orders occurrences. A file of another version is not migrated: it is rebuilt
+//! from the journal.
 
 use std::{fs, os::unix::fs::OpenOptionsExt, path::Path};
 
@@ -9,10 +10,11 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::{Doing, Failed, ProjectionError};
 
-/// The version of the tables, kept in the file's header; one higher with every change of what is written into them.
+/// The version of the tables, kept in the file's header; incremented with every change of their
+/// content.
 pub(super) const VERSION: i64 = 2;
 
-/// Statements that a connection keeps prepared; more than there are.
+/// Prepared statements kept per connection; more than there are.
 const STATEMENTS_MAX: usize = 64;
 
 const TABLES: &str = "
@@ -59,20 +61,21 @@ CREATE INDEX sessions_by_id ON sessions (id);
 CREATE INDEX sessions_by_closing ON sessions (closed_place) WHERE closed_place IS NOT NULL;
 ";
 
-/// Opens the file for writing, and makes the tables if it has none.
+/// Opens the file for writing, and creates missing tables.
 ///
-/// Errors: it cannot be opened, or it is no database of this version (`is_damage`).
+/// Errors: it cannot be opened, or it is not a database of this version (`is_damage`).
 pub(super) fn open_for_writing(path: &Path) -> Result<Connection, ProjectionError> {
     let open = || -> Result<Connection, Failed> {
-        // SQLite gives the files beside it the same mode; payloads are this user's alone.
+        // SQLite gives its companion files the same mode; payloads are private to this user.
         fs::OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(path, flags)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
-        // Readers go on while one writes. What a power failure takes is still in the journal, so a commit waits for no disk;
-        // NORMAL keeps the file whole all the same, as checkpoints are synced.
+        // WAL allows readers during a write. A commit need not sync, because data lost in a power
+        // failure is still in the journal; NORMAL still keeps the file intact, because checkpoints
+        // are synced.
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
@@ -87,7 +90,7 @@ pub(super) fn open_for_writing(path: &Path) -> Result<Connection, ProjectionErro
     open().doing("opened")
 }
 
-/// Opens the file for reading; it must be there.
+/// Opens the file for reading; it must exist.
 pub(super) fn open_for_reading(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;

@@ -1,4 +1,4 @@
-//! What is asked about sessions: what they were told, and those that are over.
+//! Queries about sessions: their deliveries, and closed sessions.
 
 use rusqlite::Row;
 
@@ -9,7 +9,8 @@ use crate::protocol::{
 };
 
 impl View<'_> {
-    /// The system messages of a session, newest first, at most `limit`, each with its place; and whether there are more.
+    /// The newest system messages of a session, at most `limit`, each with its place; and whether
+    /// there are more.
     ///
     /// Errors: the file cannot be read.
     pub fn messages(
@@ -32,15 +33,15 @@ impl View<'_> {
         rows::page(self.connection(), &sql, values, limit, |row| message(row).map(Some))
     }
 
-    /// Whether a session was ever open, as far as is known.
+    /// Whether a session is known to have been open.
     ///
     /// Errors: the file cannot be read.
     pub fn knows_session(&self, session: &str) -> rusqlite::Result<bool> {
         self.connection().prepare_cached("SELECT 1 FROM sessions WHERE id = ?1")?.exists([session])
     }
 
-    /// What a session was given, as it was written for its carriers, newest first, at most `limit`, each with its place; and
-    /// whether there is more.
+    /// The newest injections of a session, as written for their carriers, at most `limit`, each
+    /// with its place; and whether there are more.
     ///
     /// Errors: the file cannot be read.
     pub fn injections(
@@ -55,7 +56,8 @@ impl View<'_> {
         self.injections_that(conditions, limit)
     }
 
-    /// The injections with this short name, newest first, at most `limit`: names are told apart within one session.
+    /// The newest injections with this short name, at most `limit`: names are unique only within a
+    /// session.
     ///
     /// Errors: the file cannot be read.
     pub fn injections_named(&self, id: &str, limit: usize) -> rusqlite::Result<Vec<InjectionLine>> {
@@ -87,8 +89,8 @@ impl View<'_> {
         Ok((found, has_more))
     }
 
-    /// The sessions that are over, the one that ended last first, at most `limit`, each with the place of its end; and whether
-    /// there are more.
+    /// The closed sessions, last ended first, at most `limit`, each with the place of its end; and
+    /// whether there are more.
     ///
     /// Errors: the file cannot be read.
     pub fn closed_sessions(
@@ -110,7 +112,7 @@ impl View<'_> {
 fn message(row: &Row<'_>) -> rusqlite::Result<(i64, Message)> {
     let place: i64 = row.get(0)?;
     let state: String = row.get(7)?;
-    // Back in the queue: what was told then did not arrive.
+    // Back in the queue: that delivery did not arrive.
     let state = if state == "pending" { "returned".to_owned() } else { state };
     let message = Message {
         id: format!("m{place:x}"),

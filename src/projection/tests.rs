@@ -1,4 +1,4 @@
-//! The file by itself: what is written, kept and refused.
+//! Tests of the file alone: what is written, kept and refused.
 
 use std::{os::unix::fs::PermissionsExt, path::PathBuf};
 
@@ -166,7 +166,7 @@ fn the_oldest_go_when_there_are_too_many_and_what_the_journal_forgot() {
     writer.forget_before(Seq(10)).expect("forgotten");
     assert_eq!(kept(&path), ["10"]);
     drop(writer);
-    // A file that was opened again counts what is there.
+    // A reopened file counts its rows.
     let mut writer = Writer::open(&path).expect("opened").with_limits(1_000, 2);
     writer.write(&[event_notes(11), event_notes(12)]).expect("written");
     assert_eq!(kept(&path), ["11", "12"]);

@@ -1,4 +1,4 @@
-//! The one connection that writes.
+//! The only writing connection.
 
 use std::{
     fs, io,
@@ -11,9 +11,9 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, 
 use super::{Doing, Notes, Place, ProjectionError, apply, schema};
 use crate::{event::Seq, time::Timestamp};
 
-/// Most events that are kept; of about a kilobyte each with what became of them.
+/// Most kept events, of about a kilobyte each with their outcome.
 pub const EVENTS_MAX: u64 = 250_000;
-/// Most ledger entries that are kept: a notification that concerns every session has some for each of them.
+/// Most kept ledger entries: a notification for every session has some for each of them.
 const ENTRIES_MAX: u64 = 2_000_000;
 
 /// Writes notes into the file.
@@ -21,19 +21,20 @@ const ENTRIES_MAX: u64 = 2_000_000;
 pub struct Writer {
     connection: Connection,
     path: PathBuf,
-    /// Device and inode of the file, as it was opened.
+    /// Device and inode of the opened file.
     file: (u64, u64),
     cursor: Seq,
     time: Timestamp,
-    /// How many events and ledger entries there are; counted when something is written first, as that reads an index of each.
+    /// Numbers of events and ledger entries; counted at the first write, because that reads an
+    /// index of each.
     counts: Option<(u64, u64)>,
     limits: (u64, u64),
 }
 
 impl Writer {
-    /// Opens the file at `path`, or makes it.
+    /// Opens the file at `path`, or creates it.
     ///
-    /// Errors: it cannot be opened, or it is broken or of another version (then `is_damage`).
+    /// Errors: it cannot be opened, or it is corrupt or of another version (then `is_damage`).
     pub fn open(path: &Path) -> Result<Self, ProjectionError> {
         let connection = schema::open_for_writing(path)?;
         let (cursor, time) = connection
@@ -45,15 +46,15 @@ impl Writer {
         Ok(Self { connection, path: path.to_owned(), file, cursor, time, counts: None, limits })
     }
 
-    /// The same with other bounds of how many events and ledger entries are kept.
+    /// Sets other limits of events and ledger entries.
     #[must_use]
     pub fn with_limits(self, events: u64, entries: u64) -> Self {
         Self { limits: (events, entries), ..self }
     }
 
-    /// Deletes the file at `path`; nobody may have it open.
+    /// Deletes the file at `path`; no connection may have it open.
     ///
-    /// Errors: it is there and cannot be removed.
+    /// Errors: it exists and cannot be removed.
     pub fn delete(path: &Path) -> Result<(), ProjectionError> {
         for suffix in ["", "-wal", "-shm"] {
             let mut name = path.as_os_str().to_owned();
@@ -76,21 +77,22 @@ impl Writer {
         self.time
     }
 
-    /// Whether anything can be written, without changing what the file says.
+    /// Tests whether writing works, without changing content.
     ///
-    /// Errors: it cannot, as on a full disk.
+    /// Errors: it does not, as on a full disk.
     pub fn probe(&self) -> Result<(), ProjectionError> {
         self.connection.execute("UPDATE cursor SET seq = seq", []).map(|_| ()).doing("written")
     }
 
-    /// Whether the path still leads to the file that was opened.
+    /// Whether the path still refers to the opened file.
     pub fn is_in_place(&self) -> bool {
         identity(&self.path).is_ok_and(|file| file == self.file)
     }
 
-    /// Writes notes and moves the cursor, in one transaction; what is at or before the cursor is left out.
+    /// Writes notes and advances the cursor, in one transaction; notes at or before the cursor are
+    /// skipped.
     ///
-    /// Errors: nothing of it was written.
+    /// Errors: nothing was written.
     pub fn write(&mut self, batches: &[Notes]) -> Result<(), ProjectionError> {
         let (mut cursor, mut time) = (self.cursor, self.time);
         let transaction =
@@ -102,7 +104,7 @@ impl Writer {
             for note in batch.notes().iter().filter(|note| note.place.seq() > self.cursor) {
                 apply::note(&transaction, note, &mut wrote).doing("written")?;
             }
-            // A batch that begins before the cursor counts what was counted.
+            // A batch that begins before the cursor would count events again.
             if batch.from() >= cursor {
                 unmatched += batch.unmatched();
             }
@@ -128,7 +130,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Takes note that what became of some records before `seq` is not known, as the journal does not have them any more.
+    /// Records that outcomes of some records before `seq` are unknown, because the journal has
+    /// deleted them.
     ///
     /// Errors: nothing was written.
     pub fn raise_floor(&mut self, seq: Seq) -> Result<(), ProjectionError> {
@@ -136,7 +139,7 @@ impl Writer {
         self.connection.execute(update, [to_sql(seq.0)]).map(|_| ()).doing("written")
     }
 
-    /// Deletes what is before `seq`: what the journal does not have any more.
+    /// Deletes what is before `seq`, which the journal has deleted.
     ///
     /// Errors: nothing was deleted.
     pub fn forget_before(&mut self, seq: Seq) -> Result<(), ProjectionError> {
@@ -155,7 +158,7 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
     fs::metadata(path).map(|found| (found.dev(), found.ino()))
 }
 
-/// What a position or a time is in SQLite, whose numbers are signed.
+/// Converts a position or a time to SQLite's signed integer.
 pub(super) fn to_sql(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
@@ -164,7 +167,7 @@ pub(super) fn from_sql(number: i64) -> u64 {
     u64::try_from(number).unwrap_or_default()
 }
 
-/// How many events and ledger entries there are.
+/// Numbers of events and ledger entries.
 fn count(transaction: &Transaction<'_>) -> rusqlite::Result<(u64, u64)> {
     let count = |table: &str| {
         let sql = format!("SELECT count(*) FROM {table}");
@@ -173,7 +176,7 @@ fn count(transaction: &Transaction<'_>) -> rusqlite::Result<(u64, u64)> {
     Ok((count("events")?, count("ledger")?))
 }
 
-/// The record that becomes the first one that is kept, if there is more than may be.
+/// The new first kept record, if a limit is exceeded.
 fn over_limits(
     transaction: &Transaction<'_>,
     (events, entries): (u64, u64),

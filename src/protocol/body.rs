@@ -1,7 +1,8 @@
-//! How the body of a publishing request falls into events, each of which gets its own verdict.
+//! Splits the body of a publishing request into events, each of which gets its own verdict.
 //!
-//! Inputs: the content type, and bytes as they arrive. JSON is one object or an array of them; NDJSON is one object a line
-//! and is split while it still arrives, in memory that the longest allowed event bounds. What an event means is not known here.
+//! Inputs: the content type, and bytes as they arrive. JSON is one object or an array of them;
+//! NDJSON is one object a line and is split as it arrives, in memory bounded by the longest allowed
+//! event. Events are not interpreted here.
 
 use serde_json::value::RawValue;
 
@@ -10,15 +11,16 @@ use crate::{
     protocol::{FieldError, event::check_size, fields::kind_of},
 };
 
-/// Most events in a body that is read whole; a longer list is for NDJSON, which is answered while it is sent.
+/// Most events in a body that is read whole; a longer list has to be NDJSON, which is answered
+/// while it is sent.
 pub const ITEMS_MAX: usize = 10_000;
 
-/// What a body is made of.
+/// The structure of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyKind {
-    /// An event, or an array of them.
+    /// An event, or an array of events.
     Json,
-    /// An event a line.
+    /// One event a line.
     Lines,
     /// A CloudEvent in structured mode.
     CloudEvent,
@@ -26,10 +28,10 @@ pub enum BodyKind {
     CloudEvents,
 }
 
-/// The content types that say what a body is made of.
+/// The content types of each structure.
 const CONTENT_TYPES: [(&str, BodyKind); 7] = [
     ("application/json", BodyKind::Json),
-    // What curl says of a body when it is not told.
+    // The default of curl.
     ("application/x-www-form-urlencoded", BodyKind::Json),
     ("application/x-ndjson", BodyKind::Lines),
     ("application/ndjson", BodyKind::Lines),
@@ -39,9 +41,9 @@ const CONTENT_TYPES: [(&str, BodyKind); 7] = [
 ];
 
 impl BodyKind {
-    /// What a content type says; JSON when there is none.
+    /// The structure for a content type; JSON without one.
     ///
-    /// Errors: a type that is not known here.
+    /// Errors: an unknown type.
     pub fn of(content_type: Option<&str>) -> Result<Self, FieldError> {
         let Some(content_type) = content_type else { return Ok(Self::Json) };
         let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -58,13 +60,13 @@ impl BodyKind {
 /// The events of a body that was read whole.
 #[derive(Debug)]
 pub enum Items<'a> {
-    /// One, which was not put into an array.
+    /// One event without an array.
     One(&'a [u8]),
     /// The items of an array.
     Many(Vec<&'a RawValue>),
 }
 
-/// Takes apart a JSON body: an array into its items, anything else as one event.
+/// Splits a JSON body: an array into its items, anything else as one event.
 ///
 /// Errors: the array is not JSON or longer than [`ITEMS_MAX`].
 pub fn items(body: &[u8]) -> Result<Items<'_>, FieldError> {
@@ -72,9 +74,9 @@ pub fn items(body: &[u8]) -> Result<Items<'_>, FieldError> {
     if begins_with_bracket { many(body).map(Items::Many) } else { Ok(Items::One(body)) }
 }
 
-/// Takes apart a body that must be an array.
+/// Splits a body that must be an array.
 ///
-/// Errors: as [`items`], and what it is instead of an array.
+/// Errors: as [`items`], and the actual type if it is not an array.
 pub fn many(body: &[u8]) -> Result<Vec<&RawValue>, FieldError> {
     let text =
         std::str::from_utf8(body).map_err(|error| FieldError::whole(format!("is not UTF-8: {error}")))?;
@@ -94,10 +96,10 @@ pub fn many(body: &[u8]) -> Result<Vec<&RawValue>, FieldError> {
     Ok(items)
 }
 
-/// Cuts bytes into lines as they arrive.
+/// Splits bytes into lines as they arrive.
 ///
-/// Shape: holds what was not asked for yet and at most [`EVENT_BYTES_MAX`] bytes of an unfinished line; of a longer one only the
-/// length is kept. Blank lines are skipped but numbered.
+/// Shape: holds lines that were not taken yet, and at most [`EVENT_BYTES_MAX`] bytes of an
+/// incomplete line; of a longer one only the length is kept. Blank lines are skipped but numbered.
 #[derive(Debug, Default)]
 pub struct LineSplitter {
     buffer: Vec<u8>,
@@ -111,19 +113,19 @@ pub struct LineSplitter {
 pub struct Line<'a> {
     /// Its number in the body, from 1.
     pub number: u64,
-    /// Its bytes without the line's end, or why they were not kept.
+    /// Its bytes without the line end, or why they were not kept.
     pub bytes: Result<&'a [u8], FieldError>,
 }
 
 impl LineSplitter {
-    /// Takes what arrived.
+    /// Adds received bytes.
     pub fn push(&mut self, chunk: &[u8]) {
         self.buffer.drain(..self.at);
         self.at = 0;
         self.buffer.extend_from_slice(chunk);
     }
 
-    /// The next line that is complete.
+    /// The next complete line.
     pub fn next_line(&mut self) -> Option<Line<'_>> {
         loop {
             let rest = self.buffer.get(self.at..).unwrap_or_default();
@@ -140,13 +142,14 @@ impl LineSplitter {
         }
     }
 
-    /// What follows the last line's end; to be asked when nothing more arrives and no complete line is left.
+    /// The text after the last line end; to be called at the end of the input, after all complete
+    /// lines.
     pub fn last_line(&mut self) -> Option<Line<'_>> {
         let length = self.buffer.len() - self.at;
         self.take(length, length).map(|range| self.line(range))
     }
 
-    /// Steps over a line; gives its place, or `None` when it is blank.
+    /// Consumes a line; returns its range, or `None` when it is blank.
     fn take(&mut self, length: usize, step: usize) -> Option<std::ops::Range<usize>> {
         let range = self.at..self.at + length;
         self.at += step;

@@ -1,8 +1,10 @@
-//! CloudEvents 1.0 taken as events: structured and batch mode as JSON, binary mode as headers and a body.
+//! Converts CloudEvents 1.0 to events: structured and batch mode as JSON, binary mode as headers
+//! and a body.
 //!
-//! `id`, `source`, `type` and `time` are the event's own; the extension attributes `severity`, `session`, `workspace`, `cause` and
-//! `dedupekey` are too, other attributes are not kept. `data` that is an object is the payload; anything else becomes
-//! `{"data": ...}`, bytes that are no text `{"data_base64": ...}`. `subject` is added to the payload unless it has one.
+//! `id`, `source`, `type` and `time` are the event's own; so are the extension attributes
+//! `severity`, `session`, `workspace`, `cause` and `dedupekey`. Other attributes are dropped. A
+//! `data` object is the payload; other data become `{"data": ...}`, non-text bytes `{"data_base64":
+//! ...}`. `subject` is added to the payload unless it has one.
 //!
 //! Source: CloudEvents 1.0.2, its JSON format and its HTTP protocol binding.
 
@@ -55,9 +57,9 @@ struct Attributes<'a> {
     dedupe_key: Option<Cow<'a, str>>,
 }
 
-/// Reads one CloudEvent in structured mode; in batch mode, one item of the array.
+/// Parses one CloudEvent in structured mode; in batch mode, one item of the array.
 ///
-/// Errors: the first attribute that is missing or no attribute of an event.
+/// Errors: the first missing or invalid attribute.
 pub fn structured<'a>(
     body: &'a [u8],
     now: Timestamp,
@@ -96,9 +98,9 @@ pub fn structured<'a>(
     event(attributes, payload, now, severities)
 }
 
-/// Reads one CloudEvent in binary mode.
+/// Parses one CloudEvent in binary mode.
 ///
-/// Shape: `header` gives the text of `ce-<attribute>`, still percent-encoded; `body` is the data.
+/// Shape: `header` returns the percent-encoded text of `ce-<attribute>`; `body` is the data.
 /// Errors: as [`structured`].
 pub fn binary<'a>(
     header: impl Fn(&str) -> Option<&'a str>,
@@ -155,7 +157,7 @@ fn event<'a>(
         id_origin: IdOrigin::Producer,
         event_type,
         source: read_name("source", attributes.source)?.ok_or_else(|| missing("source"))?,
-        // A CloudEvent has been on its way through other systems, whoever handed it in.
+        // A CloudEvent may have passed through other systems, whatever its sender is.
         provenance: Provenance::Remote,
         severity,
         timestamp: read_timestamp("time", attributes.time.as_deref(), now)?,
@@ -189,7 +191,7 @@ fn payload_of_bytes(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// Adds `subject` behind the payload's own keys, unless it is one of them.
+/// Adds `subject` after the payload's own keys, unless it is one of them.
 fn with_subject<'a>(payload: Cow<'a, str>, subject: &str) -> Result<Cow<'a, str>, FieldError> {
     let fields = Fields::read(&payload, &["subject"], Unknown::Ignored)
         .map_err(|error| FieldError::new("data", error.message))?;
@@ -201,7 +203,7 @@ fn with_subject<'a>(payload: Cow<'a, str>, subject: &str) -> Result<Cow<'a, str>
     Ok(format!(r#"{open}{comma}"subject":{}}}"#, serde_json::Value::from(subject)).into())
 }
 
-/// Undoes percent-encoding; `None` when it is broken or what results is not UTF-8.
+/// Decodes percent-encoding; `None` if it is invalid or the result is not UTF-8.
 fn percent_decoded(text: &str) -> Option<Cow<'_, str>> {
     if !text.contains('%') {
         return Some(Cow::Borrowed(text));

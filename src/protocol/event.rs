@@ -1,8 +1,9 @@
-//! An event as JSON: what is taken from a request, what is refused, and how it is shown again.
+//! The JSON of an event: parsing, validation and output.
 //!
-//! Shape: `id`, `type`, `source`, `severity`, `timestamp`, `payload`, `dedupe_key`, `session`, `workspace`, `cause`; only
-//! `type` must be there. What a producer sends is borrowed from its bytes and the payload stays the text it was, so that an
-//! event nobody subscribed to is read once and never rebuilt. An unknown field is refused, because it is a field misspelt.
+//! Shape: `id`, `type`, `source`, `severity`, `timestamp`, `payload`, `dedupe_key`, `session`,
+//! `workspace`, `cause`; only `type` is required. The producer's text is borrowed and the payload
+//! stays unparsed, so that an event without subscribers is read once and never rebuilt. An unknown
+//! field is refused, because it is usually a misspelt one.
 
 use std::borrow::Cow;
 
@@ -24,11 +25,11 @@ use crate::{
 
 /// Longest id, source, session or cause, in bytes.
 pub const NAME_BYTES_MAX: usize = 256;
-/// Longest dedupe key, in bytes; twice a name, because keys are made by joining names.
+/// Longest dedupe key, in bytes; twice a name, because keys are often joined names.
 pub const DEDUPE_KEY_BYTES_MAX: usize = 512;
 /// Longest folder, in bytes (`PATH_MAX` of Linux).
 pub const WORKSPACE_BYTES_MAX: usize = 4096;
-/// The source of an event that names none.
+/// The default source.
 pub const SOURCE_DEFAULT: &str = "api";
 
 const FIELDS: [&str; 10] = [
@@ -44,29 +45,29 @@ const FIELDS: [&str; 10] = [
     "cause",
 ];
 
-/// What an event is given for what it does not say.
+/// Defaults for absent fields of an event.
 #[derive(Debug, Clone, Copy)]
 pub struct Defaults<'a> {
     /// The source.
     pub source: &'a str,
-    /// The session of an event that names neither a session nor a folder.
+    /// The session of an event without a session and folder.
     pub session: Option<&'a str>,
     /// The timestamp.
     pub now: Timestamp,
-    /// By which way it came; no event can say this of itself.
+    /// How it arrived; an event cannot set this itself.
     pub provenance: Provenance,
-    /// The severities of types that layers name.
+    /// The severities of types that layers define.
     pub severities: &'a OwnSeverities,
 }
 
 impl<'a> Defaults<'a> {
-    /// Those of the API: its own name as the source, and no session.
+    /// The API's defaults: its own name as the source, and no session.
     pub const fn api(now: Timestamp, provenance: Provenance, severities: &'a OwnSeverities) -> Self {
         Self { source: SOURCE_DEFAULT, session: None, now, provenance, severities }
     }
 }
 
-/// An event that was read and found valid; most of it is borrowed from the bytes it came in.
+/// A valid event; most of it is borrowed from the input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParsedEvent<'a> {
     pub(super) id: Cow<'a, str>,
@@ -84,12 +85,12 @@ pub struct ParsedEvent<'a> {
 }
 
 impl ParsedEvent<'_> {
-    /// Who gave it its id.
+    /// The origin of its id.
     pub fn id_origin(&self) -> IdOrigin {
         self.id_origin
     }
 
-    /// Lends its parts.
+    /// Borrows its parts.
     pub fn as_event(&self) -> EventRef<'_> {
         EventRef {
             id: &self.id,
@@ -107,10 +108,10 @@ impl ParsedEvent<'_> {
     }
 }
 
-/// Reads one event.
+/// Parses one event.
 ///
-/// Shape: `line` is one JSON object. `new_id` is asked for an id if the event has none.
-/// Errors: the first rule that is broken, with the field; nothing is taken from such an event.
+/// Shape: `line` is one JSON object. `new_id` creates an id if the event has none. Errors: the
+/// first violated rule, with the field; such an event is refused whole.
 pub fn parse<'a>(
     line: &'a [u8],
     defaults: &Defaults<'a>,
@@ -147,11 +148,11 @@ pub fn parse<'a>(
     })
 }
 
-/// Writes an event as the JSON of the API, on one line.
+/// Writes an event as the API's JSON, on one line.
 ///
-/// Shape: the fields in the order of [`EventRef`], `seq` first if it is known, absent ones left out.
+/// Shape: the fields in the order of [`EventRef`], `seq` first if known; absent ones are omitted.
 pub fn to_json(event: &EventRef<'_>, seq: Option<Seq>) -> String {
-    // Line breaks in JSON text can only stand between tokens, where any blank means the same.
+    // Line breaks in JSON text are only between tokens, where any blank is equivalent.
     let payload: Cow<'_, str> = match memchr::memchr2(b'\n', b'\r', event.payload.as_bytes()) {
         Some(_) => event.payload.replace(['\n', '\r'], " ").into(),
         None => event.payload.into(),
@@ -172,15 +173,15 @@ pub fn to_json(event: &EventRef<'_>, seq: Option<Seq>) -> String {
     serde_json::to_string(&wire).expect("text and numbers always serialize")
 }
 
-/// An event; of one that is published only `type` must be there.
+/// An event; only `type` is required for publishing.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Event)]
 pub struct EventView<'a> {
-    /// Its position in the journal; not for publishing.
+    /// Its position in the journal; output only.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(read_only)]
     seq: Option<u64>,
-    /// Unique for its source; made up if absent.
+    /// Unique for its source; generated if absent.
     #[schema(required = false)]
     id: &'a str,
     /// 2 to 8 dotted segments of letters, digits, `_` and `-`.
@@ -189,16 +190,17 @@ pub struct EventView<'a> {
     /// The component it comes from; `api` if absent.
     #[schema(required = false)]
     source: &'a str,
-    /// `debug`, `info`, `warning` (or `warn`), `error` or `critical`; the catalogue's for the type if absent.
+    /// `debug`, `info`, `warning` (or `warn`), `error` or `critical`; the catalogue's default for
+    /// the type if absent.
     #[schema(required = false)]
     severity: &'static str,
-    /// RFC 3339; when it was received if absent.
+    /// RFC 3339; the time of receipt if absent.
     #[schema(required = false)]
     timestamp: String,
     /// A JSON object, nested at most 16 deep; empty if absent.
     #[schema(required = false, value_type = Object)]
     payload: &'a RawValue,
-    /// The producer's own key of sameness.
+    /// The producer's own deduplication key.
     #[serde(skip_serializing_if = "Option::is_none")]
     dedupe_key: Option<&'a str>,
     /// The session it is addressed to.
@@ -207,7 +209,7 @@ pub struct EventView<'a> {
     /// The folder it concerns, absolute.
     #[serde(skip_serializing_if = "Option::is_none")]
     workspace: Option<&'a str>,
-    /// Id of the event or notification that led to it.
+    /// Id of the causing event or notification.
     #[serde(skip_serializing_if = "Option::is_none")]
     cause: Option<&'a str>,
 }
@@ -221,12 +223,12 @@ pub(crate) fn check_size(bytes: usize) -> Result<(), FieldError> {
     Ok(())
 }
 
-/// Checks an event type and lends it back.
+/// Validates an event type and returns it.
 pub(super) fn read_type(text: &str) -> Result<&str, FieldError> {
     EventType::check(text).map(|()| text).map_err(|error| FieldError::new("type", excerpt_words(&error)))
 }
 
-// A type error repeats the type, which may be as long as an event.
+// A type error contains the type, which may be as long as an event.
 fn excerpt_words(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     if let Some((end, _)) = text.char_indices().nth(2 * NAME_BYTES_MAX) {
@@ -236,7 +238,7 @@ fn excerpt_words(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// The severity that was said, else the default of the type.
+/// The given severity, else the default of the type.
 pub(super) fn read_severity(
     said: Option<&str>,
     event_type: &str,
@@ -251,7 +253,7 @@ pub(super) fn read_severity(
     )
 }
 
-/// The time that was said, else `now`.
+/// The given time, else `now`.
 pub(super) fn read_timestamp(
     field: &'static str,
     said: Option<&str>,
@@ -262,7 +264,7 @@ pub(super) fn read_timestamp(
     })
 }
 
-/// Checks a name: printable, not empty, at most [`NAME_BYTES_MAX`] bytes.
+/// Validates a name: printable, not empty, at most [`NAME_BYTES_MAX`] bytes.
 pub(crate) fn read_name<'a>(
     field: &'static str,
     text: Option<Cow<'a, str>>,
@@ -275,11 +277,11 @@ pub(crate) fn read_name<'a>(
     Ok(Some(text))
 }
 
-/// Reads a folder: an absolute path, because folders are compared segment by segment.
+/// Parses a folder: an absolute path, because folders are compared by segment.
 ///
-/// Shape: without empty and `.` segments and without a slash at its end, none of which changes where a path leads. A name may hold
-/// every character that the system allows in one; what shows it removes those that are not to be shown.
-/// Errors: it is relative, too long, or has a `..`, which leads elsewhere depending on links.
+/// Shape: without empty and `.` segments and a trailing slash, none of which changes the target. A
+/// name may have every character that the system allows; output code removes unsafe ones. Errors:
+/// it is relative, too long, or has a `..`, whose target depends on links.
 pub(crate) fn read_workspace<'a>(
     field: &'static str,
     text: Option<Cow<'a, str>>,
@@ -304,7 +306,7 @@ pub(crate) fn read_workspace<'a>(
     Ok(Some(Cow::Owned(format!("/{}", segments.join("/")))))
 }
 
-/// Checks a dedupe key; an empty one means none.
+/// Validates a dedupe key; an empty one means none.
 pub(super) fn read_dedupe_key<'a>(
     field: &'static str,
     text: Option<Cow<'a, str>>,
@@ -332,14 +334,14 @@ fn check_printable(field: &'static str, text: &str, bytes_max: usize) -> Result<
     Ok(())
 }
 
-/// Checks the payload of an event; an absent one is empty.
+/// Validates the payload of an event; an absent one is empty.
 pub(super) fn read_payload(raw: Option<&RawValue>) -> Result<Cow<'_, str>, FieldError> {
     let Some(raw) = raw else { return Ok(Cow::Borrowed("{}")) };
     Payload::check_raw(raw).map_err(|error| payload_error(&error))?;
     Ok(Cow::Borrowed(raw.get()))
 }
 
-/// Refuses what is no payload.
+/// Refuses an invalid payload.
 pub(super) fn check_payload(text: &str) -> Result<(), FieldError> {
     Payload::check(text).map_err(|error| payload_error(&error))
 }

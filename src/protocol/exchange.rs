@@ -1,7 +1,7 @@
-//! The JSON of an exchange: what a harness sends, and what it is answered.
+//! The JSON of an exchange: the harness's request and its answer.
 //!
-//! A field that is misspelt or of the wrong kind refuses the whole exchange and names the field. The journal's record of an exchange
-//! (`record`) is read by other rules.
+//! A misspelt field or one of the wrong type refuses the whole exchange with its name. The
+//! journal's record of an exchange (`record`) is parsed by other rules.
 
 #[cfg(test)]
 mod tests;
@@ -29,9 +29,9 @@ use crate::{
     time::Timestamp,
 };
 
-/// Most events in one exchange; a turn's parallel tool calls fit several times.
+/// Most events in one exchange: several times the parallel tool calls of a turn.
 pub const OBSERVE_MAX: usize = 100;
-/// Most confirmations in one exchange; more leases than this are not open at once.
+/// Most acknowledgements in one exchange; there are never more open leases.
 pub const ACKS_MAX: usize = 64;
 
 const FIELDS: [&str; 14] = [
@@ -59,17 +59,17 @@ const CONTEXTS: [&str; 5] = ["unchanged", "compacted", "resumed", "cleared", "fo
 const TRIGGERS: [(&str, Trigger); 3] =
     [("agent", Trigger::Agent), ("wake", Trigger::Wake), ("pull", Trigger::Pull)];
 
-/// An exchange as it was asked for, with the events it tells of.
+/// A requested exchange, with its observed events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExchangeRequest<'a> {
-    /// What it says.
+    /// The exchange.
     pub exchange: Exchange,
-    /// What it observed, in the order in which it happened.
+    /// The observed events, in order of occurrence.
     pub observed: Vec<ParsedEvent<'a>>,
 }
 
 impl ExchangeRequest<'_> {
-    /// Addresses what was addressed to `id`, by which the harness knows its session, to the session as it is called here.
+    /// Replaces the address `id`, the harness's own name of its session, with the resolved session.
     pub fn readdress(&mut self, id: &SessionId) {
         let session = &self.exchange.session;
         if session == id {
@@ -83,10 +83,10 @@ impl ExchangeRequest<'_> {
     }
 }
 
-/// Reads the request of an exchange.
+/// Parses the request of an exchange.
 ///
-/// Shape: an observed event that names no session and no folder is of `session`; each has come by the way of `provenance`.
-/// Errors: the first field that is wrong; then nothing of the exchange counts.
+/// Shape: an observed event without a session and folder is for `session`; each has `provenance`.
+/// Errors: the first invalid field; then the whole exchange is refused.
 pub fn parse<'a>(
     body: &'a [u8],
     session: &'a SessionId,
@@ -116,7 +116,7 @@ pub fn parse<'a>(
     Ok(ExchangeRequest { exchange, observed })
 }
 
-/// Reads all but what was observed.
+/// Parses all but the observed events.
 fn read<const N: usize>(fields: &Fields<'_, N>, session: &SessionId) -> Result<Exchange, FieldError> {
     let harness = fields.raw("harness").map_or_else(
         || Ok(Harness::default()),
@@ -173,7 +173,7 @@ fn read_context<const N: usize>(
     }
 }
 
-/// Reads what is known of a harness.
+/// Parses the facts about a harness.
 fn read_harness(text: &str) -> Result<Harness, FieldError> {
     let fields = Fields::read(text, &HARNESS_FIELDS, Unknown::Refused)?;
     Ok(Harness {
@@ -194,7 +194,8 @@ fn read_conversations(word: &str) -> Result<Conversations, FieldError> {
     known.ok_or_else(|| wrong_word("conversations", "number of conversations", word, &allowed))
 }
 
-/// Refuses to look for a predecessor where a process can have many conversations: it would be another user's.
+/// Refuses a search for a predecessor where a process can have many conversations: it could be
+/// another user's.
 fn check_from(exchange: &Exchange) -> Result<(), FieldError> {
     let is_unnamed = matches!(
         exchange.context,
@@ -266,28 +267,28 @@ fn shared(text: Cow<'_, str>) -> Arc<str> {
     text.as_ref().into()
 }
 
-/// An exchange as it is sent and as the journal keeps it, there without what was observed.
+/// An exchange in a request and in the journal, which omits the observed events.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Exchange)]
 pub struct ExchangeView<'a> {
     /// `turn_start`, `before_tool`, `after_tool`, `turn_end` or `immediate`.
     point: &'static str,
-    /// Id of the message the answer will ride on; the same one again gets the same answer.
+    /// Id of the message that will carry the answer; a repeated id gets the same answer.
     carrier: &'a str,
     /// The harness's name of the turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     turn: Option<&'a str>,
-    /// Who asks; what is absent stays as it was.
+    /// The harness; absent fields stay unchanged.
     #[serde(skip_serializing_if = "HarnessView::is_empty")]
     #[schema(required = false)]
     harness: HarnessView,
     /// The tool whose call or result this is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     tool: Option<&'a str>,
-    /// Events to publish, at most 100; those that address nobody are of this session.
+    /// Events to publish, at most 100; those without an address are for this session.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     observe: Vec<EventView<'a>>,
-    /// Injections that are known to have arrived, at most 64.
+    /// Injections known to have arrived, at most 64.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     ack: Vec<&'a str>,
     /// Limits below the configured ones.
@@ -309,27 +310,28 @@ pub struct ExchangeView<'a> {
     /// that this has one conversation at a time.
     #[serde(skip_serializing_if = "Option::is_none")]
     from: Option<&'a str>,
-    /// Whether the answer may hold a `notice` for the user; false if absent.
+    /// Whether the answer may have a `notice` for the user; false if absent.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]
     shows_notices: bool,
-    /// `agent` when the agent is at that point; `wake` when a wake asked for the exchange: the session's state then changes only
-    /// if the answer holds an injection, and nothing is confirmed by it; `agent` if absent.
+    /// `agent` when the agent is at that point; `wake` when a wake requested the exchange: the
+    /// session's state then changes only if the answer has an injection, and the exchange confirms
+    /// nothing; `agent` if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     trigger: Option<&'static str>,
 }
 
-/// The most an injection may hold.
+/// The limits of an injection.
 #[derive(Debug, PartialEq, Eq, Default, Serialize, ToSchema)]
 #[schema(as = Budget)]
 struct BudgetFields {
-    /// Notifications.
+    /// Most notifications.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_notifications: Option<u32>,
-    /// Estimated tokens, wrapper included.
+    /// Most estimated tokens, wrapper included.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_tokens: Option<u32>,
-    /// Characters, wrapper included.
+    /// Most characters, wrapper included.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_chars: Option<u32>,
 }
@@ -341,7 +343,7 @@ impl BudgetFields {
 }
 
 impl<'a> ExchangeView<'a> {
-    /// Lends the parts of `exchange`.
+    /// Borrows the parts of `exchange`.
     pub(super) fn of(exchange: &'a Exchange) -> Self {
         let (context, from) = match &exchange.context {
             ContextChange::Unchanged => (None, None),
@@ -381,30 +383,30 @@ impl<'a> ExchangeView<'a> {
     }
 }
 
-/// What an exchange is answered.
+/// The answer to an exchange.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Answer)]
 pub struct AnswerView<'a> {
-    /// The injection's short name, to be confirmed by `ack`.
+    /// The injection's short name, to be acknowledged by `ack`.
     #[serde(skip_serializing_if = "Option::is_none")]
     injection: Option<&'a str>,
-    /// What goes into the agent's context, as it is.
+    /// The text for the agent's context, to be inserted unchanged.
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<&'a str>,
-    /// The role of the message it belongs in: `tool`, `user` or `system`.
+    /// The role of its message: `tool`, `user` or `system`.
     #[serde(skip_serializing_if = "Option::is_none")]
     role: Option<&'static str>,
-    /// What is in the text, in its order.
+    /// The notifications in the text, in order.
     notifications: Vec<ReleasedView<'a>>,
-    /// What the harness is asked to do besides.
+    /// A further action requested of the harness.
     #[serde(skip_serializing_if = "Option::is_none")]
     directive: Option<DirectiveView<'a>>,
-    /// One line to be shown to the user, not to the agent.
+    /// One line for the user, not for the agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     notice: Option<&'a str>,
-    /// How many notifications stay in the session's queue.
+    /// Number of notifications that stay in the session's queue.
     pending: u32,
-    /// Whether to ask before the next tool, because something critical waits.
+    /// Whether to check before the next tool, because something critical is pending.
     check_before_tool: bool,
 }
 
@@ -413,34 +415,34 @@ pub struct AnswerView<'a> {
 struct ReleasedView<'a> {
     /// Its id.
     id: &'a str,
-    /// Who made it.
+    /// The subscriber that created it.
     subscriber: &'a str,
     /// `critical`, `high`, `normal` or `low`.
     priority: &'static str,
     /// The worst severity among its events.
     severity: &'static str,
-    /// Whether it may have been told before.
+    /// Whether it may have been delivered before.
     redelivered: bool,
 }
 
-/// What a harness is asked to do besides carrying text.
+/// A further action requested of the harness.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum DirectiveView<'a> {
-    /// Let the agent go on.
+    /// Let the agent continue.
     Continue {
-        /// One line for whoever wonders why.
+        /// The reason, in one line.
         reason: &'a str,
     },
-    /// Put the text in place of the call.
+    /// Replace the call with the text.
     Cancel {
-        /// One line for whoever wonders why.
+        /// The reason, in one line.
         reason: &'a str,
     },
 }
 
 impl<'a> AnswerView<'a> {
-    /// Shows `answer`; `None` when there is nothing to carry and nothing to do.
+    /// The view of `answer`; `None` when there is nothing to deliver and nothing to do.
     pub fn of(answer: &'a Answer) -> Option<Self> {
         if answer.injection.is_none() && answer.directive.is_none() && answer.notice.is_none() {
             return None;

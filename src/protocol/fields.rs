@@ -1,7 +1,7 @@
-//! The fields of one JSON object, found without building a tree: each value stays the text it came as.
+//! Finds the fields of one JSON object without building a tree: each value stays unparsed text.
 //!
-//! A reader names the fields it knows; another key, a key that stands twice and a value of the wrong kind are errors that
-//! name the field. `null` counts as absent.
+//! A reader lists the fields that it knows; another key, a duplicate key and a value of the wrong
+//! type are errors with the field's name. `null` counts as absent.
 
 use std::{borrow::Cow, fmt};
 
@@ -10,12 +10,12 @@ use serde_json::value::RawValue;
 
 use crate::protocol::{FieldError, excerpt, hint};
 
-/// What is done with a key that the reader does not know.
+/// The handling of unknown keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unknown {
-    /// It is an error.
+    /// An error.
     Refused,
-    /// It is skipped.
+    /// Skipped.
     Ignored,
 }
 
@@ -31,7 +31,8 @@ pub(crate) struct Fields<'a, const N: usize> {
 impl<'a, const N: usize> Fields<'a, N> {
     /// Finds the fields of the object `text`.
     ///
-    /// Errors: not JSON, not an object, a key twice, or one that is not in `names` unless unknown ones are ignored.
+    /// Errors: not JSON, not an object, a duplicate key, or one that is not in `names` unless
+    /// unknown ones are ignored.
     pub(crate) fn read(
         text: &'a str,
         names: &'static [&'static str; N],
@@ -51,23 +52,23 @@ impl<'a, const N: usize> Fields<'a, N> {
         }
     }
 
-    /// The value of `name` as it came.
+    /// The unparsed value of `name`.
     pub(crate) fn raw(&self, name: &str) -> Option<&'a RawValue> {
         let index = self.names.iter().position(|known| *known == name)?;
         self.values.get(index).copied().flatten()
     }
 
-    /// The text of `name`, borrowed unless it holds escapes.
+    /// The text of `name`, borrowed unless it has escapes.
     pub(crate) fn text(&self, name: &'static str) -> Result<Option<Cow<'a, str>>, FieldError> {
         self.raw(name).map(|raw| text_of(raw).map_err(|message| FieldError::new(name, message))).transpose()
     }
 
-    /// As [`Fields::text`], for a field that must be there.
+    /// As [`Fields::text`], for a required field.
     pub(crate) fn required(&self, name: &'static str) -> Result<Cow<'a, str>, FieldError> {
         self.text(name)?.ok_or_else(|| FieldError::new(name, "is missing"))
     }
 
-    /// The whole number of `name`.
+    /// The integer `name`.
     pub(crate) fn count(&self, name: &'static str) -> Result<Option<u32>, FieldError> {
         let read = |raw: &RawValue| {
             raw.get().parse().map_err(|_| {
@@ -78,7 +79,7 @@ impl<'a, const N: usize> Fields<'a, N> {
         self.raw(name).map(read).transpose()
     }
 
-    /// The whole number of `name`, where it may be larger than a count.
+    /// The integer `name`, where it may exceed a count.
     pub(crate) fn number(&self, name: &'static str) -> Result<Option<u64>, FieldError> {
         let read = |raw: &RawValue| {
             let message = || format!("must be a whole number, not {}", shown(raw.get()));
@@ -87,7 +88,7 @@ impl<'a, const N: usize> Fields<'a, N> {
         self.raw(name).map(read).transpose()
     }
 
-    /// The truth value of `name`.
+    /// The boolean `name`.
     pub(crate) fn flag(&self, name: &'static str) -> Result<Option<bool>, FieldError> {
         let read = |raw: &RawValue| {
             let message = || format!("must be true or false, not {}", kind_of(raw.get()));
@@ -106,9 +107,9 @@ impl<'a, const N: usize> Fields<'a, N> {
     }
 }
 
-/// The text of a JSON string, borrowed unless it holds escapes.
+/// The text of a JSON string, borrowed unless it has escapes.
 ///
-/// Errors: what it is instead of a string.
+/// Errors: the actual type if it is not a string.
 pub(crate) fn text_of(raw: &RawValue) -> Result<Cow<'_, str>, String> {
     let json = raw.get();
     let inner = json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
@@ -121,7 +122,7 @@ pub(crate) fn text_of(raw: &RawValue) -> Result<Cow<'_, str>, String> {
     }
 }
 
-/// What kind of JSON `text` begins with, with its article.
+/// The JSON type at the start of `text`, with its article.
 pub(crate) fn kind_of(text: &str) -> &'static str {
     match text.trim_start().as_bytes().first() {
         None => "nothing",

@@ -1,6 +1,6 @@
-//! The history as JSON: what became of events, notifications and sessions.
+//! The history as JSON: outcomes of events, notifications and sessions.
 //!
-//! A [`LedgerLine`] is one ledger entry, in the order in which they were written down; the other shapes are what is asked of the
+//! A [`LedgerLine`] is one ledger entry, in recorded order; the other types are answers of the
 //! projection. Times are RFC 3339 in UTC.
 
 use std::borrow::Cow;
@@ -19,24 +19,25 @@ use crate::{
 /// One ledger entry.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
 pub struct LedgerLine {
-    /// When it was written down; absent if only the newest entries in memory tell it.
+    /// Time of the record; absent if only the newest entries in memory have it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
-    /// `unmatched`, `held_back`, `batched`, `event_ended`, `created`, `unclaimed`, `queued`, `injected`, `confirmed`, `returned`,
-    /// `recalled` or `notification_ended`; of word for the user `user_queued`, `user_waits`, `user_sent`, `user_failed`, `user_ended` or
+    /// `unmatched`, `held_back`, `batched`, `event_ended`, `created`, `unclaimed`, `queued`,
+    /// `injected`, `confirmed`, `returned`, `recalled` or `notification_ended`; for notices to the
+    /// user `user_queued`, `user_waits`, `user_sent`, `user_failed`, `user_ended` or
     /// `user_suppressed`.
     #[schema(value_type = String)]
     pub what: Cow<'static, str>,
-    /// Whose pipeline.
+    /// The subscriber of the pipeline.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subscriber: Option<String>,
-    /// Which notification.
+    /// The notification.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notification: Option<String>,
-    /// Which session.
+    /// The session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// The injection it left with.
+    /// The injection that carried it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub injection: Option<String>,
     /// The injection point, what confirmed the injection, or the sink.
@@ -50,64 +51,64 @@ pub struct LedgerLine {
     /// More about the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// The positions of the events it is about.
+    /// The positions of its events.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<u64>,
 }
 
-/// How far the projection is, from which the history is answered.
+/// Progress of the projection, which answers history requests.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct ProjectionView {
-    /// Everything up to this record of the journal is in the answer.
+    /// The last journal record covered by the answer.
     pub seq: u64,
-    /// How many records the journal has after it.
+    /// Number of later records in the journal.
     pub behind: u64,
-    /// Why it does not go on, if that is so; it is tried again.
+    /// Why it is stalled, if it is; it is retried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
 }
 
-/// An event that a subscriber asked for, and what became of it.
+/// An event that a subscriber takes, and its outcome.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct EventLine {
     /// The event.
     #[schema(value_type = EventView)]
     pub event: Box<RawValue>,
-    /// The notifications that it is a part of.
+    /// The notifications that contain it.
     pub notifications: Vec<String>,
-    /// The pipelines in which it ended, and the sinks.
+    /// Its ends in pipelines, and the sinks.
     pub ended: Vec<Ended>,
     /// Its position.
     #[serde(skip)]
     pub seq: u64,
 }
 
-/// How an event ended otherwise than in a notification.
+/// The end of an event that is not in a notification.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Ended {
-    /// In whose pipeline, or at which sink; absent for one that was held back from all.
+    /// The subscriber of the pipeline, or the sink; absent for a throttled event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subscriber: Option<String>,
-    /// Why, such as `filtered` or `duplicate`; `sent` if a sink took it.
+    /// The reason, such as `filtered` or `duplicate`; `sent` if a sink took it.
     pub reason: String,
     /// More about the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }
 
-/// A notification and where it stands.
+/// A notification and its state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = Notification)]
 pub struct NotificationView {
     /// Derived from its subscriber and events.
     pub id: String,
-    /// Who made it.
+    /// The subscriber that created it.
     pub subscriber: String,
     /// `critical`, `high`, `normal` or `low`.
     pub priority: &'static str,
-    /// The worst among its events.
+    /// The worst severity among its events.
     pub severity: &'static str,
-    /// Where it may enter the context.
+    /// Its injection point.
     pub inject_at: &'static str,
     /// The session it is for.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -115,22 +116,22 @@ pub struct NotificationView {
     /// The folder it is for; for every session if this and `session` are absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
-    /// TOON.
+    /// Its content, as TOON.
     pub content: String,
     /// Estimated size of `content`.
     pub tokens: u64,
     /// When its batch closed.
     pub created_at: String,
-    /// When it is no longer worth telling.
+    /// When it expires.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
     /// The positions of the events behind its rows, oldest first.
     pub events: Vec<u64>,
-    /// Where it stands in each session that it reached.
+    /// Its state in each session that it reached.
     pub deliveries: Vec<Delivery>,
 }
 
-/// Where a notification stands in a session.
+/// The state of a notification in a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Delivery {
     /// The session; absent while it is in none.
@@ -138,34 +139,34 @@ pub struct Delivery {
     pub session: Option<String>,
     /// `unclaimed`, `pending`, `injected`, `confirmed` or `ended`.
     pub state: String,
-    /// Why it ended: a word of the ledger, or `handed_over` to the parent session.
+    /// Why it ended: a reason of the ledger, or `handed_over` to the parent session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The injection it left with last.
+    /// The injection that last carried it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub injection: Option<String>,
-    /// Since when.
+    /// Start of that state.
     pub at: String,
 }
 
-/// A system message: one notification as a session was told it.
+/// A system message: one notification as delivered to a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Message {
-    /// Unique, and the same however often the projection is made again.
+    /// Unique, and unchanged by rebuilds of the projection.
     pub id: String,
     /// Always `system`.
     pub role: &'static str,
-    /// What was told: TOON.
+    /// The delivered text, as TOON.
     pub content: String,
     /// When it was handed to its carrier.
     pub timestamp: String,
-    /// The subscriber that made the notification.
+    /// The subscriber that created the notification.
     pub source: String,
     /// The notification.
     pub notification_id: String,
-    /// The injection it left with.
+    /// The injection that carried it.
     pub injection: String,
-    /// At which point.
+    /// The injection point.
     pub point: &'static str,
     /// `injected`, `confirmed`, `returned` to the queue because it did not arrive, or `ended`.
     pub state: String,
@@ -174,54 +175,54 @@ pub struct Message {
     pub reason: Option<String>,
 }
 
-/// What an exchange released, as it was written for its carrier.
+/// The text released by an exchange, as written for its carrier.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct InjectionLine {
-    /// Its short name, which is in the text too.
+    /// Its short name, which is also in the text.
     pub id: String,
-    /// Whose it was.
+    /// Its session.
     pub session: String,
     /// When it was handed over.
     pub timestamp: String,
-    /// The role of the message it belongs in: `tool`, `user` or `system`.
+    /// The role of its message: `tool`, `user` or `system`.
     pub role: String,
     /// The text, byte for byte.
     pub text: String,
-    /// What is in it, in the order of the text.
+    /// Its notifications, in the order of the text.
     pub notifications: Vec<String>,
 }
 
-/// A session that is over.
+/// A closed session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ClosedSession {
-    /// The harness's own name of the conversation.
+    /// The harness's own id of the conversation.
     pub id: String,
     /// Always false.
     pub is_open: bool,
-    /// What was known of its harness.
+    /// Its last known harness.
     pub harness: HarnessView,
-    /// When it was first heard of.
+    /// Its first activity.
     pub opened_at: String,
-    /// When it was last heard of.
+    /// Its last activity.
     pub seen_at: String,
     /// When it ended.
     pub closed_at: String,
 }
 
-/// Most entries of a page, and how many there are if nobody says.
+/// Most entries of a page, and the default.
 const LIMIT_MAX: usize = 1_000;
 const LIMIT_DEFAULT: usize = 100;
 
-/// Reads how many entries a page is to have at most.
+/// Parses the most entries of a page.
 ///
-/// Errors: it is no number from 1 to 1000.
+/// Errors: it is not a number from 1 to 1000.
 pub fn read_limit(text: Option<&str>) -> Result<usize, FieldError> {
     let Some(text) = text else { return Ok(LIMIT_DEFAULT) };
     let limit = text.parse().ok().filter(|limit| (1..=LIMIT_MAX).contains(limit));
     limit.ok_or_else(|| FieldError::new("limit", format!("must be a number from 1 to {LIMIT_MAX}")))
 }
 
-/// Reads a time: RFC 3339, or how long before `now`, in seconds, minutes, hours or days.
+/// Parses a time: RFC 3339, or a duration before `now`, in seconds, minutes, hours or days.
 ///
 /// Errors: it is neither.
 pub fn read_moment(field: &'static str, text: &str, now: Timestamp) -> Result<Timestamp, FieldError> {
@@ -244,13 +245,13 @@ pub fn read_moment(field: &'static str, text: &str, now: Timestamp) -> Result<Ti
     })
 }
 
-/// An event's JSON, which was written by `to_json`.
+/// An event's JSON, as written by `to_json`.
 pub fn raw(event: String) -> Box<RawValue> {
     RawValue::from_string(event).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 
 impl LedgerLine {
-    /// Shows `entry`.
+    /// The view of `entry`.
     pub fn of(entry: &LedgerEntry) -> Self {
         match entry {
             LedgerEntry::Unmatched { seq } => Self::event("unmatched", *seq),

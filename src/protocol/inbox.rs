@@ -1,4 +1,4 @@
-//! What an agent asks of its inbox, as JSON.
+//! The JSON of an agent's inbox request.
 
 use crate::{
     event::SessionId,
@@ -11,19 +11,20 @@ use crate::{
 
 const NAMES: [&str; 2] = ["cancel", "session"];
 
-/// What an agent asks of its inbox.
+/// An agent's inbox request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct InboxRequest {
-    /// The watch to end, by its id or the beginning of it; without one the agent asks for what waits.
+    /// The watch to end, by its id or a prefix of it; without one the request lists what is
+    /// pending.
     pub cancel: Option<String>,
-    /// The session whose inbox is meant.
+    /// The session of the inbox.
     pub session: Option<SessionId>,
 }
 
 impl InboxRequest {
-    /// Reads the arguments of a call.
+    /// Parses the arguments of a call.
     ///
-    /// Errors: the first field that is wrong; an unknown one is.
+    /// Errors: the first invalid or unknown field.
     pub fn read(text: &str) -> Result<Self, FieldError> {
         let fields = Fields::read(text, &NAMES, Unknown::Refused)?;
         Ok(Self {

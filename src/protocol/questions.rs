@@ -1,4 +1,4 @@
-//! Questions to the user as JSON: what somebody asks, what is chosen, and what is open.
+//! The JSON of questions to the user: requests, answers and open questions.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,23 +23,23 @@ const NAMES: [&str; 9] =
     ["message", "choices", "expires", "awaited", "level", "context", "category", "session", "workspace"];
 const ANSWER_NAMES: [&str; 1] = ["answer"];
 
-/// What somebody asks the user.
+/// A question to the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuestionRequest {
-    /// What it has as any notice.
+    /// The fields that it shares with notices.
     pub notice: NotifyRequest,
-    /// What can be chosen.
+    /// The choices.
     pub choices: Vec<Arc<str>>,
-    /// For how long it waits.
+    /// How long it waits.
     pub expires: Duration,
-    /// Who waits for the answer.
+    /// The recipient of the answer.
     pub awaited: Awaited,
 }
 
 impl QuestionRequest {
-    /// Reads the body of a request.
+    /// Parses the body of a request.
     ///
-    /// Errors: the first field that is wrong, an unknown one, or a message that is empty.
+    /// Errors: the first invalid field, an unknown one, or an empty message.
     pub fn read(body: &[u8]) -> Result<Self, FieldError> {
         let text = std::str::from_utf8(body);
         let text = text.map_err(|error| FieldError::whole(format!("is not UTF-8: {error}")))?;
@@ -55,7 +55,8 @@ impl QuestionRequest {
     }
 }
 
-/// The choices: each once, each of one line that is not cut, as what is chosen has to be what was offered.
+/// The distinct choices, each on one line that is never cut, because the answer must equal what was
+/// offered.
 pub(crate) fn read_choices<const N: usize>(fields: &Fields<'_, N>) -> Result<Vec<Arc<str>>, FieldError> {
     let mut choices: Vec<Arc<str>> = Vec::new();
     for (index, raw) in fields.items("choices")?.into_iter().enumerate() {
@@ -79,7 +80,7 @@ pub(crate) fn read_choices<const N: usize>(fields: &Fields<'_, N>) -> Result<Vec
     Err(FieldError::new("choices", message))
 }
 
-/// Reads which of `choices` the body of a request chooses.
+/// Parses which of `choices` the body of a request selects.
 ///
 /// Errors: it is none of them.
 pub fn read_answer(body: &[u8], choices: &[Arc<str>]) -> Result<Arc<str>, FieldError> {
@@ -93,22 +94,22 @@ pub fn read_answer(body: &[u8], choices: &[Arc<str>]) -> Result<Arc<str>, FieldE
     choices.iter().find(|choice| ***choice == *answer).cloned().ok_or_else(wrong)
 }
 
-/// A question that waits for an answer.
+/// An open question.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct QuestionView {
     /// Its id.
     pub id: String,
-    /// What is asked.
+    /// The question.
     pub message: String,
-    /// What can be chosen.
+    /// The choices.
     pub choices: Vec<String>,
     /// `info`, `warn` or `error`.
     pub level: &'static str,
-    /// What it belongs to.
+    /// Its context.
     pub context: String,
     /// When it was asked.
     pub asked_at: String,
-    /// When it ends unanswered.
+    /// When it expires.
     pub expires_at: String,
     /// The session that asks.
     #[serde(skip_serializing_if = "Option::is_none")]

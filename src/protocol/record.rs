@@ -1,7 +1,8 @@
-//! The bodies of journal records: what each kind holds, how it is written and how it is read again.
+//! The bodies of journal records: content, encoding and decoding of each kind.
 //!
-//! An event's body is `event::codec`'s; every other one is a JSON object whose `v` is its version, so that a record of today can be
-//! read by the program of later. What is read is an input of the engine, so a replay feeds it what live traffic fed it.
+//! An event's body is `event::codec`'s; every other one is a JSON object whose `v` is its version,
+//! so that later programs can read today's records. A decoded record is an input of the engine, so
+//! a replay gets the same inputs as live traffic.
 
 #[cfg(test)]
 mod tests;
@@ -34,27 +35,28 @@ pub const EXCHANGE: u8 = 2;
 pub const ACK: u8 = 3;
 /// An injection is known not to have arrived.
 pub const UNDELIVERED: u8 = 4;
-/// A conversation began, or said where it stands.
+/// A conversation began, or reported its state.
 pub const SESSION_OPENED: u8 = 5;
 /// A conversation ended.
 pub const SESSION_CLOSED: u8 = 6;
-/// The rules are others from here on.
+/// New rules apply from here on.
 pub const RULES: u8 = 7;
-/// A session that says nothing has a client attached.
+/// An otherwise silent session has a client attached.
 pub const SESSION_SEEN: u8 = 12;
-/// Where a session stands, as its client's own files tell.
+/// The state of a session according to its client's own files.
 pub const SESSION_STATE: u8 = 13;
 /// The daemon stops.
 pub const SHUTTING_DOWN: u8 = 8;
-/// Nothing but time has passed.
+/// Only time has passed.
 pub const TICK: u8 = 9;
-/// What an exchange released; written before it is answered.
+/// The injection released by an exchange; written before the answer.
 pub const RELEASED: u8 = 10;
-/// An earlier record is not followed: the process died of it, or nobody can read it.
+/// An earlier record is not replayed: it crashed the process, or is unreadable.
 pub const SKIPPED: u8 = 11;
-/// The user decided about a notification that waits.
+/// The user decided about a pending notification.
 pub const DECIDED: u8 = 16;
-/// What was here was lost, and a repair of the journal said so; at the far end, so that kinds of inputs can go on from above.
+/// A record was lost, as found by a repair of the journal; the highest number, so that kinds of
+/// inputs can be added below.
 pub const LOST: u8 = 255;
 
 /// The version of every JSON body that is written here. Version 1 had neither `context` and `from` of an exchange, nor `by` of
@@ -65,88 +67,89 @@ const VERSION: u32 = 4;
 /// See [`VERSION`].
 const RELEASES_SINCE: u32 = 3;
 
-/// Whose records did not say that its processes have one conversation at a time, before that could be said.
+/// Name in old records whose processes have one conversation at a time, written before that could
+/// be recorded.
 const ONE_PER_PROCESS_BEFORE: &str = "claude-code";
-/// What a record says.
+/// The content of a record.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
     reason = "lives for one call; a box would cost an allocation for each event"
 )]
 pub enum RecordInput<'a> {
-    /// Something for the engine. An exchange whose version has its release in a record of its own counts as one that released nothing;
-    /// who reads on knows better.
+    /// An input of the engine. An exchange whose release is a separate record counts as one that
+    /// released nothing; the reader has to read on.
     Input(Input<'a>),
-    /// The rules are those of this content hash; whoever reads it loads and compiles them.
+    /// The rules with this content hash; the reader loads and compiles them.
     Rules {
-        /// Lower-case hex of the SHA-256 of what they were compiled from.
+        /// Lower-case hex of the SHA-256 of their sources.
         hash: Arc<str>,
     },
     /// An earlier exchange released this.
     Released(ReleaseRecord),
-    /// The record at this position is not followed.
+    /// The record at this position is not replayed.
     Skipped(Seq),
 }
 
-/// A record body that cannot be read.
+/// A record body that cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
-    /// The kind is not known to this program.
+    /// An unknown kind.
     #[error("record {seq} is of kind {kind}, which this version does not know")]
     Kind {
-        /// Where.
+        /// Its position.
         seq: Seq,
-        /// Which.
+        /// The kind.
         kind: u8,
     },
     /// The body is of a later version.
     #[error("record {seq} ({kind}) is of version {version}, this program reads up to {VERSION}")]
     Version {
-        /// Where.
+        /// Its position.
         seq: Seq,
-        /// Which.
+        /// Its kind.
         kind: &'static str,
         /// Its version.
         version: u32,
     },
-    /// The body is an event's, and broken.
+    /// An event's body is corrupt.
     #[error("record {seq} (event) cannot be read")]
     Event {
-        /// Where.
+        /// Its position.
         seq: Seq,
-        /// What is broken.
+        /// The error.
         source: codec::EventCodecError,
     },
-    /// The body is not what its kind says.
+    /// The body does not match its kind.
     #[error("record {seq} ({kind}) cannot be read")]
     Body {
-        /// Where.
+        /// Its position.
         seq: Seq,
-        /// Which.
+        /// Its kind.
         kind: &'static str,
-        /// What is broken.
+        /// The error.
         source: BodyError,
     },
 }
 
-/// What is broken in a JSON body.
+/// An error in a JSON body.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BodyError(String);
 
 impl RecordError {
-    /// Whether the record is broken, and not of a later version of the program.
+    /// Whether the record is corrupt, and not just of a later version.
     pub fn is_damage(&self) -> bool {
         match self {
             Self::Kind { .. } | Self::Version { .. } => false,
-            // Its first byte is its version.
+            // The first byte is the version.
             Self::Event { source, .. } => source.at > 0,
             Self::Body { .. } => true,
         }
     }
 }
 
-/// The word for a kind of record; `None` for one that is not known.
+/// The name of a kind of record; `None` for an unknown one.
 pub const fn kind_name(kind: u8) -> Option<&'static str> {
     Some(match kind {
         EVENT => "event",
@@ -168,8 +171,8 @@ pub const fn kind_name(kind: u8) -> Option<&'static str> {
     })
 }
 
-/// A body. What reads it asks only whether it has what its kind needs: what a request may hold is the API's business, and may become
-/// stricter. Fields that are not known are of a later time and skipped.
+/// A body. The decoder only checks that required fields are present: the API validates requests,
+/// and may become stricter. Unknown fields are of later versions and skipped.
 #[derive(Serialize, Deserialize)]
 struct Versioned<T> {
     v: u32,
@@ -177,7 +180,7 @@ struct Versioned<T> {
     rest: T,
 }
 
-/// An exchange as it is written, without what was observed, which are records of their own.
+/// An exchange as written, without the observed events, which are separate records.
 #[derive(Serialize)]
 struct Asking<'a> {
     request: u64,
@@ -186,7 +189,7 @@ struct Asking<'a> {
     exchange: ExchangeView<'a>,
 }
 
-/// An exchange as it is read.
+/// An exchange as read.
 #[derive(Deserialize)]
 struct Asked {
     request: u64,
@@ -226,7 +229,7 @@ enum Context {
     Forked,
 }
 
-/// An injection that arrived, with the proof, or did not.
+/// An injection that arrived, with the evidence, or did not.
 #[derive(Serialize, Deserialize)]
 struct Carried {
     session: SessionId,
@@ -255,7 +258,7 @@ struct Closed {
     pid_started: Option<u64>,
 }
 
-/// Why a session was closed whose harness did not say so.
+/// Why a session was closed without a report of its harness.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Cause {
@@ -276,7 +279,7 @@ struct Moved {
     as_of: Timestamp,
 }
 
-/// The states that a client's own files move a session to.
+/// States of a session that are taken from a client's own files.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum MovedTo {
@@ -301,7 +304,7 @@ struct Skipped {
     record: Seq,
 }
 
-/// What says nothing but that it happened.
+/// A body without content.
 #[derive(Serialize, Deserialize)]
 struct Bare {}
 
@@ -310,7 +313,8 @@ pub fn encode_event(event: &EventRef<'_>, body: &mut Vec<u8>) {
     codec::encode(event, IdOrigin::Producer, body);
 }
 
-/// Appends the body of an [`EVENT`] whose id the daemon just made; it is published without a key.
+/// Appends the body of an [`EVENT`] whose id the daemon has just created; it needs no idempotency
+/// key.
 pub fn encode_event_with_new_id(event: &EventRef<'_>, body: &mut Vec<u8>) {
     codec::encode(event, IdOrigin::Daemon, body);
 }
@@ -321,7 +325,7 @@ pub fn encode_exchange(request: RequestId, exchange: &Exchange, body: &mut Vec<u
     write(Asking { request: request.0, session, exchange: view }, body);
 }
 
-/// Appends the body of an [`ACK`], which says what proved the arrival.
+/// Appends the body of an [`ACK`], with the evidence of arrival.
 pub fn encode_ack(session: &SessionId, injection: &InjectionId, by: ConfirmedBy, body: &mut Vec<u8>) {
     write(Carried { session: session.clone(), injection: injection.clone(), by: Some(by) }, body);
 }
@@ -336,13 +340,14 @@ pub fn encode_session_opened(session: &SessionId, harness: &Harness, body: &mut 
     write(Opened { session: session.clone(), harness: HarnessView::of(harness) }, body);
 }
 
-/// Appends the body of a [`SESSION_CLOSED`], which says whether the session can be taken up again.
+/// Appends the body of a [`SESSION_CLOSED`], with whether the session can be resumed.
 pub fn encode_session_closed(session: &SessionId, may_return: bool, body: &mut Vec<u8>) {
     let session = session.clone();
     write(Closed { session, may_return, cause: None, pid: None, pid_started: None }, body);
 }
 
-/// Appends the body of a [`SESSION_CLOSED`] that says that the session's process has ended; it can be resumed in another one.
+/// Appends the body of a [`SESSION_CLOSED`] because the session's process has ended; it can be
+/// resumed in another one.
 pub fn encode_process_gone(session: &SessionId, process: Process, body: &mut Vec<u8>) {
     let closed = Closed {
         session: session.clone(),
@@ -359,13 +364,14 @@ pub fn encode_session_seen(session: &SessionId, body: &mut Vec<u8>) {
     write(Seen { session: session.clone() }, body);
 }
 
-/// Appends the body of a [`SESSION_STATE`] that says that the session was idle at the time `as_of`; `source` names where that stands.
+/// Appends the body of a [`SESSION_STATE`]: the session was idle at `as_of`, according to `source`.
 pub fn encode_session_idle(session: &SessionId, source: &str, as_of: Timestamp, body: &mut Vec<u8>) {
     let session = session.clone();
     write(Moved { session, state: MovedTo::Idle, source: source.into(), as_of }, body);
 }
 
-/// Appends the body of a [`DECIDED`]; without a session it holds wherever the notification waits.
+/// Appends the body of a [`DECIDED`]; without a session it applies to every queue with the
+/// notification.
 pub fn encode_decided(
     session: Option<&SessionId>,
     notification: &NotificationId,
@@ -385,12 +391,12 @@ pub fn encode_released(release: &ReleaseRecord, body: &mut Vec<u8>) {
     write(release, body);
 }
 
-/// Appends the body of a [`SKIPPED`], which names the record that is not followed.
+/// Appends the body of a [`SKIPPED`] for the record that is not replayed.
 pub fn encode_skipped(record: Seq, body: &mut Vec<u8>) {
     write(Skipped { record }, body);
 }
 
-/// Appends the body of a [`SHUTTING_DOWN`] or a [`TICK`], which say nothing but that they happened.
+/// Appends the body of a [`SHUTTING_DOWN`] or a [`TICK`], which have no content.
 pub fn encode_bare(body: &mut Vec<u8>) {
     write(Bare {}, body);
 }
@@ -404,9 +410,9 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// Reads the body of a record.
+/// Decodes the body of a record.
 ///
-/// Errors: the kind or its version is not known, or the body was not written by the functions above.
+/// Errors: the kind or its version is unknown, or the body was not written by the functions above.
 pub fn decode(kind: u8, seq: Seq, body: &[u8]) -> Result<RecordInput<'_>, RecordError> {
     let name = kind_name(kind).ok_or(RecordError::Kind { seq, kind })?;
     let body = Body { seq, kind: name, bytes: body };
@@ -474,7 +480,7 @@ pub fn decode(kind: u8, seq: Seq, body: &[u8]) -> Result<RecordInput<'_>, Record
     }))
 }
 
-/// A body to be read, and what is said of it if it cannot be.
+/// A body to decode, and the context of its errors.
 #[derive(Clone, Copy)]
 struct Body<'a> {
     seq: Seq,
@@ -492,7 +498,7 @@ impl Body<'_> {
         let read: Result<Versioned<T>, _> = serde_json::from_slice(bytes);
         let version = match &read {
             Ok(read) => Some(read.v),
-            // A later version may be of another shape.
+            // A later version may have another structure.
             Err(_) => serde_json::from_slice::<Versioned<Bare>>(bytes).ok().map(|read| read.v),
         };
         if let Some(version) = version.filter(|version| *version > VERSION) {
@@ -533,7 +539,7 @@ impl Asked {
     }
 }
 
-/// Adds what a record said without words before it could be said: that a client at a terminal has one conversation at a time.
+/// Adds a fact that old records implied: a client at a terminal has one conversation at a time.
 fn of_its_time(harness: Harness) -> Harness {
     let is_older = harness.conversations.is_none() && harness.pid.is_some();
     let is_client = harness.name.as_deref() == Some(ONE_PER_PROCESS_BEFORE);

@@ -1,99 +1,100 @@
-//! What publishes, whether it can, and what came of it, as JSON.
+//! Sources as JSON: whether each can publish, and the outcome of its events.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::protocol::history::ProjectionView;
 
-/// What the ids of the sessions begin with that `aside doctor` makes up. What happened in them is not counted.
+/// Prefix of the session ids that `aside doctor` invents. They are excluded from counts.
 pub const DOCTOR_SESSION: &str = "doctor-";
-/// The subagent that each of these sessions is.
+/// The subagent name of each of these sessions.
 pub const DOCTOR_AGENT: &str = "doctor";
 
-/// Everything that publishes.
+/// All sources.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct SourcesView {
-    /// Since when events and deliveries are counted.
+    /// Start of the counts.
     pub since: String,
-    /// Whether that is later than was asked for, because there were too many.
+    /// Whether that is later than requested, because there were too many.
     pub is_cut: bool,
-    /// What ships, in a fixed order; then what else published, the one with the most events first, at most 20.
+    /// The built-in sources, in a fixed order; then other sources by descending number of events,
+    /// at most 20.
     pub sources: Vec<SourceView>,
-    /// How many others published that are not listed.
+    /// Number of further sources.
     pub more: usize,
-    /// The subscribers that nothing that ships publishes for, by id.
+    /// Subscribers without a built-in source of their events, by id.
     pub unserved: Vec<UnservedView>,
-    /// The looks of the probes, since the daemon started.
+    /// Looks of the probes since the daemon started.
     pub looks: LooksView,
-    /// How far the counts go.
+    /// Progress of the counts.
     pub projection: ProjectionView,
 }
 
-/// One thing that publishes.
+/// One source.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct SourceView {
-    /// Its name: of what ships, that in docs/sources.md, else the `source` of its events.
+    /// Its name: as in docs/sources.md if built in, else the `source` of its events.
     pub name: String,
-    /// `probe`, `detector`, `harness`, `command`, `daemon`, or `other` for what does not ship.
+    /// `probe`, `detector`, `harness`, `command`, `daemon`, or `other` if not built in.
     pub kind: String,
-    /// Whether it can publish now; absent where nobody here knows.
+    /// Whether it can publish now; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub is_on: Option<bool>,
     /// Why it cannot, or why no subscriber takes its events.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// What keeps single entries of its list in `aside.toml` from working.
+    /// Problems with single entries of its list in `aside.toml`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub troubles: Vec<String>,
-    /// What its events are about.
+    /// The subject of its events.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
-    /// Without what it publishes nothing.
+    /// What it requires to publish anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub needs: Option<String>,
-    /// What is missing on the daemon's machine, so that it cannot publish all that it is set to.
+    /// Missing programs or files on the daemon's machine that limit it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
-    /// The types that it publishes, as far as they are known.
+    /// The types that it publishes, as far as known.
     pub types: Vec<String>,
-    /// What came of it.
+    /// The outcome of its events.
     #[serde(flatten)]
     pub count: CountView,
 }
 
-/// A subscriber that waits for what nothing that ships publishes.
+/// A subscriber without a built-in source of its events.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct UnservedView {
     /// Its id.
     pub subscriber: String,
-    /// The types that it asks for, as patterns.
+    /// The types that it takes, as patterns.
     pub types: Vec<String>,
-    /// What others published of them.
+    /// Counts of such events from other sources.
     #[serde(flatten)]
     pub count: CountView,
 }
 
-/// What was counted.
+/// Counts of events and deliveries.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct CountView {
-    /// Events that a subscriber asked for.
+    /// Events that a subscriber takes.
     pub events: u64,
-    /// When the newest of them happened.
+    /// Time of the newest one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_at: Option<String>,
-    /// Notifications of them that went to an agent, once a session.
+    /// Deliveries of their notifications to agents, once per session.
     pub delivered: u64,
-    /// What those cost in tokens, without the wrapper around them; an estimate.
+    /// Estimated tokens of those, without the wrapper.
     pub tokens: u64,
 }
 
-/// How probes looked, all of them together at each exchange at which they are asked.
+/// Looks of all probes together, at each exchange that runs them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct LooksView {
-    /// How often.
+    /// Their number.
     pub count: u64,
-    /// How long a look took, in microseconds, as a mean.
+    /// Mean duration of a look, in microseconds.
     pub mean_us: u64,
-    /// Exchanges that were made without what a look would have found, because it took too long.
+    /// Exchanges that went ahead without a look's findings, because it took too long.
     pub missed: u64,
 }

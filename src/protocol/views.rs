@@ -1,6 +1,8 @@
-//! What the API shows of the daemon and its sessions: plain data, filled in by whoever owns what is shown.
+//! Views of the daemon and its sessions in the API: plain data, filled in by the owner of each
+//! state.
 //!
-//! Counts are since the journal's first record unless a field says otherwise; times are RFC 3339 in UTC.
+//! Counts are since the journal's first record unless a field says otherwise; times are RFC 3339 in
+//! UTC.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,7 +16,7 @@ use crate::{
     tokens,
 };
 
-/// How the daemon is.
+/// The status of the daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct StatusView {
     /// The program's version.
@@ -23,21 +25,21 @@ pub struct StatusView {
     pub pid: u32,
     /// When it started.
     pub started_at: String,
-    /// How long it has been running, in milliseconds.
+    /// Its uptime, in milliseconds.
     pub uptime_ms: u64,
     /// The journal.
     pub journal: JournalView,
     /// The history's file.
     pub projection: ProjectionView,
-    /// The rules in force.
+    /// The active rules.
     pub rules: RulesView,
-    /// The configuration's files, as they were read last.
+    /// The configuration's files, as last read.
     pub config: ConfigView,
-    /// What was published and what became of it before it reached a notification.
+    /// Published events, and their outcome before a notification.
     pub events: EventCounts,
-    /// What was made of it and what became of that.
+    /// Notifications, and their outcome.
     pub notifications: NotificationCounts,
-    /// What the injections cost, and what they spared.
+    /// Cost of the injections, and the tokens that they saved.
     pub tokens: TokenCounts,
     /// The sessions.
     pub sessions: SessionCounts,
@@ -48,104 +50,106 @@ pub struct StatusView {
 /// The journal.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
 pub struct JournalView {
-    /// The last record that was written.
+    /// The last written record.
     pub head: u64,
-    /// The last record that is known to survive a power failure.
+    /// The last record known to survive a power failure.
     pub synced: u64,
-    /// The last record that the engine has handled.
+    /// The last record handled by the engine.
     pub applied: u64,
     /// `sync` or `interval`.
     pub durability: &'static str,
-    /// The first record that is kept.
+    /// The first retained record.
     pub first: u64,
-    /// When that was appended; absent when nothing was, or it cannot be read.
+    /// When that was appended; absent without a record, or if it cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_at: Option<String>,
-    /// How many files hold it.
+    /// Number of its files.
     pub segments: usize,
-    /// How much of the disk they take up, in bytes, with what is preallocated.
+    /// Its size on disk, in bytes, with preallocated space.
     pub bytes: u64,
-    /// How many of the files are sealed.
+    /// Number of sealed files.
     pub sealed: usize,
-    /// How much of `bytes` the sealed files take up.
+    /// Size of the sealed files, as a part of `bytes`.
     pub sealed_bytes: u64,
-    /// What they took up before.
+    /// Their size before they were sealed.
     pub unsealed_bytes: u64,
-    /// What is missing, while the disk is full.
+    /// The missing space, while the disk is full.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub full: Option<String>,
-    /// Why nothing more is taken, if the disk failed.
+    /// Why nothing more is accepted, if the disk failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
-    /// What is wrong without stopping the journal: places that cannot be read or sealed, segments that cannot be deleted.
+    /// Problems that do not stop the journal: places that cannot be read or sealed, segments that
+    /// cannot be deleted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
 }
 
-/// The rules in force.
+/// The active rules.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct RulesView {
-    /// Names their content: lower-case hex of a SHA-256.
+    /// Content hash: lower-case hex of a SHA-256.
     pub hash: String,
-    /// Subscribers that run.
+    /// Number of enabled subscribers.
     pub enabled: usize,
-    /// Subscribers that are switched off.
+    /// Number of disabled subscribers.
     pub disabled: usize,
 }
 
-/// The configuration's files, as they were read last: at the start, or by a reload.
+/// The configuration's files, as last read: at the start, or by a reload.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
 pub struct ConfigView {
-    /// `in_force`; `refused` when a reload was, so that the rules of before hold; `partly` when the start left out what has errors, or
-    /// used its last good text.
+    /// `in_force`; `refused` when a reload was, so that the earlier rules stay active; `partly`
+    /// when the start left out entries with errors, or used their last good text.
     pub state: &'static str,
     /// When they were read.
     pub read_at: String,
-    /// How many errors they have.
+    /// Number of errors.
     pub errors: usize,
-    /// How many warnings.
+    /// Number of warnings.
     pub warnings: usize,
-    /// What is wrong, an error a line with its place, and what is used instead; the first ten.
+    /// The problems, an error a line with its place and the fallback; the first ten.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
 }
 
 impl ConfigView {
-    /// The state of files that are in force as they stand.
+    /// The state of files that are fully active.
     pub const IN_FORCE: &'static str = "in_force";
-    /// The state of files of which nothing is in force.
+    /// The state of files that are not active.
     pub const REFUSED: &'static str = "refused";
-    /// The state of files of which the good ones are in force.
+    /// The state of files whose valid parts are active.
     pub const PARTLY: &'static str = "partly";
 }
 
-/// What was found in the configuration's files.
+/// Findings in the configuration's files.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
 pub struct FindingsView {
-    /// How many findings keep something from being used.
+    /// Findings that prevent the use of an entry.
     pub errors: usize,
-    /// How many keep nothing from being used.
+    /// Findings that do not.
     pub warnings: usize,
-    /// The first 200, errors first, each as `aside check --json` prints it: `level`, `file`, `line`, `column`, `key`, `message`,
-    /// `allowed`, `nearest` and `note`.
+    /// The first 200, errors first, each as `aside check --json` prints it: `level`, `file`,
+    /// `line`, `column`, `key`, `message`, `allowed`, `nearest` and `note`.
     #[schema(value_type = Vec<Object>)]
     pub findings: serde_json::Value,
-    /// The same as `aside check` prints them.
+    /// The same in the format of `aside check`.
     pub report: String,
 }
 
-/// The configuration was read again, and is in force.
+/// The configuration was reloaded, and is active.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ReloadView {
-    /// Whether the files are others than those in force before.
+    /// Whether the files differ from the earlier active ones.
     pub changed: bool,
-    /// Names the rules: lower-case hex of a SHA-256.
+    /// Content hash of the rules: lower-case hex of a SHA-256.
     pub rules: String,
-    /// How many subscribers there are.
+    /// Number of subscribers.
     pub subscribers: usize,
-    /// Whether `[journal]` or `[http]` differ from what the daemon runs by; they take effect with the next start.
+    /// Whether `[journal]` or `[http]` differ from the daemon's current settings; they take effect
+    /// at the next start.
     pub restart_needed: bool,
-    /// What was found in the files.
+    /// The findings in the files.
     #[serde(flatten)]
     pub found: FindingsView,
 }
@@ -155,53 +159,56 @@ pub struct ReloadView {
 pub struct EventCounts {
     /// Journaled.
     pub published: u64,
-    /// That no subscriber asked for.
+    /// No subscriber takes them.
     pub unmatched: u64,
-    /// That were not dispatched, because their chain of causes is too long or their source was over its rate.
+    /// Not dispatched, because their chain of causes is too long or their source was throttled.
     pub held_back: u64,
-    /// That ended in a pipeline, by reason.
+    /// Ended in a pipeline, by reason.
     pub ended: BTreeMap<String, u64>,
 }
 
 /// Counts of notifications.
 ///
-/// Shape: a notification for several sessions is counted once as created and once for each of them from there on.
+/// Shape: a notification for several sessions is counted once as created, and per session in later
+/// states.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
 pub struct NotificationCounts {
-    /// Made.
+    /// Created.
     pub created: u64,
     /// Handed to a carrier; a redelivery counts again.
     pub injected: u64,
-    /// Known to have arrived.
+    /// Confirmed to have arrived.
     pub confirmed: u64,
-    /// In the queue of a session at this moment.
+    /// Currently in the queue of a session.
     pub pending: u64,
-    /// Waiting at this moment for a session that is not open yet.
+    /// Currently waiting for a session that is not open yet.
     pub unclaimed: u64,
-    /// Answers that a harness asked for ten times and more over more than a minute: its carrier seems never to change, so that it gets
-    /// nothing new.
+    /// Answers that a harness requested ten times or more over more than a minute: its carrier
+    /// seems never to change, so that it gets nothing new.
     pub fixed_carriers: u64,
-    /// That ended without being delivered, by reason.
+    /// Ended without being delivered, by reason.
     pub ended: BTreeMap<String, u64>,
 }
 
-/// Estimates of what injections cost and what they stand for.
+/// Estimates of the cost of injections and of what they replace.
 ///
-/// Shape: the raw side is the JSON of the payloads of all events that the injected notifications stand for, repeats and counted ones
-/// among them, as it would be if each had been given to the agent as it came; five bytes of it are taken for a token, which is fewer
-/// than it would cost. It is counted once a session, what an injection costs each time. What no session was told is in neither.
+/// Shape: the raw side is the JSON payloads of all events that the injected notifications
+/// represent, including repeated and counted ones, as if each had been given to the agent directly.
+/// Five of its bytes count as a token, which underestimates its cost. It is counted once per
+/// session, an injection's cost each time. Undelivered notifications are in neither.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
 pub struct TokenCounts {
     /// Tokens of all injections, wrappers included.
     pub injected: u64,
-    /// Bytes of the payloads that they stand for.
+    /// Bytes of the payloads that they represent.
     pub raw_bytes: u64,
-    /// Tokens that those would have cost, less `injected`; negative where the text is longer than the payloads.
+    /// Tokens that those would have cost, minus `injected`; negative where the text is longer than
+    /// the payloads.
     pub saved: i64,
 }
 
 impl TokenCounts {
-    /// Shows what was counted.
+    /// The view of these counts.
     pub fn of(injected: u64, raw_bytes: u64) -> Self {
         let saved = tokens::of_raw_bytes(raw_bytes).cast_signed().saturating_sub_unsigned(injected);
         Self { injected, raw_bytes, saved }
@@ -211,115 +218,118 @@ impl TokenCounts {
 /// Counts of sessions.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
 pub struct SessionCounts {
-    /// Open at this moment.
+    /// Currently open.
     pub open: u64,
-    /// Waiting at this moment for an answer or a change of their queue.
+    /// Currently waiting for an answer or a change of their queue.
     pub waiting: u64,
-    /// Injections at this moment that nothing has confirmed yet.
+    /// Currently unconfirmed injections.
     pub unconfirmed: u64,
-    /// Open ones that were closed for want of room.
+    /// Open sessions that were evicted to make room.
     pub evicted: u64,
 }
 
-/// What one subscriber did.
+/// Counts of one subscriber.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
 pub struct SubscriberCounts {
-    /// Whether it runs.
+    /// Whether it is enabled.
     pub enabled: bool,
-    /// Events that waited in one of its batches.
+    /// Events that were added to its batches.
     pub batched: u64,
     /// Events behind the rows of its notifications.
     pub rows: u64,
     /// Events that ended in its pipeline, by reason.
     pub ended: BTreeMap<String, u64>,
-    /// Notifications that it made.
+    /// Notifications that it created.
     pub created: u64,
-    /// Tokens of these in all injections, without the wrappers; an estimate.
+    /// Estimated tokens of these in all injections, without wrappers.
     pub injected_tokens: u64,
-    /// Bytes of the payloads that these stand for.
+    /// Bytes of the payloads that these represent.
     pub raw_bytes: u64,
-    /// Its template and its `where`, if they failed since the rules in force came.
+    /// Its template and its `where`, if they failed since the active rules were loaded.
     pub failing: Vec<FailingView>,
 }
 
-/// A template or a `where` that failed; generic tables went out, or events were left out.
+/// A failed template or `where`; generic tables were delivered, or events were left out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct FailingView {
     /// The template, or `where of` the subscriber.
     pub file: String,
-    /// The line that was to blame last, from 1, if it is known.
+    /// The line of the last failure, from 1, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
-    /// What was wrong last.
+    /// The last error.
     pub message: String,
-    /// How often it failed.
+    /// Number of failures.
     pub times: u64,
-    /// When it did last.
+    /// Time of the last one.
     pub last_at: String,
 }
 
 /// One session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct SessionView {
-    /// The harness's own name of the conversation.
+    /// The harness's own id of the conversation.
     pub id: String,
     /// Whether it is open.
     pub is_open: bool,
-    /// What is known of its harness.
+    /// Its harness.
     pub harness: HarnessView,
-    /// When it was first heard of.
+    /// Its first activity.
     pub opened_at: String,
-    /// When it was last heard of.
+    /// Its last activity.
     pub seen_at: String,
     /// Notifications in its queue.
     pub pending: u32,
-    /// The most urgent one's priority.
+    /// The highest priority among them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top: Option<&'static str>,
-    /// How many have that priority.
+    /// Number of notifications with that priority.
     #[serde(skip_serializing_if = "is_zero")]
     #[schema(required = false)]
     pub top_count: u32,
-    /// Notifications that wait for the user's word.
+    /// Notifications that wait for the user's approval.
     pub for_user: u32,
-    /// Where it stands: `idle`, `streaming`, `tool_pending`, `tool_complete`, `continuing` or `interrupted`.
+    /// Its state: `idle`, `streaming`, `tool_pending`, `tool_complete`, `continuing` or
+    /// `interrupted`.
     pub state: &'static str,
-    /// What its queue asks of the harness: `start_turn`, `inject_and_continue` or `cancel_and_restart`.
+    /// The action that its queue requests of the harness: `start_turn`, `inject_and_continue` or
+    /// `cancel_and_restart`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wake: Option<&'static str>,
-    /// Why, in one line.
+    /// The reason, in one line.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub reason: Option<Arc<str>>,
-    /// Injections that nothing has confirmed yet.
+    /// Unconfirmed injections.
     pub unconfirmed: u32,
 }
 
-/// A notification that waits in a session's queue.
+/// A pending notification.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct WaitingView {
     /// Its id.
     pub id: String,
-    /// In whose queue, or for which session that is not open.
+    /// The session of its queue, or the session not open yet that it is for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// For the next session that works there.
+    /// The folder whose next session gets it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
-    /// Who made it.
+    /// The subscriber that created it.
     pub subscriber: String,
     /// `critical`, `high`, `normal` or `low`.
     pub priority: &'static str,
-    /// `agent`; `user` when it is delivered only once the user says so; `next_session` when no session is open that it is for.
+    /// `agent`; `user` when it needs the user's approval; `next_session` when no session in its
+    /// scope is open.
     pub waits_for: &'static str,
-    /// How long ago it was made, in milliseconds.
+    /// Its age, in milliseconds.
     pub age_ms: u64,
-    /// What it says, as TOON.
+    /// Its text, as TOON.
     #[schema(value_type = String)]
     pub text: Arc<str>,
 }
 
-/// What is known of a harness.
+/// Facts about a harness.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
 #[schema(as = Harness)]
 pub struct HarnessView {
@@ -335,31 +345,31 @@ pub struct HarnessView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub workspace: Option<Arc<str>>,
-    /// Whom the agent works for.
+    /// The user of the agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub user: Option<Arc<str>>,
     /// The harness's process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// When that process started, in clock ticks since the machine did; the daemon looks for itself at the caller's process and those
-    /// above it.
+    /// Start of that process, in clock ticks since boot; the daemon itself checks the caller's
+    /// process and its ancestors.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid_started: Option<u64>,
-    /// `one_per_process` if the process has one conversation at a time, so that a session that begins there goes on from the one
-    /// before; `many` if absent.
+    /// `one_per_process` if the process has one conversation at a time, so that a new session there
+    /// continues the previous one; `many` if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conversations: Option<&'static str>,
-    /// The session this one is a subagent of.
+    /// The parent session of a subagent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub parent: Option<Arc<str>>,
 }
 
 impl HarnessView {
-    /// Shows `harness`.
+    /// The view of `harness`.
     pub fn of(harness: &Harness) -> Self {
-        // Said of every process: records that do not say it are of a time before it could be said.
+        // Written for every process: records without it are older than the field.
         let conversations = harness.conversations.or(harness.pid.map(|_| Conversations::Many));
         Self {
             name: harness.name.clone(),
@@ -379,24 +389,25 @@ impl HarnessView {
     }
 }
 
-/// What waits in a session's queue, without its text.
+/// The state of a session's queue, without text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct PendingView {
-    /// Which session.
+    /// The session.
     pub session: String,
-    /// How many notifications wait for the agent.
+    /// Number of notifications for the agent.
     pub pending: u32,
-    /// The most urgent one's priority.
+    /// The highest priority among them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top: Option<&'static str>,
-    /// How many notifications wait for the user's word.
+    /// Number of notifications that wait for the user's approval.
     #[serde(skip_serializing_if = "is_zero")]
     #[schema(required = false)]
     pub for_user: u32,
-    /// What the queue asks of the harness: `start_turn`, `inject_and_continue` or `cancel_and_restart`.
+    /// The action that the queue requests of the harness: `start_turn`, `inject_and_continue` or
+    /// `cancel_and_restart`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wake: Option<&'static str>,
-    /// Why, in one line.
+    /// The reason, in one line.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub reason: Option<Arc<str>>,
@@ -408,7 +419,7 @@ fn is_zero(count: &u32) -> bool {
 }
 
 impl PendingView {
-    /// Shows `pending`.
+    /// The view of `pending`.
     pub fn of(pending: &Pending) -> Self {
         Self {
             session: pending.session.to_string(),

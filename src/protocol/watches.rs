@@ -1,4 +1,4 @@
-//! Watches as JSON: what somebody asks to wait for, and what waits.
+//! The JSON of watches: requests, and open watches.
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
@@ -20,31 +20,32 @@ use crate::{
 
 const NAMES: [&str; 8] = ["conditions", "needs", "note", "kind", "expires", "session", "workspace", "cwd"];
 
-/// What somebody asks to wait for. A condition is one of docs/watches.md.
+/// A watch request. docs/watches.md defines its conditions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WatchRequest {
-    /// The conditions, as they were written: 1 to 8.
+    /// The conditions, as written: 1 to 8.
     pub conditions: Vec<String>,
     /// How many of them have to be met.
     pub needs: Needs,
-    /// What is said with the end.
+    /// A note for its notification.
     pub note: Option<String>,
-    /// What kind of reminder it is.
+    /// The kind of reminder.
     pub kind: Option<ReminderKind>,
-    /// For how long it waits at most.
+    /// Its longest duration.
     pub expires: Option<Duration>,
-    /// The session that waits.
+    /// The session that is notified.
     pub session: Option<SessionId>,
-    /// The folder in which it waits, if no session does.
+    /// The folder whose sessions are notified, without a session.
     pub workspace: Option<Arc<str>>,
-    /// The folder of the caller: relative paths begin there, and it is the one in which the watch waits if nothing else is known.
+    /// The caller's folder: the base of relative paths, and the watch's folder if nothing else is
+    /// known.
     pub cwd: Option<Arc<str>>,
 }
 
 impl WatchRequest {
-    /// Reads the body of a request.
+    /// Parses the body of a request.
     ///
-    /// Errors: the first field that is wrong; an unknown one is.
+    /// Errors: the first invalid or unknown field.
     pub fn read(body: &[u8]) -> Result<Self, FieldError> {
         let text = std::str::from_utf8(body);
         let text = text.map_err(|error| FieldError::whole(format!("is not UTF-8: {error}")))?;
@@ -78,7 +79,7 @@ impl WatchRequest {
     }
 }
 
-/// The conditions; one alone may stand without brackets, as a model often writes it.
+/// The conditions; a single one may be given without brackets, as models often write it.
 fn read_conditions<'a, const N: usize>(fields: &Fields<'a, N>) -> Result<Vec<&'a RawValue>, FieldError> {
     match fields.raw("conditions") {
         Some(one) if one.get().starts_with('"') => Ok(vec![one]),
@@ -113,33 +114,33 @@ fn read_note(text: &str) -> Result<String, FieldError> {
     Ok(cut_text(strip_text(text), NOTE_CHARS_MAX).into_owned())
 }
 
-/// How long something waits, which `expires` says.
+/// Parses `expires`, the longest duration.
 pub(super) fn read_expires(text: &str) -> Result<Duration, FieldError> {
     let found = parse_duration(text).filter(|time| !time.is_zero() && *time <= EXPIRES_MAX);
     found.ok_or_else(|| FieldError::new("expires", "must be a duration of at most 7 days, such as \"20m\""))
 }
 
-/// A watch that is open.
+/// An open watch.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct WatchView {
     /// Its id.
     pub id: String,
-    /// What it waits for.
+    /// Its conditions.
     pub conditions: Vec<ConditionView>,
     /// `any` or `all`.
     #[schema(value_type = String)]
     pub needs: Needs,
-    /// What is said with its end.
+    /// The note for its notification.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// When it was set.
     pub set_at: String,
     /// When it ends at the latest.
     pub expires_at: String,
-    /// The session that waits.
+    /// The session that is notified.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// The folder in which it waits.
+    /// The folder whose sessions are notified.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
 }
@@ -147,9 +148,9 @@ pub struct WatchView {
 /// One condition.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ConditionView {
-    /// As it was written.
+    /// Its text, as written.
     pub text: String,
-    /// How it came true; absent while it has not.
+    /// How it became true; absent until then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! How the daemon is, and what the API looks like.
+//! Status and health of the daemon, and the OpenAPI document.
 
 use std::time::Duration;
 
@@ -18,33 +18,34 @@ use crate::{
     time::duration_millis,
 };
 
-/// That the daemon is there.
+/// Liveness of the daemon.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Health {
-    /// `ok`, or `degraded` while something is wrong that does not keep events from being taken.
+    /// `ok`, or `degraded` while there is a problem that does not stop publishing.
     status: &'static str,
-    /// What is wrong.
+    /// The problems.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     problems: Vec<String>,
-    /// How many records of the journal the event loop has yet to handle.
+    /// Journal records that the event loop has not handled yet.
     lag: u64,
-    /// How long it has been at its turn, or has not come to those records, in milliseconds; 0 while it waits for something to do.
+    /// How long its current turn lasts, or how long those records have been waiting, in
+    /// milliseconds; 0 while it is idle.
     held_up_ms: u64,
 }
 
-/// Shows how the daemon is.
+/// Shows the status of the daemon.
 #[utoipa::path(get, path = "/v1/status", tag = "admin", responses((status = 200, body = StatusView)))]
 pub(crate) async fn status(State(app): State<App>) -> Result<Json<StatusView>, ApiError> {
     status_of(&app).await.map(Json)
 }
 
-/// How the daemon is; what has to be looked for on the disk is looked for here, not by the event loop.
+/// The status of the daemon. Disk lookups run here, not in the event loop.
 pub(crate) async fn status_of(app: &App) -> Result<StatusView, ApiError> {
     let mut status = app.engine.status().await?;
     status.config = app.config.view();
     let journal = app.journal.clone();
     let read = tokio::task::spawn_blocking(move || {
-        // Sizes that cannot be read are no reason not to tell the rest.
+        // Unreadable sizes are no reason to withhold the rest.
         let stored = journal.stored().unwrap_or_default();
         let first = journal.read_at(stored.first).ok().flatten();
         (stored, first)
@@ -60,10 +61,11 @@ pub(crate) async fn status_of(app: &App) -> Result<StatusView, ApiError> {
     Ok(status)
 }
 
-/// How long the event loop may be at one turn before it counts as stuck; a turn takes milliseconds.
+/// Longest turn of the event loop before it counts as stuck; a turn takes milliseconds.
 const HELD_UP_MAX: Duration = Duration::from_secs(5);
 
-/// Says that the daemon is there, its event loop turns, and its journal takes events. Asks neither the loop nor the disk.
+/// Reports that the daemon runs, its event loop turns, and its journal accepts events. Queries
+/// neither the loop nor the disk.
 #[utoipa::path(
     get, path = "/healthz", tag = "admin",
     responses((status = 200, body = Health), (status = 503, body = ErrorBody), (status = 507, body = ErrorBody)),
@@ -86,9 +88,10 @@ pub(crate) async fn healthz(State(app): State<App>) -> Result<Json<Health>, ApiE
     }
 }
 
-/// Makes the projection again from the journal.
+/// Rebuilds the projection from the journal.
 ///
-/// Answers once the old one is gone; the history is answered all the while, and says how far it is.
+/// Answers once the old one is deleted. History requests are answered throughout, with the progress
+/// of the rebuild.
 #[utoipa::path(
     post, path = "/v1/admin/rebuild", tag = "admin",
     responses((status = 202, body = ProjectionView), (status = 503, body = ErrorBody)),

@@ -1,4 +1,5 @@
-//! Who may ask: on the Unix socket processes of the daemon's own user, on TCP whoever has the token.
+//! Access control: the Unix socket serves processes of the daemon's own user, TCP serves clients
+//! with a token.
 
 use std::{convert::Infallible, sync::Arc};
 
@@ -24,9 +25,10 @@ use crate::{
 /// The process at the other end of a Unix socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Peer {
-    /// Its user; `None` when the system does not tell.
+    /// Its user; `None` when the system does not report one.
     uid: Option<u32>,
-    /// Its number; `None` when the system does not tell, or it is in a namespace that cannot be seen from here.
+    /// Its process id; `None` when the system does not report one, or it is in a namespace that is
+    /// not visible from here.
     pid: Option<u32>,
 }
 
@@ -42,7 +44,8 @@ impl Peer {
     }
 }
 
-/// The number of the process that makes a request; `None` over TCP, and where the system does not tell.
+/// The id of the process that makes a request; `None` over TCP, and where the system does not
+/// report one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PeerPid(pub(crate) Option<u32>);
 
@@ -54,9 +57,9 @@ impl<S: Send + Sync> FromRequestParts<S> for PeerPid {
     }
 }
 
-/// By which way a request came.
+/// The transport of a request.
 ///
-/// Shape: what cannot be told counts as [`Route::Tcp`], which is believed less.
+/// Shape: an unknown transport counts as [`Route::Tcp`], which is trusted less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Route {
     /// Over the Unix socket, from a process of the daemon's user.
@@ -66,7 +69,7 @@ pub(crate) enum Route {
 }
 
 impl Route {
-    /// The provenance of what is published.
+    /// The provenance of published events.
     pub(crate) const fn of_events(self) -> Provenance {
         match self {
             Self::Unix => Provenance::Local,
@@ -74,7 +77,7 @@ impl Route {
         }
     }
 
-    /// The provenance of what a harness observed.
+    /// The provenance of events that a harness observed.
     pub(crate) const fn of_observations(self) -> Provenance {
         match self {
             Self::Unix => Provenance::Harness,
@@ -91,8 +94,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Route {
     }
 }
 
-/// Whether a request has shown that it may publish: it came from a process of the daemon's user, or with a token for that. One that has not
-/// may be a webhook, whose body is signed.
+/// Whether a request is authorized to publish: it comes from a process of the daemon's user, or has
+/// a token for that. A request that is not may still be a webhook with a signed body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MayPublish(pub(crate) bool);
 
@@ -121,7 +124,7 @@ fn refuse_user() -> Response {
     ApiError::new(StatusCode::FORBIDDEN, "the daemon answers only the user it runs as").into_response()
 }
 
-/// Refuses whoever does not send `Authorization: Bearer <token>` with a token for what is asked.
+/// Refuses a request without `Authorization: Bearer <token>` whose token has the needed scope.
 pub(crate) fn token_only(router: Router, tokens: Tokens) -> Router {
     let tokens = Arc::new(tokens);
     router.layer(from_fn(move |mut request: Request, next: Next| {

@@ -1,8 +1,8 @@
-//! Bodies on their way in and out, and what a connection is told of them.
+//! Request and response bodies, and their effect on the connection.
 //!
-//! A body that comes is noted in the connection's [`Waits`] while its client does not send. One that
-//! nobody read to its end, and any body of a refused request, ends the connection with its answer:
-//! what follows on the connection may be the rest of that body and not a request.
+//! An incoming body is noted in the connection's [`Waits`] while its client does not send. A body
+//! that was not read to its end, and any body of a refused request, closes the connection after the
+//! answer: the next bytes may be the rest of that body and not a request.
 
 use std::{
     pin::Pin,
@@ -23,7 +23,7 @@ use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 
 use super::connections::{For, Unanswered, Waits};
 
-/// A body as it comes over a connection.
+/// An incoming body of a connection.
 #[derive(Debug)]
 struct Received {
     body: Incoming,
@@ -31,23 +31,23 @@ struct Received {
     fate: Fate,
 }
 
-/// What became of a request's body.
+/// The outcome of a request's body.
 #[derive(Debug, Clone)]
 pub(super) struct Fate {
-    /// Whether there is a body at all.
+    /// Whether the request has a body.
     is_there: bool,
-    /// Whether it was given up before its end.
+    /// Whether it was dropped before its end.
     was_given_up: Arc<AtomicBool>,
 }
 
-/// A body that is an answer; while it lasts, the connection works.
+/// The body of an answer; while it lives, the connection counts as working.
 #[derive(Debug)]
 pub(super) struct Answer {
     body: Body,
     _unanswered: Unanswered,
 }
 
-/// Makes a request with a body that is noted in `waits`.
+/// Wraps the body of a request, so that it is noted in `waits`.
 pub(super) fn receive(request: Request<Incoming>, waits: &Arc<Waits>) -> (Request<Body>, Fate) {
     let is_there = !request.body().is_end_stream();
     let fate = Fate { is_there, was_given_up: Arc::default() };
@@ -57,7 +57,7 @@ pub(super) fn receive(request: Request<Incoming>, waits: &Arc<Waits>) -> (Reques
 }
 
 impl Fate {
-    /// Tells the client that the connection ends, if the body is to end it.
+    /// Sends `Connection: close` if the body requires it.
     pub(super) fn tell(&self, response: &mut Response) {
         let status = response.status();
         let is_refused = status.is_client_error() || status.is_server_error();
@@ -100,7 +100,7 @@ impl Drop for Received {
 }
 
 impl Answer {
-    /// The answer `body` of a request that is `unanswered` until it ends.
+    /// The answer `body` of a request that stays `unanswered` until the body ends.
     pub(super) fn new(body: Body, unanswered: Unanswered) -> Self {
         Self { body, _unanswered: unanswered }
     }

@@ -1,8 +1,8 @@
-//! What is known of clients beside the engine's state: how each session can be woken at this moment, and what hooks said that
+//! Client facts outside the engine's state: the wake route of each session, and hook input that
 //! could not be used.
 //!
-//! A hook says nothing of trouble to its client, so this is where it is seen. It is kept in memory, and counts from the daemon's
-//! start.
+//! A hook reports no problem to its client, so problems are shown here. They are kept in memory,
+//! and are counted from the daemon's start.
 
 use std::{
     collections::BTreeMap,
@@ -25,14 +25,15 @@ use crate::{
     time::Timestamp,
 };
 
-/// Most kinds of trouble that are told apart; what comes beyond is counted as one more.
+/// Most kinds of problem that are counted separately; further kinds are counted together as
+/// [`OTHER`].
 const TROUBLES_MAX: usize = 32;
-/// Under which name those are counted.
+/// The name of that common count.
 const OTHER: &str = "other";
-/// Most characters of what is kept of one trouble.
+/// Most characters that are kept of one problem.
 const TROUBLE_CHARS_MAX: usize = 200;
 
-/// What hooks said that could not be used.
+/// Hook input that could not be used.
 #[derive(Debug, Default)]
 pub(crate) struct HookTroubles(Mutex<BTreeMap<String, Trouble>>);
 
@@ -43,14 +44,14 @@ struct Trouble {
     last_at: Timestamp,
 }
 
-/// What became of a hook call whose input is wrong somewhere.
+/// The outcome of a hook call with invalid input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Consequence {
-    /// It was answered without the field that is wrong.
+    /// It was answered without the invalid field.
     LeftOut,
-    /// It was refused, and its client got nothing.
+    /// It was refused, and its client got no answer.
     Refused,
-    /// There is no harness of the name that the hook's command gives.
+    /// The hook's command names an unknown harness.
     UnknownHarness,
 }
 
@@ -65,7 +66,7 @@ impl Consequence {
 }
 
 impl HookTroubles {
-    /// Counts one trouble of the kind `consequence` with `what`: a field, or a name.
+    /// Counts one problem of the kind `consequence` with `what`: a field, or a name.
     pub(crate) fn note(&self, consequence: Consequence, what: &str, said: &str, now: Timestamp) {
         let short = |text: &str| clean_text(text).chars().take(TROUBLE_CHARS_MAX).collect::<String>();
         let mut kind = format!("{} {}", consequence.as_str(), short(what));
@@ -91,45 +92,45 @@ impl HookTroubles {
     }
 }
 
-/// How sessions can be woken, and what was wrong with hooks.
+/// Wake routes of sessions, and problems with hooks.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ClientsView {
-    /// The sessions that can be woken, by id; every other one is reached by its hooks alone.
+    /// The sessions that can be woken, by id; every other session is reached by its hooks alone.
     attached: Vec<AttachedView>,
-    /// What hooks said that could not be used since the daemon started.
+    /// Hook input that could not be used since the daemon started.
     troubles: Vec<TroubleView>,
 }
 
-/// How one session can be woken.
+/// The wake route of one session.
 #[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct AttachedView {
-    /// Which.
+    /// Its id.
     pub(crate) session: String,
     /// `monitor` or `message_socket`.
     pub(crate) wake_route: &'static str,
 }
 
-/// One kind of trouble.
+/// One kind of problem.
 #[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct TroubleView {
-    /// `left_out`, `refused` or `unknown_harness`, and of what; `other` for what is beyond 32 kinds.
+    /// `left_out`, `refused` or `unknown_harness`, and the field or name; `other` beyond 32 kinds.
     kind: String,
     /// How often.
     count: u64,
-    /// What the last one was.
+    /// The message of the last one.
     last: String,
-    /// When that was.
+    /// The time of the last one.
     last_at: String,
 }
 
-/// Shows how sessions can be woken at this moment, and what hooks said that could not be used.
+/// Shows the current wake routes of sessions, and hook input that could not be used.
 #[utoipa::path(get, path = "/v1/clients", tag = "sessions", responses((status = 200, body = ClientsView)))]
 pub(crate) async fn clients(State(app): State<App>) -> Result<Json<ClientsView>, ApiError> {
     let attached = app.registry.wake_routes().attached();
     Ok(Json(ClientsView { attached, troubles: app.registry.hook_troubles().views() }))
 }
 
-/// What a monitor says of the client that started it.
+/// What a monitor reports about the client that started it.
 #[derive(Debug)]
 pub(crate) struct MonitorClient {
     pub(crate) harness: Harness,
@@ -138,11 +139,11 @@ pub(crate) struct MonitorClient {
 }
 
 impl MonitorClient {
-    /// Has the session open whose monitor this is.
+    /// Upserts the session of this monitor.
     ///
-    /// Shape: a session that no hook has told of, because it began before the daemon did, is opened by what the monitor says, and
-    /// one that had ended is open again: its client runs. Without the client's process nothing is opened. `peer` is the monitor's own
-    /// process, if that is known.
+    /// Shape: the report opens a session that no hook has reported because it began before the
+    /// daemon did, and reopens an ended session: its client runs. Without the client's process
+    /// nothing is opened. `peer` is the monitor's own process, if it is known.
     pub(crate) async fn attach(
         &self,
         app: &App,

@@ -1,9 +1,10 @@
-//! Serves one listener: takes connections, bounds them in number and in time, and closes them so
-//! that the client can read what it was answered.
+//! Serves one listener: accepts connections, bounds their number and time, and closes them so that
+//! the client can read its answer.
 //!
-//! Bounds: [`CONNECTIONS_MAX`] connections, of which those that wait longest for their clients give
-//! their places to the next; [`places::HEAD_LOOKS_MAX`] seconds for the head of each request, also of the first one;
-//! [`guarded::READ_WAIT_MAX`] for a client to read. What a body may take is in `bodies`.
+//! Bounds: [`CONNECTIONS_MAX`] connections, where the ones that have waited longest for their
+//! clients are evicted for new ones; [`places::HEAD_LOOKS_MAX`] seconds for the head of each
+//! request, including the first; [`guarded::READ_WAIT_MAX`] for a client to read. The bounds of
+//! bodies are in `bodies`.
 
 mod guarded;
 mod places;
@@ -44,14 +45,14 @@ use super::{
 pub(in crate::server) use places::{For, Unanswered, Waits};
 
 /// Most open connections of one listener: a few for each of some hundred sessions, and below the
-/// 1,024 files that a process usually may open.
+/// usual limit of 1,024 open files.
 pub(crate) const CONNECTIONS_MAX: usize = 512;
-/// Room for what was read or is to be written, in bytes; a head has to fit into it.
+/// Buffer for bytes read or to be written; a head has to fit into it.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
-/// How long no connection is taken after the system had none to give.
+/// Pause after the system failed to accept a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Where a connection comes from.
+/// The origin of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// A process of this machine, over the Unix socket.
@@ -60,29 +61,29 @@ pub(crate) enum Origin {
     Network,
 }
 
-/// A connection that speaks another protocol from now on.
+/// A connection after a protocol upgrade.
 pub(crate) struct TakenOver {
-    /// What came after the request and was read with it.
+    /// Bytes after the request that were read with it.
     pub(crate) read: Bytes,
     /// The connection.
     pub(crate) io: Box<dyn Duplex>,
 }
 
-/// Bytes both ways.
+/// A bidirectional byte stream.
 pub(crate) trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Duplex for T {}
 
-/// Stands among the extensions of an answer `101`: who has the connection after it.
+/// Extension of a `101` answer: the handler that takes over the connection.
 #[derive(Clone)]
 pub(crate) struct Takeover(pub(crate) Arc<dyn Fn(TakenOver) -> BoxFuture<'static, ()> + Send + Sync>);
 
-/// What gives connections.
+/// A listener.
 pub(crate) trait Accept: Send + Sync {
     /// A connection.
     type Io: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
-    /// Takes the next connection; nothing is lost if this is dropped while it waits.
+    /// Accepts the next connection. Cancel-safe.
     fn accept(&self) -> impl Future<Output = io::Result<(Self::Io, Origin)>> + Send;
 }
 
@@ -101,7 +102,7 @@ impl Accept for TcpListener {
 
     async fn accept(&self) -> io::Result<(TcpStream, Origin)> {
         let (connection, _) = self.accept().await?;
-        // Answers are small and awaited. A connection that does not allow this works all the same.
+        // Answers are small and awaited. A connection without this option works as well.
         drop(connection.set_nodelay(true));
         Ok((connection, Origin::Network))
     }
@@ -122,7 +123,7 @@ pub(crate) async fn serve<A: Accept>(listener: A, router: Router, stopping: watc
             Ok(accepted) => accepted,
             Err(error) if is_of_the_client(&error) => continue,
             Err(error) => {
-                // Usually too many files are open, so one that waits has to go.
+                // Usually too many files are open, so a waiting connection has to be evicted.
                 tracing::warn!(%error, "no connection can be taken");
                 places.evict_longest(1);
                 timeout(ACCEPT_PAUSE, stopped(stopping.clone())).await.ok();
@@ -138,13 +139,14 @@ pub(crate) async fn serve<A: Accept>(listener: A, router: Router, stopping: watc
     while connections.join_next().await.is_some() {}
 }
 
-/// Whether a connection was gone before it was taken, which says nothing of the next one.
+/// Whether the client closed the connection before it was accepted, which says nothing about the
+/// listener.
 fn is_of_the_client(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-/// Waits until the daemon stops; that its side is gone is the same.
+/// Waits until the daemon stops; a closed channel means the same.
 async fn stopped(mut stopping: watch::Receiver<bool>) {
     drop(stopping.wait_for(|is_stopping| *is_stopping).await);
 }
@@ -177,13 +179,14 @@ where
         ended = served => ended,
         () = waits.head_timeout() => return,
     };
-    // One that is gone or too late reads nothing; one that did not send HTTP was answered that.
+    // A client that is gone or too late reads nothing; one that did not send HTTP has an answer to
+    // read.
     if ended.is_ok() || ended.is_err_and(|error| error.is_parse()) {
         let parts = connection.into_parts();
         let io = parts.io.into_inner();
         let next = next.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(Takeover(serve)) = next {
-            // What speaks another protocol has a place of its own.
+            // An upgraded connection has a place of its own.
             drop(place);
             return serve(TakenOver { read: parts.read_buf, io: Box::new(io) }).await;
         }

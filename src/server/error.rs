@@ -1,4 +1,4 @@
-//! How a refusal looks: a status and `{"error":{"field":..,"message":..}}`.
+//! The format of a refusal: a status and `{"error":{"field":..,"message":..}}`.
 
 use axum::{
     Json,
@@ -14,10 +14,10 @@ use crate::{
     protocol::FieldError,
 };
 
-/// When it is worth to try again what was refused for now, in seconds.
+/// When to retry a temporary refusal, in seconds.
 const RETRY_AFTER: &str = "1";
 
-/// A request that is refused.
+/// A refused request.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub(crate) struct ApiError {
@@ -28,17 +28,18 @@ pub(crate) struct ApiError {
 /// The body of every refusal.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ErrorBody {
-    /// What is wrong.
+    /// The error.
     error: ErrorView,
 }
 
-/// What is wrong with a request or one of its events.
+/// The error in a request or one of its events.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ErrorView {
-    /// Where, such as `severity` or `observe[2].type`; absent when the whole is unusable.
+    /// The invalid field, such as `severity` or `observe[2].type`; absent when the whole is
+    /// unusable.
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<String>,
-    /// What is wrong there.
+    /// What is wrong.
     message: String,
 }
 
@@ -49,61 +50,60 @@ impl From<FieldError> for ErrorView {
 }
 
 impl ApiError {
-    /// Refuses with `status`, blaming no field.
+    /// Refuses with `status` and no field.
     pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> Self {
         Self { status, error: FieldError::whole(message) }
     }
 
-    /// Refuses what was sent.
+    /// Refuses invalid input.
     pub(crate) fn bad(error: FieldError) -> Self {
         Self { status: StatusCode::BAD_REQUEST, error }
     }
 
-    /// Refuses what could not be read, with what led to that.
+    /// Refuses input that could not be read, with the chain of causes.
     pub(crate) fn unreadable(error: &dyn std::error::Error) -> Self {
         Self::bad(FieldError::whole(with_causes(error)))
     }
 
-    /// As it is, with another status.
+    /// The same refusal with another status.
     pub(crate) fn with_status(self, status: StatusCode) -> Self {
         Self { status, ..self }
     }
 
-    /// Nothing of that name is known.
+    /// 404 for an unknown name.
     pub(crate) fn not_found(what: &str, name: &str) -> Self {
         Self::new(StatusCode::NOT_FOUND, format!("there is no {what} `{name}`"))
     }
 
-    /// It is larger than a record of the journal may be.
+    /// 413 for a body larger than a journal record may be.
     pub(crate) fn too_large(error: &BodyTooLarge) -> Self {
         Self::bad(FieldError::whole(error.to_string()))
     }
 
-    /// There is no room for it at this moment; a moment later there may be.
+    /// 503 for a temporary lack of room.
     pub(crate) fn busy(message: &str) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
     }
 
-    /// The daemon stops, so nobody answers any more.
+    /// The daemon stops and answers no more requests.
     pub(crate) fn stopping() -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "the daemon is stopping")
     }
 
-    /// The journal did not take it.
+    /// The journal rejected the append.
     pub(crate) fn append(error: &AppendError) -> Self {
         let status = match error {
             AppendError::Full(_) => StatusCode::INSUFFICIENT_STORAGE,
             AppendError::Poisoned(_) | AppendError::Closed => StatusCode::SERVICE_UNAVAILABLE,
         };
         let message = match error {
-            // Whoever reads this may be able to free some space.
+            // The reader of this may be able to free some space.
             AppendError::Poisoned(poisoned) => format!("{poisoned}: {}", poisoned.source),
             AppendError::Full(_) | AppendError::Closed => error.to_string(),
         };
         Self::new(status, message)
     }
 
-    /// The body of the refusal.
     pub(crate) fn into_body(self) -> ErrorBody {
         ErrorBody { error: self.error.into() }
     }
@@ -116,7 +116,7 @@ impl IntoResponse for ApiError {
         if status == StatusCode::UNAUTHORIZED {
             let headers = response.headers_mut();
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-            // A stranger keeps no connection.
+            // An unauthenticated client keeps no connection.
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         if status == StatusCode::SERVICE_UNAVAILABLE {

@@ -1,4 +1,4 @@
-//! Events in, and what became of them.
+//! Publishing events, and their outcome.
 
 use std::time::Duration;
 
@@ -38,22 +38,22 @@ use crate::{
     },
 };
 
-/// Most records that are looked at for an event that the projection does not have yet: some seconds'
-/// worth of a storm. The projection follows within milliseconds, unless it is being made again.
+/// Most records that are searched for an event that the projection does not have yet: some seconds
+/// of a burst. The projection follows within milliseconds, unless it is being rebuilt.
 const LOOKED_AT_MAX: u64 = 100_000;
-/// Most records that are looked at before other requests have a turn.
+/// Most records that are searched before the task yields to other requests.
 const LOOKED_AT_ONCE_MAX: usize = 1_000;
 
-/// How long an answer waits for the projection to come to the journal's end; it follows within milliseconds, unless it is being
-/// made again.
+/// How long an answer waits for the projection to reach the journal's end; it follows within
+/// milliseconds, unless it is being rebuilt.
 const PROJECTED_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// How the answer is given.
+/// The format of the answer.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PublishParams {
-    /// `full`: a verdict for each event. `summary`: counts, and the first refusals. The default is `full`, for an NDJSON body
-    /// that is answered at its end `summary`.
+    /// `full`: a verdict for each event. `summary`: counts, and the first refusals. The default is
+    /// `full`; for an NDJSON body that is answered at its end it is `summary`.
     results: Option<ResultsKind>,
 }
 
@@ -66,9 +66,10 @@ enum ResultsKind {
 
 /// Publishes events.
 ///
-/// The body is one event, an array of them, NDJSON, or CloudEvents 1.0 in structured, batch or binary mode, as its content type says.
-/// Each event has its own verdict; (source, id) makes publishing idempotent. An NDJSON body of any length is published while it
-/// arrives; with `Accept: application/x-ndjson` each batch is acknowledged by a line as soon as it is published.
+/// The body is one event, an array of them, NDJSON, or CloudEvents 1.0 in structured, batch or
+/// binary mode, as its content type says. Each event has its own verdict; (source, id) makes
+/// publishing idempotent. An NDJSON body of any length is published as it arrives; with `Accept:
+/// application/x-ndjson` each batch is acknowledged by a line as soon as it is published.
 #[utoipa::path(
     post, path = "/v1/events", tag = "events",
     params(PublishParams),
@@ -152,14 +153,15 @@ async fn publish_lines(
         return Ok(lines::publish_streaming(app, route, body, params.results == Some(ResultsKind::Summary)));
     }
     if params.results == Some(ResultsKind::Full) {
-        // A verdict for each line of a body of any length would have to be held in memory until its end.
+        // Verdicts for each line of a body of any length would have to be held in memory until its
+        // end.
         let message = "`full` for an NDJSON body needs `Accept: application/x-ndjson`";
         return Err(ApiError::bad(FieldError::new("results", message)));
     }
     lines::publish(app, route, body).await
 }
 
-/// Takes a JSON body; says whether it was a lone event.
+/// Takes a JSON body; returns whether it was a single event.
 fn take_json(app: &App, intake: &mut Intake, route: Route, body: bytes::Bytes) -> Result<bool, ApiError> {
     let severities = app.config.severities();
     let defaults = Defaults::api(app.now(), route.of_events(), &severities);
@@ -188,27 +190,27 @@ fn read_lone(body: bytes::Bytes) -> Result<bytes::Bytes, ApiError> {
     Ok(body)
 }
 
-/// Which of several events with the same id is meant.
+/// Selects one of several events with the same id.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EventParams {
-    /// The event's source; without it the newest event of that id is meant.
+    /// The event's source; the newest event of that id if absent.
     source: Option<String>,
 }
 
-/// An event and what became of it.
+/// An event and its outcome.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct EventWithHistory {
     /// The event.
     #[schema(value_type = EventView)]
     event: Box<RawValue>,
-    /// What was written down of it and of the notifications made of it, oldest first.
+    /// The recorded outcome of the event and of its notifications, oldest first.
     history: Vec<LedgerLine>,
-    /// How far the projection is, which knows what became of it.
+    /// The progress of the projection that gave the outcome.
     projection: ProjectionView,
 }
 
-/// Shows an event, by its id or its position, and what became of it.
+/// Shows an event, by its id or its position, and its outcome.
 #[utoipa::path(
     get, path = "/v1/events/{id}", tag = "events",
     params(("id" = String, Path, description = "The event's id, or its position in the journal"), EventParams),
@@ -219,9 +221,9 @@ pub(crate) async fn get(
     Segment(name): Segment,
     Params(params): Params<EventParams>,
 ) -> Result<Json<EventWithHistory>, ApiError> {
-    // Read first: what is projected after the projection was asked is looked for in the journal.
+    // Read first: records that are projected after the query are searched in the journal.
     let projected = app.projection.progress().projected();
-    // A projection that fails knows nothing; the journal has the event.
+    // A failing projection knows nothing, but the journal has the event.
     let known = look_up(&app, name.clone(), params.source.clone()).await.ok().flatten();
     let found = match known {
         Some(found) => Some(found),
@@ -241,12 +243,13 @@ async fn look_up(
     Ok(app.projection.read(look).await?.map(|(seq, event)| (seq, raw(event))))
 }
 
-/// What became of an event, once the projection has what the journal had when it was asked, or after [`PROJECTED_WAIT_MAX`] as far
-/// as it is; nothing while it cannot be read. Returns how far that is.
+/// The outcome of an event, once the projection has reached the journal's end at the time of the
+/// call, or its progress after [`PROJECTED_WAIT_MAX`]; empty while it cannot be read. Returns that
+/// progress too.
 async fn what_became_of(app: &App, seq: Seq) -> (Vec<LedgerLine>, Seq) {
     let (head, progress) = (*app.journal.written().borrow(), app.projection.progress());
     if app.projection.failed().is_none() {
-        // The answer says how far it goes.
+        // The answer states its progress.
         timeout(PROJECTED_WAIT_MAX, progress.reach(head)).await.ok();
     }
     let read = app.projection.read(move |view| {
@@ -259,10 +262,11 @@ async fn what_became_of(app: &App, seq: Seq) -> (Vec<LedgerLine>, Seq) {
     read.await.unwrap_or_else(|_| (Vec::new(), progress.projected()))
 }
 
-/// Looks in the records after `projected`, which the projection may not have had, and then for the position.
+/// Searches the records after `projected`, which the projection may lack, and then the position.
 ///
-/// A number may be a producer's id as well as a position; the id goes first, because positions can
-/// always be had by id. At most [`LOOKED_AT_MAX`] records are read; nothing is when the caller is gone.
+/// A number may be a producer's id or a position; the id goes first, because a position can always
+/// be found by its event's id. Reads at most [`LOOKED_AT_MAX`] records; stops when the caller is
+/// gone.
 async fn find(
     app: &App,
     name: String,
@@ -295,7 +299,7 @@ async fn find(
             return Ok(shown(&found));
         }
         next = last.next();
-        // Others have their turn between two readings, and this ends here if nobody waits for it.
+        // Lets other tasks run between two reads; the future is dropped here if the caller is gone.
         tokio::task::yield_now().await;
     }
     let position = name.parse().ok().filter(|_| source.is_none());

@@ -1,4 +1,5 @@
-//! The one call of a harness: events and the exchange go into the journal in one batch, the answer comes from the event loop.
+//! The single call of a harness: events and the exchange go into the journal in one batch, and the
+//! event loop gives the answer.
 
 use std::{cell::LazyCell, time::Duration};
 
@@ -32,18 +33,20 @@ use crate::{
     },
 };
 
-/// How long an exchange waits for the event loop; far longer than any harness does, so it is met only when the loop is stuck.
+/// How long an exchange waits for the event loop; far longer than any harness waits, so it is
+/// reached only when the loop is stuck.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// What is told of the queue when there is nothing to carry.
+/// State of the queue when there is nothing to deliver.
 const PENDING_HEADER: &str = "aside-pending";
-/// Whether to ask before the next tool, when there is nothing to carry.
+/// Whether to check before the next tool, when there is nothing to deliver.
 const CHECK_HEADER: &str = "aside-check-before-tool";
 
-/// Tells where the agent stands and takes what may be told now.
+/// Reports the agent's point and takes what may be delivered now.
 ///
-/// Answers 204 when there is nothing to carry and nothing to do; the headers `aside-pending` and `aside-check-before-tool` then hold
-/// what the body would say. The same session and carrier get the same answer. The first exchange opens the session.
+/// Answers 204 when there is nothing to deliver and nothing to do; the headers `aside-pending` and
+/// `aside-check-before-tool` then hold the values of the body. A repeated request with the same
+/// session and carrier gets the same answer. The first exchange opens the session.
 #[utoipa::path(
     post, path = "/v1/sessions/{id}/exchange", tag = "sessions",
     params(("id" = String, Path, description = "The session")),
@@ -87,7 +90,8 @@ pub(crate) async fn exchange(
     Ok(AnswerView::of(&answer).map_or_else(|| silence(&answer), |view| Json(view).into_response()))
 }
 
-/// Says that an injection did not reach the agent, because its carrier was gone; its notifications wait again.
+/// Reports that an injection did not reach the agent, because its carrier was lost; its
+/// notifications are pending again.
 #[utoipa::path(
     post, path = "/v1/sessions/{id}/undelivered/{injection}", tag = "sessions",
     params(
@@ -113,9 +117,10 @@ fn silence(answer: &Answer) -> Response {
     (StatusCode::NO_CONTENT, headers).into_response()
 }
 
-/// Ids for observed events that have none: the same request again observes nothing new.
+/// Derives ids for observed events that have none, so that a repeated request publishes nothing
+/// new.
 fn derived_ids(session: &SessionId, body: &[u8]) -> impl FnMut() -> String {
-    // Most exchanges observe nothing, so nothing is computed before the first id is asked for.
+    // Most exchanges observe nothing, so the prefix is computed with the first id.
     let prefix = LazyCell::new(move || {
         let mut hash = Sha256::new();
         hash.update(session.as_str());
@@ -134,10 +139,10 @@ fn hex<'a>(bytes: impl Iterator<Item = &'a u8>) -> String {
     bytes.map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Appends what was observed and the exchange, and waits for the answer.
+/// Appends the observed events and the exchange, and waits for the answer.
 ///
-/// Errors: the journal takes nothing, or the event loop does not answer. If this is dropped while it waits, the event loop finds nobody
-/// to answer and takes the injection back.
+/// Errors: the journal accepts no records, or the event loop does not answer. If this is dropped
+/// while it waits, the event loop finds no waiter and takes the injection back.
 pub(crate) async fn perform<'e>(
     app: &App,
     observed: impl Iterator<Item = EventRef<'e>>,
@@ -161,7 +166,7 @@ pub(crate) async fn perform<'e>(
     }
 }
 
-/// Says what an exchange gave, by name and number; what the agent is told stays out of the log.
+/// Logs the outcome of an exchange by name and number; delivered text stays out of the log.
 fn note(exchange: &Exchange, answer: &Answer, took: Duration) {
     let injection = answer.injection.as_ref();
     tracing::debug!(

@@ -1,4 +1,4 @@
-//! What handlers take from a request, with refusals in the API's own shape.
+//! Extractors of handlers, with refusals in the API's own format.
 
 use std::{future::poll_fn, mem, pin::pin, task::Poll, time::Duration};
 
@@ -23,13 +23,14 @@ use crate::{
     },
 };
 
-/// Largest body that is read whole, in bytes; larger ones are for NDJSON, which is read in pieces.
+/// Largest body that is read whole, in bytes; larger ones have to be NDJSON, which is read in
+/// pieces.
 pub(crate) const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// How long a body that is read whole may take.
 const BODY_WAIT_MAX: Duration = Duration::from_secs(30);
-/// How many bytes of it have to come at least in each [`PACE`]: 1 kB a second.
+/// Least bytes in each [`PACE`]: 1 kB a second.
 const PACE_BYTES: usize = 5_000;
-/// The time in which they are counted.
+/// The interval for [`PACE_BYTES`].
 const PACE: Duration = Duration::from_secs(5);
 
 /// The parameters of the query.
@@ -62,7 +63,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Segment {
     }
 }
 
-/// The session's id that the path names; the harness that means it is said elsewhere.
+/// The session id in the path, before it is resolved for a harness.
 pub(crate) struct IdSegment(pub(crate) SessionId);
 
 impl<S: Send + Sync> FromRequestParts<S> for IdSegment {
@@ -74,7 +75,7 @@ impl<S: Send + Sync> FromRequestParts<S> for IdSegment {
     }
 }
 
-/// The session that the path names.
+/// The session in the path.
 pub(crate) struct SessionSegment(pub(crate) SessionId);
 
 impl FromRequestParts<App> for SessionSegment {
@@ -92,15 +93,15 @@ pub(crate) fn read_session(text: &str) -> Result<SessionId, ApiError> {
     Ok(SessionId::new(&id.unwrap_or_default()))
 }
 
-/// The text of a header, if it has one that is text.
+/// The value of a header, if it is text.
 pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
 /// Reads a body whole.
 ///
-/// Errors: it has more than [`BODY_BYTES_MAX`] bytes, there is no room for it, or the client sends it
-/// more slowly than [`PACE_BYTES`] in [`PACE`], takes longer than [`BODY_WAIT_MAX`] or stops.
+/// Errors: the body has more than [`BODY_BYTES_MAX`] bytes, there is no room for it, or the client
+/// sends less than [`PACE_BYTES`] in [`PACE`], takes longer than [`BODY_WAIT_MAX`] or stops.
 pub(crate) async fn read_body(room: &Room, body: Body) -> Result<Bytes, ApiError> {
     let announced = body.size_hint().lower();
     let announced = usize::try_from(announced).ok().filter(|bytes| *bytes <= BODY_BYTES_MAX);
@@ -131,7 +132,8 @@ async fn read_into(mut buffer: Buffer, room: &Room, mut chunks: BodyDataStream) 
 
 /// Waits for `future`, at most about `limit`; `None` when it takes longer.
 ///
-/// Shape: the timer starts at the second poll, because a timer can wake another thread. A body that came with its head is there by then.
+/// Shape: the timer starts at the second poll, because a timer can wake another thread. A body that
+/// arrived with its head is complete by then.
 pub(crate) async fn lazy_timeout<F: Future>(limit: Duration, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut is_first = true;

@@ -1,8 +1,9 @@
-//! What probes ask, answered from the file system.
+//! Answers the queries of probes from the file system.
 //!
-//! Contents are hashed once for each state of a file, and the texts of small files are kept so that changed lines can be named; both in
-//! memory only, within bounds. Everything here may block, on a network mount for ever, so it runs on threads of its own
-//! (`server/probing.rs`), but for what is [quick](Quick) on file systems that answer at once.
+//! Contents are hashed once per file state, and the texts of small files are kept so that changed
+//! lines can be named; both in memory only, within bounds. Every call may block, on a network mount
+//! forever, so it runs on its own thread (`server/probing.rs`). The exception is [quick](Quick)
+//! work on file systems that answer at once.
 
 mod loopback;
 mod quick;
@@ -31,25 +32,26 @@ use crate::{
     time::Timestamp,
 };
 
-/// Most states of files whose hash is remembered, at some 100 bytes each; beyond it all are forgotten.
+/// Most file states whose hash is cached, at some 100 bytes each; the cache is cleared beyond it.
 const HASHES_MAX: usize = 16_384;
-/// Most bytes of texts that are kept; beyond it the oldest go. They serve only to name lines.
+/// Most bytes of cached texts; the oldest are evicted. They serve only to name lines.
 const KEPT_TEXTS_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// Most comparisons of two commits that are remembered, at 1 MiB of paths each; beyond it all are forgotten.
+/// Most cached comparisons of two commits, at 1 MiB of paths each; the cache is cleared beyond it.
 const DIFFS_MAX: usize = 8;
-/// How often two commits are compared that cannot be compared in time: at first nothing of them is in memory.
+/// How often a comparison of two commits is tried that times out: the first try fills the page
+/// cache.
 const DIFF_TRIES_MAX: u8 = 2;
-/// How long comparing them may take. The exchange does not wait for it; the next one finds it remembered.
+/// Time limit of a comparison. The exchange does not wait for it; the next one finds it cached.
 const DIFF_WITHIN: Duration = Duration::from_millis(300);
-/// Most entries of a folder that are looked at, for a file that was renamed or for the newest log.
+/// Most entries of a folder that are searched, for a renamed file or the newest log.
 const FOLDER_ENTRIES_MAX: usize = 4_096;
-/// How long before it was hashed a file must have changed last, so that its fingerprint is of no later content: the file system's clock is
-/// that coarse.
+/// Least age of a file's last change when it is hashed, in milliseconds. The file system's clock is
+/// that coarse: a later change could have the same fingerprint.
 const SETTLED_MS: u64 = 10;
 /// Opens a pipe without waiting for its other end.
 const NON_BLOCKING: i32 = rustix::fs::OFlags::NONBLOCK.bits() as i32;
 
-/// What is remembered of files, for all sessions.
+/// Cached facts of files, for all sessions.
 #[derive(Debug, Default)]
 pub struct Contents(Mutex<Remembered>);
 
@@ -57,14 +59,14 @@ pub struct Contents(Mutex<Remembered>);
 struct Remembered {
     hashes: HashMap<String, Option<ContentHash>>,
     texts: HashMap<ContentHash, Arc<str>>,
-    /// The names of the texts, oldest first.
+    /// Hashes of the cached texts, oldest first.
     order: VecDeque<ContentHash>,
     text_bytes: usize,
-    /// By folder and commits.
+    /// Keyed by folder and commits.
     diffs: HashMap<String, Diff>,
 }
 
-/// What differs between two commits.
+/// The difference between two commits.
 #[derive(Debug, Default)]
 struct Diff {
     paths: Option<Arc<[String]>>,
@@ -112,25 +114,25 @@ impl Remembered {
 /// The machine's files, at one moment.
 #[derive(Debug)]
 pub struct Machine {
-    /// What is remembered of files.
+    /// Cached facts of files.
     pub contents: Arc<Contents>,
-    /// Whether texts are kept.
+    /// Whether texts are cached.
     pub keeps_texts: bool,
-    /// When they are looked at.
+    /// The time of the look.
     pub now: Timestamp,
-    /// Becomes true while git compares two commits, which is worth waiting for a little longer.
+    /// True while git compares two commits, which is worth a slightly longer wait.
     pub is_comparing: Arc<AtomicBool>,
-    /// For how long something takes.
+    /// Measures durations.
     pub stopwatch: Steady,
 }
 
 impl Machine {
-    /// Whether the content of a file in this state is known.
+    /// Whether the content of a file in this state is cached.
     fn has_hashed(&self, found: &Fingerprint) -> bool {
         found.size > HASHED_BYTES_MAX || self.contents.lock().hashes.contains_key(&found.to_string())
     }
 
-    /// What is known of the difference between two commits; `None` when they are to be compared.
+    /// The cached difference between two commits; `None` when it still has to be computed.
     fn has_compared(&self, folder: &Path, old: &str, new: &str) -> Option<Option<Arc<[String]>>> {
         let contents = self.contents.lock();
         let diff = contents.diffs.get(&diff_key(folder, old, new))?;
@@ -239,7 +241,7 @@ fn open(path: &Path) -> io::Result<File> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, "no regular file"))
 }
 
-/// The content of a file while it is in the state `found`; `None` when it is in another one.
+/// The content of a file in the state `found`; `None` when its state has changed.
 fn read_state(path: &Path, found: &Fingerprint) -> io::Result<Option<Vec<u8>>> {
     let mut file = open(path)?;
     let mut content = Vec::with_capacity(usize::try_from(found.size).unwrap_or(0));
@@ -269,7 +271,7 @@ mod tests {
     use super::*;
 
     pub(super) fn machine() -> Machine {
-        // Far ahead of every file, so that all of them have settled.
+        // Later than every file by far, so all of them have settled.
         let now = Timestamp::from_millis(u64::MAX / 2);
         Machine {
             contents: Arc::default(),

@@ -1,7 +1,8 @@
-//! What differs between two commits, as git itself says, within a time.
+//! The difference between two commits, as git reports it, within a time limit.
 //!
-//! It blocks, so it runs where looks do. git reads two commits and their folders and nothing else: no hook, pager, prompt, remote or lock
-//! is reached. In a folder whose owner is somebody else it refuses by itself.
+//! The call blocks, so it runs on the threads of looks. git reads two commits and their trees and
+//! nothing else: no hook, pager, prompt, remote or lock is involved. git itself refuses a folder of
+//! another owner.
 
 use std::{
     env,
@@ -21,15 +22,17 @@ use rustix::{
 
 use crate::meter::Steady;
 
-/// Most bytes of paths that are read: some 20,000 of them.
+/// Most bytes of paths that are read: some 20,000 paths.
 const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
-/// How much is read at once.
+/// Bytes per read.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// The paths, relative to the top of the work tree at `folder`, of the files that differ between two commits.
+/// Returns the files that differ between two commits, as paths relative to the top of the work tree
+/// at `folder`.
 ///
-/// Errors: `None` when git is not there, refuses, knows no such commits, takes longer than `within`, or names more than 1 MiB of paths.
-/// Paths that are no UTF-8 are left out. `stopwatch` is only asked how much of the time is left.
+/// Returns `None` when git is not installed, refuses, knows no such commits, takes longer than
+/// `within`, or names more than 1 MiB of paths. Paths that are not UTF-8 are left out. `stopwatch`
+/// only measures the remaining time.
 pub(super) fn changed_between(
     folder: &Path,
     old: &str,
@@ -50,7 +53,7 @@ pub(super) fn changed_between(
     Some(paths.filter_map(|path| String::from_utf8(path.to_vec()).ok()).collect())
 }
 
-/// git in `folder`, without what the daemon's own variables would change.
+/// git in `folder`, without the daemon's own environment variables that would affect it.
 fn command(program: &str, folder: &Path) -> Command {
     let mut command = Command::new(program);
     command.args(["--no-optional-locks", "--no-pager", "-C"]).arg(folder);
@@ -66,21 +69,21 @@ fn command(program: &str, folder: &Path) -> Command {
     command
 }
 
-/// What a command prints, if it succeeds in time. It is reaped in any case.
+/// The output of a command, if it succeeds in time. The child is always reaped.
 fn run(command: &mut Command, within: Duration, stopwatch: Steady) -> Option<Vec<u8>> {
     let begun = stopwatch();
     let left = || within.saturating_sub(stopwatch().saturating_sub(begun));
     let mut child = command.spawn().ok()?;
     let output = read_within(&mut child, left);
     if output.is_none() {
-        // It may have ended by itself.
+        // It may have exited already.
         child.kill().ok();
     }
     let status = child.wait().ok()?;
     output.filter(|_| status.success())
 }
 
-/// All of the child's output, once it has ended; `None` when that takes too long or is too much.
+/// All output of the child, once it has exited; `None` when that takes too long or is too much.
 fn read_within(child: &mut Child, left: impl Fn() -> Duration) -> Option<Vec<u8>> {
     let mut pipe = child.stdout.take()?;
     let (mut output, mut chunk) = (Vec::new(), vec![0; CHUNK_BYTES]);
@@ -95,16 +98,16 @@ fn read_within(child: &mut Child, left: impl Fn() -> Duration) -> Option<Vec<u8>
             return None;
         }
     }
-    // Who has closed its output may go on for long.
+    // A child that has closed its output may run on.
     let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).ok()?;
     wait_until_readable(&process, &left)?;
     Some(output)
 }
 
-/// Waits until there is something to read or the other side has ended; `None` when the time is over.
+/// Waits until there is input or the peer has closed; `None` when the time is over.
 fn wait_until_readable(handle: &impl AsFd, left: &impl Fn() -> Duration) -> Option<()> {
     loop {
-        // What always has something to read ends in time too.
+        // The limit also holds for a peer that always has input ready.
         let left = Some(left()).filter(|left| !left.is_zero())?;
         let timeout = Timespec::try_from(left).ok()?;
         match poll(&mut [PollFd::new(handle, PollFlags::IN)], Some(&timeout)) {
@@ -125,12 +128,12 @@ mod tests {
 
     use super::*;
 
-    /// A stopwatch that stands still: each wait has the whole time.
+    /// A stopwatch that does not advance: each wait has the whole time.
     fn standing() -> Duration {
         Duration::ZERO
     }
 
-    /// One that is a second further each time.
+    /// A stopwatch that advances one second per reading.
     fn running() -> Duration {
         static SECONDS: AtomicU64 = AtomicU64::new(0);
         Duration::from_secs(SECONDS.fetch_add(1, Ordering::Relaxed))

@@ -1,6 +1,6 @@
-//! What the projection answers: pages of events, notifications, messages and closed sessions.
+//! Answers of the projection: pages of events, notifications, messages and closed sessions.
 //!
-//! A page is the newest first and names the `next` one, if there is one; what comes in meanwhile does not move it.
+//! A page is newest first and names the `next` one, if there is one; new entries do not shift it.
 
 use axum::{Json, extract::State, http::StatusCode};
 use serde::{Deserialize, Serialize};
@@ -30,11 +30,11 @@ use crate::{
     },
 };
 
-/// Which events are wanted.
+/// Selects events.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EventsParams {
-    /// Only types that this pattern selects, such as `tool.**`.
+    /// Only types that match this pattern, such as `tool.**`.
     #[serde(rename = "type")]
     event_type: Option<String>,
     /// Only events from this component.
@@ -45,30 +45,31 @@ pub(crate) struct EventsParams {
     session: Option<String>,
     /// Only events of this folder or one in it; absolute.
     workspace: Option<String>,
-    /// Only events that happened at this time or later: RFC 3339, or how long ago, such as `30m`, `12h` or `7d`.
+    /// Only events that happened at this time or later: RFC 3339, or how long ago, such as `30m`,
+    /// `12h` or `7d`.
     since: Option<String>,
     /// Only events that happened at this time or earlier.
     until: Option<String>,
     /// Most events: 1 to 1000, 100 if it is absent.
     limit: Option<String>,
-    /// Where to go on: `next` of the page before.
+    /// Cursor: `next` of the previous page.
     cursor: Option<String>,
 }
 
 /// A page of events.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct EventPage {
-    /// Those that a subscriber asked for or that were held back, newest first.
+    /// Events that a subscriber took or that were throttled, newest first.
     events: Vec<EventLine>,
     /// The `cursor` of the next page.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
-    /// How many events no subscriber asked for; they are not listed, and known by their id.
+    /// Number of events that no subscriber takes; they are not listed, but can be shown by id.
     unmatched: u64,
     projection: ProjectionView,
 }
 
-/// Lists the events that a subscriber asked for, and what became of them.
+/// Lists the events that a subscriber takes, and their outcome.
 #[utoipa::path(
     get, path = "/v1/events", tag = "events", params(EventsParams),
     responses((status = 200, body = EventPage), (status = 400, body = ErrorBody), (status = 503, body = ErrorBody)),
@@ -104,26 +105,28 @@ fn event_filter(app: &App, params: EventsParams) -> Result<EventFilter, ApiError
     })
 }
 
-/// Most injections that are shown of one name; a name is one of a billion.
+/// Most injections shown for one name; a name is one of a billion.
 const NAMED_MAX: usize = 8;
 
-/// Which notifications are wanted.
+/// Selects notifications.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NotificationsParams {
-    /// Only those that reached this session.
+    /// Only those that were queued for this session.
     session: Option<String>,
     /// Only those of this subscriber.
     subscriber: Option<String>,
     /// Only those of this priority: `critical`, `high`, `normal` or `low`.
     priority: Option<String>,
-    /// Only those that stand so, in `session` or in any: `unclaimed`, `pending`, `injected`, `confirmed` or `ended`.
+    /// Only those with this state, in `session` or in any: `unclaimed`, `pending`, `injected`,
+    /// `confirmed` or `ended`.
     state: Option<String>,
-    /// Only those made at this time or later: RFC 3339, or how long ago, such as `30m`, `12h` or `7d`.
+    /// Only those made at this time or later: RFC 3339, or how long ago, such as `30m`, `12h` or
+    /// `7d`.
     since: Option<String>,
     /// Most notifications: 1 to 1000, 100 if it is absent.
     limit: Option<String>,
-    /// Where to go on: `next` of the page before.
+    /// Cursor: `next` of the previous page.
     cursor: Option<String>,
 }
 
@@ -138,7 +141,7 @@ pub(crate) struct NotificationPage {
     projection: ProjectionView,
 }
 
-/// Lists the notifications, and where each stands in every session that it reached.
+/// Lists the notifications, and the state of each in every session that it reached.
 #[utoipa::path(
     get, path = "/v1/notifications", tag = "notifications", params(NotificationsParams),
     responses((status = 200, body = NotificationPage), (status = 400, body = ErrorBody), (status = 503, body = ErrorBody)),
@@ -166,7 +169,7 @@ pub(crate) async fn notifications(
     Ok(Json(NotificationPage { notifications, next, projection }))
 }
 
-/// A notification, the events behind it, and what became of it.
+/// A notification, its events, and its outcome.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct NotificationWithHistory {
     /// The notification.
@@ -174,12 +177,12 @@ pub(crate) struct NotificationWithHistory {
     /// The events behind its rows, oldest first.
     #[schema(value_type = Vec<EventView>)]
     events: Vec<Box<RawValue>>,
-    /// What was written down of it, oldest first.
+    /// Its recorded history, oldest first.
     history: Vec<LedgerLine>,
     projection: ProjectionView,
 }
 
-/// Shows a notification, what it was made of, and what became of it.
+/// Shows a notification, its events, and its outcome.
 #[utoipa::path(
     get, path = "/v1/notifications/{id}", tag = "notifications",
     params(("id" = String, Path, description = "The notification")),
@@ -199,13 +202,13 @@ pub(crate) async fn notification(
     Ok(Json(NotificationWithHistory { notification, events, history, projection }))
 }
 
-/// Which page.
+/// Selects a page.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PageParams {
     /// Most entries: 1 to 1000, 100 if it is absent.
     limit: Option<String>,
-    /// Where to go on: `next` of the page before.
+    /// Cursor: `next` of the previous page.
     cursor: Option<String>,
 }
 
@@ -220,7 +223,8 @@ pub(crate) struct MessagePage {
     projection: ProjectionView,
 }
 
-/// Lists the system messages of a session: every notification that it was told, as it was told it.
+/// Lists the system messages of a session: every notification delivered to it, with the delivered
+/// text.
 #[utoipa::path(
     get, path = "/v1/sessions/{id}/messages", tag = "sessions",
     params(("id" = String, Path, description = "The session, open or closed"), PageParams),
@@ -252,7 +256,7 @@ pub(crate) struct InjectionPage {
     projection: ProjectionView,
 }
 
-/// Lists what a session was given, each text as it was written for its carrier.
+/// Lists the injections of a session, each with the text written for its carrier.
 #[utoipa::path(
     get, path = "/v1/sessions/{id}/injections", tag = "sessions",
     params(("id" = String, Path, description = "The session, open or closed"), PageParams),
@@ -276,12 +280,12 @@ pub(crate) async fn injections(
 /// The injections with one short name.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct NamedInjections {
-    /// Newest first; more than one only if sessions happened to have the same name.
+    /// Newest first; more than one only if names of several sessions collide.
     injections: Vec<InjectionLine>,
     projection: ProjectionView,
 }
 
-/// Shows an injection by the short name that stands in its text.
+/// Shows an injection by the short name in its text.
 #[utoipa::path(
     get, path = "/v1/injections/{id}", tag = "sessions",
     params(("id" = String, Path, description = "The short name")),
@@ -299,10 +303,10 @@ pub(crate) async fn named_injections(
     Ok(Json(NamedInjections { injections, projection }))
 }
 
-/// A page of sessions that are over.
+/// A page of closed sessions.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ClosedSessionPage {
-    /// The one that ended last first; one that was opened again is listed once for each time.
+    /// The last ended first; a session that was reopened is listed once per end.
     sessions: Vec<ClosedSession>,
     /// The `cursor` of the next page.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -310,7 +314,7 @@ pub(crate) struct ClosedSessionPage {
     projection: ProjectionView,
 }
 
-/// Lists the sessions that are over.
+/// Lists the closed sessions.
 #[utoipa::path(
     get, path = "/v1/history/sessions", tag = "sessions", params(PageParams),
     responses((status = 200, body = ClosedSessionPage), (status = 503, body = ErrorBody)),
@@ -325,9 +329,9 @@ pub(crate) async fn closed_sessions(
     Ok(Json(ClosedSessionPage { sessions, next, projection }))
 }
 
-/// What `look` finds under the name `id`, and how far that goes.
+/// What `look` finds under the name `id`, and the projection's progress.
 ///
-/// Errors: it finds no such `thing`, or the file cannot be read.
+/// Errors: there is no such `thing`, or the file cannot be read.
 async fn named<T: Send + 'static>(
     app: &App,
     thing: &'static str,
@@ -343,7 +347,7 @@ async fn named<T: Send + 'static>(
     }
 }
 
-/// How far an answer goes that tells of everything up to `projected`.
+/// The progress of an answer that covers everything up to `projected`.
 pub(crate) fn how_far(app: &App, projected: Seq) -> ProjectionView {
     let behind = app.journal.written().borrow().0.saturating_sub(projected.0);
     ProjectionView { seq: projected.0, behind, failed: app.projection.failed() }
@@ -355,7 +359,7 @@ struct Page<T> {
     projection: ProjectionView,
 }
 
-/// Reads a page whose entries have places; the last one's is where the next page goes on.
+/// Reads a page of entries with positions; the last one is the start of the next page.
 async fn page<T: Send + 'static>(
     app: &App,
     limit: usize,
@@ -369,7 +373,7 @@ async fn page<T: Send + 'static>(
     Ok(Page { items, next, projection: how_far(app, projected) })
 }
 
-/// Refuses a session that nobody ever heard of.
+/// Refuses an unknown session.
 async fn known(app: &App, session: &str, projection: &ProjectionView) -> Result<(), ApiError> {
     let id = session.to_owned();
     let is_known = app.projection.read(move |view| view.knows_session(&id)).await;

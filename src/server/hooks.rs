@@ -1,4 +1,4 @@
-//! Hook calls of harnesses: their stdin in, their stdout out. `harness` reads and writes the bytes.
+//! Hook calls of harnesses: stdin in, stdout out. `harness` parses and writes the bytes.
 
 use std::time::Duration;
 
@@ -32,7 +32,8 @@ use crate::{
 
 /// Takes one hook call of a harness.
 ///
-/// The body is the hook's stdin as it came. Answers 200 with what belongs on its stdout, or 204 when it has to stay silent.
+/// The body is the hook's stdin, unchanged. Answers 200 with the hook's stdout, or 204 when it has
+/// to print nothing.
 #[utoipa::path(
     post, path = "/v1/hooks/{harness}", tag = "sessions",
     params(("harness" = String, Path, description = "The harness, by its word in `aside hook WORD`")),
@@ -90,7 +91,8 @@ pub(crate) async fn hook(
     app.meters.hook.observe(took);
     tracing::debug!(harness = kind.word, answers = stdout.is_some(), took_us = took.as_micros(), "hook");
     if let (Some(session), Some(_)) = (call.then.conversation(), peer) {
-        // A path that came over TCP, or from a process that the client did not start, is none that the daemon writes to.
+        // The daemon does not write to a socket path that came over TCP, or from a process that the
+        // client did not start.
         if let Some(client) = app.registry.processes().of(session)
             && let Some(socket) = kind.message_socket.and_then(|read| read(session, &header))
         {
@@ -101,7 +103,7 @@ pub(crate) async fn hook(
         }
     }
     if let Some(transcript) = call.transcript {
-        // When many wait already, the next hook of the session brings it again.
+        // When the queue is full, the next hook of the session sends it again.
         app.transcripts.try_send(transcript).ok();
     }
     Ok(stdout.map_or_else(silence, |stdout| {
@@ -109,7 +111,7 @@ pub(crate) async fn hook(
     }))
 }
 
-/// Does what a call asks for; gives what belongs on the hook's stdout.
+/// Performs a call; returns the hook's stdout.
 async fn answer(
     app: &App,
     kind: &Kind,
@@ -140,7 +142,7 @@ async fn answer(
         }
         Then::Prompt { exchange, prompt } => {
             let standing = app.engine.standing(exchange.session.clone()).await?;
-            // What the prompt carries has arrived with it; what did not fit there is taken here.
+            // The text in the prompt has arrived with it; the rest is delivered here.
             let carried = harness::ids_in(prompt.as_bytes(), &standing.unconfirmed);
             let acks = Records::build(|records| records.acks(&exchange.session, &carried, ConfirmedBy::Seen));
             app.append(acks).await?;
@@ -149,7 +151,7 @@ async fn answer(
         Then::SessionClosed { session, may_return } => {
             let mut records = records_of(observed)?;
             if !may_return {
-                // It finished, so everything that was injected before has arrived.
+                // The subagent finished, so everything injected before has arrived.
                 let given = app.engine.standing(session.clone()).await?.unconfirmed;
                 records.acks(session, &given, ConfirmedBy::Ack);
             }
@@ -175,8 +177,8 @@ fn silence() -> Response {
     StatusCode::NO_CONTENT.into_response()
 }
 
-/// Nobody reads a hook's refusal, so it is counted for whoever looks, and said in the log without what led to it: that may repeat
-/// what the agent was told.
+/// The client does not read a hook's refusal, so it is counted and logged. The log omits the cause,
+/// which may repeat delivered text.
 fn refused(app: &App, kind: &Kind, error: &HookError) -> ApiError {
     let what = match error {
         HookError::Input { field, .. } => field.as_str(),

@@ -1,7 +1,7 @@
-//! Sessions that count as being in a turn although their client has stopped.
+//! Finds sessions that count as in a turn although their client has stopped.
 //!
-//! A user who stops a turn makes the client run no hook. So while something urgent waits for a session in a turn, the file is
-//! looked at in which its client says where it stands, and at no other time.
+//! A user's interrupt runs no hook. So while something urgent is pending for a session in a turn,
+//! its client's state file is polled, and at no other time.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -14,14 +14,14 @@ use crate::{
     time::{Timestamp, duration_millis},
 };
 
-/// How often the files are looked at while something urgent waits.
+/// Interval of polling while something urgent is pending.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How long after a turn has begun the file may still say that none has; what it says is true of the time before.
+/// How long after a turn's start the file may still show the state before it.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(2);
-/// Where it stands that a session is idle.
+/// The source of an idle report.
 const CLIENT_FILE: &str = "client_file";
 
-/// Tells the engine of sessions that are idle and count as being in a turn, until the daemon stops.
+/// Reports idle sessions that count as in a turn to the engine, until the daemon stops.
 pub async fn look_for_idle(app: App) -> Result<(), Infallible> {
     let routes = app.registry.wake_routes();
     loop {
@@ -46,7 +46,7 @@ pub async fn look_for_idle(app: App) -> Result<(), Infallible> {
 async fn look(app: &App, session: SessionId) -> Result<(), ApiError> {
     let Some(process) = app.registry.processes().of(&session) else { return Ok(()) };
     let Some(folder) = app.registry.wake_routes().client_folder(&session) else { return Ok(()) };
-    // Asked before the file is read, so that a hook which comes meanwhile is later.
+    // Taken before the file is read, so that a concurrent hook counts as later.
     let as_of = Timestamp::from_millis(app.now().as_millis().saturating_sub(duration_millis(WRITTEN_WITHIN)));
     let kind = folder.kind;
     let read = tokio::task::spawn_blocking(move || read_session_file(&folder, process));

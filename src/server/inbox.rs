@@ -1,4 +1,4 @@
-//! What waits in the sessions' queues, for people, and what they decide about it.
+//! The pending notifications of sessions, for users, and their decisions about them.
 
 use axum::{Json, extract::State, http::StatusCode};
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// Whose queue is meant.
+/// Selects the queue.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct InboxParams {
@@ -34,13 +34,13 @@ impl InboxParams {
     }
 }
 
-/// Most notifications of a page, and as many as there are if it is not said.
+/// Most notifications of a page, and the default.
 const PAGE_MAX: usize = 1_000;
 
-/// What a page begins with that begins among what waits for the next session, in place of a number.
+/// Page start among the notifications for the next session, in place of a number.
 const UNCLAIMED: &str = "unclaimed";
 
-/// Which part of what waits is listed.
+/// Selects a page of pending notifications.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListParams {
@@ -48,7 +48,7 @@ pub(crate) struct ListParams {
     session: Option<String>,
     /// Most notifications; 1,000 if it is absent, and at most.
     limit: Option<usize>,
-    /// The `next` of the page before.
+    /// `next` of the previous page.
     from: Option<String>,
 }
 
@@ -83,17 +83,18 @@ fn write_start(start: &PageStart) -> String {
     }
 }
 
-/// What waits.
+/// Pending notifications.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct InboxList {
-    /// By session, and in each in the order in which it would be delivered; then what waits for the next session.
+    /// By session, in delivery order; then those for the next session.
     notifications: Vec<WaitingView>,
-    /// Where the next page begins, to be given as `from`; absent when there is none. What changes meanwhile may stand on both or neither.
+    /// Start of the next page, to be sent as `from`; absent on the last page. Entries that change
+    /// meanwhile may be on both pages or on neither.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }
 
-/// Lists what waits, with its text.
+/// Lists pending notifications, with their text.
 #[utoipa::path(
     get, path = "/v1/inbox", tag = "inbox", params(ListParams),
     responses((status = 200, body = InboxList), (status = 400, body = ErrorBody)),
@@ -107,7 +108,7 @@ pub(crate) async fn list(
     Ok(Json(InboxList { notifications, next: next.as_ref().map(write_start) }))
 }
 
-/// Ends a notification that waits: nobody is told of it.
+/// Dismisses a pending notification: it is not delivered.
 #[utoipa::path(
     post, path = "/v1/notifications/{id}/dismiss", tag = "inbox",
     params(("id" = String, Path, description = "The notification"), InboxParams),
@@ -121,7 +122,7 @@ pub(crate) async fn dismiss(
     decide(state, id, params, Decision::Dismiss).await
 }
 
-/// Lets the agent have a notification that waits for the user's word.
+/// Releases a notification that waits for the user's approval.
 #[utoipa::path(
     post, path = "/v1/notifications/{id}/discuss", tag = "inbox",
     params(("id" = String, Path, description = "The notification"), InboxParams),

@@ -1,4 +1,4 @@
-//! Events on their way into the journal: collected into one batch, appended, each with its own verdict.
+//! Batches incoming events, appends them to the journal, and gives each its own verdict.
 
 use std::{ops::Range, sync::Arc};
 
@@ -19,22 +19,22 @@ use crate::{
     },
 };
 
-/// Most refusals that a summary lists; the rest is counted.
+/// Most refusals that a summary lists; further ones are only counted.
 const SUMMARY_ERRORS_MAX: usize = 100;
 
-/// Makes ids for the events of one body.
+/// Creates ids for the events of one body.
 ///
-/// Shape: UUIDv7; the first is random, the others count on from it, so that only one a body asks for random bits.
+/// Shape: UUIDv7; the first is random, the others increment it, so that a body needs random bits
+/// only once.
 #[derive(Debug, Default)]
 pub(crate) struct NewIds {
     last: Option<Uuid>,
 }
 
 impl NewIds {
-    /// The bits after version and variant, in which an id is counted on.
+    /// Mask of the bits after version and variant that are incremented.
     const COUNTED: u128 = (1 << 62) - 1;
 
-    /// The next id.
     pub(crate) fn next_id(&mut self) -> String {
         let next = self.last.map_or_else(Uuid::now_v7, |last| {
             let counted = last.as_u128().wrapping_add(1) & Self::COUNTED;
@@ -45,7 +45,7 @@ impl NewIds {
     }
 }
 
-/// Events that wait to be appended together.
+/// Events of the next append.
 #[derive(Debug, Default)]
 pub(crate) struct Intake {
     records: Records,
@@ -53,18 +53,19 @@ pub(crate) struct Intake {
     ids: Ids,
 }
 
-/// The ids of the events of a batch, in one text; an allocation for each would be for nothing where only counts are asked for.
+/// The ids of a batch's events, in one string; an allocation each would be wasted where only counts
+/// are returned.
 #[derive(Debug, Default)]
 struct Ids(String);
 
-/// What is known of an event before it is appended; its place in the body counts from 1.
+/// An event before its append; its number in the body counts from 1.
 #[derive(Debug)]
 enum Draft {
     Taken { id: Range<usize> },
     Refused { number: u64, error: FieldError },
 }
 
-/// Events that have their place in the journal.
+/// Events with assigned journal positions.
 #[derive(Debug)]
 pub(crate) struct Begun {
     /// `None` when there is nothing to append.
@@ -72,7 +73,7 @@ pub(crate) struct Begun {
     taken: Taken,
 }
 
-/// What is known of the events of a batch that is on its way.
+/// Verdicts of a batch whose append is in progress.
 #[derive(Debug)]
 struct Taken {
     drafts: Vec<Draft>,
@@ -94,7 +95,7 @@ impl Ids {
 }
 
 impl Intake {
-    /// Takes an event into the batch, or remembers why not.
+    /// Adds an event to the batch, or records its refusal.
     pub(crate) fn take(&mut self, number: u64, event: Result<ParsedEvent<'_>, FieldError>) {
         let taken = event.and_then(|event| {
             let (origin, event) = (event.id_origin(), event.as_event());
@@ -111,14 +112,14 @@ impl Intake {
         });
     }
 
-    /// How many events have been taken or refused.
+    /// Number of taken and refused events.
     pub(crate) fn len(&self) -> usize {
         self.drafts.len()
     }
 
-    /// Appends what was taken, waits until it is as durable as is set, and leaves the intake empty.
+    /// Appends the batch, waits for the configured durability, and empties the intake.
     ///
-    /// Errors: the journal takes nothing more; then nothing of this batch is acknowledged.
+    /// Errors: the journal accepts no records; then no event of this batch is acknowledged.
     pub(crate) async fn commit(&mut self, app: &App) -> Result<Verdicts, ApiError> {
         let (records, taken) = self.drain(app);
         let appended = match records {
@@ -130,9 +131,9 @@ impl Intake {
         Ok(taken.settle(appended.as_ref()))
     }
 
-    /// Gives what was taken its place in the journal and leaves the intake empty.
+    /// Starts the append of the batch and empties the intake.
     ///
-    /// Errors: the journal takes nothing more; then nothing of this batch is acknowledged.
+    /// Errors: the journal accepts no records; then no event of this batch is acknowledged.
     pub(crate) async fn begin(&mut self, app: &App) -> Result<Begun, ApiError> {
         let (records, taken) = self.drain(app);
         let appending = match records {
@@ -144,7 +145,7 @@ impl Intake {
         Ok(Begun { appending, taken })
     }
 
-    /// What is to be appended, if anything is, and what is known of it.
+    /// The records to append, if any, and what is known of their events.
     fn drain(&mut self, app: &App) -> (Option<Records>, Taken) {
         let (meters, begun) = (Arc::clone(&app.meters), app.meters.begin());
         let Self { records, drafts, ids } = std::mem::take(self);
@@ -153,9 +154,9 @@ impl Intake {
 }
 
 impl Begun {
-    /// Waits until what was begun is as durable as is set.
+    /// Waits for the configured durability.
     ///
-    /// Errors: the journal takes nothing more; then nothing of this batch is acknowledged.
+    /// Errors: the journal accepts no records; then no event of this batch is acknowledged.
     pub(crate) async fn done(self) -> Result<Verdicts, ApiError> {
         let appended = match self.appending {
             None => None,
@@ -166,7 +167,7 @@ impl Begun {
 }
 
 impl Taken {
-    /// The verdicts of what was `appended`; `None` when there was nothing to append.
+    /// The verdicts for `appended`; `None` when there was nothing to append.
     fn settle(self, appended: Option<&Appended>) -> Verdicts {
         let Self { drafts, ids, meters, begun } = self;
         if let Some(appended) = appended {
@@ -188,12 +189,12 @@ impl Taken {
     }
 }
 
-/// What became of the events of one batch, in their order.
+/// The verdicts of one batch, in its order.
 #[derive(Debug)]
 pub(crate) struct Verdicts {
     verdicts: Vec<Verdict>,
     ids: Ids,
-    /// What is true of what was published; `None` when nothing was.
+    /// The durability of what was published; `None` when nothing was.
     level: Option<Level>,
 }
 
@@ -203,26 +204,27 @@ enum Verdict {
     Refused { number: u64, error: FieldError },
 }
 
-/// What became of each event of a request.
+/// The outcome of each event of a request.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Results {
     /// In the order of the request.
     results: Vec<ResultView>,
-    /// `sync` when what was published survives a power failure, `interval` when only the death of the daemon; absent when nothing was.
+    /// `sync` when published events survive a power failure, `interval` when they survive only a
+    /// crash of the daemon; absent when nothing was published.
     #[serde(skip_serializing_if = "Option::is_none")]
     durability: Option<&'static str>,
 }
 
-/// What became of one event: published (with `seq` and `id`), or refused (with `error`).
+/// The outcome of one event: published (with `seq` and `id`), or refused (with `error`).
 #[derive(Debug, Default, Serialize, ToSchema)]
 struct ResultView {
-    /// Its position in the journal; a duplicate has the first one's.
+    /// Its position in the journal; a duplicate has the position of the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     seq: Option<u64>,
     /// Its id.
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
-    /// Whether an event of the same source and id was there before.
+    /// Whether an event of the same source and id was published before.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     duplicate: bool,
     /// Why it was refused.
@@ -230,25 +232,26 @@ struct ResultView {
     error: Option<ErrorView>,
 }
 
-/// What became of the events of a request, counted.
+/// Counted outcomes of the events of a request.
 #[derive(Debug, Default, Serialize, ToSchema)]
 pub(crate) struct Summary {
     /// Published and new.
     accepted: u64,
     /// Published before.
     duplicates: u64,
-    /// Not taken.
+    /// Refused.
     refused: u64,
-    /// The least position among the new ones.
+    /// The lowest position among the new ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     first: Option<u64>,
-    /// The greatest position among the new ones.
+    /// The highest position among the new ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     last: Option<u64>,
     /// Why events were refused; the first 100.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     errors: Vec<NumberedError>,
-    /// `sync` when what was published survives a power failure, `interval` when only the death of the daemon; absent when nothing was.
+    /// `sync` when published events survive a power failure, `interval` when they survive only a
+    /// crash of the daemon; absent when nothing was published.
     #[serde(skip_serializing_if = "Option::is_none")]
     durability: Option<&'static str>,
 }
@@ -256,9 +259,9 @@ pub(crate) struct Summary {
 /// Why one event was refused.
 #[derive(Debug, Serialize, ToSchema)]
 struct NumberedError {
-    /// Its line in the body, or its place in the array, from 1.
+    /// Its line in the body, or its index in the array, from 1.
     number: u64,
-    /// What is wrong.
+    /// The error.
     error: ErrorView,
 }
 
@@ -270,7 +273,7 @@ impl Verdicts {
         status((self.verdicts.len() - refused) as u64, refused as u64)
     }
 
-    /// The refusal of a lone event that was refused.
+    /// The error, if the request was a single event that was refused.
     pub(crate) fn into_lone_refusal(mut self) -> Result<Self, ApiError> {
         match self.verdicts.pop() {
             Some(Verdict::Refused { error, .. }) if self.verdicts.is_empty() => Err(ApiError::bad(error)),
@@ -281,7 +284,7 @@ impl Verdicts {
         }
     }
 
-    /// Shows each verdict.
+    /// Converts to one result per event.
     pub(crate) fn into_results(self) -> Results {
         let ids = self.ids;
         let show = |verdict| match verdict {
@@ -334,7 +337,7 @@ fn status(published: u64, refused: u64) -> StatusCode {
     }
 }
 
-/// The word for what is true of published events.
+/// Name of a durability level.
 const fn durability_name(level: Level) -> &'static str {
     match level {
         Level::Synced => "sync",

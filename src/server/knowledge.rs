@@ -1,7 +1,7 @@
-//! What sessions know, as the event loop publishes it, so that a look at the machine asks the event loop nothing.
+//! Facts of sessions, as published by the event loop, so that a look at the machine needs no query.
 //!
-//! The engine's fold is the truth; this is a copy of it that is behind by the record that the event loop works on. A session's own
-//! exchange is answered after what it changed was published.
+//! The engine's fold is the source of truth. This copy lags by the record that the event loop works
+//! on. A session's own exchange is answered after its changes are published.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// The copy.
+/// A copy of what sessions know.
 #[derive(Debug, Default)]
 pub struct Knowledge {
     sessions: DashMap<SessionId, Arc<Known>>,
@@ -24,7 +24,7 @@ pub struct Knowledge {
     shared: RwLock<Shared>,
 }
 
-/// What is of all sessions.
+/// Facts shared by all sessions.
 #[derive(Debug, Default, Clone)]
 struct Shared {
     limits: Arc<BTreeMap<String, u64>>,
@@ -32,7 +32,7 @@ struct Shared {
 }
 
 impl Knowledge {
-    /// Takes over what changed.
+    /// Applies changes.
     pub fn publish(&self, changes: Changes) {
         let Changes { sessions, limits } = changes;
         for (session, known) in sessions {
@@ -44,7 +44,7 @@ impl Knowledge {
         self.shared.write().unwrap_or_else(PoisonError::into_inner).limits = limits;
     }
 
-    /// Takes over the settings.
+    /// Replaces the settings.
     pub fn publish_settings(&self, settings: Arc<Settings>) {
         self.shared.write().unwrap_or_else(PoisonError::into_inner).settings = settings;
     }
@@ -58,7 +58,7 @@ impl Knowledge {
         }
     }
 
-    /// What a look of `session` is given, which works in `workspace`, and the settings.
+    /// The facts for a look of `session`, which works in `workspace`, and the settings.
     pub(crate) fn view(
         &self,
         session: &SessionId,

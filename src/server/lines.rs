@@ -1,4 +1,5 @@
-//! NDJSON published while it arrives: what has come is appended and acknowledged without waiting for what may follow.
+//! Publishes NDJSON as it arrives: complete lines are appended and acknowledged without waiting for
+//! further ones.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -27,25 +28,27 @@ use crate::{
     },
 };
 
-/// Most lines of one batch. Twice as many would be 5 % cheaper, but an exchange waits behind whole batches.
+/// Most lines of one batch. Twice as many would be 5 % cheaper, but an exchange waits behind whole
+/// batches.
 const BATCH_LINES_MAX: usize = 500;
-/// Lines after which a batch ends if an exchange waits already. Batches that are always as short as this cost a tenth more.
+/// Lines after which a batch ends if an exchange is waiting. Always using this length costs a tenth
+/// more.
 const BATCH_LINES_AWAITED: usize = 250;
 /// Most bytes of one batch.
 const BATCH_BYTES_MAX: usize = 1024 * 1024;
-/// Room that lines take until they are published: for the batch that is on its way and for the next one.
+/// Memory reserved for lines: the batch being published and the next one.
 const ROOM_BYTES: usize = 2 * BATCH_BYTES_MAX;
-/// How long a client may send nothing before its body counts as broken off.
+/// How long a client may send nothing before its body counts as aborted.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
 /// Publishes the lines and answers with one summary at the end.
 ///
-/// Errors: the journal takes nothing more, or the body broke off; what was published before stays published, and publishing it
-/// again is harmless if its events have ids.
+/// Errors: the journal accepts no records, or the body was aborted. Earlier batches stay published;
+/// sending them again is harmless if their events have ids.
 pub(crate) async fn publish(app: App, route: Route, body: Body) -> Result<Response, ApiError> {
     let mut summary = Summary::default();
     let mut lines = Lines::new(app, route, body);
-    // The disk works on one batch while the next one is read.
+    // The disk works on one batch while the next is read.
     let mut ahead: Option<Begun> = None;
     while let Some(gathered) = lines.gather().await {
         gathered?;
@@ -64,9 +67,9 @@ pub(crate) async fn publish(app: App, route: Route, body: Body) -> Result<Respon
     Ok((summary.status(), Json(summary)).into_response())
 }
 
-/// Publishes the lines and answers with one line of JSON for each batch, as soon as it is published.
+/// Publishes the lines and answers with one line of JSON per batch, as soon as it is published.
 ///
-/// Errors: none; one that comes up is the last line.
+/// Errors: none; an error is the last line.
 pub(crate) fn publish_streaming(app: App, route: Route, body: Body, is_summary: bool) -> Response {
     let reports = stream::unfold(Some(Lines::new(app, route, body)), move |lines| async move {
         let mut lines = lines?;
@@ -95,14 +98,14 @@ fn json_line(value: &impl Serialize) -> Bytes {
     line.into()
 }
 
-/// What comes of a body.
+/// Input of a body.
 enum Arrived {
     Chunk(Bytes),
     Broken(axum::Error),
     End,
     /// The client has sent nothing for [`SILENCE_MAX`].
     Silence,
-    /// The daemon stops before more has come.
+    /// The daemon stops before further input.
     Stopping,
 }
 
@@ -116,7 +119,7 @@ impl From<Option<Result<Bytes, axum::Error>>> for Arrived {
     }
 }
 
-/// A body on its way into the journal.
+/// The state of a body that is being published.
 struct Lines {
     app: App,
     route: Route,
@@ -126,7 +129,7 @@ struct Lines {
     ids: NewIds,
     /// Bytes of the lines in the intake.
     bytes: usize,
-    /// What the lines in hand take up; taken for the first of them.
+    /// Memory reserved for the current lines; taken with the first of them.
     room: Option<Taken>,
     is_ended: bool,
 }
@@ -147,7 +150,8 @@ impl Lines {
         }
     }
 
-    /// Publishes what has arrived, at most one batch, and waits for it; `None` at the end of the body.
+    /// Publishes the received lines, at most one batch, and waits for it; `None` at the end of the
+    /// body.
     async fn next_batch(&mut self) -> Option<Result<Verdicts, ApiError>> {
         match self.gather().await? {
             Ok(()) => Some(self.intake.commit(&self.app).await),
@@ -155,7 +159,7 @@ impl Lines {
         }
     }
 
-    /// Takes what has arrived, at most one batch, into the intake; `None` at the end of the body.
+    /// Adds the received lines, at most one batch, to the intake; `None` at the end of the body.
     async fn gather(&mut self) -> Option<Result<(), ApiError>> {
         self.bytes = 0;
         loop {
@@ -182,7 +186,8 @@ impl Lines {
         }
     }
 
-    /// What arrives next. With events in hand nobody waits for it: then `None` means that nothing is there yet.
+    /// The next input. Does not wait if the intake has events: `None` then means that nothing has
+    /// arrived yet.
     async fn arrived(&mut self) -> Option<Arrived> {
         if self.intake.len() == 0 {
             // A body without an end must not keep the daemon from stopping.
@@ -195,12 +200,13 @@ impl Lines {
         if let Some(arrived) = self.body.next().now_or_never() {
             return Some(arrived.into());
         }
-        // The connection is read by the task that runs this handler, so it needs a turn to see what the socket has.
+        // The task that runs this handler also reads the connection, so it must yield to see new
+        // input.
         tokio::task::yield_now().await;
         self.body.next().now_or_never().map(Arrived::from)
     }
 
-    /// Takes lines that are there; returns whether the batch ends here.
+    /// Takes complete lines; returns whether the batch ends here.
     fn take_lines(&mut self) -> bool {
         let severities = self.app.config.severities();
         let defaults = Defaults::api(self.app.now(), self.route.of_events(), &severities);

@@ -1,4 +1,4 @@
-//! What would become of an event, without publishing it.
+//! Explains the outcome of an event without publishing it.
 
 use std::sync::Arc;
 
@@ -21,19 +21,20 @@ use crate::{
     },
 };
 
-/// Most sessions that are named; of more only how many they are is of use.
+/// Most sessions that are listed; beyond it only the count is useful.
 const SESSIONS_SHOWN_MAX: usize = 20;
 
-/// Who asks for an event, and which open sessions it concerns.
+/// The subscribers of an event, and the open sessions in its scope.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct MatchView {
     /// The subscribers that take its type, by id.
     subscribers: Vec<TakerView>,
-    /// The open sessions in its scope, the first 20. With none, what comes of it waits for the next one.
+    /// The open sessions in its scope, the first 20. Without any, its notifications wait for the
+    /// next one.
     sessions: Vec<String>,
-    /// How many those are in all.
+    /// Number of all those sessions.
     session_count: usize,
-    /// The type that may have been meant, when no subscriber takes this one.
+    /// The most similar known type, when no subscriber takes this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     nearest: Option<String>,
 }
@@ -45,15 +46,15 @@ struct TakerView {
     subscriber: String,
     /// `takes`, `filtered` or `off`.
     verdict: &'static str,
-    /// The key by which its filter refuses the event.
+    /// The filter key that refuses the event.
     #[serde(skip_serializing_if = "Option::is_none")]
     filtered_by: Option<&'static str>,
 }
 
-/// Says which subscribers take an event, and which sessions it concerns.
+/// Explains which subscribers take an event, and which sessions are in its scope.
 ///
-/// The body is one event, as it would be published; nothing is published. Types and filters are looked at; repeats, rates and batches
-/// are not.
+/// The body is one event as it would be published; nothing is published. Checks types and filters,
+/// but not repeats, rates and batches.
 #[utoipa::path(
     post, path = "/v1/match", tag = "events",
     request_body = EventView,
@@ -79,7 +80,7 @@ fn view(explanation: &Explanation, event: &Event, known: &[String]) -> MatchView
     let meant = || {
         let catalogued = catalogue::types().map(|entry| entry.event_type.as_str());
         let own = event.event_type.as_str();
-        // A type of the catalogue that nobody asks for is right as it stands.
+        // A type of the catalogue is correct even if no subscriber takes it.
         nearest(own, catalogued.chain(known.iter().map(String::as_str))).filter(|meant| *meant != own)
     };
     let shown = subscribers.iter().map(|(id, verdict)| TakerView {

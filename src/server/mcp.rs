@@ -1,9 +1,11 @@
-//! MCP, for the tools that an agent has of aside (docs/design/mcp.md).
+//! The MCP server with aside's tools for agents (docs/design/mcp.md).
 //!
-//! A request to `/v1/mcp` on the Unix socket makes its connection one that speaks MCP, a JSON message a line. The protocol is `rmcp`'s;
-//! here is what the tools do, and for whom. A tool's failure is a result with `isError`, as a model sees no other.
+//! A request to `/v1/mcp` on the Unix socket upgrades its connection to MCP, one JSON message a
+//! line. `rmcp` implements the protocol; this module implements the tools and identifies their
+//! caller. A failed tool call returns a result with `isError`, because a model sees no other error.
 //!
-//! Bounds: [`MCP_CONNECTIONS_MAX`] connections, [`MESSAGE_BYTES_MAX`] a message, [`bounded::CALLS_MAX`] calls of a connection at a time.
+//! Bounds: [`MCP_CONNECTIONS_MAX`] connections, [`MESSAGE_BYTES_MAX`] a message,
+//! [`bounded::CALLS_MAX`] concurrent calls of a connection.
 
 mod bounded;
 mod caller;
@@ -47,17 +49,17 @@ use crate::server::{
     extract,
 };
 
-/// Most connections that speak MCP: one for each client, of which a machine has some dozens.
+/// Most MCP connections: one per client, of which a machine has some dozens.
 pub(crate) const MCP_CONNECTIONS_MAX: usize = 256;
 /// Longest message in bytes: a call's arguments are a few hundred characters.
 const MESSAGE_BYTES_MAX: usize = 128 * 1024;
-/// What a connection is asked to become.
+/// Protocol name in the `Upgrade` header.
 const PROTOCOL: &str = "mcp";
 
-/// Makes the connection one that speaks MCP.
+/// Upgrades the connection to MCP.
 ///
-/// Only at the Unix socket, and only with `Upgrade: mcp`; `aside mcp` makes this request. Answers 101, and after that each side sends a
-/// JSON-RPC message a line.
+/// Only on the Unix socket, and only with `Upgrade: mcp`; `aside mcp` makes this request. Answers
+/// 101, after which each side sends one JSON-RPC message a line.
 #[utoipa::path(
     post, path = "/v1/mcp", tag = "mcp",
     responses((status = 101), (status = 426, body = ErrorBody), (status = 503, body = ErrorBody)),
@@ -95,7 +97,7 @@ pub(crate) async fn connect(
     Ok(answer)
 }
 
-/// Speaks MCP until the client ends it, or the daemon stops.
+/// Serves MCP until the client disconnects or the daemon stops.
 async fn serve(server: Server, taken: TakenOver) {
     let (read, write) = tokio::io::split(taken.io);
     let read = Cursor::new(taken.read).chain(read);
@@ -116,7 +118,7 @@ async fn serve(server: Server, taken: TakenOver) {
     }
 }
 
-/// Greets the client, as far as its version of the protocol has a greeting.
+/// Performs the handshake, if the client's protocol version has one.
 fn begin<T: Transport<RoleServer, Error = io::Error> + 'static>(
     server: Server,
     messages: T,
@@ -129,9 +131,9 @@ fn begin<T: Transport<RoleServer, Error = io::Error> + 'static>(
 struct Server {
     app: App,
     caller: Caller,
-    /// Names the connection, in the carriers of its calls.
+    /// Identifies the connection in the carriers of its calls.
     name: Arc<str>,
-    /// How many calls there were.
+    /// Number of calls so far.
     calls: Arc<AtomicU64>,
 }
 
@@ -173,7 +175,7 @@ impl ServerHandler for Server {
     ) -> Result<CallToolResponse, ErrorData> {
         let name = request.name.clone();
         let thread = context.meta.get(caller::THREAD).and_then(Value::as_str).map(str::to_owned);
-        // What is dropped here takes back what it would have carried.
+        // Dropping the call takes back the injection that it would have carried.
         let result = tokio::select! {
             biased;
             () = context.ct.cancelled() => return Err(ErrorData::internal_error("cancelled", None)),

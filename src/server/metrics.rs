@@ -1,7 +1,8 @@
-//! `/metrics`: how the daemon is, for Prometheus and whatever else reads OpenMetrics.
+//! `/metrics`: the daemon's metrics, for Prometheus and other readers of OpenMetrics.
 //!
-//! Everything is collected when somebody asks: the counts from the event loop, the latencies from the meters, and what the system
-//! knows of the process. [`families`] says what is shown; this file writes it.
+//! Values are collected per request: counts from the event loop, latencies from the meters, and
+//! process statistics from the system. [`families`] defines the metrics; this file writes the
+//! format.
 
 mod families;
 
@@ -23,7 +24,7 @@ use rustix::time::{ClockId, clock_gettime};
 use self::families::{Family, Labels, Process, Values};
 use crate::server::{App, admin, error::ApiError};
 
-/// What OpenMetrics text is called.
+/// The content type of OpenMetrics text.
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Shows counts, latencies and sizes as OpenMetrics text.
@@ -39,7 +40,7 @@ pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, ApiError
     Ok(([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response())
 }
 
-/// What the system knows of this process; what it does not tell is absent.
+/// The system's statistics of this process; unavailable values are absent.
 #[expect(
     clippy::disallowed_methods,
     reason = "what this process used is no time that anything is decided by"
@@ -66,7 +67,7 @@ fn write(families: Vec<Family>) -> Result<String, fmt::Error> {
     Ok(text)
 }
 
-/// Everything that one answer shows.
+/// All metric families of one answer.
 #[derive(Debug)]
 struct Page(Vec<Family>);
 
@@ -107,7 +108,7 @@ fn write_values(mut metric: MetricEncoder<'_>, values: &Values) -> fmt::Result {
     }
 }
 
-/// Writes one series; one without labels has no braces.
+/// Writes one series; omits the braces without labels.
 fn series(
     metric: &mut MetricEncoder<'_>,
     labels: &Labels,

@@ -1,7 +1,8 @@
-//! Which files may be asked for without a thread of their own: those on file systems that this kernel answers for by itself.
+//! Finds file systems that never block for long, whose files need no thread of their own: those
+//! that this kernel serves itself.
 //!
-//! A mount of a network or of a program (FUSE) can block its caller for ever. The table of mounts is read again when the kernel reports a
-//! change; to ask for that is one system call a look.
+//! A network or FUSE mount can block its caller forever. The mount table is read again when the
+//! kernel reports a change; that check is one system call per look.
 
 use std::{
     collections::BTreeSet,
@@ -15,19 +16,19 @@ use rustix::{
     fs::makedev,
 };
 
-/// The table.
+/// The mount table.
 ///
 /// Source: proc_pid_mountinfo(5); a poll of it gives `POLLPRI` after a change (proc_pid_mounts(5)).
 const TABLE: &str = "/proc/self/mountinfo";
-/// The file systems with files of people that the kernel answers for by itself, from a disk of this machine or from memory.
+/// Local file systems for users' files, on a disk of this machine or in memory.
 const LOCAL: [&str; 18] = [
     "bcachefs", "btrfs", "erofs", "exfat", "ext2", "ext3", "ext4", "f2fs", "iso9660", "msdos", "ntfs3",
     "overlay", "ramfs", "squashfs", "tmpfs", "vfat", "xfs", "zfs",
 ];
-/// Folders of the system, in which much is mounted that is no disk, and that no link of a project leads to.
+/// System folders with many mounts that are not disks. No link of a project leads to them.
 const OF_THE_SYSTEM: [&str; 4] = ["/proc", "/sys", "/dev", "/run"];
 
-/// The table as it was read last.
+/// The mount table as last read.
 #[derive(Debug, Default)]
 pub(crate) struct Mounts(Mutex<Option<Watched>>);
 
@@ -37,20 +38,20 @@ struct Watched {
     found: Found,
 }
 
-/// What a table says.
+/// The contents of a table.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Found {
-    /// Where something is mounted that may not answer, outside of the folders of the system.
+    /// Mount points that may block, outside of the system folders.
     foreign: Vec<Vec<u8>>,
-    /// The devices of what answers.
+    /// The devices of local file systems.
     local_devices: BTreeSet<u64>,
 }
 
 impl Mounts {
-    /// Whether nothing at `paths`, and no file that was last seen on one of `devices`, can block its caller.
+    /// Whether no path in `paths`, and no file last seen on one of `devices`, can block its caller.
     ///
-    /// Shape: false where that cannot be said, such as for `btrfs`, whose devices are in no table, beside a mount of another machine. A
-    /// link in a path that is not yet known by its device may lead elsewhere.
+    /// Shape: false if unknown, such as for `btrfs`, whose devices are in no table, when there is a
+    /// network mount too. A link in a path without a known device may lead elsewhere.
     pub(crate) fn answer_at_once<'p>(
         &self,
         paths: impl Iterator<Item = &'p str>,
@@ -75,7 +76,7 @@ impl Watched {
         Ok(Self { table, found: Found::read(&bytes) })
     }
 
-    /// Whether it is another table since it was opened.
+    /// Whether the table has changed since it was opened.
     fn has_changed(&self) -> bool {
         let mut polled = [PollFd::new(&self.table, PollFlags::PRI)];
         !matches!(poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0))
@@ -90,7 +91,7 @@ impl Found {
                 Some(mount) if mount.is_local => drop(found.local_devices.insert(mount.device)),
                 Some(mount) if is_of_the_system(&mount.at) => {}
                 Some(mount) => found.foreign.push(mount.at),
-                // What cannot be read may be anything, anywhere.
+                // An unreadable line may be any mount anywhere.
                 None => found.foreign.push(Vec::new()),
             }
         }
@@ -112,7 +113,7 @@ fn is_of_the_system(path: &[u8]) -> bool {
     OF_THE_SYSTEM.iter().any(|folder| is_in(path, folder.as_bytes()))
 }
 
-/// Whether `path` is `folder` or in it; the root has no name here.
+/// Whether `path` is `folder` or in it; the root is the empty path here.
 fn is_in(path: &[u8], folder: &[u8]) -> bool {
     path.strip_prefix(folder).is_some_and(|rest| rest.first().is_none_or(|first| *first == b'/'))
 }
@@ -140,7 +141,8 @@ impl Mount {
     }
 }
 
-/// A path of the table, in which a space, a tab, a newline and a backslash are three octal digits.
+/// Decodes a path of the table, which escapes space, tab, newline and backslash as three octal
+/// digits.
 fn unescape(text: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;

@@ -1,7 +1,7 @@
-//! Which session a request is about.
+//! Resolves the session of a request.
 //!
-//! Two harnesses may use one id, so the engine is asked which session a harness means by it. What it said is remembered: an
-//! exchange of a session that is known asks nobody.
+//! Two harnesses may use the same id, so the engine resolves it for a harness. Answers are cached:
+//! an exchange of a known session needs no query.
 
 use std::sync::Arc;
 
@@ -16,17 +16,18 @@ use crate::{
     server::{App, error::ApiError},
 };
 
-/// Most answers that are remembered: twice the sessions that can be open. Beyond it all are forgotten.
+/// Most cached answers: twice the number of sessions that can be open. The cache is cleared beyond
+/// it.
 const NAMES_MAX: usize = 20_000;
 
-/// What harnesses call their sessions, by that id: the harness that asked last, if it said who it is, and the session.
+/// Cache of resolved ids: the harness that asked last, if it named itself, and the session.
 ///
-/// Shape: one answer an id, so that whoever shares one with another asks the engine each time.
+/// Shape: one answer per id, so harnesses that share an id query the engine each time.
 #[derive(Debug, Default)]
 pub(crate) struct Names(DashMap<SessionId, (Option<Arc<str>>, SessionId)>);
 
 impl Names {
-    /// Forgets what is known of an id, as its session has ended or is another harness's.
+    /// Removes an id whose session has ended or belongs to another harness.
     pub(crate) fn forget(&self, id: &SessionId) {
         self.0.remove(id);
     }
@@ -44,10 +45,10 @@ impl Names {
     }
 }
 
-/// The session that `harness`, if it is said, calls `id`.
+/// The session that `harness`, if given, calls `id`.
 ///
-/// Errors: 409 when several harnesses have a session of this id and it is not said which, or when a name for one more is too
-/// long.
+/// Errors: 409 when several harnesses have a session of this id and none is given, or when the
+/// resolved name is too long.
 pub(crate) async fn session_of(
     app: &App,
     id: SessionId,
@@ -75,9 +76,9 @@ pub(crate) async fn session_of(
     }
 }
 
-/// Has an exchange name its session, and those that it names besides, as they are called here.
+/// Resolves the session of an exchange and the further sessions in it.
 ///
-/// Errors: as [`session_of`]; 400 when the session's parent turns out to be itself, under its other name.
+/// Errors: as [`session_of`]; 400 when a session resolves to its own parent.
 pub(crate) async fn name_sessions(app: &App, exchange: &mut Exchange) -> Result<(), ApiError> {
     let harness = exchange.harness.name.clone();
     for id in exchange.sessions_mut() {

@@ -1,7 +1,7 @@
-//! Word for the user: somebody wants them to know something.
+//! Notices to the user.
 //!
-//! It is published as an event, whatever its limits say, so nothing is lost without a record; the engine decides where it goes, and the
-//! answer says so. That a sink fails is no failure of the request.
+//! A notice is published as an event, even if it exceeds limits, so each has a record. The engine
+//! selects the sinks, and the answer names them. A sink's failure does not fail the request.
 
 use std::sync::Arc;
 
@@ -30,26 +30,27 @@ use crate::{
     time::Timestamp,
 };
 
-/// The target of the log lines that say what was said.
+/// Log target of the notices' texts.
 const LOG_TARGET: &str = "llm_notify";
 
-/// Where word for the user goes.
+/// The sinks of a notice.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct NotifyAnswer {
-    /// `Notification sent: ` and the message; with the reason in brackets where it goes to no sink.
+    /// `Notification sent: ` and the message; with the reason in brackets if it goes to no sink.
     pub(crate) text: String,
-    /// Its name, which `aside why` takes.
+    /// Its id, which `aside why` takes.
     pub(crate) id: String,
-    /// The sinks that it goes to.
+    /// The sinks that receive it.
     pub(crate) sinks: Vec<&'static str>,
-    /// Why it goes to none: `repeat`, `over_rate` or `no_sink`.
+    /// Why no sink receives it: `repeat`, `over_rate` or `no_sink`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) suppressed: Option<&'static str>,
 }
 
-/// Says something to the user.
+/// Sends a notice to the user.
 ///
-/// Shape: without `session` it comes from the session whose client made the request, or made the process that did.
+/// Shape: without `session`, its origin is the session whose client is the requesting process or an
+/// ancestor of it.
 #[utoipa::path(
     post, path = "/v1/notify", tag = "notifications",
     responses((status = 200, body = NotifyAnswer), (status = 400, body = ErrorBody)),
@@ -69,26 +70,27 @@ pub(crate) async fn send(
     notify(&app, request, session).await.map(Json)
 }
 
-/// The sinks that word for the user goes to.
+/// The sinks for notices to the user.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct SinkList {
     sinks: Vec<SinkView>,
 }
 
-/// A sink, as far as it shows without anything being sent.
+/// The status of a sink, as far as it is known without sending.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct SinkView {
     /// `harness`, `desktop`, `log`, `ntfy`, `webhook` or `apprise`.
     name: &'static str,
-    /// Where it sends.
+    /// Its destination.
     #[serde(skip_serializing_if = "Option::is_none")]
     to: Option<String>,
-    /// What keeps it from taking anything.
+    /// Why it can deliver nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
 }
 
-/// Looks at the sinks that word for the user goes to: programs, files, and whether servers accept a connection.
+/// Checks the sinks for notices to the user: programs, files, and whether servers accept a
+/// connection.
 #[utoipa::path(get, path = "/v1/sinks", tag = "notifications", responses((status = 200, body = SinkList)))]
 pub(crate) async fn sinks(State(app): State<App>) -> Result<Json<SinkList>, ApiError> {
     let rules = app.engine.rules().await?;
@@ -102,9 +104,9 @@ pub(crate) async fn sinks(State(app): State<App>) -> Result<Json<SinkList>, ApiE
     Ok(Json(SinkList { sinks: join_all(rules.sinks.default.iter().map(look)).await }))
 }
 
-/// Says something to the user on behalf of `session`, if there is one.
+/// Sends a notice to the user on behalf of `session`, if given.
 ///
-/// Errors: the journal takes nothing, or the daemon stops.
+/// Errors: the journal accepts no records, or the daemon stops.
 pub(crate) async fn notify(
     app: &App,
     request: NotifyRequest,
@@ -124,7 +126,7 @@ pub(crate) async fn notify(
     say(app, &notice, &notice.event()).await
 }
 
-/// The folder that a session works in, else `named`.
+/// The folder of a session, else `named`.
 pub(crate) async fn place_of(
     app: &App,
     session: Option<&SessionId>,
@@ -135,7 +137,7 @@ pub(crate) async fn place_of(
     Ok(known.and_then(|known| known.harness.workspace).or(named))
 }
 
-/// Publishes `event`, which says `notice`, and finds out where it goes.
+/// Publishes `event` with `notice`, and returns its sinks.
 pub(crate) async fn say(app: &App, notice: &Notice, event: &Event) -> Result<NotifyAnswer, ApiError> {
     let records = Records::build(|records| records.own_event(event));
     app.publisher.publish(records).await.map_err(|error| ApiError::append(&error))?;
@@ -144,13 +146,13 @@ pub(crate) async fn say(app: &App, notice: &Notice, event: &Event) -> Result<Not
     Ok(answer(notice, verdict.as_ref(), notice.at))
 }
 
-/// Names a notice or a question, by its first letter and 64 bits that nobody can guess.
+/// Creates an id for a notice or a question: the kind's letter and 64 unguessable bits.
 pub(crate) fn new_id(kind: char) -> String {
     let (_, random) = Uuid::now_v7().as_u64_pair();
     format!("{kind}{random:016x}")
 }
 
-/// Writes to the log what is sent; what is not has its record in the journal.
+/// Logs a sent notice; one that is not sent has only its journal record.
 fn log(notice: &Notice, verdict: Option<&Verdict>) {
     let Notice { id, message, level, context, session, .. } = notice;
     let category = notice.category.map(crate::sink::Category::as_str);
@@ -171,7 +173,7 @@ fn answer(notice: &Notice, verdict: Option<&Verdict>, now: Timestamp) -> NotifyA
     let (sinks, suppressed) = match verdict {
         Some(Verdict::Taken(sinks)) => (sinks.iter().map(|sink| Sink::as_str(*sink)).collect(), None),
         Some(Verdict::Suppressed(why)) => (Vec::new(), Some(*why)),
-        // More were said since than verdicts are kept; its record has it.
+        // The verdict was evicted by newer ones; the journal has it.
         None => (Vec::new(), None),
     };
     let why = suppressed.map(|why| match why {

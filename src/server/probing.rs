@@ -1,8 +1,9 @@
-//! Has the probes asked before an exchange: what a session knows was published by the event loop, what is true now says the file system.
+//! Runs the probes before an exchange: the event loop has published the session's facts, and the
+//! file system has the current state.
 //!
-//! Looking may block for ever. Where that can happen, and where more than some small files are to be read, it has a thread of its own and
-//! little time; an exchange whose look takes longer is made without it, and the next one looks again. What is published is journaled
-//! together with the exchange.
+//! A look may block forever. If it may block, or has to read more than some small files, it runs on
+//! its own thread with a short time limit. An exchange whose look takes longer goes ahead without
+//! it, and the next one looks again. Events of a look are journaled together with the exchange.
 
 use std::{
     panic::{self, AssertUnwindSafe},
@@ -34,43 +35,43 @@ use crate::{
     transcript::{Gauge, Reader, Transcript},
 };
 
-/// The header in which a caller says how long it waits for its answer, in milliseconds.
+/// Header with the caller's timeout, in milliseconds.
 const TIMEOUT_HEADER: &str = "aside-timeout-ms";
-/// How long one waits that does not say so: what a hook has, unless its user gives it more.
+/// Timeout of a caller without that header: a hook's, unless its user configures more.
 const CALLER_WAITS: Duration = Duration::from_millis(150);
-/// Longest time that a caller can say.
+/// Longest timeout that is honored.
 const CALLER_WAITS_MAX: Duration = Duration::from_secs(60);
-/// Which part of that an exchange waits for a look: 20 of 150 ms.
+/// Share of that timeout that an exchange waits for a look: 20 of 150 ms.
 const LOOK_PART: (u32, u32) = (2, 15);
-/// How much longer it waits while git compares two commits, 60 of 150 ms; that takes some 10 ms on a quiet machine, once for each move
-/// of a repository.
+/// Additional wait while git compares two commits, 60 of 150 ms; a comparison takes some 10 ms on a
+/// quiet machine, once per move of a repository.
 const GIT_PART: (u32, u32) = (6, 15);
-/// Most calls of a session that are kept for its next look; the oldest go.
+/// Most calls of a session that are kept for its next look; the oldest are evicted.
 const MISSED_CALLS_MAX: usize = 64;
-/// Most sessions of which calls are kept; beyond it all are forgotten.
+/// Most sessions with kept calls; all are dropped beyond it.
 const MISSED_SESSIONS_MAX: usize = 256;
-/// Most looks under way. Each that hangs, on a mount that does not answer, holds a thread.
+/// Most concurrent looks. A look that hangs, on a mount that does not answer, occupies a thread.
 const LOOKS_MAX: usize = 8;
 
-/// The looks that are under way, and what they remember of files.
+/// The running looks, and their cached facts of files.
 #[derive(Debug, Default)]
 pub(crate) struct Probing {
-    /// What sessions know.
+    /// Facts of sessions.
     knowledge: Knowledge,
     contents: Arc<Contents>,
     mounts: Mounts,
     looking: DashSet<SessionId>,
     count: AtomicUsize,
-    /// What exchanges whose look came too late leave to the next one.
+    /// Calls of exchanges whose look timed out, kept for the next look.
     missed: DashMap<SessionId, Missed>,
 }
 
-/// Calls, and a prompt, that no look has had.
+/// Calls, and a prompt, that no look has covered.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Missed {
-    /// Since when the calls may have run.
+    /// Earliest time at which the calls may have run.
     since: Option<Timestamp>,
-    /// When the session was heard of last before the prompt.
+    /// Last activity of the session before the prompt.
     prompt_after: Option<Timestamp>,
     /// Oldest first.
     calls: Vec<Call>,
@@ -81,14 +82,14 @@ impl Probing {
         &self.knowledge
     }
 
-    /// What no look has had, `calls` behind it.
+    /// Takes the calls that no look has covered, with `calls` appended.
     fn take_missed(&self, session: &SessionId, calls: Vec<Call>) -> Missed {
         let mut missed = self.missed.remove(session).map(|(_, missed)| missed).unwrap_or_default();
         missed.calls.extend(calls);
         missed
     }
 
-    /// Keeps it for the next look of the session.
+    /// Keeps calls for the session's next look.
     fn keep_missed(&self, session: &SessionId, mut missed: Missed) {
         if missed.calls.is_empty() && missed.prompt_after.is_none() {
             return;
@@ -101,26 +102,26 @@ impl Probing {
     }
 }
 
-/// What a harness says that a look needs.
+/// What the harness reports for a look.
 #[derive(Debug, Default)]
 pub(crate) struct Said {
     /// The calls that ended since the last exchange.
     pub(crate) calls: Vec<Call>,
-    /// Where the transcript is.
+    /// The path of the transcript.
     pub(crate) transcript: Option<String>,
-    /// Reads it.
+    /// The reader of its format.
     pub(crate) reader: Option<&'static Reader>,
-    /// How long the caller waits for its answer, if it says so.
+    /// The caller's timeout, if it sends one.
     pub(crate) patience: Option<Duration>,
 }
 
-/// How long the caller of a request waits for its answer, if it says so.
+/// The timeout in the headers of a request, if it has one.
 pub(crate) fn patience(headers: &HeaderMap) -> Option<Duration> {
     let millis = header(headers, TIMEOUT_HEADER)?.parse().ok()?;
     Some(Duration::from_millis(millis).min(CALLER_WAITS_MAX))
 }
 
-/// One look, for as long as it runs: at most one a session.
+/// A running look: at most one per session.
 struct Looking {
     app: App,
     session: SessionId,
@@ -145,7 +146,7 @@ impl Drop for Looking {
     }
 }
 
-/// What is asked, and all that is known for it but what the machine says.
+/// The input of a look, except for the state of the machine.
 struct Question {
     session: SessionId,
     point: InjectionPoint,
@@ -163,14 +164,16 @@ struct Question {
     caches: Option<String>,
 }
 
-/// The folder of the user's caches, where the daemon runs as the user; a client that is given another one is not seen there.
+/// The user's cache folder, if the daemon runs as that user; another folder configured for a client
+/// is not found.
 fn caches() -> Option<String> {
     let given = |name: &str| std::env::var(name).ok().filter(|folder| folder.starts_with('/'));
     given("XDG_CACHE_HOME").or_else(|| Some(format!("{}/.cache", given("HOME")?)))
 }
 
 impl Question {
-    /// What a session asks at `exchange`; `None` of one that works nowhere, as many of a server do: nothing could differ for it.
+    /// The input of a look at `exchange`; `None` for a session without a folder, such as many of a
+    /// server: nothing could change for it.
     fn new(app: &App, exchange: &Exchange, said: Said) -> Option<Self> {
         let (session, now) = (exchange.session.clone(), app.now());
         let probing = app.registry.probing();
@@ -216,7 +219,7 @@ impl Question {
         }
     }
 
-    /// What the probes find.
+    /// The events that the probes find.
     fn answer(&self, facts: &dyn Facts) -> Vec<Event> {
         let transcript = self.transcript.as_ref();
         let moment = Moment {
@@ -237,10 +240,11 @@ impl Question {
         probe::look(&self.view.known, &moment, &self.settings, facts)
     }
 
-    /// What they find, if nothing can block and little is to be read; a thread costs a hook more than such a look.
+    /// Runs the probes on the caller's thread, if nothing can block and little is read; a thread
+    /// costs a hook more than such a look.
     fn answer_at_once(&self, app: &App) -> Option<Vec<Event>> {
         let known = &self.view.known;
-        // Where a session looks is known from its first look on.
+        // The paths of a session are known from its first look on.
         if known.workspace.is_none() || known.workspace != self.workspace {
             return None;
         }
@@ -254,7 +258,7 @@ impl Question {
         let machine = self.machine(app, &Arc::default());
         let quick = Quick::new(&machine);
         let begun = app.meters.begin();
-        // One that panics does so again on a thread, where it is logged.
+        // A probe that panics here panics again on a thread, where it is logged.
         let found = panic::catch_unwind(AssertUnwindSafe(|| self.answer(&quick))).ok()?;
         if quick.has_left_out() {
             return None;
@@ -266,7 +270,7 @@ impl Question {
 
 /// The events that probes publish with `exchange`, before it.
 ///
-/// Shape: none at the points at which nothing they find would be delivered, and none when they do not answer in time.
+/// Shape: none at points where no finding would be delivered, and none on a timeout.
 pub(crate) async fn look(app: &App, exchange: &Exchange, said: Said) -> Vec<Event> {
     if !probe::is_asked(exchange, &said.calls) {
         return Vec::new();
@@ -297,7 +301,7 @@ pub(crate) async fn look(app: &App, exchange: &Exchange, said: Said) -> Vec<Even
     }
     match looked {
         Ok(Ok(found)) => return found,
-        // A probe that panics, or the daemon's end.
+        // A probe panicked, or the daemon stops.
         Ok(Err(error)) => {
             tracing::warn!(session = %exchange.session, %error, "a look at the files ended early");
         }
@@ -309,7 +313,7 @@ pub(crate) async fn look(app: &App, exchange: &Exchange, said: Said) -> Vec<Even
     Vec::new()
 }
 
-/// Leaves to the next exchange what this one did not find.
+/// Keeps the calls of a look that timed out for the next exchange.
 fn miss(app: &App, question: &Question) {
     app.meters.looks_missed.fetch_add(1, Ordering::Relaxed);
     app.registry.probing().keep_missed(&question.session, question.unseen.clone());

@@ -1,7 +1,8 @@
-//! The processes of the open sessions: a session whose process has ended is closed.
+//! Watches the processes of open sessions, and closes a session whose process has ended.
 //!
-//! A client that is killed runs no hook. What waits for it would wait for nobody, and what is published for its folder would go to
-//! it alone. So each process is waited for, and its end becomes a record as if its client had said so.
+//! A killed client runs no hook. Its pending notifications would never be delivered, and events for
+//! its folder would go to it alone. So the end of each process is awaited and recorded as if the
+//! client had reported it.
 
 use std::{
     collections::HashSet,
@@ -32,49 +33,51 @@ use crate::{
     time::{Timestamp, duration_millis},
 };
 
-/// Most processes that are waited for, each by an open file; the end of one beyond it is found when another session begins or ends.
+/// Most watched processes, one open file each; the end of others is found when another session
+/// begins or ends.
 const WATCHED_MAX: usize = 4_096;
-/// How many processes are looked at between a hook and its client: shells and wrappers.
+/// How many ancestors of a hook are searched for its client: shells and wrappers.
 const ABOVE_MAX: usize = 16;
-/// Longest session file that is read, in bytes; a client writes some hundred.
+/// Largest session file that is read, in bytes; a client writes some hundred.
 const SESSION_FILE_BYTES_MAX: u64 = 64 * 1024;
-/// How far the clock of the wall and that of the system's start may have come apart; nobody is given the number of a process within it.
+/// Allowed drift between the wall clock and the boot clock; process ids are not reused within it.
 const CLOCKS_APART: Duration = Duration::from_secs(2);
 
-/// Which process each session runs in, as far as it was seen.
+/// The process of each session, as far as it is known.
 #[derive(Debug, Default)]
 pub(crate) struct Processes {
     of: DashMap<SessionId, Process>,
-    /// Those whose end the system reports: until then their numbers are theirs, and nothing has to be read of them.
+    /// Processes whose end the system reports: their ids cannot be reused before that, so they need
+    /// no further checks.
     watched: DashSet<Process>,
     changed: Notify,
 }
 
 impl Processes {
-    /// Learns that the session runs in `process`.
+    /// Records that the session runs in `process`.
     pub(crate) fn know(&self, session: &SessionId, process: Process) {
         if self.of.insert(session.clone(), process) != Some(process) {
             self.changed.notify_one();
         }
     }
 
-    /// The process that the session runs in, if it has the number `pid` and has not ended.
+    /// The session's process, if it has the id `pid` and has not ended.
     fn running(&self, session: &SessionId, pid: u32) -> Option<Process> {
         let known = self.of(session).filter(|known| known.pid == pid)?;
         (self.watched.contains(&known) || running(pid) == Some(known)).then_some(known)
     }
 
-    /// The process that the session runs in.
+    /// The process of the session.
     pub(crate) fn of(&self, session: &SessionId) -> Option<Process> {
         self.of.get(session).map(|process| *process)
     }
 
-    /// The session has ended; its process may go on.
+    /// Forgets an ended session; its process may run on.
     pub(crate) fn forget(&self, session: &SessionId) {
         self.of.remove(session);
     }
 
-    /// Has every process looked at that is not waited for.
+    /// Requests a check of every process that is not watched.
     pub(crate) fn look(&self) {
         self.changed.notify_one();
     }
@@ -91,7 +94,7 @@ impl Processes {
     }
 }
 
-/// The process `from` and those above it, nearest first.
+/// The process `from` and its ancestors, nearest first.
 fn from_upwards(from: u32) -> impl Iterator<Item = Process> {
     let read = |pid: u32| stat(pid).filter(|stat| !stat.has_ended).map(|stat| (pid, stat));
     let above = move |(_, stat): &(u32, ProcessStat)| (stat.parent > 1).then(|| read(stat.parent)).flatten();
@@ -99,7 +102,7 @@ fn from_upwards(from: u32) -> impl Iterator<Item = Process> {
     found.map(|(pid, stat)| Process { pid, started: stat.started })
 }
 
-/// Where a client keeps its files, and what client that is.
+/// The folder of a client's files, and the kind of client.
 #[derive(Debug, Clone)]
 pub(crate) struct ClientFolder {
     pub(crate) kind: &'static Kind,
@@ -107,24 +110,25 @@ pub(crate) struct ClientFolder {
 }
 
 impl ClientFolder {
-    /// Whether the client writes files in which it names its sessions, or did so once.
+    /// Whether the client writes session files, or did so once.
     fn has_session_files(&self) -> bool {
         let files = self.kind.files.sessions.as_ref();
         files.is_some_and(|files| (files.path)(&self.path, 0).parent().is_some_and(Path::is_dir))
     }
 }
 
-/// How a client's process is known.
+/// How a client's process is identified.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Claim<'c> {
-    /// By its number. One that another namespace of processes gave, or that somebody made up, is that of no process above the caller.
+    /// By its id. An id from another PID namespace, or an invented one, matches no ancestor of the
+    /// caller.
     Pid(u32),
-    /// By the file in which it names its session, in this folder of its files.
+    /// By the client's session file in this folder.
     SessionFile(&'c ClientFolder),
 }
 
-/// Finds the process of the session's client and remembers it. It is the process `peer`, which makes the request, or one above it: a
-/// hook is started by its client.
+/// Finds and records the process of the session's client: the requesting process `peer`, or an
+/// ancestor of it, because a client starts its hooks.
 pub(crate) fn learn(
     app: &App,
     session: &SessionId,
@@ -139,7 +143,8 @@ pub(crate) fn learn(
         },
         Claim::SessionFile(folder) => {
             let known = processes.of(session).filter(|known| processes.watched.contains(known));
-            // Reading what stands above a hook costs a tenth of the hook, for nothing where a client writes no such files.
+            // Reading the ancestors of a hook costs a tenth of the hook, and is useless if the
+            // client writes no session files.
             let is_worth_it = known.is_some() || folder.has_session_files();
             let is_client = |process: &Process| Some(*process) == known || is_in(session, folder, *process);
             is_worth_it.then(|| from_upwards(peer).find(is_client)).flatten()
@@ -149,12 +154,12 @@ pub(crate) fn learn(
     Some(exchange::Process { pid: found.pid, started: Some(found.started) })
 }
 
-/// Whether the client's own file says that `process` is in the session.
+/// Whether the client's session file says that `process` runs the session.
 fn is_in(session: &SessionId, folder: &ClientFolder, process: Process) -> bool {
     read_session_file(folder, process).is_some_and(|file| folder.kind.calls(session, &file.session_id))
 }
 
-/// The session in whose client's process, or below it, the process `from` runs.
+/// The session whose client's process is `from` or an ancestor of it.
 ///
 /// Errors: the daemon is stopping.
 pub(crate) async fn session_of_process(app: &App, from: u32) -> Result<Option<SessionId>, ApiError> {
@@ -164,18 +169,18 @@ pub(crate) async fn session_of_process(app: &App, from: u32) -> Result<Option<Se
     }
 }
 
-/// The sessions that run in the nearest client's process which is `from` or above it.
+/// The sessions of the nearest client's process that is `from` or an ancestor of it.
 pub(crate) fn sessions_of_process(app: &App, from: u32) -> Vec<SessionId> {
     let processes = app.registry.processes();
     let mut found = from_upwards(from).map(|process| processes.sessions_of(process));
     found.find(|sessions| !sessions.is_empty()).unwrap_or_default()
 }
 
-/// What the client with this process and the folder `folder` says of itself.
+/// Reads the session file of the client with this process and the folder `folder`.
 pub(crate) fn read_session_file(folder: &ClientFolder, process: Process) -> Option<SessionFile> {
     let files = folder.kind.files.sessions.as_ref()?;
     let path = (files.path)(&folder.path, process.pid);
-    // Looked at before it is opened: opening a pipe waits for its other end.
+    // Checked before it is opened: opening a pipe blocks until it has a writer.
     if !fs::metadata(&path).ok()?.is_file() {
         return None;
     }
@@ -184,9 +189,9 @@ pub(crate) fn read_session_file(folder: &ClientFolder, process: Process) -> Opti
     (files.parse)(&text, process)
 }
 
-/// Closes sessions whose processes have ended until the daemon stops.
+/// Closes sessions whose processes have ended, until the daemon stops.
 ///
-/// Errors: none; what cannot be waited for is looked at now and then.
+/// Errors: none; processes that cannot be watched are checked periodically.
 pub async fn watch_processes(app: App) -> Result<(), Infallible> {
     let processes = Arc::clone(app.registry.processes());
     if let Err(error) = find_again(&app).await {
@@ -217,10 +222,12 @@ pub async fn watch_processes(app: App) -> Result<(), Infallible> {
     }
 }
 
-/// Finds the processes of the sessions that were open when the daemon stopped, and closes those whose process has ended since.
+/// Finds the processes of the sessions that were open when the daemon stopped, and closes sessions
+/// whose process has ended since.
 ///
-/// Shape: of a process that has the right number and started before its session was last heard of, no other one can have had the
-/// number since. Only the numbers that a client's hooks gave are believed: others may be those of another machine.
+/// Shape: a process with the right id that started before its session's last activity cannot be a
+/// later process with a reused id. Only ids from a client's hooks are trusted: others may be of
+/// another machine.
 async fn find_again(app: &App) -> Result<(), ApiError> {
     for session in app.engine.sessions().await? {
         let harness = &session.harness;
@@ -233,7 +240,7 @@ async fn find_again(app: &App) -> Result<(), ApiError> {
         };
         let id = SessionId::new(&session.id);
         if app.registry.processes().of(&id).is_some() {
-            // A hook was quicker.
+            // A hook has reported it meanwhile.
             continue;
         }
         let has_begun =
@@ -246,14 +253,14 @@ async fn find_again(app: &App) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// When the process started, by the clock of the wall; the machine started `since_boot` ago.
+/// Wall clock time of the process's start; the machine started `since_boot` ago.
 fn started_at(process: Process, now: Timestamp, since_boot: Duration) -> Timestamp {
     let ticks = clock_ticks_per_second().max(1);
     let age_ms = duration_millis(since_boot).saturating_sub(process.started.saturating_mul(1_000) / ticks);
     Timestamp::from_millis(now.as_millis().saturating_sub(age_ms))
 }
 
-/// Waits until the process has ended; among those `processes` whose end the system reports, if it does.
+/// Waits for the end of the process; `processes` holds it as watched if the system reports its end.
 async fn end_of(process: Process, processes: Arc<Processes>) -> Process {
     let note = |is_reported| {
         if is_reported {
@@ -274,7 +281,7 @@ async fn close(app: &App, process: Process) {
     }
 }
 
-/// Closes a session whose process has ended: it can be resumed, as any conversation can.
+/// Closes a session whose process has ended; it can be resumed like any conversation.
 async fn close_session(app: &App, session: &SessionId, process: exchange::Process) {
     let gone = Records::build(|records| records.process_gone(session, process));
     tracing::info!(%session, pid = process.pid, "the process of a session has ended");
@@ -306,7 +313,7 @@ mod tests {
         assert_eq!(started_at(early, now, since_boot), Timestamp::from_millis(52_000));
         let process = running(child.id()).expect("it runs");
         child.kill().expect("it runs");
-        // It has ended, and stays until it is waited for.
+        // It is a zombie until it is waited for.
         child.wait().expect("killed");
         assert_ne!(running(process.pid), Some(process));
     }
@@ -330,7 +337,7 @@ mod tests {
     #[test]
     fn of_a_process_whose_end_is_told_nothing_is_read() {
         let (processes, session) = (Processes::default(), SessionId::new("s1"));
-        // No process has this start, so whoever looks finds that it is gone.
+        // No process has this start time, so every check finds it ended.
         let process = Process { started: 1, ..running(std::process::id()).expect("this one") };
         processes.know(&session, process);
         assert_eq!(processes.running(&session, process.pid), None);

@@ -1,4 +1,4 @@
-//! Whether the event loop turns, for whoever asks without waiting for it.
+//! Liveness of the event loop, readable without waiting for it.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -7,39 +7,40 @@ use std::{
 
 use crate::meter::Steady;
 
-/// Instead of the time at which a turn began: the loop waits for something to do.
+/// The value in place of a start time: the loop is idle.
 const WAITS: u64 = 0;
 
-/// What the event loop notes of its turns.
+/// The event loop's record of its turns.
 #[derive(Debug)]
 pub struct Pulse {
     steady: Steady,
-    /// When the turn under way began, in milliseconds from 1 on, or [`WAITS`].
+    /// Start of the current turn, in milliseconds from 1 on, or [`WAITS`].
     begun: AtomicU64,
-    /// When it last began to wait, in the same.
+    /// When the loop last became idle, in the same unit.
     waited: AtomicU64,
 }
 
 impl Pulse {
-    /// Of a loop that has not begun to turn.
+    /// The pulse of a loop before its first turn.
     pub fn new(steady: Steady) -> Self {
         let pulse = Self { steady, begun: AtomicU64::new(WAITS), waited: AtomicU64::new(0) };
         pulse.wait();
         pulse
     }
 
-    /// Notes that the loop has something to do.
+    /// Notes the start of a turn.
     pub fn begin(&self) {
         self.begun.store(self.now(), Ordering::Relaxed);
     }
 
-    /// Notes that it waits.
+    /// Notes that the loop is idle.
     pub fn wait(&self) {
         self.waited.store(self.now(), Ordering::Relaxed);
         self.begun.store(WAITS, Ordering::Relaxed);
     }
 
-    /// How long the turn under way takes already, or, if the loop waits although there `is_work`, for how long it has.
+    /// How long the current turn has lasted, or how long the loop has been idle although there
+    /// `is_work`.
     pub fn held_up(&self, is_work: bool) -> Duration {
         let since = match self.begun.load(Ordering::Relaxed) {
             WAITS if is_work => self.waited.load(Ordering::Relaxed),

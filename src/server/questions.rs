@@ -1,7 +1,7 @@
-//! Questions to the user: asking one, listing those that are open, answering one, waiting for its end.
+//! Questions to the user: asking, listing, answering, and waiting for the end.
 //!
-//! A question is an event, and the engine decides by which answer it ends. Who waits for the end asks for it here until it has it, and
-//! says so; where nobody does, the session is notified.
+//! A question is an event, and the engine decides which answer ends it. A caller waits here for the
+//! end and acknowledges it; without an acknowledgement the session is notified.
 
 use std::{sync::Arc, time::Duration};
 
@@ -36,22 +36,22 @@ use crate::{
     time::Timestamp,
 };
 
-/// How long a request waits for the end of a question that does not say so.
+/// Default wait for the end of a question.
 const WAIT_DEFAULT: Duration = Duration::from_secs(30);
-/// Where an answer comes from that no session's process gives.
+/// The `by` of an answer that no session's process gave.
 const BY_API: &str = "user";
 
-/// A question that was asked.
+/// The answer to a new question.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Asked {
     /// The question.
     pub(crate) question: QuestionView,
     /// The sinks that show it.
     pub(crate) sinks: Vec<&'static str>,
-    /// Why none does: `over_rate` or `no_sink`. It can be answered all the same.
+    /// Why no sink shows it: `over_rate` or `no_sink`. It can still be answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) suppressed: Option<&'static str>,
-    /// When it ends unanswered.
+    /// When it expires.
     #[serde(skip)]
     pub(crate) expires_at: Timestamp,
 }
@@ -59,36 +59,38 @@ pub(crate) struct Asked {
 /// The open questions.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct QuestionList {
-    /// The one that was asked first first.
+    /// Oldest first.
     questions: Vec<QuestionView>,
 }
 
-/// How a question ended.
+/// The end of a question.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct QuestionEnd {
     /// Its id.
     question: String,
     /// `answered` or `expired`.
     state: &'static str,
-    /// What was chosen.
+    /// The chosen answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     answer: Option<String>,
-    /// Where: `desktop`, `user` for a command or request, or the session below whose client that ran.
+    /// Origin of the answer: `desktop`, `user` for a command or request, or the session whose
+    /// client ran that command.
     #[serde(skip_serializing_if = "Option::is_none")]
     by: Option<String>,
 }
 
-/// How long to wait.
+/// Wait parameters.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EndParams {
-    /// Such as `30s` or `500ms`; 30 seconds if it is absent, 10 minutes at most.
+    /// Such as `30s` or `500ms`; 30 seconds if absent, at most 10 minutes.
     timeout: Option<String>,
 }
 
-/// Asks the user something.
+/// Asks the user a question.
 ///
-/// Shape: without `session` it comes from the session whose client made the request, or made the process that did.
+/// Shape: without `session`, its origin is the session whose client is the requesting process or an
+/// ancestor of it.
 #[utoipa::path(
     post, path = "/v1/questions", tag = "notifications",
     responses(
@@ -111,9 +113,9 @@ pub(crate) async fn create(
     Ok((StatusCode::CREATED, Json(ask(&app, request, session).await?)))
 }
 
-/// Asks the user something on behalf of `session`, if there is one.
+/// Asks the user a question on behalf of `session`, if given.
 ///
-/// Errors: as many as may be are open, the journal takes nothing, or the daemon stops.
+/// Errors: too many questions are open, the journal accepts no records, or the daemon stops.
 pub(crate) async fn ask(
     app: &App,
     request: QuestionRequest,
@@ -131,16 +133,16 @@ pub(crate) async fn ask(
         ..Notice::new(&new_id('q'), &notice.message, now)
     };
     let question = Question { choices, expires_at: now + expires, awaited, ..Question::of(&said) };
-    // Two at a time could both be the last one within the bound.
+    // Two concurrent requests could both count as the last one within the bound.
     let _turn = app.registry.watch_turn().await;
     check_room(&open(app).await?, &question)?;
     let NotifyAnswer { sinks, suppressed, .. } = say(app, &said, &question.event()).await?;
     Ok(Asked { question: QuestionView::from(&question), sinks, suppressed, expires_at: question.expires_at })
 }
 
-/// The questions that are open after all that is written.
+/// The open questions, up to the end of the journal.
 async fn open(app: &App) -> Result<Vec<Arc<Question>>, ApiError> {
-    // The event loop answers a question after it has applied what was written before.
+    // The event loop answers a query after it has applied all earlier records.
     app.engine.rules().await?;
     Ok(app.registry.sources().questions.borrow().to_vec())
 }
@@ -171,7 +173,7 @@ pub(crate) async fn list(State(app): State<App>) -> Result<Json<QuestionList>, A
     }))
 }
 
-/// Answers a question, once.
+/// Answers a question; it takes one answer.
 #[utoipa::path(
     post, path = "/v1/questions/{id}", tag = "notifications",
     params(("id" = String, Path, description = "The question, or the beginning of its id")),
@@ -207,7 +209,7 @@ pub(crate) async fn answer(
     }
 }
 
-/// The open question whose id is or begins with `id`.
+/// The open question whose id is `id` or begins with it.
 ///
 /// Errors: there is none, or more than one.
 async fn named(app: &App, id: &str) -> Result<Arc<Question>, ApiError> {
@@ -234,9 +236,9 @@ fn over(id: &str, end: &End) -> ApiError {
     ApiError::new(StatusCode::CONFLICT, message)
 }
 
-/// Waits until a question ends.
+/// Waits for the end of a question.
 ///
-/// Answers at once if it has, and 204 when it has not until the timeout.
+/// Answers at once if it has ended, and 204 on a timeout.
 #[utoipa::path(
     get, path = "/v1/questions/{id}/wait", tag = "notifications",
     params(("id" = String, Path, description = "The question"), EndParams),
@@ -267,7 +269,7 @@ pub(crate) async fn wait(
 }
 
 async fn end_of(app: &App, id: &str) -> Result<End, ApiError> {
-    // Subscribed before asked: a change in between is seen.
+    // Subscribed before the query, so that a change in between is seen.
     let mut changes = app.registry.sources().questions.subscribe();
     loop {
         match app.engine.question(id.into()).await? {
@@ -279,7 +281,8 @@ async fn end_of(app: &App, id: &str) -> Result<End, ApiError> {
     }
 }
 
-/// Notes that who asked has the end of a question, so that the session need not be notified of it.
+/// Acknowledges that the caller has the end of a question, so that the session is not notified of
+/// it.
 #[utoipa::path(
     post, path = "/v1/questions/{id}/taken", tag = "notifications",
     params(("id" = String, Path, description = "The question")),

@@ -1,4 +1,4 @@
-//! Reading the configuration again because somebody asks, and how it was read last.
+//! Reloading the configuration on request, and its last state.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -23,42 +23,42 @@ use crate::{
     },
 };
 
-/// Most requests to read the configuration again that wait, each for a reading of its own; whoever asks beyond them waits for room.
+/// Most waiting reload requests, each for its own reload; further callers wait for room.
 pub const RELOADS_MAX: usize = 16;
 
-/// A request to read the configuration again, with the place for what became of it.
+/// A reload request, with the channel for its outcome.
 pub type ReloadRequest = oneshot::Sender<Result<ReloadView, ReloadRefusal>>;
 
-/// Why the rules stay as they were.
+/// Why the rules are unchanged.
 #[derive(Debug)]
 pub enum ReloadRefusal {
     /// The files have errors.
     Files {
-        /// How many, in words.
+        /// A message with their number.
         message: String,
-        /// What was found.
+        /// The findings.
         found: FindingsView,
     },
-    /// The journal did not take the rules.
+    /// The journal did not accept the rules.
     Journal(AppendError),
-    /// The rules cannot be made or kept.
+    /// The rules cannot be compiled or stored.
     Failed(String),
 }
 
-/// How the configuration was read last.
+/// The configuration as last loaded.
 #[derive(Debug, Clone, Default)]
 pub struct ConfigState {
-    /// What is shown of it.
+    /// Its view in the API.
     pub view: ConfigView,
-    /// The severities of types that the layers in force name.
+    /// Severities of types that the active layers define.
     pub severities: Arc<OwnSeverities>,
-    /// Whose webhooks are expected, and what events they are.
+    /// The expected webhook senders, and the events of their webhooks.
     pub webhooks: Arc<Webhooks>,
-    /// The file that each setting in force came from, by its key, such as `sources.git.enabled`.
+    /// The file of each active setting, by its key, such as `sources.git.enabled`.
     pub origins: Arc<BTreeMap<String, Arc<str>>>,
 }
 
-/// Asks the daemon to read the configuration again; cloning it is cheap.
+/// Sends reload requests to the daemon; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct ConfigHandle {
     requests: mpsc::Sender<ReloadRequest>,
@@ -66,27 +66,27 @@ pub struct ConfigHandle {
 }
 
 impl ConfigHandle {
-    /// A handle that sends its requests to `requests` and shows what `state` holds.
+    /// Creates a handle that sends requests to `requests` and reads `state`.
     pub fn new(requests: mpsc::Sender<ReloadRequest>, state: watch::Receiver<Arc<ConfigState>>) -> Self {
         Self { requests, state }
     }
 
-    /// How the configuration was read last.
+    /// The configuration as last loaded.
     pub(crate) fn view(&self) -> ConfigView {
         self.state.borrow().view.clone()
     }
 
-    /// The severities of types that the layers in force name.
+    /// Severities of types that the active layers define.
     pub(crate) fn severities(&self) -> Arc<OwnSeverities> {
         Arc::clone(&self.state.borrow().severities)
     }
 
-    /// Whose webhooks are expected, and what events they are.
+    /// The expected webhook senders, and the events of their webhooks.
     pub(crate) fn webhooks(&self) -> Arc<Webhooks> {
         Arc::clone(&self.state.borrow().webhooks)
     }
 
-    /// The file that each setting in force came from, by its key.
+    /// The file of each active setting, by its key.
     pub(crate) fn origins(&self) -> Arc<BTreeMap<String, Arc<str>>> {
         Arc::clone(&self.state.borrow().origins)
     }
@@ -98,7 +98,7 @@ impl ConfigHandle {
     }
 }
 
-/// The body of a reload that was refused.
+/// The body of a refused reload.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct RefusedReloadView {
     #[serde(flatten)]
@@ -107,10 +107,10 @@ pub(crate) struct RefusedReloadView {
     found: FindingsView,
 }
 
-/// Reads the configuration again, all or nothing.
+/// Reloads the configuration, all or nothing.
 ///
-/// Answers once the rules are in the journal: what is published from then on is handled by them. With an error in any file
-/// nothing changes, and the answer holds every finding.
+/// Answers once the rules are in the journal: later events are handled by them. With an error in
+/// any file nothing changes, and the answer has every finding.
 #[utoipa::path(
     post, path = "/v1/reload", tag = "admin",
     responses(

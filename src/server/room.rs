@@ -1,9 +1,9 @@
-//! How much memory the bodies of requests may take, all together.
+//! Bounds the memory of all request bodies together.
 //!
-//! A body of at most [`SMALL_BYTES_MAX`] needs no room: there are only as many as connections. A larger
-//! one takes room for all of its length before it is read, in memory that goes back to the system with
-//! it; where there is none for [`ROOM_WAIT_MAX`], the request is refused with 503 and `Retry-After`.
-//! Hooks and exchanges have room of their own, so that publishers cannot keep them out.
+//! A body of at most [`SMALL_BYTES_MAX`] needs no room: their number is bounded by connections. A
+//! larger one takes room for its whole length before it is read, in memory that returns to the
+//! system with it. If there is none for [`ROOM_WAIT_MAX`], the request is refused with 503 and
+//! `Retry-After`. Hooks and exchanges have separate room, so that publishers cannot block them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,13 +18,14 @@ use super::error::ApiError;
 
 /// Largest body that needs no room, in bytes.
 pub(super) const SMALL_BYTES_MAX: usize = UNIT_BYTES;
-/// Room is counted in so many bytes.
+/// Unit of room, in bytes.
 const UNIT_BYTES: usize = 64 * 1024;
 /// Room for the bodies of hooks and exchanges, in bytes: two of the largest.
 const EXCHANGES_BYTES: usize = 32 * 1024 * 1024;
-/// Room for what is published, in bytes: four of the largest bodies, or some tens of NDJSON batches.
+/// Room for what is published, in bytes: four of the largest bodies, or some tens of NDJSON
+/// batches.
 const PUBLISHING_BYTES: usize = 64 * 1024 * 1024;
-/// How long a request waits for room.
+/// Longest wait for room.
 const ROOM_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// The room of the daemon.
@@ -32,7 +33,7 @@ const ROOM_WAIT_MAX: Duration = Duration::from_secs(2);
 pub struct Rooms {
     /// For bodies of hooks and exchanges.
     pub(super) exchanges: Room,
-    /// For what is published.
+    /// For published bodies.
     pub(super) publishing: Room,
 }
 
@@ -40,7 +41,7 @@ pub struct Rooms {
 #[derive(Debug, Clone)]
 pub(super) struct Room(Arc<Semaphore>);
 
-/// A part of a room, free again when this is dropped.
+/// A share of a room, released on drop.
 #[derive(Debug)]
 pub(super) struct Taken {
     _permit: OwnedSemaphorePermit,
@@ -56,7 +57,7 @@ pub(super) struct Buffer {
 #[derive(Debug)]
 enum Memory {
     Small(Vec<u8>),
-    /// The mapping is as long as the body may become; only what was written of it takes memory.
+    /// The mapping has the largest length of the body; only written pages take memory.
     Large {
         mapping: MmapMut,
         _taken: Taken,
@@ -74,7 +75,7 @@ impl Room {
         Self(Arc::new(Semaphore::new(bytes / UNIT_BYTES)))
     }
 
-    /// Takes room for `bytes`, at most as much as there is in all.
+    /// Takes room for `bytes`, at most the total.
     ///
     /// Errors: there was none within [`ROOM_WAIT_MAX`].
     pub(super) async fn take(&self, bytes: usize) -> Result<Taken, ApiError> {
@@ -103,14 +104,13 @@ impl Buffer {
         Ok(Self { memory, length: 0 })
     }
 
-    /// How many bytes it holds.
     pub(super) fn len(&self) -> usize {
         self.length
     }
 
-    /// Adds `chunk`, making room for `bytes_max` if what is there does not hold it.
+    /// Appends `chunk`, and takes room for `bytes_max` if the current room is too small.
     ///
-    /// Errors: there is no room. The caller sees to it that a body never has more than `bytes_max`.
+    /// Errors: there is no room. The caller ensures that a body never has more than `bytes_max`.
     pub(super) async fn push(&mut self, room: &Room, chunk: &[u8], bytes_max: usize) -> Result<(), ApiError> {
         let end = self.length + chunk.len();
         if let Memory::Small(small) = &mut self.memory {
@@ -136,7 +136,7 @@ impl Buffer {
         self.length = end;
     }
 
-    /// What was read; its room is free when the last clone is dropped.
+    /// The body; its room is released with the last clone.
     pub(super) fn into_bytes(self) -> Bytes {
         match self.memory {
             Memory::Small(small) => small.into(),

@@ -1,4 +1,4 @@
-//! Every route, and the document that lists them.
+//! All routes, and the OpenAPI document.
 
 use axum::{
     Router,
@@ -12,7 +12,7 @@ use crate::server::{
     notify, questions, reload, sessions, shell, sources, statusline, stream, watches, webhooks,
 };
 
-/// The routes, ready to serve; whoever serves them says who may ask.
+/// The routes. Access control is added by the servers.
 pub(crate) fn router(app: App) -> Router {
     let (router, _) = routes().split_for_parts();
     router.fallback(no_such_path).method_not_allowed_fallback(no_such_method).with_state(app)

@@ -1,8 +1,9 @@
-//! Who waits for what, and what is shown of sessions.
+//! Waiting requests, and views of sessions.
 //!
-//! The [`Registry`] is the one place where handlers and the event loop meet: a handler waits under a request's id or a session's
-//! name, the loop finds it there. Whoever stops waiting leaves the registry, so it is as large as there are open requests.
-//! A wake-up carries no text and may be lost or merged with the next one; what is pending stays in the engine.
+//! Handlers and the event loop meet only in the [`Registry`]: a handler waits under a request id or
+//! a session name, and the loop finds it there. A request that stops waiting leaves the registry,
+//! so its size is bounded by open requests. A wake-up carries no text and may be lost or merged
+//! with the next one; pending notifications stay in the engine.
 
 use std::{
     net::SocketAddr,
@@ -50,60 +51,64 @@ use crate::{
     transcript::Gauge,
 };
 
-/// How long a long poll waits when it does not say, in seconds; below the minute after which idle connections tend to be cut.
+/// Default wait of a long poll, in seconds; below the minute after which idle connections are often
+/// cut.
 const WAIT_SECONDS_DEFAULT: u64 = 30;
 /// Longest a long poll may wait, in seconds.
 const WAIT_SECONDS_MAX: u64 = 600;
 
-/// Most long polls and event streams at once. They hold their connection while nothing happens, so a part of
-/// [`CONNECTIONS_MAX`] is kept for calls that are answered at once: a hook is never shut out by those who only watch.
+/// Most concurrent long polls and event streams. They hold their connection while idle, so a part
+/// of [`CONNECTIONS_MAX`] is reserved for short calls: followers never shut out a hook.
 const FOLLOWERS_MAX: usize = CONNECTIONS_MAX / 4 * 3;
 
-/// How often it is looked who is followed.
+/// Interval of the check which sessions are followed.
 const FOLLOWED_EVERY: Duration = Duration::from_secs(60);
 
-/// Most sessions of which it is remembered how full their context is; beyond it all are forgotten until their status lines are drawn again.
+/// Most sessions with a stored context gauge; all are dropped beyond it, until their status lines
+/// are drawn again.
 const GAUGES_MAX: usize = 10_000;
 
-/// What a waiting exchange gets: its answer, or the harness whose open session has its session's id.
+/// The result of a waiting exchange: its answer, or the harness whose open session has the same id.
 type Reply = Result<Answer, Arc<str>>;
 
-/// The requests and watchers that wait.
+/// Waiting requests and watchers.
 #[derive(Debug)]
 pub struct Registry {
     followers: Arc<Semaphore>,
     next_request: AtomicU64,
     waiters: DashMap<RequestId, oneshot::Sender<Reply>>,
-    /// How many [`Waiter`]s there are; to ask the map would lock each of its parts.
+    /// Number of [`Waiter`]s; the map's own count would lock each of its shards.
     awaited: AtomicUsize,
     watchers: DashMap<SessionId, watch::Sender<Pending>>,
     wake_routes: Arc<WakeRoutes>,
     hook_troubles: HookTroubles,
     names: Names,
-    /// The looks of probes that are under way.
+    /// The running looks of probes.
     probing: Probing,
-    /// How full the context of a session was when its status line was drawn.
+    /// Context gauge of a session when its status line was last drawn.
     gauges: DashMap<SessionId, Gauge>,
-    /// When it was last asked who is followed, in milliseconds.
+    /// Time of the last check which sessions are followed, in milliseconds.
     followed_at: AtomicU64,
-    /// Injections that were handed to a request which was gone before it took them; at most one for each open request.
+    /// Injections that were handed to a request whose client was gone; at most one per open
+    /// request.
     lost: Mutex<Vec<(SessionId, InjectionId)>>,
     has_lost: Notify,
-    /// What sources work by.
+    /// Inputs of sources.
     sources: Inputs,
-    /// Where the API is on TCP.
+    /// Address of the API on TCP.
     tcp: OnceLock<SocketAddr>,
     /// Held while a watch is set.
     watch_turn: tokio::sync::Mutex<()>,
-    /// The places of connections that speak MCP.
+    /// Permits of MCP connections.
     mcp_places: Arc<Semaphore>,
 }
 
 impl Registry {
     /// An empty registry whose request ids begin at `first_request`.
     ///
-    /// Shape: ids of an earlier process stand in the journal, so a start that differs from process to process (the start's
-    /// time in milliseconds, shifted left by 20 bits) keeps a replayed exchange from answering a request of today.
+    /// Shape: the journal has ids of earlier processes. A start value that differs per process (the
+    /// start time in milliseconds, shifted left by 20 bits) keeps a replayed exchange from
+    /// answering a current request.
     pub fn new(first_request: u64) -> Self {
         Self {
             followers: Arc::new(Semaphore::new(FOLLOWERS_MAX)),
@@ -126,58 +131,59 @@ impl Registry {
         }
     }
 
-    /// Notes where the API is on TCP.
+    /// Records the address of the API on TCP.
     pub(crate) fn note_tcp(&self, address: SocketAddr) {
         self.tcp.get_or_init(|| address);
     }
 
-    /// Where the API is on TCP, if it is.
+    /// Address of the API on TCP, if enabled.
     pub(crate) fn tcp(&self) -> Option<SocketAddr> {
         self.tcp.get().copied()
     }
 
-    /// What sources work by.
+    /// Inputs of sources.
     pub const fn sources(&self) -> &Inputs {
         &self.sources
     }
 
-    /// Waits until nobody else sets a watch.
+    /// Waits until no other request sets a watch.
     pub(crate) async fn watch_turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.watch_turn.lock().await
     }
 
-    /// A place for a connection that speaks MCP, until it is dropped; `None` when all are taken.
+    /// A permit for an MCP connection, released on drop; `None` when all are taken.
     pub(crate) fn mcp_place(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.mcp_places).try_acquire_owned().ok()
     }
 
-    /// Hands an answer to the request that waits for it.
+    /// Hands an answer to its waiting request.
     ///
-    /// Shape: false when nobody waits any more; then the injection did not arrive.
+    /// Shape: false when the request no longer waits; then the injection did not arrive.
     pub fn answer(&self, request: RequestId, answer: Answer) -> bool {
         self.waiters.remove(&request).is_some_and(|(_, waiter)| waiter.send(Ok(answer)).is_ok())
     }
 
-    /// Refuses the request that waits: the id of its session is that of an open one of `harness`.
+    /// Refuses the waiting request: its session's id is that of an open session of `harness`.
     pub fn refuse(&self, request: RequestId, harness: Arc<str>) {
         if let Some((_, waiter)) = self.waiters.remove(&request) {
-            // That nobody waits any more is no error.
+            // A request that no longer waits is no error.
             waiter.send(Err(harness)).ok();
         }
     }
 
-    /// Waits for answers that were handed over and never taken, and takes note of their injections. Cancel-safe.
+    /// Waits for answers that were handed over and never taken, and returns their injections.
+    /// Cancel-safe.
     pub async fn lost(&self) -> Vec<(SessionId, InjectionId)> {
         self.has_lost.notified().await;
         self.take_lost()
     }
 
-    /// What [`Registry::lost`] would give at this moment.
+    /// What [`Registry::lost`] would return now, without waiting.
     pub fn take_lost(&self) -> Vec<(SessionId, InjectionId)> {
         std::mem::take(&mut *self.lost.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Tells whoever watches the session that its queue changed.
+    /// Notifies watchers of the session that its queue changed.
     pub fn wake(&self, pending: Pending) {
         self.wake_routes.wake(&pending);
         if pending.is_closed {
@@ -189,33 +195,31 @@ impl Registry {
         }
     }
 
-    /// Which process each session runs in.
+    /// The process of each session.
     pub(crate) fn processes(&self) -> &Arc<Processes> {
         self.wake_routes.processes()
     }
 
-    /// What hooks said that could not be used.
+    /// Hook input that could not be used.
     pub(crate) const fn hook_troubles(&self) -> &HookTroubles {
         &self.hook_troubles
     }
 
-    /// What harnesses call their sessions.
     pub(crate) const fn names(&self) -> &Names {
         &self.names
     }
 
-    /// What sessions know.
+    /// The published facts of sessions.
     pub const fn knowledge(&self) -> &Knowledge {
         self.probing.knowledge()
     }
 
-    /// The looks of probes that are under way.
     pub(crate) const fn probing(&self) -> &Probing {
         &self.probing
     }
 
-    /// The sessions that a client follows or waits for, in the order of their ids; none when `FOLLOWED_EVERY` has not passed since
-    /// it was asked last.
+    /// The sessions that a client follows or waits for, sorted by id; none if the last call was
+    /// less than `FOLLOWED_EVERY` ago.
     pub fn followed(&self, now: Timestamp) -> Vec<SessionId> {
         let asked_at = Timestamp::from_millis(self.followed_at.load(Ordering::Relaxed));
         if now.since(asked_at) < FOLLOWED_EVERY {
@@ -227,12 +231,10 @@ impl Registry {
         followed
     }
 
-    /// The ways in which sessions can be woken.
     pub(crate) fn wake_routes(&self) -> &Arc<WakeRoutes> {
         &self.wake_routes
     }
 
-    /// Notes how full a session's context is.
     pub(crate) fn note_gauge(&self, session: &SessionId, gauge: Gauge) {
         if self.gauges.len() >= GAUGES_MAX && !self.gauges.contains_key(session) {
             self.gauges.clear();
@@ -240,19 +242,19 @@ impl Registry {
         self.gauges.insert(session.clone(), gauge);
     }
 
-    /// How full a session's context is, if its client said so.
+    /// The context gauge of a session, if its client reported one.
     pub(crate) fn gauge_of(&self, session: &SessionId) -> Option<Gauge> {
         self.gauges.get(session).map(|gauge| *gauge)
     }
 
-    /// How many requests and sessions are waited for.
+    /// Number of waiting requests and watched sessions.
     pub fn waiting(&self) -> usize {
         self.waiters.len() + self.watchers.len()
     }
 
-    /// A place for a request that waits for what may come; to be held as long as it does.
+    /// A permit for a request that waits for events; held for as long as it waits.
     ///
-    /// Errors: [`FOLLOWERS_MAX`] places are taken.
+    /// Errors: all [`FOLLOWERS_MAX`] permits are taken.
     pub(crate) fn follow(&self) -> Result<OwnedSemaphorePermit, ApiError> {
         Arc::clone(&self.followers).try_acquire_owned().map_err(|_| {
             let message = format!("{FOLLOWERS_MAX} long polls and streams are open, try again later");
@@ -260,7 +262,7 @@ impl Registry {
         })
     }
 
-    /// Registers a request; to be done before its exchange is appended.
+    /// Registers a request; call it before the exchange is appended.
     pub(crate) fn register(self: &Arc<Self>, session: &SessionId) -> Waiter {
         let request = RequestId(self.next_request.fetch_add(1, Ordering::Relaxed));
         let (sender, answer) = oneshot::channel();
@@ -269,12 +271,13 @@ impl Registry {
         Waiter { registry: self.clone(), session: session.clone(), request, answer }
     }
 
-    /// Whether an exchange waits for its answer. It costs one read of memory, so a publisher may ask for each line.
+    /// Whether an exchange waits for its answer. Costs one atomic load, so a publisher may call it
+    /// per line.
     pub(crate) fn is_awaited(&self) -> bool {
         self.awaited.load(Ordering::Relaxed) > 0
     }
 
-    /// Watches a session's queue; what it shows first is not known until the next change.
+    /// Watches a session's queue; the first value is known at the next change.
     pub(crate) fn watch(self: &Arc<Self>, session: &SessionId) -> Watcher {
         let nothing = || watch::Sender::new(Pending::nothing(session.clone()));
         let changes = self.watchers.entry(session.clone()).or_insert_with(nothing).subscribe();
@@ -282,7 +285,7 @@ impl Registry {
     }
 }
 
-/// A request that waits for its answer; dropping it means that nobody does.
+/// A request that waits for its answer, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     registry: Arc<Registry>,
@@ -292,18 +295,18 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
-    /// The name under which the event loop finds it.
+    /// The id under which the event loop finds it.
     pub(crate) fn request(&self) -> RequestId {
         self.request
     }
 
     /// Waits for the answer.
     ///
-    /// Errors: the daemon stops, or the id of the session is that of another harness's open one.
+    /// Errors: the daemon stops, or another harness has an open session of the same id.
     pub(crate) async fn answer(&mut self) -> Result<Answer, ApiError> {
         let reply = (&mut self.answer).await.map_err(|_| ApiError::stopping())?;
         reply.map_err(|harness| {
-            // Both began at once; who asks again has a session of its own.
+            // Both began at once; a retry gets a session of its own.
             self.registry.names.forget(&self.session);
             let message =
                 format!("`{}` has become a session of the harness `{harness}`; ask again", self.session);
@@ -316,7 +319,7 @@ impl Drop for Waiter {
     fn drop(&mut self) {
         self.registry.waiters.remove(&self.request);
         self.registry.awaited.fetch_sub(1, Ordering::Relaxed);
-        // Nobody finds it any more, but an answer may have come between the last look and now.
+        // The loop no longer finds it, but an answer may have arrived since the last poll.
         self.answer.close();
         let untaken = self.answer.try_recv().ok().and_then(Result::ok).and_then(|answer| answer.injection);
         if let Some(injection) = untaken {
@@ -332,7 +335,7 @@ impl Drop for Waiter {
 pub(crate) struct Watcher {
     registry: Arc<Registry>,
     session: SessionId,
-    /// Always there until the watcher is dropped.
+    /// `Some` until the watcher is dropped.
     changes: Option<watch::Receiver<Pending>>,
 }
 
@@ -347,13 +350,13 @@ impl Watcher {
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        // Stops counting first: of two that leave at once, the later one sees that nobody is left.
+        // Dropped before counting: of two concurrent drops, the later one sees that none is left.
         self.changes = None;
         self.registry.watchers.remove_if(&self.session, |_, watcher| watcher.receiver_count() == 0);
     }
 }
 
-/// Every session that is known.
+/// All known sessions.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct SessionList {
     /// By id.
@@ -380,24 +383,24 @@ pub(crate) async fn get(
     found.map(Json).ok_or_else(|| ApiError::not_found("session", session.as_str()))
 }
 
-/// How long to wait.
+/// Wait parameters.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WaitParams {
-    /// Such as `30s` or `500ms`; 30 seconds if it is absent, 10 minutes at most.
+    /// Such as `30s` or `500ms`; 30 seconds if absent, at most 10 minutes.
     timeout: Option<String>,
-    /// `pending`, or `wake` to wait until the queue asks for something by itself; `pending` if it is absent.
+    /// `pending`, or `wake` to wait until the queue requests a wake; `pending` if absent.
     r#for: Option<WaitFor>,
 }
 
-/// What to wait for.
+/// The awaited state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum WaitFor {
-    /// Something is in the queue for the agent.
+    /// The queue has a notification for the agent.
     #[default]
     Pending,
-    /// The queue asks the harness to do something.
+    /// The queue requests an action of the harness.
     Wake,
 }
 
@@ -410,9 +413,10 @@ impl WaitFor {
     }
 }
 
-/// Waits until something is pending for the session, or worth a wake; carries no text.
+/// Waits until a notification is pending for the session, or requests a wake; carries no text.
 ///
-/// Answers at once if that is so, and 204 when it was not until the timeout. A session that is not open yet can be waited for.
+/// Answers at once if that is the case, and 204 on a timeout. A session may be waited for before it
+/// opens.
 #[utoipa::path(
     get, path = "/v1/sessions/{id}/wait", tag = "sessions",
     params(("id" = String, Path, description = "The session"), WaitParams),
@@ -437,7 +441,7 @@ pub(crate) async fn wait(
 }
 
 async fn until(wanted: WaitFor, app: &App, session: SessionId) -> Result<PendingView, ApiError> {
-    // Watched before asked: a change in between is seen.
+    // Watched before the query, so that a change in between is seen.
     let mut watcher = app.registry.watch(&session);
     if let Some(pending) = pending_now(app, session).await?.filter(|pending| wanted.is_met(pending)) {
         return Ok(pending);
@@ -450,7 +454,7 @@ async fn until(wanted: WaitFor, app: &App, session: SessionId) -> Result<Pending
     }
 }
 
-/// What waits in the session's queue at this moment; `None` when the session is not known.
+/// The current state of the session's queue; `None` when the session is not known.
 pub(crate) async fn pending_now(app: &App, session: SessionId) -> Result<Option<PendingView>, ApiError> {
     let found = app.engine.session(session).await?;
     Ok(found.map(|found| PendingView {
@@ -463,7 +467,7 @@ pub(crate) async fn pending_now(app: &App, session: SessionId) -> Result<Option<
     }))
 }
 
-/// How long a request waits, which `timeout` says.
+/// Parses `timeout`, the wait of a request.
 pub(crate) fn read_timeout(text: &str) -> Result<Duration, ApiError> {
     let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
     let duration = digits.parse().ok().and_then(|number: u64| match unit {

@@ -1,4 +1,5 @@
-//! What its user runs in a terminal of their own; the shell reports it, and the pure half decides whether it is an event.
+//! Commands that the user runs in a terminal: the shell reports them, and the pure half decides
+//! whether each is an event.
 
 use axum::{Json, body::Body, extract::State};
 use serde::Serialize;
@@ -18,17 +19,17 @@ use crate::{
     shell::Ran,
 };
 
-/// What was made of a report.
+/// The outcome of a report.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Reported {
-    /// Whether it is an event.
+    /// Whether it was published as an event.
     published: bool,
-    /// Why it is none: `off`, `short`, `no_session`, or `agent`, whose own commands its harness reports.
+    /// Why not: `off`, `short`, `no_session`, or `agent`, whose commands its harness reports.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'static str>,
 }
 
-/// Takes a command that a user's shell has run.
+/// Takes a command that the user's shell has run.
 #[utoipa::path(
     post, path = "/v1/shell", tag = "events",
     responses((status = 200, body = Reported), (status = 400, body = ErrorBody)),

@@ -1,7 +1,7 @@
-//! What publishes, whether it can, and what came of it.
+//! Lists sources, whether each can publish, and the outcome of its events.
 //!
-//! The rows are those of [`PRODUCERS`], switched by the rules in force, with counts of the projection. What published and does not ship
-//! comes after them, by the source that its events name.
+//! The rows are those of [`PRODUCERS`], switched by the active rules, with counts from the
+//! projection. Other sources follow, by the source name in their events.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,22 +32,23 @@ use crate::{
     source::troubles::Troubles,
 };
 
-/// Since when is counted unless the request says so.
+/// Default start of the counts.
 const SINCE: &str = "7d";
-/// Most sources that do not ship and are listed.
+/// Most listed sources that are not built in.
 const OTHERS_MAX: usize = 20;
 
-/// Since when is counted.
+/// Start of the counts.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SourcesParams {
-    /// RFC 3339, or how long ago, such as `30m`, `12h` or `7d`; `7d` if it is absent.
+    /// RFC 3339, or a duration before now, such as `30m`, `12h` or `7d`; `7d` if absent.
     since: Option<String>,
 }
 
-/// Lists what publishes, whether it can, and what came of it.
+/// Lists sources, whether each can publish, and the outcome of its events.
 ///
-/// At most the newest 20,000 events and 20,000 deliveries are counted; `since` says how far that goes.
+/// Counts at most the newest 20,000 events and 20,000 deliveries; `since` in the answer is the
+/// actual start.
 #[utoipa::path(
     get, path = "/v1/sources", tag = "admin", params(SourcesParams),
     responses((status = 200, body = SourcesView), (status = 400, body = ErrorBody), (status = 503, body = ErrorBody)),
@@ -80,12 +81,12 @@ fn looks(meters: &Meters) -> LooksView {
     }
 }
 
-/// What decides whether a source can publish.
+/// Facts that decide whether a source can publish.
 struct Here {
     rules: Arc<CompiledRules>,
-    /// The file that each setting came from, by its key.
+    /// The file of each setting, by its key.
     origins: Arc<BTreeMap<String, Arc<str>>>,
-    /// Those of which a session is open.
+    /// Harnesses with an open session.
     harnesses: BTreeSet<Arc<str>>,
     troubles: Arc<Troubles>,
 }

@@ -1,4 +1,5 @@
-//! The status line of a harness: how many notifications wait and how urgent they are, and how full its context is, for the probes.
+//! The status line of a harness: the number and urgency of pending notifications. It also reports
+//! the context gauge for the probes.
 
 use axum::{
     body::Body,
@@ -18,13 +19,13 @@ use crate::{
     },
 };
 
-/// What stands before the numbers; a full circle, as other status lines mark what is new.
+/// Prefix of the numbers; a full circle, which other status lines use to mark new items.
 const DOT: char = '\u{25cf}';
 
-/// Takes what a client tells its status line.
+/// Takes the status line input of a client.
 ///
-/// Answers 200 with the text to show, how many wait and how urgent they are, or 204 when nothing waits. How full the context is, is
-/// kept for the session's next exchange.
+/// Answers 200 with the text to show: the number and urgency of pending notifications, or 204
+/// without any. The context gauge is kept for the session's next exchange.
 #[utoipa::path(
     post, path = "/v1/statusline/{harness}", tag = "sessions",
     params(("harness" = String, Path, description = "The harness, by its word in `aside hook WORD`")),
@@ -52,8 +53,8 @@ pub(crate) async fn status_line(
     })
 }
 
-/// What is shown of a session: how many are as urgent as the most urgent one, how many more there are, and how many wait for the user's
-/// word.
+/// The text for a session: how many notifications have its highest priority, how many more are
+/// pending, and how many wait for the user's approval.
 fn text(session: &SessionView) -> Option<String> {
     let SessionView { pending, top_count, for_user, .. } = *session;
     let most = session.top.map(|top| format!("{top_count} {top}"));

@@ -1,7 +1,8 @@
-//! Server-sent events: the journal's events as they are written, and the state of one session's queue.
+//! Server-sent events: the journal's events as they are written, and the state of one session's
+//! queue.
 //!
-//! A stream of events reads the journal from its own cursor, so a slow client loses nothing and holds up nobody. Both streams end when
-//! the daemon stops.
+//! An event stream reads the journal from its own cursor, so a slow client loses no events and
+//! delays no other client. Both streams end when the daemon stops.
 
 use std::{borrow::Cow, collections::VecDeque, convert::Infallible, sync::Arc};
 
@@ -43,26 +44,27 @@ use crate::{
     },
 };
 
-/// Most records that are read at a time.
+/// Most records per read.
 const READ_RECORDS_MAX: usize = 256;
-/// How many bytes of events wait for the client to take them: no further event is made ready beyond that.
+/// Most bytes of encoded events that wait for the client; no further event is encoded beyond it.
 const READY_BYTES_MAX: usize = 32 * 1024;
 
-/// Which events to stream.
+/// Selects events to stream.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct StreamParams {
-    /// Only types that this pattern selects, such as `tool.**`.
+    /// Only types that match this pattern, such as `tool.**`.
     pattern: Option<String>,
     /// Only events at least this severe.
     severity: Option<String>,
-    /// The position to begin at; without it, with what is published from then on. `Last-Event-ID` goes before it.
+    /// The first position; new events only if absent. `Last-Event-ID` takes precedence.
     from: Option<u64>,
 }
 
 /// Streams events as they are journaled.
 ///
-/// Each has its position as the id, so a client that reconnects with `Last-Event-ID` goes on without a gap.
+/// Each has its position as the id, so a client that reconnects with `Last-Event-ID` continues
+/// without a gap.
 #[utoipa::path(
     get, path = "/v1/events/stream", tag = "events",
     params(
@@ -80,7 +82,8 @@ pub(crate) async fn events(
     let filter = Filter::read(&params).map_err(ApiError::bad)?;
     let end = app.journal.written().borrow().next();
     let from = match header(&headers, "last-event-id").filter(|id| !id.is_empty()) {
-        // A position that a power failure took is given to another event, which the client never saw.
+        // After a power failure, a lost position is assigned to another event, which the client
+        // never saw.
         Some(id) => id.parse().map(|seq| Seq(seq).next().min(end)).map_err(|_| {
             ApiError::bad(FieldError::new("last-event-id", "must be the position of an event"))
         })?,
@@ -94,7 +97,7 @@ pub(crate) async fn events(
 }
 
 fn respond(events: impl Stream<Item = SseEvent> + Send + 'static) -> Response {
-    // Comment lines every 15 seconds (the default) show either side that the other has gone.
+    // Comment lines every 15 seconds (the default) let either side detect a lost connection.
     Sse::new(events.map(Ok::<_, Infallible>)).keep_alive(KeepAlive::default()).into_response()
 }
 
@@ -117,7 +120,7 @@ impl Filter {
         })
     }
 
-    /// The record as it is streamed, if it is an event that passes.
+    /// The record as a stream event, if it is an event that matches.
     fn show(&self, found: &Record<'_>) -> Option<String> {
         if found.kind.0 != record::EVENT {
             return None;
@@ -133,13 +136,13 @@ impl Filter {
 
 /// A client that follows the journal.
 ///
-/// Shape: between two readings it holds a position and at most [`READY_BYTES_MAX`] and one event; a
-/// client that does not read costs no more than that.
+/// Shape: between two reads it holds a position, at most [`READY_BYTES_MAX`] and one event; a
+/// client that does not read costs no more.
 struct Tail {
     app: App,
-    /// The record that is read next.
+    /// The position of the next record.
     next: Seq,
-    /// Rests between two readings: it would keep a large buffer.
+    /// Released between two reads, because it holds a large buffer.
     reader: Reader,
     filter: Filter,
     ready: VecDeque<(Seq, String)>,
@@ -166,13 +169,13 @@ impl Tail {
                     () = self.app.stopped() => return None,
                 }
             } else if self.ready.is_empty() {
-                // A long journal of which nothing is selected must not keep the thread from the others.
+                // A long journal without matches must not block the thread for other tasks.
                 tokio::task::yield_now().await;
             }
         }
     }
 
-    /// Makes the next events ready, if any are written.
+    /// Encodes the next events, if there are any.
     fn read(&mut self) -> Result<(), ReadError> {
         let mut bytes = 0;
         for found in self.reader.next_batch(READ_RECORDS_MAX)?.iter() {
@@ -186,7 +189,7 @@ impl Tail {
             }
         }
         if self.next < self.reader.position() {
-            // The client has enough for now.
+            // The client has enough buffered.
             self.reader = self.app.journal.read_from(self.next);
         } else {
             self.reader.rest();
@@ -195,27 +198,28 @@ impl Tail {
     }
 }
 
-/// How a session's queue is followed.
+/// Parameters of a session's stream.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct QueueParams {
-    /// `monitor`: the caller wakes the session and makes the exchanges for that. Of several, the newest does; the others' streams
-    /// end after an event `replaced`. An event `closed` says that the session has ended; when its process goes on in another one, so
-    /// does the stream, and each `pending` names the session it is about.
+    /// `monitor`: the caller wakes the session and makes its wake exchanges. The newest such caller
+    /// is active; the streams of earlier ones end with an event `replaced`. An event `closed`
+    /// reports the end of the session. If its process continues in another session, so does the
+    /// stream, and each `pending` names its session.
     wake_route: Option<RouteParam>,
-    /// With `wake_route=monitor`, what the caller knows of the client that started it; a session that is not open is opened by it. The
-    /// harness's name.
+    /// The harness of the client that started the caller; with `wake_route=monitor`. The client's
+    /// data opens a session that is not open.
     harness: Option<String>,
     /// The client's process.
     pid: Option<u32>,
-    /// The folder that the session works in.
+    /// The session's working folder.
     workspace: Option<String>,
-    /// The folder in which the client keeps its files.
+    /// The folder of the client's files.
     client_folder: Option<String>,
 }
 
 impl QueueParams {
-    /// What a monitor says of its client.
+    /// The monitor's data about its client.
     fn client(&self) -> Result<MonitorClient, FieldError> {
         let borrowed = |text: &Option<String>| text.clone().map(Cow::Owned);
         let name = read_name("harness", borrowed(&self.harness))?.map(Arc::from);
@@ -237,7 +241,8 @@ enum RouteParam {
     Monitor,
 }
 
-/// Streams how many notifications wait for the session, at once and after each change; carries no text.
+/// Streams the number of pending notifications of the session, at once and after each change;
+/// carries no text.
 #[utoipa::path(
     get, path = "/v1/sessions/{id}/stream", tag = "sessions",
     params(("id" = String, Path, description = "The session"), QueueParams),
@@ -265,7 +270,7 @@ pub(crate) async fn session(
     Ok(respond(stream::unfold(queue, |mut queue| async move { Some((queue.next().await?, queue)) })))
 }
 
-/// What waits at this moment; nothing in a session that is not known.
+/// The current queue state; empty for an unknown session.
 async fn pending_or_nothing(app: &App, session: &SessionId) -> Result<PendingView, ApiError> {
     let now = pending_now(app, session.clone()).await?;
     Ok(now.unwrap_or_else(|| PendingView::of(&Pending::nothing(session.clone()))))
@@ -273,7 +278,8 @@ async fn pending_or_nothing(app: &App, session: &SessionId) -> Result<PendingVie
 
 /// A client that follows one session's queue.
 struct Queue {
-    /// If it is the one that wakes the session. Given up first, so that another route is used from then on.
+    /// Set if this client wakes the session. Dropped first, so that another route is used from then
+    /// on.
     attached: Option<Attached>,
     app: App,
     watcher: Watcher,
@@ -284,20 +290,20 @@ struct Queue {
 
 impl Queue {
     async fn of(app: App, session: SessionId, place: OwnedSemaphorePermit) -> Result<Self, ApiError> {
-        // Watched before asked: a change in between is seen.
+        // Watched before the query, so that a change in between is seen.
         let watcher = app.registry.watch(&session);
         let first = pending_or_nothing(&app, &session).await?;
         Ok(Self { attached: None, app, watcher, first: Some(first), has_ended: false, _place: place })
     }
 
-    /// The queue of the session that the process is in which was in `session`, as the one that wakes it.
+    /// Follows the session that now runs in the process of `session`, as its monitor.
     async fn of_process(app: App, session: SessionId, place: OwnedSemaphorePermit) -> Result<Self, ApiError> {
         let mut queue = Self::of(app, session.clone(), place).await?;
         queue.attach(session).await?;
         Ok(queue)
     }
 
-    /// Goes on as the one that wakes the session that the process is in which was in `session`.
+    /// Continues as the monitor of the session that now runs in the process of `session`.
     async fn attach(&mut self, mut session: SessionId) -> Result<(), ApiError> {
         self.attached = None;
         loop {

@@ -1,4 +1,5 @@
-//! The API from the outside: requests into the router, over a journal in memory and an event loop that says what a test wants.
+//! Tests of the API: requests to the router, over a journal in memory and an event loop controlled
+//! by the test.
 
 mod connections;
 mod history;
@@ -56,9 +57,9 @@ struct Daemon {
     queries: mpsc::Receiver<Query>,
     orders: mpsc::Receiver<Command>,
     stop: watch::Sender<bool>,
-    /// What the session is said to have pending.
+    /// Pending count reported for the session.
     pending: u32,
-    /// Where the projection's file is, once there is one.
+    /// Folder of the projection's file, once there is one.
     folder: TempDir,
 }
 
@@ -78,7 +79,7 @@ fn daemon() -> Daemon {
     daemon_at(|| Timestamp::from_millis(1_000))
 }
 
-/// One with a clock of its own.
+/// A daemon with the given clock.
 #[expect(clippy::disallowed_methods, reason = "names are given for as long as the test runs")]
 fn daemon_at(clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Daemon {
     let clock: Clock = Arc::new(clock);
@@ -91,7 +92,7 @@ fn daemon_at(clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Daemon {
     let registry = Arc::new(Registry::new(100));
     let journal = opened.journal;
     journal.consumed(Seq(u64::MAX));
-    // Nobody reads transcripts here; what is sent is dropped.
+    // These tests need no transcripts; sent ones are dropped.
     let (transcripts, _) = mpsc::channel(1);
     let folder = tempfile::tempdir().expect("a folder");
     let (projection, orders) = Projection::new(&folder.path().join(FILE_NAME));
@@ -116,12 +117,12 @@ fn daemon_at(clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Daemon {
 
 static STEADY_MS: AtomicU64 = AtomicU64::new(0);
 
-/// A clock that only a test of the loop's pulse moves.
+/// A clock that advances only in the pulse test.
 fn steady() -> Duration {
     Duration::from_millis(STEADY_MS.load(Ordering::SeqCst))
 }
 
-/// A token that may do all, and one that may publish.
+/// A token with all scopes, and one for publishing.
 fn tokens(folder: &TempDir) -> Tokens {
     let path = folder.path().join("token");
     let text = "secret-secret-secret\nof-a-publisher-only publish\n";
@@ -161,7 +162,7 @@ async fn next_text(stream: &mut BodyDataStream) -> Option<String> {
     Some(String::from_utf8(chunk.to_vec()).expect("text"))
 }
 
-/// The records from `from` on, each as its kind's word and what it says.
+/// The records from `from` on, each as its kind and content.
 fn journaled(app: &App, from: u64) -> Vec<(&'static str, String)> {
     let mut reader = app.journal.read_from(Seq(from));
     let records = reader.next_batch(1_000).expect("readable");
@@ -218,7 +219,7 @@ async fn next_exchange(app: &App, from: u64) -> (RequestId, Exchange) {
     }
 }
 
-/// Makes a request whose exchange is answered with `answer`.
+/// Makes a request and answers its exchange with `answer`.
 async fn send_answered(app: &App, request: Request<Body>, from: u64, answer: Answer) -> (Reply, Exchange) {
     let answering = async {
         let (request, exchange) = next_exchange(app, from).await;
@@ -228,7 +229,7 @@ async fn send_answered(app: &App, request: Request<Body>, from: u64, answer: Ans
     tokio::join!(send(app, request), answering)
 }
 
-/// Makes a request while an event loop answers questions.
+/// Makes a request while an event loop answers queries.
 async fn send_asked(daemon: &mut Daemon, request: Request<Body>) -> Reply {
     let app = daemon.app.clone();
     tokio::select! {
@@ -237,7 +238,7 @@ async fn send_asked(daemon: &mut Daemon, request: Request<Body>) -> Reply {
     }
 }
 
-/// Gives every session the name that its harness has for it, and hands on the other questions.
+/// Resolves every session to the id of its harness, and forwards other queries.
 async fn answer_names(mut asked: mpsc::Receiver<Query>, others: mpsc::Sender<Query>) {
     while let Some(query) = asked.recv().await {
         if let Query::Named(id, _, reply) = query {
@@ -304,7 +305,7 @@ pub(super) fn session(id: &str, pending: u32) -> SessionView {
     }
 }
 
-/// Makes each request, which must be refused with this status, field (none if it is empty) and message.
+/// Makes each request, and expects a refusal with this status, field (empty for none) and message.
 async fn check_refused<const N: usize>(cases: [(Request<Body>, u16, &str, &str); N]) {
     let Daemon { app, .. } = daemon();
     for (request, status, field, message) in cases {
@@ -362,7 +363,7 @@ async fn other_bad_requests_get_one_error_that_names_the_place() {
     .await;
 }
 
-// The projection has nothing, so its waiting ends with its time.
+// The projection is empty, so the wait ends by its timeout.
 #[tokio::test(start_paused = true)]
 async fn sessions_and_events_are_shown_and_what_is_not_known_is_not_found() {
     let mut daemon = daemon();
@@ -404,7 +405,7 @@ async fn an_event_that_is_not_there_is_not_looked_for_in_the_whole_journal() {
     let lines = "{\"type\":\"a.b\",\"id\":\"one\"}\n".to_owned() + &"{\"type\":\"a.b\"}\n".repeat(100_001);
     let published = send(app, post("/v1/events", "application/x-ndjson", lines)).await;
     assert_eq!(published.status, StatusCode::OK, "{}", published.body);
-    // The projection has nothing of it, as nobody feeds it.
+    // The projection is not fed, so it has no such event.
     let unknown = send(app, get("/v1/events/nobody")).await;
     assert_eq!(unknown.status, StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(unknown.headers["retry-after"], "1");

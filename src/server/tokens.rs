@@ -1,7 +1,7 @@
-//! The tokens that let programs in over TCP, and what each of them may do.
+//! Tokens for access over TCP, and their scopes.
 //!
-//! A token file has a line for each token: the token, its scopes with commas between them, and a note
-//! for people. A line that is empty or begins with `#` says nothing; a token without scopes may do all.
+//! A token file has one token a line: the token, its scopes separated by commas, and a note for
+//! users. Empty lines and lines that begin with `#` are ignored; a token without scopes has all.
 //!
 //! ```text
 //! 6b1f..9c
@@ -9,8 +9,8 @@
 //! 1c33..f2  publish,exchange  an agent in a container
 //! ```
 //!
-//! The file is looked at again for each request, so what is added or taken out counts at once. One
-//! that others may read, or that cannot be read, lets nobody in.
+//! The file is checked again for each request, so a change takes effect at once. A file that others
+//! may read, or that cannot be read, admits no client.
 
 use std::{
     fmt,
@@ -27,14 +27,14 @@ use subtle::ConstantTimeEq;
 
 use super::webhooks;
 
-/// Random bytes of a token that is made: 256 bits.
+/// Random bytes of a new token: 256 bits.
 const TOKEN_BYTES: usize = 32;
-/// Fewest characters of a token: what nobody can guess.
+/// Fewest characters of a token, so that it cannot be guessed.
 const TOKEN_CHARS_MIN: usize = 16;
 /// Largest token file, in bytes: some thousand tokens.
 const FILE_BYTES_MAX: u64 = 256 * 1024;
 
-/// What a request needs its token to be for.
+/// The permission that a request needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// Publish events
@@ -59,7 +59,8 @@ impl Scope {
         }
     }
 
-    /// What a request needs; `None` if any token will do. What is not listed here needs [`Scope::Admin`].
+    /// The scope that a request needs; `None` if any token is enough. Unlisted requests need
+    /// [`Scope::Admin`].
     pub(super) fn needed(method: &Method, path: &str) -> Option<Self> {
         let is_harness =
             ["/v1/sessions/", "/v1/hooks/", "/v1/statusline/"].iter().any(|begin| path.starts_with(begin));
@@ -91,7 +92,7 @@ impl FromStr for Scope {
     }
 }
 
-/// A word that is no scope.
+/// An unknown scope name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no scope: there are publish, exchange, read and admin")]
 pub struct UnknownScope(String);
@@ -100,19 +101,19 @@ pub struct UnknownScope(String);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
     secret: String,
-    /// What it is for, at least one.
+    /// Its scopes, at least one.
     pub scopes: Vec<Scope>,
-    /// What people call it, or empty.
+    /// Its note for users, or empty.
     pub note: String,
 }
 
 impl Token {
-    /// Whether it is for what needs `scope`.
+    /// Whether it has `scope`.
     pub(super) fn allows(&self, scope: Option<Scope>) -> bool {
         scope.is_none_or(|needed| self.scopes.iter().any(|own| *own == needed || *own == Scope::Admin))
     }
 
-    /// The first characters of the token, by which its line is found.
+    /// The first characters of the token, which identify its line.
     pub fn begin(&self) -> &str {
         self.secret.get(..8).unwrap_or_default()
     }
@@ -137,7 +138,7 @@ pub enum TokensError {
         /// Its permissions.
         mode: u32,
     },
-    /// What stands in it makes no sense.
+    /// Its contents are invalid.
     #[error(
         "use the token file {}: {why}; mend it, or delete it with `rm '{}'` and the next start makes a new token",
         path.display(), path.display()
@@ -145,23 +146,24 @@ pub enum TokensError {
     Content {
         /// Which file.
         path: PathBuf,
-        /// What is wrong with it, and in which line if that is known.
+        /// What is wrong with it, with the line number if known.
         why: String,
     },
 }
 
-/// The tokens of a file, as they are at each moment.
+/// The tokens of a file, reloaded on change.
 #[derive(Debug)]
 pub struct Tokens {
     path: PathBuf,
     read: Mutex<(Stamp, Arc<[Token]>)>,
 }
 
-/// What changes with a file's contents or permissions.
+/// Metadata that changes with a file's contents or permissions.
 type Stamp = Option<(u64, u64, i64, i64, u32)>;
 
 impl Tokens {
-    /// Reads the tokens in `path`; makes a file with one that may do all if there is none.
+    /// Reads the tokens in `path`; creates the file with a token of all scopes if it does not
+    /// exist.
     pub fn open(path: &Path) -> Result<Self, TokensError> {
         let stamp = stamp(path);
         if stamp.is_none() {
@@ -171,11 +173,11 @@ impl Tokens {
         Ok(Self { path: path.to_owned(), read: Mutex::new((stamp, tokens.into())) })
     }
 
-    /// The token that was sent, if it is one.
+    /// The token equal to `sent`, if there is one.
     pub(super) fn find(&self, sent: &str) -> Option<Token> {
         let tokens = self.current();
         let mut found = None;
-        // Every token is compared, so that the time it takes tells nothing.
+        // Compares every token, so that the time reveals nothing.
         for token in tokens.iter() {
             if token.secret.as_bytes().ct_eq(sent.as_bytes()).into() {
                 found = Some(token.clone());
@@ -205,7 +207,7 @@ fn stamp(path: &Path) -> Stamp {
 
 /// Reads a token file.
 ///
-/// Errors: also one that is open to others, as what they can read is no secret.
+/// Errors: also a file that others can read, because its tokens are not secret.
 pub fn load(path: &Path) -> Result<Vec<Token>, TokensError> {
     let failed = |source| TokensError::File { path: path.to_owned(), source };
     let file = File::open(path).map_err(failed)?;
@@ -221,7 +223,7 @@ pub fn load(path: &Path) -> Result<Vec<Token>, TokensError> {
     if tokens.is_empty() { Err(content("it has no token")) } else { Ok(tokens) }
 }
 
-/// Reads the lines of a token file; an error is a line's number, from 1, and what is wrong there.
+/// Parses the lines of a token file; an error is a line number, from 1, and the problem.
 fn parse(text: &str) -> Result<Vec<Token>, (usize, String)> {
     let mut tokens = Vec::new();
     for (number, line) in (1..).zip(text.lines().map(str::trim)) {
@@ -245,11 +247,11 @@ fn parse(text: &str) -> Result<Vec<Token>, (usize, String)> {
     Ok(tokens)
 }
 
-/// Makes a token, adds it to the file at `path`, which is made if need be, and gives it.
+/// Creates a token, adds it to the file at `path`, which is created if needed, and returns it.
 ///
-/// Shape: one without scopes may do all, and its line is the token alone, so that a file of one token
-/// can be given to programs that send what a file holds.
-/// Control characters of `note` are left out.
+/// Shape: a token without scopes has all, and its line is the token alone, so that a file of one
+/// token can be used by programs that send a file's contents. Control characters are removed from
+/// `note`.
 pub fn add(path: &Path, scopes: &[Scope], note: &str) -> Result<String, TokensError> {
     let failed = |source| TokensError::File { path: path.to_owned(), source };
     let mut random = [0; TOKEN_BYTES];
@@ -259,7 +261,7 @@ pub fn add(path: &Path, scopes: &[Scope], note: &str) -> Result<String, TokensEr
     let note: String = note.chars().filter(|c| !c.is_control()).collect();
     let line = format!("{secret} {} {note}", scopes.join(","));
     let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(path).map_err(failed)?;
-    // A file that was written by hand may lack the end of its last line.
+    // A file written by hand may lack the final newline.
     let is_begun = !ends_with_newline(path).map_err(failed)?;
     let begin = if is_begun { "\n" } else { "" };
     file.write_all(format!("{begin}{}\n", line.trim_end()).as_bytes()).map_err(failed)?;

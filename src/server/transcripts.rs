@@ -1,7 +1,8 @@
-//! Injections that have arrived for certain, because they stand in the transcript of their session.
+//! Confirms injections that are in the transcript of their session.
 //!
-//! After a hook was answered, the end of the file that it named is searched for the injections that nothing has confirmed yet.
-//! No hook waits for that. What cannot be read says nothing: the injections then end as they do without a transcript.
+//! After a hook is answered, the end of its transcript is searched for unconfirmed injections. No
+//! hook waits for that. If the file cannot be read, the injections end as they do without a
+//! transcript.
 
 use std::{
     convert::Infallible,
@@ -19,11 +20,11 @@ use crate::{
     server::{App, error::ApiError},
 };
 
-/// Most transcripts that wait to be searched; a search takes about a millisecond, and one that is not made is made up for by the
-/// next hook of the session.
+/// Most transcripts that wait for a search; a search takes about a millisecond, and the session's
+/// next hook makes up for a skipped one.
 pub const TRANSCRIPTS_MAX: usize = 64;
-/// How much of the end of a transcript is searched, in bytes: the results of a batch of tools, which stand there twice, and what
-/// was said before them.
+/// How many bytes of a transcript's end are searched: the results of a batch of tools, which are
+/// there twice, and the text before them.
 const TAIL_BYTES: u64 = 512 * 1024;
 
 /// Searches transcripts until the daemon stops.
@@ -65,9 +66,9 @@ async fn look(app: &App, transcript: Transcript) -> Result<(), ApiError> {
     app.append(Records::build(|records| records.acks(&session, &seen, ConfirmedBy::Seen))).await
 }
 
-/// The end of a regular file of the user `own`.
+/// Reads the end of a regular file of the user `own`.
 fn read_tail(path: &str, own: u32) -> io::Result<Vec<u8>> {
-    // Looked at before it is opened: opening a pipe waits for its other end.
+    // Checked before it is opened: opening a pipe blocks until it has a writer.
     let found = fs::metadata(path)?;
     if !found.is_file() || found.uid() != own {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "no regular file of this user"));

@@ -1,7 +1,9 @@
-//! The wake routes: which sessions have a monitor attached, which a message socket, and the task that writes to those sockets.
+//! The wake routes: sessions with an attached monitor, sessions with a message socket, and the task
+//! that writes to those sockets.
 //!
-//! What a wake is for stays in the engine's queue until an exchange takes it, under a lease. So it is delivered by one route only,
-//! whichever is quicker. The token of a socket is kept here, in memory, and nowhere else.
+//! The notification behind a wake stays in the engine's queue until an exchange leases it. So it is
+//! delivered by one route only, the quicker one. The token of a socket is kept only here, in
+//! memory.
 
 use std::{
     collections::BTreeMap,
@@ -44,68 +46,71 @@ use crate::{
     source::process::running,
 };
 
-/// Most message sockets that are known; beyond it a new one is not taken, and its session is reached by hooks alone.
+/// Most known message sockets; beyond it new ones are ignored, and their sessions are reached by
+/// hooks alone.
 const SOCKETS_MAX: usize = 10_000;
-/// How long a client may take to accept a connection or a message; one that is stuck must not hold up the others.
+/// How long a client may take to accept a connection or a message; a stuck client must not delay
+/// the others.
 const SOCKET_TIMEOUT: Duration = Duration::from_secs(2);
-/// How many message sockets are written to at a time.
+/// Most concurrent writes to message sockets.
 const PUSHES_MAX: usize = 8;
-/// Most characters of a pushed injection: it comes unasked, and stays in the context.
+/// Most characters of a pushed injection: it arrives unrequested, and stays in the context.
 pub(crate) const PUSH_CHARS_MAX: u32 = 2_000;
 
-/// Where a client takes messages.
+/// A client's message socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KnownSocket {
-    /// Where, and how it is written to.
+    /// Its address, and how it is written to.
     pub(crate) socket: MessageSocket,
     /// The process that listens there.
     pub(crate) client: Process,
 }
 
-/// The routes that are known.
+/// The known wake routes.
 #[derive(Debug, Default)]
 pub(crate) struct WakeRoutes {
     next: AtomicU64,
     attached: DashMap<SessionId, (u64, oneshot::Sender<()>)>,
     sockets: DashMap<SessionId, KnownSocket>,
-    /// What the queues ask for at the moment.
+    /// The current wake requests of queues.
     requested: DashMap<SessionId, WakeKind>,
-    /// Sessions whose message socket is to be written to, if they still ask for that when it comes to it.
+    /// Sessions whose message socket is to be written to, if they still request it by then.
     due: DashSet<SessionId>,
     ready: Notify,
-    /// Which process each session runs in.
+    /// The process of each session.
     processes: Arc<Processes>,
-    /// The folder in which each session's client keeps its files.
+    /// The folder of the files of each session's client.
     folders: DashMap<SessionId, ClientFolder>,
-    /// A session in a turn asks for something.
+    /// Notified when a session in a turn requests a wake.
     asks_in_turn: Notify,
 }
 
 impl WakeRoutes {
-    /// Makes the caller the one process that is attached to the session; whoever was before is told that it is not any more.
+    /// Makes the caller the one monitor of the session; an earlier one is notified that it is
+    /// replaced.
     pub(crate) fn attach(self: &Arc<Self>, session: &SessionId) -> Attached {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (replace, replaced) = oneshot::channel();
         if let Some((_, earlier)) = self.attached.insert(session.clone(), (number, replace)) {
-            // An error means that it has gone, which is as good.
+            // An error means that it is gone already.
             earlier.send(()).ok();
         }
         Attached { routes: Arc::clone(self), session: session.clone(), number, replaced }
     }
 
-    /// Learns where the session's client takes messages.
+    /// Records the session's message socket.
     pub(crate) fn know_socket(&self, session: &SessionId, socket: KnownSocket) {
         if self.sockets.len() < SOCKETS_MAX || self.sockets.contains_key(session) {
             self.sockets.insert(session.clone(), socket);
         }
     }
 
-    /// Which process each session runs in.
+    /// The process of each session.
     pub(crate) const fn processes(&self) -> &Arc<Processes> {
         &self.processes
     }
 
-    /// Learns where the session's client keeps its files.
+    /// Records the folder of the client's files.
     pub(crate) fn know_folder(&self, session: &SessionId, folder: &ClientFolder) {
         let is_known = self.folders.get(session).is_some_and(|known| known.path == folder.path);
         if !is_known && (self.folders.len() < SOCKETS_MAX || self.folders.contains_key(session)) {
@@ -113,23 +118,24 @@ impl WakeRoutes {
         }
     }
 
-    /// Where the session's client keeps its files.
+    /// The folder of the client's files.
     pub(crate) fn client_folder(&self, session: &SessionId) -> Option<ClientFolder> {
         self.folders.get(session).map(|folder| folder.clone())
     }
 
-    /// The sessions that count as being in a turn and for which something waits that should not wait for its next hook.
+    /// Sessions that count as in a turn and have a pending notification that should not wait for
+    /// their next hook.
     pub(crate) fn in_turn_and_asking(&self) -> Vec<SessionId> {
         let requested = self.requested.iter().filter(|entry| *entry.value() != WakeKind::StartTurn);
         requested.map(|entry| entry.key().clone()).collect()
     }
 
-    /// Waits until there may be one of [`WakeRoutes::in_turn_and_asking`].
+    /// Waits until [`WakeRoutes::in_turn_and_asking`] may be non-empty.
     pub(crate) async fn asks_in_turn(&self) {
         self.asks_in_turn.notified().await;
     }
 
-    /// Has the session woken, if the daemon is the one to do that.
+    /// Requests a wake of the session, if the daemon has to do it.
     pub(crate) fn wake(&self, pending: &Pending) {
         if pending.is_closed || pending.moved_to.is_some() {
             self.sockets.remove(&pending.session);
@@ -148,7 +154,7 @@ impl WakeRoutes {
         self.offer(&pending.session, wake.kind);
     }
 
-    /// Has the session's message socket written to, if that is the route.
+    /// Queues a write to the session's message socket, if that is its route.
     fn offer(&self, session: &SessionId, kind: WakeKind) {
         if self.route(session, kind) == WakeRoute::MessageSocket {
             self.due.insert(session.clone());
@@ -160,13 +166,14 @@ impl WakeRoutes {
         choose(self.attached.contains_key(session), self.sockets.contains_key(session), kind)
     }
 
-    /// Whether the session asks for a wake by its message socket; a session that has begun its turn since does not.
+    /// Whether the session still requests a wake by its message socket; not if its turn has begun
+    /// since.
     fn is_for_socket(&self, session: &SessionId) -> bool {
         let requested = self.requested.get(session).map(|kind| *kind);
         requested.is_some_and(|kind| self.route(session, kind) == WakeRoute::MessageSocket)
     }
 
-    /// How each session can be woken that can be, by id.
+    /// The wake route of each session that has one, by id.
     pub(crate) fn attached(&self) -> Vec<AttachedView> {
         let monitors = self.attached.iter().map(|entry| (entry.key().to_string(), "monitor"));
         let sockets = self.sockets.iter().map(|entry| (entry.key().to_string(), "message_socket"));
@@ -182,7 +189,7 @@ impl WakeRoutes {
     }
 }
 
-/// That a process is attached to a session, as long as it holds this.
+/// An attached monitor of a session, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Attached {
     routes: Arc<WakeRoutes>,
@@ -192,7 +199,7 @@ pub(crate) struct Attached {
 }
 
 impl Attached {
-    /// Waits until another process is attached instead.
+    /// Waits until another monitor replaces it.
     pub(crate) async fn replaced(&mut self) {
         // An error means that the routes are gone, and with them the daemon.
         (&mut self.replaced).await.ok();
@@ -213,7 +220,7 @@ impl Drop for Attached {
 
 /// Writes to message sockets until the daemon stops.
 ///
-/// Errors: none; a client that does not take a message is reached by its next hook.
+/// Errors: none; a client that accepts no message is reached by its next hook.
 pub async fn push_wakes(app: App) -> io::Result<()> {
     let routes = Arc::clone(app.registry.wake_routes());
     loop {
@@ -232,7 +239,7 @@ async fn push(app: &App, session: SessionId) {
     if !routes.is_for_socket(&session) {
         return;
     }
-    // Connected first: nothing is released before there is somebody to take it.
+    // Connected first, so that nothing is released without a receiver.
     let outcome = match connect(&known).await {
         Ok(connection) => hand_over(app, &session, &known.socket, connection).await,
         Err(error) => Err(error),
@@ -243,8 +250,8 @@ async fn push(app: &App, session: SessionId) {
     }
 }
 
-/// Connects to the client's socket. Whoever may use the API could name any socket of this user, so what listens there has to be the
-/// client's own process.
+/// Connects to the client's socket. An API client could name any socket of this user, so the peer
+/// must be the client's own process.
 async fn connect(known: &KnownSocket) -> io::Result<UnixStream> {
     let socket = known.socket.path.as_path();
     let own = rustix::process::geteuid().as_raw();

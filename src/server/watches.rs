@@ -1,7 +1,8 @@
-//! Watches: setting one, listing those that are open, ending one.
+//! Watches: setting, listing and ending.
 //!
-//! Before one is set each condition is looked at, and what is so already is the answer. The event that sets it holds all that is needed
-//! to go on after a restart; from then on the engine decides.
+//! Each condition is checked before a watch is set; conditions that are already true are the
+//! answer. The event that sets a watch has all that is needed to continue it after a restart; from
+//! then on the engine decides.
 
 use std::{sync::Arc, time::Duration};
 
@@ -37,18 +38,18 @@ use crate::{
     },
 };
 
-/// How long the looks before a watch is set may take.
+/// Time limit of the checks before a watch is set.
 const LOOKS_MAX: Duration = Duration::from_secs(6);
-/// A watch for a time ends as long after it, unless it says when.
+/// A watch for a time ends this long after it, unless it says when.
 const AFTER_TIME: Duration = Duration::from_secs(60);
 
-/// What came of a request to wait.
+/// The outcome of a watch request.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct WatchAnswer {
     /// The watch that was set.
     #[serde(skip_serializing_if = "Option::is_none")]
     watch: Option<WatchView>,
-    /// What is so already; then no watch was set.
+    /// The conditions that are already true; then no watch was set.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     already: Vec<ConditionView>,
 }
@@ -56,11 +57,11 @@ pub(crate) struct WatchAnswer {
 /// The open watches.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct WatchList {
-    /// The one that was set first first.
+    /// Oldest first.
     watches: Vec<WatchView>,
 }
 
-/// Whose watches are meant.
+/// Selects watches.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WatchParams {
@@ -99,7 +100,7 @@ pub(crate) async fn cancel(State(app): State<App>, Segment(id): Segment) -> Resu
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Ends the one of the `open` watches whose id is or begins with `id`.
+/// Ends the one of the `open` watches whose id is `id` or begins with it.
 ///
 /// Errors: there is none, or more than one.
 pub(crate) async fn end(app: &App, open: &[Arc<Watch>], id: &str) -> Result<Arc<Watch>, ApiError> {
@@ -116,9 +117,10 @@ pub(crate) async fn end(app: &App, open: &[Arc<Watch>], id: &str) -> Result<Arc<
     Ok(Arc::clone(watch))
 }
 
-/// Waits for something to come true, once.
+/// Waits until something becomes true, once.
 ///
-/// Shape: without `session` and `workspace` it is for the session whose client made the request, or made the process that did.
+/// Shape: without `session` and `workspace` it is for the session whose client is the requesting
+/// process or an ancestor of it.
 #[utoipa::path(
     post, path = "/v1/watches", tag = "watches",
     responses(
@@ -142,17 +144,17 @@ pub(crate) async fn set(
     })
 }
 
-/// What came of a request to wait, for those who speak no JSON.
+/// The outcome of a watch request, for callers without JSON.
 pub(crate) enum Begun {
     /// The watch was set.
     Set(Box<Watch>),
-    /// This is so already.
+    /// These conditions are already true.
     Already(Vec<ConditionView>),
 }
 
-/// Sets the watch that is asked for, unless it is so already.
+/// Sets the requested watch, unless it is already true.
 ///
-/// Errors: a field is wrong, too many are open, or nobody is known who waits.
+/// Errors: a field is wrong, too many watches are open, or the waiting session is unknown.
 pub(crate) async fn begin(app: &App, request: &WatchRequest, peer: Option<u32>) -> Result<Begun, ApiError> {
     let owner = Owner::find(app, request, peer).await?;
     let mut watch = read(app, request, owner).await?;
@@ -169,7 +171,7 @@ pub(crate) async fn begin(app: &App, request: &WatchRequest, peer: Option<u32>) 
     if is_done {
         return Ok(Begun::Already(already));
     }
-    // Two at a time could both be the last one within the bound.
+    // Two concurrent requests could both count as the last one within the bound.
     let _turn = app.registry.watch_turn().await;
     check_room(&open(app).await?, &watch)?;
     let set = Records::build(|records| records.own_event(&watch.set_event()));
@@ -177,9 +179,9 @@ pub(crate) async fn begin(app: &App, request: &WatchRequest, peer: Option<u32>) 
     Ok(Begun::Set(Box::new(watch)))
 }
 
-/// The watches that are open after all that is written.
+/// The open watches, up to the end of the journal.
 pub(crate) async fn open(app: &App) -> Result<Vec<Arc<Watch>>, ApiError> {
-    // The event loop answers a question after it has applied what was written before.
+    // The event loop answers a query after it has applied all earlier records.
     app.engine.rules().await?;
     Ok(app.registry.sources().watches.borrow().to_vec())
 }
@@ -205,11 +207,11 @@ fn check_room(open: &[Arc<Watch>], new: &Watch) -> Result<(), ApiError> {
     Err(ApiError::new(StatusCode::CONFLICT, message))
 }
 
-/// Who waits.
+/// The owner of a watch.
 struct Owner {
     session: Option<SessionId>,
     workspace: Option<Arc<str>>,
-    /// Where relative paths begin.
+    /// Base of relative paths.
     folder: Option<Arc<str>>,
 }
 
@@ -238,7 +240,7 @@ impl Owner {
     }
 }
 
-/// The watch that is asked for, before its conditions were looked at.
+/// Parses the requested watch, before its conditions are checked.
 async fn read(app: &App, request: &WatchRequest, owner: Owner) -> Result<Watch, ApiError> {
     let now = app.now();
     let offset = |at: Timestamp| (app.utc_offset)(at);
@@ -291,13 +293,14 @@ fn field(index: usize) -> String {
     format!("conditions[{index}]")
 }
 
-/// Names a watch: 64 bits nobody can guess, so that no two of them end by one event.
+/// Creates a watch id: 64 unguessable bits, so that no two watches end by one event.
 fn new_id() -> Arc<str> {
     let (_, random) = Uuid::now_v7().as_u64_pair();
     format!("w{random:016x}").into()
 }
 
-/// When a watch ends at the latest: as it says, else in an hour, and after the last time that it waits for.
+/// When a watch ends at the latest: as requested, else in an hour, and after the last time in its
+/// conditions.
 fn expires_at(request: &WatchRequest, parts: &[Part], now: Timestamp) -> Result<Timestamp, ApiError> {
     let last = parts.iter().filter_map(|part| part.condition.time()).max();
     if last.is_some_and(|last| last.since(now) > EXPIRES_MAX) {
@@ -311,12 +314,12 @@ fn expires_at(request: &WatchRequest, parts: &[Part], now: Timestamp) -> Result<
     })
 }
 
-/// Whether a turn is under way in a session that stands at `state`.
+/// Whether a session with the state `state` is in a turn.
 fn is_in_turn(state: &str) -> bool {
     state != SessionState::Idle.as_str() && state != SessionState::Interrupted.as_str()
 }
 
-/// Looks at a condition before it is waited for.
+/// Checks a condition before it is waited for.
 async fn look_at(app: &App, index: usize, part: &Part) -> Result<Part, ApiError> {
     let text = part.text.clone();
     if let Condition::Idle { session } = &part.condition {

@@ -1,6 +1,7 @@
-//! Webhooks and alerts: who sends them is checked before they are read, and they are durable before they are answered.
+//! Webhooks and alerts: a sender is verified before its body is parsed, and its events are durable
+//! before it is answered.
 //!
-//! `config/webhooks.toml` says what events they become (docs/webhooks.md).
+//! `config/webhooks.toml` defines their events (docs/webhooks.md).
 
 use std::io;
 
@@ -36,47 +37,47 @@ use crate::{
     webhook::{self, Kind, Said, signature},
 };
 
-/// Where senders are found; what comes after it is a name.
+/// Path of the webhooks; the sender's name follows.
 pub(crate) const PATH: &str = "/v1/webhooks/";
-/// Where Prometheus posts alerts to an Alertmanager.
+/// Path to which Prometheus posts alerts for an Alertmanager.
 pub(crate) const ALERTS_PATH: &str = "/api/v2/alerts";
 
-/// What was made of a body.
+/// The outcome of a body.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Taken {
-    /// How many events it became.
+    /// Number of its events.
     published: usize,
-    /// How many of them had been published before, by their ids.
+    /// How many of them are duplicates, by id.
     duplicates: usize,
 }
 
-/// Who may send webhooks.
+/// The permitted senders of webhooks.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct SenderList {
     senders: Vec<SenderView>,
-    /// Where they are taken over TCP; only at the Unix socket if it is absent.
+    /// TCP address for webhooks; absent if only the Unix socket takes them.
     #[serde(skip_serializing_if = "Option::is_none")]
     listens_on: Option<String>,
 }
 
-/// One that may send.
+/// A permitted sender.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct SenderView {
     /// `github`, `gitlab`, `forgejo`, `standard` or `alertmanager`.
     name: &'static str,
-    /// Where it posts.
+    /// Its path.
     path: String,
-    /// Whether it signs; one that does not sends a token.
+    /// Whether it signs; else it sends a token.
     is_signed: bool,
-    /// The folder for whose sessions its events are; for all if it is absent.
+    /// The folder whose sessions get its events; all sessions if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     workspace: Option<String>,
-    /// What keeps the daemon from taking its webhooks.
+    /// Why the daemon cannot take its webhooks.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
 }
 
-/// Lists who may send webhooks, and whether their secrets can be read.
+/// Lists the permitted senders of webhooks, and whether their secrets can be read.
 #[utoipa::path(get, path = "/v1/webhooks", tag = "admin", responses((status = 200, body = SenderList)))]
 pub(crate) async fn list(State(app): State<App>) -> Json<SenderList> {
     let known = app.config.webhooks();
@@ -97,8 +98,8 @@ pub(crate) async fn list(State(app): State<App>) -> Json<SenderList> {
 
 /// Takes a webhook.
 ///
-/// It is signed with the secret of `[webhooks.NAME]`; one that has none sends a token with the scope `publish`, or comes over the Unix socket.
-/// The same delivery again publishes nothing.
+/// It is signed with the secret of `[webhooks.NAME]`; a sender without one sends a token with the
+/// scope `publish`, or uses the Unix socket. A repeated delivery publishes nothing.
 #[utoipa::path(
     post, path = "/v1/webhooks/{name}", tag = "events",
     params(("name" = String, Path, description = "`github`, `gitlab`, `forgejo`, `standard` or `alertmanager`")),
@@ -141,8 +142,8 @@ pub(crate) async fn webhook(
 
 /// Takes alerts as Prometheus posts them to an Alertmanager.
 ///
-/// An array of alerts with `labels`, `annotations`, `startsAt` and `endsAt`, as in version 2 of Alertmanager's API. An alert that is posted
-/// again publishes nothing until it is resolved.
+/// An array of alerts with `labels`, `annotations`, `startsAt` and `endsAt`, as in version 2 of
+/// Alertmanager's API. A repeated alert publishes nothing until it is resolved.
 #[utoipa::path(
     post, path = "/api/v2/alerts", tag = "events",
     request_body(content = Vec<Object>, content_type = "application/json"),
@@ -158,7 +159,7 @@ pub(crate) async fn alerts(State(app): State<App>, body: Body) -> Result<Json<Ta
     take_alerts(&app, sender, &json).await.map(|(_, taken)| taken)
 }
 
-/// The sender of this name, if it may send.
+/// The sender of this name, if permitted.
 fn expected<'w>(known: &'w Webhooks, name: &str) -> Result<(Kind, &'w Sender), ApiError> {
     let Some(kind) = Kind::of(name) else {
         let names = Kind::ALL.map(Kind::as_str);
@@ -185,7 +186,7 @@ fn unsigned(kind: Kind) -> ApiError {
     ApiError::new(StatusCode::UNAUTHORIZED, message)
 }
 
-/// What keeps the daemon from checking is for its user; no stranger learns the path.
+/// The reason is shown only to the daemon's user; a stranger does not see the path.
 fn unusable(kind: Kind, error: &io::Error) -> ApiError {
     tracing::error!(%kind, %error, "the secret of a sender of webhooks cannot be read, so none of its is taken");
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the secret cannot be read; the log says why")
@@ -209,7 +210,7 @@ async fn take_alerts(
         .await
 }
 
-/// Publishes what was said, each under its id.
+/// Publishes the events, each with its id.
 async fn take(
     app: &App,
     kind: Kind,

@@ -1,4 +1,4 @@
-//! Passes on what the calls of sessions did to files, to the source that looks at what they wrote.
+//! Forwards file changes of sessions' calls to the source that checks written files.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{
     source::lsp::writes::Wrote,
 };
 
-/// Notes the calls that ended before `exchange`, if its harness is trusted: what came over TCP
+/// Records the calls that ended before `exchange`, if its harness is trusted: what came over TCP
 /// starts nothing.
 pub(crate) fn note(app: &App, route: Route, exchange: &Exchange, calls: &[Call]) {
     let has_ended = exchange.point != InjectionPoint::BeforeTool && !calls.is_empty();

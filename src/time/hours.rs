@@ -1,4 +1,4 @@
-//! Hours of each day, such as `22:00-07:00`, where the user lives.
+//! Hours of each day in local time, such as `22:00-07:00`.
 
 use std::{str::FromStr, time::Duration};
 
@@ -9,20 +9,21 @@ const MINUTE_MILLIS: u64 = 60 * 1_000;
 
 /// A part of each day.
 ///
-/// Shape: from and to are minutes after midnight, and not equal; one that ends before it begins goes over midnight.
+/// Shape: from and to are minutes after midnight, and not equal; if the end is before the start,
+/// the part crosses midnight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hours {
     from: u16,
     to: u16,
 }
 
-/// Why a text is no part of a day.
+/// Why a text is not a part of a day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HoursError {
-    /// It is not of the form.
+    /// It has another form.
     #[error("no hours of the day")]
     Form,
-    /// It ends when it begins.
+    /// It ends at its start.
     #[error("hours that end when they begin")]
     Empty,
 }
@@ -37,7 +38,7 @@ impl FromStr for Hours {
     }
 }
 
-/// The minutes after midnight that a time such as `07:30` means.
+/// Parses a time such as `07:30` as minutes after midnight.
 pub fn minutes(text: &str) -> Option<u16> {
     let below = |text: &str, limit: u16| {
         let is_number = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -48,9 +49,10 @@ pub fn minutes(text: &str) -> Option<u16> {
 }
 
 impl Hours {
-    /// When they end, if `now` is in them; `utc_offset` gives the seconds that local time is ahead of UTC.
+    /// The end of the hours, if `now` is in them; `utc_offset` returns the seconds that local time
+    /// is ahead of UTC.
     ///
-    /// Shape: always after `now`, also where the clock is set back or forth within them.
+    /// Shape: always after `now`, also if a clock change is within them.
     pub fn end(self, now: Timestamp, utc_offset: impl Fn(Timestamp) -> i32) -> Option<Timestamp> {
         let local = |at: Timestamp| at.as_millis().saturating_add_signed(i64::from(utc_offset(at)) * 1_000);
         let minute = local(now) / MINUTE_MILLIS % DAY_MINUTES;
@@ -61,7 +63,7 @@ impl Hours {
         }
         let left = (to + DAY_MINUTES - minute) % DAY_MINUTES * MINUTE_MILLIS;
         let end = now + Duration::from_millis(left - local(now) % MINUTE_MILLIS);
-        // The clock is set in between: the end is what it shows then.
+        // With a clock change in between, the end is in the new local time.
         let moved = (i64::from(utc_offset(now)) - i64::from(utc_offset(end))) * 1_000;
         let end = Timestamp::from_millis(end.as_millis().saturating_add_signed(moved));
         Some(end.max(now + Duration::from_millis(MINUTE_MILLIS)))
@@ -76,7 +78,7 @@ mod tests {
         text.parse().expect("a time")
     }
 
-    /// A place that sets its clock from +1 h to +2 h at 2026-03-29T01:00Z, and back at 2026-10-25T01:00Z.
+    /// A zone that changes from +1 h to +2 h at 2026-03-29T01:00Z, and back at 2026-10-25T01:00Z.
     fn offset(at: Timestamp) -> i32 {
         let is_summer = (time("2026-03-29T01:00:00Z")..time("2026-10-25T01:00:00Z")).contains(&at);
         if is_summer { 7_200 } else { 3_600 }
@@ -92,7 +94,7 @@ mod tests {
             ("12:00-13:30", "2026-11-25T11:10:00Z", Some("2026-11-25T12:30:00Z")),
             ("12:00-13:30", "2026-11-25T10:59:00Z", None),
             ("00:00-23:59", "2026-11-25T22:59:10Z", None),
-            // The night has an hour less, or one more.
+            // The night is an hour shorter, or longer.
             ("22:00-07:00", "2026-03-28T22:00:00Z", Some("2026-03-29T05:00:00Z")),
             ("22:00-07:00", "2026-10-24T21:00:00Z", Some("2026-10-25T06:00:00Z")),
         ] {

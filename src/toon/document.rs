@@ -1,8 +1,9 @@
-//! A text with what one strict reading of it showed, so that nobody has to read it again.
+//! A text with the result of one strict parse, so that it need not be parsed again.
 //!
-//! Most documents are fields and plain tables, and [`flat_fields`] recognises those in one pass, without a tree and without an
-//! allocation for each value. It knows the canonical form only: what it takes is strict, and is what [`super::encode`] writes for
-//! what it decodes to. Anything else is left to the decoder, so the pass need not know every form, only never be wrong.
+//! Most documents are fields and plain tables. [`flat_fields`] recognizes those in one pass,
+//! without a tree and without an allocation per value. It accepts only the canonical form: accepted
+//! text is strict, and equals what [`super::encode`] writes for its decoded value. Other text is
+//! left to the decoder, so the pass may reject valid forms, but must never be wrong.
 
 use std::{fmt, ops::Deref, sync::Arc};
 
@@ -10,22 +11,22 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{INDENT, decode, is_ambiguous, needs_quotes, plain_length, write_quoted};
 
-/// Longest integer that is read as one wherever TOON is read, in digits.
+/// Longest integer that every TOON reader parses as one, in digits.
 const INTEGER_DIGITS_MAX: usize = 18;
 
-/// A text, and whether it is TOON; can only be made by looking.
+/// A text, and its form; constructed only by parsing.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Document {
     text: Arc<str>,
     form: Form,
 }
 
-/// What a text was found to be.
+/// The form of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// Canonical fields and plain tables under bare keys: what [`flat_fields`] takes.
+    /// Canonical fields and plain tables under bare keys, as accepted by [`flat_fields`].
     Flat,
-    /// Strict TOON of any other shape.
+    /// Other strict TOON.
     Strict,
     /// Not TOON.
     Text,
@@ -37,7 +38,7 @@ impl Document {
         &self.text
     }
 
-    /// What it was found to be.
+    /// Its form.
     pub fn form(&self) -> Form {
         self.form
     }
@@ -57,7 +58,7 @@ impl<T: Into<Arc<str>>> From<T> for Document {
     }
 }
 
-/// The text; what it was found to be is found again.
+/// Serializes only the text; the form is derived again.
 impl Serialize for Document {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         self.text.serialize(to)
@@ -89,9 +90,9 @@ impl fmt::Debug for Document {
 pub struct FlatField<'t> {
     /// Its key.
     pub key: &'t str,
-    /// The columns of a table with a comma between; empty if it is none.
+    /// The columns of a table, separated by commas; empty without a table.
     pub columns: &'t str,
-    /// The rows of a table; zero if it is none.
+    /// The number of rows of a table; zero without a table.
     pub rows: usize,
 }
 
@@ -102,10 +103,11 @@ impl FlatField<'_> {
     }
 }
 
-/// The fields of a document that is canonical and flat: scalars, lists of scalars and tables of scalars, all under bare keys.
+/// The fields of a canonical flat document: scalars, lists of scalars and tables of scalars, all
+/// under bare keys.
 ///
-/// Shape: at least one field; the keys differ, and so do the columns of a table. `None` says nothing about a text but that another
-/// reader has to look at it.
+/// Shape: at least one field; keys are distinct, and so are the columns of a table. `None` only
+/// means that the decoder has to parse the text.
 pub fn flat_fields(text: &str) -> Option<Vec<FlatField<'_>>> {
     let mut fields: Vec<FlatField<'_>> = Vec::new();
     let mut lines = super::lines(text);
@@ -143,7 +145,7 @@ pub fn flat_fields(text: &str) -> Option<Vec<FlatField<'_>>> {
     Some(fields)
 }
 
-/// How many bytes the bare key at the beginning of `line` has.
+/// Length of the bare key at the start of `line`.
 fn bare_key_length(line: &str) -> Option<usize> {
     let bytes = line.as_bytes();
     let first = bytes.first()?;
@@ -152,13 +154,13 @@ fn bare_key_length(line: &str) -> Option<usize> {
     (first.is_ascii_alphabetic() || *first == b'_').then_some(length)
 }
 
-/// A length as the writer writes it; never zero, for which there is another form.
+/// Parses a length in the writer's form; never zero, which has another form.
 fn length_of(digits: &str) -> Option<usize> {
     let is_canonical = digits.bytes().all(|byte| byte.is_ascii_digit()) && !digits.starts_with('0');
     is_canonical.then(|| digits.parse().ok()).flatten()
 }
 
-/// How many columns there are, if all are bare and differ.
+/// Number of columns, if all are bare and distinct.
 fn width_of(columns: &str) -> Option<usize> {
     let mut width = 0;
     for (index, column) in columns.split(',').enumerate() {
@@ -170,7 +172,7 @@ fn width_of(columns: &str) -> Option<usize> {
     Some(width)
 }
 
-/// How many scalars `text` holds, with a comma between, if each is written as the writer does.
+/// Number of comma-separated scalars in `text`, if each is in the writer's form.
 fn scalars(text: &str) -> Option<usize> {
     let mut rest = text;
     for count in 1.. {
@@ -184,8 +186,8 @@ fn scalars(text: &str) -> Option<usize> {
     None
 }
 
-/// What follows the scalar at the beginning of `text`, if that is written as the writer does: behind the closing quote, or
-/// without quotes from the first byte on that would need them.
+/// The text after the scalar at the start of `text`, if that is in the writer's form: after the
+/// closing quote, or from the first byte that would need quotes.
 fn after_scalar(text: &str) -> Option<&str> {
     if text.as_bytes().first() == Some(&b'"') {
         let (quoted, after) = text.split_at_checked(quoted_length(text)?)?;
@@ -200,7 +202,7 @@ fn after_scalar(text: &str) -> Option<&str> {
     is_canonical.then_some(after)
 }
 
-/// How many bytes the quoted string at the beginning of `text` has, its quotes included.
+/// Length of the quoted string at the start of `text`, with its quotes.
 fn quoted_length(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let mut at = 1;
@@ -267,7 +269,7 @@ mod tests {
     use super::*;
     use crate::toon::encode;
 
-    /// What must hold of everything the pass takes.
+    /// The property of all accepted texts.
     fn is_right_about(text: &str) -> bool {
         let Some(fields) = flat_fields(text) else { return true };
         let Ok(Value::Object(decoded)) = decode(text) else { return false };

@@ -1,7 +1,8 @@
-//! The canonical writer: which of TOON's forms a value takes, and its lines.
+//! The canonical writer: selects TOON's form for a value, and writes its lines.
 //!
-//! A list of uniform objects becomes a table, an object of uniform objects a keyed table, a list of scalars one line, anything else a
-//! list of items. Recursion follows the value, which payload limits keep shallow.
+//! A list of uniform objects becomes a table, an object of uniform objects a keyed table, a list of
+//! scalars one line, anything else a list of items. Recursion follows the value, whose depth the
+//! payload limits bound.
 
 use serde_json::{Map, Value};
 
@@ -24,14 +25,15 @@ pub fn encode(value: &Value) -> String {
     writer.out
 }
 
-/// Writes one field of an object that has others.
+/// Writes one field of a larger object.
 pub fn encode_field(key: &str, value: &Value) -> String {
     let mut writer = Writer::default();
     writer.field(key, value, 0);
     writer.out
 }
 
-/// Writes a table of scalars: the header and one line a row, whose cells `write_cell` appends, given its row and its column.
+/// Writes a table of scalars: the header and one line a row; `write_cell` appends the cell of a row
+/// and column.
 pub fn write_table(
     out: &mut String,
     key: &str,
@@ -151,7 +153,7 @@ impl Writer {
         self.items(items, depth + 1);
     }
 
-    /// What follows the header of a list: its scalars on the same line, or an item a line at `depth`.
+    /// The part after a list's header: its scalars on the same line, or one item a line at `depth`.
     fn items(&mut self, items: &[Value], depth: usize) {
         if items.iter().all(is_scalar) {
             if !items.is_empty() {
@@ -262,7 +264,8 @@ fn keyed_columns(fields: &Map<String, Value>) -> Option<Vec<Column<'_>>> {
     uniform_columns(&objects)
 }
 
-/// The columns that all objects share, in the order of the first; `None` when they differ or a column is not uniform.
+/// The columns shared by all objects, in the order of the first; `None` when they differ or a
+/// column is not uniform.
 fn uniform_columns<'v>(objects: &[&'v Map<String, Value>]) -> Option<Vec<Column<'v>>> {
     let first = *objects.first()?;
     if first.is_empty() || objects.iter().any(|object| object.len() != first.len()) {

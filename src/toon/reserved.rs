@@ -1,12 +1,14 @@
-//! Tags and control tokens that an agent gives a meaning to, and where one begins in a text.
+//! Reserved tags and control tokens, which an agent interprets, and a scanner for them.
 //!
-//! The one list and the one scanner: the writer escapes what is found here, and each format looks at the finished document once more.
-//! Lookalikes count: any case, white space or slashes before the name, and names that go on after a hyphen, an underscore or a colon.
+//! There is one list and one scanner: the writer escapes what is found here, and each format checks
+//! the finished document again. Lookalikes count: any case, white space or slashes before the name,
+//! and names that continue after a hyphen, an underscore or a colon.
 
-/// Names of tags that carriers and harnesses give a meaning to.
+/// Names of tags that carriers and harnesses interpret.
 ///
-/// Source: the carriers of `format`, the blocks that harnesses write into a context themselves (commands and their output, hooks, tool
-/// calls and results, budgets), the roles of a conversation, and the tags of chat templates (`<<SYS>>` of Llama 2).
+/// Source: the carriers of `format`, the blocks that harnesses themselves write into a context
+/// (commands and their output, hooks, tool calls and results, budgets), the roles of a
+/// conversation, and the tags of chat templates (`<<SYS>>` of Llama 2).
 pub const RESERVED_TAGS: [&str; 34] = [
     "notifications",
     "notification",
@@ -43,20 +45,23 @@ pub const RESERVED_TAGS: [&str; 34] = [
     "tool_call",
     "tool_result",
 ];
-/// What is between the brackets of a chat template's instruction: `[INST]` and `[/INST]`.
+/// The text in the brackets of a chat template's instruction: `[INST]` and `[/INST]`.
 ///
 /// Source: the prompt formats of Llama 2 and Mistral.
 const INSTRUCTION: &str = "inst]";
 
-/// Whether `text` holds the beginning of a reserved tag or a control token, or ends where a tag could begin.
+/// Whether `text` contains the start of a reserved tag or a control token, or ends where a tag
+/// could begin.
 pub fn has_reserved_tag(text: &str) -> bool {
     reserved_tags(text).next().is_some()
 }
 
-/// The positions of the brackets that begin a reserved tag, opening or closing, or a control token, in order.
+/// The positions of the brackets that begin a reserved tag, opening or closing, or a control token,
+/// in order.
 ///
-/// Shape of a tag: `<`, any white space and slashes, and a name of [`RESERVED_TAGS`] that no letter or digit continues; or the end of the
-/// text in place of the name, as what is written next could be one. Of a control token: `<|`, `[INST]` or `[/INST]`.
+/// Shape of a tag: `<`, any white space and slashes, and a name of [`RESERVED_TAGS`] not followed
+/// by a letter or digit. The end of the text can replace the name, because the next output could
+/// complete it. Of a control token: `<|`, `[INST]` or `[/INST]`.
 pub fn reserved_tags(text: &str) -> impl Iterator<Item = usize> {
     memchr::memchr2_iter(b'<', b'[', text.as_bytes()).filter(|at| is_reserved_tag_at(text, *at))
 }

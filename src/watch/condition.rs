@@ -1,7 +1,8 @@
-//! What a watch waits for, as one short string: `exit 4711`, `port 3000`, `line log/dev.log /panicked/`, `in 20m`.
+//! Conditions of watches, as short strings: `exit 4711`, `port 3000`, `line log/dev.log
+//! /panicked/`, `in 20m`.
 //!
-//! Reading one needs no machine: relative paths and times of day are completed by [`Terms`]. What the machine is asked before a watch is
-//! set (the start of a process, the content of a file) is filled in by who asks it.
+//! Parsing needs no machine: [`Terms`] complete relative paths and times of day. The caller fills
+//! in the machine's state at the start of a watch (start of a process, content of a file).
 //!
 //! ```
 //! use aside::{time::Timestamp, watch::condition::{Condition, Terms, parse}};
@@ -25,15 +26,15 @@ use crate::{
 
 /// Longest text of a condition, in bytes: a path and a regular expression.
 pub const TEXT_BYTES_MAX: usize = 512;
-/// Most turns that can be waited for.
+/// Most turns of a condition.
 const TURNS_MAX: u32 = 1_000;
-/// The host of a port that names none.
+/// The default host of a port.
 const LOOPBACK: &str = "127.0.0.1";
-/// How much of a wrong text is shown.
+/// Displayed characters of an invalid text.
 const SHOWN_CHARS: usize = 60;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The forms of conditions, each with the words that it begins with.
+/// The forms of conditions, each with its first words.
 pub const FORMS: [(&str, &str); 13] = [
     ("exit", "exit PID"),
     ("port", "port [HOST:]PORT"),
@@ -50,108 +51,109 @@ pub const FORMS: [(&str, &str); 13] = [
     ("idle", "idle SESSION"),
 ];
 
-/// What has to come true.
+/// A condition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Condition {
     /// A process ends.
     Exit {
-        /// Its number.
+        /// Its id.
         pid: u32,
-        /// When it started, in ticks of the system's clock since the machine did; another process may get its number later.
+        /// Its start, in clock ticks since boot; its id may be reused later.
         started: Option<u64>,
     },
-    /// Somebody listens at a port, or nobody does.
+    /// A port has a listener, or has none.
     Port {
         /// Name or address.
         host: String,
         /// The port.
         port: u16,
-        /// Whether somebody is to listen.
+        /// Whether it should have a listener.
         open: bool,
     },
     /// A server answers.
     Http {
-        /// Where, beginning with `http://`.
+        /// The URL, beginning with `http://`.
         url: String,
-        /// With which status; without one any below 400 counts.
+        /// The expected status; any below 400 if absent.
         status: Option<u16>,
     },
-    /// A file is there, or is not.
+    /// A file exists, or does not.
     File {
         /// Absolute.
         path: String,
-        /// Whether it is to be there.
+        /// Whether it should exist.
         exists: bool,
     },
-    /// What is at a path becomes another one.
+    /// The content at a path changes.
     Change {
         /// Absolute.
         path: String,
-        /// What it was when the watch was set; nothing if there was no file.
+        /// Its state when the watch was set; absent without a file.
         since: Option<String>,
     },
     /// A line is added to a file.
     Line {
         /// Absolute.
         path: String,
-        /// A regular expression, without its slashes.
+        /// A regular expression, without slashes.
         pattern: String,
-        /// The file's number and how long it was when the watch was set; nothing if there was no file.
+        /// Inode and length of the file when the watch was set; absent without a file.
         from: Option<(u64, u64)>,
     },
-    /// The checks of a commit that was pushed end.
+    /// The checks of a pushed commit end.
     Ci {
-        /// A branch, or the beginning of a commit; what the session pushed last, or what is checked out, if it is absent.
+        /// A branch, or a prefix of a commit; the session's last push, or the checked out branch,
+        /// if absent.
         reference: Option<String>,
-        /// Where git and `gh` run, absolute.
+        /// The working folder of git and `gh`, absolute.
         folder: String,
     },
-    /// An event is published that concerns the session or folder of the watch.
+    /// An event is published in the scope of the watch's session or folder.
     Event {
-        /// The types that count.
+        /// The matching types.
         pattern: String,
     },
-    /// It is this time.
+    /// A time is reached.
     At {
         /// The time.
         time: Timestamp,
     },
-    /// The session's turns have ended so often.
+    /// A number of the session's turns have ended.
     Turns {
-        /// How many more.
+        /// The number of turns left.
         left: u32,
     },
-    /// No turn of a session is under way.
+    /// No turn of a session is in progress.
     Idle {
         /// The session.
         session: SessionId,
     },
 }
 
-/// What completes a condition that is relative to something.
+/// Context that completes relative conditions.
 #[derive(Clone, Copy)]
 pub struct Terms<'t> {
     /// The time.
     pub now: Timestamp,
-    /// What the wall clock here is ahead of UTC at a time, in seconds.
+    /// Offset of the local wall clock from UTC at a time, in seconds.
     pub utc_offset: &'t (dyn Fn(Timestamp) -> i32 + Sync),
-    /// The folder that relative paths begin in.
+    /// The base of relative paths.
     pub folder: Option<&'t str>,
 }
 
-/// Why a text is no condition.
+/// Why a text is not a condition.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConditionError {
-    /// It begins with no word of a form.
+    /// It begins with the first word of no form.
     #[error("`{found}` is no condition; {}", hint(*.meant))]
     Unknown {
         /// The text.
         found: String,
-        /// The form that was probably meant.
+        /// The form that was probably intended.
         meant: Option<&'static str>,
     },
-    /// What follows is not what the form asks for.
+    /// The rest does not match the form.
     #[error("`{found}`: {why}; it is written `{form}`")]
     Wrong {
         /// The text.
@@ -175,9 +177,10 @@ fn shown(text: &str) -> String {
     strip_text(text).chars().take(SHOWN_CHARS).collect()
 }
 
-/// Reads a condition.
+/// Parses a condition.
 ///
-/// Errors: it has no known form, or what follows the form's word is not what it asks for; the error names the nearest form.
+/// Errors: it has no known form, or its rest does not match the form; the error names the nearest
+/// form.
 pub fn parse(text: &str, terms: &Terms<'_>) -> Result<Condition, ConditionError> {
     let text = text.trim();
     if text.len() > TEXT_BYTES_MAX {
@@ -295,7 +298,7 @@ fn read_line(text: &str, terms: &Terms<'_>) -> Result<Condition, String> {
         return Err(missing());
     }
     if let Err(error) = Regex::new(pattern) {
-        // Its last line says what is wrong; those before show where.
+        // Its last line is the message; earlier ones show the place.
         let why = error.to_string();
         return Err(why.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned());
     }
@@ -304,7 +307,8 @@ fn read_line(text: &str, terms: &Terms<'_>) -> Result<Condition, String> {
 
 fn read_ci(text: &str, terms: &Terms<'_>) -> Result<Condition, String> {
     let reference = text.strip_prefix("refs/heads/").unwrap_or(text);
-    // What git takes for no name of a branch, and what a program would take for an option.
+    // Characters that git forbids in branch names, and a leading `-`, which programs would parse as
+    // an option.
     let is_wrong = |c: char| c.is_whitespace() || c.is_control() || "~^:?*[\\".contains(c);
     if reference.starts_with('-') || reference.contains("..") || reference.contains(is_wrong) {
         return Err("a branch or a commit is one name".to_owned());
@@ -326,7 +330,7 @@ fn read_delay(text: &str, terms: &Terms<'_>) -> Result<Condition, String> {
     Ok(Condition::At { time: terms.now + delay })
 }
 
-/// A time of day here (the next one), a date with a time of day here, or RFC 3339.
+/// Parses a local time of day (the next one), a local date and time, or RFC 3339.
 fn read_time(text: &str, terms: &Terms<'_>) -> Result<Timestamp, String> {
     let wrong = || "a time is written 14:30, 2026-11-25 14:30, or as RFC 3339".to_owned();
     let date_time = text.parse::<jiff::civil::DateTime>().ok().filter(|_| !text.ends_with(['Z', 'z']));
@@ -362,12 +366,13 @@ fn millis(duration: Duration) -> u64 {
     crate::time::duration_millis(duration)
 }
 
-/// What the wall clock here shows at `at`, in milliseconds since its own epoch.
+/// The local wall clock at `at`, in milliseconds since its own epoch.
 fn wall(at: Timestamp, terms: &Terms<'_>) -> u64 {
     shift(at.as_millis(), i64::from((terms.utc_offset)(at)))
 }
 
-/// The time at which the wall clock here shows `millis`; of two such times, as in autumn, one of them.
+/// The time at which the local wall clock shows `millis`; one of the two if there are two, as in
+/// autumn.
 fn from_wall(millis: u64, terms: &Terms<'_>) -> Timestamp {
     let back = |at: Timestamp| Timestamp::from_millis(shift(millis, -i64::from((terms.utc_offset)(at))));
     back(back(Timestamp::from_millis(millis)))
@@ -378,12 +383,12 @@ fn shift(millis: u64, seconds: i64) -> u64 {
 }
 
 impl Condition {
-    /// Whether it is about nothing but time.
+    /// Whether it is only about time.
     pub const fn is_time(&self) -> bool {
         matches!(self, Self::At { .. } | Self::Turns { .. })
     }
 
-    /// Whether the machine has to be asked; the engine knows the rest.
+    /// Whether it needs a check of the machine; the engine decides the others.
     pub const fn is_of_machine(&self) -> bool {
         match self {
             Self::Exit { .. }
@@ -400,7 +405,7 @@ impl Condition {
         }
     }
 
-    /// The path that it is about.
+    /// Its path.
     pub fn path(&self) -> Option<&str> {
         match self {
             Self::File { path, .. } | Self::Change { path, .. } | Self::Line { path, .. } => Some(path),
@@ -415,7 +420,7 @@ impl Condition {
         }
     }
 
-    /// The time that it waits for.
+    /// Its time.
     pub const fn time(&self) -> Option<Timestamp> {
         if let Self::At { time } = self { Some(*time) } else { None }
     }
@@ -425,7 +430,7 @@ impl Condition {
 mod tests {
     use super::*;
 
-    /// A place one hour ahead of UTC that sets its clock back at 2026-11-25T22:00Z.
+    /// A zone one hour ahead of UTC that is set back at 2026-11-25T22:00Z.
     fn offset(at: Timestamp) -> i32 {
         if at < time("2026-11-25T22:00:00Z") { 3_600 } else { 0 }
     }

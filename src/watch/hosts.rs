@@ -1,4 +1,4 @@
-//! Which machines a watch may ask.
+//! Limits which machines a watch may contact.
 
 use std::net::IpAddr;
 
@@ -6,11 +6,11 @@ use super::condition::{Condition, host_of};
 use crate::settings::settings;
 
 settings! {
-    /// Whether ports and servers of other machines are asked.
+    /// Whether ports and servers of other machines may be contacted.
     remote: bool = false, flag();
 }
 
-/// The host that a condition connects to, if that is not this machine.
+/// The host that a condition connects to, if it is another machine.
 pub fn remote_host(condition: &Condition) -> Option<String> {
     let host = if let Condition::Port { host, .. } = condition {
         host.clone()
@@ -22,7 +22,7 @@ pub fn remote_host(condition: &Condition) -> Option<String> {
     (!is_here(&host)).then_some(host)
 }
 
-/// Whether a host is this machine by its name or address.
+/// Whether a name or address is of this machine.
 pub fn is_here(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost")
         || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())

@@ -31,7 +31,7 @@ fn watch(id: &str, conditions: &[&str]) -> Watch {
     }
 }
 
-/// What a test does with watches, with the position of the last event.
+/// Watches, and the position of the last event.
 #[derive(Default)]
 struct World {
     watches: Watches,

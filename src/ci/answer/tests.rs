@@ -72,9 +72,9 @@ fn a_run_whose_next_job_has_not_begun_goes_on() {
     let run = json!({ "databaseId": 7 });
     assert_eq!(pending(json!({ "status": "IN_PROGRESS", "workflowRun": run }), "SUCCESS"), 1);
     assert_eq!(pending(json!({ "status": "COMPLETED", "workflowRun": run }), "SUCCESS"), 0);
-    // An application that may report checks, and does not.
+    // An application that may report checks, but does not.
     assert_eq!(pending(json!({ "status": "QUEUED", "workflowRun": null }), "SUCCESS"), 0);
-    // More checks than an answer holds.
+    // More checks than an answer can have.
     assert_eq!(pending(json!({ "status": "COMPLETED", "workflowRun": run }), "PENDING"), 1);
     assert_eq!(checks(&json!({ "statusCheckRollup": null })).total(), 0);
 }

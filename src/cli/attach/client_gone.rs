@@ -1,8 +1,9 @@
-//! Notices that the client which started this process has gone, however it went.
+//! Detects that the client which started this process has ended.
 //!
-//! Three signs, as none is always there: the pipe that is written to has no reader any more; a process above this one ended;
-//! this process was given another parent. A client starts its monitor through a shell, which outlives it when it is killed, so
-//! the processes looked at go up to the first one that is no shell.
+//! There are three signs, none of which is always present: the output pipe has no reader; an
+//! ancestor process ended; this process got another parent. A client starts its monitor through a
+//! shell, which outlives a killed client, so ancestors are watched up to the first one that is not
+//! a shell.
 
 use std::{
     fs,
@@ -17,13 +18,13 @@ use rustix::{
 
 use crate::harness::process::{Process, ProcessStat};
 
-/// How often the parent is looked at, where its end cannot be waited for, in seconds.
+/// Poll interval of the parent where its end cannot be awaited, in seconds.
 const LOOK_SECONDS: i64 = 2;
 /// Most shells between this process and its client.
 const SHELLS_MAX: usize = 4;
 const SHELLS: [&str; 6] = ["sh", "bash", "dash", "zsh", "ash", "ksh"];
 
-/// The processes above this one, as they are before there is anything for the client to read: it may be gone soon after.
+/// The ancestors, read before any output: the client may end soon after.
 pub(super) struct Above {
     parent: Option<Pid>,
     processes: Vec<OwnedFd>,
@@ -31,23 +32,23 @@ pub(super) struct Above {
 }
 
 impl Above {
-    /// Those that there are now.
+    /// Reads the current ancestors.
     pub(super) fn now() -> Self {
         let (processes, client) = parents();
         Self { parent: getppid(), processes, client }
     }
 
-    /// The first process above this one that is no shell.
+    /// The nearest ancestor that is not a shell.
     pub(super) const fn client(&self) -> Option<Process> {
         self.client
     }
 
-    /// Waits until the client has gone, or nobody holds the other end of `done`.
+    /// Waits until the client has ended, or the other end of `done` is closed.
     pub(super) fn wait(&self, done: &PipeReader) -> io::Result<()> {
         let stdout = io::stdout();
         loop {
             let mut signs = vec![
-                // Asked for nothing: a pipe without a reader is told all the same.
+                // No events are requested: a pipe without a reader is reported anyway.
                 PollFd::from_borrowed_fd(stdout.as_fd(), PollFlags::empty()),
                 PollFd::from_borrowed_fd(done.as_fd(), PollFlags::IN),
             ];
@@ -61,7 +62,8 @@ impl Above {
     }
 }
 
-/// The parent, and those above it as long as they are shells; the first one that is none is the last, and the client.
+/// The parent and further ancestors while they are shells; the last one is the first that is not,
+/// the client.
 fn parents() -> (Vec<OwnedFd>, Option<Process>) {
     let mut found = Vec::new();
     let mut next = getppid();
@@ -78,7 +80,7 @@ fn parents() -> (Vec<OwnedFd>, Option<Process>) {
     (found, None)
 }
 
-/// What the system tells of a process.
+/// The system's status of a process.
 fn stat_of(process: Pid) -> Option<ProcessStat> {
     let text = fs::read(format!("/proc/{}/stat", process.as_raw_nonzero())).ok()?;
     ProcessStat::parse(&String::from_utf8_lossy(&text))

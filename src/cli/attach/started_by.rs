@@ -1,4 +1,5 @@
-//! The client that started this process: which it is, where it works, and what its own file says of it.
+//! The client that started this process: its kind, its folder, and the contents of its session
+//! file.
 
 use std::{
     env, fs,
@@ -15,7 +16,7 @@ use crate::{
 pub(super) struct StartedBy {
     kind: &'static Kind,
     process: Process,
-    /// Where it keeps its files.
+    /// The folder of its files.
     folder: Option<PathBuf>,
 }
 
@@ -25,14 +26,15 @@ impl StartedBy {
         process.map(|process| Self { kind, process, folder: client_program::folder(kind) })
     }
 
-    /// What the client says of itself at this moment: it may be in another session than the one that it started this process in.
+    /// The client's current session file: its session may differ from the one in which it started
+    /// this process.
     pub(super) fn session_file(&self) -> Option<SessionFile> {
         let files = self.kind.files.sessions.as_ref()?;
         let path = (files.path)(self.folder.as_deref()?, self.process.pid);
         (files.parse)(&fs::read(path).ok()?, self.process)
     }
 
-    /// What the daemon is told of the client, as further parameters of a query.
+    /// The client's facts for the daemon, as further query parameters.
     pub(super) fn facts(&self, file: Option<&SessionFile>) -> String {
         let mut facts = format!("&harness={}&pid={}", self.kind.caps.name, self.process.pid);
         let project = self.kind.variables.forwarded_as(header::PROJECT).and_then(|name| env::var(name).ok());

@@ -1,15 +1,15 @@
-//! Two columns: what happens, and beside it what the agent sees.
+//! Two columns: events on the left, the agent's view on the right.
 
 use crate::cli::terminal::{Terminal, Tone};
 
-/// Columns of the whole picture unless the terminal has fewer: those of the usual one.
+/// Widest picture, in columns: the width of a default terminal.
 const WIDTH_MAX: usize = 80;
-/// Fewest columns in which both sides can be read; a narrower terminal wraps them.
+/// Fewest columns in which both sides are readable; a narrower terminal wraps them.
 const WIDTH_MIN: usize = 60;
-/// What stands between the two sides.
+/// Separator of the two sides.
 const GAP: &str = " | ";
 
-/// How the picture is drawn.
+/// Layout of the picture.
 #[derive(Debug, Clone)]
 pub(super) struct Screen {
     left: usize,
@@ -18,20 +18,20 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    /// As wide as the terminal, but no wider than [`WIDTH_MAX`].
+    /// As wide as the terminal, but at most [`WIDTH_MAX`].
     pub(super) fn new(terminal: &Terminal) -> Self {
         let width = terminal.columns.unwrap_or(WIDTH_MAX).clamp(WIDTH_MIN, WIDTH_MAX);
         let left = (width - GAP.len()) * 2 / 5;
         Self { left, right: width - GAP.len() - left, terminal: terminal.clone() }
     }
 
-    /// The names of the two sides, and a line below them.
+    /// The titles of the two sides, and a line below them.
     pub(super) fn header(&self) -> String {
         let names = self.row(("what happens", Tone::Heading), ("what the agent sees", Tone::Heading));
         names + &"-".repeat(self.left) + "-+-" + &"-".repeat(self.right) + "\n"
     }
 
-    /// One step: `happens` on the left; on the right `sees`, or that nothing was added.
+    /// One step: `happens` on the left; on the right `sees`, or a remark that nothing was added.
     pub(super) fn step(&self, happens: &str, sees: Option<&str>) -> String {
         let right = match sees {
             Some(text) => wrap(text, self.right),
@@ -49,7 +49,7 @@ impl Screen {
         drawn
     }
 
-    /// A line that stands under both sides.
+    /// A line across both sides.
     pub(super) fn heading(&self, text: &str) -> String {
         format!("{}\n", self.terminal.paint(Tone::Heading, text))
     }
@@ -61,7 +61,8 @@ impl Screen {
     }
 }
 
-/// Breaks lines that are too long, at a space where there is one; what follows is indented like its line and two more.
+/// Wraps long lines, at a space where possible; continuations are indented by two more columns than
+/// their line.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for line in text.lines() {

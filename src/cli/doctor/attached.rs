@@ -1,4 +1,4 @@
-//! How the sessions that are open can be woken at this moment, and what was wrong with their hooks.
+//! The current wake routes of open sessions, and problems with their hooks.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::{
     client::Client,
 };
 
-/// What the daemon tells of its sessions.
+/// The daemon's sessions.
 #[derive(Deserialize)]
 struct Sessions {
     sessions: Vec<Session>,
@@ -29,7 +29,7 @@ struct Harness {
     parent: Option<String>,
 }
 
-/// What it tells of their clients.
+/// The daemon's clients.
 #[derive(Deserialize)]
 struct Clients {
     attached: Vec<Attached>,
@@ -49,7 +49,7 @@ struct Trouble {
     last: String,
 }
 
-/// The checks, with a daemon that answers.
+/// The checks, for a daemon that answers.
 pub(super) fn checks(client: &Client) -> Vec<Check> {
     let (Some(sessions), Some(clients)) = (get(client, "/v1/sessions"), get(client, "/v1/clients")) else {
         return vec![Check::warn("sessions", "the daemon does not tell of them", "aside down && aside up")];
@@ -66,7 +66,7 @@ fn get<T: DeserializeOwned>(client: &Client, path: &str) -> Option<T> {
     serde_json::from_slice(&response.body).ok()
 }
 
-/// How many conversations are open, and how many of them are woken by what.
+/// Number of open conversations, and of those with each wake route.
 fn routes(sessions: &[Session], attached: &[Attached]) -> String {
     let open = sessions.iter().filter(|session| session.is_open && session.harness.parent.is_none());
     let route = |session: &Session| {

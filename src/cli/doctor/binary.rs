@@ -1,4 +1,4 @@
-//! Whether the program that hooks run is quick.
+//! Whether the program that hooks run is fast.
 
 use std::{
     env, fs,
@@ -11,14 +11,14 @@ use std::{
 use super::Check;
 use crate::{client::HOOK_DEADLINE, harness::kind::Kind};
 
-/// Most of the program's file that is read, in bytes: its headers stand at its beginning.
+/// Most bytes read of the program's file, which starts with its headers.
 const HEADER_BYTES_MAX: u64 = 64 * 1024;
-/// How often a hook is run to know how long one takes.
+/// How often a hook is run to measure it.
 const RUNS: usize = 9;
-/// From here on an agent's user begins to notice hooks; people complain of 35 ms and more.
+/// From here on users begin to notice hooks; they complain of 35 ms and more.
 const NOTICED: Duration = Duration::from_millis(30);
 
-/// Whether the program needs a loader, which costs every hook some time.
+/// Whether the program needs a dynamic loader, which slows down every hook.
 pub(super) fn kind() -> Check {
     const NAME: &str = "program";
     let own = env::current_exe();
@@ -44,7 +44,7 @@ pub(super) fn kind() -> Check {
     )
 }
 
-/// How long a hook of the harness takes, from the start of its process to its end.
+/// Duration of a hook of the harness, from the start of its process to its end.
 pub(super) fn time(kind: &Kind, socket: &Path) -> Check {
     const NAME: &str = "hook time";
     let mut times: Vec<Duration> = Vec::new();
@@ -94,10 +94,10 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     (result, start.elapsed())
 }
 
-/// Whether an ELF file needs no loader; `None` for what is no 64-bit little-endian ELF file.
+/// Whether an ELF file needs no loader; `None` if it is not a 64-bit little-endian ELF file.
 ///
-/// Source: the ELF specification: the program headers begin at the offset at byte 32, their size and count are at 54
-/// and 56, and one of type 3 names the loader.
+/// Source: the ELF specification: the program headers begin at the offset at byte 32, their size
+/// and count are at 54 and 56, and one of type 3 names the loader.
 fn is_static(file: &[u8]) -> Option<bool> {
     const INTERPRETER: u32 = 3;
     if file.get(..6)? != b"\x7fELF\x02\x01" {

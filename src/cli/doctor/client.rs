@@ -1,4 +1,4 @@
-//! Whether the client is there, and calls this program once at each point.
+//! Whether the client is installed, and calls this program once at each point.
 
 use std::{
     env, fs, io,
@@ -29,7 +29,8 @@ use crate::{
 
 const HOOKS: &str = "hooks";
 
-/// Whether aside is installed in this harness, for this user or the project here, or a file that would say so cannot be read.
+/// Whether aside is installed in this harness, for this user or the current project, or a file that
+/// would show it cannot be read.
 pub(super) fn may_be_installed(kind: &'static Kind) -> bool {
     !Found::of(kind).is_ok_and(|found| found.installations.is_empty())
 }
@@ -63,7 +64,8 @@ fn client(kind: &Kind, version: Option<Version>) -> Check {
     }
 }
 
-/// What the client of this version says by itself, so that aside leaves it to the client; of one that tells no version, what any says.
+/// What the client of this version reports itself, so that aside leaves it to the client; without a
+/// version, what any version reports.
 fn native(kind: &Kind, version: Option<Version>) -> Option<Check> {
     let is_said = |since: Option<Version>| since.zip(version).is_none_or(|(since, version)| since <= version);
     let said = kind.native.iter().filter(|native| is_said(native.since));
@@ -76,11 +78,11 @@ fn native(kind: &Kind, version: Option<Version>) -> Option<Check> {
     (!said.is_empty()).then(|| Check::ok("native", found))
 }
 
-/// One place with hooks of ours that the client runs.
+/// One place with aside's hooks that the client runs.
 #[derive(Debug)]
 struct Installation {
     place: String,
-    /// `None` for a plugin that the client has copied to where it likes.
+    /// `None` for a plugin that the client has copied elsewhere.
     hooks: Option<Vec<OurHook>>,
     remedy: String,
 }
@@ -89,7 +91,7 @@ struct Installation {
 struct Found {
     kind: &'static Kind,
     installations: Vec<Installation>,
-    /// A settings file that turns all hooks off, and the key by which it does.
+    /// A settings file that disables all hooks, and the key that does so.
     switched_off: Option<(PathBuf, &'static str)>,
 }
 
@@ -146,7 +148,8 @@ impl Found {
     }
 }
 
-/// Whether the hooks of one installation are all there and call this program; `again`: the command that mends it.
+/// Whether the hooks of one installation are complete and call this program; `again`: the command
+/// that repairs it.
 fn hooks_of(kind: &'static Kind, installation: &Installation, again: &str) -> Check {
     let Installation { place, hooks, .. } = installation;
     let Some(hooks) = hooks else { return Check::ok(HOOKS, format!("those of the {place}")) };
@@ -170,7 +173,7 @@ fn hooks_of(kind: &'static Kind, installation: &Installation, again: &str) -> Ch
     }
 }
 
-/// Errors: what is wrong, as the end of a sentence.
+/// Errors: the problem, as the end of a sentence.
 fn is_this_program(program: &str) -> Result<(), String> {
     let path = if program.contains('/') {
         PathBuf::from(program)

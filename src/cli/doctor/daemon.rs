@@ -1,4 +1,4 @@
-//! Whether the daemon is there, is this version, and keeps to itself.
+//! Whether the daemon runs, has this version, and is private.
 
 use std::{
     fs, io,
@@ -12,7 +12,7 @@ use crate::{
     server,
 };
 
-/// The check whose failure makes others pointless.
+/// Name of the check whose failure makes others pointless.
 pub(super) const NAME: &str = "daemon";
 const CONFIG: &str = "config";
 
@@ -55,7 +55,7 @@ pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
     checks
 }
 
-/// Whether the daemon runs by the configuration's files as it read them last.
+/// Whether the daemon's active configuration is the one last read from the files.
 fn config(config: &Config) -> Vec<Check> {
     let remedy = "aside check shows where; then aside reload";
     match config.trouble() {
@@ -67,7 +67,7 @@ fn config(config: &Config) -> Vec<Check> {
     }
 }
 
-/// Whether nobody else can use what stands at `path`.
+/// Whether no other user can access `path`.
 fn private(name: &'static str, path: &Path, remedy: &str) -> Check {
     let shown = path.display();
     match fs::metadata(path) {

@@ -1,4 +1,5 @@
-//! Whether an agent's tools answer: a client's first two requests through `aside mcp`, and whether the client has that installed.
+//! Whether an agent's tools answer: sends a client's first two requests through `aside mcp`, and
+//! checks whether the client has that installed.
 
 use std::{
     env, io,
@@ -23,12 +24,12 @@ use crate::{
 };
 
 const NAME: &str = "tools";
-/// How long the answers may take.
+/// Time limit of the answers.
 const ANSWERS_MAX: Duration = Duration::from_secs(2);
-/// The version of MCP that is asked for; the daemon answers with the newest that both know.
+/// The requested MCP version; the daemon answers with the newest that both know.
 const VERSION: &str = "2025-06-18";
 
-/// One check of the tools themselves, with whether each client has them.
+/// One check of the tools themselves, and one per client of their installation.
 pub(super) fn checks(kinds: &[&'static Kind], context: &Context<'_>) -> Vec<Check> {
     let installed: Vec<String> = kinds.iter().filter_map(|kind| installed(kind)).collect();
     let installed = installed.join("; ");
@@ -47,7 +48,8 @@ pub(super) fn checks(kinds: &[&'static Kind], context: &Context<'_>) -> Vec<Chec
     vec![check]
 }
 
-/// Whether the client starts `aside mcp`, as the end of a sentence; `None` for one that has no place for it.
+/// Whether the client starts `aside mcp`, as the end of a sentence; `None` for a client without MCP
+/// support.
 fn installed(kind: &'static Kind) -> Option<String> {
     let places = Places::find(kind, Path::new(".")).ok()?;
     let (folder, plugin) = places.plugin()?;
@@ -62,7 +64,7 @@ fn installed(kind: &'static Kind) -> Option<String> {
 
 /// The tools that a client gets.
 ///
-/// Errors: the program cannot be run, or gives no answer in time.
+/// Errors: the program cannot be run, or does not answer in time.
 fn list(socket: &Path) -> io::Result<Vec<Value>> {
     let mut child = Command::new(env::current_exe()?)
         .arg("mcp")
@@ -102,7 +104,7 @@ fn ask(child: &mut Child) -> io::Result<Vec<Value>> {
     listed.ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, "it ended without a list"))
 }
 
-/// The tools that a line lists, if it is the answer to that request.
+/// The tools in a line, if it is the answer to that request.
 fn tools_in(line: &str) -> Option<Vec<Value>> {
     let answer: Value = serde_json::from_str(line).ok()?;
     Some(answer.get("result")?.get("tools")?.as_array()?.clone())

@@ -1,7 +1,7 @@
-//! A live round trip: an event goes in, and a hook brings its text out.
+//! A live round trip: publishes an event, and expects its text from a hook.
 //!
-//! The session is made up, and is a subagent's, whose parent is nowhere: such a session gets what is addressed to it and nothing
-//! else, so nothing that waits for a real one is taken.
+//! The session is an invented subagent without a known parent. Such a session gets only what is
+//! addressed to it, so the test takes no notification of a real session.
 
 use std::{
     env, fs,
@@ -24,20 +24,20 @@ use crate::{
 };
 
 pub(super) const NAME: &str = "round trip";
-/// The type of the event: a core subscriber's, which cannot be switched off.
+/// The event type: of a core subscriber, which cannot be disabled.
 const EVENT_TYPE: &str = "tool.call.failure";
-/// How often a file is changed until it is noticed; a look that takes too long is left out.
+/// How often a file is changed until it is noticed; a look that times out is skipped.
 const LOOKS_MAX: u32 = 3;
-/// Where its event comes from.
+/// The source of its event.
 pub(in crate::cli) const SOURCE: &str = "doctor";
 
-/// Whether this is the session of a round trip, about which nobody asks who looks at what happened.
+/// Whether this is the session of a round trip, which is hidden from the history by default.
 pub(in crate::cli) fn is_probe(session: Option<&str>) -> bool {
     let parts = session.and_then(|session| session.split_once('/'));
     parts.is_some_and(|(parent, agent)| parent.starts_with(SESSION) && agent == AGENT)
 }
 
-/// The way through the hooks of one harness.
+/// Hooks of one harness for the round trip.
 struct Way<'a> {
     kind: &'static Kind,
     hooks: &'static RoundTrip,
@@ -53,7 +53,7 @@ pub(super) fn check(kind: &'static Kind, client: &Client) -> Check {
     let id = format!("{SESSION}{}", Uuid::now_v7());
     let way = Way { kind, hooks, made_up: MadeUp { conversation: &id, agent: AGENT }, client };
     let outcome = way.try_out();
-    // The daemon closes a session that nobody uses; this one should not be seen until then.
+    // The daemon closes an unused session; until then this one should not be visible.
     let closed = way.hook(&(hooks.end)(&way.made_up));
     match (outcome, closed) {
         (Ok(characters), Ok(_)) => {
@@ -66,10 +66,10 @@ pub(super) fn check(kind: &'static Kind, client: &Client) -> Check {
     }
 }
 
-/// Has a file change in `folder` that a made-up subagent has read, and looks whether that subagent is notified; `None` where the hooks of the
-/// harness can speak for none.
+/// Changes a file in `folder` that an invented subagent has read, and checks whether the subagent
+/// is notified; `None` if the harness's hooks support no subagents.
 ///
-/// Errors: what went wrong, in words.
+/// Errors: the problem, in words.
 pub(super) fn change_a_file(
     kind: &'static Kind,
     client: &Client,
@@ -103,7 +103,7 @@ impl Way<'_> {
         Err("a file that changed was not noticed in time".to_owned())
     }
 
-    /// Gives the number of characters that the agent would have got.
+    /// Returns the number of characters that the agent would have received.
     fn try_out(&self) -> Result<usize, String> {
         let MadeUp { conversation: id, agent } = self.made_up;
         let event = json!({
@@ -123,14 +123,14 @@ impl Way<'_> {
                 .to_owned()),
             Some(text) => Ok(text.chars().count()),
         }?;
-        // Also confirms that the text has arrived, so that it is not told again to whoever comes later.
+        // Also confirms the delivery, so that the text is not redelivered.
         match self.ask("second", None)? {
             None => Ok(characters),
             Some(_) => Err("the event was told twice".to_owned()),
         }
     }
 
-    /// Runs a hook that carries text; gives the text for the agent, if there is one.
+    /// Runs a hook that carries text; returns the text for the agent, if any.
     fn ask(&self, call: &str, read: Option<&Path>) -> Result<Option<String>, String> {
         let output = self
             .hook(&(self.hooks.ask)(&self.made_up, call, read))
@@ -142,7 +142,8 @@ impl Way<'_> {
         Ok(Some(text))
     }
 
-    /// Runs the hook as the client does, less what the client of whoever runs this says of itself; gives what it prints.
+    /// Runs the hook as the client does, without the caller's own client variables; returns its
+    /// output.
     fn hook(&self, stdin: &str) -> io::Result<Vec<u8>> {
         let mut command = Command::new(env::current_exe()?);
         for (_, variable) in self.kind.variables.forwarded {

@@ -1,4 +1,4 @@
-//! Whether the sinks could take word for the user now. Nothing is sent.
+//! Whether the sinks can take notices to the user now. Sends nothing.
 
 use serde::Deserialize;
 
@@ -19,7 +19,7 @@ struct Sink {
     problem: Option<String>,
 }
 
-/// One check a sink; none if the daemon has none.
+/// One check per sink; none if the daemon has none.
 pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
     let answer = context.ask(DOING, "GET", "/v1/sinks", None).and_then(|body| parse::<Answer>(DOING, &body));
     match answer {
@@ -34,7 +34,7 @@ fn check(sink: &Sink) -> Check {
     let name = format!("sink {}", sink.name);
     match &sink.problem {
         None => Check::ok(name, sink.to.clone().unwrap_or_default()),
-        // It is there as shipped, and a machine without a desktop is no trouble.
+        // It is enabled by default, and a machine without a desktop is no problem.
         Some(problem) if sink.name == "desktop" => Check::ok(name, format!("not used: {problem}")),
         Some(problem) => {
             let remedy = "mend it, or take it out of `default` in [sinks], then aside reload";

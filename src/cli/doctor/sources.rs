@@ -1,4 +1,5 @@
-//! Whether probes, detectors and sources are on, whether subscribers take their events, when the last one was, and whether the probes look at all.
+//! Whether probes, detectors and sources are on, whether subscribers take their events, when the
+//! last one was published, and whether the probes run at all.
 
 use std::path::Path;
 
@@ -11,12 +12,12 @@ use crate::{
 };
 
 const NAME: &str = "sources";
-/// Name of the check that has a file change.
+/// Name of the check that changes a file.
 const LOOK: &str = "look";
-/// How far back events are counted.
+/// Period of the counts.
 const SINCE: &str = "7d";
 
-/// One check a source, and one of a change that the probes have to find.
+/// One check per source, and one with a file change that the probes must find.
 pub(super) fn checks(kinds: &[&'static Kind], context: &Context<'_>) -> Vec<Check> {
     let view = match sources::read(SINCE, context) {
         Ok(view) => view,
@@ -31,7 +32,7 @@ pub(super) fn checks(kinds: &[&'static Kind], context: &Context<'_>) -> Vec<Chec
     checks
 }
 
-/// Has a file change that a made-up subagent has read.
+/// Changes a file that an invented subagent has read.
 fn look(kinds: &[&'static Kind], view: &SourcesView, context: &Context<'_>) -> Check {
     let looks = sources::looks(view);
     let not_tried = |why: &str| Check::ok(LOOK, format!("not tried, as {why}; {looks}"));

@@ -1,4 +1,4 @@
-//! Whether those who may send webhooks can. Nothing is sent.
+//! Whether the permitted webhook senders can send. Sends nothing.
 
 use serde::Deserialize;
 
@@ -21,7 +21,7 @@ struct Sender {
     problem: Option<String>,
 }
 
-/// One check a sender that may send; none if nobody may.
+/// One check per permitted sender.
 pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
     let answer =
         context.ask(DOING, "GET", "/v1/webhooks", None).and_then(|body| parse::<Answer>(DOING, &body));

@@ -1,4 +1,4 @@
-//! Picks one notification after the other, where a person sits at the terminal.
+//! Interactive selection of one notification after another, on a terminal.
 
 use dialoguer::{Select, console::Term, theme::SimpleTheme};
 
@@ -10,7 +10,7 @@ use crate::cli::{
     table::one_line,
 };
 
-/// What can be done about one.
+/// An action for a notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Choice {
     Leave,
@@ -36,7 +36,7 @@ impl Choice {
     }
 }
 
-/// Asks until nothing waits or nothing is picked.
+/// Prompts until nothing is pending or nothing is picked.
 pub(super) fn run(session: Option<&str>, context: &mut Context<'_>) -> Result<(), CliError> {
     let doing = "list what waits";
     let mut at = 0;
@@ -71,7 +71,7 @@ pub(super) fn run(session: Option<&str>, context: &mut Context<'_>) -> Result<()
     }
 }
 
-/// The number of the line that was picked; `None` when none was.
+/// The index of the picked line, if any.
 fn pick<T: std::fmt::Display>(prompt: &str, lines: &[T], at: usize) -> Result<Option<usize>, CliError> {
     let select = Select::with_theme(&SimpleTheme).with_prompt(prompt).items(lines).default(at).report(false);
     select.interact_on_opt(&Term::stdout()).map_err(CliError::Ask)

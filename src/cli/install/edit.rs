@@ -1,4 +1,5 @@
-//! Edits of one settings file: hooks and the status line in, or everything of ours out, and the file as it was before.
+//! Edits of one settings file: adds hooks and the status line, or removes all of ours and restores
+//! the file.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +13,8 @@ use super::{
 };
 use crate::harness::kind::Kind;
 
-/// Hooks in the settings file at `path`, and the status line as the user wants it; that of `others` holds there too.
+/// Adds hooks to the settings file at `path`, and the status line as requested; a status line in
+/// `others` also applies there.
 pub(super) fn put_hooks(
     outcome: &mut Outcome,
     path: &Path,
@@ -29,7 +31,7 @@ pub(super) fn put_hooks(
     })
 }
 
-/// The status line alone, as the user wants it, and no hooks.
+/// Adds or removes only the status line, as requested.
 pub(super) fn put_status_line(
     outcome: &mut Outcome,
     path: &Path,
@@ -47,7 +49,7 @@ pub(super) fn put_status_line(
     })
 }
 
-/// A settings file's text as it was, or would be, without ours; `None` if there is no such file then.
+/// The text of a settings file without our entries; `None` if there would be no file.
 fn less_ours(path: &Path, kind: &'static Kind) -> Result<Option<String>, InstallError> {
     let Some(present) = read(path)? else { return Ok(None) };
     let original = read(&backup_path(path))?;
@@ -56,8 +58,8 @@ fn less_ours(path: &Path, kind: &'static Kind) -> Result<Option<String>, Install
     Ok(Some(text).filter(|text| !text.is_empty() || original.is_some()))
 }
 
-/// Has a settings file hold `base` with this change; one that is not there is made if there is something to put into it, and goes if
-/// nothing is left in it.
+/// Sets a settings file to `base` with this change. A missing file is created if there is content
+/// for it, and an empty one is deleted.
 fn edit(
     plan: &mut Plan,
     path: &Path,
@@ -78,14 +80,15 @@ fn edit(
     if !had_ours {
         return Ok(plan.edit(path.to_owned(), Some(after))?);
     }
-    // Its first change left a copy, or made the file.
+    // Its first change left a copy, or created the file.
     if settings.is_empty() && read(&backup_path(path))?.is_none() {
         return Ok(plan.remove(path.to_owned())?);
     }
     Ok(plan.write(path.to_owned(), after)?)
 }
 
-/// Takes everything of ours out of a settings file, and puts its first state back if nobody else changed it since.
+/// Removes our entries from a settings file, and restores its original text if it was not changed
+/// otherwise.
 pub(super) fn clean(outcome: &mut Outcome, kind: &'static Kind, path: &Path) -> Result<(), InstallError> {
     let Some(before) = read(path)? else { return Ok(()) };
     let copy = backup_path(path);
@@ -106,16 +109,16 @@ pub(super) fn clean(outcome: &mut Outcome, kind: &'static Kind, path: &Path) -> 
     Ok(())
 }
 
-/// A settings file's text without anything of ours; empty if nothing else was in it.
+/// The text of a settings file without our entries; empty if it had no others.
 ///
-/// Taking something out of a hand-written file cannot always bring back the white space around it, so where the file is the first
-/// one with our changes, the first one is the answer.
+/// Removing an entry from a handwritten file cannot always restore its white space. If the file
+/// equals the original one with our changes, the original text is returned.
 fn cleaned(kind: &'static Kind, text: &str, original: Option<&str>) -> Result<String, SettingsError> {
     let settings = Settings::parse(text)?;
     if !has_ours(kind, &settings) {
         return Ok(text.to_owned());
     }
-    // A copy that cannot be read is no reason to leave ours in.
+    // An unreadable copy is no reason to keep our entries.
     let original_settings = original.and_then(|original| Settings::parse(original).ok());
     let strip = |settings: &Settings| {
         settings.remove_hooks()?;

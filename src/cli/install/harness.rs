@@ -1,7 +1,8 @@
-//! A harness of the table: a plugin in the user's folder, hooks in a settings file, or a plugin's folder to be given to others.
+//! Installs in a harness of the table: as a plugin in the user's folder, hooks in a settings file,
+//! or a plugin folder for distribution.
 //!
-//! Which files and hooks these are is said by the harness's row. A client runs the hooks of a plugin and those of a settings file side
-//! by side: whoever installs in one place takes ours out of the other.
+//! The harness's row defines the files and hooks. A client runs hooks of a plugin and of a settings
+//! file together, so installing in one place removes ours from the other.
 
 use std::path::{Path, PathBuf};
 
@@ -29,35 +30,38 @@ pub(in crate::cli) struct Args {
     /// For one project and this user
     #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = ".", conflicts_with = "plugin")]
     project: Option<PathBuf>,
-    /// Write the plugin into DIR as a marketplace of its own, and say how the client adds it
+    /// Write the plugin into DIR as a separate marketplace, and explain how to add it to the client
     #[arg(long, value_name = "DIR", conflicts_with_all = ["statusline", "no_statusline", "settings"])]
     plugin: Option<PathBuf>,
-    /// Put the hooks into the user's settings instead of a plugin; nothing wakes an idle session then
+    /// Put the hooks into the user's settings instead of a plugin; nothing wakes an idle session
+    /// then
     #[arg(long, conflicts_with_all = ["project", "plugin"])]
     settings: bool,
     /// Let the first hook of a session start the daemon if none runs
     #[arg(long)]
     autostart: bool,
-    /// Give the agent tools as well, by MCP: watch, inbox, notify; a session then costs some 90 tokens more
+    /// Also give the agent tools, by MCP: watch, inbox, notify; a session then costs some 90 tokens
+    /// more
     #[arg(long, conflicts_with_all = ["project", "settings"])]
     tools: bool,
-    /// Show what waits in the client's status line also if you have one of your own, which goes on inside it
+    /// Show pending notifications in the client's status line even if you have your own, which is
+    /// wrapped
     #[arg(long, conflicts_with = "no_statusline")]
     statusline: bool,
-    /// Leave the client's status line alone, and take ours out of it
+    /// Do not use the client's status line, and remove ours from it
     #[arg(long)]
     no_statusline: bool,
-    /// Show what would change, and change nothing
+    /// Show the changes without making them
     #[arg(long)]
     dry_run: bool,
 }
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct RemoveArgs {
-    /// Take it out of one project's settings instead [default DIR: the current folder]
+    /// Remove it from one project's settings instead [default DIR: the current folder]
     #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = ".")]
     project: Option<PathBuf>,
-    /// Show what would change, and change nothing
+    /// Show the changes without making them
     #[arg(long)]
     dry_run: bool,
 }
@@ -107,7 +111,7 @@ impl ForHarness for RemoveArgs {
     }
 }
 
-/// Puts aside into the client.
+/// Installs aside in the client.
 pub(super) fn install(kind: &'static Kind, args: &Args) -> Result<Outcome, InstallError> {
     let places = Places::find(kind, args.project.as_deref().unwrap_or(Path::new(".")))?;
     let mut outcome = Outcome::new(args.dry_run);
@@ -160,7 +164,7 @@ pub(super) fn install(kind: &'static Kind, args: &Args) -> Result<Outcome, Insta
     Ok(outcome)
 }
 
-/// Takes aside out of the client again.
+/// Removes aside from the client.
 pub(super) fn uninstall(kind: &'static Kind, args: &RemoveArgs) -> Result<Outcome, InstallError> {
     let places = Places::find(kind, args.project.as_deref().unwrap_or(Path::new(".")))?;
     let mut outcome = Outcome::new(args.dry_run);
@@ -172,7 +176,7 @@ pub(super) fn uninstall(kind: &'static Kind, args: &RemoveArgs) -> Result<Outcom
         remove_plugin(&mut outcome, &places)?;
         let user = places.user_settings();
         clean(&mut outcome, kind, &user)?;
-        // One that cannot be read is the project's trouble, and keeps nothing of this user's in place.
+        // An unreadable file of a project must not prevent the removal from the user's places.
         for path in places.all_settings().into_iter().filter(|path| *path != user && has_hooks(path)) {
             outcome.note(&format!("{} has hooks of aside too: {}", path.display(), places.removal(true)));
         }
@@ -180,7 +184,8 @@ pub(super) fn uninstall(kind: &'static Kind, args: &RemoveArgs) -> Result<Outcom
     Ok(outcome)
 }
 
-/// Refuses to write into what stands at `place`, if that is more than empty folders, unless `manifest`, which is in it or it itself, says that it is aside's.
+/// Refuses to write to `place` if it has more than empty folders, unless `manifest`, in it or equal
+/// to it, identifies it as aside's.
 fn refuse_foreign(place: &Path, manifest: &Path) -> Result<(), InstallError> {
     if holds_file(place) && !read(manifest)?.as_deref().is_some_and(is_manifest) {
         return Err(InstallError::Foreign { path: place.to_owned() });
@@ -188,7 +193,7 @@ fn refuse_foreign(place: &Path, manifest: &Path) -> Result<(), InstallError> {
     Ok(())
 }
 
-/// A plugin in the user's own folder, and none of ours in the settings.
+/// Installs a plugin in the user's folder, and removes ours from the settings.
 fn user_plugin(
     outcome: &mut Outcome,
     places: &Places,
@@ -212,7 +217,7 @@ fn user_plugin(
     put_status_line(outcome, &settings, choice, wish)
 }
 
-/// Hooks in the user's settings, and no plugin; `is_too_old` for one.
+/// Adds hooks to the user's settings, and removes the plugin; `is_too_old` for a plugin.
 fn user_settings(
     outcome: &mut Outcome,
     places: &Places,
@@ -235,8 +240,8 @@ fn user_settings(
     put_hooks(outcome, &settings, choice, wish, &[])
 }
 
-/// Hooks in the file that has ours already, else in the first one, which belongs to this user alone where the client has such a file: a
-/// colleague without aside would see an error at every step.
+/// Adds hooks to the file that already has ours, else to the first one, which is private to this
+/// user if the client has such a file: a colleague without aside would see an error at every step.
 fn project(outcome: &mut Outcome, places: &Places, choice: &Choice, wish: Wish) -> Result<(), InstallError> {
     let files = places.project_settings();
     let mut found = files.first();
@@ -247,7 +252,7 @@ fn project(outcome: &mut Outcome, places: &Places, choice: &Choice, wish: Wish) 
         }
     }
     let Some(path) = found else { return Ok(()) };
-    // The one that the client would show there without ours, wherever it is set.
+    // The status line that the client would show there without ours, wherever it is configured.
     put_hooks(outcome, path, choice, wish, &places.all_settings())
 }
 
@@ -277,8 +282,8 @@ fn plugin_folder(
     Ok(())
 }
 
-/// Refuses to install what would run beside another installation of aside: that of another scope, or one that the client manages.
-/// One for the same scope in another form gives way to the new one, which says so.
+/// Refuses a second installation that would run as well: of another scope, or managed by the
+/// client. One of the same scope in another form is replaced, with a message.
 fn refuse_twice(places: &Places, is_project: bool) -> Result<(), InstallError> {
     for path in places.all_settings() {
         if let Some((plugin, remedy)) = places.enabled_plugin(&path)? {
@@ -299,7 +304,7 @@ fn refuse_twice(places: &Places, is_project: bool) -> Result<(), InstallError> {
     Ok(())
 }
 
-/// Takes the plugin out of the user's folder, file by file: what somebody put beside them stays.
+/// Removes the plugin from the user's folder, file by file: other files there stay.
 fn remove_plugin(outcome: &mut Outcome, places: &Places) -> Result<(), InstallError> {
     let Some((folder, plugin)) = places.plugin() else { return Ok(()) };
     if !read(&folder.join(plugin.manifest))?.as_deref().is_some_and(is_manifest) {
@@ -315,7 +320,7 @@ fn remove_plugin(outcome: &mut Outcome, places: &Places) -> Result<(), InstallEr
 }
 
 impl Outcome {
-    /// Carries the plan out and takes away the folders that it emptied.
+    /// Applies the plan and deletes the folders that it emptied.
     pub(super) fn carry_out(&self) -> Result<(), InstallError> {
         self.plan.apply()?;
         for (folder, top) in &self.emptied {

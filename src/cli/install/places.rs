@@ -1,4 +1,4 @@
-//! Where a client reads what an installation puts, and what of ours is there.
+//! The files that a client reads for an installation, and our entries in them.
 
 use std::{
     fs, io,
@@ -15,13 +15,13 @@ use crate::{
     harness::{installation::Plugin, kind::Kind},
 };
 
-/// The places of one client that concern an installation.
+/// The places of one client that an installation uses.
 #[derive(Debug, Clone)]
 pub(crate) struct Places {
     pub(crate) kind: &'static Kind,
-    /// The client's folder, of this user.
+    /// The user's folder of the client.
     pub(crate) home: PathBuf,
-    /// The folder of the project at hand.
+    /// The folder of the current project.
     pub(crate) project: PathBuf,
 }
 
@@ -37,32 +37,34 @@ impl Places {
         self.home.join(self.kind.installation.settings.user)
     }
 
-    /// The project's own settings, in the order of the row.
+    /// The project's own settings, in the row's order.
     pub(crate) fn project_settings(&self) -> Vec<PathBuf> {
         let folder = self.project.join(self.kind.files.folder);
         let names = self.kind.installation.settings.project.iter();
         names.map(|name| folder.join(name)).collect()
     }
 
-    /// Every settings file that the client reads for this project; in the home folder one is the user's and the project's.
+    /// Every settings file that the client reads for this project; in the home folder, the user's
+    /// and the project's coincide.
     pub(crate) fn all_settings(&self) -> Vec<PathBuf> {
         let user = self.user_settings();
         let others = self.project_settings().into_iter().filter(|path| *path != user);
         std::iter::once(user.clone()).chain(others).collect()
     }
 
-    /// The plugin's folder, and what is in it, if the client loads plugins.
+    /// The plugin's folder and definition, if the client loads plugins.
     pub(crate) fn plugin(&self) -> Option<(PathBuf, &'static Plugin)> {
         let plugin = self.kind.installation.plugin.as_ref()?;
         Some((self.home.join(plugin.folder), plugin))
     }
 
-    /// Whether the plugin is there.
+    /// Whether the plugin is installed.
     pub(crate) fn has_plugin(&self) -> bool {
         self.plugin().is_some_and(|(folder, plugin)| folder.join(plugin.manifest).exists())
     }
 
-    /// The plugin of ours that a settings file enables, by the client's name for it, and the command that takes it out.
+    /// Our plugin enabled in a settings file, by the client's name for it, and the command that
+    /// removes it.
     pub(crate) fn enabled_plugin(&self, path: &Path) -> Result<Option<(String, String)>, InstallError> {
         let Some((plugin, settings)) = self.kind.installation.plugin.as_ref().zip(settings_at(path)?) else {
             return Ok(None);
@@ -71,23 +73,23 @@ impl Places {
         Ok(name.map(|name| (name.clone(), (plugin.remove)(&name))))
     }
 
-    /// The command that takes ours out of the user's places, or out of the project's.
+    /// The command that removes ours from the user's places, or from the project's.
     pub(crate) fn removal(&self, is_project: bool) -> String {
         format!("aside uninstall {}{}", self.kind.caps.name, if is_project { " --project" } else { "" })
     }
 }
 
-/// Our hooks in a settings file, which may not be there.
+/// Our hooks in a settings file, which may not exist.
 pub(crate) fn hooks_in(path: &Path) -> Result<Vec<OurHook>, InstallError> {
     Ok(settings_at(path)?.map(|settings| settings.our_hooks()).unwrap_or_default())
 }
 
-/// Whether a settings file has hooks of ours; one that cannot be read counts as one that has none.
+/// Whether a settings file has our hooks; false if it cannot be read.
 pub(super) fn has_hooks(path: &Path) -> bool {
     hooks_in(path).is_ok_and(|found| !found.is_empty())
 }
 
-/// A settings file as a tree; `None` if there is none.
+/// A settings file as a tree, if it exists.
 pub(crate) fn settings_at(path: &Path) -> Result<Option<Settings>, InstallError> {
     read(path)?.map(|text| parse(path, &text)).transpose()
 }
@@ -96,7 +98,7 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Settings, InstallError> {
     Settings::parse(text).map_err(|why| InstallError::Settings { path: path.to_owned(), why })
 }
 
-/// Whether two paths lead to the same file.
+/// Whether two paths refer to the same file.
 pub(crate) fn is_same_file(one: &Path, other: &Path) -> io::Result<bool> {
     Ok(fs::canonicalize(one)? == fs::canonicalize(other)?)
 }

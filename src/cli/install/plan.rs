@@ -1,4 +1,5 @@
-//! What an installation changes: made in full before the first file is touched, shown as a difference or carried out.
+//! Changes of an installation: planned in full before the first file is written, then shown as a
+//! diff or applied.
 
 use std::{
     fs,
@@ -9,11 +10,11 @@ use std::{
 
 use similar::TextDiff;
 
-/// What the copy of a file is called that is made before its first change.
+/// Suffix of the copy that is made before a file's first change.
 const BACKUP_SUFFIX: &str = "aside-backup";
 /// Permission bits of a new file.
 const NEW_MODE: u32 = 0o644;
-/// Permission bit without which a file's owner has said that it is not to be changed.
+/// Permission bit without which the owner protects a file from changes.
 const OWNER_WRITES: u32 = 0o200;
 
 /// Files to write and to remove, in this order.
@@ -28,7 +29,7 @@ struct Change {
     path: PathBuf,
     before: Option<String>,
     after: Option<String>,
-    /// Whether the file is somebody else's, so that a copy is kept.
+    /// Whether the file belongs to the user, so that a copy is kept.
     has_backup: bool,
 }
 
@@ -48,17 +49,18 @@ impl FileError {
 }
 
 impl Plan {
-    /// Has `path` hold `text`.
+    /// Plans to write `text` to `path`.
     pub(super) fn write(&mut self, path: PathBuf, text: String) -> Result<(), FileError> {
         self.change(path, Some(text), false)
     }
 
-    /// Has `path`, which is the user's own, hold `text`, or go if that is `None`; the first change of it leaves a copy.
+    /// Plans to write `text` to `path`, a file of the user, or to delete it if that is `None`; its
+    /// first change makes a copy.
     pub(super) fn edit(&mut self, path: PathBuf, text: Option<String>) -> Result<(), FileError> {
         self.change(path, text, true)
     }
 
-    /// Has nothing stand at `path`.
+    /// Plans to remove `path`.
     pub(super) fn remove(&mut self, path: PathBuf) -> Result<(), FileError> {
         self.change(path, None, false)
     }
@@ -83,7 +85,7 @@ impl Plan {
         self.changes.is_empty()
     }
 
-    /// The changes as a unified difference.
+    /// The changes as a unified diff.
     pub(super) fn diff(&self) -> String {
         self.changes.iter().map(Change::diff).collect()
     }
@@ -101,9 +103,9 @@ impl Plan {
         self.changes.iter().map(line).collect()
     }
 
-    /// Carries the changes out.
+    /// Applies the changes.
     ///
-    /// Errors: what came before the one that failed is taken back, as far as the files let it.
+    /// Errors: earlier changes are rolled back, as far as possible.
     pub(super) fn apply(&self) -> Result<(), FileError> {
         for (index, change) in self.changes.iter().enumerate() {
             if let Err(error) = change.apply() {
@@ -129,7 +131,7 @@ impl Change {
     fn apply(&self) -> Result<(), FileError> {
         let failed = |doing| move |error| FileError::new(doing, &self.path, error);
         if read(&self.path)? != self.before {
-            // The client writes its settings too, and what it wrote since would be lost.
+            // The client writes its settings too, and its latest changes would be lost.
             return Err(failed("change")(io::Error::other("somebody else has just changed it; try again")));
         }
         if self.has_backup
@@ -146,8 +148,8 @@ impl Change {
         }
     }
 
-    /// Puts the file back as it was. A copy that was made stays, as it may be of an earlier change. What fails here is not told:
-    /// what made it necessary is.
+    /// Restores the file. A copy stays, because it may be from an earlier change. Failures here are
+    /// not reported: their cause is.
     fn take_back(&self) {
         match &self.before {
             Some(before) => replace(&self.path, before, mode_of(&self.path)).ok(),
@@ -156,7 +158,7 @@ impl Change {
     }
 }
 
-/// Whether a file is at `path` or anywhere below it.
+/// Whether `path` is a file or contains one at any depth.
 pub(super) fn holds_file(path: &Path) -> bool {
     match fs::read_dir(path) {
         Ok(entries) => entries.flatten().any(|entry| holds_file(&entry.path())),
@@ -164,7 +166,7 @@ pub(super) fn holds_file(path: &Path) -> bool {
     }
 }
 
-/// A file's text; `None` if there is none.
+/// A file's text, if it exists.
 pub(crate) fn read(path: &Path) -> Result<Option<String>, FileError> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
@@ -175,17 +177,17 @@ pub(crate) fn read(path: &Path) -> Result<Option<String>, FileError> {
     }
 }
 
-/// Where the copy of `path` stands.
+/// The path of the copy of `path`.
 pub(super) fn backup_path(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{BACKUP_SUFFIX}"));
     path.with_file_name(name)
 }
 
-/// Takes away `folder` and those above it up to `top`, as long as they are empty.
+/// Deletes `folder` and its ancestors up to `top`, as long as they are empty.
 pub(super) fn remove_empty(folder: &Path, top: &Path) {
     let mut folder = Some(folder);
-    // One that is not empty stays, and that is the end of it.
+    // A non-empty folder stays and ends the loop.
     while let Some(path) = folder.filter(|path| path.starts_with(top) && fs::remove_dir(path).is_ok()) {
         folder = path.parent();
     }
@@ -195,8 +197,7 @@ fn mode_of(path: &Path) -> u32 {
     fs::metadata(path).map_or(NEW_MODE, |found| found.permissions().mode() & 0o7777)
 }
 
-/// Puts `text` at `path` in one step, so that a reader finds the old text or the new one; a link stays a link, also one that
-/// leads nowhere yet.
+/// Replaces `path` with `text` atomically; a link stays a link, even a dangling one.
 fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     let linked = || Some(path.parent()?.join(fs::read_link(path).ok()?));
     let target = fs::canonicalize(path).ok().or_else(linked).unwrap_or_else(|| path.to_owned());
@@ -212,7 +213,7 @@ fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
         file.sync_all()
     });
     written.and_then(|()| fs::rename(&temporary, &target)).inspect_err(|_| {
-        // What failed is told; a file that is left over tells nobody anything.
+        // The write error is reported; a leftover temporary file is harmless.
         fs::remove_file(&temporary).ok();
     })
 }

@@ -1,6 +1,7 @@
-//! Edits of a client's settings file: text in, text out, and everything that is not ours stays as it was.
+//! Edits of a client's settings file: text in, text out, with all foreign content unchanged.
 //!
-//! The text is edited as a tree that keeps comments, order and white space, so a file that somebody formatted by hand stays formatted by hand.
+//! The text is edited as a tree that keeps comments, order and white space, so manual formatting is
+//! preserved.
 
 use std::path::Path;
 
@@ -12,7 +13,7 @@ use serde_json::Value;
 
 use crate::harness::kind::Kind;
 
-/// What the program's file is called, by which a hook is known to be ours.
+/// File name of the program, which identifies our hooks.
 pub(super) const PROGRAM: &str = "aside";
 
 /// Why a settings file cannot be edited.
@@ -25,21 +26,21 @@ pub enum SettingsError {
         line: usize,
         /// From 1, in characters.
         column: usize,
-        /// What is wrong there.
+        /// What is wrong.
         message: String,
     },
-    /// Something in it is of another kind than the client takes.
+    /// A value has another type than the client accepts.
     #[error("{field} is not {expected}")]
     Shape {
-        /// Which field, as it is shown.
+        /// The displayed field.
         field: String,
-        /// What it has to be.
+        /// The expected type.
         expected: &'static str,
     },
 }
 
 impl SettingsError {
-    /// The error with the name of the file, in the form that editors jump to.
+    /// The error with the file's name, in the form that editors can jump to.
     pub(super) fn at(&self, path: &Path) -> String {
         let separator = if matches!(self, Self::Syntax { .. }) { ":" } else { ": " };
         format!("{}{separator}{self}", path.display())
@@ -49,9 +50,9 @@ impl SettingsError {
 /// One hook of ours in a settings file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OurHook {
-    /// The client's name of the point at which it is called.
+    /// The client's name for the point.
     pub(crate) event: String,
-    /// The program that is called.
+    /// The program that it calls.
     pub(crate) program: String,
 }
 
@@ -62,9 +63,9 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Reads a file's text; an empty one counts as an empty object.
+    /// Parses a file's text; an empty one counts as an empty object.
     ///
-    /// Errors: what is no JSON object. Comments and trailing commas are taken.
+    /// Errors: the text is not a JSON object. Comments and trailing commas are accepted.
     pub(crate) fn parse(text: &str) -> Result<Self, SettingsError> {
         let options = ParseOptions {
             allow_comments: true,
@@ -88,12 +89,12 @@ impl Settings {
         is_object.then_some(Self { root }).ok_or_else(whole)
     }
 
-    /// The file's text as it is now.
+    /// The file's current text.
     pub(crate) fn text(&self) -> String {
         self.root.to_string()
     }
 
-    /// Whether nothing is left in it.
+    /// Whether it is empty.
     pub(crate) fn is_empty(&self) -> bool {
         let text = self.text();
         let has_comment = text.contains("//") || text.contains("/*");
@@ -101,14 +102,15 @@ impl Settings {
         !has_comment && object.is_none_or(|object| object.properties().is_empty())
     }
 
-    /// The whole as a value, for those who only look.
+    /// The whole as a value, for reading.
     pub(crate) fn value(&self) -> Value {
         self.root.to_serde_value().unwrap_or_default()
     }
 
-    /// Puts in these hooks, in place of older ones of ours.
+    /// Adds these hooks, in place of older ones of ours.
     ///
-    /// Shape: `hooks` maps an event's name to its groups, as in a settings file; ours have one group an event.
+    /// Shape: `hooks` maps an event's name to its groups, as in a settings file; ours have one
+    /// group per event.
     pub(crate) fn put_hooks(&self, hooks: &Value) -> Result<(), SettingsError> {
         let wanted = |event: &str| hooks.get(event).and_then(Value::as_array);
         self.check_hooks()?;
@@ -131,7 +133,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Takes out every hook of ours, and what it leaves empty.
+    /// Removes all our hooks, and containers that become empty.
     pub(crate) fn remove_hooks(&self) -> Result<(), SettingsError> {
         self.check_hooks()?;
         let Some(property) = self.object().and_then(|object| object.get("hooks")) else { return Ok(()) };
@@ -152,17 +154,17 @@ impl Settings {
         Ok(())
     }
 
-    /// Every hook of ours, in the order of the file.
+    /// All our hooks, in file order.
     pub(crate) fn our_hooks(&self) -> Vec<OurHook> {
         our_hooks(&self.value())
     }
 
-    /// The top level, if there is one yet.
+    /// The top level, if it exists.
     pub(super) fn object(&self) -> Option<CstObject> {
         self.root.object_value()
     }
 
-    /// The top level, made if there is none.
+    /// The top level, created if missing.
     pub(super) fn object_or_new(&self) -> CstObject {
         self.root.object_value_or_set()
     }
@@ -182,7 +184,7 @@ impl Settings {
     }
 }
 
-/// Every hook of ours in the value of a settings file or of a plugin's hooks.
+/// All our hooks in the value of a settings file or of a plugin's hooks.
 pub(crate) fn our_hooks(settings: &Value) -> Vec<OurHook> {
     let mut found = Vec::new();
     for (event, groups) in settings.get("hooks").and_then(Value::as_object).into_iter().flatten() {
@@ -194,7 +196,7 @@ pub(crate) fn our_hooks(settings: &Value) -> Vec<OurHook> {
     found
 }
 
-/// The program that a hook calls, if the hook is ours.
+/// The program of a hook, if the hook is ours.
 fn program_of(handler: &Value) -> Option<String> {
     let command = handler.get("command")?.as_str()?;
     let mut words = match handler.get("args").and_then(Value::as_array) {
@@ -212,12 +214,12 @@ fn program_of(handler: &Value) -> Option<String> {
     is_ours.then_some(program)
 }
 
-/// Whether `program` names this program, by whatever path.
+/// Whether `program` is this program, under any path.
 pub(super) fn is_program(program: &str) -> bool {
     program.rsplit('/').next() == Some(PROGRAM)
 }
 
-/// Makes `group` the only one of ours among `groups`, where one of ours stood already or at the end.
+/// Makes `group` our only one among `groups`, in the place of an earlier one or at the end.
 fn put_group(groups: &CstArray, group: &Value) {
     let ours = |element: &CstNode| handlers(element).iter().any(is_our_node);
     let others = |element: &CstNode| handlers(element).iter().any(|handler| !is_our_node(handler));
@@ -237,7 +239,8 @@ fn put_group(groups: &CstArray, group: &Value) {
     }
 }
 
-/// Takes our handlers out of all groups but the one at `kept`, and the groups that this empties; tells whether there were any.
+/// Removes our handlers from all groups but the one at `kept`, and groups that become empty;
+/// returns whether there were any.
 fn remove_ours(groups: &CstArray, kept: Option<usize>) -> bool {
     let mut has_removed = false;
     for group in groups.elements() {
@@ -264,7 +267,7 @@ fn is_our_node(handler: &CstNode) -> bool {
     handler.to_serde_value().as_ref().and_then(program_of).is_some()
 }
 
-/// A value as the tree takes it.
+/// Converts a value for the tree.
 pub(super) fn input(value: &Value) -> CstInputValue {
     match value {
         Value::Null => CstInputValue::Null,

@@ -1,5 +1,5 @@
-//! The status line in a settings file: only one may be configured, so another one is left alone, or wrapped if the user wants that, and
-//! never replaced.
+//! The status line in a settings file. A client supports only one, so a foreign one is left alone,
+//! or wrapped on request, but never replaced.
 
 use std::path::{Path, PathBuf};
 
@@ -14,27 +14,29 @@ use super::{
 };
 use crate::harness::{installation::StatusLineSetting, kind::Kind};
 
-/// The word after the program, before that of the harness, that makes a status line ours.
+/// The word between the program and the harness that identifies our status line.
 const WORD: &str = "statusline";
 const WRAP: &str = "--wrap";
-/// How often it is drawn, in seconds: soon enough for somebody who looks, and a few milliseconds of work each time. A client that is
-/// not told draws it only when the conversation goes on, which an idle one does not.
+/// Refresh interval in seconds: soon enough for a user who looks, at a few milliseconds of work
+/// each time. Without it a client redraws only when the conversation continues, which an idle one
+/// does not.
 const REFRESH_SECONDS: u32 = 5;
 
-/// Where the user wants to see what waits.
+/// The user's choice for the status line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wish {
-    /// In the status line, unless they have one of their own.
+    /// Use it, unless the user has their own.
     UnlessThereIsOne,
-    /// In the status line, around their own if they have one.
+    /// Use it, and wrap the user's own.
     Always,
-    /// Not there.
+    /// Do not use it.
     Never,
 }
 
-/// Whether the status line becomes ours in the file at `settings`; that of `others` holds there too. Says what stays as it is.
+/// Whether our status line goes into the file at `settings`; one in `others` also applies there.
+/// Reports what stays unchanged.
 ///
-/// Errors: a file that cannot be read.
+/// Errors: a file cannot be read.
 pub(super) fn is_put(
     outcome: &mut Outcome,
     kind: &'static Kind,
@@ -60,7 +62,7 @@ pub(super) fn is_put(
     }
 }
 
-/// The first of these files that has a status line which is not ours.
+/// The first of these files with a foreign status line.
 fn foreign<'p>(
     setting: &StatusLineSetting,
     files: impl Iterator<Item = &'p Path>,
@@ -74,9 +76,9 @@ fn foreign<'p>(
     Ok(None)
 }
 
-/// Makes the status line ours; one that is there already goes on inside it.
+/// Sets our status line, which wraps an existing one.
 ///
-/// Errors: a status line that is no command cannot be wrapped.
+/// Errors: a status line that is not a command cannot be wrapped.
 pub(super) fn put(settings: &Settings, choice: &Choice) -> Result<(), SettingsError> {
     let Some(StatusLineSetting { key, interval }) = &choice.kind.installation.status_line else {
         return Ok(());
@@ -101,7 +103,7 @@ pub(super) fn put(settings: &Settings, choice: &Choice) -> Result<(), SettingsEr
     Ok(())
 }
 
-/// Gives the status line back to whom it belonged; `original` is the file as it was before, if that is known.
+/// Restores the status line of the user; `original` is the original file, if known.
 pub(super) fn remove(kind: &Kind, settings: &Settings, original: Option<&Settings>) {
     let Some(StatusLineSetting { key, interval }) = &kind.installation.status_line else { return };
     let Some(property) = settings.object().and_then(|object| object.get(key)) else { return };
@@ -120,7 +122,7 @@ pub(super) fn remove(kind: &Kind, settings: &Settings, original: Option<&Setting
                 .and_then(|original| self::literal(&original))
                 .filter(|before| decoded(before) == wrapped);
             match before {
-                // The same text may be written with other escapes.
+                // The same text may use other escapes.
                 Some(before) => literal.set_raw_value(before.raw_value()),
                 None => set(&literal, &wrapped),
             }
@@ -144,12 +146,12 @@ fn command(choice: &Choice, wrapped: Option<&str>) -> String {
     words.map(quoted).collect::<Vec<_>>().join(" ")
 }
 
-/// `word` as a shell takes it for one word. Bytes that no shell takes cannot stand in a settings file either.
+/// Quotes `word` for a shell. Bytes that a shell cannot take cannot be in a settings file either.
 pub(in crate::cli) fn quoted(word: &str) -> String {
     shlex::try_quote(word).map_or_else(|_| word.replace('\0', ""), std::borrow::Cow::into_owned)
 }
 
-/// What a command of ours wraps; `None` for one that is not ours.
+/// The command wrapped by ours; `None` for a foreign one.
 #[expect(clippy::option_option, reason = "whether it is ours, and whether it wraps another")]
 fn ours(command: &str) -> Option<Option<String>> {
     let words = shlex::split(command)?;

@@ -1,4 +1,5 @@
-//! systemd: the units in `share/systemd`, for this user, with the path of this program and the places in force.
+//! systemd: the units in `share/systemd`, for this user, with this program's path and the active
+//! paths.
 
 use std::{
     env,
@@ -14,12 +15,12 @@ use crate::cli::{
 const SOCKET: &str = include_str!("../../../share/systemd/aside.socket");
 const SERVICE: &str = include_str!("../../../share/systemd/aside.service");
 const NAMES: [&str; 2] = ["aside.socket", "aside.service"];
-/// The socket's place in the template, which is also what aside takes when nothing else is said.
+/// The socket's path in the template, which is also aside's default.
 const SOCKET_DEFAULT: &str = "%t/aside/aside.sock";
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
-    /// Show what would change, and change nothing
+    /// Show the changes without making them
     #[arg(long)]
     dry_run: bool,
 }
@@ -29,7 +30,7 @@ pub(super) fn install(args: &Args, paths: &Result<Paths, PathsError>) -> Result<
     let folder = units()?;
     let paths = paths.as_ref().map_err(|_| no_home())?;
     let program = client_program::own_program(false);
-    // Without the variable, systemd's own name of the folder is better than a number of today.
+    // Without the variable, systemd's own specifier is better than a fixed user id.
     let default = given("XDG_RUNTIME_DIR").map(|folder| folder.join("aside/aside.sock"));
     let socket = Some(&paths.socket).filter(|socket| Some(*socket) != default.as_ref());
     let places = [
@@ -97,20 +98,21 @@ fn given(name: &str) -> Option<PathBuf> {
     env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
-/// Whether a unit is one of those in `share/systemd`, whatever was filled in.
+/// Whether a unit is one of those in `share/systemd`, whatever its values are.
 fn is_ours(unit: &str) -> bool {
     let title = |template: &'static str| template.lines().find(|line| line.starts_with("Description="));
     [SOCKET, SERVICE].into_iter().filter_map(title).any(|title| unit.lines().any(|line| line == title))
 }
 
-/// Whether a unit's line can hold this path.
+/// Whether a unit's line can contain this path.
 fn fits_unit(path: &Path) -> bool {
     path.to_str().is_some_and(|path| !path.contains(char::is_control))
 }
 
 /// Whether systemd runs a program at this path.
 ///
-/// Source: it calls quotes, backslashes and control characters "special" in the name of an executable, and refuses the unit.
+/// Source: it rejects units whose executable has quotes, backslashes or control characters
+/// ("special").
 fn fits_program(path: &Path) -> bool {
     fits_unit(path) && !path.display().to_string().contains(['"', '\'', '\\'])
 }
@@ -130,13 +132,13 @@ fn unit_files(program: &str, places: &[(&str, Option<&PathBuf>)]) -> [String; 2]
     [socket, SERVICE.replace("ExecStart=aside serve", &command)]
 }
 
-/// A path where a unit takes the rest of a line as it is, but for specifiers.
+/// Escapes a path for the unquoted rest of a unit's line, where only specifiers are special.
 fn literal(path: &Path) -> String {
     path.display().to_string().replace('%', "%%")
 }
 
-/// A path as a unit takes it between quotes. A dollar is one there: variables are neither looked for in a value nor in the name
-/// of a program.
+/// Quotes a path for a unit. A dollar is literal: systemd expands no variables in a value or in the
+/// name of a program.
 fn quoted(path: &Path) -> String {
     literal(path).replace('\\', "\\\\").replace('"', "\\\"")
 }

@@ -1,4 +1,4 @@
-//! The files that are installed, from the templates of the harness's row.
+//! The installed files, generated from the templates of the harness's row.
 
 use serde_json::{Map, Value, json};
 
@@ -8,36 +8,37 @@ use crate::harness::{
     kind::Kind,
 };
 
-/// The option with which a hook starts the daemon.
+/// The option of a hook to start the daemon.
 const START: &str = "--start";
 
-/// The servers that a client starts and speaks MCP with, by name.
+/// Key of the MCP servers that a client starts, by name.
 pub(crate) const SERVERS: &str = "mcpServers";
 
-/// What an installation can choose.
+/// The options of an installation.
 #[derive(Debug, Clone)]
 pub(super) struct Choice {
     pub(super) kind: &'static Kind,
-    /// How the client calls this program: a path, or a name to look up.
+    /// The client's command for this program: a path, or a name on the PATH.
     pub(super) program: String,
     /// Whether the first hook of a session starts the daemon.
     pub(super) autostart: bool,
-    /// Whether the agent has tools: the client then says in each session which there are, and that there are none without a daemon.
+    /// Whether the agent has tools: the client then lists them in each session, and reports their
+    /// absence without a daemon.
     pub(super) tools: bool,
 }
 
 impl Choice {
-    /// The plainest one, for those who look for what any of them puts.
+    /// The minimal choice, for code that searches for entries of any installation.
     pub(super) fn plain(kind: &'static Kind) -> Self {
         Self { kind, program: PROGRAM.to_owned(), autostart: false, tools: false }
     }
 
-    /// The hooks, as they stand in a settings file: the value of its `hooks`.
+    /// The value of `hooks` in a settings file.
     pub(super) fn hooks(&self) -> Value {
         self.filled(self.kind.installation.hooks).get_mut("hooks").map(Value::take).unwrap_or_default()
     }
 
-    /// The plugin's files: path below its folder, and text.
+    /// The plugin's files: relative path and text.
     pub(super) fn plugin_files(&self, plugin: &Plugin) -> Vec<(&'static str, String)> {
         let file = |(path, template): &(&'static str, &'static str)| {
             if !path.ends_with(".json") {
@@ -52,7 +53,7 @@ impl Choice {
         plugin.files.iter().map(file).collect()
     }
 
-    /// The files of a folder that the client takes plugins from: the plugin in a folder of its name, and the list.
+    /// The files of a marketplace folder: the plugin in a folder of its name, and the list.
     pub(super) fn marketplace_files(&self, plugin: &Plugin, market: &Marketplace) -> Vec<(String, String)> {
         let files = self.plugin_files(plugin).into_iter();
         let files = files.map(|(path, text)| (format!("{PROGRAM}/{path}"), text));
@@ -60,7 +61,7 @@ impl Choice {
         std::iter::once(list).chain(files).collect()
     }
 
-    /// The JSON of a template, with what was chosen.
+    /// The template's JSON with the options applied.
     fn filled(&self, template: &str) -> Value {
         let mut json =
             serde_json::from_str(template).expect("the shipped templates are JSON, as a test holds");
@@ -80,7 +81,7 @@ impl Choice {
         json
     }
 
-    /// Has every command in it run this program.
+    /// Sets this program in every command.
     fn fill(&self, value: &mut Value) {
         let Value::Object(fields) = value else {
             return value.as_array_mut().into_iter().flatten().for_each(|item| self.fill(item));
@@ -96,7 +97,7 @@ impl Choice {
     }
 }
 
-/// Has a handler start the daemon.
+/// Adds the start of the daemon to a handler.
 fn start(handler: &mut Map<String, Value>) {
     if let Some(args) = handler.get_mut("args").and_then(Value::as_array_mut) {
         args.push(json!(START));
@@ -105,13 +106,13 @@ fn start(handler: &mut Map<String, Value>) {
     }
 }
 
-/// The names of the events whose hooks are installed.
+/// The events with installed hooks.
 pub(crate) fn events(kind: &'static Kind) -> Vec<String> {
     let hooks = Choice::plain(kind).hooks();
     hooks.as_object().into_iter().flatten().map(|(event, _)| event.clone()).collect()
 }
 
-/// Whether this text is the manifest of the plugin, or of the marketplace that has its name.
+/// Whether this text is the manifest of the plugin, or of the marketplace of its name.
 pub(super) fn is_manifest(text: &str) -> bool {
     let manifest: Option<Value> = serde_json::from_str(text).ok();
     manifest.is_some_and(|manifest| manifest.get("name").and_then(Value::as_str) == Some(PROGRAM))

@@ -1,4 +1,4 @@
-//! What the daemon says of an event that was published: who takes it, and whom it reaches.
+//! The daemon's explanation of a published event: its subscribers, and the sessions in its scope.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use serde_json::Value;
 use super::super::{Context, table::one_line};
 use crate::client::Client;
 
-/// How long the question may take; the event is published, whatever the answer is.
+/// Time limit of the request; the event is published in any case.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The daemon's answer.
 pub(super) struct Matched {
-    /// As it came.
+    /// The unchanged JSON.
     pub(super) json: Value,
     answer: Answer,
 }
@@ -33,7 +33,7 @@ struct Taker {
     filtered_by: Option<String>,
 }
 
-/// Asks who takes the event in `body`; `None` when the daemon does not say in time.
+/// Requests the subscribers of the event in `body`; `None` without an answer in time.
 pub(super) fn ask(context: &Context<'_>, body: &str) -> Option<Matched> {
     let client = Client::new(context.client.socket().to_owned(), ANSWER_TIMEOUT);
     let headers = [("content-type", "application/json")];
@@ -44,7 +44,7 @@ pub(super) fn ask(context: &Context<'_>, body: &str) -> Option<Matched> {
 }
 
 impl Matched {
-    /// The answer for people, a line a subscriber.
+    /// The answer for users, a line per subscriber.
     pub(super) fn lines(&self, event_type: &str, event: &Value) -> String {
         let Answer { subscribers, nearest, .. } = &self.answer;
         if subscribers.is_empty() {

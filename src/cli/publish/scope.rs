@@ -1,17 +1,17 @@
-//! Events that say nothing of whom they are for, and the folder they get.
+//! Adds the folder to events without a scope.
 
 use std::borrow::Cow;
 
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, value::RawValue};
 
-/// Gives `workspace` to each event of a body of lines.
+/// Adds `workspace` to each event of a body of lines.
 pub(super) fn in_lines<'b>(body: &'b [u8], workspace: &str) -> Cow<'b, [u8]> {
     let lines = body.split_inclusive(|byte| *byte == b'\n');
     Cow::Owned(lines.flat_map(|line| with_workspace(line, workspace).into_owned()).collect())
 }
 
-/// The same of one event or an array of events; what is neither is left for the daemon to refuse.
+/// The same for one event or an array of events; the daemon refuses any other body.
 pub(super) fn in_document<'b>(body: &'b [u8], workspace: &str) -> Cow<'b, [u8]> {
     let Ok(events) = serde_json::from_slice::<Vec<&RawValue>>(body) else {
         return with_workspace(body, workspace);
@@ -27,7 +27,7 @@ pub(super) fn in_document<'b>(body: &'b [u8], workspace: &str) -> Cow<'b, [u8]> 
     Cow::Owned(text)
 }
 
-/// An event's text, with `workspace` in it unless it says whom it is for.
+/// An event's text, with `workspace` added unless it has a scope.
 fn with_workspace<'t>(text: &'t [u8], workspace: &str) -> Cow<'t, [u8]> {
     #[derive(Deserialize)]
     struct Addressee {

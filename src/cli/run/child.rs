@@ -1,8 +1,9 @@
-//! The child process: its output passed through and its end remembered, signals passed on, its exit awaited.
+//! The child process: copies its output and keeps the end of it, forwards signals, and waits for
+//! its exit.
 //!
-//! After the child has exited, what it wrote is still passed through: at most a pipe's capacity. A grandchild that holds the
-//! pipe open keeps nobody: output is over when nothing has come for [`QUIET`], or when more has come than the child can have
-//! left behind.
+//! After the child has exited, its remaining output is still copied: at most a pipe's capacity. A
+//! grandchild that holds the pipe open does not block: output ends when the pipe is silent for
+//! [`QUIET`], or when more has arrived than the child can have left.
 
 use std::{
     ffi::OsString,
@@ -27,27 +28,28 @@ use signal_hook::{
 use super::{last_lines::LastLines, problems::Piece};
 use crate::problem::collector::Stream;
 
-/// How long a pipe may stay silent after the child's exit; an empty pipe is silent at once, a busy machine not.
+/// How long a pipe may be silent after the child's exit; an empty pipe needs no wait, but a busy
+/// machine does.
 const QUIET: Duration = Duration::from_millis(500);
-/// What a pipe can hold, in bytes, unless someone has enlarged it.
+/// Capacity of a pipe, in bytes, unless it was enlarged.
 const PIPE_BYTES: usize = 64 * 1024;
 
-/// Where one of the child's outputs goes.
+/// Destination of one of the child's outputs.
 pub(super) type Sink = Box<dyn Write + Send>;
-/// Where one of them comes from.
+/// Source of one of the child's outputs.
 type Pipe = Option<Box<dyn Read + Send>>;
 
-/// How a command ended.
+/// The outcome of a command.
 #[derive(Debug)]
 pub(super) enum Ending {
     /// It ran.
     Ended { status: ExitStatus, last_lines: String },
-    /// It did not.
+    /// It could not be started.
     NotStarted(io::Error),
 }
 
 impl Ending {
-    /// What a shell would give.
+    /// The exit code that a shell would return.
     pub(super) fn exit_code(&self) -> u8 {
         let code = match self {
             Self::Ended { status, .. } => {
@@ -76,10 +78,10 @@ impl Ending {
     }
 }
 
-/// A child that was started.
+/// A started child.
 pub(super) struct Running {
     child: Child,
-    /// Whom signals go to; nobody once its number may be another process's.
+    /// The target of signals; `None` once its id may be reused.
     target: Arc<Mutex<Option<Pid>>>,
     signals: Handle,
     output: Arc<Output>,
@@ -94,11 +96,11 @@ struct Output {
 #[derive(Default)]
 struct OutputState {
     last_lines: LastLines,
-    /// Pipes that have not come to their end.
+    /// Pipes that have not ended.
     open: u32,
     /// Chunks that were read and are being written.
     writing: u32,
-    /// Chunks that were read so far.
+    /// Number of chunks read so far.
     chunks: u64,
     has_exited: bool,
 }
@@ -112,14 +114,14 @@ impl Output {
 impl Running {
     /// Starts `command`, whose stdout and stderr go to `sinks`.
     ///
-    /// Shape: `tap` gets each piece once it is written; when it is full, the command waits.
+    /// Shape: `tap` gets each piece after it is written; when it is full, the command waits.
     pub(super) fn start(
         command: &[OsString],
         sinks: [Sink; 2],
         tap: Option<&SyncSender<Piece>>,
     ) -> io::Result<Self> {
         let (program, args) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-        // Before the child, so that no signal ends this process and leaves the child alone.
+        // Before the child, so that no signal can end this process and leave the child alone.
         let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT])?;
         let mut child =
             Command::new(program).args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
@@ -146,7 +148,7 @@ impl Running {
     /// Waits until the child has exited.
     pub(super) fn wait(&mut self) -> io::Result<ExitStatus> {
         let pid = Pid::from_child(&self.child);
-        // The number stays the child's until it is reaped, so signals are stopped in between.
+        // The id stays valid until the child is reaped, so signals are stopped in between.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         while waitid(WaitId::Pid(pid), options).is_err_and(|error| error == Errno::INTR) {}
         self.target.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -154,7 +156,7 @@ impl Running {
         self.child.wait()
     }
 
-    /// Waits for the rest of the output of a child that has exited; gives its last lines.
+    /// Waits for the remaining output of a child that has exited; returns its last lines.
     pub(super) fn finish_output(&self) -> String {
         let mut state = self.output.lock();
         state.has_exited = true;
@@ -178,18 +180,19 @@ fn forward(mut signals: Signals, target: &Mutex<Option<Pid>>) {
     }
 }
 
-/// Passes a signal on, unless the terminal has sent it to the child as well: Ctrl-C and Ctrl-\ go to every process of the
-/// foreground.
+/// Forwards a signal, unless the terminal has sent it to the child as well: Ctrl-C and Ctrl-\ go to
+/// every process in the foreground.
 fn deliver(signal: i32, has_terminal: bool, target: &Mutex<Option<Pid>>) {
     let has_reached_child = has_terminal && matches!(signal, SIGINT | SIGQUIT);
     let target = target.lock().unwrap_or_else(PoisonError::into_inner);
     if let (false, Some(pid), Some(signal)) = (has_reached_child, *target, Signal::from_named_raw(signal)) {
-        // A child that has gone needs no signal.
+        // A child that has exited needs no signal.
         kill_process(pid, signal).ok();
     }
 }
 
-/// Copies a pipe until it ends, or its sink takes no more; the child then learns of it as it would alone.
+/// Copies a pipe until it ends, or its sink fails; the child then gets the same error as it would
+/// alone.
 fn pass(
     mut pipe: impl Read,
     mut sink: impl Write,
@@ -213,7 +216,7 @@ fn pass(
         }
         let written = sink.write_all(chunk).and_then(|()| sink.flush());
         if let Some((stream, tap)) = tap {
-            // After the end nobody reads any more.
+            // After the end nobody reads it.
             tap.send(Piece::Output(*stream, chunk.to_vec())).ok();
         }
         output.lock().writing -= 1;
@@ -233,7 +236,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A sink that keeps what it gets.
+    /// A sink that collects its input.
     #[derive(Debug, Clone, Default)]
     pub(in crate::cli::run) struct Collected(Arc<Mutex<Vec<u8>>>);
 
@@ -280,7 +283,7 @@ pub(super) mod tests {
             running.finish_output();
             let text = stdout.text();
             let number = text.lines().find_map(|line| line.parse().ok()).and_then(Pid::from_raw);
-            // The chatting one may have learned already that nobody listens.
+            // The writing one may have received a broken pipe already.
             kill_process(number.expect("its number"), Signal::KILL).ok();
         }
     }

@@ -1,21 +1,21 @@
-//! The command of a run as it could be typed, without the secrets among its words.
+//! The command line of a run, with secrets masked.
 //!
-//! It is published, so it is in the journal and in the agent's context: what is given to an option or variable whose name says that it
-//! is secret is masked, and so is what looks like a credential by itself.
+//! It is published, so it enters the journal and the agent's context. The value of an option or
+//! variable with a secret-like name is masked, and so is any text that looks like a credential.
 
 use std::{borrow::Cow, ffi::OsString};
 
 use crate::event::mask_secrets;
 
-/// Longest command line that is published, in characters.
+/// Longest published command line, in characters.
 const COMMAND_CHARS_MAX: usize = 1_000;
-/// What is in place of a secret, as [`mask_secrets`] writes it.
+/// The replacement of a secret, as written by [`mask_secrets`].
 const MASK: &str = "[masked]";
-/// The last part of names whose value is secret, in lower case.
+/// Last parts of names with a secret value, in lower case.
 const SECRET_NAMES: [&str; 8] =
     ["password", "passwd", "passphrase", "token", "secret", "apikey", "api-key", "access-key"];
 
-/// The command as it could be typed, without secrets, cut to [`COMMAND_CHARS_MAX`].
+/// The command line without secrets, cut to [`COMMAND_CHARS_MAX`].
 pub(super) fn command_line(command: &[OsString]) -> String {
     let mut line = String::new();
     let mut is_secret = false;

@@ -1,17 +1,17 @@
-//! The end of a command's output, as a terminal would show it.
+//! The end of a command's output, as a terminal would display it.
 
 use std::collections::VecDeque;
 
 use crate::event::clean_text;
 
-/// Most lines that are kept.
+/// Most kept lines.
 const LINES_MAX: usize = 20;
-/// Most characters that are kept; a longer last line is cut by its own mark.
+/// Most kept characters; a longer last line is cut with a mark of its own.
 const CHARS_MAX: usize = 2_000;
-/// Bytes of raw output that are held, so that the lines are found behind escapes and progress bars.
+/// Kept bytes of raw output, so that enough lines remain without escapes and progress bars.
 const RAW_BYTES_MAX: usize = 32 * 1024;
 
-/// Takes output as it comes and keeps its end.
+/// Collects output and keeps its end.
 #[derive(Debug, Default)]
 pub(super) struct LastLines {
     raw: VecDeque<u8>,
@@ -27,7 +27,7 @@ impl LastLines {
         self.is_cut |= start > 0 || excess > 0;
     }
 
-    /// The last lines, without escapes, without empty ones at the end, joined by newlines.
+    /// The last lines, without escapes and trailing empty lines, joined by newlines.
     pub(super) fn text(&self) -> String {
         let raw: Vec<u8> = self.raw.iter().copied().collect();
         let text = String::from_utf8_lossy(&raw);
@@ -49,7 +49,7 @@ impl LastLines {
     }
 }
 
-/// What a line shows last, when it was drawn over itself as a progress bar is.
+/// The last drawn state of a line that was overwritten, such as a progress bar.
 fn last_drawn(line: &str) -> &str {
     line.trim_end_matches('\r').rsplit('\r').next().unwrap_or(line)
 }

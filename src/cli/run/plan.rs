@@ -1,5 +1,5 @@
-//! What a run reads of its command's output, and which reports: its options, its words, and the
-//! user's own matchers.
+//! Selects matchers for a command's output, and its reports: from options, the command's words, and
+//! the user's own matchers.
 
 use std::{
     ffi::OsString,
@@ -20,23 +20,23 @@ use crate::{
 /// Switches all matchers off.
 const NONE: &str = "none";
 
-/// What is read.
+/// The parsed outputs and reports.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) matchers: Vec<Matcher>,
-    /// The form of standard output, when it is no text.
+    /// The format of standard output, when it is not text.
     pub(super) format: Option<Format>,
     pub(super) reports: Vec<Report>,
-    /// What is wrong with the user's matchers; the command runs all the same.
+    /// Problems of the user's matchers; the command runs anyway.
     pub(super) warnings: Vec<String>,
 }
 
-/// A file that the command writes.
+/// A report file that the command writes.
 #[derive(Debug)]
 pub(super) struct Report {
     format: Format,
     path: PathBuf,
-    /// What the file was when it was read last, or before the command began.
+    /// The file's state when it was last read, or before the command began.
     seen: Option<Mark>,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Report {
 type Mark = (i64, i64, u64, u64);
 
 impl Plan {
-    /// Errors: what is wrong with an option.
+    /// Errors: an invalid option.
     pub(super) fn new(
         names: &[String],
         reports: &[String],
@@ -87,14 +87,14 @@ impl Plan {
         Ok(())
     }
 
-    /// Whether nothing is to be read.
+    /// Whether there is nothing to parse.
     pub(super) fn is_empty(&self) -> bool {
         self.matchers.is_empty() && self.format.is_none() && self.reports.is_empty()
     }
 }
 
 impl Report {
-    /// `FORMAT=FILE`.
+    /// Parses `FORMAT=FILE`.
     fn parse(text: &str) -> Result<Self, String> {
         let names = || Format::ALL.map(Format::as_str).join(", ");
         let Some((format, path)) = text.split_once('=').filter(|(_, path)| !path.is_empty()) else {
@@ -108,14 +108,14 @@ impl Report {
         Ok(Self { format, path, seen })
     }
 
-    /// The tool whose problems these are.
+    /// The tool of these problems.
     pub(super) fn tool(&self) -> &'static str {
         self.format.tool()
     }
 
-    /// What the file says, if it was written since it was seen last.
+    /// The problems in the file, if it was written since the last read.
     ///
-    /// Errors: why it is not read, with its name.
+    /// Errors: the reason, with the file's name.
     pub(super) fn read(&mut self) -> Option<Result<Vec<Problem>, String>> {
         let now = mark(&self.path).filter(|mark| Some(*mark) != self.seen)?;
         self.seen = Some(now);

@@ -1,9 +1,7 @@
-//! What a run does with the output of its command: it is read while it passes, and what is new in
-//! it is published.
+//! Parses the output of a run's command as it passes, and publishes new problems.
 //!
-//! What is known of each tool moves on only with events that the daemon has accepted; what could
-//! not be published is published with the next change, under the same ids, so that nothing is there
-//! twice.
+//! The known state of each tool advances only with events that the daemon has accepted. Unpublished
+//! changes are published with the next ones, under the same ids, so that there are no duplicates.
 
 use std::{
     collections::BTreeMap,
@@ -24,36 +22,35 @@ use crate::{
     time::Timestamp,
 };
 
-/// Pieces of output that wait to be read, of 64 KiB at most each; when they are so many, the
-/// command waits.
+/// Most queued pieces of output, of at most 64 KiB each; the command waits when the queue is full.
 const PIECES_MAX: usize = 64;
-/// How long to wait when nothing is due.
+/// Wait when nothing is due.
 const FOR_LONG: Duration = Duration::from_secs(3_600);
 
-/// What comes from the command.
+/// Input from the command.
 #[derive(Debug)]
 pub(super) enum Piece {
-    /// Output, as it came.
+    /// A piece of output.
     Output(Stream, Vec<u8>),
-    /// There will be no more.
+    /// The end.
     End,
 }
 
-/// Where pieces go, and where they come from.
+/// Creates the queue of pieces.
 pub(super) fn pieces() -> (SyncSender<Piece>, Receiver<Piece>) {
     sync_channel(PIECES_MAX)
 }
 
-/// How often the problems are compared.
+/// When the problems are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
     /// Once, at the end.
     AtEnd,
-    /// Whenever the command has settled.
+    /// Whenever the output is quiet.
     Watch,
 }
 
-/// Reads the pieces until their end, and publishes.
+/// Parses the pieces until their end, and publishes.
 pub(super) struct Follower<'a> {
     plan: Plan,
     mode: Mode,
@@ -61,11 +58,11 @@ pub(super) struct Follower<'a> {
     publishing: &'a Publishing<'a>,
     /// The time since the run began.
     clock: &'a (dyn Fn() -> Timestamp + Sync),
-    /// What the daemon knows of each tool.
+    /// The problems of each tool that the daemon knows.
     known: BTreeMap<String, Problems>,
-    /// What each report said last, by its place in the plan.
+    /// The last content of each report, by its index in the plan.
     reported: BTreeMap<usize, Vec<Problem>>,
-    /// How many changes were accepted.
+    /// Number of accepted changes.
     changes: u64,
 }
 
@@ -81,7 +78,7 @@ impl<'a> Follower<'a> {
         Self { plan, mode, task, publishing, clock, known, reported, changes: 0 }
     }
 
-    /// Shape: ends with [`Piece::End`], or when nobody can send it any more.
+    /// Shape: ends with [`Piece::End`], or when all senders are gone.
     pub(super) fn run(mut self, pieces: &Receiver<Piece>) {
         let mut collector = Collector::new(&self.plan.matchers, self.plan.format);
         let backgrounds = self.plan.matchers.iter().filter_map(|matcher| matcher.background.clone());
@@ -101,7 +98,7 @@ impl<'a> Follower<'a> {
         if let Err((format, error)) = collector.finish() {
             self.publishing.warn(&format!("the {} output: {error}", format.as_str()));
         }
-        // A look that was cut off has not found all that is there.
+        // A truncated look has not found everything.
         if self.mode == Mode::AtEnd || !cycle.is_cut_off() {
             self.settle(&collector, (self.clock)());
         }
@@ -120,7 +117,7 @@ impl<'a> Follower<'a> {
         }
     }
 
-    /// Publishes what is new in what was found.
+    /// Publishes the changes in the findings.
     fn settle(&mut self, collector: &Collector, now: Timestamp) {
         let mut found = collector.found().clone();
         for (number, report) in self.plan.reports.iter_mut().enumerate() {

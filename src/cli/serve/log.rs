@@ -1,8 +1,9 @@
-//! The daemon's log: one line for each thing that happened, as text or as JSON, on stderr.
+//! The daemon's log: one line per entry, as text or as JSON, on stderr.
 //!
-//! A line has a time, a level, a target (the module that says it), a message that is always the same, and fields. What is said over
-//! and over is not: of the warnings and errors of one place in the program at most [`SAID_MAX`] a minute are written. The last of
-//! them has the field `muted_for`, and the first one after that minute tells with `held_back` how many were not written.
+//! A line has a time, a level, a target (the module), a constant message, and fields. Repetitions
+//! are limited: of the warnings and errors of one call site at most [`SAID_MAX`] a minute are
+//! written. The last of them has the field `muted_for`, and the first one after that minute has the
+//! number of suppressed ones in `held_back`.
 
 use std::{
     collections::HashMap,
@@ -30,33 +31,33 @@ use tracing_subscriber::{
 
 use crate::meter::Steady;
 
-/// Most warnings or errors of one place in the program that are written in one [`WINDOW`].
+/// Most warnings or errors of one call site in one [`WINDOW`].
 const SAID_MAX: u32 = 10;
-/// The time in which they are counted.
+/// The window in which they are counted.
 const WINDOW: Duration = Duration::from_secs(60);
-/// What tells that no more are written.
+/// Field that announces the suppression.
 const MUTED_FOR: &str = "muted_for";
-/// What tells how many were not written.
+/// Field with the number of suppressed lines.
 const HELD_BACK: &str = "held_back";
 
-/// What is never in the log: `rmcp` writes what an agent says with every message.
+/// Excluded from the log: `rmcp` logs the content of an agent's messages.
 const QUIET: &str = "rmcp=off";
 
-/// How a line is written.
+/// Format of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum LogFormat {
-    /// For people
+    /// For users
     Text,
-    /// An object a line
+    /// One object a line
     Json,
 }
 
-/// A filter is checked here and built when it is needed, as it cannot be cloned.
+/// Validates a filter, which is built on use because it cannot be cloned.
 pub(super) fn parse_filter(text: &str) -> Result<String, tracing_subscriber::filter::ParseError> {
     EnvFilter::builder().parse(text).map(|_| text.to_owned())
 }
 
-/// A log of what passes `filter`; text is coloured only for a terminal.
+/// A log of entries that match `filter`; text is coloured only for a terminal.
 pub(super) fn log_to<W>(
     writer: W,
     is_terminal: bool,
@@ -75,7 +76,7 @@ where
         .finish()
 }
 
-/// Writes lines.
+/// Formats and writes lines.
 struct Lines {
     format: LogFormat,
     steady: Steady,
@@ -96,7 +97,7 @@ where
         let about = event.metadata();
         let note = match self.storms.check(about, (self.steady)()) {
             Some(note) => note,
-            // Nothing is written of a line without bytes.
+            // An empty line is not written.
             None => return Ok(()),
         };
         match self.format {
@@ -167,7 +168,7 @@ fn json_line(event: &Event<'_>, note: Note) -> Result<Map<String, Value>, fmt::E
     Ok(line)
 }
 
-/// The fields of an event as JSON, numbers and truth values as such.
+/// The fields of an event as JSON, with numbers and booleans as such.
 struct Fields<'m>(&'m mut Map<String, Value>);
 
 impl Fields<'_> {
@@ -201,7 +202,7 @@ impl Visit for Fields<'_> {
         self.put(field, value);
     }
 
-    /// An error with what led to it, as one text.
+    /// An error with its chain of causes, as one text.
     fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
         let mut text = value.to_string();
         let mut source = value.source();
@@ -217,17 +218,17 @@ impl Visit for Fields<'_> {
     }
 }
 
-/// What a line says of those like it.
+/// A line's note about similar ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Note {
     Nothing,
-    /// Those that follow are not written for a while.
+    /// Further ones are suppressed for a while.
     MutedFor,
-    /// So many before it were not written.
+    /// This many were suppressed before it.
     HeldBack(u64),
 }
 
-/// How often each place in the program has warned; there are only as many as the program has.
+/// Counts per call site; their number is bounded by the program.
 #[derive(Default)]
 struct Storms(Mutex<HashMap<Identifier, Storm>>);
 
@@ -239,9 +240,9 @@ struct Storm {
 }
 
 impl Storms {
-    /// What is to be said of a line at `now`; `None` when it is not to be written.
+    /// The note for a line at `now`; `None` to suppress it.
     fn check(&self, about: &'static Metadata<'static>, now: Duration) -> Option<Note> {
-        // What is below `info` was asked for.
+        // Levels below `info` were requested explicitly.
         if *about.level() > Level::INFO {
             return Some(Note::Nothing);
         }
@@ -281,7 +282,7 @@ mod tests {
 
     use super::*;
 
-    /// The seconds of each test's clock; tests run in threads of their own, so they share none.
+    /// The seconds of each test's clock; thread-local, because tests run in parallel.
     static SECONDS: AtomicU64 = AtomicU64::new(0);
 
     fn said(is_terminal: bool, format: LogFormat, steady: Steady, say: impl FnOnce()) -> Vec<String> {

@@ -1,7 +1,7 @@
-//! The file that stderr is, begun anew when it is full.
+//! Rotates the log file on stderr.
 //!
-//! A daemon in the background writes for months, and what it writes is bounded: when the file has
-//! [`LOG_BYTES_MAX`], it is renamed to end with `.1`, in place of the one before, and a new one is begun.
+//! A background daemon writes for months, so its log is bounded: at [`LOG_BYTES_MAX`] the file is
+//! renamed to end with `.1`, replacing the previous one, and a new one is created.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -11,22 +11,22 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// Size of the file, in bytes, at which a new one is begun.
+/// Size at which the file is rotated, in bytes.
 const LOG_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// A file that is stderr.
+/// The file on stderr.
 ///
-/// Shape: what goes to stderr past this, such as a panic, is in the file too, but not counted.
+/// Shape: other output to stderr, such as a panic, also goes to the file, but is not counted.
 #[derive(Debug)]
 pub(super) struct LogFile {
     path: PathBuf,
     bytes_max: u64,
-    /// How many bytes the file has.
+    /// Size of the file.
     bytes: Mutex<u64>,
 }
 
 impl LogFile {
-    /// Makes `path` stderr; what is in it stays.
+    /// Redirects stderr to `path`, and appends to it.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let file = open(path)?;
         rustix::stdio::dup2_stderr(&file)?;
@@ -34,7 +34,7 @@ impl LogFile {
         Ok(Self { path: path.to_owned(), bytes_max: LOG_BYTES_MAX, bytes })
     }
 
-    /// Adds `count` bytes; whether a new file is to be begun before they are written.
+    /// Adds `count` bytes; returns whether to rotate before they are written.
     fn is_full(&self, count: usize) -> bool {
         let count = u64::try_from(count).unwrap_or(u64::MAX);
         let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -54,7 +54,7 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o600).open(path)
 }
 
-/// The name of the file before the one at `path`.
+/// The name of the rotated file of `path`.
 pub(in crate::cli) fn older(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".1");
@@ -64,7 +64,7 @@ pub(in crate::cli) fn older(path: &Path) -> PathBuf {
 impl Write for &LogFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.is_full(bytes.len()) {
-            // Without a new file the old one grows, which is better than no log.
+            // If the rotation fails the old file grows, which is better than no log.
             self.begin_anew().ok();
         }
         io::stderr().write_all(bytes).map(|()| bytes.len())

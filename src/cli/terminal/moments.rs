@@ -1,4 +1,4 @@
-//! Times: relative and local for people, or exactly and in UTC.
+//! Times: relative and local for users, or exact and in UTC.
 
 use jiff::{Zoned, tz::TimeZone};
 
@@ -7,19 +7,21 @@ use crate::{cli::table::one_line, time::Timestamp};
 const MINUTE: i64 = 60;
 const HOUR: i64 = 60 * MINUTE;
 
-/// How times are written.
+/// Format of times.
 #[derive(Debug, Clone)]
 pub(in crate::cli) struct Moments {
-    /// When the command runs.
+    /// The time of the command.
     pub(in crate::cli) now: Timestamp,
-    /// Finds out where its user lives, once a time is written; `None` to write times as the daemon gives them: RFC 3339 in UTC.
+    /// Looks up the user's time zone on the first use; `None` keeps the daemon's format: RFC 3339
+    /// in UTC.
     pub(in crate::cli) zone: Option<fn() -> TimeZone>,
 }
 
 impl Moments {
-    /// How long ago, or in how long: in the unit that matters within a day, else the day and the time of it.
+    /// A relative time in its largest unit within a day, else the date and time.
     ///
-    /// Shape: `3m ago`, `in 12m`, `5h ago`, `yesterday 14:02`, `Nov 9 14:02`, `2025-11-09 14:02`; what is no time stays as it is.
+    /// Shape: `3m ago`, `in 12m`, `5h ago`, `yesterday 14:02`, `Nov 9 14:02`, `2025-11-09 14:02`;
+    /// invalid text stays unchanged.
     pub(in crate::cli) fn relative(&self, at: &str) -> String {
         let Some((at, now)) = self.local(at) else { return one_line(at) };
         let ago = now.timestamp().as_second() - at.timestamp().as_second();
@@ -32,7 +34,7 @@ impl Moments {
         if ago < 0 { format!("in {distance}{unit}") } else { format!("{distance}{unit} ago") }
     }
 
-    /// The time of the day, to the millisecond, with the day unless it is today.
+    /// The time of day, to the millisecond, with the date unless it is today.
     pub(in crate::cli) fn exact(&self, at: &str) -> String {
         match self.local(at) {
             Some((at, now)) if at.date() == now.date() => at.strftime("%H:%M:%S.%3f").to_string(),
@@ -41,12 +43,12 @@ impl Moments {
         }
     }
 
-    /// How long ago something was that is so many milliseconds old.
+    /// The age of something, given in milliseconds.
     pub(in crate::cli) fn age(&self, age_ms: u64) -> String {
         self.relative(&Timestamp::from_millis(self.now.as_millis().saturating_sub(age_ms)).to_string())
     }
 
-    /// This time and the present one, where the user lives; `None` if times are written as they come.
+    /// This time and the current one, in the user's time zone; `None` if times are not converted.
     fn local(&self, at: &str) -> Option<(Zoned, Zoned)> {
         let zone = self.zone?();
         let at: jiff::Timestamp = at.parse().ok()?;
@@ -55,7 +57,7 @@ impl Moments {
     }
 }
 
-/// The day and the time of it, as seen from `now`.
+/// The date and time, relative to `now`.
 fn day(at: &Zoned, now: &Zoned) -> String {
     let date = at.date();
     let named = if now.date().yesterday().ok() == Some(date) {
@@ -90,7 +92,7 @@ mod tests {
             ("2026-11-21T12:12:30Z", "in 12m"),
             ("2026-11-21T07:00:00Z", "5h ago"),
             ("2026-11-21T14:59:00Z", "in 2h"),
-            // 23:30 where the user lives is the day before, 00:10 is not.
+            // 23:30 local time is the day before, 00:10 is not.
             ("2026-11-20T23:10:00Z", "12h ago"),
             ("2026-11-20T22:30:00Z", "yesterday 23:30"),
             ("2026-11-22T10:00:00Z", "tomorrow 11:00"),

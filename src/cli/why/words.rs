@@ -1,4 +1,4 @@
-//! What the ledger says of an event or a notification, in words.
+//! Describes the ledger's lines about an event or a notification in words.
 
 use serde::Deserialize;
 
@@ -20,13 +20,13 @@ pub(super) struct Line {
     events: Vec<u64>,
 }
 
-/// What a person can do after all that `history` says, in one line; `None` if it says nothing.
+/// The user's next step after `history`, in one line; `None` if it is empty.
 pub(super) fn next(history: &[Line]) -> Option<String> {
     history.last().map(|last| last.next(history))
 }
 
 impl Line {
-    /// What happened, in a sentence; sessions are named by `names`.
+    /// A sentence for the line; sessions are shown by `names`.
     pub(super) fn words(&self, names: &Names) -> String {
         let of = |part: &Option<String>| part.clone().unwrap_or_else(|| "-".to_owned());
         let (subscriber, notification) = (of(&self.subscriber), of(&self.notification));
@@ -159,7 +159,7 @@ impl Line {
         }
     }
 
-    /// What a person can do now, if this is the last that happened.
+    /// The user's next step, if this is the last line.
     fn next(&self, history: &[Self]) -> String {
         let of = |part: &Option<String>| part.clone().unwrap_or_else(|| "-".to_owned());
         let (subscriber, notification) = (of(&self.subscriber), of(&self.notification));

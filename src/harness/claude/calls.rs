@@ -1,4 +1,4 @@
-//! What Claude Code's tool calls do to files, and what they leave running in the background.
+//! File changes of Claude Code's tool calls, and the background commands that they start.
 
 use std::sync::Arc;
 
@@ -12,33 +12,35 @@ use crate::call::{
     push::pushes,
 };
 
-/// What the result of a command begins its list of files with that the command changed.
+/// The text before the list of files that a command changed, in its result.
 ///
-/// Source: measured with 2.1.330; 2.1.197 does not say it.
+/// Source: measured with 2.1.330; 2.1.197 does not have it.
 const CHANGED_BY_COMMAND: (&str, &str, &str) =
     ("[This command modified ", "previously read: ", ". Call Read");
-/// What the result of a call begins with, in JSON, that failed, and that a hook did not let run: what is called so wrote nothing.
+/// Prefixes, in JSON, of the result of a call that failed or that a hook denied: such a call wrote
+/// nothing.
 ///
-/// Source: measured with 2.1.331, where the text of an edit was not found, and where a hook denied it; 2.1.197 gives the hook's reason
-/// alone, which is ours.
+/// Source: measured with 2.1.331, where the text of an edit was not found, and where a hook denied
+/// it; 2.1.197 gives only the hook's reason, which is ours.
 const FAILED: [&str; 3] = ["\"<tool_use_error>", "\"PreToolUse:", "\"aside held this back"];
-/// What stands behind the id of a command that goes on in the background, in its result; the id stands behind [`ID`].
+/// The text after a background command's id in its result; the id follows [`ID`].
 ///
-/// Source: measured with 2.1.197 and 2.1.330: `Command running in background with ID: b1. Output is being written to: ...`; one that was
-/// moved there after its time says `(ID: b1). Output is ...`.
+/// Source: measured with 2.1.197 and 2.1.330: `Command running in background with ID: b1. Output is
+/// being written to: ...`; one that was moved there after a timeout has `(ID: b1). Output is ...`.
 const GOES_ON: &str = ". Output is being written to: ";
-/// What the name of the file behind [`GOES_ON`] ends with.
+/// The end of the file name after [`GOES_ON`].
 ///
 /// Source: measured with 2.1.197 and 2.1.332: `.../tasks/b1.output. You will be notified ...`.
 const OUTPUT_ENDING: &str = ".output";
 const ID: &str = "ID: ";
-/// The tools that show the output of what runs in the background, and those that end it, with the names of former versions.
+/// Tools that show a background command's output, and tools that end it, with the names of earlier
+/// versions.
 const SHOWING: [&str; 3] = ["TaskOutput", "BashOutput", "AgentOutput"];
 const ENDING: [&str; 3] = ["TaskStop", "KillShell", "KillBash"];
-/// What a result of [`SHOWING`] holds when the task goes on.
+/// Markers of a running task in the result of [`SHOWING`].
 const STILL_RUNNING: [&str; 3] = ["<status>running", "\"status\":\"running\"", "<status>pending"];
 
-/// The arguments that name files, the command, and what runs in the background.
+/// Arguments that name files, the command, and background commands.
 #[derive(Debug, Default, Deserialize)]
 struct Arguments {
     command: Option<String>,
@@ -50,12 +52,12 @@ struct Arguments {
     run_in_background: bool,
 }
 
-/// Whether a tool writes the file that its arguments name.
+/// Whether a tool writes the file in its arguments.
 pub(super) fn writes(tool_name: &str) -> bool {
     ["Edit", "MultiEdit", "NotebookEdit", "Write"].contains(&tool_name)
 }
 
-/// What the call did to files; `folder` is the one that the client is in.
+/// File changes of the call; `folder` is the client's current folder.
 pub(super) fn of(tool: &ToolCall, folder: &str) -> Call {
     let input = tool.tool_input.as_deref().map(RawValue::get);
     let arguments = input.and_then(|input| serde_json::from_str(input).ok());
@@ -90,7 +92,7 @@ pub(super) fn of(tool: &ToolCall, folder: &str) -> Call {
     }
 }
 
-/// The branches that the call pushed, if it pushed some and has ended.
+/// Branches pushed by the call, if it has ended.
 pub(super) fn pushed(tool: &ToolCall, folder: &str) -> Option<Value> {
     let input = tool.tool_input.as_deref()?.get();
     // Most calls push nothing.
@@ -103,21 +105,21 @@ pub(super) fn pushed(tool: &ToolCall, folder: &str) -> Option<Value> {
     (!pushes.is_empty()).then(|| serde_json::json!(pushes))
 }
 
-/// The id of the command that goes on in the background.
+/// The id of the background command.
 fn started(response: &str) -> Option<String> {
     let (before, _) = response.split_once(GOES_ON)?;
     let (_, id) = before.rsplit_once(ID)?;
     Some(id.trim_end_matches(')').to_owned()).filter(|id| !id.is_empty() && !id.contains(char::is_whitespace))
 }
 
-/// The file that the output of such a command is written to, if its path has nothing that JSON escapes.
+/// The file of its output, if the path needs no JSON escapes.
 fn output(response: &str) -> Option<String> {
     let (_, behind) = response.split_once(GOES_ON)?;
     let path = behind.get(..behind.find(OUTPUT_ENDING)? + OUTPUT_ENDING.len())?;
     (path.starts_with('/') && !path.contains(['\\', '"', '\n'])).then(|| path.to_owned())
 }
 
-/// The files that the result says the command changed, as it names them.
+/// The changed files according to the result, as named there.
 pub(super) fn changed_by_command(response: &str) -> Vec<String> {
     let (begin, list, end) = CHANGED_BY_COMMAND;
     let names = response.rsplit_once(begin).and_then(|(_, rest)| rest.split_once(list)).map(|(_, rest)| rest);

@@ -1,4 +1,5 @@
-//! What of a tool call goes into its event, so that calls can be compared: names of its arguments and of its result, and what it was about.
+//! The comparable parts of a tool call for its event: digests of its arguments and its result, and
+//! its subject.
 
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
@@ -8,10 +9,10 @@ use crate::{
     harness::digest,
 };
 
-/// Most characters of what a call was about.
+/// Most characters of the subject.
 const SUBJECT_CHARS_MAX: usize = 100;
 
-/// `subject`, `args` and `result` of a call, as far as the client says.
+/// `subject`, `args` and `result` of a call, if the client reports them.
 pub(super) fn compared(input: Option<&RawValue>, result: Option<&str>) -> [Option<Value>; 3] {
     [
         input.and_then(subject).map(Value::from),
@@ -20,7 +21,7 @@ pub(super) fn compared(input: Option<&RawValue>, result: Option<&str>) -> [Optio
     ]
 }
 
-/// The arguments that say what a call is about, the first of which counts.
+/// Arguments that can be the subject; the first one present is used.
 #[derive(Deserialize)]
 struct Arguments {
     command: Option<String>,
@@ -32,7 +33,7 @@ struct Arguments {
     description: Option<String>,
 }
 
-/// The first line of it.
+/// Its first line.
 fn subject(input: &RawValue) -> Option<String> {
     let Arguments { command, file_path, notebook_path, pattern, url, query, description } =
         serde_json::from_str(input.get()).ok()?;

@@ -1,7 +1,8 @@
-//! What is installed in Claude Code: a plugin, or hooks in a settings file; and the status line.
+//! The installation in Claude Code: a plugin, or hooks in a settings file; and the status line.
 //!
-//! The client loads a folder in its `skills` folder that has a plugin's manifest as a plugin, from its next session on and without a
-//! question (tried with 2.1.160 to 2.1.330); only a plugin can have a monitor, which is what wakes an idle session.
+//! From its next session on, the client loads a folder in its `skills` folder with a plugin's
+//! manifest as a plugin, without asking (tried with 2.1.160 to 2.1.330). Only a plugin can have a
+//! monitor, which wakes an idle session.
 
 use serde_json::Value;
 
@@ -26,7 +27,7 @@ pub(super) const PROGRAM: Program = Program {
 
 pub(super) const INSTALLATION: Installation = Installation {
     what: "a plugin with hooks, a monitor and a skill",
-    // Older ones do not take a hook's arguments apart from its command.
+    // Older ones do not separate a hook's arguments from its command.
     since: Version([2, 1, 140]),
     settings: SettingsFiles {
         user: "settings.json",
@@ -57,7 +58,7 @@ fn switched_off(settings: &Value) -> Option<&'static str> {
     (settings.get(SWITCH).and_then(Value::as_bool) == Some(true)).then_some(SWITCH)
 }
 
-/// A plugin is named with where it comes from, as in `aside@team`.
+/// A plugin's name includes its origin, as in `aside@team`.
 fn enabled_plugin(settings: &Value) -> Option<String> {
     let plugins = settings.get("enabledPlugins").and_then(Value::as_object);
     let is_ours = |name: &str| name.split('@').next() == Some("aside");

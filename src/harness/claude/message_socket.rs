@@ -1,6 +1,7 @@
-//! The client's message socket: where it is, and what is written to it.
+//! The client's message socket: its address, and its message format.
 //!
-//! Source: measured with client 2.1.329; clients from 2.1.224 on name the socket in the environment of their hooks.
+//! Source: measured with client 2.1.329; clients from 2.1.224 on name the socket in the environment
+//! of their hooks.
 
 use std::path::PathBuf;
 
@@ -12,18 +13,18 @@ use crate::{
     harness::{Headers, claude::CAPS, header, message_socket::MessageSocket},
 };
 
-/// How a client names a run that ends with its last turn.
+/// The client's name for a run that ends with its last turn.
 const ONE_SHOT: &str = "sdk-cli";
-/// What a message begins with, before the sentence that says what it is about. No person types it, so a prompt that begins like this is
-/// known to be a message.
+/// Prefix of a message, before the sentence about its content. No person types it, so a prompt with
+/// this prefix is a message.
 pub(super) const INTRO: &str = "aside (automated notification): ";
-/// What stands before the text, as the client introduces a message as one of another agent.
+/// Precedes the text, because the client presents a message as one of another agent.
 const NOBODY: &str = "This comes from the aside daemon; no person or agent wrote it.";
 
-/// The socket that a hook's environment names.
+/// The socket in a hook's environment.
 ///
-/// Errors: none. An environment that a client inherited from another one names that one's session, and then there is none; nor is
-/// there one of use in a run that ends with its last turn, as a message that comes later is lost.
+/// Errors: none. `None` if the environment was inherited from another client, whose session it
+/// names, or if the run ends with its last turn, when a later message is lost.
 pub(super) fn from_headers(session: &SessionId, value: Headers<'_>) -> Option<MessageSocket> {
     value(header::SESSION).filter(|id| id == session.own(CAPS.name).unwrap_or(session.as_str()))?;
     let path = value(header::MESSAGE_SOCKET).map(PathBuf::from).filter(|path| path.is_absolute())?;

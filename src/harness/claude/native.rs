@@ -1,6 +1,7 @@
-//! What Claude Code says by itself.
+//! What Claude Code reports to its agent itself.
 //!
-//! Source: measured with 2.1.197, 2.1.330, 2.1.331 and 2.1.332; `scripts/real-client` holds each row.
+//! Source: measured with 2.1.197, 2.1.330, 2.1.331 and 2.1.332; `scripts/real-client` tests each
+//! row.
 
 use crate::harness::{
     native::{Evidence, Native},
@@ -45,7 +46,7 @@ mod tests {
     use super::*;
     use crate::harness::claude::{calls, transcript::READER};
 
-    /// Of each row: what the client says, and whose name stands in it.
+    /// For each row: the client's text, and the id or name in it.
     const SAMPLES: [(&str, &str); NATIVE.len()] = [
         (
             r#"{"type":"attachment","attachment":{"type":"edited_text_file","filename":"/w/b.txt","snippet":"x"}}"#,

@@ -1,4 +1,4 @@
-//! What goes back to a hook: one line of JSON, or nothing.
+//! The output of a hook: one line of JSON, or nothing.
 
 use std::borrow::Cow;
 
@@ -9,28 +9,30 @@ use crate::{
     harness::{HookCall, claude::CAPS},
 };
 
-/// What stands below the notifications that come in place of a call: what became of the call. It is one of the facts, and asks
-/// for nothing.
+/// Follows the notifications that replace a call: the outcome of the call. It is a fact without a
+/// request.
 const NOT_RUN: &str = "\n\nThe call was held back so that this could be read first; it was not run. The same call can be made again.";
 
-/// What the reason of a call that is not run begins with. Its first line is all that a user sees of it at a terminal.
+/// Prefix of the reason for denying a call. A user at a terminal sees only its first line.
 const HELD_BACK: &str = "aside held this back: ";
 
-/// Most characters of the reason behind [`HELD_BACK`]; it names subscribers, and one line of a terminal has no room for more.
+/// Most characters of the reason after [`HELD_BACK`]; it names subscribers, and one line of a
+/// terminal has no more room.
 const REASON_CHARS_MAX: u32 = 200;
 
-/// Most characters of an injection that comes in place of a call; the rest is for the first line and for [`NOT_RUN`].
+/// Most characters of an injection that replaces a call; the rest is for the first line and for
+/// [`NOT_RUN`].
 pub(super) const DENY_CHARS_MAX: u32 =
     CAPS.chars_max - (HELD_BACK.len() + "\n\n".len() + NOT_RUN.len()) as u32 - REASON_CHARS_MAX;
 
-/// What belongs on the hook's stdout: one line of JSON, or nothing.
+/// The stdout of the hook: one line of JSON, or nothing.
 pub fn reply(call: &HookCall, answer: &Answer) -> Option<String> {
     let system_message = answer.notice.as_deref();
     let hook_specific_output = match (&answer.directive, &answer.injection) {
         (Some(Directive::Cancel { reason }), injection) => Some(deny(&call.hook, reason, injection.as_ref())),
         (Some(Directive::Continue { .. }), Some(injection)) => {
-            // The client shows its user the text for which the agent goes on, so it begins with what it is about. The sentence is
-            // within what `CAPS` keeps in reserve.
+            // The client shows its user the text for which the agent continues, so it begins with
+            // its subject. The sentence fits into the reserve of `CAPS`.
             let text = format!("{LINE_BEGIN}{}\n\n{}", injection.sentence, injection.text);
             Some(context(&call.hook, text.into()))
         }
@@ -53,7 +55,7 @@ fn context<'a>(hook: &'a str, text: Cow<'a, str>) -> Output<'a> {
     }
 }
 
-/// Holds a call back. Of calls that are made together, all but one have no text of their own: it stands with that one.
+/// Denies a call. Of parallel calls, only one has the text; the others have none.
 fn deny<'a>(hook: &'a str, reason: &str, injection: Option<&Injection>) -> Output<'a> {
     let line = reason.chars().take(usize::try_from(REASON_CHARS_MAX).unwrap_or(usize::MAX));
     let mut said: String = HELD_BACK.chars().chain(line).collect();
@@ -73,7 +75,7 @@ fn deny<'a>(hook: &'a str, reason: &str, injection: Option<&Injection>) -> Outpu
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Stdout<'a> {
-    /// Shown to the user; the model does not get it.
+    /// Shown to the user, not to the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     system_message: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]

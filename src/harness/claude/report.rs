@@ -1,4 +1,4 @@
-//! The hooks that tell of something and carry nothing, and those of subagents.
+//! Hooks that report something and carry no text, and hooks of subagents.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use crate::{
     notification::InjectionPoint,
 };
 
-/// The kinds of notice to the user that mean that the agent waits for them.
+/// Kinds of notices to the user that mean that the agent waits for them.
 const WAITING: [&str; 3] = ["elicitation_dialog", "idle_prompt", "permission_prompt"];
 
 impl Call<'_> {
@@ -73,7 +73,8 @@ impl Call<'_> {
         Ok((vec![self.subagent_event("subagent.complete", &agent)?], closed))
     }
 
-    /// The subagent's id; `None` for the client's own work, such as a compaction, which has no type.
+    /// The subagent's id; `None` for the client's own work, such as a compaction, which has no
+    /// type.
     fn subagent(&self) -> Result<Option<String>, HookError> {
         let is_own = self.common.agent_type.as_deref().is_none_or(str::is_empty);
         if is_own {
@@ -83,7 +84,8 @@ impl Call<'_> {
         self.agent_id().map(|id| Some(id.to_owned())).ok_or_else(missing)
     }
 
-    /// An event about a subagent, for the session that started it; which is given the result by its tool, so it is no news.
+    /// An event about a subagent, for its parent session. The parent gets the result from its tool,
+    /// so the event is no news.
     fn subagent_event(&self, event_type: &str, agent: &str) -> Result<Event, HookError> {
         let parent = self.conversation()?;
         let agent_type = self.common.agent_type.as_deref().map(|kind| Value::from(clean_text(kind)));

@@ -1,4 +1,4 @@
-//! The hooks with which the way to the agent is tried.
+//! Hooks for testing the delivery to the agent.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::harness::round_trip::{MadeUp, RoundTrip};
 
-/// A hook that nobody has defined.
+/// An undefined hook.
 pub(super) const HARMLESS: &str = r#"{"hook_event_name":"AsideDoctor","session_id":"doctor"}"#;
 
 pub(super) const ROUND_TRIP: RoundTrip = RoundTrip { ask, end, text };

@@ -1,6 +1,8 @@
-//! What Claude Code shows of its MCP servers: in the results of calls, in the transcript, and in its logs of their connections.
+//! Evidence of Claude Code's MCP servers: in results of calls, in the transcript, and in the
+//! client's connection logs.
 //!
-//! Source: measured with 2.1.197 and 2.1.332 and a stdio server that dies, comes back, and fails at its start.
+//! Source: measured with 2.1.197 and 2.1.332 and a stdio server that dies, comes back, and fails at
+//! its start.
 
 use std::{borrow::Cow, path::Path};
 
@@ -13,7 +15,7 @@ use crate::{
     transcript::{Connection, Connections, ServerSaid, ServerState},
 };
 
-/// Where it writes down its connections.
+/// The client's connection logs.
 pub(super) static CONNECTIONS: Connections = Connections {
     folder,
     name,
@@ -21,28 +23,30 @@ pub(super) static CONNECTIONS: Connections = Connections {
     read: connections,
 };
 
-/// Its folder in that of the user's caches, which has one for each project, named as that of the transcripts.
+/// Its folder in the user's cache folder. It has one subfolder per project, with the same name as
+/// for transcripts.
 const CACHE: &str = "claude-cli-nodejs";
-/// What the folder of a server's logs is called, before the server's name with `-` for all signs.
+/// Prefix of a server's log folder; the server's name follows, with `-` for all punctuation.
 const LOGS: &str = "mcp-logs-";
-/// What the tools of a server are called, before its name, and between that and the tool's own.
+/// Prefix of a server's tool name, before the server's name, and the separator before the tool's
+/// own name.
 const TOOL: (&str, &str) = ("mcp__", "__");
-/// What the result of a call begins with, in JSON, that found no server.
+/// Prefixes, in JSON, of the result of a call without a connected server.
 const NOT_CONNECTED: [&str; 3] = [
     "\"MCP server \\\"",
     "\"<tool_use_error>Error: No such tool available: mcp__",
     "\"MCP error -32000: Connection closed",
 ];
-/// What the first of them ends with.
+/// The end of the first of them.
 const NOT_CONNECTED_END: &str = "is not connected\"";
-/// The type of the attachment by which it says which tools it can load, which are gone, and which servers failed.
+/// The type of the attachment with the loadable tools, the removed tools, and the failed servers.
 const TOOLS_DELTA: &str = "deferred_tools_delta";
-/// The words of a log about a connection that is made, and about one that is not, or no more.
+/// Log messages of an established connection, and of a failed or closed one.
 const CONNECTED: &str = "Successfully connected";
 const FAILED: &str = "Connection failed";
 const CLOSED: [&str; 2] = ["connection closed", "connection dropped"];
 
-/// What a call of a server's tool shows of the server; `None` of another tool.
+/// Evidence about the server in a call of its tool; `None` for another tool.
 pub(super) fn of_call(tool: &str, response: &str) -> Option<ServerCall> {
     let server = server_of(tool)?.to_owned();
     let begins = |(begin, end): (&str, &str)| response.starts_with(begin) && response.ends_with(end);
@@ -58,7 +62,7 @@ fn server_of(tool: &str) -> Option<&str> {
     (!server.is_empty()).then_some(server)
 }
 
-/// What the client said of servers to its agent, oldest first.
+/// The client's reports about servers to its agent, oldest first.
 pub(super) fn said(transcript: &[u8]) -> Vec<ServerSaid> {
     #[derive(Deserialize)]
     struct Line<'a> {

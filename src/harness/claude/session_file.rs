@@ -1,7 +1,8 @@
-//! The file in which a running client says where it stands: `sessions/PID.json` in its folder.
+//! The state file of a running client: `sessions/PID.json` in its folder.
 //!
-//! Source: measured with client 2.1.330: `status` is `busy` from a prompt on, and `idle` (`shell` while something runs in the
-//! background, such as a monitor) within a second of the end of a turn, also of one that its user stopped, for which no hook is run.
+//! Source: measured with client 2.1.330: `status` is `busy` from a prompt on. It becomes `idle`
+//! (`shell` while something runs in the background, such as a monitor) within a second of a turn's
+//! end, also if the user interrupted it, which runs no hook.
 
 use std::path::{Path, PathBuf};
 
@@ -9,11 +10,11 @@ use serde::Deserialize;
 
 use crate::harness::{process::Process, session_file::SessionFile};
 
-/// The folder in which the files stand, in the client's own.
+/// The folder of the files, in the client's own.
 const FOLDER: &str = "sessions";
-/// The folder in which transcripts stand, in the client's own.
+/// The folder of transcripts, in the client's own.
 const TRANSCRIPTS: &str = "projects";
-/// What a client says while no turn is under way.
+/// States without a current turn.
 const IDLE: [&str; 2] = ["idle", "shell"];
 
 /// The fields that are used.
@@ -25,16 +26,16 @@ struct Written {
     cwd: Option<String>,
     #[serde(default)]
     status: String,
-    /// When the process started, as the system tells it.
+    /// Start of the process, as reported by the system.
     proc_start: Option<String>,
 }
 
-/// Where the client with the folder `client` and the process `pid` writes it.
+/// The file of the client with the folder `client` and the process `pid`.
 pub(super) fn path(client: &Path, pid: u32) -> PathBuf {
     client.join(FOLDER).join(format!("{pid}.json"))
 }
 
-/// Reads the file; `None` when it is not that of `process`, or not one that can be read.
+/// Parses the file; `None` if it is not of `process`, or invalid.
 pub(super) fn parse(text: &[u8], process: Process) -> Option<SessionFile> {
     let Written { pid, session_id, cwd, status, proc_start } = serde_json::from_slice(text).ok()?;
     let started = proc_start.is_none_or(|start| start == process.started.to_string());
@@ -42,7 +43,7 @@ pub(super) fn parse(text: &[u8], process: Process) -> Option<SessionFile> {
     is_of_it.then(|| SessionFile { session_id, cwd, is_idle: IDLE.contains(&status.as_str()) })
 }
 
-/// The client's folder, in which the transcript at `path` stands.
+/// The client's folder, which contains the transcript at `path`.
 pub(super) fn client_folder(path: &str) -> Option<&Path> {
     let mut above = Path::new(path).ancestors();
     above.find(|folder| folder.file_name().is_some_and(|name| name == TRANSCRIPTS))?.parent()

@@ -1,4 +1,4 @@
-//! What the client tells its status line.
+//! The client's input for its status line.
 
 use serde::Deserialize;
 
@@ -24,7 +24,7 @@ struct ContextWindow {
     context_window_size: Option<u64>,
 }
 
-/// Reads what the client writes to the stdin of a status line.
+/// Parses the stdin of a status line.
 ///
 /// Errors: it is not JSON, or has no `session_id`.
 pub(super) fn parse(stdin: &[u8]) -> Result<StatusLine, HookError> {

@@ -1,9 +1,9 @@
-//! The fields of Claude Code's hook input that are used; all others are skipped without being built.
+//! The used fields of Claude Code's hook input; all others are skipped without being built.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// What the error of a shell command begins with.
+/// Prefix of a shell command's error.
 const EXIT_CODE_PREFIX: &str = "Exit code ";
 
 /// The fields of every hook.
@@ -34,7 +34,7 @@ pub(super) struct PostToolBatch {
     pub(super) tool_calls: Vec<ToolCall>,
 }
 
-/// A call that has not been made: what it is given is not read.
+/// A call before it runs; its input is not parsed.
 #[derive(Debug, Deserialize)]
 pub(super) struct PendingCall {
     pub(super) tool_name: String,
@@ -81,7 +81,7 @@ pub(super) struct Compaction {
 pub(super) struct Stop {
     #[serde(default)]
     pub(super) stop_hook_active: bool,
-    /// What goes on in the background; `None` of a client that does not say.
+    /// Running background tasks; `None` if the client does not report them.
     pub(super) background_tasks: Option<Vec<BackgroundTask>>,
 }
 
@@ -103,7 +103,7 @@ impl ToolCall {
 }
 
 impl PostToolUseFailure {
-    /// What kind of error it is, and what it says.
+    /// The kind of error, and its text.
     pub(super) fn split_error(&self) -> (String, &str) {
         let error = self.error.as_str();
         let exit_code =

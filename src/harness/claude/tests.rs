@@ -1,4 +1,4 @@
-//! Claude Code's captured hooks, and what becomes of each.
+//! Captured hooks of Claude Code, and the outcome of each.
 
 use proptest::prelude::*;
 
@@ -18,7 +18,7 @@ macro_rules! capture {
     };
 }
 
-/// Every capture of the real client, and what becomes of it.
+/// Every capture of the real client, and its outcome.
 #[rustfmt::skip]
 const CAPTURES: [(&str, &str, &str); 31] = [
     capture!("CwdChanged.json", "nothing"),
@@ -273,7 +273,7 @@ fn exchange(call: &HookCall) -> &Exchange {
     }
 }
 
-/// The types of the events, and what follows, with the ids cut to their first part.
+/// The types of the events, and the action, with ids cut to their first part.
 fn summary(call: &HookCall) -> String {
     let first_part = |text: &str| text.split('-').next().unwrap_or_default().to_owned();
     let asks = |word: &str, exchange: &Exchange| {
@@ -436,7 +436,7 @@ fn what_says_more_of_the_session_and_cannot_be_used_is_left_out() {
     }
 }
 
-/// Words that a client might say anywhere, good and bad.
+/// Words that may be anywhere in a client's input, valid and invalid.
 fn word() -> impl Strategy<Value = String> {
     const KNOWN: [&str; 9] =
         ["", "s1", "/w", "//w/.", "a/b", "x\u{200d}y", "\u{1b}[2J", "toolu_1", "/a/../b"];
@@ -448,7 +448,7 @@ fn word() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// The event loop cannot go on from a record that it cannot read.
+    /// The event loop cannot continue after a record that it cannot parse.
     #[test]
     fn whatever_a_hook_says_the_journal_can_be_read_again(
         hook in prop::sample::select(&["SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolBatch", "PostToolUse",

@@ -1,4 +1,4 @@
-//! What Claude Code's transcript says: one JSON object a line, appended as the conversation goes on.
+//! Reads Claude Code's transcript: one JSON object a line, appended during the conversation.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use crate::{
     transcript::{Context, Reader, Usage},
 };
 
-/// Reads it.
+/// Its reader.
 pub(super) static READER: Reader = Reader {
     announces: &[TouchKind::Shown, TouchKind::Written],
     changed,
@@ -20,22 +20,23 @@ pub(super) static READER: Reader = Reader {
     connections: Some(&servers::CONNECTIONS),
 };
 
-/// The type of the attachment with which the client announces a file that changed.
+/// The type of the attachment that announces a changed file.
 ///
 /// Source: measured with 2.1.330 and 2.1.197.
 const EDITED_TEXT_FILE: &str = "edited_text_file";
-/// What the id of a background task stands between, wherever the client reports its end: in a prompt of its own, or in an attachment.
+/// The delimiters of a background task's id wherever the client reports its end: in a prompt of its
+/// own, or in an attachment.
 ///
 /// Source: measured with 2.1.197 and 2.1.330.
 const TASK_ID: (&str, &str) = ("<task-id>", "</task-id>");
-/// The subtype of the line that a compaction leaves.
+/// The subtype of the line for a compaction.
 ///
 /// Source: the client's program, 2.1.331.
 const COMPACT_BOUNDARY: &str = "compact_boundary";
-/// What the model of a message begins with that the client made itself.
+/// Prefix of the model's name in messages that the client made itself.
 const SYNTHETIC: char = '<';
 
-/// The lines in which `word` stands.
+/// The lines that contain `word`.
 pub(super) fn lines_with<'t>(
     transcript: &'t [u8],
     word: &'t str,
@@ -65,7 +66,7 @@ fn ended(transcript: &[u8]) -> Vec<String> {
     task_ids(&String::from_utf8_lossy(transcript))
 }
 
-/// The ids of the background tasks whose end a text reports.
+/// The ids of the background tasks whose end is reported in a text.
 pub(super) fn task_ids(text: &str) -> Vec<String> {
     let (begin, end) = TASK_ID;
     let ids = text.split(begin).skip(1).filter_map(|rest| rest.split_once(end));
@@ -77,7 +78,7 @@ fn context(transcript: &[u8]) -> Context {
     let mut compacted_tokens = None;
     for line in lines_with(transcript, "\"type\"").rev() {
         match Entry::parse(line) {
-            // Of a line before the compaction only the model is of use: which limit that was.
+            // A line before the compaction only shows the model: the owner of that limit.
             Some(Entry::Given(usage)) => match compacted_tokens {
                 Some(tokens) => {
                     found.compacted = Some(Usage { tokens, ..usage });
@@ -94,11 +95,11 @@ fn context(transcript: &[u8]) -> Context {
     found
 }
 
-/// A line that says something of the context.
+/// A line about the context.
 enum Entry {
     Given(Usage),
     Compacted {
-        /// With how many tokens, if the client did it because the context was full.
+        /// Its tokens, if the client compacted automatically because the context was full.
         automatic_at: Option<u64>,
     },
 }

@@ -1,4 +1,4 @@
-//! Whole stories: sessions write, servers answer, die and hang, and what is published of it.
+//! Scenarios: sessions write, servers answer, exit and hang, and the published events.
 
 use serde_json::{Value, json};
 
@@ -7,13 +7,13 @@ use crate::event::SessionId;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Servers that begin at once and say what a test says.
+/// Servers that start at once and send what a test specifies.
 struct Lab {
     fleet: Fleet,
     now: Timestamp,
     /// The runs that were started and have not ended.
     running: Vec<RunId>,
-    /// What was done and published, in short.
+    /// Actions and publications, in short form.
     done: Vec<String>,
     /// The newest version of each document, by run and path.
     versions: BTreeMap<(RunId, String), i64>,
@@ -81,7 +81,7 @@ impl Lab {
         self.fleet.take(run, Incoming::Answer { id, result }, self.now);
     }
 
-    /// The newest server finds these errors in the file of a folder, by their messages.
+    /// The newest server finds these errors, given by their messages, in the file of a folder.
     fn find(&mut self, root: &str, messages: &[&str]) {
         let run = *self.running.last().expect("one runs");
         let uri = format!("file://{root}/a.rs");
@@ -100,7 +100,7 @@ impl Lab {
         self.fleet.ended(run, End::Ended(why.to_owned()), self.now);
     }
 
-    /// The newest server dies.
+    /// The newest server exits.
     fn die(&mut self) {
         let run = *self.running.last().expect("one runs");
         self.end(run, "it died");

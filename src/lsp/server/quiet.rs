@@ -1,4 +1,4 @@
-//! When a server is quiet, so that what it finds is about the newest text.
+//! Decides when a server is quiet, so that its findings are about the newest text.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,37 +7,34 @@ use serde_json::Value;
 use super::{News, Phase, Question, Server};
 use crate::time::Timestamp;
 
-/// How long nothing may happen before a server is taken to be quiet. Source: OpenCode waits 150 ms,
-/// and the run of a compiler that a save starts begins some milliseconds after the one before has
-/// ended.
+/// How long a server has to be silent to count as quiet. Source: OpenCode waits 150 ms, and a
+/// compiler run started by a save begins some milliseconds after the previous one has ended.
 const QUIET: Duration = Duration::from_millis(300);
-/// The same until a server has been quiet for the first time: what it finds by then was there
-/// before, and servers for TypeScript say what is wrong with the syntax seconds before they say
-/// what is wrong with the types.
+/// The same until a server is first quiet: errors found by then are old, and servers for TypeScript
+/// report syntax errors seconds before type errors.
 const FIRST_QUIET: Duration = Duration::from_secs(2);
-/// How long it is waited for the first word about a text.
+/// Longest wait for the first findings about a text.
 const NEWS_MAX: Duration = Duration::from_secs(5);
-/// The same until a server has been quiet for the first time: it may read a large project.
+/// The same until a server is first quiet: it may have to read a large project.
 const FIRST_NEWS_MAX: Duration = Duration::from_secs(60);
-/// How long an answer may take before it is no longer waited for.
+/// Longest wait for a response.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// How long work that a server reports may go on without a word. It is no longer waited for then,
-/// until it says a word.
+/// Longest silence of reported work. After that it is not waited for until its next report.
 const SILENT_MAX: Duration = Duration::from_secs(5 * 60);
-/// Most tasks that a server may report at once; further ones are not waited for.
+/// Most concurrent tasks of a server that are waited for.
 const TASKS_MAX: usize = 64;
 
-/// What a server says of its own work.
+/// A server's reports about its own work.
 #[derive(Debug, Default)]
 pub(super) struct Busy {
-    /// The tasks under way, by their tokens, and when each was last heard of.
+    /// The running tasks, by token, with the time of the last report.
     tasks: BTreeMap<String, Timestamp>,
-    /// Since when it has said that it is not quiescent.
+    /// Since when it has reported that it is not quiescent.
     unquiet_since: Option<Timestamp>,
 }
 
 impl Busy {
-    /// Takes `$/progress`; returns whether a task has begun or ended.
+    /// Takes `$/progress`; returns whether a task has started or ended.
     pub(super) fn progress(&mut self, params: &Value, now: Timestamp) -> bool {
         let Some(token) = params.get("token").map(Value::to_string) else { return false };
         match params.pointer("/value/kind").and_then(Value::as_str) {
@@ -56,7 +53,7 @@ impl Busy {
         }
     }
 
-    /// Takes `experimental/serverStatus`; returns whether the server came to rest.
+    /// Takes `experimental/serverStatus`; returns whether the server became quiescent.
     pub(super) fn status(&mut self, params: &Value, now: Timestamp) -> bool {
         let is_quiescent = params.get("quiescent").and_then(Value::as_bool).unwrap_or(true);
         let was_quiescent = self.unquiet_since.is_none();
@@ -64,12 +61,12 @@ impl Busy {
         is_quiescent && !was_quiescent
     }
 
-    /// Until when it is waited for what the server works on.
+    /// End of the wait for the server's work.
     fn until(&self) -> Option<Timestamp> {
         self.tasks.values().copied().chain(self.unquiet_since).max().map(|heard| heard + SILENT_MAX)
     }
 
-    /// Forgets what nothing was heard of.
+    /// Drops work without reports.
     pub(super) fn forget_silent(&mut self, now: Timestamp) {
         self.tasks.retain(|_, heard| now < *heard + SILENT_MAX);
         self.unquiet_since = self.unquiet_since.filter(|since| now < *since + SILENT_MAX);
@@ -77,8 +74,7 @@ impl Busy {
 }
 
 impl Server {
-    /// When it counts as quiet if nothing more happens; `None` when there is nothing that was not
-    /// given.
+    /// When it counts as quiet without further activity; `None` if nothing is left to return.
     pub(super) fn settles_at(&self) -> Option<Timestamp> {
         if !self.is_dirty || self.phase != Phase::Running {
             return None;

@@ -1,4 +1,4 @@
-//! Servers by table: what happens, and what is given when.
+//! Table tests of servers: activity, and the returned findings with their times.
 
 use super::*;
 use crate::lsp::message::Incoming;
@@ -6,12 +6,12 @@ use crate::lsp::message::Incoming;
 const FILE: &str = "/w/a.rs";
 const MILLI: Duration = Duration::from_millis(1);
 
-/// What a server can do.
+/// Capabilities of a server.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Can {
-    /// It is asked for diagnostics.
+    /// It answers diagnostics requests.
     Pull,
-    /// It says which version it speaks of, or answers for symbols.
+    /// It sends versions, or answers symbol requests.
     Push,
     /// It does neither.
     Little,
@@ -20,7 +20,7 @@ enum Can {
 struct Lab {
     server: Server,
     now: Timestamp,
-    /// What was sent and is not answered: the ids.
+    /// Ids of unanswered requests.
     open: Vec<u64>,
     methods: Vec<String>,
     given: Vec<(u64, Vec<String>)>,
@@ -88,7 +88,7 @@ impl Lab {
         self.notice("textDocument/publishDiagnostics", params);
     }
 
-    /// One thing that happens, or time that passes.
+    /// One activity, or a passage of time.
     fn step(&mut self, step: &str) {
         let (word, rest) = step.split_once(' ').unwrap_or((step, ""));
         match word {
@@ -117,8 +117,8 @@ fn diagnostics(message: &str) -> Value {
     if message.is_empty() { json!([]) } else { json!([one]) }
 }
 
-/// What happens, apart by `;` (a number is so many milliseconds without anything), and what is
-/// given at which millisecond.
+/// Activities, separated by `;` (a number is a pause in milliseconds), and the returned findings
+/// with their milliseconds.
 const STORIES: &[(&str, Can, &str, &str)] = &[
     ("a push of this version", Can::Push, "write a; 50; push 1 x", "2050 x"),
     ("a stale push is nothing", Can::Push, "write a; write b; push 1 stale; 50; push 2", "2050"),
@@ -173,7 +173,7 @@ const STORIES: &[(&str, Can, &str, &str)] = &[
     ("the same text is nothing", Can::Push, "write a; push 1 x; 3000; write a", "2000 x"),
 ];
 
-/// What a server gives in a story, in which nothing more happens at the end.
+/// The findings returned in a scenario, which ends with silence.
 fn given_in(can: Can, story: &str) -> String {
     let mut lab = Lab::begun(can);
     story.split(';').for_each(|step| lab.step(step.trim()));

@@ -1,30 +1,31 @@
-//! Who changed a file: another session exactly, the agent's own command as far as its words and the time tell, git as its probe
-//! says, else nobody who is known.
+//! The author of a file change: another session exactly, the agent's own command as far as its text
+//! and the time show, git according to its probe, else unknown.
 //!
-//! Who is not known is never named. A change that the agent's own command may have made is not announced to it.
+//! An unknown author is never named. A change that the agent's own command may have made is not
+//! reported to it.
 
 use std::sync::Arc;
 
 use super::{super::name_towards, Fingerprint, Look, Observed, RACY_MS};
 use crate::{call::command, notification::InjectionPoint};
 
-/// Who changed a file.
+/// The author of a file change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Author {
     /// The agent itself.
     Own,
-    /// Another session; its name, for a reader.
+    /// Another session; its display name.
     Other(String),
-    /// Nobody knows.
+    /// Unknown.
     Unknown {
-        /// A command of the agent ran meanwhile that has nothing to do with it.
+        /// An unrelated command of the agent ran at that time.
         during_a_command: bool,
     },
 }
 
 impl Look<'_> {
     pub(super) fn author(&self, path: &Arc<str>, observed: Observed) -> Author {
-        // Of what is gone only the time tells which of several ends it was.
+        // For a deleted file, only the time shows which deletion it was.
         let is_recent = |heard_at| observed != Observed::Absent || heard_at >= self.given.heard_at;
         let writer = self
             .moment
@@ -38,7 +39,7 @@ impl Look<'_> {
             return Author::Own;
         }
         let is_older = match observed {
-            // Of one that is gone nobody knows.
+            // Unknown for a deleted file.
             Observed::Absent => false,
             Observed::Present { print, .. } => self.is_older(&print),
         };
@@ -51,7 +52,7 @@ impl Look<'_> {
         Author::Unknown { during_a_command }
     }
 
-    /// Whether a result names the file as one that the call has changed: by its path, or by the end of it.
+    /// Whether a result names the file as changed by the call: by its path, or by the path's end.
     fn is_said_by_a_result(&self, path: &str) -> bool {
         let is_end = |said: &String| {
             path.strip_suffix(said.as_str()).is_some_and(|before| before.is_empty() || before.ends_with('/'))
@@ -61,7 +62,8 @@ impl Look<'_> {
 
     /// Whether a file was changed before any of the calls began.
     ///
-    /// Source: `ctime` is set by the kernel at each change, cannot be set by a program, and may be behind the clock by [`RACY_MS`].
+    /// Source: `ctime` is set by the kernel at each change, not by programs, and may lag the clock
+    /// by [`RACY_MS`].
     fn is_older(&self, print: &Fingerprint) -> bool {
         let changed_ms = u64::try_from(print.changed_ns / 1_000_000).unwrap_or(0);
         changed_ms.saturating_add(RACY_MS) < self.given.calls_since.as_millis()

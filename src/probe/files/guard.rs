@@ -1,27 +1,28 @@
-//! A call that is about to write a file which somebody else changed since the agent read it: held back once, if the user wants that.
+//! Defers a call once that would overwrite a file changed by another process since the agent read
+//! it, if the user enables that.
 //!
-//! The agent may read the file again, or make the same call again, which then overwrites what it was notified of.
+//! The agent may read the file again, or repeat the call, which then overwrites the change.
 
 use std::path::Path;
 
 use super::{Change, Entry, Given, Known, Look, Looked, Moment, author::Author};
 use crate::{call::TouchKind, event::Severity, probe::Facts};
 
-/// Whether calls are held back.
+/// Whether calls are deferred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Guard {
-    /// None is.
+    /// Never.
     #[default]
     Off,
-    /// One that would overwrite what the agent does not know.
+    /// A call that would overwrite a change unknown to the agent.
     Overwrite,
 }
 
 impl Guard {
-    /// Every kind.
+    /// All values.
     pub const ALL: [Self; 2] = [Self::Off, Self::Overwrite];
 
-    /// Its word in the configuration.
+    /// Its name in the configuration.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -30,7 +31,7 @@ impl Guard {
     }
 }
 
-/// Looks at the files that the calls are about to write.
+/// Checks the files that the calls are about to write.
 pub(in crate::probe) fn look(
     known: &Known,
     moment: &Moment<'_>,

@@ -1,4 +1,4 @@
-//! What a session knows of files, and how that is written down.
+//! What a session knows about files, and its serialized form.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -7,43 +7,43 @@ use serde::{Deserialize, Serialize};
 use super::super::facts::{ContentHash, Fingerprint};
 use crate::call::TouchKind;
 
-/// The files that a session knows, by absolute path.
+/// The known files of a session, by absolute path.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Known {
     pub(super) files: BTreeMap<Arc<str>, File>,
-    /// How many were noted; the next one gets this number.
+    /// Number of notes so far, which is the number of the next one.
     pub(super) noted: u64,
 }
 
-/// What a session knows of one file.
+/// What a session knows about one file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct File {
-    /// How it came to know it.
+    /// How it learned of the file.
     pub(super) by: TouchKind,
-    /// What it knows, or was notified of since.
+    /// The state that it knows, or was notified of since.
     pub(super) state: State,
-    /// The content that it read or wrote last.
+    /// The content that it last read or wrote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) read: Option<ContentHash>,
     /// The session's own command made this state.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(super) is_own: bool,
-    /// This state was announced to it.
+    /// The session was notified of this state.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(super) is_announced: bool,
-    /// A call that would have overwritten this state was held back.
+    /// A call that would have overwritten this state was deferred.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(super) is_held: bool,
-    /// What the client says by itself of such a file.
+    /// The state of the client's own announcement.
     #[serde(default, skip_serializing_if = "Said::is_open")]
     pub(super) said: Said,
-    /// The number of the last note on it.
+    /// The number of its last note.
     #[serde(default)]
     pub(super) noted: u64,
 }
 
-/// Whether the client has announced a change by itself.
+/// Whether the client has announced a change itself.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Said {
@@ -52,18 +52,18 @@ pub(super) enum Said {
     Open,
     /// It may do so with the request after an exchange.
     Awaited(Awaited),
-    /// It has, and does so no more.
+    /// It has, and announces no further change.
     Done,
 }
 
-/// A change that the client may announce by itself.
+/// A change that the client may announce itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Awaited {
-    /// What it announces then.
+    /// The state that it would announce.
     pub(super) state: State,
-    /// It stands in the transcript from this byte on.
+    /// Start of the announcement's search in the transcript, in bytes.
     pub(super) from: u64,
-    /// It did not at the exchange after that; a client may be late once.
+    /// The exchange after that had no announcement; a client may be late once.
     pub(super) is_late: bool,
 }
 
@@ -73,12 +73,12 @@ pub(super) struct Awaited {
 pub(super) enum State {
     /// It is there.
     Present {
-        /// What tells it from other states.
+        /// Distinguishes it from other states.
         print: Fingerprint,
-        /// Its content; `None` of one that is not hashed.
+        /// Its content; `None` if not hashed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         hash: Option<ContentHash>,
-        /// Another change may have the same time.
+        /// A later change may have the same time.
         #[serde(default, skip_serializing_if = "is_false")]
         is_racy: bool,
     },
@@ -86,12 +86,12 @@ pub(super) enum State {
     Absent,
 }
 
-/// What changed of the files that a session knows: the new entry of each, or none for one that is forgotten.
+/// Changes of a session's known files: the new entry of each, or none for an evicted one.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Noted(pub(super) BTreeMap<Arc<str>, Option<File>>);
 
-/// What is true of a file.
+/// The observed state of a file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Observed {
     Present { print: Fingerprint, hash: Option<ContentHash> },
@@ -99,7 +99,7 @@ pub(super) enum Observed {
 }
 
 impl Known {
-    /// Whether it knows a file with this content, or that it is gone.
+    /// Whether it knows a file with this content, or that the file is gone.
     pub fn has(&self, path: &str, content: Option<ContentHash>) -> bool {
         match (self.files.get(path).map(|file| &file.state), content) {
             (Some(State::Present { hash: Some(known), .. }), Some(content)) => *known == content,
@@ -115,7 +115,7 @@ impl Noted {
         self.0.is_empty()
     }
 
-    /// Parts of at most `count` files each.
+    /// Splits it into parts of at most `count` files.
     pub(in crate::probe) fn into_parts(self, count: usize) -> Vec<Self> {
         let (mut parts, mut files) = (Vec::new(), self.0.into_iter().peekable());
         while files.peek().is_some() {
@@ -131,7 +131,7 @@ impl Known {
         self.files.keys()
     }
 
-    /// The devices on which they were seen last.
+    /// The devices on which they were last seen.
     pub fn devices(&self) -> impl Iterator<Item = u64> {
         self.files.values().filter_map(|file| match &file.state {
             State::Present { print, .. } => Some(print.device),
@@ -139,12 +139,12 @@ impl Known {
         })
     }
 
-    /// How many there are.
+    /// Number of files.
     pub(in crate::probe) fn len(&self) -> usize {
         self.files.len()
     }
 
-    /// Takes over what was noted.
+    /// Applies a note.
     pub(in crate::probe) fn apply(&mut self, noted: Noted) {
         for (path, file) in noted.0 {
             match file {
@@ -159,14 +159,14 @@ impl Known {
         }
     }
 
-    /// Whether this session made the state that `path` has now, as far as its fingerprint says.
+    /// Whether this session made the current state of `path`, judged by its fingerprint.
     pub(super) fn wrote(&self, path: &str, now: &Observed) -> bool {
         let is_writer = |file: &File| file.is_own || file.by == TouchKind::Written && !file.is_announced;
         match now {
             Observed::Absent => {
                 self.files.get(path).is_some_and(|file| file.is_own && file.state == State::Absent)
             }
-            // By whatever path it knows the file.
+            // Under any known path.
             Observed::Present { print, .. } => self.files.values().any(|file| match &file.state {
                 State::Present { print: own, .. } => own == print && is_writer(file),
                 State::Absent => false,
@@ -176,7 +176,7 @@ impl Known {
 }
 
 impl File {
-    /// Whether a file with this fingerprint is surely what is known.
+    /// Whether a file with this fingerprint certainly has the known content.
     pub(super) fn is_print(&self, found: &Fingerprint) -> bool {
         matches!(&self.state, State::Present { print, is_racy: false, .. } if print == found)
     }

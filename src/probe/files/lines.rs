@@ -1,16 +1,18 @@
-//! Which lines of a text changed.
+//! Names the changed lines of a text.
 
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
-/// Most lines between the equal beginning and the equal end that are compared one by one. More are one range: comparing takes the
-/// square of them when all differ, some milliseconds for as many.
+/// Most lines between the equal prefix and the equal suffix that are compared one by one; more
+/// count as one range. The comparison is quadratic if all differ: some milliseconds for as many
+/// lines.
 const COMPARED_LINES_MAX: usize = 1_000;
-/// Most ranges that are named.
+/// Most named ranges.
 const RANGES_MAX: usize = 5;
 
 /// The lines of `new` that differ from `old`, such as `41-44, 90`; `None` when they are equal.
 ///
-/// Shape: numbers from 1. Where lines were only deleted, the line that stands there. Ranges beyond the fifth are a number: `+2`.
+/// Shape: numbers from 1. For deleted lines, the line that now has their place. Ranges beyond the
+/// fifth are counted: `+2`.
 pub(super) fn changed(old: &str, new: &str) -> Option<String> {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
     let begin = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
@@ -37,7 +39,7 @@ pub(super) fn changed(old: &str, new: &str) -> Option<String> {
     Some(shown.chain(more).collect::<Vec<_>>().join(", "))
 }
 
-/// The ranges of `new` that are not in `old`, by their beginning and length.
+/// The ranges of `new` that are not in `old`, by start and length.
 fn compared(old: &[&str], new: &[&str]) -> Vec<(usize, usize)> {
     let changes = capture_diff_slices(Algorithm::Myers, old, new);
     let range = |change: DiffOp| match change {

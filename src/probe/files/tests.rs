@@ -1,4 +1,4 @@
-//! What an agent hears of its files, in a world of their own; and random worlds against a naive reference.
+//! Notifications of file changes in a simulated world; and random worlds against a naive reference.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -322,10 +322,10 @@ fn another_session_that_works_here_is_said_once() {
     assert!(world.prompt("s").is_empty(), "who has ended works nowhere");
 }
 
-/// What happens to a file in a random world.
+/// An action in a random world.
 #[derive(Debug, Clone)]
 enum Act {
-    /// The user writes, in place or by another file.
+    /// The user writes, in place or by replacing the file.
     Write {
         file: usize,
         content: u8,
@@ -374,8 +374,8 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     proptest::collection::vec(act, 1..60)
 }
 
-/// What an agent knows, naively: the content that it read, wrote or heard of last; `None` of a file that it does not know, and
-/// `Some(None)` of one that is gone.
+/// An agent's knowledge in the naive reference: the content that it last read, wrote or was
+/// notified of; `None` for an unknown file, and `Some(None)` for a deleted one.
 type Knows = BTreeMap<String, Option<String>>;
 
 proptest! {
@@ -389,7 +389,7 @@ proptest! {
         let mut known: [Knows; 2] = Default::default();
         let name = |file: usize| format!("/w/{file}");
         for act in acts {
-            // Two states never have one time: that is another test's.
+            // No two states have the same time here; another test covers that.
             world.wait(Duration::from_millis(500));
             let (by, found) = match act {
                 Act::Write { file, content, replaces: true } => {
@@ -421,7 +421,7 @@ proptest! {
                     (by, world.end_calls(agents[by], vec![wrote(&name(file))]))
                 }
                 Act::Command { by, file, content } => {
-                    // What the agent has to be notified of was there before its command.
+                    // The change to report was there before the agent's command.
                     let before = world.end_calls(agents[by], Vec::new());
                     prop_assert_eq!(reference(&mut known[by], &world), changed(&before));
                     world.begin_call(agents[by]);
@@ -448,7 +448,7 @@ fn changed(found: &[String]) -> Vec<String> {
     paths
 }
 
-/// The files that differ from what the agent knows, which knows them then.
+/// Returns the files that differ from the agent's knowledge, and updates it.
 fn reference(known: &mut Knows, world: &World) -> Vec<String> {
     let mut changed = Vec::new();
     for (path, state) in known.iter_mut() {

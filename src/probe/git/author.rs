@@ -1,8 +1,8 @@
-//! Who moved HEAD: the session itself, another session, or somebody else, which is its user.
+//! The author of a move of HEAD: the session itself, another session, or the user.
 //!
-//! git does not say which process did it. What the sessions noted of their own moves is exact. Else the time decides, with what ran then:
-//! a move while a command of the session ran that may move HEAD is its own, and one while only another session was calling is that
-//! one's.
+//! git does not record the process. The sessions' notes of their own moves are exact. Otherwise the
+//! time decides. A move during a command of the session that may move HEAD is its own; a move while
+//! only one other session had a call is that session's.
 
 use super::{
     Known, Window,
@@ -15,12 +15,13 @@ use crate::{
     time::Timestamp,
 };
 
-/// How much earlier or later than its entry a move can have been: git notes whole seconds, and a clock that is asked twice is asked at
-/// two times.
+/// How far a move's time may differ from its entry: git records whole seconds, and reads the clock
+/// twice.
 const ENTRY_MS: u64 = 1_000;
-/// For how long a command of the session in the background can move HEAD; then its moves count as the user's.
+/// How long a background command of the session may move HEAD; later moves count as the user's.
 ///
-/// Source: the slowest hooks and pushes that agents leave in the background end within minutes, and nothing says when they do.
+/// Source: the slowest hooks and pushes that agents leave in the background end within minutes, and
+/// their end is not reported.
 const BACKGROUND_MS_MAX: u64 = 600_000;
 
 /// Programs whose purpose is to change a repository.
@@ -74,17 +75,17 @@ const UNMOVING: [&str; 44] = [
     "version",
 ];
 
-/// Options of git before its command that have a value behind them.
+/// Options of git before its command that take a value.
 const WITH_VALUE: [&str; 6] = ["-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path"];
 
-/// Who did it.
+/// The author of a move.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Author {
-    /// The session that asks, with its own commands.
+    /// The current session, by its own commands.
     Own,
-    /// Another session, by its name for the agent of the one that asks.
+    /// Another session; its name for the current session's agent.
     Session(String),
-    /// Nobody of whom is known, which is the user.
+    /// Not a known session, hence the user.
     User,
 }
 
@@ -98,11 +99,11 @@ impl Author {
     }
 }
 
-/// What there is to tell by who moved HEAD.
+/// Facts that identify the author.
 #[derive(Debug)]
 pub(super) struct Evidence<'a> {
     session: &'a SessionId,
-    /// Since when the calls of this exchange can have run, and until when, in milliseconds since 1970.
+    /// The time in which the calls of this exchange may have run, in milliseconds since 1970.
     since_ms: u64,
     now_ms: u64,
     /// Whether one of them may have moved HEAD.
@@ -124,7 +125,7 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    /// Who made a move that the log has, `at_ms` after 1970.
+    /// Author of a logged move, `at_ms` after 1970.
     pub(super) fn author_of(&self, entry: &Entry, at_ms: u64) -> Author {
         let is_noted = |known: &Known| !entry.new.is_none() && known.own.iter().any(|own| entry.is(own));
         match self.others.iter().find(|other| is_noted(&other.known.around.git)) {
@@ -133,7 +134,7 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    /// Who did what was done `at_ms` after 1970.
+    /// Author of an action `at_ms` after 1970.
     pub(super) fn author_at(&self, at_ms: u64) -> Author {
         let is_within =
             |since: u64, until: u64| at_ms + 2 * ENTRY_MS > since && at_ms < until.saturating_add(ENTRY_MS);
@@ -146,19 +147,19 @@ impl<'a> Evidence<'a> {
         let mut calling = self.others.iter().filter(|other| other.is_open).filter(|other| {
             other.known.calling_since.is_some_and(|since| is_within(since.as_millis(), self.now_ms))
         });
-        // Of two that are calling nobody knows which one it was.
+        // With two sessions in calls, the author is unknown.
         match (calling.next(), calling.next()) {
             (Some(other), None) => Author::Session(self.name_of(other)),
             (None | Some(_), _) => Author::User,
         }
     }
 
-    /// Who did something whose time is not known.
+    /// Author of an action at an unknown time.
     pub(super) fn author_lately(&self) -> Author {
         self.author_at(self.now_ms)
     }
 
-    /// Since when the calls of this exchange can have run, in seconds since 1970.
+    /// Earliest start of this exchange's calls, in seconds since 1970.
     pub(super) fn since_s(&self) -> u64 {
         self.since_ms / 1_000
     }
@@ -168,7 +169,7 @@ impl<'a> Evidence<'a> {
     }
 }
 
-/// Since when a command in the background can move HEAD: that of this exchange, else that of before.
+/// Start of the background command that may move HEAD: of this exchange, else of an earlier one.
 pub(super) fn background_since(known: &Known, window: Window, moment: &Moment<'_>) -> Option<Timestamp> {
     let mut commands = moment.calls.iter().filter(|call| call.in_background);
     let is_moving = commands.any(|call| {
@@ -207,7 +208,8 @@ fn is_of_repositories(program: &str) -> bool {
     PROGRAMS.contains(&program) || program.starts_with("git-")
 }
 
-/// Adds a move to those by which another session can tell whose it was; the oldest goes when there are too many.
+/// Adds a move to those by which other sessions can attribute it; the oldest is evicted beyond the
+/// limit.
 pub(super) fn remember(own: &mut Vec<Last>, entry: &Entry) {
     let last = entry.last();
     if entry.new.is_none() || own.contains(&last) {

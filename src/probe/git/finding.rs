@@ -1,4 +1,4 @@
-//! What is published of a repository: one finding a cause, with the files that the session knows and that it changed.
+//! Findings about a repository: one per cause, with the known files that it changed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,18 +22,19 @@ use crate::{
     time::Timestamp,
 };
 
-/// Most files that a finding names.
+/// Most named files of a finding.
 const FILES_MAX: usize = 5;
-/// Most manifests and lockfiles that it names.
+/// Most named manifests and lockfiles.
 const MANIFESTS_MAX: usize = 3;
-/// Most of them that are looked at.
+/// Most manifests and lockfiles that are checked.
 const MANIFESTS_LOOKED_MAX: usize = 64;
 /// Most characters of a path.
 const PATH_CHARS_MAX: usize = 120;
-/// How long before its entry in the log git can have written a file, in seconds: the log is written last.
+/// How long before its log entry git may write a file, in seconds: the log is written last.
 const CHECKOUT_SECONDS_MAX: u64 = 10;
 
-/// Files that say what a project needs: after a change of them what is installed may be of another state.
+/// Files that define a project's dependencies: after a change, the installed ones may be out of
+/// date.
 const MANIFESTS: [&str; 36] = [
     ".tool-versions",
     "Cargo.lock",
@@ -73,64 +74,64 @@ const MANIFESTS: [&str; 36] = [
     "yarn.lock",
 ];
 
-/// Where HEAD was or is.
+/// A position of HEAD.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Place {
     pub(super) head: Head,
     pub(super) at: Id,
 }
 
-/// Moves of HEAD by one author, summed up.
+/// Combined moves of HEAD by one author.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Moved {
     pub(super) from: Place,
     pub(super) to: Place,
-    /// What moved it, each once, in order.
+    /// The actions, each once, in order.
     pub(super) actions: Vec<Action>,
-    /// When the last one was made, in seconds since 1970.
+    /// Time of the last one, in seconds since 1970.
     pub(super) at: u64,
-    /// Minutes ahead of UTC, as git noted them.
+    /// Time zone as recorded by git, in minutes ahead of UTC.
     pub(super) zone: i16,
-    /// The session that did it; `None` is the user.
+    /// The session that made them; `None` is the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) by: Option<String>,
 }
 
-/// For whom and when a finding is made.
+/// Recipient and time of a finding.
 #[derive(Debug)]
 pub(super) struct Context<'a> {
     pub(super) workspace: &'a str,
     pub(super) now: Timestamp,
 }
 
-/// The files that something changed.
+/// The changed files.
 #[derive(Debug, Default)]
 pub(super) struct Changed {
-    /// Those that the session knows, by absolute paths.
+    /// Known files of the session, by absolute path.
     pub(super) known: BTreeSet<Arc<str>>,
-    /// Manifests and lockfiles that it does not know, by paths relative to the top.
+    /// Other manifests and lockfiles, by paths relative to the top.
     manifests: Vec<String>,
 }
 
 impl Moved {
-    /// Whether it led back to where it began.
+    /// Whether it led back to its start.
     pub(super) fn is_undone(&self) -> bool {
         self.from == self.to
     }
 
-    /// Whether the user did nothing but commit, on the branch that the session works on: that changes no file.
+    /// Whether the user only committed on the session's branch, which changes no file.
     pub(super) fn is_plain_commit(&self) -> bool {
         let is_commit = |action: &Action| matches!(action, Action::Commit | Action::Amend);
         self.by.is_none() && self.from.head == self.to.head && self.actions.iter().all(is_commit)
     }
 
-    /// Whether it changed files, as far as its actions tell.
+    /// Whether it changed files, according to its actions.
     pub(super) fn changes_files(&self) -> bool {
         let are_commits = !self.from.at.is_none() && !self.to.at.is_none() && self.from.at != self.to.at;
         are_commits && self.actions.iter().any(|action| action.changes_files())
     }
 
-    /// Both as one.
+    /// Combines both.
     pub(super) fn followed_by(self, next: Self) -> Self {
         let mut actions = self.actions;
         for action in next.actions {
@@ -141,7 +142,7 @@ impl Moved {
         Self { from: self.from, actions, ..next }
     }
 
-    /// The event that says so. `log_bytes` tells apart what was done twice within a second.
+    /// The event for it. `log_bytes` distinguishes repetitions within a second.
     pub(super) fn into_finding(
         self,
         changed: &Changed,
@@ -172,7 +173,8 @@ impl Moved {
         finding("git.head.moved", name, payload)
     }
 
-    /// Such as `main -> fix-cart (checkout 14:02)` and `main 1a2b3c4 -> 5d6e7f8 (pull 14:02 by session b1c2)`.
+    /// Such as `main -> fix-cart (checkout 14:02)` and `main 1a2b3c4 -> 5d6e7f8 (pull 14:02 by
+    /// session b1c2)`.
     fn sentence(&self, action: &str, operation: Option<&Operation>, context: &Context<'_>) -> String {
         let is_same_head = self.from.head == self.to.head;
         let places = [self.from.label(is_same_head), self.to.label(is_same_head)];
@@ -194,7 +196,7 @@ impl Place {
         }
     }
 
-    /// The branch, unless it goes without saying; else the commit, if there is one.
+    /// The branch, unless it is implied; else the commit, if there is one.
     fn label(&self, is_branch_known: bool) -> Option<String> {
         let commit = || (!self.at.is_none()).then(|| self.at.short().to_owned());
         self.branch().filter(|_| !is_branch_known).map(str::to_owned).or_else(commit)
@@ -202,10 +204,11 @@ impl Place {
 }
 
 impl Changed {
-    /// Of `paths`, relative to the top of `repository`, those that were changed since `since_s` and that the session knows or that are
-    /// manifests.
+    /// Of `paths`, relative to the top of `repository`, those that were changed since `since_s` and
+    /// are known to the session or manifests.
     ///
-    /// Why the time: a reset can leave all files as they are, and a session's own file may differ between two commits from before.
+    /// The time is needed because a reset can leave all files as they are, and a session's own file
+    /// may differ between two commits from before.
     pub(super) fn find<'f>(
         paths: &[String],
         repository: &Repository,
@@ -231,7 +234,7 @@ impl Changed {
             let name = path.rsplit('/').next().unwrap_or(path);
             MANIFESTS.binary_search(&name).is_ok()
         };
-        // Those of the whole project come first.
+        // Files of the whole project come first.
         let manifests: BTreeMap<(usize, &str), &str> = differing
             .iter()
             .filter(is_manifest)
@@ -268,7 +271,7 @@ impl Changed {
     }
 }
 
-/// An operation that began or ended without HEAD moving, such as a merge that met a conflict.
+/// An operation that began or ended without a move of HEAD, such as a merge with a conflict.
 pub(super) fn of_operation(event_type: &'static str, operation: &Operation, by: Option<&str>) -> Finding {
     let what = if event_type.ends_with(".ended") { "ended" } else { "under way" };
     let said = match by {
@@ -284,7 +287,7 @@ pub(super) fn of_operation(event_type: &'static str, operation: &Operation, by: 
     finding(event_type, format!("{}@{}", operation.name, operation.began_ms), payload)
 }
 
-/// A stash that took changes of known files away, or brought them back.
+/// A stash that removed changes of known files, or restored them.
 pub(super) fn of_stash(
     action: &str,
     stash: &Id,
@@ -316,7 +319,7 @@ fn by(session: Option<&str>) -> String {
     session.map(|session| format!(" by {session}")).unwrap_or_default()
 }
 
-/// The minute on the clock of who did it, with the date if that is another one than now.
+/// The minute in the author's time zone, with the date if it is not today.
 fn time_of_day(at_s: u64, zone: i16, now: Timestamp) -> String {
     let local = |at: Timestamp| at.local(i32::from(zone) * 60);
     let (at, now) = (local(Timestamp::from_millis(at_s.saturating_mul(1_000))), local(now));
@@ -327,7 +330,7 @@ fn time_of_day(at_s: u64, zone: i16, now: Timestamp) -> String {
     }
 }
 
-/// A time as the one who did it read it on the clock.
+/// A time in the author's time zone.
 fn rfc_3339(at_s: u64, zone: i16) -> String {
     let local_s = at_s.saturating_add_signed(i64::from(zone) * 60);
     let local = Timestamp::from_millis(local_s.saturating_mul(1_000)).to_string();

@@ -1,11 +1,11 @@
-//! The log that git keeps of where HEAD was: one line a move, appended to `logs/HEAD`.
+//! Git's log of HEAD: one line a move, appended to `logs/HEAD`.
 //!
 //! ```text
 //! OLD NEW NAME <MAIL> SECONDS ZONE\tcheckout: moving from main to fix-cart
 //! ```
 //!
-//! Nothing of a message leaves this file but a word of [`Action`] and the name of a branch, which is cleaned: a message is written by
-//! whoever wrote the commit.
+//! Only an [`Action`] and a cleaned branch name of a message leave this file: the message is text
+//! of the commit's author.
 
 use std::{fmt, sync::Arc};
 
@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::{cut_text, strip_text};
 
-/// Most bytes of a log that are read, from its end: some 400 moves.
+/// Most bytes read at the end of a log: some 400 moves.
 pub(super) const TAIL_BYTES_MAX: u64 = 64 * 1024;
-/// Most characters of a branch's name.
+/// Most characters of a branch name.
 const NAME_CHARS_MAX: usize = 80;
-/// Digits of an id that is shown, as git shows them.
+/// Displayed digits of an id, as in git.
 const SHORT_DIGITS: usize = 7;
 
 /// The id of a commit: 40 or 64 hexadecimal digits.
@@ -25,7 +25,7 @@ const SHORT_DIGITS: usize = 7;
 #[serde(into = "Arc<str>", try_from = "String")]
 pub(super) struct Id(Arc<str>);
 
-/// A text that is no id of a commit.
+/// An invalid commit id.
 #[derive(Debug, thiserror::Error)]
 #[error("is no id of a commit: 40 or 64 hexadecimal digits")]
 pub(super) struct IdError;
@@ -37,7 +37,7 @@ impl Id {
         is_id.then(|| Self(text.to_ascii_lowercase().into()))
     }
 
-    /// What git writes where there is no commit.
+    /// The id that git writes for no commit.
     pub(super) fn none() -> Self {
         Self("0".repeat(40).into())
     }
@@ -50,7 +50,7 @@ impl Id {
         &self.0
     }
 
-    /// As a reader knows it: the first seven digits.
+    /// The displayed form: the first seven digits.
     pub(super) fn short(&self) -> &str {
         self.0.get(..SHORT_DIGITS).unwrap_or(&self.0)
     }
@@ -70,34 +70,34 @@ impl TryFrom<String> for Id {
     }
 }
 
-/// What HEAD points to.
+/// The target of HEAD.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Head {
-    /// Nothing that can be read.
+    /// Unreadable.
     #[default]
     Unknown,
-    /// A commit, and no branch.
+    /// A commit without a branch.
     Detached,
-    /// A branch, by its cleaned name without `refs/heads/`.
+    /// A branch: its cleaned name without `refs/heads/`.
     Branch(String),
 }
 
 impl Head {
-    /// The branch that is called so, which may be hostile text.
+    /// A branch of this name, which may be hostile text.
     pub(super) fn branch(name: &str) -> Self {
         let name = name.strip_prefix("refs/heads/").unwrap_or(name);
         Self::Branch(clean_line(name, NAME_CHARS_MAX))
     }
 }
 
-/// A text of the repository as one line without what steers a terminal.
+/// A text from the repository as one line without control sequences.
 pub(super) fn clean_line(text: &str, chars_max: usize) -> String {
     let line = strip_text(text).replace(['\n', '\t'], " ");
     cut_text(line.into(), chars_max).into_owned()
 }
 
-/// What moved HEAD.
+/// The cause of a move of HEAD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Action {
@@ -113,12 +113,12 @@ pub(super) enum Action {
     Apply,
     Rename,
     Clone,
-    /// Something else, or nothing that the log tells.
+    /// Other, or not logged.
     Update,
 }
 
 impl Action {
-    /// Reads the front of a message, such as `commit (amend)` of `commit (amend): fix`.
+    /// Parses the start of a message, such as `commit (amend)` of `commit (amend): fix`.
     fn read(message: &str) -> Self {
         let front = message.split(':').next().unwrap_or_default();
         let word = front.split([' ', '(']).next().unwrap_or_default();
@@ -141,7 +141,7 @@ impl Action {
         }
     }
 
-    /// Whether it may change files of the work tree. A commit takes them as they are.
+    /// Whether it may change files of the work tree. A commit does not.
     pub(super) fn changes_files(self) -> bool {
         !matches!(self, Self::Commit | Self::Amend | Self::Rename)
     }
@@ -167,21 +167,21 @@ impl fmt::Display for Action {
     }
 }
 
-/// One move of HEAD, or of another ref that has a log.
+/// One move of HEAD, or of another ref with a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) old: Id,
     pub(super) new: Id,
-    /// When, in seconds since 1970.
+    /// Its time, in seconds since 1970.
     pub(super) at: u64,
-    /// How far the clock of who moved it was ahead of UTC, in minutes.
+    /// Time zone of its author, in minutes ahead of UTC.
     pub(super) zone: i16,
     pub(super) action: Action,
-    /// What HEAD points to from then on; `None` when it went on pointing to the same.
+    /// The new target of HEAD; `None` if unchanged.
     pub(super) head: Option<Head>,
 }
 
-/// What tells a line of a log from others: the last one that was read, or one of the session's own.
+/// Identifies a line of a log: the last one read, or one of the session's own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Last {
     pub(super) old: Id,
@@ -190,7 +190,7 @@ pub(super) struct Last {
 }
 
 impl Entry {
-    /// Reads a line without its end; `None` when it is none of a log.
+    /// Parses a line without its newline; `None` if it is not a log entry.
     fn read(line: &str) -> Option<Self> {
         let (ident, message) = line.split_once('\t').unwrap_or((line, ""));
         let mut ids = ident.splitn(3, ' ');
@@ -201,7 +201,7 @@ impl Entry {
         Some(Self { old, new, at, zone, action, head: read_head(action, message) })
     }
 
-    /// Whether it is that one. Two of the same second that are alike lead to the same place.
+    /// Whether it is that entry. Equal entries of the same second lead to the same commit.
     pub(super) fn is(&self, last: &Last) -> bool {
         (&self.old, &self.new, self.at) == (&last.old, &last.new, last.at)
     }
@@ -211,22 +211,22 @@ impl Entry {
     }
 }
 
-/// The moves that the end of a log tells of, oldest first.
+/// The moves in the end of a log, oldest first.
 ///
-/// Shape: lines that are none of a log are left out: the first one when `tail` begins within it, the last one while it is being
-/// written.
+/// Shape: invalid lines are skipped: the first if `tail` begins within it, the last while it is
+/// being written.
 pub(super) fn read_entries(tail: &[u8]) -> Vec<Entry> {
     let whole = tail.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
     let lines = tail.get(..whole).unwrap_or_default().split(|byte| *byte == b'\n');
     lines.filter_map(|line| Entry::read(&String::from_utf8_lossy(line))).collect()
 }
 
-/// Where the entries behind `last` begin; `None` when it is not among them.
+/// Index of the first entry after `last`; `None` when it is not among them.
 pub(super) fn position_behind(entries: &[Entry], last: &Last) -> Option<usize> {
     entries.iter().rposition(|entry| entry.is(last)).map(|at| at + 1)
 }
 
-/// Reads `+0130`.
+/// Parses `+0130`.
 fn read_zone(text: &str) -> Option<i16> {
     let number: i16 = text.parse().ok()?;
     let minutes = number / 100 * 60 + number % 100;

@@ -1,6 +1,6 @@
-//! Where a ref of a repository is that keeps its refs in tables: `extensions.refStorage=reftable`.
+//! Reads a ref of a repository with `extensions.refStorage=reftable`.
 //!
-//! Only the blocks of refs are read; those of the log are compressed, so what moved a ref is not known here.
+//! Only ref blocks are read. Log blocks are compressed, so the cause of a move is unknown.
 //!
 //! Source: `Documentation/technical/reftable.adoc` of git.
 
@@ -9,25 +9,25 @@ use std::path::Path;
 use super::reflog::Id;
 use crate::probe::facts::Facts;
 
-/// The file that names the tables, oldest first.
+/// The list of tables, oldest first.
 pub(super) const LIST: &str = "reftable/tables.list";
-/// Most bytes of that list; git merges tables, so there are few.
+/// Most bytes of the list; git merges tables, so there are few.
 const LIST_BYTES_MAX: u64 = 16 * 1024;
-/// Most bytes of one table: some 5,000 refs. What is behind them counts as unreadable.
+/// Most bytes of one table: some 5,000 refs. Further refs count as unreadable.
 const TABLE_BYTES_MAX: u64 = 256 * 1024;
 
-/// What a table says of a ref.
+/// The value of a ref in a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Ref {
-    /// It is at this commit.
+    /// A commit.
     Commit(Id),
-    /// It stands for another one.
+    /// Another ref.
     Symbolic(String),
-    /// It is not there any more.
+    /// Deleted.
     Deleted,
 }
 
-/// What the newest table of a repository's `folder` that knows `name` says of it.
+/// The value of `name` in the newest table of a repository's `folder` that has it.
 pub(super) fn find(folder: &Path, name: &str, facts: &dyn Facts) -> Option<Ref> {
     let list = facts.read(&folder.join(LIST), 0, LIST_BYTES_MAX)?;
     let list = String::from_utf8_lossy(&list);
@@ -48,7 +48,8 @@ fn find_in_table(table: &[u8], name: &str) -> Option<Ref> {
     let mut begin = 0;
     let mut first = header_bytes;
     while table.get(begin + first) == Some(&b'r') {
-        // The length counts from the beginning of the block, which is that of the file for the first one.
+        // The length counts from the start of the block; the first block starts with the file
+        // header.
         let length = read_u24(table, begin + first + 1)?;
         let block = table.get(begin..begin + length)?;
         if let Some(found) = find_in_block(block, first + 4, id_bytes, name) {
@@ -72,13 +73,13 @@ fn find_in_block(block: &[u8], first: usize, id_bytes: usize, name: &str) -> Opt
         let suffix = rest.split_off(..suffix_and_kind >> 3)?;
         key.truncate(shared);
         key.extend_from_slice(suffix);
-        // The number of the update in which it was written.
+        // The update index.
         read_varint(&mut rest)?;
         let value = match suffix_and_kind & 7 {
             0 => Ref::Deleted,
             1 => Ref::Commit(read_id(&mut rest, id_bytes)?),
             2 => {
-                // A tag and what it stands for.
+                // A tag and its target.
                 read_id(&mut rest, id_bytes)?;
                 Ref::Commit(read_id(&mut rest, id_bytes)?)
             }
@@ -104,7 +105,8 @@ fn read_id(rest: &mut &[u8], bytes: usize) -> Option<Id> {
     Id::parse(&text)
 }
 
-/// Seven bits a byte, the higher ones first; each byte but the last one adds one, so that every number has one form.
+/// Seven bits a byte, most significant first; each byte but the last adds one, so that every number
+/// has one form.
 fn read_varint(rest: &mut &[u8]) -> Option<usize> {
     let mut byte = *rest.split_off_first()?;
     let mut number = usize::from(byte & 0x7f);
@@ -126,7 +128,7 @@ fn read_u24(bytes: &[u8], at: usize) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// What git 2.47 wrote for a commit on `master`, up to the block of the log.
+    /// Written by git 2.47 for a commit on `master`, up to the log block.
     const TABLE: &str = "52454654010010000000000000000001000000000000000272000066002348454144001172656673\
         2f68656164732f6d6173746572008009726566732f68656164732f6d617374657201b8c47a2a5b75ed58b4bcacc82380d93f\
         2b1bc9dc00001c000035000267";

@@ -1,8 +1,9 @@
-//! The repository that a session works in: where it is, and its state, as far as a few small files tell.
+//! Finds the repository of a session, and reads its state from a few small files.
 //!
-//! Three forms are read. Usually git logs where HEAD was (`logs/HEAD`); without that log (`core.logAllRefUpdates=false`, or no commit
-//! yet) HEAD and the file of its branch tell where it is, and in a repository with `extensions.refStorage=reftable` the tables do.
-//! How much it costs to see that nothing happened: two questions.
+//! There are three forms. Usually git logs the moves of HEAD (`logs/HEAD`). Without that log
+//! (`core.logAllRefUpdates=false`, or no commit yet), HEAD and the file of its branch give the
+//! commit. With `extensions.refStorage=reftable` the tables do. An unchanged repository costs two
+//! queries.
 
 use std::path::Path;
 
@@ -14,14 +15,15 @@ use super::{
 };
 use crate::probe::facts::{Entry, Facts, Fingerprint};
 
-/// Most bytes of HEAD, of the file of a branch, and of what names another folder.
+/// Most bytes of HEAD, of a branch's file, and of a file that names another folder.
 const LINE_BYTES_MAX: u64 = 8 * 1024;
-/// Most bytes of `packed-refs`: some 15,000 refs. What is behind them counts as unreadable.
+/// Most bytes of `packed-refs`: some 15,000 refs. Further refs count as unreadable.
 const PACKED_BYTES_MAX: u64 = 1024 * 1024;
-/// Most bytes of a path to a repository; a longer one counts as none.
+/// Most bytes of a path to a repository; a longer one is ignored.
 const PATH_BYTES_MAX: usize = 4096;
 
-/// What git does in several steps, by the file or folder that is there meanwhile, and a file that is made when it begins.
+/// Multi-step operations: name, the file or folder that exists during one, and a file that is
+/// created at its start.
 const OPERATIONS: [(&str, &str, &str); 6] = [
     ("rebase-merge", "rebase-merge/onto", "rebase"),
     ("rebase-apply", "rebase-apply/head-name", "rebase"),
@@ -31,42 +33,42 @@ const OPERATIONS: [(&str, &str, &str); 6] = [
     ("BISECT_LOG", "BISECT_START", "bisect"),
 ];
 
-/// How a repository tells where its HEAD is.
+/// How HEAD's commit is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Form {
-    /// By the log of HEAD.
+    /// From the log of HEAD.
     Log,
-    /// By HEAD and the file of its branch.
+    /// From HEAD and the file of its branch.
     Refs,
-    /// By tables.
+    /// From tables.
     Reftable,
 }
 
-/// Something that git does in several steps.
+/// A multi-step operation of git.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Operation {
-    /// As git calls it.
+    /// Git's name for it.
     pub(super) name: String,
-    /// When it began, in milliseconds since 1970.
+    /// Its start, in milliseconds since 1970.
     pub(super) began_ms: u64,
 }
 
-/// A repository and the state in which it was seen.
+/// A repository and its observed state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Repository {
-    /// The folder that its files are in.
+    /// The top folder of its files.
     pub(super) top: String,
-    /// Its own folder: `.git`, or what that file names.
+    /// Its own folder: `.git`, or the one named by that file.
     folder: String,
-    /// Where its branches are, if not there: that of a worktree is in another repository.
+    /// The folder of its branches, if different: a worktree's branches are in the main repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     common: Option<String>,
     form: Form,
-    /// The two files that change when it moves.
+    /// The two files that change when HEAD moves.
     marks: [Option<Fingerprint>; 2],
     pub(super) head: Head,
-    /// The commit that HEAD is at; none before the first.
+    /// The commit of HEAD; none before the first commit.
     pub(super) at: Id,
     /// The last line of its log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -78,20 +80,20 @@ pub(super) struct Repository {
     pub(super) operation: Option<Operation>,
 }
 
-/// A repository as it is now, with the ends of its logs.
+/// The current repository, with the ends of its logs.
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) repository: Repository,
-    /// Of HEAD, oldest first.
+    /// Moves of HEAD, oldest first.
     pub(super) moves: Vec<Move>,
-    /// Of the stash, oldest first.
+    /// Moves of the stash, oldest first.
     pub(super) stashes: Vec<Move>,
 }
 
-/// The repository that `workspace` is in, if any.
+/// The repository of `workspace`, if any.
 ///
-/// Errors: what cannot be read counts as no repository.
-/// Source: git-worktree(1) and gitrepository-layout(5): a file `.git` says `gitdir: FOLDER`; `commondir` names the folder of the
+/// Errors: an unreadable repository counts as none. Source: git-worktree(1) and
+/// gitrepository-layout(5): a file `.git` has `gitdir: FOLDER`; `commondir` names the folder of the
 /// branches.
 pub(super) fn find(workspace: &str, facts: &dyn Facts) -> Option<Seen> {
     let Located { top, folder } = locate(workspace, facts)?;
@@ -100,7 +102,7 @@ pub(super) fn find(workspace: &str, facts: &dyn Facts) -> Option<Seen> {
     read(top, folder, common, facts)
 }
 
-/// The folder of a repository's files, and its own.
+/// The top folder of a repository, and its own folder.
 struct Located {
     top: String,
     folder: String,
@@ -119,13 +121,13 @@ fn locate(workspace: &str, facts: &dyn Facts) -> Option<Located> {
     Some(Located { top: text_of(top)?, folder })
 }
 
-/// Whether there is something at `folder` that can be a repository.
+/// Whether `folder` may have a repository.
 pub(super) fn has_git(folder: &Path, facts: &dyn Facts) -> bool {
     matches!(facts.entry(&folder.join(".git")), Entry::Folder | Entry::File(_))
 }
 
 impl Repository {
-    /// Where it is looked at: its files, its own folder, and that of its branches.
+    /// The folders of a look: its files, its own folder, and that of its branches.
     pub(super) fn folders(&self) -> impl Iterator<Item = &str> {
         [Some(&self.top), Some(&self.folder), self.common.as_ref()].into_iter().flatten().map(String::as_str)
     }
@@ -136,17 +138,17 @@ impl Repository {
         found.is_some_and(|found| (&found.top, &found.folder) == (&self.top, &self.folder))
     }
 
-    /// Whether HEAD and the stash are where they were seen: two questions.
+    /// Whether HEAD and the stash are unchanged: two queries.
     pub(super) fn is_unmoved(&self, facts: &dyn Facts) -> bool {
         self.read_marks(facts) == self.marks
     }
 
-    /// The operation that is under way now.
+    /// The operation in progress.
     pub(super) fn find_operation(&self, facts: &dyn Facts) -> Option<Operation> {
         find_operation(Path::new(&self.folder), facts)
     }
 
-    /// The state that it is in now; `None` when it is gone.
+    /// Reads its current state; `None` when it is gone.
     pub(super) fn see_again(&self, facts: &dyn Facts) -> Option<Seen> {
         read(self.top.clone(), self.folder.clone(), self.common.clone(), facts)
     }
@@ -156,7 +158,7 @@ impl Repository {
         u64::try_from(mark.modified_ns / 1_000_000).ok()
     }
 
-    /// Whether both are logs of one file, of which this one is longer.
+    /// Whether both are states of the same log file, of which this one is longer.
     pub(super) fn has_longer_log_than(&self, earlier: &Self) -> bool {
         match (&self.marks, &earlier.marks) {
             ([Some(now), _], [Some(then), _]) => {
@@ -166,22 +168,22 @@ impl Repository {
         }
     }
 
-    /// When the log of HEAD was written last, in milliseconds since 1970; `None` when there is none.
+    /// Last write of the log of HEAD, in milliseconds since 1970; `None` without a log.
     pub(super) fn log_ms(&self) -> Option<u64> {
         if self.form == Form::Log { self.marked_ms(0) } else { None }
     }
 
-    /// When its refs were written last, likewise.
+    /// Last write of its refs, in milliseconds since 1970.
     pub(super) fn refs_ms(&self) -> Option<u64> {
         self.marked_ms(0).max(self.marked_ms(1))
     }
 
-    /// When the stash was changed last, likewise; `None` when there is none.
+    /// Last change of the stash, in milliseconds since 1970; `None` without one.
     pub(super) fn stash_ms(&self) -> Option<u64> {
         if self.form == Form::Log { self.marked_ms(1) } else { None }
     }
 
-    /// How much of the log of HEAD there is, in bytes.
+    /// Length of the log of HEAD, in bytes.
     pub(super) fn log_bytes(&self) -> u64 {
         self.marks.first().and_then(Option::as_ref).map_or(0, |mark| mark.size)
     }
@@ -261,12 +263,13 @@ fn read(top: String, folder: String, common: Option<String>, facts: &dyn Facts) 
         stash: None,
         operation,
     };
-    // The marks are older than what is read behind them, so what happens meanwhile is seen at the next look.
+    // The marks are older than the data read after them, so a concurrent change is seen at the next
+    // look.
     let marks = repository.read_marks(facts);
     repository.marks = marks;
     repository.read_head(facts)?;
     if form == Form::Refs {
-        // Which file the second one is depends on HEAD.
+        // The second file depends on HEAD.
         repository.marks = repository.read_marks(facts);
     }
     let (mut moves, mut stashes) = (Vec::new(), Vec::new());
@@ -301,7 +304,7 @@ fn read_log(path: &Path, found: Option<&Fingerprint>, facts: &dyn Facts) -> Vec<
     reflog::read_entries(&tail)
 }
 
-/// The commit of a ref: of its file, else of `packed-refs`.
+/// The commit of a ref: from its file, else from `packed-refs`.
 fn read_ref(folder: &Path, name: &str, facts: &dyn Facts) -> Option<Id> {
     let is_inside = name.starts_with("refs/") && !name.split('/').any(|part| part == "..");
     if !is_inside {
@@ -318,7 +321,7 @@ fn read_ref(folder: &Path, name: &str, facts: &dyn Facts) -> Option<Id> {
     })
 }
 
-/// The first line of a small file; `None` when there is none.
+/// The first line of a small file, if there is one.
 fn read_line(path: &Path, facts: &dyn Facts) -> Option<String> {
     let bytes = facts.read(path, 0, LINE_BYTES_MAX)?;
     let text = String::from_utf8_lossy(&bytes);
@@ -330,12 +333,12 @@ fn text_of(path: &Path) -> Option<String> {
     path.to_str().filter(|text| text.len() <= PATH_BYTES_MAX).map(str::to_owned)
 }
 
-/// A path below `top` by its path relative to it; `None` when it is elsewhere.
+/// A path relative to `top`; `None` when it is elsewhere.
 pub(super) fn relative<'p>(path: &'p str, top: &str) -> Option<&'p str> {
     path.strip_prefix(top.trim_end_matches('/'))?.strip_prefix('/')
 }
 
-/// A path as a reader sees it: relative to `workspace` if it is below, on one line.
+/// A path for display: relative to `workspace` if it is below, on one line.
 pub(super) fn shown(path: &str, workspace: &str, chars_max: usize) -> String {
     clean_line(relative(path, workspace).unwrap_or(path), chars_max)
 }

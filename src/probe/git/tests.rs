@@ -12,7 +12,7 @@ use crate::{
     probe::{self, Other},
 };
 
-/// What a session is at when it looks: after a call at second 1,000, which began at 990.
+/// The state of a session at a look: after a call at second 1,000, which began at 990.
 struct Scene {
     point: InjectionPoint,
     calls: Vec<Call>,
@@ -63,21 +63,22 @@ impl Scene {
         looked
     }
 
-    /// What is said, one line a finding.
+    /// The findings, one line each.
     fn said(&self, known: &mut Known, world: &World) -> Vec<String> {
         let findings = self.look(known, world).findings;
         findings.iter().map(|finding| finding.payload["said"].as_str().expect("a text").to_owned()).collect()
     }
 }
 
-/// What a session knows that has looked at `world` before.
+/// What a session knows after a look at `world`.
 fn noted(world: &World) -> Known {
     let mut known = Known::default();
     assert_eq!(Scene::default().said(&mut known, world), [""; 0], "the first look takes note");
     known
 }
 
-/// `main` with known files, and a switch to `fix` by somebody at second 995 that changed them.
+/// `main` with known files, and a switch to `fix` by another process at second 995 that changed
+/// them.
 fn switched() -> (Known, World) {
     let mut world = World::on_main();
     let known = noted(&world);
@@ -184,8 +185,8 @@ fn an_exchange_at_which_nothing_happened_asks_twice() {
 
 type Lines = &'static [&'static str];
 
-/// Moves of HEAD since a look at commit 1 on `main`: the lines of the log, the branch then, and what is said of it after a call and
-/// at the beginning of a turn.
+/// Moves of HEAD since a look at commit 1 on `main`: the log lines, the branch after them, and the
+/// findings after a call and at the start of a turn.
 const MOVES: [(Lines, &str, Lines, Lines); 14] = [
     (&["1 2 995 commit: two"], "main", &[], &["main 1111111 -> 2222222 (commit 01:16)"]),
     (
@@ -348,7 +349,7 @@ fn a_move_of_another_session_names_it() {
     let by = |known: &Known, scene: &Scene| scene.said(&mut known.clone(), &world);
     let expected = ["main -> fix (checkout 01:16 by session b1c2d3e4)"];
     assert_eq!(by(&known, &Scene::beside("b1c2d3e4-9", noted.clone())), expected);
-    // Also when an own command ran meanwhile that may have done so.
+    // Also when an own command that may have done so ran at the time.
     let meanwhile = Scene { calls: Scene::running("make").calls, ..Scene::beside("b1c2d3e4-9", noted) };
     assert_eq!(by(&known, &meanwhile), expected);
     assert_eq!(by(&known, &Scene::beside("b1c2d3e4-9", calling(Some(994)))), expected);
@@ -380,14 +381,14 @@ fn a_commit_of_another_session_does_not_wait() {
 
 #[test]
 fn a_log_that_was_cut_is_read_behind_what_is_known_of_it() {
-    // Expired in front: the last line is known.
+    // Truncated at the front: the last line is known.
     let mut world = World::on_main();
     world.log("1 2 200 commit: two");
     let mut known = noted(&world);
     world.remove("/w/.git/logs/HEAD");
     world.log("1 2 200 commit: two");
     assert_eq!(Scene::default().said(&mut known, &world), [""; 0]);
-    // Written anew with something else: only the state counts.
+    // Replaced with other entries: only the state counts.
     world.remove("/w/.git/logs/HEAD");
     world.log("0 3 995 clone: from x");
     assert_eq!(Scene::default().said(&mut known, &world), ["main 2222222 -> 3333333 (update 01:16)"]);
@@ -397,7 +398,7 @@ fn a_log_that_was_cut_is_read_behind_what_is_known_of_it() {
     assert_eq!(Scene::default().said(&mut known, &world), [""; 0]);
     world.write("/w/.git/refs/heads/main", id('4'), 997);
     assert_eq!(Scene::default().said(&mut known, &world), ["main 3333333 -> 4444444 (update 01:16)"]);
-    // There again.
+    // Present again.
     world.log("4 5 998 pull: Fast-forward");
     world.write("/w/.git/refs/heads/main", id('5'), 998);
     assert_eq!(Scene::default().said(&mut known, &world), ["main 4444444 -> 5555555 (pull 01:16)"]);

@@ -1,43 +1,43 @@
-//! The ports that the output of a program says it listens on, at this machine's own addresses.
+//! Finds the ports on which a program says it listens, on this machine's addresses.
 //!
-//! A line that speaks of a connection to somebody else, of a port that is taken, or of a debugger names no port: another program
-//! listens there, or one that a connection disturbs.
+//! A line about a connection to another host, a port in use, or a debugger is skipped: another
+//! program listens there, or one that a connection disturbs.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// How much of a line is read, in bytes.
+/// Bytes read of a line.
 const LINE_BYTES_MAX: usize = 500;
 
-/// An address with a port. Loopback and any-address only: what listens elsewhere is not asked.
+/// An address with a port. Only loopback and wildcard addresses: others are not checked.
 static ADDRESS: LazyLock<Regex> = LazyLock::new(|| {
     regex(
         r"(?i)(?:^|[^\w.:-])(?:localhost|127(?:\.\d{1,3}){3}|0\.0\.0\.0|\[::1?\]|\*):(\d{1,5})(?:[^\w.:]|\.\s|\.?$)",
     )
 });
-/// A port without an address, behind a word for a server that has begun.
+/// A port without an address, after words for a started server.
 static PORT: LazyLock<Regex> = LazyLock::new(|| {
     regex(
         r"(?i)\b(?:listen|running|start|serv|ready|available).{0,60}?(?:\bport(?:\(s\))?[ :=]{1,3}|[ (]:{1,3})(\d{1,5})\b",
     )
 });
-/// Words of lines that name a port of somebody else.
+/// Words of lines about ports of other programs.
 static OF_OTHERS: LazyLock<Regex> = LazyLock::new(|| {
     regex(
         r"(?i)connect|econn|eaddr|in use|already|refused|upstream|proxy|forward|debugger|not listen|stop|clos",
     )
 });
-/// An address that is not of this machine.
+/// An address of another machine.
 static ELSEWHERE: LazyLock<Regex> = LazyLock::new(|| regex(r"\b\d{1,3}(?:\.\d{1,3}){3}\b"));
-/// The addresses that are, as a text begins.
+/// Prefixes of this machine's addresses.
 const OWN: [&str; 2] = ["127.", "0.0.0.0"];
 
 fn regex(pattern: &str) -> Regex {
     Regex::new(pattern).expect("it is tested")
 }
 
-/// The ports that a text names so, in its order, each once.
+/// The ports in a text, in order, each once.
 pub(super) fn ports(text: &str) -> Vec<u16> {
     let mut found = Vec::new();
     for line in text.split(['\n', '\r']).map(|line| cut(line.trim())) {
@@ -66,7 +66,7 @@ fn cut(line: &str) -> &str {
 mod tests {
     use super::*;
 
-    /// What servers print, and the ports in it.
+    /// Outputs of servers, and the ports in them.
     const SAMPLES: [(&str, &[u16]); 34] = [
         ("  Local:   http://localhost:5173/", &[5173]),
         ("  Network: http://192.168.1.5:5173/", &[]),

@@ -17,7 +17,7 @@ fn says(port: u16) -> String {
     format!("> dev\n  \u{1b}[32mLocal\u{1b}[0m: http://localhost:\u{1b}[1m{port}\u{1b}[22m/\n")
 }
 
-/// A session whose server listens at port 3000 since 12 minutes.
+/// A session whose server has listened on port 3000 for 12 minutes.
 fn world() -> World {
     let mut world = World::with_transcript();
     begin(&mut world, "b1", 3000);
@@ -61,7 +61,8 @@ fn a_port_that_closed_is_said_once_by_the_second_look_and_so_is_one_that_is_open
     assert_eq!(late(&mut world), ["closed port=3000 was=npm run dev up=5s"]);
 }
 
-/// What happens in a session, and what it is notified of at two looks after that, the second one later than the grace.
+/// Actions in a session, and its findings at two looks after that, the second one later than the
+/// grace.
 #[test]
 fn what_is_nobodys_or_the_sessions_own_doing_is_not_said() {
     type Happens = fn(&mut World);

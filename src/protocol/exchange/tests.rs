@@ -1,4 +1,4 @@
-//! What is written is read again, and what is wrong is named.
+//! Round trips of valid input, and errors of invalid input.
 
 use super::*;
 use crate::{

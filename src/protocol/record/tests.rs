@@ -1,4 +1,4 @@
-//! What is written is read again, and what is wrong is named.
+//! Round trips of valid records, and errors of invalid ones.
 
 use std::error::Error;
 
@@ -55,7 +55,7 @@ fn released() -> ReleaseRecord {
     }
 }
 
-/// What is written down of sessions that their harness does not say.
+/// Records about sessions that do not come from their harness.
 fn kinds_of_sessions() -> Vec<(u8, Vec<u8>, String)> {
     let session = SessionId::new("s1");
     let body = |encode: &dyn Fn(&mut Vec<u8>)| {
@@ -83,7 +83,7 @@ fn kinds_of_sessions() -> Vec<(u8, Vec<u8>, String)> {
     ]
 }
 
-/// Every kind with a body and what the body must be read as.
+/// Every kind with a body and its expected decoded value.
 fn every_kind() -> Vec<(u8, Vec<u8>, String)> {
     let (session, injection) = (SessionId::new("s1"), InjectionId::new("a1"));
     let body = |encode: &dyn Fn(&mut Vec<u8>)| {
@@ -166,7 +166,7 @@ fn every_kind_of_record_is_read_as_what_was_written() {
     }
 }
 
-/// What stands in journals: whoever changes a word here needs a new version of the bodies.
+/// The format of existing journals: a change here needs a new version of the bodies.
 #[test]
 fn bodies_are_written_as_they_always_were() {
     let expected = [

@@ -1,4 +1,4 @@
-//! A connection's bytes: who does not read them is given up, and what is waited for is noted.
+//! The byte stream of a connection: bounds unread writes, and notes what the connection waits for.
 #![expect(clippy::disallowed_methods, reason = "a client that does not read is given up in time")]
 
 use std::{
@@ -16,11 +16,11 @@ use tokio::{
 
 use super::places::{For, Waits};
 
-/// How long a client may leave what was written unread before its connection is closed.
+/// How long a client may leave written bytes unread before its connection is closed.
 pub(super) const READ_WAIT_MAX: Duration = Duration::from_secs(30);
-/// How long an answered connection stays open for what the client still sends.
+/// How long an answered connection stays open for further bytes of the client.
 const LINGER_WAIT_MAX: Duration = Duration::from_secs(5);
-/// How much of that is read, in bytes: four times the largest body that is taken.
+/// Most bytes of that which are read: four times the largest accepted body.
 const LINGER_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// A connection that notes in [`Waits`] what it waits for.
@@ -39,8 +39,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Guarded<T> {
 
     /// Ends an answered connection so that the client can read the answer.
     ///
-    /// Closing a socket into which the client still writes makes its next write fail, and what it was
-    /// answered is then lost. So nothing more is written, and what comes is read and dropped.
+    /// Closing a socket while the client still writes makes its next write fail, and the client
+    /// then loses the answer. So this writes nothing more, and reads and discards further input.
     pub(super) async fn close(mut self) {
         if self.io.shutdown().await.is_err() {
             return;
@@ -50,7 +50,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Guarded<T> {
         timeout(LINGER_WAIT_MAX, tokio::io::copy(&mut rest, &mut nothing)).await.ok();
     }
 
-    /// Notes how a write went; an error if the client has not read for too long.
+    /// Notes the result of a write; an error if the client has not read for too long.
     fn note<W>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<W>>) -> Poll<io::Result<W>> {
         if written.is_ready() {
             if self.limit.take().is_some() {

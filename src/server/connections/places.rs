@@ -1,9 +1,9 @@
-//! The open connections of one listener: how many there are, and which one gives its place to the next.
+//! The open connections of one listener: their number, and which one is evicted for the next.
 //!
-//! A connection either waits for its client or works for it. It waits for its client when no request
-//! has come whole (idle, or a head that is not complete), when the rest of a body is missing, and
-//! when the client does not read what is written. Only one that waits can be evicted, the one that
-//! has waited longest first; so clients that hold connections never shut out one that speaks.
+//! A connection either waits for its client or works for it. It waits when no request is complete
+//! (idle, or an incomplete head), when the rest of a body is missing, and when the client does not
+//! read the answer. Only a waiting connection can be evicted, the one that has waited longest
+//! first; so clients that hold connections never shut out one that sends.
 
 use std::{
     collections::BTreeMap,
@@ -20,29 +20,29 @@ use tokio::{
     time::timeout,
 };
 
-/// When every place is taken by connections at work: how often it is looked for one that waits.
+/// Interval of the search for a waiting connection while every place is taken by a working one.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// How many [`HEAD_LOOK`]s a client may take for the head of a request, from the connection's beginning or its last answer on.
+/// How many [`HEAD_LOOK`]s a client may take for the head of a request, from the connection's start
+/// or its last answer.
 pub(super) const HEAD_LOOKS_MAX: u32 = 60;
-/// How often a connection is looked at whose client has a head to send; also the error of its time limit.
+/// Interval of the check of a client that has a head to send; also the error of its time limit.
 const HEAD_LOOK: Duration = Duration::from_secs(1);
-/// How many connections that wait are evicted when every place is taken: more than one, so that a storm
-/// of connections is not slowed down by one eviction for each.
+/// How many waiting connections are evicted when every place is taken: more than one, so that a
+/// burst of connections does not pay one eviction each.
 const EVICTED_AT_ONCE: usize = 16;
-/// Instead of the turn in which a connection began to wait: that it does not wait.
+/// The value in place of a turn number: the connection does not wait.
 const NOT_WAITING: u64 = 0;
 
-/// The places of one listener.
 #[derive(Debug)]
 pub(super) struct Places {
     permits: Arc<Semaphore>,
     open: Arc<Mutex<BTreeMap<u64, Arc<Waits>>>>,
     opened: u64,
-    /// How often connections of this listener began to wait; each beginning has its own number.
+    /// Number of waits that began on this listener; each wait gets its own number.
     turns: Arc<AtomicU64>,
 }
 
-/// The place of one connection; free again when this is dropped.
+/// The place of one connection; released on drop.
 #[derive(Debug)]
 pub(super) struct Place {
     number: u64,
@@ -51,7 +51,7 @@ pub(super) struct Place {
     _permit: OwnedSemaphorePermit,
 }
 
-/// What a connection waits for its client to do.
+/// What a connection waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::server) enum For {
     /// To send the rest of a body.
@@ -60,24 +60,25 @@ pub(in crate::server) enum For {
     Read,
 }
 
-/// What one connection waits for, each with the turn in which that began.
+/// What one connection waits for, each with the turn in which the wait began.
 ///
-/// Shape: turns count from 1 over all connections of a listener, so the least began first;
-/// [`NOT_WAITING`] for what is not waited for.
+/// Shape: turns count from 1 over all connections of a listener, so the lowest began first;
+/// [`NOT_WAITING`] where there is no wait.
 #[derive(Debug)]
 pub(in crate::server) struct Waits {
     turns: Arc<AtomicU64>,
     head: AtomicU64,
     body: AtomicU64,
     read: AtomicU64,
-    /// How many requests have no answer yet: the connection works, and does not wait for a head.
+    /// Requests without an answer: while there are any, the connection works and does not wait for
+    /// a head.
     unanswered: AtomicU64,
     /// Notified when it begins to wait for a head.
     silent: Notify,
     evicted: Notify,
 }
 
-/// A request that has no whole answer yet.
+/// A request whose answer is not complete.
 #[derive(Debug)]
 pub(in crate::server) struct Unanswered(Arc<Waits>);
 
@@ -87,7 +88,8 @@ impl Waits {
         Self { turns, head, body, read, unanswered, silent: Notify::new(), evicted: Notify::new() }
     }
 
-    /// Notes that nothing was there to be read: before the first request the connection waits for it. After an answer it waits at once.
+    /// Notes that nothing could be read. A new connection waits for its head from this moment;
+    /// after an answer it waits at once.
     pub(super) fn nothing_to_read(&self) {
         if self.unanswered.load(Ordering::Relaxed) == 0 {
             self.wait_for_head();
@@ -102,7 +104,8 @@ impl Waits {
 
     /// Ends when the client takes too long for a request's head.
     ///
-    /// Shape: a request starts no timer of its own, which would wake another thread; while one is being answered, no timer runs.
+    /// Shape: a request starts no timer of its own, because that would wake another thread; no
+    /// timer runs while a request is being answered.
     pub(super) async fn head_timeout(&self) {
         let (mut seen, mut looks) = (NOT_WAITING, 0);
         loop {
@@ -119,17 +122,18 @@ impl Waits {
         }
     }
 
-    /// Notes that it waits for something since now, unless it does already.
+    /// Notes the start of a wait, unless it waits already.
     pub(in crate::server) fn wait(&self, what: For) {
         self.begin(self.of(what));
     }
 
-    /// Notes that the client did it.
+    /// Notes the end of a wait.
     pub(in crate::server) fn came(&self, what: For) {
         self.of(what).store(NOT_WAITING, Ordering::Relaxed);
     }
 
-    /// Notes that a request's head has come; it has no answer until what this returns is dropped.
+    /// Notes that a request's head is complete; the request is unanswered until the returned value
+    /// is dropped.
     pub(super) fn request(self: &Arc<Self>) -> Unanswered {
         self.unanswered.fetch_add(1, Ordering::Relaxed);
         self.head.store(NOT_WAITING, Ordering::Relaxed);
@@ -168,15 +172,15 @@ impl Drop for Unanswered {
 }
 
 impl Places {
-    /// As many as `places_max`.
+    /// Creates `places_max` places.
     pub(super) fn new(places_max: usize) -> Self {
         let permits = Arc::new(Semaphore::new(places_max));
         Self { permits, open: Arc::default(), opened: 0, turns: Arc::default() }
     }
 
-    /// Takes a place for a connection; when none is free, those that wait longest are evicted.
+    /// Takes a place for a connection; when none is free, evicts the ones that have waited longest.
     ///
-    /// Waits while every connection is at work.
+    /// Waits while every connection works.
     pub(super) async fn take(&mut self) -> Place {
         loop {
             if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
@@ -190,7 +194,7 @@ impl Places {
         }
     }
 
-    /// Evicts the connections that wait for their clients longest, at most `count` and an eighth of all.
+    /// Evicts the connections that have waited longest, at most `count` and an eighth of all.
     pub(super) fn evict_longest(&self, count: usize) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let count = count.min(open.len().div_ceil(8));
@@ -213,12 +217,11 @@ impl Places {
 }
 
 impl Place {
-    /// What the connection waits for.
     pub(super) fn waits(&self) -> &Arc<Waits> {
         &self.waits
     }
 
-    /// Waits until the connection has to give its place up.
+    /// Waits until the connection is evicted.
     pub(super) async fn evicted(&self) {
         self.waits.evicted.notified().await;
     }

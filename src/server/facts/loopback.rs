@@ -1,4 +1,4 @@
-//! Whether somebody listens at a port of this machine: one connection, which is closed at once.
+//! Whether a port of this machine has a listener: one connection, closed at once.
 
 use std::{
     io::ErrorKind,
@@ -6,15 +6,16 @@ use std::{
     time::Duration,
 };
 
-/// How long one connection may take. On loopback the kernel answers at once, unless a filter drops what is sent or the listener's queue
-/// is full.
+/// Time limit of one connection. The kernel answers at once on loopback, unless a filter drops
+/// packets or the listener's queue is full.
 pub(super) const WITHIN: Duration = Duration::from_millis(4);
-/// The same on the thread of a request.
+/// The time limit on a request's thread.
 pub(super) const QUICK_WITHIN: Duration = Duration::from_millis(1);
-/// Where servers listen that say `localhost`: some only at one of the two.
+/// Addresses of servers on `localhost`: some listen on only one of the two.
 const ADDRESSES: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
-/// Whether a connection to `port` is accepted; `None` when that is not known after `within` for each address.
+/// Whether a connection to `port` is accepted; `None` when that is unknown after `within` for each
+/// address.
 pub(super) fn accepts(port: u16, within: Duration) -> Option<bool> {
     let mut answer = Some(false);
     for address in ADDRESSES {
@@ -29,9 +30,9 @@ pub(super) fn accepts(port: u16, within: Duration) -> Option<bool> {
 
 fn connect(address: SocketAddr, within: Duration) -> Option<bool> {
     match TcpStream::connect_timeout(&address, within) {
-        // The kernel may pick the port itself for the other end, and connect the socket to itself.
+        // The kernel may pick the same port for the client side and connect the socket to itself.
         Ok(stream) => Some(stream.local_addr().ok() != stream.peer_addr().ok()),
-        // Refused, or there is no such address on this machine.
+        // Refused, or the machine has no such address.
         Err(error) => (!is_late(error.kind())).then_some(false),
     }
 }
@@ -63,7 +64,7 @@ mod tests {
         let address = listener.local_addr().expect("bound");
         rustix::net::listen(&listener, 0).expect("a shorter queue");
         let wait = Duration::from_millis(20);
-        // Nobody takes these.
+        // Nothing accepts these.
         let waiting: Vec<_> = (0..4).map_while(|_| TcpStream::connect_timeout(&address, wait).ok()).collect();
         assert!(waiting.len() < 4, "the queue is not full");
         assert_eq!(accepts(address.port(), QUICK_WITHIN), None);

@@ -1,4 +1,4 @@
-//! The machine's files, as far as they say something at once: for a look on the thread of a request.
+//! The machine's files, for looks on a request's thread: only reads that return at once.
 
 use std::{cell::Cell, path::Path, sync::Arc};
 
@@ -8,9 +8,10 @@ use crate::probe::{Entry, Facts, Fingerprint, Space, facts::ContentHash};
 /// Most bytes that one look reads; hashing these takes less than a millisecond.
 const READ_BYTES_MAX: u64 = 256 * 1024;
 
-/// A machine that is asked only for what takes some microseconds.
+/// Answers only queries that take some microseconds.
 ///
-/// Shape: what takes longer is answered with nothing, and [`Quick::has_left_out`] is true from then on: what was found is not the truth.
+/// Shape: slower queries get an empty answer, and [`Quick::has_left_out`] is true from then on: the
+/// findings are then incomplete.
 #[derive(Debug)]
 pub(crate) struct Quick<'m> {
     machine: &'m Machine,
@@ -23,12 +24,11 @@ impl<'m> Quick<'m> {
         Self { machine, bytes_left: Cell::new(READ_BYTES_MAX), has_left_out: Cell::new(false) }
     }
 
-    /// Whether something was left out.
     pub(crate) const fn has_left_out(&self) -> bool {
         self.has_left_out.get()
     }
 
-    /// Whether so much may still be read.
+    /// Whether this many bytes may still be read.
     fn may_read(&self, bytes: u64) -> bool {
         let left = self.bytes_left.get().checked_sub(bytes);
         match left {

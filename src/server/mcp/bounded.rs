@@ -1,6 +1,6 @@
-//! A connection of which only so many calls run at a time: what follows is not read until one has its answer.
+//! Bounds the concurrent calls of a connection: further input is not read until a call is answered.
 //!
-//! `rmcp` makes a task of each request as it comes, without a bound of its own.
+//! `rmcp` spawns a task for each request without a bound of its own.
 
 use std::{
     collections::HashSet,
@@ -15,16 +15,16 @@ use rmcp::{
 };
 use tokio::sync::Notify;
 
-/// Most calls of a connection that have no answer yet; an agent makes a few side by side.
+/// Most unanswered calls of a connection; an agent makes a few in parallel.
 pub(super) const CALLS_MAX: usize = 16;
 
-/// The messages of `T`, as many as may be answered at a time.
+/// The messages of `T`, with a bound on unanswered requests.
 pub(super) struct Bounded<T> {
     messages: T,
     open: Arc<Open>,
 }
 
-/// The requests that have no answer yet.
+/// The unanswered requests.
 #[derive(Default)]
 struct Open {
     ids: Mutex<HashSet<RequestId>>,
@@ -54,7 +54,7 @@ impl Open {
         }
     }
 
-    /// Notes what came: a request that needs an answer, or that one needs none any more.
+    /// Updates the open requests: a request needs an answer, a cancellation ends one.
     fn note(&self, message: &RxJsonRpcMessage<RoleServer>) {
         match message {
             JsonRpcMessage::Request(request) => {

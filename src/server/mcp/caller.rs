@@ -1,4 +1,5 @@
-//! Whose call it is: the session, which no client but one says (docs/design/mcp.md, "Whose session").
+//! Identifies the session of a call. Only one client sends it (docs/design/mcp.md, "Whose
+//! session").
 
 use std::sync::Arc;
 
@@ -17,18 +18,18 @@ use crate::{
     },
 };
 
-/// Where Codex names its conversation, in a call's `_meta`.
+/// Key of Codex's conversation id in a call's `_meta`.
 pub(super) const THREAD: &str = "threadId";
-/// Most sessions that an error names.
+/// Most sessions that an error lists.
 const NAMED_MAX: usize = 5;
 
-/// Who is at the other end of a connection.
+/// The process at the other end of a connection.
 #[derive(Debug, Clone)]
 pub(super) struct Caller {
     peer: Option<u32>,
-    /// The folder in which it works.
+    /// Its working folder.
     pub(super) folder: Option<Arc<str>>,
-    /// The session that the client's variable names.
+    /// The session in the client's environment variable.
     variable: Option<SessionId>,
 }
 
@@ -36,16 +37,16 @@ pub(super) struct Caller {
 pub(super) struct Called<'c> {
     pub(super) app: &'c App,
     pub(super) caller: &'c Caller,
-    /// The conversation that the call names.
+    /// The conversation id in the call.
     pub(super) thread: Option<String>,
-    /// Names the message that carries what the call gives.
+    /// Identifies the message that carries the result.
     pub(super) carrier: String,
-    /// An object of JSON.
+    /// A JSON object.
     pub(super) arguments: String,
 }
 
 impl Caller {
-    /// The process `peer`, which sent these headers.
+    /// The process `peer`, with its request headers.
     pub(super) fn new(peer: Option<u32>, headers: &HeaderMap) -> Self {
         let value = |name| extract::header(headers, name).and_then(header_text);
         Self {
@@ -59,7 +60,7 @@ impl Caller {
 impl Called<'_> {
     /// The session that makes the call, or the one that it names.
     ///
-    /// Errors: the one it names is not known, or none can be found out.
+    /// Errors: the named session is unknown, or the caller's session cannot be determined.
     pub(super) async fn session(&self, named: Option<SessionId>) -> Result<SessionId, ApiError> {
         if let Some(named) = named {
             let known = self.open(&named).await?;
@@ -98,9 +99,9 @@ impl Called<'_> {
         }
     }
 
-    /// The open session that goes on where `id` was.
+    /// The open session that continues `id`.
     async fn open(&self, id: &SessionId) -> Result<Option<SessionId>, ApiError> {
-        // One that several harnesses have is not said by its id alone.
+        // An id used by several harnesses does not identify a session alone.
         let Ok(session) = session_of(self.app, id.clone(), None).await else { return Ok(None) };
         let session = self.app.engine.session_now(session).await?;
         let known = self.app.engine.session(session.clone()).await?;
@@ -111,7 +112,7 @@ impl Called<'_> {
 fn missing(sessions: &[SessionView], folder: &Option<Arc<str>>) -> String {
     let is_open = |session: &&SessionView| session.is_open && session.harness.parent.is_none();
     let mut open: Vec<&SessionView> = sessions.iter().filter(is_open).collect();
-    // Those of the caller's folder first.
+    // Sessions in the caller's folder first.
     open.sort_by_key(|session| session.harness.workspace.as_deref() != folder.as_deref());
     let names: Vec<String> = open.iter().take(NAMED_MAX).map(|session| format!("`{}`", session.id)).collect();
     let which = if names.is_empty() { "none is open".to_owned() } else { names.join(", ") };

@@ -3,9 +3,10 @@ use std::io::Write;
 use super::*;
 use crate::tokens::estimate;
 
-/// What the definitions of all tools may cost in each request of a model.
+/// Most tokens that all tool definitions together may add to each request of a model.
 ///
-/// Source: the issue of the tools; a typed schema for the conditions alone took 433 (research of the sources, 8).
+/// Source: the issue of the tools; a typed schema for the conditions alone took 433 (research of
+/// the sources, 8).
 const DEFINITIONS_TOKENS_MAX: u32 = 300;
 
 #[test]
@@ -23,7 +24,8 @@ fn the_definitions_of_all_tools_are_short() {
 
 #[test]
 fn no_definition_keeps_a_word_from_its_tool() {
-    // A client that checks arguments by it would answer in the tool's place, and say less.
+    // A client that validates arguments would answer in place of the tool, with a less useful
+    // message.
     for tool in tools::definitions() {
         let text = serde_json::to_string(&tool.input_schema).expect("JSON");
         for word in ["enum", "additionalProperties", "minLength", "pattern"] {

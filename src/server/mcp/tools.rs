@@ -1,4 +1,4 @@
-//! What the tools take and give. Their definitions are in `tools.json`.
+//! The tools: arguments and results. Their definitions are in `tools.json`.
 
 use std::sync::Arc;
 
@@ -28,21 +28,21 @@ use crate::{
 
 const DEFINITIONS: &str = include_str!("tools.json");
 const NAMES: [&str; 3] = ["watch", "inbox", "notify"];
-/// How much of a watch's id an agent is given, which is enough to name it.
+/// Characters of a watch id shown to an agent, which are enough to identify it.
 const ID_CHARS: usize = 7;
 
-/// What a client is shown of the tools.
+/// The tool definitions for a client.
 pub(super) fn definitions() -> Vec<Tool> {
     serde_json::from_str(DEFINITIONS).expect("the definitions are tools, as a test holds")
 }
 
-/// What is said of a name that no tool has.
+/// The error for an unknown tool name.
 pub(super) fn unknown(name: &str) -> String {
     let meant = nearest(name, NAMES).map(|meant| format!(": did you mean `{meant}`?")).unwrap_or_default();
     format!("there is no tool `{}`{meant}", strip_text(name))
 }
 
-/// Calls a tool; `None` if there is none of the name.
+/// Calls a tool; `None` for an unknown name.
 pub(super) async fn call(name: &str, call: &Called<'_>) -> Option<Result<String, ApiError>> {
     match name {
         "watch" => Some(watch(call).await),
@@ -92,7 +92,8 @@ async fn inbox(call: &Called<'_>) -> Result<String, ApiError> {
     Ok(text)
 }
 
-/// Says something to the user. Where no session can be found out it comes from the folder: what is said is worth more than by whom.
+/// Sends a notice to the user. If the session is unknown, its origin is the folder: the message
+/// matters more than its origin.
 async fn notify(call: &Called<'_>) -> Result<String, ApiError> {
     if is_question(&call.arguments) {
         return ask(call).await;
@@ -110,7 +111,7 @@ fn is_question(arguments: &str) -> bool {
 
 async fn ask(call: &Called<'_>) -> Result<String, ApiError> {
     let mut request = QuestionRequest::read(call.arguments.as_bytes()).map_err(ApiError::bad)?;
-    // A call has no second one in which it would take the answer.
+    // A tool call cannot receive the answer later, so the session does.
     request.awaited = Awaited::BySession;
     let session = speaker(call, &mut request.notice).await?;
     let now = call.app.now();
@@ -126,7 +127,7 @@ async fn ask(call: &Called<'_>) -> Result<String, ApiError> {
     ))
 }
 
-/// The session that a notice comes from; of one that comes from none the folder is filled in.
+/// The session that a notice comes from. Without one, the folder is filled in.
 async fn speaker(call: &Called<'_>, request: &mut NotifyRequest) -> Result<Option<SessionId>, ApiError> {
     request.workspace = request.workspace.take().or_else(|| call.caller.folder.clone());
     match request.session.take() {

@@ -1,4 +1,4 @@
-//! What `/metrics` shows: every name, its unit, what it means, and where its value comes from.
+//! The metrics: name, unit, help text, and source of each.
 
 use std::sync::atomic::Ordering;
 
@@ -12,10 +12,10 @@ use crate::{
     time::Timestamp,
 };
 
-/// Most subscribers with counts of their own; those behind them are counted together. Their files are written by people, so this many
-/// is a mistake of a program, which must not cost whoever stores the series.
+/// Most subscribers with their own series; the others are summed. Users write subscriber files, so
+/// more than this indicates a bug, which must not raise the cardinality in a metrics database.
 pub(super) const SUBSCRIBERS_MAX: usize = 200;
-/// How the subscribers without counts of their own are called; no subscriber can be.
+/// Label of the summed subscribers; it is not a valid subscriber id.
 pub(super) const OTHERS: &str = "(others)";
 
 /// The labels of a series.
@@ -24,14 +24,14 @@ pub(super) type Labels = Vec<(&'static str, String)>;
 /// One metric.
 #[derive(Debug)]
 pub(super) struct Family {
-    /// Without its unit and without `_total`.
+    /// The name without unit and `_total`.
     pub(super) name: &'static str,
     pub(super) unit: Option<&'static str>,
     pub(super) help: &'static str,
     pub(super) values: Values,
 }
 
-/// Its series.
+/// The series of a metric.
 #[derive(Debug)]
 pub(super) enum Values {
     Counter(Vec<(Labels, u64)>),
@@ -45,7 +45,7 @@ pub(super) enum Values {
     Info(Labels),
 }
 
-/// What the system knows of the daemon's process.
+/// The system's statistics of the daemon's process.
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) resident_bytes: Option<u64>,
@@ -53,7 +53,7 @@ pub(super) struct Process {
     pub(super) open_files: Option<u64>,
 }
 
-/// Everything, in the order in which it is shown.
+/// All families, in output order.
 pub(super) fn of(status: &StatusView, meters: &Meters, process: &Process) -> Vec<Family> {
     let mut all = about(status);
     all.extend(events(&status.events));
@@ -229,7 +229,7 @@ fn subscribers(status: &StatusView) -> Vec<Family> {
     ]
 }
 
-/// The subscribers by id, those that run before those that do not, and the ones beyond the limit together.
+/// The subscribers by id, active before inactive, and the sum of those beyond the limit.
 fn bounded(status: &StatusView) -> Vec<(&str, SubscriberCounts)> {
     let mut all: Vec<_> = status.subscribers.iter().collect();
     all.sort_by_key(|(_, counts)| !counts.enabled);
@@ -354,7 +354,8 @@ fn latencies(meters: &Meters) -> Vec<Family> {
     ]
 }
 
-/// `started_at` is the time that was noted, so that the series never moves while the process lives: alerts take a change as a restart.
+/// `started_at` is the recorded start time, so that the value never changes while the process
+/// lives: alerts treat a change as a restart.
 fn of_process(started_at: &str, process: &Process) -> Vec<Family> {
     let started = started_at.parse::<Timestamp>().ok().map(|at| {
         let values = Values::Gauge(vec![(Labels::new(), at.as_millis() as f64 / 1e3)]);

@@ -57,7 +57,7 @@ fn status(subscribers: usize) -> StatusView {
     }
 }
 
-/// The samples, by what stands before the value.
+/// The samples, keyed by the text before the value.
 fn shown(status: &StatusView) -> BTreeMap<String, f64> {
     let meters = Meters::new(|| Duration::ZERO);
     meters.commit.observe(Duration::from_micros(3_000));

@@ -1,4 +1,4 @@
-//! Connections from the outside: clients that hold them, and what one reads that was answered early.
+//! Connection tests: clients that hold connections, and clients that get an early answer.
 
 use std::{
     path::{Path, PathBuf},
@@ -18,7 +18,7 @@ use crate::server::{
     extract::BODY_BYTES_MAX,
 };
 
-/// A server that ends with this.
+/// A server that stops on drop.
 struct Serving {
     _task: JoinSet<()>,
     _stop: watch::Sender<bool>,
@@ -33,7 +33,6 @@ impl Serving {
     }
 }
 
-/// Serves `router` at a socket in `folder`.
 fn serve(folder: &Path, router: Router) -> (PathBuf, Serving) {
     let path = folder.join("socket");
     let serving = Serving::start(UnixListener::bind(&path).expect("bound"), router);
@@ -66,7 +65,7 @@ async fn clients_that_hold_more_connections_than_there_are_shut_nobody_out() {
     let router = Router::new().route("/", get(async || "here")).route("/body", post(async |_: Bytes| "all"));
     let (path, _serving) = serve(folder.path(), router);
     let mut held = Vec::new();
-    // Answered and kept alive, silent, half a head, half a body: any of them alone fills every place.
+    // Answered and kept alive, silent, half a head, half a body: each kind alone fills every place.
     for count in 0..CONNECTIONS_MAX + CONNECTIONS_MAX / 4 {
         let mut connection = UnixStream::connect(&path).await.expect("connected");
         match count % 4 {
@@ -105,7 +104,7 @@ async fn an_answer_that_comes_before_the_body_can_be_read() {
             "{request} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {body}\r\n\r\n"
         );
         connection.write_all(head.as_bytes()).await.expect("sent");
-        // As much of the answer as comes before the body, which a client reads only after it has sent that.
+        // The answer arrives before the body, which a client reads only after it has sent that.
         connection.readable().await.expect("answered");
         connection.write_all(&vec![b' '; body]).await.unwrap_or_else(|error| panic!("{request}: {error}"));
         let (head, body) = read_answer(&mut connection).await;
@@ -123,7 +122,7 @@ async fn one_that_was_refused_with_a_body_gets_one_answer() {
     let Daemon { app, .. } = daemon();
     let (path, _serving) = serve(folder.path(), router::router(app));
     let mut connection = UnixStream::connect(&path).await.expect("connected");
-    // Its length is too small: what is left would be read as a request that is none.
+    // Its length is too small: the remaining bytes would be parsed as an invalid request.
     let request = b"POST /nowhere HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}, and more\r\n\r\n";
     connection.write_all(request).await.expect("sent");
     let mut answers = String::new();

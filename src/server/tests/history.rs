@@ -1,4 +1,4 @@
-//! The history: pages, filters, and how far the answers go.
+//! History tests: pages, filters, and the progress in answers.
 
 use super::*;
 use crate::{
@@ -12,7 +12,8 @@ use crate::{
     projection::{Notes, Writer},
 };
 
-/// Three events; the first two became a notification that a session was told, the third was filtered. The session is over.
+/// Three events: the first two became a notification delivered to a session, the third was
+/// filtered. The session is closed.
 fn written() -> Notes {
     let mut notes = Notes::default();
     let (session, subscriber) = (SessionId::new("s1"), SubscriberId::new("ci"));
@@ -103,7 +104,7 @@ fn event_body(seq: u64) -> Vec<u8> {
     body
 }
 
-/// A daemon whose projection has what [`written`] has, and is as far as that.
+/// A daemon whose projection has caught up with [`written`].
 fn daemon_with_history() -> Daemon {
     let daemon = daemon();
     let mut writer = Writer::open(&daemon.folder.path().join(FILE_NAME)).expect("opened");
@@ -230,7 +231,7 @@ async fn sources_are_listed_with_what_came_of_them() {
     assert_eq!(whole["sources"][PRODUCERS.len()]["events"], 3);
 }
 
-/// Publishes `count` events that nobody asks for.
+/// Publishes `count` events without subscribers.
 async fn publish(daemon: &Daemon, count: usize) {
     for _ in 0..count {
         send(&daemon.app, post("/v1/events", "application/json", r#"{"type":"a.b"}"#)).await;
@@ -243,7 +244,7 @@ async fn what_became_of_an_event_is_answered_when_the_projection_has_it() {
     publish(&daemon, 1).await;
     let (app, progress) = (&daemon.app, daemon.app.projection.progress());
     let projected = async {
-        // The request is waiting by now: nothing else is left to do.
+        // The request is waiting by now: no other task is ready.
         tokio::time::advance(std::time::Duration::from_millis(900)).await;
         let mut writer = Writer::open(&daemon.folder.path().join(FILE_NAME)).expect("opened");
         writer.write(&[written()]).expect("written");

@@ -1,4 +1,4 @@
-//! Publishing: every kind of body, and a verdict for each event.
+//! Publishing tests: every kind of body, and a verdict for each event.
 
 use super::*;
 use crate::event::codec::{self, IdOrigin};

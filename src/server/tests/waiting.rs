@@ -1,4 +1,5 @@
-//! Exchanges, hooks, long polls and streams: requests that wait for the event loop or the journal.
+//! Tests of exchanges, hooks, long polls and streams: requests that wait for the event loop or the
+//! journal.
 
 use super::*;
 use crate::transcript::Gauge;

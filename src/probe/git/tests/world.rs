@@ -1,4 +1,4 @@
-//! A machine with one repository at `/w`, as git would leave it.
+//! A machine with one repository at `/w`, in the form that git writes.
 
 use std::{
     cell::Cell,
@@ -13,7 +13,7 @@ use crate::probe::facts::{ContentHash, Entry, Facts, Fingerprint, Space};
 struct File {
     content: Vec<u8>,
     inode: u64,
-    /// When it was changed last, in milliseconds since 1970.
+    /// Last change, in milliseconds since 1970.
     changed_ms: u64,
 }
 
@@ -22,18 +22,18 @@ struct File {
 pub(super) struct World {
     files: BTreeMap<PathBuf, File>,
     inodes: u64,
-    /// The paths that differ between two commits, whichever they are; `None`: it cannot be said.
+    /// The paths that differ between any two commits; `None`: unknown.
     pub(super) differing: Option<Vec<String>>,
     pub(super) asked: Cell<usize>,
 }
 
-/// Forty times this digit.
+/// Forty copies of this digit.
 pub(super) fn id(digit: char) -> String {
     digit.to_string().repeat(40)
 }
 
 impl World {
-    /// On `main` at commit `1`, which was made at second 100.
+    /// On `main` at commit `1`, created at second 100.
     pub(super) fn on_main() -> Self {
         let mut world = Self { differing: Some(Vec::new()), ..Self::default() };
         world.head("refs/heads/main", 100);
