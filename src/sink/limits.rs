@@ -65,6 +65,8 @@ struct Sent {
     level: Level,
     context: Arc<str>,
     message: Arc<str>,
+    #[serde(default)]
+    link: Option<Arc<str>>,
 }
 
 impl Limits {
@@ -86,7 +88,8 @@ impl Limits {
             known.sent.pop_front();
         }
         let is_equal = |sent: &&Sent| {
-            (sent.level, &sent.context, &sent.message) == (notice.level, &notice.context, &notice.message)
+            (sent.level, &sent.context, &sent.message, &sent.link)
+                == (notice.level, &notice.context, &notice.message, &notice.link)
         };
         // A question that is asked once more wants another answer.
         let equal = known.sent.iter().find(is_equal).filter(|_| notice.choices.is_none());
@@ -98,9 +101,8 @@ impl Limits {
             known.held.over_rate += 1;
             return Err(Suppressed::Rate { retry_at: oldest.at + WINDOW });
         }
-        let Notice { level, context, message, .. } = notice;
-        let (context, message) = (Arc::clone(context), Arc::clone(message));
-        known.sent.push_back(Sent { at: now, level: *level, context, message });
+        let Notice { level, context, message, link, .. } = notice.clone();
+        known.sent.push_back(Sent { at: now, level, context, message, link });
         Ok(std::mem::take(&mut known.held))
     }
 

@@ -10,7 +10,7 @@ use super::{
     *,
 };
 use crate::{
-    event::Seq,
+    event::{Seq, SessionId},
     ledger::{LedgerEntry, Step, Subject, Suppressed},
     notification::NotificationId,
     snapshot,
@@ -186,7 +186,7 @@ fn equal_ones_and_those_over_the_rate_are_counted_and_the_next_one_says_so() {
     assert_eq!((world.due().len(), world.deliveries.len()), (1, (1, 1)));
     assert_eq!(world.say("s1", "1").len(), 1);
     let job = world.due().pop().expect("a job");
-    assert_eq!(job.notice.text(), "1 [not sent before: 10000 repeats]");
+    assert_eq!(job.notice.text_for(Target::Plain, Parts::ALL), "1 [not sent before: 10000 repeats]");
     for number in 2..6 {
         world.say("s1", &number.to_string());
     }
@@ -197,7 +197,10 @@ fn equal_ones_and_those_over_the_rate_are_counted_and_the_next_one_says_so() {
     world.wait(Duration::from_millis(1));
     assert_eq!(world.say("s1", "0"), ["10010 queued log"]);
     let job = world.due().pop().expect("a job");
-    assert_eq!(job.notice.text(), "0 [not sent before: 1 repeat, 1 over the rate]");
+    assert_eq!(
+        job.notice.text_for(Target::Plain, Parts::ALL),
+        "0 [not sent before: 1 repeat, 1 over the rate]"
+    );
 }
 
 #[test]

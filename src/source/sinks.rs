@@ -32,7 +32,7 @@ use crate::{
     event::{Event, SessionId},
     notification::Sink,
     publisher::Records,
-    sink::{Answered, Category, Choices, Job, Level, Notice, Outbound, Settings, question::Chosen},
+    sink::{Answered, Category, Choices, Job, Level, Notice, Outbound, Settings, Target, question::Chosen},
     time::Timestamp,
 };
 
@@ -216,7 +216,7 @@ async fn ask(job: &Job, settings: &Settings, log: PathBuf, now: Timestamp) -> An
     }
 }
 
-/// A notice as JSON.
+/// A notice as JSON: its message without marks, and the same with them if it is markdown.
 fn fields(notice: &Notice) -> Value {
     let mut fields = Map::new();
     let mut insert = |name: &str, text: Option<&str>| {
@@ -227,7 +227,9 @@ fn fields(notice: &Notice) -> Value {
     insert("level", Some(notice.level.as_str()));
     insert("context", Some(&notice.context));
     insert("category", notice.category.map(Category::as_str));
-    insert("message", Some(&notice.message));
+    insert("message", Some(&notice.message_for(Target::Plain)));
+    insert("markdown", notice.is_markdown.then(|| notice.message_for(Target::Markdown)).as_deref());
+    insert("link", notice.link.as_deref());
     insert("session", notice.session.as_ref().map(SessionId::as_str));
     insert("workspace", notice.workspace.as_deref());
     if let Some(Choices { words, expires_at }) = &notice.choices {

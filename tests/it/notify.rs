@@ -255,6 +255,37 @@ fn a_notice_reaches_every_sink_and_why_says_how_it_went_at_each() {
 }
 
 #[test]
+fn a_message_is_marked_up_where_that_can_be_shown_and_its_link_goes_along() {
+    let home = home("[sinks]\ndefault = [\"harness\", \"desktop\", \"log\", \"apprise\"]\n");
+    let _daemon = home.serve();
+    exchange(&home, "c1");
+    let (message, link) = ("**All** <i>green</i>: `a_b`", "https://ci.example/run?a=1&b=2");
+    home.print(&["notify", message, "--session", "s1", "--markdown", "--link", link]);
+    let [line] = eventually("its line", || logged(&home).try_into().ok());
+    let line: Value = line;
+    let plain = "All <i>green</i>: a_b";
+    assert_eq!((at(&line, "/message"), at(&line, "/link")), (&json!(plain), &json!(link)));
+    let marked = "**All** &lt;i>green&lt;/i>: `a_b`";
+    assert_eq!(at(&line, "/markdown"), &json!(marked));
+    assert_eq!(exchange(&home, "c2")["notice"], format!("aside: llm: {plain} ({link})"));
+    let title =
+        at(&line, "/workspace").as_str().expect("a folder").rsplit('/').next().expect("a name").to_owned();
+    let href = "https://ci.example/run?a=1&amp;b=2";
+    let desktop = format!("<b>All</b> &lt;i&gt;green&lt;/i&gt;: a_b (<a href=\"{href}\">{href}</a>)");
+    eventually("the desktop", || shown(&home, "desktop").ends_with(&format!("|{desktop}|\n")).then_some(()));
+    let apprise = format!(
+        "--title=llm @ {title}|--notification-type=info|--input-format=markdown|{marked} (<{link}>)\n"
+    );
+    eventually("apprise", || (shown(&home, "apprise") == apprise).then_some(()));
+    let wrong = home.run(&["notify", "x", "--link", "javascript:alert(1)"]);
+    let said = String::from_utf8_lossy(&wrong.stderr).into_owned();
+    assert!(!wrong.status.success() && said.contains("link: must begin with https:// or http://"), "{said}");
+    // Without markdown each character stands for itself.
+    home.print(&["notify", "**x** [y](https://h/)", "--session", "s1"]);
+    assert_eq!(exchange(&home, "c3")["notice"], "aside: llm: **x** [y](https://h/)");
+}
+
+#[test]
 fn a_restart_goes_on_and_repeats_nothing_that_was_sent() {
     let webhook = Server::start(&[BUSY, "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"]);
     let home = home("");

@@ -8,7 +8,7 @@ use tokio::{
 };
 
 use super::{failed, never, word_of};
-use crate::sink::{Answered, Apprise, Notice};
+use crate::sink::{Answered, Apprise, Notice, Parts, Shown, Target};
 
 /// What shows a notice on the desktop.
 pub(super) const NOTIFY_SEND: &str = "notify-send";
@@ -29,7 +29,7 @@ pub(super) async fn desktop(notice: &Notice) -> Answered {
         return answered;
     }
     let mut args = options(notice);
-    args.extend(["--".to_owned(), notice.title(), without_markup(&notice.text())]);
+    args.extend(["--".to_owned(), notice.title(), notice.text_for(Target::Desktop, Parts::ALL)]);
     run(NOTIFY_SEND, &args, "").await.map_or_else(|refused| refused, |_| Answered::Took(None))
 }
 
@@ -40,8 +40,9 @@ pub(super) async fn desktop(notice: &Notice) -> Answered {
 async fn ask(notice: &Notice, choices: &[Arc<str>]) -> Result<Answered, Answered> {
     let mut args = options(notice);
     args.extend(["--wait".to_owned(), "--expire-time=0".to_owned()]);
+    let buttons = Parts { command: Shown::Apart, ..Parts::ALL };
     args.extend(choices.iter().enumerate().map(|(index, choice)| format!("--action={index}={choice}")));
-    args.extend(["--".to_owned(), notice.title(), without_markup(&notice.body())]);
+    args.extend(["--".to_owned(), notice.title(), notice.text_for(Target::Desktop, buttons)]);
     let said = run(NOTIFY_SEND, &args, "").await?;
     let chosen = said.trim().parse::<usize>().ok().and_then(|index| choices.get(index));
     Ok(chosen.map_or(Answered::Took(None), |choice| Answered::Chose(Arc::clone(choice))))
@@ -53,15 +54,19 @@ fn options(notice: &Notice) -> Vec<String> {
 }
 
 /// Hands a notice to `apprise`, which knows where it goes.
+///
+/// Source: apprise(1), `--input-format`.
 pub(super) async fn apprise(settings: &Apprise, notice: &Notice) -> Answered {
     let kind = word_of(notice.level, ["info", "warning", "failure"]);
     let (title, config) =
         (notice.title(), settings.config_file.as_deref().map(|file| format!("--config={file}")));
     let title = format!("--title={title}");
     let kind = format!("--notification-type={kind}");
-    let args: Vec<String> = [title, kind].into_iter().chain(config).collect();
+    // Without it the body is text.
+    let format = notice.is_markdown.then(|| "--input-format=markdown".to_owned());
+    let args: Vec<String> = [title, kind].into_iter().chain(format).chain(config).collect();
     // The body goes in by stdin: a list of processes shows arguments to everybody.
-    let ended = run(&settings.command, &args, &notice.text()).await;
+    let ended = run(&settings.command, &args, &notice.text_for(notice.target(), Parts::ALL)).await;
     ended.map_or_else(|refused| refused, |_| Answered::Took(None))
 }
 
@@ -120,13 +125,6 @@ async fn read(written: Option<impl AsyncRead + Unpin>) -> String {
     String::from_utf8_lossy(&said).into_owned()
 }
 
-/// Text that a notification server shows as it is.
-///
-/// Source: the desktop notifications specification: the body may be read as XML.
-fn without_markup(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,10 +142,5 @@ mod tests {
         assert_eq!(loud, Ok(String::new()));
         let none = run("aside-no-such-program", &[], "").await;
         assert_eq!(none, Err(never("there is no aside-no-such-program in the daemon's PATH".to_owned())));
-    }
-
-    #[test]
-    fn nothing_in_a_message_is_markup() {
-        assert_eq!(without_markup("a <b>b</b> & c"), "a &lt;b&gt;b&lt;/b&gt; &amp; c");
     }
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
 use super::{failed, read_secret, word_of};
-use crate::sink::{Answered, Notice, Url};
+use crate::sink::{Answered, Notice, Parts, Shown, Url};
 
 /// How much of an answer is read, in bytes.
 pub(super) const ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -33,20 +33,27 @@ impl Response {
 
 /// Sends a notice to the topic that `url` ends in.
 ///
-/// Source: docs.ntfy.sh, "Publish as JSON".
+/// Source: docs.ntfy.sh, "Publish as JSON": `markdown`, and `click`, which is opened when the message is tapped.
 pub(super) async fn ntfy(url: &Url, token_file: Option<&str>, notice: &Notice) -> Answered {
     let Some((base, topic)) = url.path.rsplit_once('/') else { return failed("no topic".to_owned()) };
     let priority = word_of(notice.level, ["3", "4", "5"]).parse::<u8>().unwrap_or(3);
     let tag = word_of(notice.level, ["information_source", "warning", "rotating_light"]);
     let category = notice.category.map(crate::sink::Category::as_str);
     let tags: Vec<&str> = [tag].into_iter().chain(category).collect();
-    let body = json!({
+    let tapped = Parts { link: Shown::Apart, ..Parts::ALL };
+    let mut body = json!({
         "topic": topic,
         "title": notice.title(),
-        "message": notice.text(),
+        "message": notice.text_for(notice.target(), tapped),
         "priority": priority,
         "tags": tags,
     });
+    if notice.is_markdown {
+        body["markdown"] = true.into();
+    }
+    if let Some(link) = &notice.link {
+        body["click"] = (**link).into();
+    }
     let mut headers = vec![("content-type", "application/json".to_owned())];
     if let Some(file) = token_file {
         match read_secret(file).await {
