@@ -297,6 +297,8 @@ pub enum NotSent {
     Expired,
     /// It is a question that was answered elsewhere, or has expired.
     QuestionOver,
+    /// A newer one with the same key takes its place.
+    Superseded,
 }
 
 impl NotSent {
@@ -307,6 +309,7 @@ impl NotSent {
             Self::SessionGone => "session_gone",
             Self::Expired => "expired",
             Self::QuestionOver => "question_over",
+            Self::Superseded => "superseded",
         }
     }
 }

@@ -9,6 +9,7 @@ mod fold;
 mod limits;
 pub mod link;
 mod notice;
+pub mod progress;
 pub mod question;
 mod questions;
 mod settings;
@@ -26,6 +27,7 @@ pub use self::{
     fold::{Deliveries, Verdict},
     limits::{Held, PER_MINUTE_MAX},
     notice::{Category, Choices, Level, Notice, Parts, Shown},
+    progress::Progress,
     question::Question,
     questions::{QuestionState, Questions},
     settings::{Apprise, Log, Ntfy, RETRY, Settings, Url, Webhook},

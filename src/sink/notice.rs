@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{
-    CONTEXT_CHARS_MAX, CONTEXT_DEFAULT, Held, MESSAGE_CHARS_MAX, NOTICE, clean_line, link, question,
+    CONTEXT_CHARS_MAX, CONTEXT_DEFAULT, Held, MESSAGE_CHARS_MAX, NOTICE, Progress, clean_line, link,
+    progress::{DONE, KEY_CHARS_MAX},
+    question,
     text::{self, Span, Target},
 };
 use crate::{
@@ -133,6 +135,9 @@ pub struct Notice {
     /// What can be chosen, if it is a question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub choices: Option<Choices>,
+    /// What it replaces, and how far that is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Progress>,
     /// What was not sent before it.
     #[serde(default, skip_serializing_if = "Held::is_nothing")]
     pub held: Held,
@@ -185,6 +190,7 @@ impl Notice {
             workspace: None,
             at: now,
             choices: None,
+            progress: None,
             held: Held::default(),
         }
     }
@@ -198,6 +204,10 @@ impl Notice {
         payload.extend(self.link.as_deref().map(|link| ("link".to_owned(), link.into())));
         payload.insert("level".to_owned(), self.level.as_str().into());
         payload.insert("context".to_owned(), Value::from(&*self.context));
+        if let Some(Progress { key, percent, .. }) = &self.progress {
+            payload.insert("key".to_owned(), Value::from(&**key));
+            payload.extend(percent.map(|percent| ("progress".to_owned(), percent.into())));
+        }
         payload.extend(self.category.map(|category| ("category".to_owned(), category.as_str().into())));
         Event {
             session: self.session.clone(),
@@ -227,6 +237,10 @@ impl Notice {
                 let words = words.iter().map(|word| clean_line(word, question::CHOICE_CHARS_MAX).into());
                 Choices { words: words.take(*question::CHOICES.end()).collect(), expires_at }
             }),
+            progress: said.key.and_then(|key| {
+                let key = clean_line(&key, KEY_CHARS_MAX);
+                (!key.is_empty()).then(|| Progress::new(&key, said.progress.map(|percent| percent.min(DONE))))
+            }),
             held: Held::default(),
         })
     }
@@ -252,6 +266,9 @@ impl Notice {
     /// The message with what belongs to it, for a target that shows them in one text.
     pub fn text_for(&self, target: Target, parts: Parts) -> String {
         let mut spans = self.message_spans();
+        let percent = self.progress.as_ref().and_then(|progress| progress.percent);
+        let percent = percent.map(|percent| format!(" {percent} %")).unwrap_or_default();
+        spans.push(Span::Plain(&percent));
         if let Some(link) = self.link.as_deref().filter(|_| parts.link == Shown::InText) {
             spans.extend([Span::Plain(" ("), Span::Url(link), Span::Plain(")")]);
         }
@@ -305,4 +322,6 @@ struct Said {
     category: Option<String>,
     choices: Option<Vec<String>>,
     expires_at: Option<Timestamp>,
+    key: Option<String>,
+    progress: Option<u8>,
 }

@@ -32,7 +32,10 @@ use crate::{
     event::{Event, SessionId},
     notification::Sink,
     publisher::Records,
-    sink::{Answered, Category, Choices, Job, Level, Notice, Outbound, Settings, Target, question::Chosen},
+    sink::{
+        Answered, Category, Choices, Job, Level, Notice, Outbound, Progress, Settings, Target,
+        question::Chosen,
+    },
     time::Timestamp,
 };
 
@@ -235,6 +238,10 @@ fn fields(notice: &Notice) -> Value {
     if let Some(Choices { words, expires_at }) = &notice.choices {
         fields.insert("choices".to_owned(), json!(words));
         fields.insert("expires_at".to_owned(), expires_at.to_string().into());
+    }
+    if let Some(Progress { key, percent, .. }) = &notice.progress {
+        fields.insert("key".to_owned(), json!(key));
+        fields.extend(percent.map(|percent| ("progress".to_owned(), percent.into())));
     }
     if !notice.held.is_nothing() {
         fields.insert("not_sent_before".to_owned(), json!(notice.held));

@@ -8,7 +8,7 @@ use tokio::{
 };
 
 use super::{failed, never, word_of};
-use crate::sink::{Answered, Apprise, Notice, Parts, Shown, Target};
+use crate::sink::{Answered, Apprise, Notice, Parts, Progress, Shown, Target};
 
 /// What shows a notice on the desktop.
 pub(super) const NOTIFY_SEND: &str = "notify-send";
@@ -28,9 +28,29 @@ pub(super) async fn desktop(notice: &Notice) -> Answered {
     {
         return answered;
     }
-    let mut args = options(notice);
-    args.extend(["--".to_owned(), notice.title(), notice.text_for(Target::Desktop, Parts::ALL)]);
-    run(NOTIFY_SEND, &args, "").await.map_or_else(|refused| refused, |_| Answered::Took(None))
+    let args = |replace: Option<String>| {
+        let text = [notice.title(), notice.text_for(Target::Desktop, Parts::ALL)];
+        let mut args = options(notice);
+        args.extend(replace.into_iter().chain(["--".to_owned()]).chain(text));
+        args
+    };
+    let replace = notice.progress.as_ref().map(replace_id);
+    let is_replaced = replace.is_some();
+    let mut shown = run(NOTIFY_SEND, &args(replace), "").await;
+    if is_replaced && shown.is_err() {
+        // An older command does not know the option.
+        shown = run(NOTIFY_SEND, &args(None), "").await;
+    }
+    shown.map_or_else(|refused| refused, |_| Answered::Took(None))
+}
+
+/// The option by which a window changes that shows what is replaced, if it is open. The number is a high one, as servers count from 1.
+///
+/// Source: notify-send(1) of libnotify 0.8, and the desktop notifications specification: a server answers with the same number, so
+/// one that nobody has yet is the new window's.
+fn replace_id(progress: &Progress) -> String {
+    let digits = progress.line.get(..8).and_then(|digits| u32::from_str_radix(digits, 16).ok());
+    format!("--replace-id={}", digits.unwrap_or_default() & 0x3fff_ffff | 0x4000_0000)
 }
 
 /// Asks with a button for each choice, until one is chosen or the question is closed.
@@ -50,7 +70,13 @@ async fn ask(notice: &Notice, choices: &[Arc<str>]) -> Result<Answered, Answered
 
 fn options(notice: &Notice) -> Vec<String> {
     let urgency = word_of(notice.level, ["low", "normal", "critical"]);
-    vec!["--app-name=aside".to_owned(), format!("--urgency={urgency}")]
+    let mut options = vec!["--app-name=aside".to_owned(), format!("--urgency={urgency}")];
+    if let Some(progress) = &notice.progress {
+        // Servers that do not keep to the number go by this one.
+        options.push(format!("--hint=string:x-canonical-private-synchronous:{}", progress.line));
+        options.extend(progress.percent.map(|percent| format!("--hint=int:value:{percent}")));
+    }
+    options
 }
 
 /// Hands a notice to `apprise`, which knows where it goes.

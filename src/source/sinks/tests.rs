@@ -98,6 +98,26 @@ async fn ntfy_reads_markdown_and_opens_the_link() {
 }
 
 #[tokio::test]
+async fn ntfy_replaces_what_has_the_same_sequence() {
+    let mut sequences = Vec::new();
+    for (percent, level, priority) in [(40, Level::Info, 2), (40, Level::Warn, 4), (100, Level::Info, 3)] {
+        let (url, taken) = server("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}");
+        let progress = Progress { line: "00ff00ff00ff00ff".into(), ..Progress::new("copy", Some(percent)) };
+        let said = Notice { progress: Some(progress), level, ..Notice::new("u1", "Copies", notice().at) };
+        assert_eq!(http::ntfy(&url, None, &said).await, Answered::Took(None));
+        let request = taken.join().expect("it ended");
+        let body: Value =
+            serde_json::from_str(request.split("\r\n\r\n").nth(1).expect("a body")).expect("JSON");
+        assert_eq!(body["message"], format!("Copies {percent} %"));
+        assert_eq!(body["priority"], priority);
+        sequences.push(body["sequence_id"].as_str().expect("a text").to_owned());
+        let fields = fields(&said);
+        assert_eq!((&fields["key"], &fields["progress"]), (&json!("copy"), &json!(percent)));
+    }
+    assert_eq!(sequences, ["00ff00ff00ff00ff"; 3]);
+}
+
+#[tokio::test]
 async fn what_a_server_says_against_it_is_why_it_failed() {
     let (url, taken) = server("HTTP/1.1 507 Full\r\ncontent-length: 11\r\n\r\nno room\nnow");
     assert_eq!(http::ntfy(&url, None, &notice()).await, failed("it answered 507 no room".to_owned()));
