@@ -298,6 +298,8 @@ pub enum NotSent {
     Expired,
     /// It is a question that was answered elsewhere, or expired.
     QuestionOver,
+    /// A newer one with the same key takes its place.
+    Superseded,
 }
 
 impl NotSent {
@@ -308,6 +310,7 @@ impl NotSent {
             Self::SessionGone => "session_gone",
             Self::Expired => "expired",
             Self::QuestionOver => "question_over",
+            Self::Superseded => "superseded",
         }
     }
 }

@@ -50,6 +50,12 @@ pub(super) struct Args {
     /// Print the question's id and wait for nothing: the session or folder is notified of the answer
     #[arg(long)]
     no_wait: bool,
+    /// Read **bold**, *italic*, `code` and [text](url) in the question; else each character stands for itself
+    #[arg(long)]
+    markdown: bool,
+    /// A web address to open
+    #[arg(long, value_name = "URL")]
+    link: Option<String>,
     /// How bad it is: info, warn or error; anything else is info
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     level: String,
@@ -123,11 +129,13 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<ExitCode, Cl
     };
     insert("message", Some(&args.message));
     insert("expires", Some(&args.expires));
+    insert("link", args.link.as_deref());
     insert("level", Some(&args.level));
     insert("context", Some(&args.context));
     insert("category", args.category.as_deref());
     insert("session", session.as_deref());
     insert("workspace", named.or_else(|| workspace_or_current(None)).as_deref());
+    fields.extend(args.markdown.then(|| ("markdown".to_owned(), true.into())));
     let body = context.ask(doing, "POST", PATH, Some(&Value::Object(fields)))?;
     let Asked { question } = parse(doing, &body)?;
     if args.no_wait {

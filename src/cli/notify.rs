@@ -16,6 +16,18 @@ pub(super) struct Args {
     /// What the user is to know, on one line
     #[arg(value_name = "MESSAGE")]
     message: String,
+    /// Read **bold**, *italic*, `code` and [text](url) in the message; else each character stands for itself
+    #[arg(long)]
+    markdown: bool,
+    /// A web address to open
+    #[arg(long, value_name = "URL")]
+    link: Option<String>,
+    /// A name for the work; a newer message with the same name replaces the older one
+    #[arg(long)]
+    key: Option<String>,
+    /// How far it is, in percent
+    #[arg(long, value_name = "PERCENT", requires = "key", value_parser = clap::value_parser!(u8).range(..=100))]
+    progress: Option<u8>,
     /// How bad it is: info, warn or error; anything else is info
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     level: String,
@@ -49,11 +61,15 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
         fields.extend(text.map(|text| (name.to_owned(), Value::from(text))));
     };
     insert("message", Some(&args.message));
+    insert("link", args.link.as_deref());
+    insert("key", args.key.as_deref());
     insert("level", Some(&args.level));
     insert("context", Some(&args.context));
     insert("category", args.category.as_deref());
     insert("session", session.as_deref());
     insert("workspace", named.or_else(|| workspace_or_current(None)).as_deref());
+    fields.extend(args.progress.map(|percent| ("progress".to_owned(), percent.into())));
+    fields.extend(args.markdown.then(|| ("markdown".to_owned(), true.into())));
     let body = context.ask(DOING, "POST", "/v1/notify", Some(&Value::Object(fields)))?;
     if args.json {
         let answer: Value = parse(DOING, &body)?;

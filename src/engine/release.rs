@@ -151,7 +151,7 @@ impl Engine {
         }
         let shows = || {
             let folder = session.harness.workspace.as_deref();
-            self.for_user.show(&exchange.session, folder, &exchange.carrier)
+            self.for_user.show(&exchange.session, folder, &exchange.carrier, now)
         };
         let (for_user, entries) = exchange.shows_notices.then(shows).flatten().unzip();
         let terms = Terms { lease, has_delivery_notice, for_user: for_user.as_deref() };

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     event::SessionId,
+    event::mask_secrets,
     protocol::{
         FieldError,
         event::{read_name, read_workspace},
@@ -11,16 +12,38 @@ use crate::{
         fields::{Fields, Unknown, text_of},
         hint,
     },
-    sink::{CONTEXT_CHARS_MAX, CONTEXT_DEFAULT, Category, Level, MESSAGE_CHARS_MAX, clean_line},
+    sink::{
+        CONTEXT_CHARS_MAX, CONTEXT_DEFAULT, Category, Level, MESSAGE_CHARS_MAX, Notice, Progress, clean_line,
+        link,
+        progress::{DONE, KEY_CHARS_MAX},
+    },
+    time::Timestamp,
 };
 
-const NAMES: [&str; 6] = ["message", "level", "context", "category", "session", "workspace"];
+const NAMES: [&str; 10] = [
+    "message",
+    "markdown",
+    "link",
+    "key",
+    "progress",
+    "level",
+    "context",
+    "category",
+    "session",
+    "workspace",
+];
 
 /// What somebody wants the user to know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotifyRequest {
     /// One line without escapes, control characters and secrets; never empty, at most 1,000 characters and a mark.
     pub message: String,
+    /// Whether the message is markdown.
+    pub is_markdown: bool,
+    /// What to open: a web address of at most 2,000 characters, its secrets masked.
+    pub link: Option<Arc<str>>,
+    /// What it replaces, and how far that is.
+    pub progress: Option<Progress>,
     /// How bad it is.
     pub level: Level,
     /// What it belongs to: one line of at most 64 characters and a mark.
@@ -44,6 +67,29 @@ impl NotifyRequest {
         Self::of_fields(&Fields::read(text, &NAMES, Unknown::Refused)?)
     }
 
+    /// The notice that is asked for, said at `now` by that session or folder.
+    pub fn into_notice(
+        self,
+        id: &str,
+        session: Option<SessionId>,
+        workspace: Option<Arc<str>>,
+        now: Timestamp,
+    ) -> Notice {
+        let Self { message, is_markdown, link, progress, level, context, category, .. } = self;
+        let context = context.into();
+        Notice {
+            is_markdown,
+            link,
+            progress,
+            level,
+            context,
+            category,
+            session,
+            workspace,
+            ..Notice::new(id, &message, now)
+        }
+    }
+
     /// Reads the fields that each notice has, also a question.
     pub(super) fn of_fields<const N: usize>(fields: &Fields<'_, N>) -> Result<Self, FieldError> {
         let message = clean_line(&fields.required("message")?, MESSAGE_CHARS_MAX);
@@ -61,6 +107,9 @@ impl NotifyRequest {
         };
         Ok(Self {
             message,
+            is_markdown: fields.flag("markdown")?.unwrap_or_default(),
+            progress: read_progress(fields)?,
+            link: fields.text("link")?.as_deref().map(read_link).transpose()?,
             level: level.map(|word| Level::read(&word)).unwrap_or_default(),
             context: context.filter(|text| !text.is_empty()).unwrap_or_else(|| CONTEXT_DEFAULT.to_owned()),
             category: fields.text("category")?.as_deref().map(read_category).transpose()?,
@@ -69,6 +118,29 @@ impl NotifyRequest {
                 .map(|folder| folder.as_ref().into()),
         })
     }
+}
+
+fn read_progress<const N: usize>(fields: &Fields<'_, N>) -> Result<Option<Progress>, FieldError> {
+    let percent = fields.count("progress")?;
+    let percent =
+        percent.map(|count| u8::try_from(count).ok().filter(|percent| *percent <= DONE).ok_or(count));
+    let wrong = |count: u32| FieldError::new("progress", format!("must be from 0 to {DONE}, not {count}"));
+    let percent = percent.transpose().map_err(wrong)?;
+    let Some(key) = fields.text("key")? else {
+        let missing = FieldError::new("progress", "needs `key`, which names the work");
+        return percent.map_or(Ok(None), |_| Err(missing));
+    };
+    let key = clean_line(&key, key.chars().count());
+    match key.chars().count() {
+        1..=KEY_CHARS_MAX => Ok(Some(Progress::new(&key, percent))),
+        count => Err(FieldError::new("key", format!("has 1 to {KEY_CHARS_MAX} characters, not {count}"))),
+    }
+}
+
+fn read_link(text: &str) -> Result<Arc<str>, FieldError> {
+    let text = text.trim();
+    link::check(text).map_err(|error| FieldError::new("link", error.to_string()))?;
+    Ok(mask_secrets(text).into())
 }
 
 #[cfg(test)]
@@ -82,16 +154,21 @@ mod tests {
     #[test]
     fn a_request_is_read_whole_and_what_is_missing_has_a_default() {
         let expected = NotifyRequest {
-            message: "Tests pass.".to_owned(),
+            message: "Tests **pass**.".to_owned(),
+            is_markdown: true,
+            link: Some("https://ci.example/1?token=ghp_[masked]".into()),
+            progress: Some(Progress::new("suite", Some(100))),
             level: Level::Warn,
             context: "build".to_owned(),
             category: Some(Category::Workflow),
             session: Some(SessionId::new("s1")),
             workspace: Some("/w".into()),
         };
-        let whole = r#"{"message":"  Tests\npass. ","level":"warn","context":"build","category":"workflow","session":"s1","workspace":"/w/"}"#;
+        let whole = r#"{"message":"  Tests\n**pass**. ","markdown":true,
+            "key":" suite\n","progress":100,"link":" https://ci.example/1?token=ghp_0123456789abcdefABCDEF0123456789abcd","level":"warn","context":"build","category":"workflow","session":"s1","workspace":"/w/"}"#;
         assert_eq!(read(whole), Ok(expected));
         let short = read(r#"{"message":"x"}"#).expect("a request");
+        assert_eq!((short.is_markdown, &short.link), (false, &None));
         assert_eq!((short.level, short.context.as_str(), short.category), (Level::Info, "llm", None));
     }
 
@@ -131,6 +208,13 @@ mod tests {
             (r#"{"message":" \n\u001b[0m "}"#, "message: is empty"),
             (r#"{"message":7}"#, "message: must be a string"),
             (r#"{"message":"x","category":"workflows"}"#, "category: `workflows`: did you mean `workflow`?"),
+            (r#"{"message":"x","link":"file:///etc/passwd"}"#, "link: must begin with https:// or http://"),
+            (r#"{"message":"x","progress":40}"#, "progress: needs `key`, which names the work"),
+            (r#"{"message":"x","key":"k","progress":101}"#, "progress: must be from 0 to 100, not 101"),
+            (r#"{"message":"x","key":"k","progress":-1}"#, "progress: must be a whole number"),
+            (r#"{"message":"x","key":" \n"}"#, "key: has 1 to 64 characters, not 0"),
+            (r#"{"message":"x","link":7}"#, "link: must be a string"),
+            (r#"{"message":"x","markdown":"yes"}"#, "markdown: must be true or false, not a string"),
             (r#"{"message":"x","levl":"warn"}"#, "did you mean `level`?"),
         ] {
             let error = read(text).expect_err(text);

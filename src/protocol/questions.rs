@@ -19,8 +19,19 @@ use crate::{
     },
 };
 
-const NAMES: [&str; 9] =
-    ["message", "choices", "expires", "awaited", "level", "context", "category", "session", "workspace"];
+const NAMES: [&str; 11] = [
+    "message",
+    "markdown",
+    "link",
+    "choices",
+    "expires",
+    "awaited",
+    "level",
+    "context",
+    "category",
+    "session",
+    "workspace",
+];
 const ANSWER_NAMES: [&str; 1] = ["answer"];
 
 /// A question to the user.

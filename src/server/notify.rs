@@ -25,7 +25,7 @@ use crate::{
         naming::session_of,
         processes,
     },
-    sink::{Level, Notice, PER_MINUTE_MAX, Verdict, seconds_ago},
+    sink::{Level, Notice, PER_MINUTE_MAX, Parts, Target, Verdict, seconds_ago},
     source::sinks::check,
     time::Timestamp,
 };
@@ -112,17 +112,8 @@ pub(crate) async fn notify(
     request: NotifyRequest,
     session: Option<SessionId>,
 ) -> Result<NotifyAnswer, ApiError> {
-    let workspace = place_of(app, session.as_ref(), request.workspace).await?;
-    let NotifyRequest { message, level, context, category, .. } = request;
-    let now = app.now();
-    let notice = Notice {
-        level,
-        context: context.into(),
-        category,
-        session,
-        workspace,
-        ..Notice::new(&new_id('u'), &message, now)
-    };
+    let workspace = place_of(app, session.as_ref(), request.workspace.clone()).await?;
+    let notice = request.into_notice(&new_id('u'), session, workspace, app.now());
     say(app, &notice, &notice.event()).await
 }
 
@@ -154,7 +145,8 @@ pub(crate) fn new_id(kind: char) -> String {
 
 /// Logs a sent notice; one that is not sent has only its journal record.
 fn log(notice: &Notice, verdict: Option<&Verdict>) {
-    let Notice { id, message, level, context, session, .. } = notice;
+    let Notice { id, level, context, session, .. } = notice;
+    let message = notice.text_for(Target::Plain, Parts::ALL);
     let category = notice.category.map(crate::sink::Category::as_str);
     let session = session.as_ref().map(SessionId::as_str);
     if let Some(Verdict::Suppressed(why)) = verdict {

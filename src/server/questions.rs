@@ -30,7 +30,7 @@ use crate::{
         sessions::read_timeout,
     },
     sink::{
-        Notice, Question, QuestionState,
+        Question, QuestionState,
         question::{Chosen, End, PER_ASKER_MAX, QUESTIONS_MAX, taken_event},
     },
     time::Timestamp,
@@ -122,16 +122,9 @@ pub(crate) async fn ask(
     session: Option<SessionId>,
 ) -> Result<Asked, ApiError> {
     let QuestionRequest { notice, choices, expires, awaited } = request;
-    let workspace = place_of(app, session.as_ref(), notice.workspace).await?;
+    let workspace = place_of(app, session.as_ref(), notice.workspace.clone()).await?;
     let now = app.now();
-    let said = Notice {
-        level: notice.level,
-        context: notice.context.into(),
-        category: notice.category,
-        session,
-        workspace,
-        ..Notice::new(&new_id('q'), &notice.message, now)
-    };
+    let said = notice.into_notice(&new_id('q'), session, workspace, now);
     let question = Question { choices, expires_at: now + expires, awaited, ..Question::of(&said) };
     // Two concurrent requests could both count as the last one within the bound.
     let _turn = app.registry.watch_turn().await;

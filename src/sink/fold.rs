@@ -8,7 +8,11 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{FAILED, Job, NOTICE, Notice, Report, SENT, SOURCE, Settings, WAITS, limits::Limits, question};
+use super::{
+    FAILED, Job, NOTICE, Notice, Report, SENT, SOURCE, Settings, WAITS,
+    limits::{Limits, Passed},
+    question,
+};
 use crate::{
     event::{EventRef, Seq, SessionId},
     ledger::{LedgerEntry, NotSent, Step, Subject, Suppressed},
@@ -61,6 +65,9 @@ struct Open {
     subject: Subject,
     /// The sinks that have not taken it yet; at least one.
     ways: BTreeMap<Sink, Way>,
+    /// When it goes out, if that is later than it was said.
+    #[serde(default)]
+    from: Option<Timestamp>,
 }
 
 /// Where a notice is on its way to one sink.
@@ -119,40 +126,49 @@ impl Deliveries {
     /// Sends a notice on its way to these sinks, unless it is over a limit.
     pub fn take(
         &mut self,
-        notice: Notice,
+        mut notice: Notice,
         subject: Subject,
         sinks: &[Sink],
         now: Timestamp,
     ) -> Vec<LedgerEntry> {
-        let passed = if sinks.is_empty() {
-            Err(Suppressed::NoSink)
-        } else {
-            self.limits.pass(&speaker(&notice, &subject), &notice, now)
-        };
-        let held = match passed {
-            Ok(held) => held,
+        let speaker = speaker(&notice, &subject);
+        notice.progress = notice.progress.map(|progress| progress.of(&speaker));
+        let passed =
+            if sinks.is_empty() { Err(Suppressed::NoSink) } else { self.limits.pass(&speaker, &notice, now) };
+        let Passed { held, at } = match passed {
+            Ok(passed) => passed,
             Err(suppressed) => {
                 self.note_verdict(&notice.id, Verdict::Suppressed(suppressed));
                 return vec![entry(&subject, Step::Suppressed(suppressed))];
             }
         };
-        let mut entries = Vec::new();
+        let mut entries = self.supersede(&notice);
         if self.open.len() >= OPEN_MAX
             && let Some((_, Open { subject, ways, .. })) = self.open.pop_first()
         {
             entries.extend(ways.into_keys().map(|sink| entry(&subject, Step::Ended(sink, NotSent::Evicted))));
         }
+        let from = (at > now).then_some(at);
         let way = |sink: Sink| {
-            let at = (sink == Sink::Harness).then(|| now + HARNESS_WAIT);
+            let at = if sink == Sink::Harness { Some(at + HARNESS_WAIT) } else { from };
             Way { failures: 0, at, is_quiet: false }
         };
         let ways: BTreeMap<Sink, Way> = sinks.iter().map(|sink| (*sink, way(*sink))).collect();
         entries.extend(sinks.iter().map(|sink| entry(&subject, Step::Queued(*sink))));
         self.note_verdict(&notice.id, Verdict::Taken(sinks.to_vec()));
         self.said += 1;
-        self.open.insert(self.said, Open { notice: Arc::new(Notice { held, ..notice }), subject, ways });
+        self.open
+            .insert(self.said, Open { notice: Arc::new(Notice { held, ..notice }), subject, ways, from });
         self.note_change();
         entries
+    }
+
+    /// Ends what is on its way and has the place that `newer` takes.
+    fn supersede(&mut self, newer: &Notice) -> Vec<LedgerEntry> {
+        let Some(progress) = &newer.progress else { return Vec::new() };
+        self.end_ways(NotSent::Superseded, |older| {
+            older.progress.as_ref().is_some_and(|older| older.line == progress.line)
+        })
     }
 
     fn note_verdict(&mut self, id: &Arc<str>, verdict: Verdict) {
@@ -225,16 +241,19 @@ impl Deliveries {
         entries
     }
 
-    /// What a hook of `session`, which works in `folder`, shows its user, and that the notices in it are sent by that; `carrier` is what
+    /// What a hook of `session`, which works in `folder`, shows its user at `now`, and that the notices in it are sent by that; `carrier` is what
     /// the sink calls it.
     pub fn show(
         &mut self,
         session: &SessionId,
         folder: Option<&str>,
         carrier: &str,
+        now: Timestamp,
     ) -> Option<(String, Vec<LedgerEntry>)> {
         let is_own = |open: &&mut Open| {
-            open.ways.contains_key(&Sink::Harness) && open.notice.scope().concerns(session, folder)
+            open.ways.contains_key(&Sink::Harness)
+                && open.notice.scope().concerns(session, folder)
+                && open.from.is_none_or(|from| from <= now)
         };
         let (mut lines, mut entries) = (Vec::new(), Vec::new());
         for open in self.open.values_mut().filter(is_own).take(SHOWN_MAX) {
@@ -272,10 +291,15 @@ impl Deliveries {
 
     /// Ends what is on its way of a question that was answered or has expired.
     pub fn end_question(&mut self, id: &str) -> Vec<LedgerEntry> {
+        self.end_ways(NotSent::QuestionOver, |notice| *notice.id == *id)
+    }
+
+    /// Ends every way of the notices that `is_over` picks.
+    fn end_ways(&mut self, why: NotSent, is_over: impl Fn(&Notice) -> bool) -> Vec<LedgerEntry> {
         let mut entries = Vec::new();
-        for open in self.open.values_mut().filter(|open| *open.notice.id == *id) {
+        for open in self.open.values_mut().filter(|open| is_over(&open.notice)) {
             let ways = std::mem::take(&mut open.ways);
-            let end = |sink: Sink| entry(&open.subject, Step::Ended(sink, NotSent::QuestionOver));
+            let end = |sink: Sink| entry(&open.subject, Step::Ended(sink, why));
             entries.extend(ways.into_keys().map(end));
         }
         if !entries.is_empty() {

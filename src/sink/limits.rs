@@ -9,7 +9,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Level, Notice};
+use super::{Level, Notice, progress::Keys};
 use crate::{ledger::Suppressed, time::Timestamp};
 
 /// Most notices of one speaker that go out within a minute: more than a person reads.
@@ -44,6 +44,15 @@ impl fmt::Display for Held {
     }
 }
 
+/// A notice that goes out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Passed {
+    /// What was not sent before it.
+    pub(super) held: Held,
+    /// When it goes out.
+    pub(super) at: Timestamp,
+}
+
 /// What each speaker said lately.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Limits {
@@ -55,6 +64,8 @@ struct Speaker {
     /// What went out, oldest first; at most [`PER_MINUTE_MAX`].
     sent: VecDeque<Sent>,
     held: Held,
+    #[serde(default)]
+    keys: Keys,
     /// When it spoke last.
     last: Timestamp,
 }
@@ -65,16 +76,19 @@ struct Sent {
     level: Level,
     context: Arc<str>,
     message: Arc<str>,
+    #[serde(default)]
+    link: Option<Arc<str>>,
 }
 
 impl Limits {
-    /// Lets a notice of `speaker` pass, with what was held before it, or counts it.
+    /// Lets a notice of `speaker` pass, with what was held before it, or counts it. How far a work is that is known has a pace of its
+    /// own.
     pub(super) fn pass(
         &mut self,
         speaker: &str,
         notice: &Notice,
         now: Timestamp,
-    ) -> Result<Held, Suppressed> {
+    ) -> Result<Passed, Suppressed> {
         if !self.speakers.contains_key(speaker) && self.speakers.len() >= SPEAKERS_MAX {
             let silent =
                 self.speakers.iter().min_by_key(|(_, known)| known.last).map(|(name, _)| Arc::clone(name));
@@ -82,14 +96,20 @@ impl Limits {
         }
         let known = self.speakers.entry(speaker.into()).or_default();
         known.last = now;
+        if let Some(at) = notice.progress.as_ref().and_then(|progress| known.keys.next(progress, now)) {
+            return Ok(Passed { held: Held::default(), at });
+        }
         while known.sent.front().is_some_and(|sent| now.since(sent.at) >= WINDOW) {
             known.sent.pop_front();
         }
         let is_equal = |sent: &&Sent| {
-            (sent.level, &sent.context, &sent.message) == (notice.level, &notice.context, &notice.message)
+            (sent.level, &sent.context, &sent.message, &sent.link)
+                == (notice.level, &notice.context, &notice.message, &notice.link)
         };
         // A question that is asked once more wants another answer.
-        let equal = known.sent.iter().find(is_equal).filter(|_| notice.choices.is_none());
+        let is_always_new =
+            notice.choices.is_some() || notice.progress.as_ref().is_some_and(|of| of.percent.is_some());
+        let equal = known.sent.iter().find(is_equal).filter(|_| !is_always_new);
         if let Some(equal) = equal {
             known.held.repeats += 1;
             return Err(Suppressed::Repeat { sent_at: equal.at });
@@ -98,10 +118,17 @@ impl Limits {
             known.held.over_rate += 1;
             return Err(Suppressed::Rate { retry_at: oldest.at + WINDOW });
         }
-        let Notice { level, context, message, .. } = notice;
-        let (context, message) = (Arc::clone(context), Arc::clone(message));
-        known.sent.push_back(Sent { at: now, level: *level, context, message });
-        Ok(std::mem::take(&mut known.held))
+        let Notice { level, context, message, link, .. } = notice.clone();
+        known.sent.push_back(Sent { at: now, level, context, message, link });
+        // What may be replaced is no place for what is counted.
+        let held = match &notice.progress {
+            Some(progress) => {
+                known.keys.note(progress, now);
+                Held::default()
+            }
+            None => std::mem::take(&mut known.held),
+        };
+        Ok(Passed { held, at: now })
     }
 
     #[cfg(test)]

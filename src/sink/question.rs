@@ -78,6 +78,12 @@ pub struct Question {
     pub id: Arc<str>,
     /// One line.
     pub message: Arc<str>,
+    /// Whether the message is markdown.
+    #[serde(default, rename = "markdown", skip_serializing_if = "std::ops::Not::not")]
+    pub is_markdown: bool,
+    /// What to open, an address on the web.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<Arc<str>>,
     /// What can be chosen, each once, in the order in which they are shown.
     pub choices: Vec<Arc<str>>,
     /// How bad it is.
@@ -139,6 +145,8 @@ impl Question {
         Self {
             id: Arc::clone(&notice.id),
             message: Arc::clone(&notice.message),
+            is_markdown: notice.is_markdown,
+            link: notice.link.clone(),
             choices: Vec::new(),
             level: notice.level,
             context: Arc::clone(&notice.context),

@@ -7,10 +7,11 @@ use proptest::prelude::*;
 use super::{
     fold::{HARNESS_WAIT, OPEN_MAX, SHOWN_MAX},
     limits::{SPEAKERS_MAX, WINDOW},
+    progress::PACE,
     *,
 };
 use crate::{
-    event::Seq,
+    event::{Seq, SessionId},
     ledger::{LedgerEntry, Step, Subject, Suppressed},
     notification::NotificationId,
     snapshot,
@@ -48,6 +49,14 @@ impl World {
     fn say(&mut self, session: &str, message: &str) -> Vec<String> {
         let id = format!("u{}", self.seq + 1);
         let said = Notice { at: self.now, ..notice(&id, Some(session), message) };
+        lines(&self.observe(&said.event()).expect("a notice"))
+    }
+
+    /// Says how far a work is; gives the steps that follow.
+    fn progress(&mut self, session: &str, key: &str, percent: Option<u8>) -> Vec<String> {
+        let id = format!("u{}", self.seq + 1);
+        let progress = Some(Progress::new(key, percent));
+        let said = Notice { at: self.now, progress, ..notice(&id, Some(session), "copies") };
         lines(&self.observe(&said.event()).expect("a notice"))
     }
 
@@ -138,9 +147,9 @@ fn a_notice_goes_to_every_sink_and_each_step_is_written_down() {
     // Published twice: the journal knows it, and so does the fold.
     assert_eq!(world.answer(&due[1], &Answered::Took(Some("xE7".to_owned()))), Vec::<String>::new());
     assert_eq!(world.answer(&due[0], &Answered::Took(None)), ["1 sent log -"]);
-    assert!(world.deliveries.show(&SessionId::new("s2"), None, "c1").is_none());
+    assert!(world.deliveries.show(&SessionId::new("s2"), None, "c1", world.now).is_none());
     let (line, entries) =
-        world.deliveries.show(&SessionId::new("s1"), None, "c1").expect("it waits for a hook");
+        world.deliveries.show(&SessionId::new("s1"), None, "c1", world.now).expect("it waits for a hook");
     assert_eq!((line.as_str(), lines(&entries)), ("llm: hello", vec!["1 sent harness c1".to_owned()]));
     assert_eq!((world.deliveries.len().0, world.deliveries.poll_timeout()), (0, None));
 }
@@ -186,7 +195,7 @@ fn equal_ones_and_those_over_the_rate_are_counted_and_the_next_one_says_so() {
     assert_eq!((world.due().len(), world.deliveries.len()), (1, (1, 1)));
     assert_eq!(world.say("s1", "1").len(), 1);
     let job = world.due().pop().expect("a job");
-    assert_eq!(job.notice.text(), "1 [not sent before: 10000 repeats]");
+    assert_eq!(job.notice.text_for(Target::Plain, Parts::ALL), "1 [not sent before: 10000 repeats]");
     for number in 2..6 {
         world.say("s1", &number.to_string());
     }
@@ -197,7 +206,86 @@ fn equal_ones_and_those_over_the_rate_are_counted_and_the_next_one_says_so() {
     world.wait(Duration::from_millis(1));
     assert_eq!(world.say("s1", "0"), ["10010 queued log"]);
     let job = world.due().pop().expect("a job");
-    assert_eq!(job.notice.text(), "0 [not sent before: 1 repeat, 1 over the rate]");
+    assert_eq!(
+        job.notice.text_for(Target::Plain, Parts::ALL),
+        "0 [not sent before: 1 repeat, 1 over the rate]"
+    );
+}
+
+#[test]
+fn a_newer_notice_takes_the_place_of_the_older_one_of_its_key() {
+    let mut world = World::with(&[Sink::Harness, Sink::Log]);
+    world.progress("s1", "copy", None);
+    let job = world.due().remove(0);
+    world.answer(&job, &Answered::Took(None));
+    let said = world.progress("s1", "copy", Some(40));
+    assert_eq!(said, ["1 ended harness superseded", "3 queued harness", "3 queued log"]);
+    world.wait(PACE);
+    // Equal to the one before, and another step of a work all the same.
+    let said = world.progress("s1", "copy", Some(40));
+    assert_eq!(said[..2], ["3 ended harness superseded", "3 ended log superseded"]);
+    assert_eq!(world.progress("s2", "copy", Some(1)).len(), 2, "another speaker, another work");
+}
+
+#[test]
+fn a_percentage_goes_out_every_ten_seconds_and_the_last_one_at_once() {
+    let mut world = World::with(&[Sink::Harness, Sink::Log]);
+    let shown = |world: &mut World| {
+        let line = world.deliveries.show(&SessionId::new("s1"), None, "c", world.now);
+        let logged = world.due();
+        for job in &logged {
+            world.answer(job, &Answered::Took(None));
+        }
+        (line.map(|(line, _)| line), logged.len())
+    };
+    world.progress("s1", "copy", Some(0));
+    assert_eq!(shown(&mut world), (Some("llm: copies 0 %".to_owned()), 1));
+    world.wait(seconds(3));
+    assert_eq!(world.progress("s1", "copy", Some(10)), ["3 queued harness", "3 queued log"]);
+    assert_eq!(shown(&mut world), (None, 0), "it waits");
+    world.wait(seconds(3));
+    let said = world.progress("s1", "copy", Some(20));
+    assert_eq!(
+        said,
+        ["3 ended harness superseded", "3 ended log superseded", "4 queued harness", "4 queued log"]
+    );
+    world.restart();
+    world.wait(seconds(3));
+    assert_eq!(shown(&mut world), (None, 0));
+    world.wait(seconds(1));
+    assert_eq!(shown(&mut world), (Some("llm: copies 20 %".to_owned()), 1), "ten seconds after the first");
+    world.wait(seconds(1));
+    world.progress("s1", "copy", Some(90));
+    assert_eq!(world.progress("s1", "copy", Some(100)).len(), 4);
+    assert_eq!(shown(&mut world), (Some("llm: copies 100 %".to_owned()), 1));
+    let held = world.say("s1", "x");
+    assert_eq!(held, ["9 queued harness", "9 queued log"]);
+    assert_eq!(world.due()[0].notice.held, Held::default(), "what was replaced is not counted");
+}
+
+#[test]
+fn keys_and_their_ends_get_around_no_limit() {
+    let mut world = World::with(&[Sink::Log]);
+    let is_out = |said: &[String]| said.iter().any(|line| line.ends_with("queued log"));
+    let mut out = 0;
+    for number in 0..1_000_u32 {
+        out += u32::from(is_out(&world.progress("s1", &format!("k{number}"), Some(1))));
+        out += u32::from(is_out(&world.progress("s2", "k", Some(100))));
+    }
+    assert_eq!(out, 2 * u32::try_from(PER_MINUTE_MAX).expect("few"));
+    // More keys than are remembered: the one that was silent for longest is as good as new.
+    for minute in 0..3 {
+        world.wait(WINDOW);
+        for number in 0..4 {
+            assert!(is_out(&world.progress("s3", &format!("k{minute}{number}"), Some(1))));
+        }
+    }
+    world.wait(WINDOW);
+    for number in 0..PER_MINUTE_MAX {
+        world.say("s3", &number.to_string());
+    }
+    assert!(is_out(&world.progress("s3", "k23", Some(2))), "known");
+    assert_eq!(world.progress("s3", "k00", Some(2)), [format!("{} over_rate", world.seq)]);
 }
 
 #[test]
@@ -256,7 +344,7 @@ fn a_hook_shows_a_few_lines_and_what_no_hook_shows_ends() {
     for number in 0..SHOWN_MAX + 2 {
         world.say("s1", &number.to_string());
     }
-    let (line, entries) = world.deliveries.show(&SessionId::new("s1"), None, "c1").expect("lines");
+    let (line, entries) = world.deliveries.show(&SessionId::new("s1"), None, "c1", world.now).expect("lines");
     assert_eq!((line.as_str(), entries.len()), ("llm: 0 | llm: 1 | llm: 2", SHOWN_MAX));
     // What goes on in another session is shown there, what has no session anywhere.
     world.deliveries.follow(&SessionId::new("s1"), &SessionId::new("s2"));
@@ -266,8 +354,8 @@ fn a_hook_shows_a_few_lines_and_what_no_hook_shows_ends() {
     // What comes from no session is shown by the first hook in its folder.
     let from_folder = Notice { workspace: Some("/w".into()), ..notice("u9", None, "y") };
     assert_eq!(lines(&world.observe(&from_folder.event()).expect("a notice")), ["7 queued harness"]);
-    assert!(world.deliveries.show(&SessionId::new("s3"), Some("/other"), "c2").is_none());
-    let shown = world.deliveries.show(&SessionId::new("s3"), Some("/w"), "c3");
+    assert!(world.deliveries.show(&SessionId::new("s3"), Some("/other"), "c2", world.now).is_none());
+    let shown = world.deliveries.show(&SessionId::new("s3"), Some("/w"), "c3", world.now);
     assert_eq!(shown.map(|(line, _)| line).as_deref(), Some("llm: y"));
     assert_eq!(world.deliveries.len().0, 0);
 }
@@ -308,6 +396,7 @@ enum Act {
     Hook { session: u8 },
     End { session: u8 },
     Notification { message: u8 },
+    Progress { session: u8, key: u8, percent: u8 },
     Hold,
 }
 
@@ -320,6 +409,8 @@ fn act() -> impl Strategy<Value = Act> {
         1 => (0..3_u8).prop_map(|session| Act::Hook { session }),
         1 => (0..3_u8).prop_map(|session| Act::End { session }),
         1 => (0..12_u8).prop_map(|message| Act::Notification { message }),
+        4 => (0..3_u8, 0..3_u8, 0..4_u8)
+            .prop_map(|(session, key, of_done)| Act::Progress { session, key, percent: of_done * 33 + 1 }),
         2 => Just(Act::Hold),
     ]
 }
@@ -329,6 +420,9 @@ impl World {
         let name = |session: u8| SessionId::new(&format!("s{session}"));
         match act {
             Act::Say { session, message } => self.say(&format!("s{session}"), &message.to_string()),
+            Act::Progress { session, key, percent } => {
+                self.progress(&format!("s{session}"), &format!("k{key}"), Some(*percent))
+            }
             Act::Wait { seconds: count } => self.wait(seconds(*count)),
             Act::Answer { job, answer } => {
                 let Some(job) = self.due().get(*job).cloned() else { return Vec::new() };
@@ -342,7 +436,7 @@ impl World {
                 )
             }
             Act::Hook { session } => {
-                let shown = self.deliveries.show(&name(*session), Some("/w"), "c");
+                let shown = self.deliveries.show(&name(*session), Some("/w"), "c", self.now);
                 shown.map(|(line, entries)| [vec![line], lines(&entries)].concat()).unwrap_or_default()
             }
             Act::Hold => self.hold(),
@@ -398,6 +492,10 @@ proptest! {
                     Some("sent" | "failed" | "ended") => prop_assert!(open.remove(&key()).is_some(), "{}", line),
                     _ => {}
                 }
+            }
+            let is_over = said.iter().any(|line| line.ends_with("over_rate"));
+            if let Act::Progress { session, .. } = act && is_over {
+                *held.entry(*session).or_default() += 1;
             }
             if let Act::Say { session, .. } = act {
                 let is_held = said.iter().any(|line| line.ends_with("repeat") || line.ends_with("over_rate"));

@@ -32,7 +32,10 @@ use crate::{
     event::{Event, SessionId},
     notification::Sink,
     publisher::Records,
-    sink::{Answered, Category, Choices, Job, Level, Notice, Outbound, Settings, question::Chosen},
+    sink::{
+        Answered, Category, Choices, Job, Level, Notice, Outbound, Progress, Settings, Target,
+        question::Chosen,
+    },
     time::Timestamp,
 };
 
@@ -216,7 +219,7 @@ async fn ask(job: &Job, settings: &Settings, log: PathBuf, now: Timestamp) -> An
     }
 }
 
-/// A notice as JSON.
+/// A notice as JSON: its message without marks, and the same with them if it is markdown.
 fn fields(notice: &Notice) -> Value {
     let mut fields = Map::new();
     let mut insert = |name: &str, text: Option<&str>| {
@@ -227,12 +230,18 @@ fn fields(notice: &Notice) -> Value {
     insert("level", Some(notice.level.as_str()));
     insert("context", Some(&notice.context));
     insert("category", notice.category.map(Category::as_str));
-    insert("message", Some(&notice.message));
+    insert("message", Some(&notice.message_for(Target::Plain)));
+    insert("markdown", notice.is_markdown.then(|| notice.message_for(Target::Markdown)).as_deref());
+    insert("link", notice.link.as_deref());
     insert("session", notice.session.as_ref().map(SessionId::as_str));
     insert("workspace", notice.workspace.as_deref());
     if let Some(Choices { words, expires_at }) = &notice.choices {
         fields.insert("choices".to_owned(), json!(words));
         fields.insert("expires_at".to_owned(), expires_at.to_string().into());
+    }
+    if let Some(Progress { key, percent, .. }) = &notice.progress {
+        fields.insert("key".to_owned(), json!(key));
+        fields.extend(percent.map(|percent| ("progress".to_owned(), percent.into())));
     }
     if !notice.held.is_nothing() {
         fields.insert("not_sent_before".to_owned(), json!(notice.held));

@@ -255,6 +255,74 @@ fn a_notice_reaches_every_sink_and_why_says_how_it_went_at_each() {
 }
 
 #[test]
+fn a_message_is_marked_up_where_that_can_be_shown_and_its_link_goes_along() {
+    let home = home("[sinks]\ndefault = [\"harness\", \"desktop\", \"log\", \"apprise\"]\n");
+    let _daemon = home.serve();
+    exchange(&home, "c1");
+    let (message, link) = ("**All** <i>green</i>: `a_b`", "https://ci.example/run?a=1&b=2");
+    home.print(&["notify", message, "--session", "s1", "--markdown", "--link", link]);
+    let [line] = eventually("its line", || logged(&home).try_into().ok());
+    let line: Value = line;
+    let plain = "All <i>green</i>: a_b";
+    assert_eq!((at(&line, "/message"), at(&line, "/link")), (&json!(plain), &json!(link)));
+    let marked = "**All** &lt;i>green&lt;/i>: `a_b`";
+    assert_eq!(at(&line, "/markdown"), &json!(marked));
+    assert_eq!(exchange(&home, "c2")["notice"], format!("aside: llm: {plain} ({link})"));
+    let title =
+        at(&line, "/workspace").as_str().expect("a folder").rsplit('/').next().expect("a name").to_owned();
+    let href = "https://ci.example/run?a=1&amp;b=2";
+    let desktop = format!("<b>All</b> &lt;i&gt;green&lt;/i&gt;: a_b (<a href=\"{href}\">{href}</a>)");
+    eventually("the desktop", || shown(&home, "desktop").ends_with(&format!("|{desktop}|\n")).then_some(()));
+    let apprise = format!(
+        "--title=llm @ {title}|--notification-type=info|--input-format=markdown|{marked} (<{link}>)\n"
+    );
+    eventually("apprise", || (shown(&home, "apprise") == apprise).then_some(()));
+    let wrong = home.run(&["notify", "x", "--link", "javascript:alert(1)"]);
+    let said = String::from_utf8_lossy(&wrong.stderr).into_owned();
+    assert!(!wrong.status.success() && said.contains("link: must begin with https:// or http://"), "{said}");
+    // Without markdown each character stands for itself.
+    home.print(&["notify", "**x** [y](https://h/)", "--session", "s1"]);
+    assert_eq!(exchange(&home, "c3")["notice"], "aside: llm: **x** [y](https://h/)");
+}
+
+#[test]
+fn a_percentage_changes_the_window_that_is_open_and_what_is_replaced_says_so() {
+    let home = home("[sinks]\ndefault = [\"harness\", \"desktop\"]\n");
+    // An older one, which does not know how to replace.
+    let record = format!("{{ printf '%s|' \"$@\"; echo; }} >> {}", home.path("shown.old").display());
+    put_program(&home, "notify-send", &format!("{record}\ncase \"$*\" in *--replace-id*) exit 1;; esac"));
+    let _daemon = home.serve();
+    exchange(&home, "c1");
+    let say = |percent: &str| {
+        let args = ["notify", "Copies", "--session", "s1", "--key", "copy", "--progress", percent, "--json"];
+        let said: Value = serde_json::from_str(&home.print(&args)).expect("JSON");
+        said["id"].as_str().expect("an id").to_owned()
+    };
+    let first = say("0");
+    eventually("a window", || {
+        steps(&home, &first).iter().any(|step| step == "user_sent desktop").then_some(())
+    });
+    let (second, third) = (say("40"), say("100"));
+    assert_eq!(exchange(&home, "c2")["notice"], "aside: llm: Copies 100 %");
+    eventually("the last window", || {
+        steps(&home, &third).iter().any(|step| step == "user_sent desktop").then_some(())
+    });
+    let ended = |id: &str| steps(&home, id).iter().filter(|step| step.starts_with("user_ended")).count();
+    assert_eq!((ended(&first), ended(&second), ended(&third)), (1, 2, 0));
+    let why = home.print(&["why", &second]);
+    assert!(why.contains("desktop did not get it: a newer one took its place"), "{why}");
+    let calls = shown(&home, "old");
+    let ids: BTreeSet<&str> = calls
+        .split('|')
+        .filter(|arg| arg.starts_with("--replace-id=") || arg.contains("synchronous"))
+        .collect();
+    assert_eq!((calls.lines().count(), ids.len()), (4, 2), "{calls}");
+    assert!(calls.contains("--hint=int:value:100|") && calls.ends_with("|Copies 100 %|\n"), "{calls}");
+    let wrong = home.run(&["notify", "x", "--progress", "4"]);
+    assert!(!wrong.status.success(), "it needs a key");
+}
+
+#[test]
 fn a_restart_goes_on_and_repeats_nothing_that_was_sent() {
     let webhook = Server::start(&[BUSY, "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"]);
     let home = home("");

@@ -106,6 +106,7 @@ impl Line {
             Some("evicted") => "did not get it: too much else was on its way",
             Some("session_gone") => "did not show it: the session ended before",
             Some("expired") => "did not show it: no hook that can show it came in time",
+            Some("superseded") => "did not get it: a newer one took its place",
             Some("question_over") => "needs not ask any more: the question has ended",
             _ => "did not get it",
         }

@@ -8,7 +8,7 @@ use tokio::{
 };
 
 use super::{failed, never, word_of};
-use crate::sink::{Answered, Apprise, Notice};
+use crate::sink::{Answered, Apprise, Notice, Parts, Progress, Shown, Target};
 
 /// What shows a notice on the desktop.
 pub(super) const NOTIFY_SEND: &str = "notify-send";
@@ -28,9 +28,29 @@ pub(super) async fn desktop(notice: &Notice) -> Answered {
     {
         return answered;
     }
-    let mut args = options(notice);
-    args.extend(["--".to_owned(), notice.title(), without_markup(&notice.text())]);
-    run(NOTIFY_SEND, &args, "").await.map_or_else(|refused| refused, |_| Answered::Took(None))
+    let args = |replace: Option<String>| {
+        let text = [notice.title(), notice.text_for(Target::Desktop, Parts::ALL)];
+        let mut args = options(notice);
+        args.extend(replace.into_iter().chain(["--".to_owned()]).chain(text));
+        args
+    };
+    let replace = notice.progress.as_ref().map(replace_id);
+    let is_replaced = replace.is_some();
+    let mut shown = run(NOTIFY_SEND, &args(replace), "").await;
+    if is_replaced && shown.is_err() {
+        // An older command does not know the option.
+        shown = run(NOTIFY_SEND, &args(None), "").await;
+    }
+    shown.map_or_else(|refused| refused, |_| Answered::Took(None))
+}
+
+/// The option by which a window changes that shows what is replaced, if it is open. The number is a high one, as servers count from 1.
+///
+/// Source: notify-send(1) of libnotify 0.8, and the desktop notifications specification: a server answers with the same number, so
+/// one that nobody has yet is the new window's.
+fn replace_id(progress: &Progress) -> String {
+    let digits = progress.line.get(..8).and_then(|digits| u32::from_str_radix(digits, 16).ok());
+    format!("--replace-id={}", digits.unwrap_or_default() & 0x3fff_ffff | 0x4000_0000)
 }
 
 /// Asks with a button for each choice, until one is chosen or the question is closed.
@@ -40,8 +60,9 @@ pub(super) async fn desktop(notice: &Notice) -> Answered {
 async fn ask(notice: &Notice, choices: &[Arc<str>]) -> Result<Answered, Answered> {
     let mut args = options(notice);
     args.extend(["--wait".to_owned(), "--expire-time=0".to_owned()]);
+    let buttons = Parts { command: Shown::Apart, ..Parts::ALL };
     args.extend(choices.iter().enumerate().map(|(index, choice)| format!("--action={index}={choice}")));
-    args.extend(["--".to_owned(), notice.title(), without_markup(&notice.body())]);
+    args.extend(["--".to_owned(), notice.title(), notice.text_for(Target::Desktop, buttons)]);
     let said = run(NOTIFY_SEND, &args, "").await?;
     let chosen = said.trim().parse::<usize>().ok().and_then(|index| choices.get(index));
     Ok(chosen.map_or(Answered::Took(None), |choice| Answered::Chose(Arc::clone(choice))))
@@ -49,19 +70,29 @@ async fn ask(notice: &Notice, choices: &[Arc<str>]) -> Result<Answered, Answered
 
 fn options(notice: &Notice) -> Vec<String> {
     let urgency = word_of(notice.level, ["low", "normal", "critical"]);
-    vec!["--app-name=aside".to_owned(), format!("--urgency={urgency}")]
+    let mut options = vec!["--app-name=aside".to_owned(), format!("--urgency={urgency}")];
+    if let Some(progress) = &notice.progress {
+        // Servers that do not keep to the number go by this one.
+        options.push(format!("--hint=string:x-canonical-private-synchronous:{}", progress.line));
+        options.extend(progress.percent.map(|percent| format!("--hint=int:value:{percent}")));
+    }
+    options
 }
 
 /// Hands a notice to `apprise`, which knows where it goes.
+///
+/// Source: apprise(1), `--input-format`.
 pub(super) async fn apprise(settings: &Apprise, notice: &Notice) -> Answered {
     let kind = word_of(notice.level, ["info", "warning", "failure"]);
     let (title, config) =
         (notice.title(), settings.config_file.as_deref().map(|file| format!("--config={file}")));
     let title = format!("--title={title}");
     let kind = format!("--notification-type={kind}");
-    let args: Vec<String> = [title, kind].into_iter().chain(config).collect();
+    // Without it the body is text.
+    let format = notice.is_markdown.then(|| "--input-format=markdown".to_owned());
+    let args: Vec<String> = [title, kind].into_iter().chain(format).chain(config).collect();
     // The body goes in by stdin: a list of processes shows arguments to everybody.
-    let ended = run(&settings.command, &args, &notice.text()).await;
+    let ended = run(&settings.command, &args, &notice.text_for(notice.target(), Parts::ALL)).await;
     ended.map_or_else(|refused| refused, |_| Answered::Took(None))
 }
 
@@ -120,13 +151,6 @@ async fn read(written: Option<impl AsyncRead + Unpin>) -> String {
     String::from_utf8_lossy(&said).into_owned()
 }
 
-/// Text that a notification server shows as it is.
-///
-/// Source: the desktop notifications specification: the body may be read as XML.
-fn without_markup(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,10 +168,5 @@ mod tests {
         assert_eq!(loud, Ok(String::new()));
         let none = run("aside-no-such-program", &[], "").await;
         assert_eq!(none, Err(never("there is no aside-no-such-program in the daemon's PATH".to_owned())));
-    }
-
-    #[test]
-    fn nothing_in_a_message_is_markup() {
-        assert_eq!(without_markup("a <b>b</b> & c"), "a &lt;b&gt;b&lt;/b&gt; &amp; c");
     }
 }

@@ -13,10 +13,13 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
 use super::{failed, read_secret, word_of};
-use crate::sink::{Answered, Notice, Url};
+use crate::sink::{Answered, Level, Notice, Parts, Shown, Url};
 
 /// How much of an answer is read, in bytes.
 pub(super) const ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+/// The priority that makes no sound: a percentage changes often.
+const SILENT: u8 = 2;
 
 /// What a server answered.
 pub(super) struct Response {
@@ -33,20 +36,34 @@ impl Response {
 
 /// Sends a notice to the topic that `url` ends in.
 ///
-/// Source: docs.ntfy.sh, "Publish as JSON".
+/// Source: docs.ntfy.sh, "Publish as JSON": `markdown`, `click`, which is opened when the message is tapped, and `sequence_id`: a message
+/// replaces the one before it with the same (ntfy 2.16; an older server shows each).
 pub(super) async fn ntfy(url: &Url, token_file: Option<&str>, notice: &Notice) -> Answered {
     let Some((base, topic)) = url.path.rsplit_once('/') else { return failed("no topic".to_owned()) };
     let priority = word_of(notice.level, ["3", "4", "5"]).parse::<u8>().unwrap_or(3);
     let tag = word_of(notice.level, ["information_source", "warning", "rotating_light"]);
     let category = notice.category.map(crate::sink::Category::as_str);
     let tags: Vec<&str> = [tag].into_iter().chain(category).collect();
-    let body = json!({
+    let tapped = Parts { link: Shown::Apart, ..Parts::ALL };
+    let mut body = json!({
         "topic": topic,
         "title": notice.title(),
-        "message": notice.text(),
+        "message": notice.text_for(notice.target(), tapped),
         "priority": priority,
         "tags": tags,
     });
+    if notice.is_markdown {
+        body["markdown"] = true.into();
+    }
+    if let Some(progress) = &notice.progress {
+        body["sequence_id"] = (*progress.line).into();
+        if progress.goes_on() && notice.level == Level::Info {
+            body["priority"] = SILENT.into();
+        }
+    }
+    if let Some(link) = &notice.link {
+        body["click"] = (**link).into();
+    }
     let mut headers = vec![("content-type", "application/json".to_owned())];
     if let Some(file) = token_file {
         match read_secret(file).await {

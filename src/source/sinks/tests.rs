@@ -79,6 +79,45 @@ async fn an_ntfy_server_gets_the_topic_and_says_its_id() {
 }
 
 #[tokio::test]
+async fn ntfy_reads_markdown_and_opens_the_link() {
+    let (url, taken) = server("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}");
+    let message = "**All** <b>green</b>, see [the run](https://h/1)";
+    let said = Notice {
+        is_markdown: true,
+        link: Some("https://h/pr/7".into()),
+        ..Notice::new("u1", message, Timestamp::from_millis(0))
+    };
+    assert_eq!(http::ntfy(&url, None, &said).await, Answered::Took(None));
+    let request = taken.join().expect("it ended");
+    let body: Value = serde_json::from_str(request.split("\r\n\r\n").nth(1).expect("a body")).expect("JSON");
+    assert_eq!((&body["markdown"], &body["click"]), (&json!(true), &json!("https://h/pr/7")));
+    assert_eq!(body["message"], "**All** &lt;b>green&lt;/b>, see [the run](https://h/1)");
+    let fields = fields(&said);
+    assert_eq!(fields["message"], "All <b>green</b>, see the run (https://h/1)");
+    assert_eq!((&fields["markdown"], &fields["link"]), (&body["message"], &body["click"]));
+}
+
+#[tokio::test]
+async fn ntfy_replaces_what_has_the_same_sequence() {
+    let mut sequences = Vec::new();
+    for (percent, level, priority) in [(40, Level::Info, 2), (40, Level::Warn, 4), (100, Level::Info, 3)] {
+        let (url, taken) = server("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}");
+        let progress = Progress { line: "00ff00ff00ff00ff".into(), ..Progress::new("copy", Some(percent)) };
+        let said = Notice { progress: Some(progress), level, ..Notice::new("u1", "Copies", notice().at) };
+        assert_eq!(http::ntfy(&url, None, &said).await, Answered::Took(None));
+        let request = taken.join().expect("it ended");
+        let body: Value =
+            serde_json::from_str(request.split("\r\n\r\n").nth(1).expect("a body")).expect("JSON");
+        assert_eq!(body["message"], format!("Copies {percent} %"));
+        assert_eq!(body["priority"], priority);
+        sequences.push(body["sequence_id"].as_str().expect("a text").to_owned());
+        let fields = fields(&said);
+        assert_eq!((&fields["key"], &fields["progress"]), (&json!("copy"), &json!(percent)));
+    }
+    assert_eq!(sequences, ["00ff00ff00ff00ff"; 3]);
+}
+
+#[tokio::test]
 async fn what_a_server_says_against_it_is_why_it_failed() {
     let (url, taken) = server("HTTP/1.1 507 Full\r\ncontent-length: 11\r\n\r\nno room\nnow");
     assert_eq!(http::ntfy(&url, None, &notice()).await, failed("it answered 507 no room".to_owned()));

@@ -1,0 +1,102 @@
+//! The link of a notice: an address on the web, and nothing that a program on the machine would open.
+
+use std::fmt;
+
+/// Longest link, in characters.
+pub const LINK_CHARS_MAX: usize = 2_000;
+/// How a link begins.
+const SCHEMES: [&str; 2] = ["https://", "http://"];
+/// The characters of a URL beside letters and digits.
+///
+/// Source: RFC 3986, 2.2 and 2.3, and the `%` of 2.1.
+const PUNCTUATION: &str = "-._~:/?#[]@!$&'()*+,;=%";
+
+/// Why a text is no link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoLink {
+    /// It is longer than it may be; how long it is, in characters.
+    Long(usize),
+    /// It begins otherwise.
+    Scheme,
+    /// It names no machine.
+    Host,
+    /// It names a user, whose name can pass for that of a machine, or a password.
+    User,
+    /// It has this character, which no URL has.
+    Character(char),
+}
+
+impl fmt::Display for NoLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Long(count) => write!(f, "has at most {LINK_CHARS_MAX} characters, not {count}"),
+            Self::Scheme => f.write_str("must begin with https:// or http://"),
+            Self::Host => f.write_str("must name a host after ://"),
+            Self::User => f.write_str("must name no user before the host"),
+            Self::Character(c) if c.is_whitespace() || c.is_control() => f.write_str("must have no spaces"),
+            Self::Character(c) => {
+                write!(f, "has the character U+{:04X}, which a URL has only percent-encoded", u32::from(*c))
+            }
+        }
+    }
+}
+
+/// Checks that a text is a link.
+///
+/// Errors: why it is none.
+pub fn check(text: &str) -> Result<(), NoLink> {
+    let count = text.chars().count();
+    if count > LINK_CHARS_MAX {
+        return Err(NoLink::Long(count));
+    }
+    let has_scheme =
+        |scheme: &&&str| text.get(..scheme.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(scheme));
+    let scheme = SCHEMES.iter().find(has_scheme).ok_or(NoLink::Scheme)?;
+    if let Some(c) = text.chars().find(|c| !is_url_char(*c)) {
+        return Err(NoLink::Character(c));
+    }
+    let after = text.get(scheme.len()..).unwrap_or_default();
+    let authority = after.split(['/', '?', '#']).next().unwrap_or_default();
+    if authority.contains('@') {
+        return Err(NoLink::User);
+    }
+    if !authority.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '[') {
+        return Err(NoLink::Host);
+    }
+    Ok(())
+}
+
+/// Whether a URL can have this character.
+pub(super) fn is_url_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || PUNCTUATION.contains(c)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_is_an_address_on_the_web() {
+        let long = format!("https://h/{}", "x".repeat(1_990));
+        for link in
+            ["https://example.org", "HTTP://h:8080/a%20b?c=d&e#f", "http://[::1]/", "http://127.0.0.1", &long]
+        {
+            assert_eq!(check(link), Ok(()), "{link}");
+        }
+        let longer = format!("{long}x");
+        for (text, why) in [
+            ("", "must begin with https:// or http://"),
+            ("javascript:alert(1)", "must begin with https:// or http://"),
+            ("file:///etc/passwd", "must begin with https:// or http://"),
+            ("https://", "must name a host after ://"),
+            ("https:///x", "must name a host after ://"),
+            ("https://github.com@evil.example/", "must name no user before the host"),
+            ("https://h/a b", "must have no spaces"),
+            ("https://h/\u{202e}", "has the character U+202E, which a URL has only percent-encoded"),
+            ("https://h/\"><b>", "has the character U+0022, which a URL has only percent-encoded"),
+            (&longer, "has at most 2000 characters, not 2001"),
+        ] {
+            assert_eq!(check(text).map_err(|error| error.to_string()), Err(why.to_owned()), "{text}");
+        }
+    }
+}

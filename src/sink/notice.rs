@@ -1,0 +1,327 @@
+//! What the user is to know: a notice, how bad it is, and how it reads in one line.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{
+    CONTEXT_CHARS_MAX, CONTEXT_DEFAULT, Held, MESSAGE_CHARS_MAX, NOTICE, Progress, clean_line, link,
+    progress::{DONE, KEY_CHARS_MAX},
+    question,
+    text::{self, Span, Target},
+};
+use crate::{
+    event::{Event, EventRef, Scope, SessionId, Severity},
+    time::Timestamp,
+};
+
+/// How bad a notice is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// To know.
+    #[default]
+    Info,
+    /// To look at.
+    Warn,
+    /// Something failed.
+    Error,
+}
+
+impl Level {
+    /// All levels, least first.
+    pub const ALL: [Self; 3] = [Self::Info, Self::Warn, Self::Error];
+
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Warn => "warn",
+            Self::Error => "error",
+        }
+    }
+
+    /// The level that a word means; `info` for any that means none.
+    pub fn read(word: &str) -> Self {
+        match word.trim().to_ascii_lowercase().as_str() {
+            "warn" | "warning" => Self::Warn,
+            "error" => Self::Error,
+            _ => Self::Info,
+        }
+    }
+
+    /// The level of what is that severe.
+    pub const fn of(severity: Severity) -> Self {
+        match severity {
+            Severity::Debug | Severity::Info => Self::Info,
+            Severity::Warning => Self::Warn,
+            Severity::Error | Severity::Critical => Self::Error,
+        }
+    }
+
+    pub(super) const fn severity(self) -> Severity {
+        match self {
+            Self::Info => Severity::Info,
+            Self::Warn => Severity::Warning,
+            Self::Error => Severity::Error,
+        }
+    }
+}
+
+/// What a notice is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Category {
+    /// What something means.
+    Analysis,
+    /// How the work goes on.
+    Workflow,
+    /// What could do harm.
+    Safety,
+    /// What takes long or much.
+    Performance,
+    /// What was found.
+    Discovery,
+}
+
+impl Category {
+    /// All categories.
+    pub const ALL: [Self; 5] =
+        [Self::Analysis, Self::Workflow, Self::Safety, Self::Performance, Self::Discovery];
+
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Analysis => "analysis",
+            Self::Workflow => "workflow",
+            Self::Safety => "safety",
+            Self::Performance => "performance",
+            Self::Discovery => "discovery",
+        }
+    }
+}
+
+/// What the user is to know.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Notice {
+    /// Its name: the id of its event, or of its notification.
+    #[serde(rename = "notice")]
+    pub id: Arc<str>,
+    /// One line.
+    pub message: Arc<str>,
+    /// Whether the message is markdown; else each of its characters stands for itself.
+    #[serde(default, rename = "markdown", skip_serializing_if = "std::ops::Not::not")]
+    pub is_markdown: bool,
+    /// What to open, an address on the web.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<Arc<str>>,
+    /// How bad it is.
+    #[serde(default)]
+    pub level: Level,
+    /// What it belongs to, such as `llm` or the id of a subscriber.
+    pub context: Arc<str>,
+    /// What it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub category: Option<Category>,
+    /// The session that it comes from; its event says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
+    /// The folder that it comes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<Arc<str>>,
+    /// When it was said.
+    pub at: Timestamp,
+    /// What can be chosen, if it is a question.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub choices: Option<Choices>,
+    /// What it replaces, and how far that is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Progress>,
+    /// What was not sent before it.
+    #[serde(default, skip_serializing_if = "Held::is_nothing")]
+    pub held: Held,
+}
+
+/// What a question adds to its notice.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Choices {
+    /// The choices, in the order in which they are shown.
+    pub words: Vec<Arc<str>>,
+    /// When it ends unanswered.
+    pub expires_at: Timestamp,
+}
+
+/// Where a part of a notice is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shown {
+    /// In the text.
+    InText,
+    /// Apart from it, or not at all.
+    Apart,
+}
+
+/// What a text has beside the message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parts {
+    /// The link.
+    pub link: Shown,
+    /// The command that answers a question.
+    pub command: Shown,
+}
+
+impl Parts {
+    /// All of them.
+    pub const ALL: Self = Self { link: Shown::InText, command: Shown::InText };
+}
+
+impl Notice {
+    /// A notice with this name and message, said at `now`: `info`, of the default context, of no session and no folder.
+    pub fn new(id: &str, message: &str, now: Timestamp) -> Self {
+        Self {
+            id: id.into(),
+            message: message.into(),
+            is_markdown: false,
+            link: None,
+            level: Level::default(),
+            context: CONTEXT_DEFAULT.into(),
+            category: None,
+            session: None,
+            workspace: None,
+            at: now,
+            choices: None,
+            progress: None,
+            held: Held::default(),
+        }
+    }
+
+    /// The event that says it.
+    pub fn event(&self) -> Event {
+        let mut payload = Map::new();
+        payload.insert("notice".to_owned(), Value::from(&*self.id));
+        payload.insert("message".to_owned(), Value::from(&*self.message));
+        payload.extend(self.is_markdown.then(|| ("markdown".to_owned(), true.into())));
+        payload.extend(self.link.as_deref().map(|link| ("link".to_owned(), link.into())));
+        payload.insert("level".to_owned(), self.level.as_str().into());
+        payload.insert("context".to_owned(), Value::from(&*self.context));
+        if let Some(Progress { key, percent, .. }) = &self.progress {
+            payload.insert("key".to_owned(), Value::from(&**key));
+            payload.extend(percent.map(|percent| ("progress".to_owned(), percent.into())));
+        }
+        payload.extend(self.category.map(|category| ("category".to_owned(), category.as_str().into())));
+        Event {
+            session: self.session.clone(),
+            workspace: self.workspace.clone(),
+            ..Event::own(NOTICE, self.id.to_string(), self.level.severity(), Value::Object(payload), self.at)
+        }
+    }
+
+    /// What an event says to the user, within the bounds, also if others wrote its payload.
+    pub(super) fn of(event: &EventRef<'_>, now: Timestamp) -> Option<Self> {
+        let said: Said = serde_json::from_str(event.payload).ok()?;
+        let message = clean_line(&said.message, MESSAGE_CHARS_MAX);
+        (!message.is_empty()).then(|| Self {
+            id: event.id.into(),
+            message: message.into(),
+            is_markdown: said.markdown.unwrap_or_default(),
+            link: said.link.filter(|link| link::check(link).is_ok()).map(Into::into),
+            level: said.level.as_deref().map(Level::read).unwrap_or_default(),
+            context: clean_line(&said.context.unwrap_or_default(), CONTEXT_CHARS_MAX).into(),
+            category: Category::ALL
+                .into_iter()
+                .find(|known| said.category.as_deref() == Some(known.as_str())),
+            session: event.session.map(SessionId::new),
+            workspace: event.workspace.map(Into::into),
+            at: now,
+            choices: said.choices.zip(said.expires_at).map(|(words, expires_at)| {
+                let words = words.iter().map(|word| clean_line(word, question::CHOICE_CHARS_MAX).into());
+                Choices { words: words.take(*question::CHOICES.end()).collect(), expires_at }
+            }),
+            progress: said.key.and_then(|key| {
+                let key = clean_line(&key, KEY_CHARS_MAX);
+                (!key.is_empty()).then(|| Progress::new(&key, said.progress.map(|percent| percent.min(DONE))))
+            }),
+            held: Held::default(),
+        })
+    }
+
+    /// Whose hooks can show it.
+    pub(super) fn scope(&self) -> Scope {
+        match (&self.session, &self.workspace) {
+            (Some(session), _) => Scope::Session(session.clone()),
+            (None, Some(folder)) => Scope::Workspace(Arc::clone(folder)),
+            (None, None) => Scope::All,
+        }
+    }
+
+    /// The message alone.
+    pub fn message_for(&self, target: Target) -> String {
+        text::write(&self.message_spans(), target)
+    }
+
+    fn message_spans(&self) -> Vec<Span<'_>> {
+        if self.is_markdown { text::read(&self.message) } else { vec![Span::Plain(&self.message)] }
+    }
+
+    /// The message with what belongs to it, for a target that shows them in one text.
+    pub fn text_for(&self, target: Target, parts: Parts) -> String {
+        let mut spans = self.message_spans();
+        let percent = self.progress.as_ref().and_then(|progress| progress.percent);
+        let percent = percent.map(|percent| format!(" {percent} %")).unwrap_or_default();
+        spans.push(Span::Plain(&percent));
+        if let Some(link) = self.link.as_deref().filter(|_| parts.link == Shown::InText) {
+            spans.extend([Span::Plain(" ("), Span::Url(link), Span::Plain(")")]);
+        }
+        let mut after = String::new();
+        if !self.held.is_nothing() {
+            after.push_str(&format!(" [{}]", self.held));
+        }
+        if let Some(Choices { words, .. }) = self.choices.as_ref().filter(|_| parts.command == Shown::InText)
+        {
+            let words: Vec<_> = words.iter().map(|word| shlex::try_quote(word).unwrap_or_default()).collect();
+            after.push_str(&format!(" [aside answer {} {}]", question::short(&self.id), words.join(" | ")));
+        }
+        spans.push(Span::Plain(&after));
+        text::write(&spans, target)
+    }
+
+    /// The text for a line among others: what it belongs to goes first, with the level unless that is `info`.
+    pub fn line(&self) -> String {
+        let level = match self.level {
+            Level::Info => "",
+            Level::Warn => " (warning)",
+            Level::Error => " (error)",
+        };
+        format!("{}{level}: {}", self.context, self.text_for(Target::Plain, Parts::ALL))
+    }
+
+    /// What reads the message as it was meant, where markdown can be shown.
+    pub const fn target(&self) -> Target {
+        if self.is_markdown { Target::Markdown } else { Target::Plain }
+    }
+
+    /// Where it comes from, in a few words: its context, and the folder that the session works in.
+    pub fn title(&self) -> String {
+        let folder =
+            self.workspace.as_deref().and_then(|folder| folder.rsplit('/').find(|part| !part.is_empty()));
+        match folder {
+            Some(folder) => format!("{} @ {}", self.context, clean_line(folder, CONTEXT_CHARS_MAX)),
+            None => self.context.to_string(),
+        }
+    }
+}
+
+/// The payload of a [`NOTICE`], as far as it is read.
+#[derive(Deserialize)]
+struct Said {
+    message: String,
+    markdown: Option<bool>,
+    link: Option<String>,
+    level: Option<String>,
+    context: Option<String>,
+    category: Option<String>,
+    choices: Option<Vec<String>>,
+    expires_at: Option<Timestamp>,
+    key: Option<String>,
+    progress: Option<u8>,
+}

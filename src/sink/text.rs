@@ -1,0 +1,315 @@
+//! A message as a sink can show it: read into spans once, and written for one target.
+//!
+//! Of markdown a small part is read: `**bold**`, `*italic*` or `_italic_`, `` `code` ``, `[text](url)`, a bare URL, and `\` before a
+//! punctuation character that means nothing then. Marks do not nest. Whatever else there is means nothing in any target, as a message
+//! can hold text of others.
+
+use super::link;
+
+/// What shows a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// A line without any markup.
+    Plain,
+    /// A desktop's notification server.
+    ///
+    /// Source: the desktop notifications specification, "Markup": XML with `<b>`, `<i>` and `<a href>`.
+    Desktop,
+    /// What reads markdown: ntfy with `markdown`, apprise with `--input-format=markdown`.
+    ///
+    /// Source: CommonMark 0.31, and Python-Markdown, by which apprise makes HTML: it knows fewer escapes, so `<` and `&` are entities.
+    Markdown,
+}
+
+/// A part of a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Span<'t> {
+    Plain(&'t str),
+    Bold(&'t str),
+    Italic(&'t str),
+    Code(&'t str),
+    Link { text: &'t str, url: &'t str },
+    Url(&'t str),
+}
+
+/// The spans of a message that is markdown.
+pub(super) fn read(message: &str) -> Vec<Span<'_>> {
+    let mut spans = Vec::new();
+    let (mut at, mut plain, mut before) = (0, 0, None);
+    while let Some(rest) = message.get(at..).filter(|rest| !rest.is_empty()) {
+        match span_at(before, rest) {
+            Some((span, length)) => {
+                spans.extend(message.get(plain..at).filter(|text| !text.is_empty()).map(Span::Plain));
+                spans.push(span);
+                at += length;
+                plain = at;
+            }
+            None => at += rest.chars().next().map_or(1, char::len_utf8),
+        }
+        before = message.get(..at).and_then(|done| done.chars().next_back());
+    }
+    spans.extend(message.get(plain..).filter(|text| !text.is_empty()).map(Span::Plain));
+    spans
+}
+
+/// The span other than plain text that begins here, and its length in bytes.
+fn span_at(before: Option<char>, rest: &str) -> Option<(Span<'_>, usize)> {
+    match rest.as_bytes().first()? {
+        b'\\' => {
+            let escaped =
+                rest.get(1..2).filter(|text| text.bytes().all(|byte| byte.is_ascii_punctuation()))?;
+            Some((Span::Plain(escaped), 2))
+        }
+        b'`' => between(rest, "`").map(|text| (Span::Code(text), text.len() + 2)),
+        b'*' if rest.starts_with("**") => {
+            emphasis(before, rest, "**").map(|text| (Span::Bold(text), text.len() + 4))
+        }
+        b'*' => emphasis(before, rest, "*").map(|text| (Span::Italic(text), text.len() + 2)),
+        b'_' => emphasis(before, rest, "_").map(|text| (Span::Italic(text), text.len() + 2)),
+        b'[' => {
+            let (text, after) = rest.get(1..)?.split_once("](")?;
+            let (url, _) = after.split_once(')')?;
+            let is_link = !text.trim().is_empty() && !text.contains(['[', ']']) && link::check(url).is_ok();
+            is_link.then_some((Span::Link { text, url }, text.len() + url.len() + 4))
+        }
+        b'h' if !before.is_some_and(char::is_alphanumeric) => {
+            let url = bare_url(rest)?;
+            Some((Span::Url(url), url.len()))
+        }
+        _ => None,
+    }
+}
+
+/// What stands between two equal marks, if the first begins `rest`: no empty text, and no space at its ends.
+fn between<'t>(rest: &'t str, mark: &str) -> Option<&'t str> {
+    let (text, _) = rest.strip_prefix(mark)?.split_once(mark)?;
+    (!text.is_empty() && text.trim() == text).then_some(text)
+}
+
+/// The same for marks that mean nothing within a word, such as the `_` of a name.
+fn emphasis<'t>(before: Option<char>, rest: &'t str, mark: &str) -> Option<&'t str> {
+    let text = between(rest, mark)?;
+    let after = rest.get(text.len() + 2 * mark.len()..).and_then(|rest| rest.chars().next());
+    let is_in_word = [before, after].into_iter().flatten().any(char::is_alphanumeric);
+    (!is_in_word).then_some(text)
+}
+
+/// The URL that `rest` begins with, without the punctuation that ends a sentence.
+fn bare_url(rest: &str) -> Option<&str> {
+    let end = rest.find(|c| !link::is_url_char(c)).unwrap_or(rest.len());
+    let url = rest.get(..end)?.trim_end_matches(['.', ',', ';', ':', '!', '?', ')', '\'', '*', '_', ']']);
+    link::check(url).is_ok().then_some(url)
+}
+
+/// Writes spans for `target`; every character that would mean something there and is in no span for it is escaped.
+pub(super) fn write(spans: &[Span<'_>], target: Target) -> String {
+    let mut out = String::new();
+    for span in spans {
+        match target {
+            Target::Plain => write_plain(&mut out, *span),
+            Target::Desktop => write_desktop(&mut out, *span),
+            Target::Markdown => write_markdown(&mut out, *span),
+        }
+    }
+    out
+}
+
+fn write_plain(out: &mut String, span: Span<'_>) {
+    match span {
+        Span::Plain(text) | Span::Bold(text) | Span::Italic(text) | Span::Code(text) | Span::Url(text) => {
+            out.push_str(text);
+        }
+        Span::Link { text, url } if text == url => out.push_str(url),
+        Span::Link { text, url } => out.extend([text, " (", url, ")"]),
+    }
+}
+
+fn write_desktop(out: &mut String, span: Span<'_>) {
+    let mut element = |begin: &str, text: &str, end: &str| {
+        out.push_str(begin);
+        push_xml(out, text);
+        out.push_str(end);
+    };
+    match span {
+        Span::Plain(text) | Span::Code(text) => element("", text, ""),
+        Span::Bold(text) => element("<b>", text, "</b>"),
+        Span::Italic(text) => element("<i>", text, "</i>"),
+        Span::Link { text, url } => {
+            element("<a href=\"", url, "\">");
+            element("", text, "</a>");
+        }
+        Span::Url(url) => {
+            element("<a href=\"", url, "\">");
+            element("", url, "</a>");
+        }
+    }
+}
+
+fn push_xml(out: &mut String, text: &str) {
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            _ => out.push(c),
+        }
+    }
+}
+
+fn write_markdown(out: &mut String, span: Span<'_>) {
+    let mut marked = |mark: &str, text: &str| {
+        out.push_str(mark);
+        push_markdown(out, text);
+        out.push_str(mark);
+    };
+    match span {
+        Span::Plain(text) => marked("", text),
+        Span::Bold(text) => marked("**", text),
+        Span::Italic(text) => marked("*", text),
+        // Nothing means anything in it, and it holds no mark of its own kind. Two marks side by side would be another one.
+        Span::Code(text) => out.extend([if out.ends_with('`') { " `" } else { "`" }, text, "`"]),
+        Span::Link { text, url } => {
+            if out.ends_with('!') {
+                // It would be an image.
+                out.insert(out.len() - 1, '\\');
+            }
+            out.push('[');
+            push_markdown(out, text);
+            // A parenthesis would end the address.
+            out.extend(["](", &url.replace('(', "%28").replace(')', "%29"), ")"]);
+        }
+        Span::Url(url) => out.extend(["<", url, ">"]),
+    }
+}
+
+fn push_markdown(out: &mut String, text: &str) {
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        // A line that begins so is a heading, a list or a quotation.
+        let is_at_start = out.is_empty();
+        let ends_number = matches!(c, '.' | ')') && out.bytes().all(|byte| byte.is_ascii_digit());
+        match c {
+            '\\' | '`' | '*' | '_' | '[' | ']' => out.extend(['\\', c]),
+            '#' | '+' | '-' | '>' if is_at_start => out.extend(['\\', c]),
+            '.' | ')' if ends_number && !is_at_start => out.extend(['\\', c]),
+            '<' => out.push_str("&lt;"),
+            '&' if chars.peek().is_some_and(|next| next.is_alphanumeric() || *next == '#') => {
+                out.push_str("&amp;");
+            }
+            // Two of them strike out what is between; a home folder begins with one.
+            '~' if chars.peek() != Some(&'/') => out.push_str("&#126;"),
+            _ => out.push(c),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn check(message: &str, plain: &str, desktop: &str, markdown: &str) {
+        let spans = read(message);
+        let written = [Target::Plain, Target::Desktop, Target::Markdown].map(|target| write(&spans, target));
+        assert_eq!(written, [plain, desktop, markdown].map(str::to_owned), "{message}");
+    }
+
+    #[test]
+    fn each_mark_is_written_as_its_target_knows_it() {
+        check("a **b** c", "a b c", "a <b>b</b> c", "a **b** c");
+        check("*a* _b_", "a b", "<i>a</i> <i>b</i>", "*a* *b*");
+        check("run `x < *y*`.", "run x < *y*.", "run x &lt; *y*.", "run `x < *y*`.");
+        check(
+            "see [the PR](https://h/p?a=1&b=2).",
+            "see the PR (https://h/p?a=1&b=2).",
+            "see <a href=\"https://h/p?a=1&amp;b=2\">the PR</a>.",
+            "see [the PR](https://h/p?a=1&b=2).",
+        );
+        check(
+            "see https://h/a_b_c.",
+            "see https://h/a_b_c.",
+            "see <a href=\"https://h/a_b_c\">https://h/a_b_c</a>.",
+            "see <https://h/a_b_c>.",
+        );
+    }
+
+    #[test]
+    fn what_is_no_mark_is_text() {
+        check(
+            "snake_case_name 2*3*4 a**",
+            "snake_case_name 2*3*4 a**",
+            "snake_case_name 2*3*4 a**",
+            r"snake\_case\_name 2\*3\*4 a\*\*",
+        );
+        check(r"\*a\* \x", r"*a* \x", r"*a* \x", r"\*a\* \\x");
+        check("** a ** ``", "** a ** ``", "** a ** ``", r"\*\* a \*\* \`\`");
+        check("# a", "# a", "# a", r"\# a");
+        check("12. a", "12. a", "12. a", r"12\. a");
+        check("a 12. - # b", "a 12. - # b", "a 12. - # b", "a 12. - # b");
+        check("~~a~~ ~/b", "~~a~~ ~/b", "~~a~~ ~/b", "&#126;&#126;a&#126;&#126; ~/b");
+    }
+
+    #[test]
+    fn nothing_forges_markup() {
+        check(
+            "<a href='https://evil'>x</a> &amp; <b>",
+            "<a href='https://evil'>x</a> &amp; <b>",
+            "&lt;a href='<a href=\"https://evil\">https://evil</a>'&gt;x&lt;/a&gt; &amp;amp; &lt;b&gt;",
+            "&lt;a href='<https://evil>'>x&lt;/a> &amp;amp; &lt;b>",
+        );
+        check(
+            "![i](https://h/t.png)",
+            "!i (https://h/t.png)",
+            "!<a href=\"https://h/t.png\">i</a>",
+            r"\![i](https://h/t.png)",
+        );
+        check(
+            "[x](javascript:alert)",
+            "[x](javascript:alert)",
+            "[x](javascript:alert)",
+            r"\[x\](javascript:alert)",
+        );
+        check("[x](https://u@h/)", "[x](https://u@h/)", "[x](https://u@h/)", r"\[x\](https://u@h/)");
+        check(
+            "[a](https://h/\"x)",
+            "[a](https://h/\"x)",
+            "[a](<a href=\"https://h/\">https://h/</a>&quot;x)",
+            r#"\[a\](<https://h/>"x)"#,
+        );
+        check("`<b>``<i>`", "<b><i>", "&lt;b&gt;&lt;i&gt;", "`<b>` `<i>`");
+    }
+
+    /// A text without the tags that may be in it.
+    fn without_tags(text: &str) -> String {
+        let mut rest = text.to_owned();
+        for tag in ["<b>", "</b>", "<i>", "</i>", "</a>"] {
+            rest = rest.replace(tag, "");
+        }
+        while let Some((before, after)) = rest.split_once("<a href=\"") {
+            rest = format!("{before}{}", after.split_once("\">").expect("a whole tag").1);
+        }
+        rest
+    }
+
+    proptest! {
+        /// Whatever a message is: a desktop gets no other tags, and a reader of markdown none at all outside of code and addresses.
+        #[test]
+        fn no_message_has_other_tags(parts in proptest::collection::vec(prop_oneof![
+            "[a-z]{1,3}", "[ *_`<>\"'&!\\\\\\[\\]()#~.-]{1,3}",
+            Just("https://h/x".to_owned()), Just("[t](https://h/)".to_owned()), Just("<a href=\"".to_owned()),
+        ], 0..12)) {
+            let message = parts.concat();
+            let spans = read(&message);
+            let desktop = without_tags(&write(&spans, Target::Desktop));
+            prop_assert!(!desktop.contains(['<', '>', '"']), "{}", desktop);
+            let outside: Vec<Span<'_>> = spans
+                .into_iter()
+                .filter(|span| !matches!(span, Span::Code(_) | Span::Url(_)))
+                .collect();
+            let markdown = write(&outside, Target::Markdown);
+            prop_assert!(!markdown.contains('<'), "{}", markdown);
+        }
+    }
+}
