@@ -27,7 +27,7 @@ pub(super) struct Unread {
 #[derive(Debug)]
 enum ReadError {
     Io(io::Error),
-    Matcher(MatcherError),
+    Matcher(Box<MatcherError>),
     TooMany,
 }
 
@@ -92,7 +92,7 @@ pub(super) fn read_file(path: &Path) -> Result<Matchers, Unread> {
     let text =
         read_text(path, FILE_BYTES_MAX).map_err(|error| failed(String::new(), ReadError::Io(error)))?;
     Matchers::parse(&path.display().to_string(), &text)
-        .map_err(|error| failed(text, ReadError::Matcher(error)))
+        .map_err(|error| failed(text, ReadError::Matcher(Box::new(error))))
 }
 
 /// Errors: also for a file that is larger than `bytes_max`, and for one that is no file.

@@ -9,11 +9,12 @@ use hyper::{
     header,
 };
 use hyper_util::rt::TokioIo;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use tokio::net::TcpStream;
 
 use super::{failed, read_secret, word_of};
-use crate::sink::{Answered, Level, Notice, Parts, Shown, Url};
+use crate::sink::{Answered, Level, Notice, Parts, Progress, Shown, Url};
 
 /// How much of an answer is read, in bytes.
 pub(super) const ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -34,36 +35,51 @@ impl Response {
     }
 }
 
+#[derive(Serialize)]
+struct NtfyBody<'a> {
+    topic: &'a str,
+    title: String,
+    message: String,
+    priority: u8,
+    tags: Vec<&'a str>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    markdown: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sequence_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    click: Option<&'a str>,
+}
+
+/// Progress that goes on is shown without a sound.
+fn ntfy_priority(notice: &Notice) -> u8 {
+    match notice.level {
+        Level::Info if notice.progress.as_ref().is_some_and(Progress::goes_on) => SILENT,
+        Level::Info => 3,
+        Level::Warn => 4,
+        Level::Error => 5,
+    }
+}
+
 /// Sends a notice to the topic that `url` ends in.
 ///
 /// Source: docs.ntfy.sh, "Publish as JSON": `markdown`, `click`, which is opened when the message is tapped, and `sequence_id`: a message
 /// replaces the one before it with the same (ntfy 2.16; an older server shows each).
 pub(super) async fn ntfy(url: &Url, token_file: Option<&str>, notice: &Notice) -> Answered {
     let Some((base, topic)) = url.path.rsplit_once('/') else { return failed("no topic".to_owned()) };
-    let priority = word_of(notice.level, ["3", "4", "5"]).parse::<u8>().unwrap_or(3);
     let tag = word_of(notice.level, ["information_source", "warning", "rotating_light"]);
     let category = notice.category.map(crate::sink::Category::as_str);
-    let tags: Vec<&str> = [tag].into_iter().chain(category).collect();
     let tapped = Parts { link: Shown::Apart, ..Parts::ALL };
-    let mut body = json!({
-        "topic": topic,
-        "title": notice.title(),
-        "message": notice.text_for(notice.target(), tapped),
-        "priority": priority,
-        "tags": tags,
-    });
-    if notice.is_markdown {
-        body["markdown"] = true.into();
-    }
-    if let Some(progress) = &notice.progress {
-        body["sequence_id"] = (*progress.line).into();
-        if progress.goes_on() && notice.level == Level::Info {
-            body["priority"] = SILENT.into();
-        }
-    }
-    if let Some(link) = &notice.link {
-        body["click"] = (**link).into();
-    }
+    let body = NtfyBody {
+        topic,
+        title: notice.title(),
+        message: notice.text_for(notice.target(), tapped),
+        priority: ntfy_priority(notice),
+        tags: [tag].into_iter().chain(category).collect(),
+        markdown: notice.is_markdown,
+        sequence_id: notice.progress.as_ref().map(|progress| &*progress.line),
+        click: notice.link.as_deref(),
+    };
+    let body = serde_json::to_string(&body).expect("texts and numbers are JSON");
     let mut headers = vec![("content-type", "application/json".to_owned())];
     if let Some(file) = token_file {
         match read_secret(file).await {
@@ -71,7 +87,7 @@ pub(super) async fn ntfy(url: &Url, token_file: Option<&str>, notice: &Notice) -
             Err(error) => return failed(error),
         }
     }
-    match post(url, &format!("{base}/"), &headers, body.to_string()).await {
+    match post(url, &format!("{base}/"), &headers, body).await {
         Ok(response) if response.is_success() => {
             let answer = serde_json::from_slice::<Value>(&response.body).ok();
             let id = answer.as_ref().and_then(|answer| answer["id"].as_str()).map(str::to_owned);
