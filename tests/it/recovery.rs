@@ -150,7 +150,7 @@ fn an_exchange_of_an_earlier_version_is_decided_as_it_was() {
         records.retain(|record| !is_released(record));
         for (_, body, _) in records.iter_mut().filter(|record| record.0 == record::EXCHANGE) {
             let text = String::from_utf8(body.clone()).expect("JSON");
-            *body = text.replacen("\"v\":3", "\"v\":2", 1).into_bytes();
+            *body = text.replacen("\"v\":4", "\"v\":2", 1).into_bytes();
         }
     });
     assert_eq!(answer(&mut daemon, "c2"), "", "all three left then");
