@@ -4,8 +4,10 @@
 //! them is the ledger's business.
 
 mod counts;
+pub mod link;
 mod resolution;
 mod state;
+mod word;
 
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -20,6 +22,7 @@ use crate::{
 
 pub use counts::{Counts, Detail, NAMED_MAX};
 pub use resolution::Resolution;
+pub use word::{Category, Level, WORDS_MAX, Word};
 
 /// How urgent a notification is; ordered, the most urgent greatest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -21,10 +21,7 @@ use super::{
     terminal::Tone,
     workspace_or_current,
 };
-use crate::{
-    client::percent_encode,
-    sink::{Category, question::short},
-};
+use crate::{client::percent_encode, notification::Category, sink::question::short};
 
 const PATH: &str = "/v1/questions";
 /// The exit code of a question that nobody answered in time.

@@ -12,6 +12,7 @@ use crate::{
     ledger::{ConfirmedBy, LedgerEntry},
     notification::{Notification, NotificationId, Priority},
     session::Wake,
+    sink::Notice,
     time::Timestamp,
 };
 
@@ -118,6 +119,8 @@ pub enum Output {
     Record(LedgerEntry),
     /// Know what a notification says, whose id entries will name; before the first of them.
     Made(Arc<Notification>),
+    /// Know what a template says to the user, before what becomes of it.
+    Said(Arc<Notice>),
     /// Know that a session began, ended, or said more of itself.
     Session(SessionId, SessionChange),
     /// Answer a waiting request, if it still waits; otherwise report the injection as undelivered.

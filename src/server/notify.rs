@@ -14,7 +14,7 @@ use uuid::Uuid;
 use crate::{
     event::{Event, SessionId},
     ledger::Suppressed,
-    notification::Sink,
+    notification::{Category, Level, Sink},
     protocol::notify::NotifyRequest,
     publisher::Records,
     server::{
@@ -25,7 +25,7 @@ use crate::{
         naming::session_of,
         processes,
     },
-    sink::{Level, Notice, PER_MINUTE_MAX, Parts, Target, Verdict, seconds_ago},
+    sink::{Notice, PER_MINUTE_MAX, Parts, Target, Verdict, seconds_ago},
     source::sinks::check,
     time::Timestamp,
 };
@@ -145,7 +145,7 @@ pub(crate) fn new_id(kind: char) -> String {
 fn log(notice: &Notice, verdict: Option<&Verdict>) {
     let Notice { id, level, context, session, .. } = notice;
     let message = notice.text_for(Target::Plain, Parts::ALL);
-    let category = notice.category.map(crate::sink::Category::as_str);
+    let category = notice.category.map(Category::as_str);
     let session = session.as_ref().map(SessionId::as_str);
     if let Some(Verdict::Suppressed(why)) = verdict {
         let why = why.as_str();

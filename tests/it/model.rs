@@ -216,6 +216,7 @@ impl Live {
                 | Output::Refuse { .. }
                 | Output::Wake(_)
                 | Output::Made(_)
+                | Output::Said(_)
                 | Output::Session(..) => {}
             }
         }

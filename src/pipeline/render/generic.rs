@@ -35,6 +35,7 @@ pub(super) fn draft(subscriber: &SubscriberId, events: &Shown) -> Draft {
         printed: Printed { row_repeats: true, ..Printed::default() },
         left_out,
         absent: Vec::new(),
+        words: Vec::new(),
     }
 }
 

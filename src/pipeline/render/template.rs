@@ -21,6 +21,7 @@ use super::{
     marks::{Mark, Marks},
     plan::Plan,
     rows::{Events, REPEATS, Rows, Shown, clean_field},
+    word::{self, Said},
 };
 use crate::{
     event::FIELD_CHARS_MAX,
@@ -37,13 +38,18 @@ const FUEL: u64 = 200_000;
 /// What a template sees.
 pub(super) const VARIABLES: [&str; 7] =
     ["events", "rows", "count", "repeats", "suppressed", "subscriber", "now"];
-const GRAMMAR: Grammar =
-    Grammar { variables: &VARIABLES, filters: &filters::NAMES, unknown: lint::unknown_variable };
+const GRAMMAR: Grammar = Grammar {
+    variables: &VARIABLES,
+    filters: &filters::NAMES,
+    functions: &[word::NAME],
+    unknown: lint::unknown_variable,
+};
 
 static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut environment = sandbox::environment(UndefinedBehavior::SemiStrict, FUEL);
     environment.set_formatter(print);
     filters::add_to(&mut environment);
+    word::add_to(&mut environment);
     environment
 });
 
@@ -87,7 +93,7 @@ impl Template {
         let (text, keys, shows_repeats) = (written.text, vec![plan.table.key.clone()], written.shows_repeats);
         let body = Body::Written { text, keys, shows_repeats };
         let printed = Counts { row_repeats: self.printed.row_repeats || shows_repeats, ..self.printed };
-        Ok(Draft { body, printed, left_out: 0, absent: written.absent })
+        Ok(Draft { body, printed, left_out: 0, absent: written.absent, words: Vec::new() })
     }
 
     /// Runs the template and makes one strict document of its output.
@@ -97,7 +103,7 @@ impl Template {
         events: &Shown,
         account: &Arc<Account>,
     ) -> Result<Draft, Attempt> {
-        let (output, marks) = execute(&self.program, input, events, account)?;
+        let Ran { text: output, marks, said } = execute(&self.program, input, events, account)?;
         let body = cells::document(&output, &marks).map_err(|misfit| match misfit {
             Misfit::TooMuch => Attempt::TooBig,
             Misfit::Wrong { line, message } => {
@@ -110,7 +116,7 @@ impl Template {
             Body::Decoded { value, .. } => has_key(value, REPEATS),
         };
         let printed = Counts { row_repeats: self.printed.row_repeats || shows_repeats, ..self.printed };
-        Ok(Draft { body, printed, left_out: marks.left_out, absent: marks.absent })
+        Ok(Draft { body, printed, left_out: marks.left_out, absent: marks.absent, words: said.words() })
     }
 
     /// The line of the template that wrote a line of its output: what fails runs once more, and its own text says where it stands.
@@ -122,9 +128,16 @@ impl Template {
         account: &Arc<Account>,
     ) -> Option<usize> {
         let traced = Program::template(self.program.source(), Trace::Lines).ok()?;
-        let (output, marks) = execute(&traced, input, events, account).ok()?;
-        cells::template_line(&output, &marks, output_line)
+        let ran = execute(&traced, input, events, account).ok()?;
+        cells::template_line(&ran.text, &ran.marks, output_line)
     }
+}
+
+/// What a run left.
+struct Ran {
+    text: String,
+    marks: Marks,
+    said: Said,
 }
 
 fn execute(
@@ -132,7 +145,7 @@ fn execute(
     input: &RenderInput<'_>,
     events: &Shown,
     account: &Arc<Account>,
-) -> Result<(String, Marks), Attempt> {
+) -> Result<Ran, Attempt> {
     let root = Printed::from_object(Context {
         count: events.len(),
         shown: events.clone(),
@@ -148,14 +161,15 @@ fn execute(
     let mut output = String::with_capacity(program.source().len());
     let ended = program.run(&ENVIRONMENT, root, &mut output, |_, state| {
         let (instructions, _) = state.fuel_levels().unwrap_or_default();
-        (state.get_extension_mut::<Marks>().map(std::mem::take).unwrap_or_default(), instructions)
+        let marks = state.get_extension_mut::<Marks>().map(std::mem::take).unwrap_or_default();
+        (marks, state.get_extension_mut::<Said>().map(std::mem::take).unwrap_or_default(), instructions)
     });
     // A run that failed may have used all of its fuel.
-    let instructions = ended.as_ref().map_or(FUEL, |(_, instructions)| *instructions);
+    let instructions = ended.as_ref().map_or(FUEL, |(.., instructions)| *instructions);
     let is_paid = account.spend(instructions);
-    let (marks, _) = ended.map_err(|error| failed(&error))?;
+    let (marks, said, _) = ended.map_err(|error| failed(&error))?;
     is_paid.map_err(|error| failed(&error))?;
-    Ok((output, marks))
+    Ok(Ran { text: output, marks, said })
 }
 
 /// The variables of one render, of which most templates ask for two or three; what costs something is made when it is asked for.

@@ -9,11 +9,14 @@ use hyper::{
     header,
 };
 use hyper_util::rt::TokioIo;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::net::TcpStream;
 
 use super::{failed, read_secret, word_of};
-use crate::sink::{Answered, Level, Notice, Parts, Shown, Url};
+use crate::{
+    notification::{Category, Level},
+    sink::{Answered, Notice, Parts, Shown, Url},
+};
 
 /// How much of an answer is read, in bytes.
 pub(super) const ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -35,35 +38,9 @@ impl Response {
 }
 
 /// Sends a notice to the topic that `url` ends in.
-///
-/// Source: docs.ntfy.sh, "Publish as JSON": `markdown`, `click`, which is opened when the message is tapped, and `sequence_id`: a message
-/// replaces the one before it with the same (ntfy 2.16; an older server shows each).
 pub(super) async fn ntfy(url: &Url, token_file: Option<&str>, notice: &Notice) -> Answered {
     let Some((base, topic)) = url.path.rsplit_once('/') else { return failed("no topic".to_owned()) };
-    let priority = word_of(notice.level, ["3", "4", "5"]).parse::<u8>().unwrap_or(3);
-    let tag = word_of(notice.level, ["information_source", "warning", "rotating_light"]);
-    let category = notice.category.map(crate::sink::Category::as_str);
-    let tags: Vec<&str> = [tag].into_iter().chain(category).collect();
-    let tapped = Parts { link: Shown::Apart, ..Parts::ALL };
-    let mut body = json!({
-        "topic": topic,
-        "title": notice.title(),
-        "message": notice.text_for(notice.target(), tapped),
-        "priority": priority,
-        "tags": tags,
-    });
-    if notice.is_markdown {
-        body["markdown"] = true.into();
-    }
-    if let Some(progress) = &notice.progress {
-        body["sequence_id"] = (*progress.line).into();
-        if progress.goes_on() && notice.level == Level::Info {
-            body["priority"] = SILENT.into();
-        }
-    }
-    if let Some(link) = &notice.link {
-        body["click"] = (**link).into();
-    }
+    let body = message(topic, notice);
     let mut headers = vec![("content-type", "application/json".to_owned())];
     if let Some(file) = token_file {
         match read_secret(file).await {
@@ -80,6 +57,31 @@ pub(super) async fn ntfy(url: &Url, token_file: Option<&str>, notice: &Notice) -
         Ok(response) => failed(refusal(&response)),
         Err(error) => failed(error),
     }
+}
+
+/// The body of a message to ntfy.
+///
+/// Source: docs.ntfy.sh, "Publish as JSON": `markdown`, `click`, which is opened when the message is tapped, and `sequence_id`: a message
+/// replaces the one before it with the same (ntfy 2.16; an older server shows each).
+fn message(topic: &str, notice: &Notice) -> Value {
+    let tag = word_of(notice.level, ["information_source", "warning", "rotating_light"]);
+    let tags: Vec<&str> = [tag].into_iter().chain(notice.category.map(Category::as_str)).collect();
+    let priority = match &notice.progress {
+        Some(progress) if progress.goes_on() && notice.level == Level::Info => SILENT,
+        Some(_) | None => word_of(notice.level, ["3", "4", "5"]).parse::<u8>().unwrap_or(3),
+    };
+    let tapped = Parts { link: Shown::Apart, ..Parts::ALL };
+    let mut body = Map::new();
+    body.insert("topic".to_owned(), topic.into());
+    body.insert("title".to_owned(), notice.title().into());
+    body.insert("message".to_owned(), notice.text_for(notice.target(), tapped).into());
+    body.insert("priority".to_owned(), priority.into());
+    body.insert("tags".to_owned(), json!(tags));
+    body.extend(notice.is_markdown.then(|| ("markdown".to_owned(), true.into())));
+    body.extend(notice.link.as_deref().map(|link| ("click".to_owned(), link.into())));
+    let line = notice.progress.as_ref().map(|progress| &*progress.line);
+    body.extend(line.map(|line| ("sequence_id".to_owned(), line.into())));
+    body.into()
 }
 
 /// What a server said that did not take a notice.
