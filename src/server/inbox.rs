@@ -16,6 +16,8 @@ use crate::{
         error::{ApiError, ErrorBody},
         extract::{Params, Segment, read_session},
         naming::session_of,
+        notify::place_of,
+        questions::open_count,
     },
 };
 
@@ -88,6 +90,8 @@ fn write_start(start: &PageStart) -> String {
 pub(crate) struct InboxList {
     /// By session, and in each in the order in which it would be delivered; then what waits for the next session.
     notifications: Vec<WaitingView>,
+    /// How many questions to the user are open, of that session and its folder or in all.
+    questions: usize,
     /// Where the next page begins, to be given as `from`; absent when there is none. What changes meanwhile may stand on both or neither.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
@@ -103,8 +107,10 @@ pub(crate) async fn list(
     Params(params): Params<ListParams>,
 ) -> Result<Json<InboxList>, ApiError> {
     let session = InboxParams { session: params.session.clone() }.session(&app).await?;
+    let folder = place_of(&app, session.as_ref(), None).await?;
+    let questions = open_count(&app, session.as_ref(), folder.as_deref());
     let (notifications, next) = app.engine.waiting(params.page(session)?).await?;
-    Ok(Json(InboxList { notifications, next: next.as_ref().map(write_start) }))
+    Ok(Json(InboxList { notifications, questions, next: next.as_ref().map(write_start) }))
 }
 
 /// Ends a notification that waits: nobody is told of it.

@@ -159,13 +159,18 @@ fn log(notice: &Notice, verdict: Option<&Verdict>) {
     }
 }
 
-fn answer(notice: &Notice, verdict: Option<&Verdict>, now: Timestamp) -> NotifyAnswer {
-    let (sinks, suppressed) = match verdict {
+/// The sinks that a notice goes to, or why to none.
+pub(crate) fn ways(verdict: Option<&Verdict>) -> (Vec<&'static str>, Option<Suppressed>) {
+    match verdict {
         Some(Verdict::Taken(sinks)) => (sinks.iter().map(|sink| Sink::as_str(*sink)).collect(), None),
         Some(Verdict::Suppressed(why)) => (Vec::new(), Some(*why)),
         // More were said since than verdicts are kept; its record has it.
         None => (Vec::new(), None),
-    };
+    }
+}
+
+fn answer(notice: &Notice, verdict: Option<&Verdict>, now: Timestamp) -> NotifyAnswer {
+    let (sinks, suppressed) = ways(verdict);
     let why = suppressed.map(|why| match why {
         Suppressed::Repeat { sent_at } => format!(" (already sent {})", seconds_ago(sent_at, now)),
         Suppressed::Rate { .. } => {
