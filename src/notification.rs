@@ -4,8 +4,10 @@
 //! ledger records its outcome in each of them.
 
 mod counts;
+pub mod link;
 mod resolution;
 mod state;
+mod word;
 
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -20,6 +22,7 @@ use crate::{
 
 pub use counts::{Counts, Detail, NAMED_MAX};
 pub use resolution::Resolution;
+pub use word::{Category, Level, WORDS_MAX, Word};
 
 /// The priority of a notification; ordered, most urgent greatest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -42,7 +42,7 @@ pub use crate::pipeline::{
 use crate::{
     event::{Event, Scope, Seq},
     ledger::{FilteredBy, Reason},
-    notification::{InjectionPoint, Notification, NotificationId, Priority, State},
+    notification::{InjectionPoint, Notification, NotificationId, Priority, State, Word},
     pipeline::{
         batch::{Batch, Batcher},
         carry::{Carried, Carry},
@@ -76,6 +76,15 @@ pub struct Pipeline {
 pub enum PipelineOutput {
     /// A batch closed and was rendered.
     Notification(Arc<Notification>),
+    /// The template of a notification, which came before this, says something to the user.
+    Said {
+        /// Which notification.
+        notification: Arc<Notification>,
+        /// Which of what it says, from 1.
+        number: usize,
+        /// What.
+        word: Word,
+    },
     /// The event is a row of an open batch. An event whose batch closes at once is in the notification only.
     Batched {
         /// The event.
@@ -321,7 +330,7 @@ impl Pipeline {
         let Conditions { nature, unresolved } = Conditions::of(&rule, &mut self.key, &batch.rows);
         let events: Vec<Seq> = batch.rows.iter().map(|row| row.seq).collect();
         let first_id = batch.rows.first().map(|row| &*row.event.id).unwrap_or_default();
-        self.outputs.push_back(PipelineOutput::Notification(Arc::new(Notification {
+        let notification = Arc::new(Notification {
             id: notification_id(&rule, &events, first_id),
             subscriber: rule.id.clone(),
             scope: batch.scope,
@@ -340,7 +349,12 @@ impl Pipeline {
             unresolved,
             created_at: now,
             expires_at: rule.ttl.map(|ttl| now + ttl),
-        })));
+        });
+        self.outputs.push_back(PipelineOutput::Notification(Arc::clone(&notification)));
+        for (number, word) in (1..).zip(rendered.words) {
+            let notification = Arc::clone(&notification);
+            self.outputs.push_back(PipelineOutput::Said { notification, number, word });
+        }
     }
 
     fn end(&mut self, seq: Seq, reason: Reason) {

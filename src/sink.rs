@@ -7,7 +7,6 @@
 
 mod fold;
 mod limits;
-pub mod link;
 mod notice;
 pub mod progress;
 pub mod question;
@@ -26,7 +25,7 @@ use serde_json::{Map, Value, json};
 pub use self::{
     fold::{Deliveries, Verdict},
     limits::{Held, PER_MINUTE_MAX},
-    notice::{Category, Choices, Level, Notice, Parts, Shown},
+    notice::{Choices, Notice, Parts, Shown},
     progress::Progress,
     question::Question,
     questions::{QuestionState, Questions},

@@ -234,6 +234,37 @@ mod examples {
     }
 
     #[test]
+    fn a_test_can_say_what_the_user_is_notified_of() {
+        let template = "{{ notify(\"failed: \" ~ events[0].payload.tool_name, level=\"warn\") }}\na: 1\n";
+        let test = |notices: &str| {
+            format!(
+                "[[tests]]\nname = \"t\"\nat = [[\"0ms\", \"tool.call.failure\", {{ tool_name = \"grep\" }}]]\n\
+                 expect = [{{ at = \"0ms\", decoded = {{ a = 1 }}{notices} }}]\n"
+            )
+        };
+        for (notices, part) in [
+            ("", None),
+            (", notices = [\"failed: grep\"]", None),
+            (", notices = [{ message = \"failed: grep\", level = \"warn\" }]", None),
+            (
+                ", notices = []",
+                Some("says [{\"message\":\"failed: grep\",\"level\":\"warn\"}] to the user, not []"),
+            ),
+            (", notices = [\"failed: sed\"]", Some("to the user, not [{\"message\":\"failed: sed\"}]")),
+            (", notices = [{ link = \"https://h/\" }]", Some("to the user, not [{\"link\"")),
+            (", notices = [{ text = \"x\" }]", Some("unknown key")),
+            (", notices = [7]", Some("a text or a table")),
+        ] {
+            let report = tried(template, &test(notices)).to_string();
+            assert!(part.map_or(report.is_empty(), |part| report.contains(part)), "{notices}: {report}");
+        }
+        let report = tried("a: 1{{ notify(events[0].payload.paylod) }}\n", "").to_string();
+        assert!(report.contains("template fails with "), "{report}");
+        let report = tried("a: 1{{ notfy(\"x\") }}\n", "").to_string();
+        assert!(report.contains("notfy"), "{report}");
+    }
+
+    #[test]
     fn one_template_that_does_not_compile_is_one_error() {
         let report = tried("a: {{ count\n", "");
         assert_eq!((report.error_count(), report.warning_count()), (1, 0), "{report}");

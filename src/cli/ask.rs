@@ -12,6 +12,7 @@ use std::{
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use uuid::Uuid;
 
 use super::{
     CliError, Context, absolute_folder,
@@ -22,8 +23,9 @@ use super::{
     workspace_or_current,
 };
 use crate::{
-    client::percent_encode,
-    sink::{Category, question::short},
+    client::{ClientError, percent_encode},
+    notification::Category,
+    sink::question::short,
 };
 
 const PATH: &str = "/v1/questions";
@@ -84,6 +86,9 @@ pub(super) struct AnswerArgs {
     /// Which of its choices
     #[arg(value_name = "CHOICE")]
     answer: Option<String>,
+    /// Answer a question that this session asked, on its user's word
+    #[arg(long, requires = "answer")]
+    own: bool,
     /// Print the daemon's answer as JSON
     #[arg(long)]
     json: bool,
@@ -122,6 +127,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<ExitCode, Cl
     let session = args.session.as_deref().map(|text| ids::addressee(text, context)).transpose()?;
     let named = args.workspace.as_deref().map(absolute_folder);
     let mut fields = Map::new();
+    let (_, random) = Uuid::now_v7().as_u64_pair();
+    fields.insert("id".to_owned(), format!("q{random:016x}").into());
     fields.insert("choices".to_owned(), json!(args.choices));
     fields.insert("awaited".to_owned(), json!(!args.no_wait));
     let mut insert = |name: &str, text: Option<&str>| {
@@ -136,7 +143,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<ExitCode, Cl
     insert("session", session.as_deref());
     insert("workspace", named.or_else(|| workspace_or_current(None)).as_deref());
     fields.extend(args.markdown.then(|| ("markdown".to_owned(), true.into())));
-    let body = context.ask(doing, "POST", PATH, Some(&Value::Object(fields)))?;
+    let body = ask(doing, &Value::Object(fields), context)?;
     let Asked { question } = parse(doing, &body)?;
     if args.no_wait {
         let text = if args.json { String::from_utf8_lossy(&body).into_owned() } else { question.id };
@@ -154,6 +161,23 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<ExitCode, Cl
     // What is printed is not announced once more; a daemon that is gone announces it when it is back.
     context.ask(doing, "POST", &format!("{PATH}/{}/taken", percent_encode(&question.id)), None).ok();
     Ok(if answer.is_some() { ExitCode::SUCCESS } else { ExitCode::from(EXPIRED) })
+}
+
+/// Asks, once more where it is not known whether that was heard: the id tells that it is the same question.
+///
+/// Errors: there is no daemon, it refuses, or its answers are lost for a while.
+fn ask(doing: &'static str, body: &Value, context: &Context<'_>) -> Result<Vec<u8>, CliError> {
+    let mut is_sent = false;
+    for _ in 0..TRIES_MAX {
+        match context.ask(doing, "POST", PATH, Some(body)) {
+            Err(CliError::Client { source: ClientError::Connection { .. }, .. }) => is_sent = true,
+            // It is started again.
+            Err(CliError::Client { source: ClientError::NoDaemon { .. }, .. }) if is_sent => {}
+            answered => return answered,
+        }
+        thread::park_timeout(RETRY_AFTER);
+    }
+    context.ask(doing, "POST", PATH, Some(body))
 }
 
 /// Says on stderr what answers the question: stdout is for the answer.
@@ -194,7 +218,10 @@ pub(super) fn answer(args: &AnswerArgs, context: &mut Context<'_>) -> Result<(),
     let (Some(id), Some(answer)) = (&args.id, &args.answer) else { return list(args, context) };
     let doing = "answer the question";
     let path = format!("{PATH}/{}", percent_encode(id));
-    let body = context.ask(doing, "POST", &path, Some(&json!({ "answer": answer })))?;
+    let mut fields = Map::new();
+    fields.insert("answer".to_owned(), json!(answer));
+    fields.extend(args.own.then(|| ("own".to_owned(), true.into())));
+    let body = context.ask(doing, "POST", &path, Some(&Value::Object(fields)))?;
     if args.json {
         return context.print(&format!("{}\n", String::from_utf8_lossy(&body)));
     }
@@ -253,10 +280,21 @@ mod tests {
         let requests = daemon.requests();
         assert!(
             requests[0]
-                .contains(r#"{"choices":["yes","no"],"awaited":true,"message":"Deploy?","expires":"20m""#)
+                .contains(r#","choices":["yes","no"],"awaited":true,"message":"Deploy?","expires":"20m""#)
         );
         assert!(requests[1].starts_with("GET /v1/questions/q5f0c2e81b7a94d36/wait?timeout=20s HTTP/1.1\r\n"));
         assert!(requests[2].starts_with("POST /v1/questions/q5f0c2e81b7a94d36/taken HTTP/1.1\r\n"));
+    }
+
+    #[test]
+    fn a_question_whose_answer_was_lost_is_asked_again_under_its_id() {
+        let daemon = FakeDaemon::losing(ASKED);
+        let said = run_against(&daemon, &["ask", "Deploy?", "--choice", "a", "--choice", "b", "--no-wait"]);
+        assert_eq!(said.as_deref(), Ok("q5f0c2e81b7a94d36\n"));
+        let requests = daemon.requests();
+        let bodies: Vec<_> = requests.iter().filter_map(|request| request.split("\r\n\r\n").nth(1)).collect();
+        assert_eq!(bodies.len(), 2);
+        assert!(bodies[0].starts_with(r#"{"id":"q"#) && bodies[0] == bodies[1], "{bodies:?}");
     }
 
     #[test]

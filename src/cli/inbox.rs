@@ -62,6 +62,9 @@ struct Which {
 #[derive(Deserialize)]
 struct Page<T> {
     notifications: Vec<T>,
+    /// How many questions to the user are open.
+    #[serde(default)]
+    questions: u64,
     /// Start of the next one.
     next: Option<String>,
 }
@@ -146,41 +149,52 @@ fn list(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
     let session = args.session.as_deref().map(|text| ids::session(text, context)).transpose()?;
     if args.json {
         let mut all: Vec<Value> = Vec::new();
-        each_page(session.as_deref(), context, |page, _| {
+        let questions = each_page(session.as_deref(), context, |page, _| {
             all.extend(page);
             Ok(())
         })?;
-        return context.print(&format!("{}\n", json!({ "notifications": all })));
+        return context.print(&format!("{}\n", json!({ "notifications": all, "questions": questions })));
     }
     if context.terminal.is_interactive && !args.list {
         return pick::run(session.as_deref(), context);
     }
     let names = Names::ask(context);
     let mut is_empty = true;
-    each_page(session.as_deref(), context, |page: Vec<Waiting>, context| {
+    let questions = each_page(session.as_deref(), context, |page: Vec<Waiting>, context| {
         is_empty &= page.is_empty();
         let ids = ShortIds::of_notifications(page.iter().map(|one| &*one.id));
         let shown = |one: &Waiting| one.shown(&ids.short(&one.id), &names, &context.terminal);
         let text: String = page.iter().map(shown).collect();
         context.print(&text)
     })?;
-    if is_empty { context.print("nothing waits\n") } else { Ok(()) }
+    let asked = asked(questions);
+    let text = if is_empty && asked.is_empty() { "nothing waits\n" } else { &asked };
+    context.print(text)
 }
 
-/// Passes each page to a callback.
+/// The line about questions that wait for the user's answer; empty if there is none.
+fn asked(questions: u64) -> String {
+    match questions {
+        0 => String::new(),
+        1 => "1 question waits for your answer: aside answer\n".to_owned(),
+        count => format!("{count} questions wait for your answer: aside answer\n"),
+    }
+}
+
+/// Passes each page to a callback, and returns how many questions are open.
 fn each_page<'c, T: DeserializeOwned>(
     session: Option<&str>,
     context: &mut Context<'c>,
     mut take: impl FnMut(Vec<T>, &mut Context<'c>) -> Result<(), CliError>,
-) -> Result<(), CliError> {
+) -> Result<u64, CliError> {
     let doing = "list what waits";
     let mut from: Option<String> = None;
     loop {
         let body = context.ask(doing, "GET", &page(session, from.as_deref()), None)?;
-        let Page { notifications, next } = parse(doing, &body)?;
+        let Page { notifications, questions, next } = parse(doing, &body)?;
         take(notifications, context)?;
         if next.is_none() {
-            return Ok(());
+            return Ok(questions);
         }
         from = next;
     }
@@ -255,6 +269,9 @@ mod tests {
         assert!(asked.last().expect("one").starts_with("GET /v1/inbox?session=s%201 HTTP/1.1\r\n"));
         let daemon = FakeDaemon::answering_json(200, r#"{"notifications":[]}"#);
         assert_eq!(run_against(&daemon, &["inbox"]).as_deref(), Ok("nothing waits\n"));
+        let daemon = FakeDaemon::answering_json(200, r#"{"notifications":[],"questions":2}"#);
+        let said = "2 questions wait for your answer: aside answer\n";
+        assert_eq!(run_against(&daemon, &["inbox"]).as_deref(), Ok(said));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{CliError, Context, absolute_folder, ids, parse, table::one_line, workspace_or_current};
-use crate::sink::Category;
+use crate::notification::Category;
 
 const DOING: &str = "notify the user";
 

@@ -80,11 +80,20 @@ impl FakeDaemon {
 
     /// Answers the first request with 503, and later ones with this JSON body.
     pub(crate) fn late(body: &str) -> Self {
+        Self::first_with("HTTP/1.1 503 X\r\ncontent-length: 0\r\n\r\n", body)
+    }
+
+    /// Closes the connection of the first request, and answers every later one with this JSON body.
+    pub(crate) fn losing(body: &str) -> Self {
+        Self::first_with("", body)
+    }
+
+    fn first_with(first: &'static str, body: &str) -> Self {
         let answer = format!("HTTP/1.1 200 X\r\ncontent-length: {}\r\n\r\n{body}", body.len());
         let count = AtomicU32::new(0);
         Self::start(move |connection| {
             let is_first = count.fetch_add(1, Ordering::Relaxed) == 0;
-            let said = if is_first { "HTTP/1.1 503 X\r\ncontent-length: 0\r\n\r\n" } else { answer.as_str() };
+            let said = if is_first { first } else { answer.as_str() };
             connection.write_all(said.as_bytes()).expect("client reads");
         })
     }

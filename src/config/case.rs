@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json, json};
 use toml::de::DeValue;
 
 use crate::{
@@ -20,6 +20,9 @@ use crate::{
 
 /// Latest time in a test; more than any window, short enough to be a typing mistake beyond.
 const TEST_TIME_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// What a test can say of a notice.
+const NOTICE_FIELDS: [&str; 4] = ["message", "level", "category", "link"];
 
 /// One test of a subscriber.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,6 +63,8 @@ pub struct Expectation {
     pub at: Duration,
     /// What its decoded content holds at least: keys that are absent here are not compared.
     pub decoded: Json,
+    /// What its template says to the user, all of it; not compared if there is none.
+    pub notices: Option<Vec<Json>>,
     /// Where it stands.
     pub place: Place,
 }
@@ -142,13 +147,29 @@ fn expectation(value: &Value<'_>, file: &SourceFile) -> Parsed<Expectation> {
     let mut section: Section<'_> = value.section().ok_or_else(|| value.wrong_kind("a table"))?;
     let at = section.require("at", time, file);
     let decoded = section.require("decoded", object, file);
+    let notices = section.read("notices", |value| values::list(value, notice));
     let found = section.finish();
     match (at, decoded) {
         (Some(at), Some(decoded)) if found.is_empty() => {
-            Ok(Expectation { at, decoded, place: value.place() })
+            Ok(Expectation { at, decoded, notices, place: value.place() })
         }
         _ => Err(found),
     }
+}
+
+/// A notice that is expected: its text, or a table of what it has at least.
+fn notice(value: &Value<'_>) -> Parsed<Json> {
+    if let Ok(text) = values::text(value) {
+        return Ok(json!({ "message": text }));
+    }
+    let mut section = value.section().ok_or_else(|| value.wrong_kind("a text or a table"))?;
+    let mut expected = Map::new();
+    for name in NOTICE_FIELDS {
+        let text = section.read(name, |value| values::text(value).map(str::to_owned));
+        expected.extend(text.map(|text| (name.to_owned(), text.into())));
+    }
+    let found = section.finish();
+    if found.is_empty() { Ok(expected.into()) } else { Err(found) }
 }
 
 fn keep<T>(found: &mut Vec<Diagnostic>, parsed: Parsed<T>) -> Option<T> {

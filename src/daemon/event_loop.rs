@@ -401,7 +401,7 @@ fn publish_changes(registry: &Registry, engine: &mut Engine) {
 /// Executes an output that needs no journal; returns one that does.
 fn act(registry: &Registry, output: Output) -> Option<Outgoing> {
     match output {
-        Output::Record(_) | Output::Made(_) => None,
+        Output::Record(_) | Output::Made(_) | Output::Said(_) => None,
         Output::Session(session, change) => {
             let is_open = !matches!(change, SessionChange::Closed { .. });
             registry.knowledge().publish_open(&session, is_open);

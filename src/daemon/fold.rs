@@ -156,7 +156,7 @@ impl Fold {
                 notes.take(&output);
             }
             match output {
-                Output::Record(_) | Output::Made(_) => {}
+                Output::Record(_) | Output::Made(_) | Output::Said(_) => {}
                 wanted @ (Output::Session(..)
                 | Output::Answer { .. }
                 | Output::Refuse { .. }

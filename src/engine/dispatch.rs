@@ -8,17 +8,17 @@ use serde_json::{Value, json};
 use super::{Engine, fanout::DIRECT_MAX, io::Output, lineage::CHAIN_MAX, rules::SourceSettings};
 use crate::{
     ci::Wanted,
-    event::{Event, EventRef, OWN_SOURCE, Provenance, Scope, Seq, SessionId, Severity},
+    event::{Event, EventRef, OWN_SOURCE, Provenance, Scope, Seq, SessionId, Severity, mask_secrets},
     format,
     injector::Earlier,
     ledger::{HeldBackBy, LedgerEntry, Reason, Subject},
-    notification::{Audience, Notification, Priority, Sink, SubscriberId},
+    notification::{Audience, Level, Notification, Priority, Sink, SubscriberId, Word},
     pipeline::{Failure, Pipeline, PipelineOutput, rule::Activity},
     probe::{
         NOTED,
         pause::{CHECKS, PAUSE_ENDED},
     },
-    sink::{Level, MESSAGE_CHARS_MAX, Notice},
+    sink::{MESSAGE_CHARS_MAX, Notice, clean_line},
     time::Timestamp,
     watch::{self, Condition},
 };
@@ -182,6 +182,9 @@ impl Engine {
                 PipelineOutput::Notification(notification) => {
                     self.route(notification, rule.output.audience, now);
                 }
+                PipelineOutput::Said { notification, number, word } => {
+                    self.say(&notification, number, word, now);
+                }
                 PipelineOutput::Failed(failure) => self.report_failure(&subscriber, &failure, now),
             }
         }
@@ -238,6 +241,37 @@ impl Engine {
         if is_shown && sinks.is_empty() {
             return;
         }
+        let message = format::line_for_user(notification, MESSAGE_CHARS_MAX);
+        let notice = Notice {
+            level: Level::of(notification.severity),
+            ..self.notice(notification, notification.id.as_str(), &message, now)
+        };
+        let subject = Subject::Notification(notification.id.clone());
+        let entries = self.for_user.take(notice, subject, &sinks, now);
+        self.record_all(entries);
+    }
+
+    /// Sends to the user's sinks what the template of a notification says.
+    fn say(&mut self, notification: &Notification, number: usize, word: Word, now: Timestamp) {
+        let Word { message, level, category, link } = word;
+        let message = clean_line(&message, MESSAGE_CHARS_MAX);
+        if message.is_empty() {
+            // Nothing of it can be shown.
+            return;
+        }
+        // The same after a replay, as that of the notification is.
+        let id = format!("{}:{number}", notification.id);
+        let link = link.map(|link| mask_secrets(&link).into());
+        let notice = Notice { level, category, link, ..self.notice(notification, &id, &message, now) };
+        self.outputs.push_back(Output::Said(Arc::new(notice.clone())));
+        let sinks = Arc::clone(&self.rules.sinks);
+        let subject = Subject::Notification(notification.id.clone());
+        let entries = self.for_user.take(notice, subject, &sinks.default, now);
+        self.record_all(entries);
+    }
+
+    /// A notice of the subscriber of a notification, from the place that this concerns.
+    fn notice(&self, notification: &Notification, id: &str, message: &str, now: Timestamp) -> Notice {
         let (session, workspace) = match &notification.scope {
             Scope::Session(session) => {
                 let known = self.sessions.view(session).and_then(|known| known.harness.workspace.clone());
@@ -246,17 +280,8 @@ impl Engine {
             Scope::Workspace(folder) => (None, Some(Arc::clone(folder))),
             Scope::All => (None, None),
         };
-        let message = format::line_for_user(notification, MESSAGE_CHARS_MAX);
-        let notice = Notice {
-            level: Level::of(notification.severity),
-            context: notification.subscriber.as_str().into(),
-            session,
-            workspace,
-            ..Notice::new(notification.id.as_str(), &message, now)
-        };
-        let subject = Subject::Notification(notification.id.clone());
-        let entries = self.for_user.take(notice, subject, &sinks, now);
-        self.record_all(entries);
+        let context = notification.subscriber.as_str().into();
+        Notice { context, session, workspace, ..Notice::new(id, message, now) }
     }
 
     /// Puts a notification into one session's queue; returns whether it is new there.

@@ -13,6 +13,7 @@ use crate::{
     ledger::{ConfirmedBy, LedgerEntry},
     notification::{Notification, NotificationId, Priority},
     session::Wake,
+    sink::Notice,
     time::Timestamp,
 };
 
@@ -120,6 +121,8 @@ pub enum Output {
     Record(LedgerEntry),
     /// Register a notification's content, before the first entry that names its id.
     Made(Arc<Notification>),
+    /// Register what a template says to the user, before the first entry about it.
+    Said(Arc<Notice>),
     /// Register that a session began, ended, or changed.
     Session(SessionId, SessionChange),
     /// Answer a waiting request, if it still waits; otherwise report the injection as undelivered.

@@ -46,7 +46,8 @@ pub const CONDITION_FUEL: u64 = 500;
 /// Most steps of work of one evaluation, an item or 16 bytes each: a few looks at a payload of 64 KiB.
 pub const CONDITION_STEPS: u64 = 20_000;
 
-const GRAMMAR: Grammar = Grammar { variables: &FieldPath::ROOTS, filters: &[], unknown: unknown_field };
+const GRAMMAR: Grammar =
+    Grammar { variables: &FieldPath::ROOTS, filters: &[], functions: &[], unknown: unknown_field };
 
 static ENVIRONMENT: LazyLock<Environment<'static>> =
     LazyLock::new(|| sandbox::environment(UndefinedBehavior::Chainable, CONDITION_FUEL));

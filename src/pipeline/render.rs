@@ -29,7 +29,7 @@ use std::{collections::BTreeMap, ops::Range, sync::Arc};
 use serde_json::{Map, Value};
 
 use crate::{
-    notification::{SubscriberId, Tokens},
+    notification::{SubscriberId, Tokens, Word},
     pipeline::{row::Row, sandbox::account::Account},
     time::Timestamp,
     tokens, toon,
@@ -107,6 +107,8 @@ pub struct Rendered {
     pub tokens: Tokens,
     /// Set when the template failed and the generic table went out instead.
     pub failure: Option<RenderFailure>,
+    /// What the template says to the user, by `notify`, in that order; nothing if it failed.
+    pub words: Vec<Word>,
     /// Columns that the template names and that no row has: optional fields, or names that are misspelt.
     pub absent: Vec<String>,
 }
@@ -204,6 +206,8 @@ struct Draft {
     left_out: u64,
     /// Columns that were named and that no row has.
     absent: Vec<String>,
+    /// What the user is to know.
+    words: Vec<Word>,
 }
 
 /// A document that is known to be strict TOON.
@@ -278,13 +282,14 @@ struct Content {
     text: String,
     tokens: Tokens,
     absent: Vec<String>,
+    words: Vec<Word>,
 }
 
 impl Content {
     fn new(text: String) -> Self {
         debug_assert!(toon::decode(&text).is_ok(), "released text is strict TOON: {text}");
         let tokens = tokens::estimate(&text);
-        Self { text, tokens, absent: Vec::new() }
+        Self { text, tokens, absent: Vec::new(), words: Vec::new() }
     }
 
     /// It, if it is small enough.
@@ -294,7 +299,8 @@ impl Content {
     }
 
     fn released(self, failure: Option<RenderFailure>) -> Rendered {
-        Rendered { content: self.text, tokens: self.tokens, failure, absent: self.absent }
+        let Self { text, tokens, absent, words } = self;
+        Rendered { content: text, tokens, failure, words, absent }
     }
 }
 
@@ -352,7 +358,8 @@ fn finished(input: &RenderInput<'_>, draft: &Draft, shown: usize) -> Result<Cont
     let kept = without_last(kept, draft.left_out);
     let counts = extras(input, kept, draft.left_out + occurrences(dropped), draft.printed);
     let text = draft.body.write(input.subscriber, &counts);
-    let content = Content { absent: draft.absent.clone(), ..Content::new(text) };
+    let (absent, words) = (draft.absent.clone(), draft.words.clone());
+    let content = Content { absent, words, ..Content::new(text) };
     content.fitting(input)
 }
 
@@ -418,7 +425,8 @@ fn finished_cut(
         counts.push(("omitted_fields", fields as u64));
     }
     let text = Body::Decoded { value, comments: None }.write(input.subscriber, &counts);
-    let content = Content { absent: draft.absent.clone(), ..Content::new(text) };
+    let (absent, words) = (draft.absent.clone(), draft.words.clone());
+    let content = Content { absent, words, ..Content::new(text) };
     content.fitting(input)
 }
 

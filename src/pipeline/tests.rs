@@ -448,7 +448,7 @@ pub(super) fn outcomes(outputs: &[PipelineOutput]) -> Vec<Outcome> {
         PipelineOutput::Notification(made) => Outcome::Told(made.created_at, made.events.clone()),
         PipelineOutput::Batched { seq } => Outcome::Waits(*seq),
         PipelineOutput::Ended { seq, reason } => ended(seq.0, reason.clone()),
-        PipelineOutput::Failed(failure) => panic!("unexpected {failure:?}"),
+        PipelineOutput::Failed(_) | PipelineOutput::Said { .. } => panic!("unexpected {output:?}"),
     };
     outputs.iter().map(outcome).collect()
 }
@@ -464,7 +464,10 @@ pub(super) fn drain(pipeline: &mut Pipeline) -> Vec<PipelineOutput> {
 fn notifications(outputs: &[PipelineOutput]) -> impl Iterator<Item = &Notification> {
     outputs.iter().filter_map(|output| match output {
         PipelineOutput::Notification(made) => Some(&**made),
-        PipelineOutput::Batched { .. } | PipelineOutput::Ended { .. } | PipelineOutput::Failed(_) => None,
+        PipelineOutput::Batched { .. }
+        | PipelineOutput::Ended { .. }
+        | PipelineOutput::Said { .. }
+        | PipelineOutput::Failed(_) => None,
     })
 }
 

@@ -121,7 +121,7 @@ impl Notes {
                 }
             }
             Output::Session(session, change) => self.push(What::Session(session.clone(), change.clone())),
-            Output::Publish(_) | Output::Wake(_) | Output::Refuse { .. } => {}
+            Output::Publish(_) | Output::Said(_) | Output::Wake(_) | Output::Refuse { .. } => {}
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::{
     event::SessionId,
     event::mask_secrets,
+    notification::{Category, Level, link},
     protocol::{
         FieldError,
         event::{read_name, read_workspace},
@@ -13,8 +14,7 @@ use crate::{
         hint,
     },
     sink::{
-        CONTEXT_CHARS_MAX, CONTEXT_DEFAULT, Category, Level, MESSAGE_CHARS_MAX, Notice, Progress, clean_line,
-        link,
+        CONTEXT_CHARS_MAX, CONTEXT_DEFAULT, MESSAGE_CHARS_MAX, Notice, Progress, clean_line,
         progress::{DONE, KEY_CHARS_MAX},
     },
     time::Timestamp,

@@ -19,7 +19,8 @@ use crate::{
     },
 };
 
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
+    "id",
     "message",
     "markdown",
     "link",
@@ -32,11 +33,16 @@ const NAMES: [&str; 11] = [
     "session",
     "workspace",
 ];
-const ANSWER_NAMES: [&str; 1] = ["answer"];
+const ANSWER_NAMES: [&str; 2] = ["answer", "own"];
+/// The letter of a question's id, and how many hexadecimal digits follow.
+pub(crate) const ID_KIND: char = 'q';
+const ID_DIGITS: usize = 16;
 
 /// A question to the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuestionRequest {
+    /// Its id, so that asking once more is the same question: `q` and 16 hexadecimal digits in lower case.
+    pub id: Option<String>,
     /// The fields that it shares with notices.
     pub notice: NotifyRequest,
     /// The choices.
@@ -58,12 +64,23 @@ impl QuestionRequest {
         let awaited =
             if fields.flag("awaited")? == Some(true) { Awaited::ByCaller } else { Awaited::BySession };
         Ok(Self {
+            id: fields.text("id")?.map(|id| read_id(&id)).transpose()?,
             notice: NotifyRequest::of_fields(&fields)?,
             choices: read_choices(&fields)?,
             expires: fields.text("expires")?.map_or(Ok(ASKED_FOR_DEFAULT), |text| read_expires(&text))?,
             awaited,
         })
     }
+}
+
+fn read_id(text: &str) -> Result<String, FieldError> {
+    let is_digit = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
+    let digits =
+        text.strip_prefix(ID_KIND).filter(|digits| digits.len() == ID_DIGITS && digits.chars().all(is_digit));
+    let wrong = || {
+        FieldError::new("id", format!("must be `{ID_KIND}` and {ID_DIGITS} digits from 0 to 9 and a to f"))
+    };
+    digits.map(|_| text.to_owned()).ok_or_else(wrong)
 }
 
 /// The distinct choices, each on one line that is never cut, because the answer must equal what was
@@ -91,10 +108,19 @@ pub(crate) fn read_choices<const N: usize>(fields: &Fields<'_, N>) -> Result<Vec
     Err(FieldError::new("choices", message))
 }
 
+/// The answer to a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AnswerRequest {
+    /// The selected choice.
+    pub answer: Arc<str>,
+    /// Whether the session that asked may answer its own question.
+    pub own: bool,
+}
+
 /// Parses which of `choices` the body of a request selects.
 ///
 /// Errors: it is none of them.
-pub fn read_answer(body: &[u8], choices: &[Arc<str>]) -> Result<Arc<str>, FieldError> {
+pub fn read_answer(body: &[u8], choices: &[Arc<str>]) -> Result<AnswerRequest, FieldError> {
     let text = std::str::from_utf8(body);
     let text = text.map_err(|error| FieldError::whole(format!("is not UTF-8: {error}")))?;
     let fields = Fields::read(text, &ANSWER_NAMES, Unknown::Refused)?;
@@ -102,7 +128,9 @@ pub fn read_answer(body: &[u8], choices: &[Arc<str>]) -> Result<Arc<str>, FieldE
     let answer = clean_line(&said, CHOICE_CHARS_MAX);
     let words: Vec<&str> = choices.iter().map(|choice| &**choice).collect();
     let wrong = || FieldError::new("answer", format!("`{answer}`: {}", hint(&answer, &words)));
-    choices.iter().find(|choice| ***choice == *answer).cloned().ok_or_else(wrong)
+    let own = fields.flag("own")?.unwrap_or_default();
+    let answer = choices.iter().find(|choice| ***choice == *answer).cloned().ok_or_else(wrong)?;
+    Ok(AnswerRequest { answer, own })
 }
 
 /// An open question.
@@ -156,9 +184,10 @@ mod tests {
 
     #[test]
     fn a_question_is_read_whole_and_what_is_missing_has_a_default() {
-        let whole = r#"{"message":"Deploy?","choices":["yes"," not\nnow "],"expires":"20m","awaited":true,"level":"warn"}"#;
+        let whole = r#"{"id":"q00ff00ff00ff00ff","message":"Deploy?","choices":["yes"," not\nnow "],"expires":"20m","awaited":true,"level":"warn"}"#;
         let found = read(whole).expect("a question");
         assert_eq!(found.choices, ["yes".into(), "not now".into()]);
+        assert_eq!(found.id.as_deref(), Some("q00ff00ff00ff00ff"));
         assert_eq!((found.expires, found.awaited), (Duration::from_secs(1_200), Awaited::ByCaller));
         let short = read(r#"{"message":"Deploy?","choices":["yes","no"]}"#).expect("a question");
         assert_eq!((short.expires, short.awaited), (ASKED_FOR_DEFAULT, Awaited::BySession));
@@ -168,6 +197,11 @@ mod tests {
     fn what_is_wrong_names_its_field() {
         let long = format!(r#"{{"message":"x","choices":["yes","{}"]}}"#, "n".repeat(41));
         for (text, expected) in [
+            (
+                r#"{"id":"q00FF00ff00ff00ff","message":"x"}"#,
+                "id: must be `q` and 16 digits from 0 to 9 and a to f",
+            ),
+            (r#"{"id":"u00ff00ff00ff00ff","message":"x"}"#, "id: must be"),
             (r#"{"message":"x"}"#, "choices: must be 2 to 4 texts, such as [\"yes\",\"no\"], not 0"),
             (r#"{"message":"x","choices":["yes"]}"#, "not 1"),
             (r#"{"message":"x","choices":["a","b","c","d","e"]}"#, "not 5"),
@@ -188,7 +222,8 @@ mod tests {
     fn an_answer_is_one_of_the_choices() {
         let choices = ["yes".into(), "no".into()];
         let answer = |text: &str| read_answer(text.as_bytes(), &choices).map_err(|error| error.to_string());
-        assert_eq!(answer(r#"{"answer":" no "}"#).as_deref(), Ok("no"));
+        assert_eq!(answer(r#"{"answer":" no "}"#), Ok(AnswerRequest { answer: "no".into(), own: false }));
+        assert_eq!(answer(r#"{"answer":"no","own":true}"#).map(|said| said.own), Ok(true));
         let wrong = answer(r#"{"answer":"yess"}"#).expect_err("none of them");
         assert_eq!(wrong, "answer: `yess`: did you mean `yes`?");
         assert_eq!(answer("{}").expect_err("none"), "answer: is missing");

@@ -16,6 +16,8 @@ use crate::{
         error::{ApiError, ErrorBody},
         extract::{Params, Segment, read_session},
         naming::session_of,
+        notify::place_of,
+        questions::open_count,
     },
 };
 
@@ -88,6 +90,8 @@ fn write_start(start: &PageStart) -> String {
 pub(crate) struct InboxList {
     /// By session, in delivery order; then those for the next session.
     notifications: Vec<WaitingView>,
+    /// Number of open questions to the user, of that session and its folder or in all.
+    questions: usize,
     /// Start of the next page, to be sent as `from`; absent on the last page. Entries that change
     /// meanwhile may be on both pages or on neither.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -104,8 +108,10 @@ pub(crate) async fn list(
     Params(params): Params<ListParams>,
 ) -> Result<Json<InboxList>, ApiError> {
     let session = InboxParams { session: params.session.clone() }.session(&app).await?;
+    let folder = place_of(&app, session.as_ref(), None).await?;
+    let questions = open_count(&app, session.as_ref(), folder.as_deref());
     let (notifications, next) = app.engine.waiting(params.page(session)?).await?;
-    Ok(Json(InboxList { notifications, next: next.as_ref().map(write_start) }))
+    Ok(Json(InboxList { notifications, questions, next: next.as_ref().map(write_start) }))
 }
 
 /// Dismisses a pending notification: it is not delivered.

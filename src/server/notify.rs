@@ -14,7 +14,7 @@ use uuid::Uuid;
 use crate::{
     event::{Event, SessionId},
     ledger::Suppressed,
-    notification::Sink,
+    notification::{Category, Level, Sink},
     protocol::notify::NotifyRequest,
     publisher::Records,
     server::{
@@ -25,7 +25,7 @@ use crate::{
         naming::session_of,
         processes,
     },
-    sink::{Level, Notice, PER_MINUTE_MAX, Parts, Target, Verdict, seconds_ago},
+    sink::{Notice, PER_MINUTE_MAX, Parts, Target, Verdict, seconds_ago},
     source::sinks::check,
     time::Timestamp,
 };
@@ -147,7 +147,7 @@ pub(crate) fn new_id(kind: char) -> String {
 fn log(notice: &Notice, verdict: Option<&Verdict>) {
     let Notice { id, level, context, session, .. } = notice;
     let message = notice.text_for(Target::Plain, Parts::ALL);
-    let category = notice.category.map(crate::sink::Category::as_str);
+    let category = notice.category.map(Category::as_str);
     let session = session.as_ref().map(SessionId::as_str);
     if let Some(Verdict::Suppressed(why)) = verdict {
         let why = why.as_str();
@@ -161,13 +161,18 @@ fn log(notice: &Notice, verdict: Option<&Verdict>) {
     }
 }
 
-fn answer(notice: &Notice, verdict: Option<&Verdict>, now: Timestamp) -> NotifyAnswer {
-    let (sinks, suppressed) = match verdict {
+/// The sinks that a notice goes to, or why to none.
+pub(crate) fn ways(verdict: Option<&Verdict>) -> (Vec<&'static str>, Option<Suppressed>) {
+    match verdict {
         Some(Verdict::Taken(sinks)) => (sinks.iter().map(|sink| Sink::as_str(*sink)).collect(), None),
         Some(Verdict::Suppressed(why)) => (Vec::new(), Some(*why)),
         // The verdict was evicted by newer ones; the journal has it.
         None => (Vec::new(), None),
-    };
+    }
+}
+
+fn answer(notice: &Notice, verdict: Option<&Verdict>, now: Timestamp) -> NotifyAnswer {
+    let (sinks, suppressed) = ways(verdict);
     let why = suppressed.map(|why| match why {
         Suppressed::Repeat { sent_at } => format!(" (already sent {})", seconds_ago(sent_at, now)),
         Suppressed::Rate { .. } => {

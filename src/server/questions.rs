@@ -17,7 +17,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::{
     event::SessionId,
-    protocol::questions::{QuestionRequest, QuestionView, read_answer},
+    protocol::questions::{AnswerRequest, ID_KIND, QuestionRequest, QuestionView, read_answer},
     publisher::Records,
     server::{
         App,
@@ -25,7 +25,7 @@ use crate::{
         error::{ApiError, ErrorBody},
         extract::{Params, Segment, read_body},
         naming::session_of,
-        notify::{NotifyAnswer, new_id, place_of, say},
+        notify::{NotifyAnswer, new_id, place_of, say, ways},
         processes,
         sessions::read_timeout,
     },
@@ -121,16 +121,54 @@ pub(crate) async fn ask(
     request: QuestionRequest,
     session: Option<SessionId>,
 ) -> Result<Asked, ApiError> {
-    let QuestionRequest { notice, choices, expires, awaited } = request;
+    let QuestionRequest { id, notice, choices, expires, awaited } = request;
     let workspace = place_of(app, session.as_ref(), notice.workspace.clone()).await?;
     let now = app.now();
-    let said = notice.into_notice(&new_id('q'), session, workspace, now);
+    let said = notice.into_notice(&id.unwrap_or_else(|| new_id(ID_KIND)), session, workspace, now);
     let question = Question { choices, expires_at: now + expires, awaited, ..Question::of(&said) };
     // Two concurrent requests could both count as the last one within the bound.
     let _turn = app.registry.watch_turn().await;
-    check_room(&open(app).await?, &question)?;
+    let open = open(app).await?;
+    if let Some(asked) = asked_before(app, &question).await? {
+        return Ok(asked);
+    }
+    check_room(&open, &question)?;
     let NotifyAnswer { sinks, suppressed, .. } = say(app, &said, &question.event()).await?;
     Ok(Asked { question: QuestionView::from(&question), sinks, suppressed, expires_at: question.expires_at })
+}
+
+/// The question with the id of `new`, if there is one: its asker lost the response and asks again.
+///
+/// Errors: the id is another question's.
+async fn asked_before(app: &App, new: &Question) -> Result<Option<Asked>, ApiError> {
+    let question = match app.engine.question(Arc::clone(&new.id)).await? {
+        None => return Ok(None),
+        Some(QuestionState::Open(known)) => known,
+        // Its end is all that is known of it, and what is waited for next.
+        Some(QuestionState::Ended(_)) => Arc::new(new.clone()),
+    };
+    if (&question.message, &question.choices) != (&new.message, &new.choices) {
+        let message = format!("{} is the id of another question", new.id);
+        return Err(ApiError::new(StatusCode::CONFLICT, message));
+    }
+    let verdict = app.engine.sink_verdict(Arc::clone(&new.id)).await?;
+    let (sinks, suppressed) = ways(verdict.as_ref());
+    Ok(Some(Asked {
+        question: QuestionView::from(&*question),
+        sinks,
+        suppressed: suppressed.map(|why| why.as_str()),
+        expires_at: question.expires_at,
+    }))
+}
+
+/// The number of open questions of `session` and its `folder`; of all without a session.
+pub(crate) fn open_count(app: &App, session: Option<&SessionId>, folder: Option<&str>) -> usize {
+    let is_meant = |question: &&Arc<Question>| match (session, &question.session) {
+        (None, _) => true,
+        (Some(session), Some(asker)) => asker == session,
+        (Some(_), None) => folder.is_some() && question.workspace.as_deref() == folder,
+    };
+    app.registry.sources().questions.borrow().iter().filter(is_meant).count()
 }
 
 /// The open questions, up to the end of the journal.
@@ -172,6 +210,7 @@ pub(crate) async fn list(State(app): State<App>) -> Result<Json<QuestionList>, A
     params(("id" = String, Path, description = "The question, or the beginning of its id")),
     responses(
         (status = 200, body = QuestionEnd), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
+        (status = 403, body = ErrorBody, description = "The session that asked answers"),
         (status = 409, body = ErrorBody, description = "It has ended, or several begin so"),
     ),
 )]
@@ -183,11 +222,21 @@ pub(crate) async fn answer(
 ) -> Result<Json<QuestionEnd>, ApiError> {
     let body = read_body(&app.rooms.exchanges, body).await?;
     let question = named(&app, &id).await?;
-    let answer = read_answer(&body, &question.choices).map_err(ApiError::bad)?;
+    let AnswerRequest { answer, own } = read_answer(&body, &question.choices).map_err(ApiError::bad)?;
     let session = match peer {
         Some(peer) => processes::session_of_process(&app, peer).await?,
         None => None,
     };
+    if let Some(asker) = session.as_ref().filter(|session| !own && question.session.as_ref() == Some(session))
+    {
+        return Err(ApiError::new(
+            StatusCode::FORBIDDEN,
+            format!(
+                "{id} is a question of {asker} to its user, and this comes from that session; if the user said what to answer: \
+                 `aside answer --own`, or `\"own\":true`"
+            ),
+        ));
+    }
     let by = session.map_or_else(|| BY_API.to_owned(), |session| format!("session {session}"));
     let chosen = Chosen { question: Arc::clone(&question.id), answer, by: by.into() };
     let event = chosen.event(&new_id('a'), app.now());

@@ -16,6 +16,7 @@ use crate::{
         error::{ApiError, ErrorBody},
         extract::{Segment, read_body},
         naming::session_of,
+        questions::open_count,
     },
 };
 
@@ -47,21 +48,28 @@ pub(crate) async fn status_line(
     if let (Some(gauge), Some(_)) = (status.context, &found) {
         app.registry.note_gauge(&session, gauge);
     }
-    Ok(match found.as_ref().and_then(text) {
+    let folder = found.as_ref().and_then(|found| found.harness.workspace.as_deref());
+    let questions = open_count(&app, Some(&session), folder);
+    Ok(match found.as_ref().and_then(|found| text(found, questions)) {
         Some(text) => ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response(),
         None => StatusCode::NO_CONTENT.into_response(),
     })
 }
 
 /// The text for a session: how many notifications have its highest priority, how many more are
-/// pending, and how many wait for the user's approval.
-fn text(session: &SessionView) -> Option<String> {
+/// pending, how many wait for the user's approval, and how many questions for their answer.
+fn text(session: &SessionView, questions: usize) -> Option<String> {
     let SessionView { pending, top_count, for_user, .. } = *session;
     let most = session.top.map(|top| format!("{top_count} {top}"));
     let others = pending.saturating_sub(top_count);
     let others = (others > 0).then(|| format!("{others} more"));
     let for_user = (for_user > 0).then(|| format!("{for_user} for you"));
-    let parts: Vec<String> = most.into_iter().chain(others).chain(for_user).collect();
+    let asked = match questions {
+        0 => None,
+        1 => Some("1 question".to_owned()),
+        count => Some(format!("{count} questions")),
+    };
+    let parts: Vec<String> = most.into_iter().chain(others).chain(for_user).chain(asked).collect();
     (!parts.is_empty()).then(|| format!("aside {DOT} {}", parts.join(", ")))
 }
 
@@ -72,15 +80,16 @@ mod tests {
 
     #[test]
     fn it_says_how_urgent_what_waits_is_and_nothing_when_nothing_waits() {
-        for (pending, top, top_count, for_user, expected) in [
-            (0, None, 0, 0, None),
-            (2, Some("high"), 2, 0, Some("aside \u{25cf} 2 high")),
-            (7, Some("critical"), 1, 0, Some("aside \u{25cf} 1 critical, 6 more")),
-            (3, Some("low"), 3, 1, Some("aside \u{25cf} 3 low, 1 for you")),
-            (0, None, 0, 2, Some("aside \u{25cf} 2 for you")),
+        for (pending, top, top_count, for_user, questions, expected) in [
+            (0, None, 0, 0, 0, None),
+            (2, Some("high"), 2, 0, 0, Some("aside \u{25cf} 2 high")),
+            (7, Some("critical"), 1, 0, 1, Some("aside \u{25cf} 1 critical, 6 more, 1 question")),
+            (3, Some("low"), 3, 1, 0, Some("aside \u{25cf} 3 low, 1 for you")),
+            (0, None, 0, 2, 0, Some("aside \u{25cf} 2 for you")),
+            (0, None, 0, 0, 3, Some("aside \u{25cf} 3 questions")),
         ] {
             let waiting = SessionView { pending, top, top_count, for_user, ..session("s1", 0) };
-            assert_eq!(text(&waiting).as_deref(), expected);
+            assert_eq!(text(&waiting, questions).as_deref(), expected);
         }
     }
 }

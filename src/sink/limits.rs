@@ -9,8 +9,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Level, Notice, progress::Keys};
-use crate::{ledger::Suppressed, time::Timestamp};
+use super::{Notice, progress::Keys};
+use crate::{ledger::Suppressed, notification::Level, time::Timestamp};
 
 /// Most notices of one speaker that go out within a minute: more than a person reads.
 pub const PER_MINUTE_MAX: usize = 6;

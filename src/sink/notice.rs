@@ -6,101 +6,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{
-    CONTEXT_CHARS_MAX, CONTEXT_DEFAULT, Held, MESSAGE_CHARS_MAX, NOTICE, Progress, clean_line, link,
+    CONTEXT_CHARS_MAX, CONTEXT_DEFAULT, Held, MESSAGE_CHARS_MAX, NOTICE, Progress, clean_line,
     progress::{DONE, KEY_CHARS_MAX},
     question,
     text::{self, Span, Target},
 };
 use crate::{
-    event::{Event, EventRef, Scope, SessionId, Severity},
+    event::{Event, EventRef, Scope, SessionId},
+    notification::{Category, Level, link},
     time::Timestamp,
 };
-
-/// How bad a notice is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Level {
-    /// To know.
-    #[default]
-    Info,
-    /// To look at.
-    Warn,
-    /// Something failed.
-    Error,
-}
-
-impl Level {
-    /// All levels, least first.
-    pub const ALL: [Self; 3] = [Self::Info, Self::Warn, Self::Error];
-
-    /// The word for it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Info => "info",
-            Self::Warn => "warn",
-            Self::Error => "error",
-        }
-    }
-
-    /// The level that a word means; `info` for any that means none.
-    pub fn read(word: &str) -> Self {
-        match word.trim().to_ascii_lowercase().as_str() {
-            "warn" | "warning" => Self::Warn,
-            "error" => Self::Error,
-            _ => Self::Info,
-        }
-    }
-
-    /// The level of what is that severe.
-    pub const fn of(severity: Severity) -> Self {
-        match severity {
-            Severity::Debug | Severity::Info => Self::Info,
-            Severity::Warning => Self::Warn,
-            Severity::Error | Severity::Critical => Self::Error,
-        }
-    }
-
-    pub(super) const fn severity(self) -> Severity {
-        match self {
-            Self::Info => Severity::Info,
-            Self::Warn => Severity::Warning,
-            Self::Error => Severity::Error,
-        }
-    }
-}
-
-/// What a notice is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Category {
-    /// What something means.
-    Analysis,
-    /// How the work goes on.
-    Workflow,
-    /// What could do harm.
-    Safety,
-    /// What takes long or much.
-    Performance,
-    /// What was found.
-    Discovery,
-}
-
-impl Category {
-    /// All categories.
-    pub const ALL: [Self; 5] =
-        [Self::Analysis, Self::Workflow, Self::Safety, Self::Performance, Self::Discovery];
-
-    /// The word for it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Analysis => "analysis",
-            Self::Workflow => "workflow",
-            Self::Safety => "safety",
-            Self::Performance => "performance",
-            Self::Discovery => "discovery",
-        }
-    }
-}
 
 /// What the user is to know.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

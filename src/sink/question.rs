@@ -8,9 +8,10 @@ use std::{sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{Level, Notice};
+use super::Notice;
 use crate::{
     event::{Event, SessionId, Severity},
+    notification::Level,
     time::{Timestamp, short_duration},
 };
 

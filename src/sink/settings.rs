@@ -2,9 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Job, Level};
+use super::Job;
 use crate::{
-    notification::Sink,
+    notification::{Level, Sink},
     time::{Timestamp, hours::Hours},
 };
 

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     event::{Seq, SessionId},
     ledger::{LedgerEntry, Step, Subject, Suppressed},
-    notification::NotificationId,
+    notification::{Level, NotificationId},
     snapshot,
 };
 

@@ -4,7 +4,7 @@
 //! punctuation character that means nothing then. Marks do not nest. Whatever else there is means nothing in any target, as a message
 //! can hold text of others.
 
-use super::link;
+use crate::notification::link;
 
 /// What shows a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

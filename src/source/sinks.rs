@@ -30,12 +30,9 @@ pub use self::check::check;
 use super::{Outlet, Source, pause, secret};
 use crate::{
     event::{Event, SessionId},
-    notification::Sink,
+    notification::{Category, Level, Sink},
     publisher::Records,
-    sink::{
-        Answered, Category, Choices, Job, Level, Notice, Outbound, Progress, Settings, Target,
-        question::Chosen,
-    },
+    sink::{Answered, Choices, Job, Notice, Outbound, Progress, Settings, Target, question::Chosen},
     time::Timestamp,
 };
 

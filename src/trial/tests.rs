@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::{
     config::{
@@ -12,8 +12,9 @@ use crate::{
     },
     engine::{CompiledRules, Engine, Input, Output},
     event::{Event, Payload, Provenance, Seq, SessionId, catalogue::OwnSeverities},
-    notification::Notification,
+    notification::{Category, Notification},
     pipeline::rule::Subscriber,
+    sink::Notice,
     time::Timestamp,
     toon,
 };
@@ -115,10 +116,17 @@ fn published(seq: Seq, event: &TestEvent, severities: &OwnSeverities) -> Event {
     }
 }
 
-fn collect(engine: &mut Engine, made: &mut Vec<Arc<Notification>>) {
+/// A notification, and what its template says to the user.
+struct Made {
+    notification: Arc<Notification>,
+    notices: Vec<Arc<Notice>>,
+}
+
+fn collect(engine: &mut Engine, made: &mut Vec<Made>) {
     while let Some(output) = engine.poll_output() {
         match output {
-            Output::Made(notification) => made.push(notification),
+            Output::Made(notification) => made.push(Made { notification, notices: Vec::new() }),
+            Output::Said(notice) => made.last_mut().expect("it was made before").notices.push(notice),
             Output::Record(_)
             | Output::Session(..)
             | Output::Answer { .. }
@@ -129,15 +137,15 @@ fn collect(engine: &mut Engine, made: &mut Vec<Arc<Notification>>) {
     }
 }
 
-fn compare(made: &[Arc<Notification>], test: &SubscriberTest) -> Result<(), String> {
+fn compare(made: &[Made], test: &SubscriberTest) -> Result<(), String> {
     let milliseconds = |time: Duration| format!("{} ms", time.as_millis());
     let at = |notification: &Notification| milliseconds(notification.created_at.since(START));
     if made.len() != test.expect.len() {
-        let times = made.iter().map(|notification| at(notification)).collect::<Vec<_>>().join(", ");
+        let times = made.iter().map(|made| at(&made.notification)).collect::<Vec<_>>().join(", ");
         let times = if made.is_empty() { String::new() } else { format!(" (at {times})") };
         return Err(format!("{} notifications come of it{times}, not {}", made.len(), test.expect.len()));
     }
-    for (number, (notification, expected)) in (1..).zip(made.iter().zip(&test.expect)) {
+    for (number, (Made { notification, notices }, expected)) in (1..).zip(made.iter().zip(&test.expect)) {
         if notification.created_at != START + expected.at {
             let (found, wanted) = (at(notification), milliseconds(expected.at));
             return Err(format!("notification {number} is made at {found}, not at {wanted}"));
@@ -149,8 +157,30 @@ fn compare(made: &[Arc<Notification>], test: &SubscriberTest) -> Result<(), Stri
                 expected.decoded
             ));
         }
+        if let Some(expected) = &expected.notices {
+            compare_notices(number, notices, expected)?;
+        }
     }
     Ok(())
+}
+
+/// Compares what a template says to the user, notice by notice.
+fn compare_notices(number: usize, notices: &[Arc<Notice>], expected: &[Value]) -> Result<(), String> {
+    let found = Value::from(notices.iter().map(|notice| fields(notice)).collect::<Vec<_>>());
+    let expected = Value::from(expected.to_vec());
+    if holds(&found, &expected) {
+        return Ok(());
+    }
+    Err(format!("notification {number} says {found} to the user, not {expected}"))
+}
+
+fn fields(notice: &Notice) -> Value {
+    let mut fields = Map::new();
+    fields.insert("message".to_owned(), Value::from(&*notice.message));
+    fields.insert("level".to_owned(), notice.level.as_str().into());
+    fields.extend(notice.category.map(Category::as_str).map(|word| ("category".to_owned(), word.into())));
+    fields.extend(notice.link.as_deref().map(|link| ("link".to_owned(), link.into())));
+    Value::Object(fields)
 }
 
 /// Whether `found` has everything that `expected` has; keys that are absent in `expected` are not compared.

@@ -196,6 +196,7 @@ impl Seen {
             | Output::Refuse { .. }
             | Output::Wake(_)
             | Output::Made(_)
+            | Output::Said(_)
             | Output::Session(..) => {}
         }
     }

@@ -228,6 +228,7 @@ fn injection(output: Output) -> Option<(Format, Injection)> {
         | Output::Refuse { .. }
         | Output::Wake(_)
         | Output::Made(_)
+        | Output::Said(_)
         | Output::Session(..) => None,
     }
 }

@@ -345,6 +345,7 @@ impl Replayed {
             | Output::Refuse { .. }
             | Output::Wake(_)
             | Output::Made(_)
+            | Output::Said(_)
             | Output::Session(..) => {}
         }
     }

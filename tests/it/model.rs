@@ -218,6 +218,7 @@ impl Live {
                 | Output::Refuse { .. }
                 | Output::Wake(_)
                 | Output::Made(_)
+                | Output::Said(_)
                 | Output::Session(..) => {}
             }
         }

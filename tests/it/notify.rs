@@ -391,6 +391,44 @@ fn whatever_the_moment_of_a_kill_each_notice_is_in_the_log_once() {
 }
 
 #[test]
+fn what_a_template_says_is_in_the_log_once_although_the_daemon_is_killed() {
+    let home = home("[sinks]\ndefault = [\"log\"]\n");
+    let subscriber =
+        "[subscriber]\nid = \"orders\"\n[events]\ntypes = [\"shop.order.*\"]\n[batching]\nwindow_ms = 300\n";
+    home.configure("subscribers/orders.toml", subscriber);
+    home.configure(
+        "templates/orders.toon.j2",
+        "orders: {{ count }}\n{{ notify(\"order \" ~ events[0].payload.n, level=\"warn\") }}\n",
+    );
+    for round in 0..3 {
+        let daemon = home.serve();
+        for folder in 0..2 {
+            // Each has a batch of its own, also one that a start goes on with.
+            let (number, folder) = (format!("n={round}-{folder}"), format!("/w/{round}/{folder}"));
+            home.print(&["publish", "shop.order.placed", &number, "--workspace", &folder]);
+        }
+        if round == 2 {
+            eventually("each of them", || (logged(&home).len() >= 6).then_some(()));
+        }
+        daemon.kill();
+    }
+    let _daemon = home.serve();
+    notify(&home, &json!({ "message": "the end", "workspace": "/w" }));
+    let mut lines = eventually("the end", || {
+        let lines = logged(&home);
+        lines.iter().any(|line| line["message"] == "the end").then_some(lines)
+    });
+    lines.retain(|line| line["message"] != "the end");
+    let mut messages: Vec<&str> = lines.iter().filter_map(|line| line["message"].as_str()).collect();
+    messages.sort_unstable();
+    assert_eq!(messages, ["order 0-0", "order 0-1", "order 1-0", "order 1-1", "order 2-0", "order 2-1"]);
+    let ids: BTreeSet<&str> = lines.iter().filter_map(|line| line["id"].as_str()).collect();
+    assert_eq!(ids.len(), 6);
+    assert!(ids.iter().all(|id| id.starts_with('n') && id.ends_with(":1")), "{ids:?}");
+    assert!(lines.iter().all(|line| line["context"] == "orders" && line["level"] == "warn"), "{lines:?}");
+}
+
+#[test]
 fn a_loop_of_calls_is_counted_and_holds_nobody_up() {
     let home = home("durability = \"interval\"\n[sinks]\ndefault = [\"log\"]\n");
     let _daemon = home.serve();

@@ -97,6 +97,36 @@ fn the_answer_to_a_question_goes_to_its_session_once() {
 }
 
 #[test]
+fn a_session_answers_its_own_question_only_on_its_users_word() {
+    let home = home(LOG_ONLY, "exit 1");
+    let _daemon = home.serve();
+    // This process counts as the client, as its own number is in the exchange.
+    let harness = json!({ "name": "loop", "workspace": home.work(), "pid": std::process::id() });
+    home.exchange("s1", &json!({ "point": "turn_start", "carrier": "c1", "turn": "t1", "harness": harness }));
+    let body = json!({ "id": "q00ff00ff00ff00ff", "message": "Deploy?", "choices": ["yes", "no"] });
+    let id = ask(&home, &body);
+    assert_eq!(
+        (id.as_str(), ask(&home, &body)),
+        ("q00ff00ff00ff00ff", id.clone()),
+        "asked again it is the same"
+    );
+    let other = json!({ "id": id, "message": "Delete?", "choices": ["yes", "no"] });
+    assert_eq!(home.ask("POST", "/v1/questions", &other.to_string()).status(), 409);
+    assert_eq!(home.get("/v1/inbox")["questions"], 1);
+    assert_eq!(home.print(&["inbox"]), "1 question waits for your answer: aside answer\n");
+    let refused = home.run(&["answer", &id, "yes"]);
+    let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && why.contains("is a question of s1 to its user"), "{why}");
+    home.print(&["answer", &id, "yes", "--own"]);
+    let end = home.get(&format!("/v1/questions/{id}/wait?timeout=5s"));
+    assert_eq!((&end["answer"], &end["by"]), (&json!("yes"), &json!("session s1")));
+    assert_eq!(ask(&home, &body), id, "it has ended, and is no new one");
+    assert_eq!(home.get("/v1/inbox")["questions"], 0);
+    eventually("its end", || (count_of(&home, "user.answered") == 1).then_some(()));
+    assert_eq!(count_of(&home, "user.question"), 1);
+}
+
+#[test]
 fn who_waits_gets_the_answer_over_a_kill_and_it_is_not_announced() {
     let home = home(LOG_ONLY, "exit 1");
     let daemon = home.serve();

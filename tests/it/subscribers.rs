@@ -64,6 +64,7 @@ fn contents(engine: &mut Engine, now: Timestamp, subscriber: &SubscriberId) -> V
             Output::Answer { answer, .. } => Some(answer),
             Output::Record(_)
             | Output::Made(_)
+            | Output::Said(_)
             | Output::Session(..)
             | Output::Publish(_)
             | Output::Refuse { .. }

@@ -64,6 +64,7 @@ impl World {
                 }
                 Output::Record(_)
                 | Output::Made(_)
+                | Output::Said(_)
                 | Output::Session(..)
                 | Output::Refuse { .. }
                 | Output::Wake(_) => {}

@@ -2,7 +2,7 @@
 
 use dialoguer::{Select, console::Term, theme::SimpleTheme};
 
-use super::{Page, USER, Waiting, Which, discuss, dismiss, page};
+use super::{Page, USER, Waiting, Which, asked, discuss, dismiss, page};
 use crate::cli::{
     CliError, Context,
     ids::{Names, ShortIds},
@@ -42,9 +42,10 @@ pub(super) fn run(session: Option<&str>, context: &mut Context<'_>) -> Result<()
     let mut at = 0;
     loop {
         let body = context.ask(doing, "GET", &page(session, None), None)?;
-        let Page { notifications, .. }: Page<Waiting> = parse(doing, &body)?;
+        let Page { notifications, questions, .. }: Page<Waiting> = parse(doing, &body)?;
         if notifications.is_empty() {
-            return context.print("nothing waits\n");
+            let asked = asked(questions);
+            return context.print(if asked.is_empty() { "nothing waits\n" } else { &asked });
         }
         let names = Names::ask(context);
         let ids = ShortIds::of_notifications(notifications.iter().map(|one| &*one.id));

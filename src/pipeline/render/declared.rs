@@ -152,7 +152,7 @@ fn draft(text: String, keys: Vec<String>, absent: Vec<String>, printed: Printed)
         return Err(Attempt::TooBig);
     }
     let body = Body::Written { text, keys, shows_repeats: printed.row_repeats };
-    Ok(Draft { body, printed, left_out: 0, absent })
+    Ok(Draft { body, printed, left_out: 0, absent, words: Vec::new() })
 }
 
 fn failed(message: String) -> Attempt {

@@ -37,6 +37,7 @@ pub(super) fn draft(subscriber: &SubscriberId, events: &Shown) -> Draft {
         printed: Printed { row_repeats: true, ..Printed::default() },
         left_out,
         absent: Vec::new(),
+        words: Vec::new(),
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod filters;
 mod lint;
+mod word;
 
 use std::{
     collections::BTreeSet,
@@ -18,6 +19,7 @@ use minijinja::{
 };
 use serde_json::Value;
 
+use self::word::Said;
 use super::{
     Attempt, Body, Draft, Printed as Counts, RenderInput, TemplateError,
     assemble::{
@@ -57,21 +59,27 @@ const EVENT_VARIABLES: [&str; 11] = [
     "subscriber",
     "now",
 ];
-const GRAMMAR: Grammar =
-    Grammar { variables: &VARIABLES, filters: &filters::NAMES, unknown: lint::unknown_variable };
+const GRAMMAR: Grammar = Grammar {
+    variables: &VARIABLES,
+    filters: &filters::NAMES,
+    functions: &[word::NAME],
+    unknown: lint::unknown_variable,
+};
 const EVENT_GRAMMAR: Grammar =
-    Grammar { variables: &EVENT_VARIABLES, filters: &filters::NAMES, unknown: lint::unknown_event_variable };
+    Grammar { variables: &EVENT_VARIABLES, unknown: lint::unknown_event_variable, ..GRAMMAR };
 
 static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut environment = sandbox::environment(UndefinedBehavior::SemiStrict, FUEL);
     environment.set_formatter(print);
     filters::add_to(&mut environment);
+    word::add_to(&mut environment);
     environment
 });
 static EVENT_ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut environment = sandbox::environment(UndefinedBehavior::Chainable, FUEL);
     environment.set_formatter(print_what_is_there);
     filters::add_to(&mut environment);
+    word::add_to(&mut environment);
     environment
 });
 
@@ -166,7 +174,8 @@ impl Template {
         events: &Shown,
         account: &Arc<Account>,
     ) -> Result<Draft, Attempt> {
-        let (output, placeholders) = execute(&self.program, self.view, input, events, account)?;
+        let Ran { text: output, placeholders, said } =
+            execute(&self.program, self.view, input, events, account)?;
         let body = assemble::document(&output, &placeholders).map_err(|misfit| match misfit {
             Misfit::TooMuch => Attempt::TooBig,
             Misfit::Nothing => Attempt::Nothing,
@@ -180,7 +189,8 @@ impl Template {
             Body::Decoded { value, .. } => has_key(value, REPEATS),
         };
         let printed = Counts { row_repeats: self.printed.row_repeats || shows_repeats, ..self.printed };
-        Ok(Draft { body, printed, left_out: placeholders.left_out, absent: placeholders.absent })
+        let Placeholders { left_out, absent, .. } = placeholders;
+        Ok(Draft { body, printed, left_out, absent, words: said.words() })
     }
 
     /// The line of the template that wrote a line of its output: what fails runs once more, and its own text says where it stands.
@@ -192,9 +202,16 @@ impl Template {
         account: &Arc<Account>,
     ) -> Option<usize> {
         let traced = Program::template(self.program.source(), Trace::Lines).ok()?;
-        let (output, placeholders) = execute(&traced, self.view, input, events, account).ok()?;
-        assemble::template_line(&output, &placeholders, output_line)
+        let ran = execute(&traced, self.view, input, events, account).ok()?;
+        assemble::template_line(&ran.text, &ran.placeholders, output_line)
     }
+}
+
+/// The results of one run.
+struct Ran {
+    text: String,
+    placeholders: Placeholders,
+    said: Said,
 }
 
 fn execute(
@@ -203,7 +220,7 @@ fn execute(
     input: &RenderInput<'_>,
     events: &Shown,
     account: &Arc<Account>,
-) -> Result<(String, Placeholders), Attempt> {
+) -> Result<Ran, Attempt> {
     let context = Context {
         count: events.len(),
         shown: events.clone(),
@@ -226,14 +243,19 @@ fn execute(
     let mut output = String::with_capacity(program.source().len());
     let ended = program.run(view.environment(), root, &mut output, |_, state| {
         let (instructions, _) = state.fuel_levels().unwrap_or_default();
-        (state.get_extension_mut::<Placeholders>().map(std::mem::take).unwrap_or_default(), instructions)
+        let placeholders = state.get_extension_mut::<Placeholders>().map(std::mem::take).unwrap_or_default();
+        (
+            placeholders,
+            state.get_extension_mut::<Said>().map(std::mem::take).unwrap_or_default(),
+            instructions,
+        )
     });
     // A run that failed may have used all of its fuel.
-    let instructions = ended.as_ref().map_or(FUEL, |(_, instructions)| *instructions);
+    let instructions = ended.as_ref().map_or(FUEL, |(.., instructions)| *instructions);
     let is_paid = account.spend(instructions);
-    let (placeholders, _) = ended.map_err(|error| failed(&error))?;
+    let (placeholders, said, _) = ended.map_err(|error| failed(&error))?;
     is_paid.map_err(|error| failed(&error))?;
-    Ok((output, placeholders))
+    Ok(Ran { text: output, placeholders, said })
 }
 
 /// The variables of one render, of which most templates ask for two or three; what costs something is made when it is asked for.

@@ -2,7 +2,10 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::event::{Event, FIELD_CHARS_MAX, Payload, Seq, Severity, clean_text};
+use crate::{
+    event::{Event, FIELD_CHARS_MAX, Payload, Seq, Severity, clean_text},
+    notification::{Category, Level},
+};
 
 pub(super) const PLENTY: u32 = 100_000;
 
@@ -472,4 +475,70 @@ proptest! {
 fn a_set_of_templates_can_be_shared_between_threads() {
     fn is_shared<T: Send + Sync + std::fmt::Debug>(_: &T) {}
     is_shared(&Templates::new());
+}
+
+fn word(message: &str) -> Word {
+    Word { message: message.into(), level: Level::Info, category: None, link: None }
+}
+
+#[test]
+fn what_a_template_says_to_the_user_is_no_part_of_its_output() {
+    let payload = json!({ "tool": "grep", "url": "https://h/1", "bad": "javascript:x", "n": 7 });
+    let template = "{{ notify(\"failed: \" ~ events[0].payload.tool, level=\"warn\", category=\"workflow\", link=events[0].payload.url) }}\n\
+        tool: {{ events[0].payload.tool }}{{ notify(events[0].payload.n, level=events[0].severity) }}\n\
+        {% do notify(\"x\", link=events[0].payload.bad, category=none, level=events[0].payload.none) %}";
+    let rendered = Case::new(template, [payload]).render();
+    assert_eq!((rendered.content.as_str(), rendered.failure), ("tool: grep", None));
+    let first = Word {
+        level: Level::Warn,
+        category: Some(Category::Workflow),
+        link: Some("https://h/1".into()),
+        ..word("failed: grep")
+    };
+    assert_eq!(rendered.words, [first, Word { level: Level::Error, ..word("7") }, word("x")]);
+}
+
+#[test]
+fn a_template_that_fails_says_nothing() {
+    for (template, why) in [
+        ("{{ notify(\"x\") }}\na: {{ events[0].payload.none }}", "undefined"),
+        ("{{ notify(\"x\") }}\na: {{ rows }}", "cannot stand in a cell"),
+        ("{{ notify(\"x\") }}", "it wrote nothing"),
+        ("a: 1{{ notify(\" \") }}", "its text is blank"),
+        (
+            "a: 1{{ notify(\"x\", level=\"loud\") }}",
+            "level= is one of info, warn, error, or a severity, not `loud`",
+        ),
+        ("a: 1{{ notify(\"x\", category=\"y\") }}", "category= is one of analysis"),
+        ("a: 1{{ notify(\"x\", levle=\"warn\") }}", "levle"),
+        ("a: 1{{ notify(rows) }}", "cannot stand in a cell"),
+        ("a: 1{{ notify(events[0].payload.none) }}", "undefined"),
+    ] {
+        let rendered = Case::new(template, [json!({ "tool": "grep" })]).render();
+        let failure = rendered.failure.unwrap_or_else(|| panic!("{template}: {}", rendered.content));
+        assert!(failure.message.contains(why), "{template}: {}", failure.message);
+        assert_eq!(rendered.words, [], "{template}");
+    }
+}
+
+#[test]
+fn a_template_that_runs_again_for_shorter_texts_says_it_once() {
+    let template = "{{ notify(\"failed\") }}\na: {{ events[0].payload.text }}";
+    let case = Case { max_tokens: 60, ..Case::new(template, [json!({ "text": "word ".repeat(300) })]) };
+    let rendered = case.render();
+    assert_eq!((rendered.failure, rendered.words), (None, vec![word("failed")]));
+    // What fits in no way is another table, which says nothing.
+    let template = format!("{{{{ notify(\"x\") }}}}\n{}: 1", "k".repeat(2_000));
+    let rendered = Case { max_tokens: 20, ..Case::new(&template, [json!({})]) }.render();
+    assert!(rendered.failure.is_some() && rendered.words.is_empty(), "{rendered:?}");
+}
+
+#[test]
+fn of_many_calls_the_last_that_counts_says_how_many_more_there_were() {
+    let template = "{% for e in events %}{{ notify(e.payload.n) }}{% endfor %}a: 1";
+    let payloads = |count: u32| (0..count).map(|n| json!({ "n": n }));
+    assert_eq!(Case::new(template, payloads(3)).render().words, ["0", "1", "2"].map(word));
+    assert_eq!(Case::new(template, payloads(9)).render().words, ["0", "1", "2 [and 6 more]"].map(word));
+    let captured = "{% set text %}{{ events[0].payload.n }} of {{ count }}{% endset %}a: 1{{ notify(text) }}";
+    assert_eq!(Case::new(captured, payloads(2)).render().words, [word("0 of 2")]);
 }

@@ -30,6 +30,8 @@ pub(in crate::pipeline) struct Grammar {
     pub(in crate::pipeline) variables: &'static [&'static str],
     /// Filters of its own.
     pub(in crate::pipeline) filters: &'static [&'static str],
+    /// Functions of its own.
+    pub(in crate::pipeline) functions: &'static [&'static str],
     /// What to say about a variable that does not exist.
     pub(in crate::pipeline) unknown: fn(&str) -> String,
 }
@@ -294,7 +296,7 @@ impl<'g, 's> Walk<'g, 's> {
         if IMPLIED.contains(&name) || self.is_own(name) {
             return;
         }
-        if filters::FUNCTIONS.contains(&name) {
+        if filters::FUNCTIONS.contains(&name) || self.grammar.functions.contains(&name) {
             return;
         }
         if self.grammar.variables.contains(&name) {

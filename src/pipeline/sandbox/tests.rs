@@ -13,8 +13,12 @@ use super::{
 
 const STEPS: u64 = 1_000_000;
 const FUEL: u64 = 200_000;
-const GRAMMAR: Grammar =
-    Grammar { variables: &["payload", "n"], filters: &[], unknown: |name| format!("no `{name}`") };
+const GRAMMAR: Grammar = Grammar {
+    variables: &["payload", "n"],
+    filters: &[],
+    functions: &[],
+    unknown: |name| format!("no `{name}`"),
+};
 
 /// It prints values as they are, and its own text as `render` does.
 static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {

@@ -14,7 +14,10 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 
 use super::{failed, read_secret, word_of};
-use crate::sink::{Answered, Level, Notice, Parts, Progress, Shown, Url};
+use crate::{
+    notification::{Category, Level},
+    sink::{Answered, Notice, Parts, Progress, Shown, Url},
+};
 
 /// How much of an answer is read, in bytes.
 pub(super) const ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -67,7 +70,7 @@ fn ntfy_priority(notice: &Notice) -> u8 {
 pub(super) async fn ntfy(url: &Url, token_file: Option<&str>, notice: &Notice) -> Answered {
     let Some((base, topic)) = url.path.rsplit_once('/') else { return failed("no topic".to_owned()) };
     let tag = word_of(notice.level, ["information_source", "warning", "rotating_light"]);
-    let category = notice.category.map(crate::sink::Category::as_str);
+    let category = notice.category.map(Category::as_str);
     let tapped = Parts { link: Shown::Apart, ..Parts::ALL };
     let body = NtfyBody {
         topic,

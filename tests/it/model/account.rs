@@ -146,6 +146,7 @@ impl Account {
                 | Output::Refuse { .. }
                 | Output::Wake(_)
                 | Output::Made(_)
+                | Output::Said(_)
                 | Output::Session(..) => {}
             }
         }
@@ -554,6 +555,7 @@ fn injected(output: &Output) -> Option<NotificationId> {
         Output::Record(LedgerEntry::Injected { notification, .. }) => Some(notification.clone()),
         Output::Record(_)
         | Output::Made(_)
+        | Output::Said(_)
         | Output::Session(..)
         | Output::Answer { .. }
         | Output::Publish(_)

@@ -148,7 +148,7 @@ impl Transcript {
         match output {
             Output::Record(entry) => self.write_record(at, entry),
             // Entries and wake-ups tell what comes of them.
-            Output::Made(_) | Output::Session(..) => {}
+            Output::Made(_) | Output::Said(_) | Output::Session(..) => {}
             Output::Answer { request, session, answer, .. } => {
                 let point = self.points.get(&request.0).map_or("unasked", |point| point.as_str());
                 self.write_answer(at, point, session, answer);

@@ -205,6 +205,7 @@ impl Daemon {
                         Output::Answer { released: None, .. }
                         | Output::Record(_)
                         | Output::Made(_)
+                        | Output::Said(_)
                         | Output::Session(..)
                         | Output::Refuse { .. }
                         | Output::Wake(_) => {}

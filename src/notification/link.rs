@@ -67,7 +67,7 @@ pub fn check(text: &str) -> Result<(), NoLink> {
 }
 
 /// Whether a URL can have this character.
-pub(super) fn is_url_char(c: char) -> bool {
+pub fn is_url_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || PUNCTUATION.contains(c)
 }
 

@@ -1,0 +1,108 @@
+//! `notify(text, level=.., category=.., link=..)`: what a template says to the user.
+//!
+//! It writes nothing into the output. What is said counts only if the output of the same run is what goes out, so a template that fails,
+//! or runs again for shorter texts, says nothing twice.
+
+use minijinja::{
+    Environment, Error, ErrorKind, State,
+    value::{Kwargs, Value as Printed},
+};
+
+use super::filters::to_scalar;
+use crate::{
+    event::Severity,
+    notification::{Category, Level, WORDS_MAX, Word, link},
+    pipeline::{
+        render::assemble::placeholders::Placeholder,
+        sandbox::account::{account, weigh},
+    },
+};
+
+/// The name of the function.
+pub(super) const NAME: &str = "notify";
+
+/// Adds the function to `environment`.
+pub(super) fn add_to(environment: &mut Environment<'static>) {
+    environment.add_function(NAME, notify);
+}
+
+/// What one run of a template said.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    /// At most [`WORDS_MAX`].
+    words: Vec<Word>,
+    /// How many more.
+    more: u64,
+}
+
+impl Said {
+    fn say(&mut self, word: Word) {
+        if self.words.len() < WORDS_MAX {
+            self.words.push(word);
+        } else {
+            self.more += 1;
+        }
+    }
+
+    /// What the user is to know; the last notice says how many more there were.
+    pub(super) fn words(mut self) -> Vec<Word> {
+        if let Some(last) = self.words.last_mut().filter(|_| self.more > 0) {
+            last.message.push_str(&format!(" [and {} more]", self.more));
+        }
+        self.words
+    }
+}
+
+/// Says something to the user.
+///
+/// Shape: an empty text, which is no cell and no line. An option that is null or not there says nothing, and neither does a link that is
+/// none.
+/// Errors: the text is blank, there is no such option, or no such level or category.
+fn notify(state: &mut State<'_, '_>, text: &Printed, options: Kwargs) -> Result<Printed, Error> {
+    let account = account(state)?;
+    weigh(&account, text)?;
+    let (level, category, link) = (options.get("level")?, options.get("category")?, options.get("link")?);
+    options.assert_all_used()?;
+    let message = Placeholder::Scalar(to_scalar(state, text)?).text();
+    if message.trim().is_empty() {
+        return Err(invalid("notify() has nothing to say: its text is blank".to_owned()));
+    }
+    let option = |value: Option<Printed>| -> Result<Option<String>, Error> {
+        let is_there = |value: &Printed| !value.is_none() && !value.is_undefined();
+        let Some(value) = value.filter(is_there) else { return Ok(None) };
+        weigh(&account, &value)?;
+        Ok(Some(Placeholder::Scalar(to_scalar(state, &value)?).text()))
+    };
+    let word = Word {
+        message,
+        level: option(level)?.map_or(Ok(Level::default()), |word| read_level(&word))?,
+        category: option(category)?.map(|word| read_category(&word)).transpose()?,
+        // It may come with an event, whose producer decides no more than the text.
+        link: option(link)?.filter(|link| link::check(link).is_ok()),
+    };
+    state.get_or_insert_extension_with(Said::default).say(word);
+    Ok(Printed::from_safe_string(String::new()))
+}
+
+/// A level, or the severity of an event.
+fn read_level(word: &str) -> Result<Level, Error> {
+    let level = Level::ALL.into_iter().find(|level| level.as_str() == word);
+    let severity = || word.parse::<Severity>().ok().map(Level::of);
+    level.or_else(severity).ok_or_else(|| {
+        invalid(format!(
+            "level= is one of {}, or a severity, not `{word}`",
+            Level::ALL.map(Level::as_str).join(", ")
+        ))
+    })
+}
+
+fn read_category(word: &str) -> Result<Category, Error> {
+    Category::ALL.into_iter().find(|category| category.as_str() == word).ok_or_else(|| {
+        let all = Category::ALL.map(Category::as_str).join(", ");
+        invalid(format!("category= is one of {all}, not `{word}`"))
+    })
+}
+
+fn invalid(message: String) -> Error {
+    Error::new(ErrorKind::InvalidOperation, message)
+}
