@@ -52,7 +52,7 @@ pub(super) struct Args {
     /// Print the question's id and wait for nothing: the session or folder is notified of the answer
     #[arg(long)]
     no_wait: bool,
-    /// Read **bold**, *italic*, `code` and [text](url) in the question; else each character stands for itself
+    /// Read **bold**, *italic*, `code` and [text](url) in the question; else each character is shown as it is
     #[arg(long)]
     markdown: bool,
     /// A web address to open

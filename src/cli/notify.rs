@@ -16,7 +16,7 @@ pub(super) struct Args {
     /// What the user is to know, on one line
     #[arg(value_name = "MESSAGE")]
     message: String,
-    /// Read **bold**, *italic*, `code` and [text](url) in the message; else each character stands for itself
+    /// Read **bold**, *italic*, `code` and [text](url) in the message; else each character is shown as it is
     #[arg(long)]
     markdown: bool,
     /// A web address to open

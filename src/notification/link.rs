@@ -6,7 +6,7 @@ use std::fmt;
 pub const LINK_CHARS_MAX: usize = 2_000;
 /// How a link begins.
 const SCHEMES: [&str; 2] = ["https://", "http://"];
-/// The characters of a URL beside letters and digits.
+/// The characters of a URL other than letters and digits.
 ///
 /// Source: RFC 3986, 2.2 and 2.3, and the `%` of 2.1.
 const PUNCTUATION: &str = "-._~:/?#[]@!$&'()*+,;=%";

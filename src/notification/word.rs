@@ -1,4 +1,4 @@
-//! Word for the user, as far as whoever says it decides: a text, how bad it is, what it is about, what to open.
+//! Word for the user, as its author gives it: a text, how bad it is, what it is about, what to open.
 
 use serde::{Deserialize, Serialize};
 

@@ -27,7 +27,7 @@ use crate::{
     },
     sink::{Notice, PER_MINUTE_MAX, Parts, Target, Verdict, seconds_ago},
     source::sinks::check,
-    time::Timestamp,
+    time::{Timestamp, duration_millis},
 };
 
 /// Log target of the notices' texts.
@@ -164,7 +164,9 @@ fn log(notice: &Notice, verdict: Option<&Verdict>) {
 /// The sinks that a notice goes to, or why to none.
 pub(crate) fn ways(verdict: Option<&Verdict>) -> (Vec<&'static str>, Option<Suppressed>) {
     match verdict {
-        Some(Verdict::Taken(sinks)) => (sinks.iter().map(|sink| Sink::as_str(*sink)).collect(), None),
+        Some(Verdict::Taken(sinks) | Verdict::Later(sinks, _)) => {
+            (sinks.iter().map(|sink| Sink::as_str(*sink)).collect(), None)
+        }
         Some(Verdict::Suppressed(why)) => (Vec::new(), Some(*why)),
         // The verdict was evicted by newer ones; the journal has it.
         None => (Vec::new(), None),
@@ -173,6 +175,13 @@ pub(crate) fn ways(verdict: Option<&Verdict>) -> (Vec<&'static str>, Option<Supp
 
 fn answer(notice: &Notice, verdict: Option<&Verdict>, now: Timestamp) -> NotifyAnswer {
     let (sinks, suppressed) = ways(verdict);
+    let later = || match verdict {
+        Some(Verdict::Later(_, at)) => {
+            let seconds = duration_millis(at.since(now)).div_ceil(1_000);
+            format!(" (goes out in {seconds} s, unless a newer one takes its place)")
+        }
+        Some(Verdict::Taken(_) | Verdict::Suppressed(_)) | None => String::new(),
+    };
     let why = suppressed.map(|why| match why {
         Suppressed::Repeat { sent_at } => format!(" (already sent {})", seconds_ago(sent_at, now)),
         Suppressed::Rate { .. } => {
@@ -183,7 +192,7 @@ fn answer(notice: &Notice, verdict: Option<&Verdict>, now: Timestamp) -> NotifyA
         Suppressed::NoSink => " (no sink is set)".to_owned(),
     });
     NotifyAnswer {
-        text: format!("Notification sent: {}{}", notice.message, why.unwrap_or_default()),
+        text: format!("Notification sent: {}{}", notice.message, why.unwrap_or_else(later)),
         id: notice.id.to_string(),
         sinks,
         suppressed: suppressed.map(|why| why.as_str()),

@@ -36,6 +36,8 @@ const SEPARATOR: &str = " | ";
 pub enum Verdict {
     /// It goes to these sinks.
     Taken(Vec<Sink>),
+    /// It goes to these sinks at this time, unless a newer one takes its place.
+    Later(Vec<Sink>, Timestamp),
     /// It goes to none.
     Suppressed(Suppressed),
 }
@@ -155,7 +157,9 @@ impl Deliveries {
         };
         let ways: BTreeMap<Sink, Way> = sinks.iter().map(|sink| (*sink, way(*sink))).collect();
         entries.extend(sinks.iter().map(|sink| entry(&subject, Step::Queued(*sink))));
-        self.note_verdict(&notice.id, Verdict::Taken(sinks.to_vec()));
+        let sinks = sinks.to_vec();
+        let verdict = if at > now { Verdict::Later(sinks, at) } else { Verdict::Taken(sinks) };
+        self.note_verdict(&notice.id, verdict);
         self.said += 1;
         self.open
             .insert(self.said, Open { notice: Arc::new(Notice { held, ..notice }), subject, ways, from });

@@ -25,7 +25,7 @@ pub struct Notice {
     pub id: Arc<str>,
     /// One line.
     pub message: Arc<str>,
-    /// Whether the message is markdown; else each of its characters stands for itself.
+    /// Whether the message is markdown; else each of its characters is shown as it is.
     #[serde(default, rename = "markdown", skip_serializing_if = "std::ops::Not::not")]
     pub is_markdown: bool,
     /// What to open, an address on the web.
@@ -76,7 +76,7 @@ pub enum Shown {
     Apart,
 }
 
-/// What a text has beside the message.
+/// What a text has in addition to the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parts {
     /// The link.

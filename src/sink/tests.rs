@@ -243,6 +243,8 @@ fn a_percentage_goes_out_every_ten_seconds_and_the_last_one_at_once() {
     world.wait(seconds(3));
     assert_eq!(world.progress("s1", "copy", Some(10)), ["3 queued harness", "3 queued log"]);
     assert_eq!(shown(&mut world), (None, 0), "it waits");
+    let later = Verdict::Later(world.settings.default.clone(), START + PACE);
+    assert_eq!(world.deliveries.verdict("u3"), Some(&later));
     world.wait(seconds(3));
     let said = world.progress("s1", "copy", Some(20));
     assert_eq!(

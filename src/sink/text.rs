@@ -80,7 +80,7 @@ fn span_at(before: Option<char>, rest: &str) -> Option<(Span<'_>, usize)> {
     }
 }
 
-/// What stands between two equal marks, if the first begins `rest`: no empty text, and no space at its ends.
+/// The text between two equal marks, if the first begins `rest`: no empty text, and no space at its ends.
 fn between<'t>(rest: &'t str, mark: &str) -> Option<&'t str> {
     let (text, _) = rest.strip_prefix(mark)?.split_once(mark)?;
     (!text.is_empty() && text.trim() == text).then_some(text)

@@ -280,7 +280,7 @@ fn a_message_is_marked_up_where_that_can_be_shown_and_its_link_goes_along() {
     let wrong = home.run(&["notify", "x", "--link", "javascript:alert(1)"]);
     let said = String::from_utf8_lossy(&wrong.stderr).into_owned();
     assert!(!wrong.status.success() && said.contains("link: must begin with https:// or http://"), "{said}");
-    // Without markdown each character stands for itself.
+    // Without markdown each character is shown as it is.
     home.print(&["notify", "**x** [y](https://h/)", "--session", "s1"]);
     assert_eq!(exchange(&home, "c3")["notice"], "aside: llm: **x** [y](https://h/)");
 }
