@@ -113,9 +113,15 @@ impl Disk {
 
     /// Writes a snapshot; the journal is durable up to it.
     pub(crate) fn write_snapshot(&self, capture: &Capture) -> Result<u64, WriteError> {
+        assert!(self.is_durable(capture.seq), "a snapshot of {} waits for the journal", capture.seq);
         let keys = self.journal.idempotency_keys_blocking().expect("the journal is open");
         let last = self.journal.read_at(capture.seq).expect("readable").expect("it is there");
         self.snapshots.write(capture, last.as_record().checksum(), &keys)
+    }
+
+    /// Whether the journal is durable up to `seq`.
+    pub(crate) fn is_durable(&self, seq: Seq) -> bool {
+        *self.journal.synced().borrow() >= seq
     }
 
     /// Appends and waits; events have their idempotency keys.
