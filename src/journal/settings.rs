@@ -20,7 +20,7 @@ pub const SYNC_WITHIN: Duration = Duration::from_secs(1);
 /// When written records are made durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// Before an append at [`Level::Synced`] is answered.
+    /// Before an append at [`Level::Synced`](crate::journal::Level::Synced) is answered.
     Sync,
     /// Later: every append is answered before, so a power loss can take records younger than
     /// `sync_within`.
