@@ -4,9 +4,9 @@
 //! A client reports some of that itself, by listing removed and added tools. It reports nothing if
 //! the tools stayed listed, or if it lists none by name. Then the client's own connection log shows
 //! it; without an entry there, there is no finding. Nothing is read while no server is known to be
-//! gone, except for one look at the logs after a session's first calls.
+//! gone, except for some looks at the logs after a session's first calls.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, ops::RangeInclusive, path::Path};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -27,9 +27,10 @@ const SERVERS_MAX: usize = 8;
 const NAME_BYTES_MAX: usize = 128;
 /// Displayed characters of a name.
 const NAME_CHARS_MAX: usize = 64;
-/// Number of the look after calls that checks the start of the servers: by then the client has made
-/// its own report.
-const START_LOOK: u8 = 2;
+/// The looks after calls at which the start of the servers is checked, until a failure is found.
+/// Before the first of them the client has not made its own report. It writes its log up to a second
+/// after a failure (measured with 2.1.197), and several quick calls can end before that.
+const START_LOOKS: RangeInclusive<u8> = 2..=8;
 /// Most servers whose start is checked.
 const STARTED_MAX: usize = 16;
 /// How many logs of a server are read, newest first: each process of the client begins one.
@@ -50,7 +51,7 @@ pub struct Known {
     /// Start of each server's absence, by the client's names: the start of the calls that found it
     /// disconnected, because it may be back before the last of them ends.
     gone: BTreeMap<String, Timestamp>,
-    /// Number of looks after calls, up to [`START_LOOK`].
+    /// Number of looks after calls, up to the last of [`START_LOOKS`].
     looks: u8,
 }
 
@@ -137,11 +138,11 @@ impl Known {
     fn failed(&mut self, moment: &Moment<'_>, logs: &Logs<'_>, facts: &dyn Facts) -> Vec<Finding> {
         // A subagent has the servers of its parent.
         let is_subagent = moment.session.as_str().contains('/');
-        if moment.point != InjectionPoint::AfterTool || is_subagent || self.looks >= START_LOOK {
+        if moment.point != InjectionPoint::AfterTool || is_subagent || self.looks >= *START_LOOKS.end() {
             return Vec::new();
         }
         self.looks += 1;
-        if self.looks < START_LOOK {
+        if !START_LOOKS.contains(&self.looks) {
             return Vec::new();
         }
         let last_failure = |name: String| {
@@ -155,6 +156,7 @@ impl Known {
         if failed.is_empty() {
             return Vec::new();
         }
+        self.looks = *START_LOOKS.end();
         let (said, mut findings) = (logs.said(facts), Vec::new());
         for (server, at) in failed {
             if said.iter().any(|said| is_same(&said.server, &server)) {
@@ -197,7 +199,7 @@ impl Probe for Known {
         for call in moment.calls.iter().filter_map(|call| call.server.as_ref()) {
             self.follow(call, moment.calls_since);
         }
-        if self.gone.is_empty() && self.looks >= START_LOOK {
+        if self.gone.is_empty() && self.looks >= *START_LOOKS.end() {
             return Vec::new();
         }
         let Some(logs) = Logs::of(moment) else { return Vec::new() };
@@ -312,6 +314,16 @@ mod tests {
         assert_eq!((go_on(&mut world), go_on(&mut world)), (vec![], vec![]), "once");
         logs(&mut world, "my-depot", "up");
         assert_eq!(go_on(&mut world).len(), 1);
+    }
+
+    #[test]
+    fn a_failure_at_the_start_that_the_client_logs_late_is_said() {
+        let mut world = world();
+        assert_eq!([go_on(&mut world), go_on(&mut world), go_on(&mut world)].concat(), NONE);
+        logs(&mut world, "depot", "down");
+        assert_eq!(go_on(&mut world), ["disconnected server=depot reason=failed at start"]);
+        logs(&mut world, "store", "down");
+        assert_eq!(go_on(&mut world), NONE, "it is no start any more");
     }
 
     #[test]

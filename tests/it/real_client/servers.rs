@@ -180,7 +180,7 @@ fn an_mcp_server_that_failed_at_its_start_is_said_once_by_the_client_or_by_aside
     let _daemon = home.serve();
     let depot = Depot::new(&home);
     fs::write(depot.folder.join("refuse"), "").expect("written");
-    let turns = vec![go_on(1), go_on(2), bash(3, LONG), go_on(4), Turn::says("done")];
+    let turns = vec![go_on(1), go_on(2), bash(3, LONG), bash(4, LONG), go_on(5), Turn::says("done")];
     let conversation = depot.play(&home, turns);
     let by_client = told(&conversation, "depot (CONNECTION_CLOSED)");
     let by_aside = told(&conversation, "mcp_disconnected: depot");
