@@ -12,6 +12,7 @@
 //! layers below are in reading order, and a module uses only those above it. `ARCHITECTURE.md` says why.
 
 // Decides: words.
+pub mod hex;
 pub mod meter;
 pub mod nearest;
 pub mod settings;

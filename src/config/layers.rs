@@ -15,7 +15,7 @@ use std::{fmt, sync::Arc};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::config::shipped;
+use crate::{config::shipped, hex::hex};
 
 /// The version of the bundle's shape.
 const BUNDLE_VERSION: u32 = 2;
@@ -302,11 +302,7 @@ impl Sources {
 
 /// Lower-case hex of the SHA-256 of `bytes`.
 pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
-    use fmt::Write as _;
-    Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut hex, byte| {
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
+    hex(&Sha256::digest(bytes))
 }
 
 #[cfg(test)]

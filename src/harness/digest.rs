@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
+use crate::hex::hex;
+
 /// Digested bytes of each end of a long result: an error is at one of them.
 const END_BYTES: usize = 8 * 1024;
 /// Numbers with at least this many digits are identifiers (a process, a port, a time), not counts
@@ -56,7 +58,7 @@ pub(crate) fn of_result(result: &str) -> String {
 }
 
 fn name(hash: &Sha256) -> String {
-    hash.clone().finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    hex(hash.clone().finalize().iter().take(8))
 }
 
 fn hash_words(hash: &mut Sha256, bytes: &[u8]) {

@@ -16,6 +16,7 @@ use crate::{
     call::Call,
     event::{Event, EventRef, SessionId},
     exchange::{Answer, Exchange, InjectionId},
+    hex::hex,
     protocol::{
         event::{ParsedEvent, read_name},
         exchange::{AnswerView, ExchangeView, parse},
@@ -133,10 +134,6 @@ fn derived_ids(session: &SessionId, body: &[u8]) -> impl FnMut() -> String {
         made += 1;
         format!("{}-{made}", *prefix)
     }
-}
-
-fn hex<'a>(bytes: impl Iterator<Item = &'a u8>) -> String {
-    bytes.map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Appends the observed events and the exchange, and waits for the answer.

@@ -26,6 +26,7 @@ use axum::http::Method;
 use subtle::ConstantTimeEq;
 
 use super::webhooks;
+use crate::hex::hex;
 
 /// Random bytes of a new token: 256 bits.
 const TOKEN_BYTES: usize = 32;
@@ -256,7 +257,7 @@ pub fn add(path: &Path, scopes: &[Scope], note: &str) -> Result<String, TokensEr
     let failed = |source| TokensError::File { path: path.to_owned(), source };
     let mut random = [0; TOKEN_BYTES];
     File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut random)).map_err(failed)?;
-    let secret: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let secret = hex(&random);
     let scopes: Vec<&str> = scopes.iter().map(|scope| scope.as_str()).collect();
     let note: String = note.chars().filter(|c| !c.is_control()).collect();
     let line = format!("{secret} {} {note}", scopes.join(","));

@@ -1,6 +1,6 @@
 //! How far a work is: notices that replace one another.
 //!
-//! A newer notice of the same speaker with the same key takes the place of the older one. One that says a percentage goes out at most
+//! A newer notice of the same speaker with the same key replaces the older one. One that says a percentage goes out at most
 //! once in [`PACE`] for each key; what comes between waits until then, unless a newer one replaces it.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::time::Timestamp;
+use crate::{hex::hex, time::Timestamp};
 
 /// Longest key, in characters.
 pub const KEY_CHARS_MAX: usize = 64;
@@ -46,9 +46,7 @@ impl Progress {
         hash.update(speaker);
         hash.update([0]);
         hash.update(&*self.key);
-        let line: String =
-            hash.finalize().iter().take(LINE_BYTES).map(|byte| format!("{byte:02x}")).collect();
-        Self { line: line.into(), ..self }
+        Self { line: hex(hash.finalize().iter().take(LINE_BYTES)).into(), ..self }
     }
 
     /// Whether more of it is to come.

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use super::{Said, clean, is_name};
-use crate::{event::Severity, time::Timestamp};
+use crate::{event::Severity, hex::hex, time::Timestamp};
 
 /// Most alerts of one request; Prometheus sends 64 at a time.
 pub const ALERTS_MAX: usize = 1_000;
@@ -117,5 +117,5 @@ fn fingerprint(labels: &Map<String, Value>) -> String {
         hash.update(value.as_str().unwrap_or_default());
         hash.update([0xff]);
     }
-    hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    hex(hash.finalize().iter().take(8))
 }

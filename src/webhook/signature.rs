@@ -10,7 +10,7 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
 use super::{Headers, Kind};
-use crate::time::Timestamp;
+use crate::{hex::hex, time::Timestamp};
 
 /// How far the time of a signature may be from now, in seconds; an older body may be one that somebody sends again.
 ///
@@ -122,7 +122,7 @@ fn is_equal(sent: &[u8], own: &[u8]) -> Result<(), Refused> {
 }
 
 fn hex_is(sent: &str, body: &[u8], secret: &[u8]) -> Result<(), Refused> {
-    let own: String = hmac_sha256(secret, &[body]).iter().map(|byte| format!("{byte:02x}")).collect();
+    let own = hex(&hmac_sha256(secret, &[body]));
     if secret.is_empty() { Err(Refused::Signature) } else { is_equal(sent.as_bytes(), own.as_bytes()) }
 }
 

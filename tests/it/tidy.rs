@@ -29,6 +29,7 @@ const RUN_BY_A_SCRIPT: &str = "tests/it/real_client";
 const DATA: &[&str] = &[
     "time",
     "causes",
+    "hex",
     "nearest",
     "settings",
     "snapshot",
@@ -64,6 +65,7 @@ const MODULES: &[Module] = &[
     module("time", 0, &[]),
     module("meter", 0, &[]),
     module("causes", 0, &[]),
+    module("hex", 0, &[]),
     module("nearest", 0, &[]),
     module("settings", 0, &[]),
     module("snapshot", 0, &[&["time"]]),
