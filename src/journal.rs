@@ -283,7 +283,7 @@ impl Journal {
 
     /// A reader whose first record is the one at `seq`, or the first of all.
     pub fn read_from(&self, seq: Seq) -> Reader {
-        Reader::new(Arc::clone(&self.inner.shared), self.inner.written.clone(), seq)
+        Reader::new(Arc::clone(&self.inner.store), self.inner.written.clone(), seq)
     }
 
     /// The record at `seq`; `None` when it is not written yet.
@@ -307,7 +307,7 @@ impl Journal {
     ) -> Result<Option<RecordBuf>, ReadError> {
         let mut end = self.written().borrow().next();
         let mut unread = None;
-        for first in self.inner.shared.firsts().into_iter().rev() {
+        for first in self.inner.store.firsts().into_iter().rev() {
             let mut reader = self.read_from(first);
             while reader.position() < end {
                 let left = usize::try_from(end.0 - reader.position().0).unwrap_or(usize::MAX);
@@ -344,27 +344,27 @@ impl Journal {
     pub fn forget_before(&self, seq: Seq) -> Result<usize, ForgetError> {
         // A following segment with a durable record has its name on the disk, so the one before it
         // is complete.
-        self.inner.shared.forget_before(seq.min(*self.inner.synced.borrow()))
+        self.inner.store.forget_before(seq.min(*self.inner.synced.borrow()))
     }
 
     /// Lets retention delete records before `seq`. Until the first call nothing may be deleted.
     ///
     /// Shape: the last call wins.
     pub fn set_needed_from(&self, seq: Seq) {
-        self.inner.shared.needed_from.store(seq.0, Ordering::Release);
-        self.inner.shared.maintenance.ask();
+        self.inner.store.needed_from.store(seq.0, Ordering::Release);
+        self.inner.store.maintenance.ask();
     }
 
     /// Counts every commit's sync in `meters` from now on; the first call wins.
     pub fn measure_with(&self, meters: Arc<Meters>) {
-        self.inner.shared.meters.get_or_init(|| meters);
+        self.inner.store.meters.get_or_init(|| meters);
     }
 
     /// The size of the journal on the disk.
     ///
     /// Errors: the size of a file cannot be read.
     pub fn stored(&self) -> io::Result<Stored> {
-        self.inner.shared.stored()
+        self.inner.store.stored()
     }
 
     /// The last readable record, as it moves.
@@ -379,33 +379,33 @@ impl Journal {
 
     /// The failure after which nothing more is appended, if any.
     pub fn poisoned(&self) -> Option<Poisoned> {
-        self.inner.shared.poisoned()
+        self.inner.store.poisoned()
     }
 
     /// The space the next segment needs, while the disk is full.
     pub fn disk_full(&self) -> Option<DiskFull> {
-        self.inner.shared.disk_full()
+        self.inner.store.disk_full()
     }
 
     /// Reports in [`Journal::health`] that a start skipped the record at `seq`.
     pub fn note_skipped(&self, seq: Seq, why: String) {
-        self.inner.shared.health.note_skipped(seq, why);
+        self.inner.store.health.note_skipped(seq, why);
     }
 
     /// Reports in [`Journal::health`] that a start found a snapshot of another journal, now at
     /// `path`.
     pub fn note_unmatched_snapshot(&self, path: PathBuf) {
-        self.inner.shared.health.note_unmatched_snapshot(path);
+        self.inner.store.health.note_unmatched_snapshot(path);
     }
 
     /// Problems that do not stop the journal.
     pub fn health(&self) -> JournalHealth {
-        self.inner.shared.health.get()
+        self.inner.store.health.get()
     }
 
     /// Waits for the journal to be poisoned; forever if it never is.
     pub async fn wait_for_poison(&self) -> Poisoned {
-        let mut poison = self.inner.shared.poison.subscribe();
+        let mut poison = self.inner.store.poison.subscribe();
         let found = poison.wait_for(Option::is_some).await.map(|poisoned| poisoned.clone());
         match found {
             Ok(Some(poisoned)) => poisoned,

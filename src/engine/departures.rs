@@ -61,7 +61,7 @@ impl Engine {
         self.questions.end_of(id);
         self.ci.end_of(id, session.harness.parent.as_ref());
         for former in &session.former {
-            self.sessions.heirs.remove(former);
+            self.sessions.aliases.remove(former);
         }
         let for_others = session.injector.leave();
         let left = session.injector.close();

@@ -105,7 +105,7 @@ impl Sessions {
 
     /// Whether the session of this id, or its successor, belongs to another harness.
     fn is_of_another(&self, id: &SessionId, harness: &str) -> bool {
-        let id = self.heirs.get(id).unwrap_or(id);
+        let id = self.aliases.get(id).unwrap_or(id);
         self.harness_of(id).is_some_and(|known| known != harness)
     }
 

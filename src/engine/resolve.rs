@@ -65,7 +65,7 @@ impl Sessions {
         let mut concerned: Vec<SessionId> = self.each_concerned(scope).cloned().collect();
         match scope {
             Scope::Session(id) => {
-                let id = self.heirs.get(id).unwrap_or(id);
+                let id = self.aliases.get(id).unwrap_or(id);
                 concerned.extend(self.away.contains_key(id).then(|| id.clone()));
             }
             Scope::Workspace(_) | Scope::All => {

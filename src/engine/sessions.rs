@@ -119,7 +119,7 @@ pub(super) struct Sessions {
     pub(super) away: ById<Session>,
     /// The successor of each continued session: the reverse of [`Session::former`].
     #[serde(skip)]
-    pub(super) heirs: BTreeMap<SessionId, SessionId>,
+    pub(super) aliases: BTreeMap<SessionId, SessionId>,
     /// Sessions that are not open and whose start was reported, oldest first.
     pub(super) announced: Vec<SessionId>,
     #[serde(skip)]
@@ -242,7 +242,7 @@ impl Sessions {
     ) -> Box<dyn Iterator<Item = &'a SessionId> + 'a> {
         match scope {
             Scope::Session(id) => {
-                let id = self.heirs.get(id).unwrap_or(id);
+                let id = self.aliases.get(id).unwrap_or(id);
                 Box::new(self.open.contains_key(id).then_some(id).into_iter())
             }
             Scope::Workspace(folder) => Box::new(self.folders.around(folder)),
@@ -534,7 +534,7 @@ impl Sessions {
         let Self {
             open,
             away,
-            heirs,
+            aliases,
             announced: _,
             deadlines,
             evicted: _,
@@ -545,7 +545,7 @@ impl Sessions {
         } = self;
         for sessions in [open, away] {
             sessions.for_each_mut(|id, session| {
-                heirs.extend(session.former.iter().map(|former| (former.clone(), id.clone())));
+                aliases.extend(session.former.iter().map(|former| (former.clone(), id.clone())));
                 deadlines.set(id.clone(), Some(session.deadline(settings)));
                 session.weight = session.injector.weight();
                 pressure.change(id, None, session.weight);

@@ -82,19 +82,19 @@ impl Engine {
         self.outputs.push_back(Output::Wake(moved));
     }
 
-    /// Makes `heir` the successor of `from`: it gets what was never delivered there, and what is
+    /// Makes `successor` go on from `from`: it gets what was never delivered there, and what is
     /// addressed to it later.
-    fn succeed(&mut self, from: &SessionId, heir: &SessionId) {
+    fn succeed(&mut self, from: &SessionId, successor: &SessionId) {
         self.catch_up(from);
         let Some((Session { mut injector, mut former, last_seen, own_id, .. }, _)) = self.sessions.take(from)
         else {
             return;
         };
         self.sessions.namesakes.remove(own_id.as_ref(), from);
-        self.watches.follow(from, heir);
-        self.for_user.follow(from, heir);
-        self.questions.follow(from, heir);
-        self.ci.hand_over(from, heir);
+        self.watches.follow(from, successor);
+        self.for_user.follow(from, successor);
+        self.questions.follow(from, successor);
+        self.ci.hand_over(from, successor);
         let waiting = injector.close();
         let evicted = injector.evicted().clone();
         while let Some(entry) = injector.poll_output() {
@@ -103,12 +103,12 @@ impl Engine {
         let change = SessionChange::Closed { last_seen, keeps_pending: false };
         self.outputs.push_back(Output::Session(from.clone(), change));
         former.push(from.clone());
-        self.sessions.take_place(heir, former);
-        self.note_evicted(heir, evicted);
+        self.sessions.take_place(successor, former);
+        self.note_evicted(successor, evicted);
         for left in waiting {
-            self.hand_over(from, Some(heir), left);
+            self.hand_over(from, Some(successor), left);
         }
-        self.claim(heir);
+        self.claim(successor);
     }
 
     /// Copies the queue of `from`, and the memory of what was delivered there, to `copy`.
@@ -128,11 +128,11 @@ impl Engine {
 
     /// Removes a session's alias, so that it gets its own notifications again.
     pub(super) fn give_back_place(&mut self, id: &SessionId) {
-        let Some(heir) = self.sessions.heirs.remove(id) else {
+        let Some(successor) = self.sessions.aliases.remove(id) else {
             return;
         };
-        if let Some(heir) = self.sessions.known_mut(&heir) {
-            heir.former.retain(|former| former != id);
+        if let Some(successor) = self.sessions.known_mut(&successor) {
+            successor.former.retain(|former| former != id);
         }
     }
 }
@@ -174,7 +174,7 @@ impl Sessions {
     /// The current session of the process that was in `id`: its successor, else the open one that
     /// the process was last active in, else `id` itself.
     pub(super) fn now_in<'s>(&'s self, id: &'s SessionId) -> &'s SessionId {
-        let id = self.heirs.get(id).unwrap_or(id);
+        let id = self.aliases.get(id).unwrap_or(id);
         let Some(own) = self.known(id).filter(|own| own.is_of_some_process()) else {
             return id;
         };
@@ -182,24 +182,24 @@ impl Sessions {
         of_process.max_by_key(|(_, session)| session.last_seen).map_or(id, |(newest, _)| newest)
     }
 
-    /// Makes `heir` the alias of all of `former`, and the parent of their subagents.
-    fn take_place(&mut self, heir: &SessionId, former: Vec<SessionId>) {
+    /// Makes `successor` the alias of all of `former`, and the parent of their subagents.
+    fn take_place(&mut self, successor: &SessionId, former: Vec<SessionId>) {
         self.open.for_each_mut(|id, session| {
             if session.harness.parent.as_ref().is_some_and(|parent| former.contains(parent)) {
-                session.harness.parent = (id != heir).then(|| heir.clone());
+                session.harness.parent = (id != successor).then(|| successor.clone());
             }
         });
-        let Some(session) = self.open.get_mut(heir) else {
+        let Some(session) = self.open.get_mut(successor) else {
             return;
         };
         for id in former {
-            self.heirs.insert(id.clone(), heir.clone());
+            self.aliases.insert(id.clone(), successor.clone());
             session.former.push(id);
         }
         while session.former.len() > FORMER_MAX {
-            self.heirs.remove(&session.former.remove(0));
+            self.aliases.remove(&session.former.remove(0));
         }
-        self.place(heir);
+        self.place(successor);
     }
 
     fn copy_told(&mut self, from: &SessionId, copy: &SessionId) {

@@ -41,7 +41,7 @@ pub(crate) const IN_FLIGHT_MAX: usize = 4_096;
 /// A journal whose threads run, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Running {
-    pub(crate) shared: Arc<Store>,
+    pub(crate) store: Arc<Store>,
     pub(crate) group: Arc<GroupCommit>,
     #[cfg(test)]
     pub(crate) commits: Arc<Commits>,
@@ -87,11 +87,11 @@ impl Running {
             path: files.path(&tail.name()),
             source,
         })?;
-        let shared = Arc::new(Store::new(files, segments, &clock));
+        let store = Arc::new(Store::new(files, segments, &clock));
         let (written_sender, written) = watch::channel(last);
         let (synced_sender, synced) = watch::channel(last);
-        let commits = Arc::new(Commits::new(Arc::clone(&shared), Arc::clone(&tail), synced_sender, marked));
-        let helpers = start_helpers(&shared, &commits, settings, &clock, &synced)?;
+        let commits = Arc::new(Commits::new(Arc::clone(&store), Arc::clone(&tail), synced_sender, marked));
+        let helpers = start_helpers(&store, &commits, settings, &clock, &synced)?;
         let place = Place {
             offset: tail.end(),
             segment: tail,
@@ -102,7 +102,7 @@ impl Running {
             time,
         };
         let writer = Writer {
-            shared: Arc::clone(&shared),
+            store: Arc::clone(&store),
             waiting: VecDeque::new(),
             clock,
             durability: settings.durability,
@@ -118,7 +118,7 @@ impl Running {
         let group = Arc::new(GroupCommit::new(writer));
         let thread = start_writer(&group)?;
         let running = Self {
-            shared,
+            store,
             group,
             #[cfg(test)]
             commits,
@@ -147,7 +147,7 @@ impl fmt::Debug for Writer {
 
 /// Starts the threads that prepare files, sync and seal.
 fn start_helpers(
-    shared: &Arc<Store>,
+    store: &Arc<Store>,
     commits: &Arc<Commits>,
     settings: JournalSettings,
     clock: &Clock,
@@ -157,7 +157,7 @@ fn start_helpers(
     // orders the first.
     let (orders_sender, orders) = sync_channel(1);
     let (prepared_sender, prepared) = sync_channel(1);
-    let preparing = Arc::clone(shared);
+    let preparing = Arc::clone(store);
     let size = settings.segment_bytes;
     let preparer = start("journal-preparer", move || {
         background::lower_priority(background::LOW);
@@ -171,7 +171,7 @@ fn start_helpers(
     };
     let flusher = start("journal-flusher", move || flusher.run())?;
     let sealer = Sealer {
-        shared: Arc::clone(shared),
+        store: Arc::clone(store),
         clock: Arc::clone(clock),
         synced: synced.clone(),
         seal: settings.seal,
@@ -186,10 +186,10 @@ fn start_helpers(
         Err(error) => {
             let what = format!("nothing is sealed or deleted until the next start: {error}");
             tracing::warn!(error = &error as &dyn std::error::Error, "the journal seals and deletes nothing");
-            shared.health.note_damage(&shared.files.path(""), None, what);
+            store.health.note_damage(&store.files.path(""), None, what);
         }
     }
-    shared.maintenance.ask();
+    store.maintenance.ask();
     Ok(Helpers { threads, next })
 }
 

@@ -82,7 +82,7 @@ pub(crate) fn try_open_plainly(files: &MemoryFiles) -> Result<Opened, OpenError>
 /// Opens a journal that seals, and waits until that is done.
 pub(crate) fn open_sealing(files: &MemoryFiles) -> Opened {
     let opened = try_open_sealing(files, Retention::default(), RecoveryHint::default()).expect("opened");
-    opened.journal.inner.shared.maintenance.wait_until_idle();
+    opened.journal.inner.store.maintenance.wait_until_idle();
     opened
 }
 

@@ -372,5 +372,5 @@ fn idle(files: &MemoryFiles, journal: &Journal) {
         quiet = if inner.commits.is_idle() && now == before { quiet + 1 } else { 0 };
         before = now;
     }
-    inner.shared.maintenance.wait_until_idle();
+    inner.store.maintenance.wait_until_idle();
 }

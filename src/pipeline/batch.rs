@@ -227,7 +227,7 @@ impl Batcher {
         forced
     }
 
-    /// Begins the window of an open batch anew if the mode says that an event does so.
+    /// Restarts the window of an open batch if the mode says that an event does so.
     fn restart(&mut self, rule: &Batching, mut deadline: Deadline, now: Timestamp) {
         match rule.mode {
             BatchMode::Window => return,

@@ -61,7 +61,7 @@ impl NextFile {
     }
 
     /// Checks whether the file is there.
-    pub(crate) fn look_for(&mut self, shared: &Store, wait: Wait) -> Result<Next, Poisoned> {
+    pub(crate) fn look_for(&mut self, store: &Store, wait: Wait) -> Result<Next, Poisoned> {
         self.order();
         while self.found.is_none() {
             let timeout = match wait {
@@ -74,7 +74,7 @@ impl NextFile {
                     continue;
                 }
                 Ok(Err(error)) => error,
-                Err(RecvTimeoutError::Timeout) => match shared.disk_full() {
+                Err(RecvTimeoutError::Timeout) => match store.disk_full() {
                     Some(full) => return Ok(Next::Full(full)),
                     None if wait == Wait::UntilKnown => continue,
                     None => return Ok(Next::NotYet),
@@ -83,7 +83,7 @@ impl NextFile {
                     io::Error::other("the thread that prepares segments has ended")
                 }
             };
-            return Err(shared.poison("prepare", NEXT_NAME, error));
+            return Err(store.poison("prepare", NEXT_NAME, error));
         }
         Ok(Next::There)
     }
@@ -106,22 +106,22 @@ impl NextFile {
 ///
 /// While the disk is full it retries; others see only [`Store::disk_full`].
 pub(crate) fn prepare_files(
-    shared: &Store,
+    store: &Store,
     size: u64,
     orders: &Receiver<()>,
     prepared: &SyncSender<io::Result<Arc<dyn File>>>,
 ) {
-    let files = shared.files.as_ref();
+    let files = store.files.as_ref();
     while orders.recv().is_ok() {
         let mut file = segment_file::prepare(files, size);
         while let Some(error) = file.as_ref().err().filter(|error| DiskFull::is_reason_of(error)) {
-            shared.set_full(size, error);
+            store.set_full(size, error);
             if orders.recv_timeout(FULL_RETRY) == Err(RecvTimeoutError::Disconnected) {
                 return;
             }
             file = segment_file::prepare(files, size);
         }
-        shared.set_room();
+        store.set_room();
         if prepared.send(file).is_err() {
             return;
         }

@@ -47,7 +47,7 @@ pub(crate) struct Commits {
     state: Mutex<State>,
     /// Wakes the flusher.
     wake: Condvar,
-    shared: Arc<Store>,
+    store: Arc<Store>,
     synced: watch::Sender<Seq>,
     /// The durable position in the mark at the start.
     marked: Seq,
@@ -112,7 +112,7 @@ pub(crate) struct Flusher {
 impl Commits {
     /// Nothing waits; all up to `synced` is written and durable.
     pub(crate) fn new(
-        shared: Arc<Store>,
+        store: Arc<Store>,
         segment: Arc<Segment>,
         synced: watch::Sender<Seq>,
         marked: Seq,
@@ -127,7 +127,7 @@ impl Commits {
             is_closing: false,
             has_no_timer: false,
         };
-        Self { state: Mutex::new(state), wake: Condvar::new(), shared, synced, marked }
+        Self { state: Mutex::new(state), wake: Condvar::new(), store, synced, marked }
     }
 
     /// The last record that is known to be durable.
@@ -141,10 +141,10 @@ impl Commits {
     /// close.
     pub(crate) fn mark(&self) {
         let durable = self.durable();
-        if self.shared.poisoned().is_some() || durable <= self.marked {
+        if self.store.poisoned().is_some() || durable <= self.marked {
             return;
         }
-        if let Err(error) = mark::write(self.shared.files.as_ref(), durable) {
+        if let Err(error) = mark::write(self.store.files.as_ref(), durable) {
             tracing::warn!(%error, "the journal could not note how far it is durable");
         }
     }
@@ -209,7 +209,7 @@ impl Commits {
     }
 
     fn sync_measured(&self, file: &dyn File) -> io::Result<()> {
-        let Some(meters) = self.shared.meters.get() else { return sync_named(file) };
+        let Some(meters) = self.store.meters.get() else { return sync_named(file) };
         let begun = meters.begin();
         let synced = sync_named(file);
         meters.commit.observe(meters.since(begun));
@@ -227,7 +227,7 @@ impl Commits {
 
     fn check<T>(&self, operation: &'static str, name: &str, result: io::Result<T>) -> Result<T, Poisoned> {
         result.map_err(|error| {
-            let poisoned = self.shared.poison(operation, name, error);
+            let poisoned = self.store.poison(operation, name, error);
             self.lock().failed.get_or_insert(poisoned).clone()
         })
     }
@@ -373,12 +373,12 @@ impl Flusher {
             return Err(poisoned.clone());
         }
         let (commits, name) = (&self.commits, commit.segment.name());
-        let files = &commits.shared.files;
+        let files = &commits.store.files;
         commits.check("sync", &full.name(), sync_named(full.file.as_ref()))?;
         commits.check("name", &name, files.rename(NEXT_NAME, &name))?;
         commits.check("sync the folder of", &name, files.sync_dir())?;
         commit.segment.set_named();
-        commits.shared.maintenance.ask();
+        commits.store.maintenance.ask();
         if let Some(orders) = &self.orders {
             // The thread that prepares ends only after this one.
             let _ = orders.try_send(());
@@ -559,7 +559,7 @@ mod tests {
         assert_eq!(state.next(Seq::ZERO), Next::Wait, "who syncs looks again");
         state.is_syncing = false;
         let failed = io::Error::other("told to fail");
-        state.failed = Some(journal.inner.shared.poison("sync", "a.seg", failed));
+        state.failed = Some(journal.inner.store.poison("sync", "a.seg", failed));
         assert_eq!(state.next(Seq::ZERO), Next::Wait, "nothing is synced any more");
         state.is_closing = true;
         assert_eq!(state.next(Seq(1)), Next::Round);

@@ -66,7 +66,7 @@ pub(crate) struct Append {
 
 /// The state that a leader passes to the next one.
 pub(crate) struct Writer {
-    pub(crate) shared: Arc<Store>,
+    pub(crate) store: Arc<Store>,
     /// Submitted commands that are not written, in order.
     pub(crate) waiting: VecDeque<Command>,
     pub(crate) clock: Clock,
@@ -137,9 +137,9 @@ impl Writer {
 
     /// Syncs everything and ends the other threads.
     pub(crate) fn end(self) {
-        let Self { shared, commits, next, threads, written, .. } = self;
+        let Self { store, commits, next, threads, written, .. } = self;
         commits.close();
-        shared.maintenance.close();
+        store.maintenance.close();
         // The preparer waits for orders, or is about to send a file that nobody will take.
         drop(next);
         for thread in threads {
@@ -211,7 +211,7 @@ impl Writer {
             return Ok(false);
         }
         let wait = if is_needed && role.may_wait_for_file() { Wait::UntilKnown } else { Wait::No };
-        match self.next.look_for(&self.shared, wait)? {
+        match self.next.look_for(&self.store, wait)? {
             Next::There => Ok(true),
             Next::NotYet => Ok(!is_needed),
             Next::Full(full) => Err(full.into()),
@@ -265,7 +265,7 @@ impl Writer {
 
     /// Writes the group's buffer.
     fn write(&mut self) -> Result<(), Poisoned> {
-        if let Some(poisoned) = self.shared.poisoned() {
+        if let Some(poisoned) = self.store.poisoned() {
             return Err(poisoned);
         }
         if self.group.buffer.is_empty() {
@@ -275,7 +275,7 @@ impl Writer {
         segment
             .file
             .write_at(&self.group.buffer, *offset)
-            .map_err(|error| self.shared.poison("write", &segment.name(), error))?;
+            .map_err(|error| self.store.poison("write", &segment.name(), error))?;
         *offset += self.group.buffer.len() as u64;
         segment.set_end(*offset, *time);
         self.group.buffer.clear();
@@ -289,10 +289,10 @@ impl Writer {
     /// Shape: only the journal's own thread waits here for the file; `has_room` stops other callers
     /// earlier.
     fn rotate(&mut self) -> Result<bool, Poisoned> {
-        self.next.look_for(&self.shared, Wait::UntilKnown)?;
+        self.next.look_for(&self.store, Wait::UntilKnown)?;
         let Some(file) = self.next.take() else { return Ok(false) };
         let segment = Arc::new(Segment::new(self.place.last.next(), file));
-        self.shared.add_segment(Arc::clone(&segment));
+        self.store.add_segment(Arc::clone(&segment));
         let full = std::mem::replace(&mut self.place.segment, Arc::clone(&segment));
         self.commits.rotate(full, segment);
         self.place.offset = HEADER_BYTES;

@@ -74,7 +74,7 @@ pub struct RecordBuf {
 /// One consumer's position in the journal.
 #[derive(Debug)]
 pub struct Reader {
-    shared: Arc<Store>,
+    store: Arc<Store>,
     written: watch::Receiver<Seq>,
     next: Seq,
     place: Option<Place>,
@@ -99,9 +99,9 @@ pub struct Records<'a> {
 }
 
 impl Reader {
-    pub(crate) fn new(shared: Arc<Store>, written: watch::Receiver<Seq>, next: Seq) -> Self {
+    pub(crate) fn new(store: Arc<Store>, written: watch::Receiver<Seq>, next: Seq) -> Self {
         Self {
-            shared,
+            store,
             written,
             next: next.max(Seq::ZERO.next()),
             place: None,
@@ -134,13 +134,13 @@ impl Reader {
                 }
                 // An index entry may point before the requested record.
                 Step::Record(entry) if entry.seq < self.next => {}
-                Step::Short if self.entries.is_empty() && place.refill(&self.shared)? => {}
+                Step::Short if self.entries.is_empty() && place.refill(&self.store)? => {}
                 step @ (Step::Record(_) | Step::Short | Step::End | Step::Damaged(_)) => {
                     if !self.entries.is_empty() {
                         break;
                     }
-                    let error = place.damage(&self.shared, step, self.next);
-                    place.rewind(&self.shared, self.next)?;
+                    let error = place.damage(&self.store, step, self.next);
+                    place.rewind(&self.store, self.next)?;
                     return Err(error);
                 }
             }
@@ -175,7 +175,7 @@ impl Reader {
     /// sealed segment, the next indexed offset of an open one, or else the next segment. Returns
     /// whether there is one.
     pub(crate) fn skip_damaged(&mut self) -> bool {
-        let Ok((segment, following)) = self.shared.segment_of(self.next) else { return false };
+        let Ok((segment, following)) = self.store.segment_of(self.next) else { return false };
         // A damaged index gives no offset.
         let within = segment.place_after(self.next).ok().flatten();
         let Some(next) = within.or(following) else { return false };
@@ -198,7 +198,7 @@ impl Reader {
         if self.next > written {
             return Ok(false);
         }
-        let (segment, following) = match self.shared.segment_of(self.next) {
+        let (segment, following) = match self.store.segment_of(self.next) {
             Ok(found) => found,
             Err(oldest) => return Err(ReadError::Gone { wanted: self.next, oldest }),
         };
@@ -208,12 +208,12 @@ impl Reader {
             Some(place) => {
                 place.segment = segment;
                 place.last = last;
-                place.rewind(&self.shared, self.next)?;
+                place.rewind(&self.store, self.next)?;
             }
             None => {
                 let offset = match self.resting {
                     Some((first, offset)) if first == segment.first => offset,
-                    Some(_) | None => offset_before(&self.shared, &segment, self.next)?,
+                    Some(_) | None => offset_before(&self.store, &segment, self.next)?,
                 };
                 self.resting = None;
                 let cursor = Cursor::new(Arc::clone(&segment.file), offset);
@@ -225,44 +225,44 @@ impl Reader {
 }
 
 impl Place {
-    fn refill(&mut self, shared: &Store) -> Result<bool, ReadError> {
+    fn refill(&mut self, store: &Store) -> Result<bool, ReadError> {
         // Only whole records are before the end, so no byte is read twice.
         let offset = self.cursor.offset();
-        self.cursor.refill(self.segment.end()).map_err(|source| failed(shared, &self.segment, offset, source))
+        self.cursor.refill(self.segment.end()).map_err(|source| failed(store, &self.segment, offset, source))
     }
 
     /// Seeks to the nearest indexed offset before `seq`, keeping the buffer's memory.
-    fn rewind(&mut self, shared: &Store, seq: Seq) -> Result<(), ReadError> {
+    fn rewind(&mut self, store: &Store, seq: Seq) -> Result<(), ReadError> {
         // The cursor may be in another segment, so it must not go on from there if this fails.
         self.cursor.seek(Arc::clone(&self.segment.file), HEADER_BYTES);
-        let offset = offset_before(shared, &self.segment, seq)?;
+        let offset = offset_before(store, &self.segment, seq)?;
         self.cursor.seek(Arc::clone(&self.segment.file), offset);
         Ok(())
     }
 
-    fn damage(&self, shared: &Store, step: Step, expected: Seq) -> ReadError {
+    fn damage(&self, store: &Store, step: Step, expected: Seq) -> ReadError {
         let damage = match step {
             Step::Damaged(damage) => damage,
             Step::Record(entry) => Damage::Order { expected, found: entry.seq },
             Step::Short | Step::End => Damage::Missing { expected },
         };
-        let (path, offset) = (shared.files.path(&self.segment.name()), self.cursor.offset());
-        shared.health.note_damage(&path, Some(offset), damage.to_string());
+        let (path, offset) = (store.files.path(&self.segment.name()), self.cursor.offset());
+        store.health.note_damage(&path, Some(offset), damage.to_string());
         ReadError::Damaged { path, offset, damage }
     }
 }
 
 /// The offset to start reading from for the record `seq`.
-fn offset_before(shared: &Store, segment: &Segment, seq: Seq) -> Result<u64, ReadError> {
-    let place = segment.place_before(seq).map_err(|source| failed(shared, segment, HEADER_BYTES, source))?;
+fn offset_before(store: &Store, segment: &Segment, seq: Seq) -> Result<u64, ReadError> {
+    let place = segment.place_before(seq).map_err(|source| failed(store, segment, HEADER_BYTES, source))?;
     Ok(place.1)
 }
 
 /// The error of a read at `offset`; one that reports damage is added to the health.
-fn failed(shared: &Store, segment: &Segment, offset: u64, source: io::Error) -> ReadError {
-    let path = shared.files.path(&segment.name());
+fn failed(store: &Store, segment: &Segment, offset: u64, source: io::Error) -> ReadError {
+    let path = store.files.path(&segment.name());
     if source.kind() == io::ErrorKind::InvalidData {
-        shared.health.note_damage(&path, Some(offset), source.to_string());
+        store.health.note_damage(&path, Some(offset), source.to_string());
     }
     ReadError::Io { path, offset, source }
 }

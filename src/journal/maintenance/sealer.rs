@@ -43,7 +43,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 /// The thread that seals and deletes.
 pub(crate) struct Sealer {
-    pub(crate) shared: Arc<Store>,
+    pub(crate) store: Arc<Store>,
     pub(crate) clock: Clock,
     pub(crate) synced: watch::Receiver<Seq>,
     pub(crate) seal: bool,
@@ -58,11 +58,11 @@ impl Sealer {
     /// Runs until the journal is closed.
     pub(crate) fn run(mut self) {
         background::lower_priority(background::LOWEST);
-        while self.shared.maintenance.wait() {
+        while self.store.maintenance.wait() {
             // Out of memory can surface as a panic; unfinished work is retried at the next signal.
             if catch_unwind(AssertUnwindSafe(|| self.work())).is_err() {
                 tracing::error!("sealing the journal failed for now");
-                self.shared.files.remove(UNFINISHED_NAME).ok();
+                self.store.files.remove(UNFINISHED_NAME).ok();
             }
         }
     }
@@ -81,12 +81,12 @@ impl Sealer {
                     return;
                 }
                 Err(error) => {
-                    let path = self.shared.files.path(&segment.name());
+                    let path = self.store.files.path(&segment.name());
                     tracing::warn!(
                         path = %path.display(), %error,
                         "a segment of the journal could not be sealed; it stays as it is"
                     );
-                    self.shared.health.note_damage(&path, None, format!("it cannot be sealed: {error}"));
+                    self.store.health.note_damage(&path, None, format!("it cannot be sealed: {error}"));
                     self.given_up.insert(segment.first);
                 }
             }
@@ -101,7 +101,7 @@ impl Sealer {
         let is_wanted = |segment: &Segment, following: &Segment| {
             segment.seal().is_none() && following.is_named() && !self.given_up.contains(&segment.first)
         };
-        let segments = self.shared.read_segments();
+        let segments = self.store.read_segments();
         let mut pairs = segments.iter().zip(segments.iter().skip(1));
         let (segment, following) = pairs.find(|(segment, following)| is_wanted(segment, following))?;
         Some((Arc::clone(segment), following.first))
@@ -112,15 +112,15 @@ impl Sealer {
         let mut blocks = 0;
         let go_on = || {
             blocks += 1;
-            blocks % BLOCKS_AT_ONCE != 0 || self.shared.maintenance.pause(PAUSE)
+            blocks % BLOCKS_AT_ONCE != 0 || self.store.maintenance.pause(PAUSE)
         };
-        let files = self.shared.files.as_ref();
+        let files = self.store.files.as_ref();
         let sealed = seal(files, segment, following, go_on);
         if !matches!(sealed, Ok(Some(_))) {
             // Otherwise it takes space until the next start; the failure is reported anyway.
             files.remove(UNFINISHED_NAME).ok();
         }
-        sealed?.map_or(Ok(false), |sealed| self.shared.replace(segment.first, sealed).map(|()| true))
+        sealed?.map_or(Ok(false), |sealed| self.store.replace(segment.first, sealed).map(|()| true))
     }
 
     /// Deletes segments that are too old or exceed the size limit.
@@ -136,7 +136,7 @@ impl Sealer {
                 return;
             }
         };
-        match self.shared.forget_before(before.min(*self.synced.borrow())) {
+        match self.store.forget_before(before.min(*self.synced.borrow())) {
             Ok(0) => {}
             Ok(segments) => {
                 if by_age {
@@ -152,7 +152,7 @@ impl Sealer {
     }
 
     fn forgettable(&self, now: Timestamp) -> io::Result<Forgettable> {
-        let segments = self.shared.read_segments();
+        let segments = self.store.read_segments();
         let sizes = segments.iter().map(|segment| segment.stored_bytes()).collect::<io::Result<Vec<_>>>()?;
         let full: Vec<Full> = segments
             .iter()
@@ -164,7 +164,7 @@ impl Sealer {
                 bytes: *bytes,
             })
             .collect();
-        let needed = Seq(self.shared.needed_from.load(Ordering::Acquire));
+        let needed = Seq(self.store.needed_from.load(Ordering::Acquire));
         Ok(self.retention.forgettable(&full, sizes.iter().sum(), needed, now, self.aged_at))
     }
 }

@@ -59,11 +59,11 @@ fn a_reader_in_the_midst_of_a_segment_that_is_sealed_goes_on() {
     let journal = open(&files).journal;
     let mut reader = journal.read_from(Seq(2));
     assert_eq!(reader.next_batch(1).expect("readable").len(), 1);
-    let shared = &journal.inner.shared;
-    for (first, following) in shared.firsts().windows(2).map(|pair| (pair[0], pair[1])) {
-        let (segment, _) = shared.segment_of(first).expect("there");
+    let store = &journal.inner.store;
+    for (first, following) in store.firsts().windows(2).map(|pair| (pair[0], pair[1])) {
+        let (segment, _) = store.segment_of(first).expect("there");
         let sealed = seal(&files, &segment, following, || true).expect("sealed").expect("whole");
-        shared.replace(first, sealed).expect("replaced");
+        store.replace(first, sealed).expect("replaced");
     }
     let mut seen = Vec::new();
     while reader.position() <= Seq(40) {
@@ -89,7 +89,7 @@ fn wherever_the_power_is_lost_while_sealing_nothing_is_lost_and_the_next_start_f
         let files = whole.after_kill();
         files.set_faults(faults);
         if let Ok(opened) = try_open_sealing(&files, Retention::default(), RecoveryHint::default()) {
-            opened.journal.inner.shared.maintenance.wait_until_idle();
+            opened.journal.inner.store.maintenance.wait_until_idle();
             // The next start shows whether it could be synced.
             opened.journal.close_blocking().ok();
         }
@@ -127,10 +127,10 @@ fn a_record_that_is_damaged_keeps_its_segment_from_being_sealed() {
     let names = segments(&files);
     let opened = open(&files);
     files.open(&names[1]).expect("there").write_at(b"!", 50).expect("written");
-    let shared = &opened.journal.inner.shared;
+    let store = &opened.journal.inner.store;
     let [first, second, third] = [0, 1, 2].map(|at| segment_file::first_of(&names[at]).expect("a segment"));
     let sealed = |first, following| {
-        let (segment, _) = shared.segment_of(first).expect("there");
+        let (segment, _) = store.segment_of(first).expect("there");
         seal(&files, &segment, following, || true).map(|sealed| sealed.is_some())
     };
     assert_eq!(sealed(first, second).ok(), Some(true));
@@ -187,7 +187,7 @@ fn a_panic_of_the_sealer_ends_neither_the_journal_nor_its_thread() {
         JournalSettings { segment_bytes: SEGMENT_BYTES, retention: BYTES, ..JournalSettings::default() };
     let opened = Journal::open(Arc::new(files.clone()), settings, clock, &|_| None);
     let journal = opened.expect("opened").journal;
-    let sealing = &journal.inner.shared.maintenance;
+    let sealing = &journal.inner.store.maintenance;
     sealing.wait_until_idle();
     assert_eq!(panics.load(SeqCst), 0);
     assert!(!is_sealed(&files, &segments(&files)[0]));
@@ -206,7 +206,7 @@ fn retention_deletes_the_oldest_and_never_what_is_needed() {
     let opened = try_open_sealing(&files, retention, RecoveryHint::default()).expect("opened");
     let journal = opened.journal;
     let stored = || {
-        journal.inner.shared.maintenance.wait_until_idle();
+        journal.inner.store.maintenance.wait_until_idle();
         journal.stored().expect("sized")
     };
     assert_eq!(stored().first, Seq(1));
@@ -246,12 +246,12 @@ fn what_a_full_disk_keeps_from_being_sealed_is_sealed_when_there_is_space() {
     files.set_space(Some(30));
     let journal =
         try_open_sealing(&files, Retention::default(), RecoveryHint::default()).expect("opened").journal;
-    journal.inner.shared.maintenance.wait_until_idle();
+    journal.inner.store.maintenance.wait_until_idle();
     assert!(!is_any_sealed());
     assert!(!files.list().expect("listed").iter().any(|name| name == UNFINISHED_NAME));
     files.set_space(None);
-    journal.inner.shared.maintenance.ask();
-    journal.inner.shared.maintenance.wait_until_idle();
+    journal.inner.store.maintenance.ask();
+    journal.inner.store.maintenance.wait_until_idle();
     assert!(is_any_sealed());
     assert_eq!(numbers(&journal), (1..=40).collect::<Vec<_>>());
 }
@@ -307,7 +307,7 @@ proptest! {
                     seals = true;
                     journal.close_blocking().expect("closed");
                     journal = open_either(&files, seals).expect("opened");
-                    journal.inner.shared.maintenance.wait_until_idle();
+                    journal.inner.store.maintenance.wait_until_idle();
                 }
                 Step::Forget(before) => {
                     journal.forget_before(Seq(before)).expect("deleted");

@@ -75,7 +75,7 @@ pub(in crate::pipeline::render) struct Placeholders {
     bytes: usize,
     /// The length of the longest one.
     longest: usize,
-    /// How many events the rows stand for that a filter did not write.
+    /// Number of events of the rows that a filter did not write.
     pub(in crate::pipeline::render) left_out: u64,
     /// Columns that an author named and that no row has.
     pub(in crate::pipeline::render) absent: Vec<String>,
@@ -86,7 +86,7 @@ pub(in crate::pipeline::render) struct Placeholders {
 pub(in crate::pipeline::render) struct TooMuch;
 
 impl Placeholders {
-    /// Keeps `placeholder` and gives the text that stands for it.
+    /// Keeps `placeholder` and returns its text.
     pub(in crate::pipeline::render) fn push(&mut self, placeholder: Placeholder) -> Result<String, TooMuch> {
         let length = placeholder.length();
         self.bytes += 1 + length;
@@ -116,7 +116,7 @@ impl Placeholders {
         std::iter::once(Piece::Text(before)).chain(after_open)
     }
 
-    /// Whether what `text` stands for is more than may be printed: a placeholder can stand in it any number of times.
+    /// Whether `text` is more than may be printed once its placeholders are replaced: it can have one any number of times.
     pub(in crate::pipeline::render) fn is_too_much(&self, text: &str) -> bool {
         let count = text.matches(OPEN).count();
         if text.len() + count * self.longest <= PRINTED_BYTES_MAX {
@@ -129,7 +129,7 @@ impl Placeholders {
         lengths.sum::<usize>() > PRINTED_BYTES_MAX
     }
 
-    /// Text with its placeholders replaced by what they stand for.
+    /// Text with its placeholders replaced by their values.
     ///
     /// Errors: that is more than may be printed.
     pub(in crate::pipeline::render) fn expand(&self, text: &str) -> Result<String, TooMuch> {

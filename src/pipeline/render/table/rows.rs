@@ -200,7 +200,7 @@ impl CleanEvent {
     }
 
     /// Whether a key without escapes is not stripped, and so becomes a word only if it is that word: the marks of masked and of cut
-    /// texts stand in none.
+    /// texts are in none.
     fn is_printable(&self) -> bool {
         *self.is_printable.get_or_init(|| self.event.payload.is_printable())
     }
@@ -213,7 +213,7 @@ impl CleanEvent {
     }
 }
 
-/// What stands in one cell of a table.
+/// The content of one cell of a table.
 #[derive(Debug)]
 pub(in crate::pipeline::render) enum Cell<'r> {
     Text(Cow<'r, str>),
@@ -361,7 +361,7 @@ impl Rows {
         &self.flat().columns
     }
 
-    /// How many events the rows at `places` stand for.
+    /// Number of events of the rows at `places`.
     pub(in crate::pipeline::render) fn occurrences(&self, places: &[usize]) -> u64 {
         places.iter().filter_map(|at| self.events.get(*at)).map(|event| u64::from(event.repeats)).sum()
     }

@@ -38,7 +38,7 @@ pub(super) fn add_to(environment: &mut Environment<'static>) {
 
 /// The detail of the error that ends a render whose output is larger than allowed.
 pub(super) const TOO_MUCH: &str = "the output is larger than a notification may be";
-/// Keeps what was printed and gives the text that stands for it.
+/// Keeps what was printed and returns its placeholder.
 pub(super) fn keep(state: &mut State<'_, '_>, placeholder: Placeholder) -> Result<String, Error> {
     let placeholders = state.get_or_insert_extension_with(Placeholders::default);
     placeholders.push(placeholder).map_err(|_| Error::new(ErrorKind::WriteFailure, TOO_MUCH))
@@ -203,7 +203,7 @@ fn is_scalar(value: &Printed) -> bool {
     matches!(value.kind(), ValueKind::None | ValueKind::Bool | ValueKind::Number | ValueKind::String)
 }
 
-/// A value that can stand in a cell.
+/// A value that a cell can hold.
 ///
 /// Errors: a list or a map, with the filters that take one; an undefined value.
 pub(super) fn to_scalar(state: &State<'_, '_>, value: &Printed) -> Result<Value, Error> {
