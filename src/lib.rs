@@ -1,11 +1,11 @@
 //! aside tells AI agents what happened: events go onto a durable journal, subscribers written in TOML make notifications of
-//! them, and each session's injector releases those at the next safe point of the agent's turn.
+//! them, and each session's queue releases those at the next safe point of the agent's turn.
 //!
 //! The flow, in the words of the tree:
 //!
 //! ```text
 //! harness/ server/ -> event/ -> publisher.rs -> journal/ -> engine.rs [ matcher -> pipeline/: filter -> dedupe -> batch -> limit -> supersede -> render
-//!                 -> notification.rs -> injector/: queue -> budget -> point -> format/ ] -> harness/ -> server/ -> the agent
+//!                 -> notification.rs -> conversation/: queue -> budget -> point -> format/ ] -> harness/ -> server/ -> the agent
 //! ```
 //!
 //! Half of it decides and half moves bytes. What decides is synchronous, is told the time, and depends on nothing outside; the
@@ -31,9 +31,9 @@ pub mod transcript;
 
 // Decides: the parts of the engine, which do not know each other.
 pub mod ci;
+pub mod conversation;
 pub mod detector;
 pub mod format;
-pub mod injector;
 pub mod log;
 pub mod lsp;
 pub mod matcher;

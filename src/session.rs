@@ -7,7 +7,12 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::notification::InjectionPoint;
+use crate::{
+    event::SessionId,
+    exchange::Harness,
+    notification::{InjectionPoint, Priority},
+    time::Timestamp,
+};
 
 /// The state of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -127,6 +132,49 @@ impl WakeKind {
             Self::InjectAndContinue => "inject_and_continue",
             Self::CancelAndRestart => "cancel_and_restart",
         }
+    }
+}
+
+/// A change of a session, apart from its queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SessionChange {
+    /// It began, with these properties.
+    Opened(Harness),
+    /// Its properties changed.
+    Learned(Harness),
+    /// It ended.
+    Closed {
+        /// When it was last active.
+        last_seen: Timestamp,
+        /// Whether its queue is kept because it can be resumed; otherwise the notifications went to
+        /// another session or ended.
+        keeps_pending: bool,
+    },
+}
+
+/// The state of a session's queue, without text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pending {
+    /// Which session.
+    pub session: SessionId,
+    /// How many notifications wait for the agent.
+    pub count: u32,
+    /// The highest priority; `None` when the queue is empty.
+    pub top: Option<Priority>,
+    /// How many notifications wait for the user's decision.
+    pub for_user: u32,
+    /// What the queue requests of the harness; `None` when it can wait for the next point.
+    pub wake: Option<Wake>,
+    /// Whether the harness ended the session.
+    pub is_closed: bool,
+    /// The session in which the harness's process continues; `None` while unknown.
+    pub moved_to: Option<SessionId>,
+}
+
+impl Pending {
+    /// Nothing waits.
+    pub fn nothing(session: SessionId) -> Self {
+        Self { session, count: 0, top: None, for_user: 0, wake: None, is_closed: false, moved_to: None }
     }
 }
 

@@ -13,6 +13,7 @@
 //! # Ok::<(), aside::time::TimestampError>(())
 //! ```
 
+pub(crate) mod deadlines;
 pub mod hours;
 
 use std::{fmt, ops, str::FromStr, time::Duration};

@@ -21,8 +21,9 @@ use crate::{
         sinks, sources, subscriber, values,
         webhooks::{self, Sender},
     },
+    conversation::{InjectionSettings, SessionSettings},
     detector,
-    engine::rules::{InjectionSettings, PENDING_MAX, SessionSettings, SourceSettings, outside},
+    engine::rules::{SourceSettings, outside},
     exchange::Format,
     notification::Tokens,
     pipeline::activation::WakeSettings,
@@ -54,15 +55,7 @@ const RETAIN_BYTES_LIMITS: RangeInclusive<u64> = 16 * 1024 * 1024..=1 << 50;
 const SNAPSHOT_RECORDS: u32 = 32_768;
 /// Fewest and most records between two snapshots: no more work than the records themselves, and a start of some seconds.
 const SNAPSHOT_RECORDS_LIMITS: RangeInclusive<u32> = 100..=1_000_000;
-/// Default limits of one injection.
-const INJECTION: InjectionSettings = InjectionSettings {
-    max_notifications: 10,
-    max_tokens: Tokens(800),
-    max_chars: 8_000,
-    format: Format::Xml,
-    lease: Duration::from_secs(15 * 60),
-    delivery_notice: true,
-};
+const INJECTION: InjectionSettings = InjectionSettings::DEFAULT;
 /// Fewest and most notifications of an injection.
 const MAX_NOTIFICATIONS_LIMITS: RangeInclusive<u32> = 1..=100;
 /// Fewest and most tokens of an injection: the wrapper and one short line, and a tenth of a large context.
@@ -71,9 +64,7 @@ const MAX_TOKENS_LIMITS: RangeInclusive<u32> = 100..=20_000;
 const MAX_CHARS_LIMITS: RangeInclusive<u32> = 400..=100_000;
 /// Shortest and longest lease: a quick hook, and a tool that runs for a day.
 const LEASE_LIMITS: RangeInclusive<Duration> = Duration::from_secs(1)..=DAY;
-/// Default limits of sessions.
-const SESSIONS: SessionSettings =
-    SessionSettings { queue_len_max: 1_000, pending_max: PENDING_MAX, idle_close: DAY, unclaimed_ttl: DAY };
+const SESSIONS: SessionSettings = SessionSettings::DEFAULT;
 /// Shortest and longest queue: one injection, and what still fits in memory for hundreds of sessions.
 const QUEUE_LEN_LIMITS: RangeInclusive<u32> = 10..=100_000;
 /// Fewest and most notifications in all queues: those of a few sessions, and some 5 GB.

@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::fold::Fold;
 use crate::{
     config::daemon::Durability,
-    engine::{Engine, SessionView as OpenSession, SubscriberTally, Word},
+    conversation::{SessionView as OpenSession, injector::PendingView as PendingNotification},
+    engine::{Engine, SubscriberTally, Word},
     event::Scope,
-    injector::PendingView as PendingNotification,
     journal::Journal,
     notification::{Notification, Priority},
     pipeline::rule::Activity,

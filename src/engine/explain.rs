@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::Engine;
+use super::parts::Engine;
 use crate::{
     event::{Event, Pattern, Scope, SessionId},
     ledger::FilteredBy,
@@ -59,7 +59,7 @@ impl Engine {
         };
         Explanation {
             subscribers: rules.filter_map(|rule| Some((rule.id.clone(), verdict(rule)?))).collect(),
-            sessions: self.sessions.concerned(&scope, usize::MAX).expect("there is no bound"),
+            sessions: self.sessions.all_concerned(&scope),
         }
     }
 }

@@ -6,13 +6,13 @@
 
 use std::sync::Arc;
 
+pub use crate::session::{Pending, SessionChange};
 use crate::{
     engine::rules::CompiledRules,
     event::{Event, EventRef, Seq, SessionId},
     exchange::{Answer, Decision, Exchange, Harness, InjectionId, Process, Release, ReleaseRecord},
     ledger::{ConfirmedBy, LedgerEntry},
-    notification::{Notification, NotificationId, Priority},
-    session::Wake,
+    notification::{Notification, NotificationId},
     sink::Notice,
     time::Timestamp,
 };
@@ -147,49 +147,6 @@ pub enum Output {
     Publish(Event),
     /// Notify watchers of a session that its queue changed. Carries no text.
     Wake(Pending),
-}
-
-/// A change of a session, apart from its queue.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SessionChange {
-    /// It began, with these properties.
-    Opened(Harness),
-    /// Its properties changed.
-    Learned(Harness),
-    /// It ended.
-    Closed {
-        /// When it was last active.
-        last_seen: Timestamp,
-        /// Whether its queue is kept because it can be resumed; otherwise the notifications went to
-        /// another session or ended.
-        keeps_pending: bool,
-    },
-}
-
-/// The state of a session's queue, without text.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pending {
-    /// Which session.
-    pub session: SessionId,
-    /// How many notifications wait for the agent.
-    pub count: u32,
-    /// The highest priority; `None` when the queue is empty.
-    pub top: Option<Priority>,
-    /// How many notifications wait for the user's decision.
-    pub for_user: u32,
-    /// What the queue requests of the harness; `None` when it can wait for the next point.
-    pub wake: Option<Wake>,
-    /// Whether the harness ended the session.
-    pub is_closed: bool,
-    /// The session in which the harness's process continues; `None` while unknown.
-    pub moved_to: Option<SessionId>,
-}
-
-impl Pending {
-    /// Nothing waits.
-    pub fn nothing(session: SessionId) -> Self {
-        Self { session, count: 0, top: None, for_user: 0, wake: None, is_closed: false, moved_to: None }
-    }
 }
 
 /// Why the engine has to be woken.

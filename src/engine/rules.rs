@@ -4,12 +4,12 @@
 
 pub mod outside;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use crate::{
+    conversation::{self, InjectionSettings, SessionSettings},
     detector,
-    exchange::Format,
-    notification::Tokens,
+    matcher::Matcher,
     pipeline::{
         activation::WakeSettings,
         render::Templates,
@@ -47,33 +47,35 @@ pub struct CompiledRules {
     pub wake: Arc<WakeSettings>,
 }
 
-/// Most notifications in all queues together, unless configured: at some 550 bytes each 220 MB, and
-/// as much again while the history folds the journal with an engine of its own. With the servers'
-/// memory that stays within the 1 GB that the installed unit allows the daemon.
-pub const PENDING_MAX: u32 = 400_000;
-
 impl CompiledRules {
+    /// What sessions are run by.
+    pub fn conversation(&self) -> conversation::Settings {
+        conversation::Settings {
+            injection: self.injection.clone(),
+            sessions: self.sessions.clone(),
+            wake_threshold: self.wake.threshold,
+        }
+    }
+
+    /// Finds the subscribers that select an event's type, by their places.
+    pub(super) fn matcher(&self) -> Matcher {
+        Matcher::new((0_u32..).zip(&self.subscribers).map(|(index, rule)| (index, rule.types.as_slice())))
+    }
+
+    /// Finds the subscribers whose conditions an event may resolve, by their places.
+    pub(super) fn resolvers(&self) -> Matcher {
+        let indexed = (0_u32..).zip(&self.subscribers);
+        Matcher::new(indexed.filter_map(|(index, rule)| Some((index, rule.resolve.as_ref()?.by.as_slice()))))
+    }
+
     /// Rules without subscribers: in force before the journal's first record.
     pub fn none() -> Self {
-        const DAY: Duration = Duration::from_secs(24 * 60 * 60);
         Self {
             hash: "".into(),
             subscribers: Vec::new(),
             templates: Arc::new(Templates::new()),
-            injection: InjectionSettings {
-                max_notifications: 10,
-                max_tokens: Tokens(800),
-                max_chars: 8_000,
-                format: Format::Xml,
-                lease: Duration::from_secs(15 * 60),
-                delivery_notice: true,
-            },
-            sessions: SessionSettings {
-                queue_len_max: 1_000,
-                pending_max: PENDING_MAX,
-                idle_close: DAY,
-                unclaimed_ttl: DAY,
-            },
+            injection: InjectionSettings::DEFAULT,
+            sessions: SessionSettings::DEFAULT,
             sources: SourceSettings { rate: None, remote_rate: None },
             detectors: detector::Settings::default(),
             probes: Arc::default(),
@@ -92,34 +94,4 @@ pub struct SourceSettings {
     pub rate: Option<Rate>,
     /// For an untrusted source of remote events, instead of `rate`.
     pub remote_rate: Option<Rate>,
-}
-
-/// The limits of one injection, and its lease.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InjectionSettings {
-    /// Most notifications (10 unless set).
-    pub max_notifications: u32,
-    /// Most estimated tokens, wrapper included (800 unless set).
-    pub max_tokens: Tokens,
-    /// Most characters, wrapper included (8,000 unless set).
-    pub max_chars: u32,
-    /// The format when the exchange does not give one.
-    pub format: Format,
-    /// How long a released injection may stay unconfirmed.
-    pub lease: Duration,
-    /// Whether the user sees a line about each delivery, where the harness can show one.
-    pub delivery_notice: bool,
-}
-
-/// How long sessions and their notifications are kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SessionSettings {
-    /// Most notifications in one session's queue.
-    pub queue_len_max: u32,
-    /// Most notifications in all queues together.
-    pub pending_max: u32,
-    /// How long a silent session stays open.
-    pub idle_close: Duration,
-    /// How long a notification without a `ttl` waits for a session to open.
-    pub unclaimed_ttl: Duration,
 }

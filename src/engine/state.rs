@@ -7,12 +7,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Engine, deadlines::Deadlines, fanout::Fanout, lineage::Lineage, matcher_of, resolvers_of,
-    rules::CompiledRules, sessions::Sessions, tally::Tally, throttle::Throttle, unclaimed::Unclaimed,
-};
+use super::{lineage::Lineage, parts::Engine, rules::CompiledRules, tally::Tally, throttle::Throttle};
 use crate::{
     ci::Follows,
+    conversation::{Fanout, Sessions, Table, Unclaimed},
     detector::Detectors,
     ledger::{LedgerEntry, Reason},
     notification::SubscriberId,
@@ -20,6 +18,7 @@ use crate::{
     probe,
     sink::{Deliveries, Questions},
     snapshot::Held,
+    time::deadlines::Deadlines,
     watch::Watches,
 };
 
@@ -28,7 +27,7 @@ use crate::{
 #[serde(default)]
 pub struct EngineState<'a> {
     pipelines: BTreeMap<SubscriberId, Memory<'a>>,
-    sessions: Held<'a, Sessions>,
+    sessions: Held<'a, Table>,
     fanout: Held<'a, Fanout>,
     unclaimed: Held<'a, Unclaimed>,
     lineage: Held<'a, Lineage>,
@@ -52,8 +51,6 @@ impl Engine {
             pipelines,
             pipeline_deadlines: _,
             sessions,
-            fanout,
-            unclaimed,
             lineage,
             throttle,
             detectors,
@@ -65,10 +62,11 @@ impl Engine {
             tally,
             outputs,
         } = self;
+        let (table, fanout, unclaimed) = sessions.parts();
         debug_assert!(outputs.is_empty(), "outputs are taken before a snapshot is");
         EngineState {
             pipelines: pipelines.iter().map(|own| (own.rule().id.clone(), own.memory())).collect(),
-            sessions: Held::Borrowed(sessions),
+            sessions: Held::Borrowed(table),
             fanout: Held::Borrowed(fanout),
             unclaimed: Held::Borrowed(unclaimed),
             lineage: Held::Borrowed(lineage),
@@ -109,22 +107,15 @@ impl Engine {
             .iter()
             .map(|rule| recall(rule, memories.remove(&rule.id).unwrap_or_default()))
             .collect();
-        let mut pipeline_deadlines = Deadlines::default();
-        for (index, pipeline) in (0_u32..).zip(&pipelines) {
-            pipeline_deadlines.set(index, pipeline.poll_timeout());
-        }
-        let mut sessions = sessions.into_owned();
-        sessions.restore_indices(&rules.sessions);
+        let parts = (sessions.into_owned(), fanout.into_owned(), unclaimed.into_owned());
         let mut ci = ci.into_owned();
         ci.apply(&rules.outside.ci);
         let mut engine = Self {
-            matcher: matcher_of(&rules),
-            resolvers: resolvers_of(&rules),
+            matcher: rules.matcher(),
+            resolvers: rules.resolvers(),
             pipelines,
-            pipeline_deadlines,
-            sessions,
-            fanout: fanout.into_owned(),
-            unclaimed: unclaimed.into_owned(),
+            pipeline_deadlines: Deadlines::default(),
+            sessions: Sessions::restored(parts, rules.conversation()),
             lineage: lineage.into_owned(),
             throttle: throttle.into_owned(),
             detectors: detectors.into_owned(),
@@ -137,6 +128,7 @@ impl Engine {
             outputs: VecDeque::new(),
             rules,
         };
+        engine.restore_pipeline_deadlines();
         for (subscriber, memory) in memories {
             engine.end_waiting(&subscriber, memory);
         }

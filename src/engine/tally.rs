@@ -7,7 +7,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{injector::Fitted, ledger::LedgerEntry, notification::SubscriberId};
+use crate::{conversation::injector::Fitted, ledger::LedgerEntry, notification::SubscriberId};
 
 /// The text of a [`crate::ledger::Reason`], also of one that only an earlier version had.
 pub type Word = Cow<'static, str>;

@@ -9,12 +9,11 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::deadlines::Deadlines;
 use crate::{
     event::{Event, EventRef, SessionId, Severity},
     ledger::HeldBackBy,
     pipeline::{TokenBucket, rule::Rate},
-    time::Timestamp,
+    time::{Timestamp, deadlines::Deadlines},
 };
 
 /// How long throttled events of one source are counted before they are reported.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    engine::{CompiledRules, Explanation, Named},
+    conversation::Named,
+    engine::{CompiledRules, Explanation},
     event::{Event, SessionId},
     exchange::{Decision, InjectionId},
     meter::Steady,

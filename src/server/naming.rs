@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use dashmap::DashMap;
 
 use crate::{
-    engine::Named,
+    conversation::Named,
     event::SessionId,
     exchange::Exchange,
     protocol::{FieldError, event::NAME_BYTES_MAX},

@@ -33,8 +33,9 @@ use tower::ServiceExt;
 
 use super::*;
 use crate::{
+    conversation::Named,
     engine::{
-        CompiledRules, Named,
+        CompiledRules,
         io::{Input, Pending, RequestId},
     },
     event::{Seq, SessionId, Severity},

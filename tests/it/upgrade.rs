@@ -1,8 +1,9 @@
 //! A state folder that an earlier program left is gone on from.
 //!
-//! `tests/fixtures/state-1.tar.zst` was made by `scripts/fixture-state` with the program of commit b332fef, whose snapshots have form 3,
-//! and `state-2.tar.zst` with that of commit abff047, the last one of form 4: a month old, the first segment deleted by age, killed while a
-//! batch was open. `answer.json` in each is what the session `leased` was answered last.
+//! `scripts/fixture-state` made them with the program of a commit each: `state-1` of b332fef, whose
+//! snapshots have form 3, `state-2` of abff047, the last one of form 4, and `state-3` of 6480980, the
+//! last one of form 5. Each is a month old, its first segment was deleted by age, and it was killed
+//! while a batch was open. `answer.json` in each is what the session `leased` was answered last.
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
@@ -42,9 +43,10 @@ struct Left {
     unmatched: u64,
 }
 
-const LEFT: [Left; 2] = [
+const LEFT: [Left; 3] = [
     Left { archive: "state-1", snapshots: [Seq(2_703), Seq(2_805)], unmatched: 2_793 },
     Left { archive: "state-2", snapshots: [Seq(2_707), Seq(2_809)], unmatched: 2_793 },
+    Left { archive: "state-3", snapshots: [Seq(2_707), Seq(2_812)], unmatched: 2_795 },
 ];
 
 impl Left {
@@ -228,7 +230,8 @@ fn rules_that_are_damaged_or_gone_stop_no_start_and_lose_nothing() {
 
 #[test]
 fn the_keys_of_an_earlier_form_are_read_from_the_records_and_its_key_files_go() {
-    LEFT.iter().for_each(check_keys);
+    // Form 5 holds its keys itself.
+    LEFT.iter().take(2).for_each(check_keys);
 }
 
 fn check_keys(left: &Left) {

@@ -19,9 +19,13 @@ use crate::{
 
 /// The version of the format, and of the state in it. Raise it when a change would make an earlier
 /// program misread either. A state with other fields has the same format.
-pub const FORMAT_VERSION: u32 = 5;
+pub const FORMAT_VERSION: u32 = 6;
 
-/// The version before, still readable: its keys are in files of their own.
+/// The version before, still readable: some fields of its state have other names, which are aliases
+/// of those of now, and its sessions have no keys.
+const RENAMED_VERSION: u32 = 5;
+
+/// An earlier version, still readable: its idempotency keys are in files of their own.
 const KEYLESS_VERSION: u32 = 4;
 
 /// The version before that one, still readable: its state has no names.
@@ -150,7 +154,7 @@ impl LastRecord {
 impl Form {
     fn of_version(version: u32) -> Option<Self> {
         match version {
-            FORMAT_VERSION => Some(Self::Present),
+            FORMAT_VERSION | RENAMED_VERSION => Some(Self::Present),
             KEYLESS_VERSION => Some(Self::Keyless),
             NAMELESS_VERSION => Some(Self::Nameless),
             _ => None,

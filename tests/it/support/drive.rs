@@ -7,8 +7,9 @@ use aside::{
         compile::compile,
         layers::{LayerKind, SourceFile, Sources},
     },
+    conversation::Named,
     engine::{
-        Engine, Named,
+        Engine,
         io::{Input, Output, RequestId},
         rules::CompiledRules,
     },

@@ -1,0 +1,45 @@
+//! Every session as one state machine: open, suspended, continued by another.
+//!
+//! A session has a queue ([`injector`]). A notification is in the queues of the sessions that its
+//! scope concerns, or waits for one to open. [`Sessions`] takes what happened to a session, and
+//! answers with [`SessionOutput`]s, in order. It knows neither pipelines nor the text of an
+//! injection; the engine asks it step by step what an exchange releases.
+//!
+//! Shape: inside, a session is a [`key::SessionKey`]; its id is looked up where an input comes in.
+
+pub mod injector;
+
+mod arrival;
+mod continuation;
+mod delivery;
+mod departures;
+mod exchange;
+mod fanout;
+mod folders;
+mod key;
+mod namesakes;
+mod naming;
+mod offers;
+mod pressure;
+mod session;
+mod sessions;
+mod settings;
+mod table;
+mod turn;
+mod unclaimed;
+
+#[cfg(test)]
+mod tests;
+
+pub use self::{
+    arrival::Met,
+    delivery::Concerned,
+    departures::Suspension,
+    exchange::Begun,
+    fanout::{DIRECT_MAX, LOG_MAX, TAKEN_PER_TICK},
+    naming::Named,
+    session::SessionView,
+    sessions::{SessionOutput, Sessions},
+    settings::{InjectionSettings, PENDING_MAX, SessionSettings, Settings},
+};
+pub(crate) use self::{fanout::Fanout, table::Table, unclaimed::Unclaimed};

@@ -1,0 +1,235 @@
+//! Notifications on their way into the queues, and decisions about those that wait there.
+
+use std::sync::Arc;
+
+use super::{
+    fanout::DIRECT_MAX,
+    injector::{Earlier, Injector},
+    key::SessionKey,
+    sessions::Sessions,
+};
+use crate::{
+    event::{Scope, SessionId},
+    exchange::{Decision, InjectionId},
+    ledger::{ConfirmedBy, LedgerEntry, Reason},
+    notification::{InjectionPoint, Notification, NotificationId, Resolution},
+    session::SessionState,
+    time::Timestamp,
+};
+
+/// The open sessions that a notification concerns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Concerned {
+    /// None: it waits for the next session.
+    Nobody,
+    /// These, oldest first.
+    Few(Vec<SessionId>),
+    /// So many that they take it in slices.
+    Many,
+}
+
+impl Sessions {
+    /// The open sessions that `scope` concerns.
+    pub fn concerned(&self, scope: &Scope) -> Concerned {
+        match self.table.concerned(scope, DIRECT_MAX) {
+            None => Concerned::Many,
+            Some(keys) if keys.is_empty() => Concerned::Nobody,
+            Some(keys) => Concerned::Few(self.ids(keys)),
+        }
+    }
+
+    /// All open sessions that `scope` concerns, in id order.
+    pub fn all_concerned(&self, scope: &Scope) -> Vec<SessionId> {
+        let keys = self.table.concerned(scope, usize::MAX).expect("there is no bound");
+        let mut ids = self.ids(keys);
+        ids.sort_unstable();
+        ids
+    }
+
+    fn ids(&self, keys: Vec<SessionKey>) -> Vec<SessionId> {
+        keys.into_iter().map(|key| self.table.get(key).id().clone()).collect()
+    }
+
+    /// Puts a notification into the queue of a known session; returns whether it is new there.
+    pub fn queue(&mut self, session: &SessionId, notification: Arc<Notification>) -> bool {
+        let Some(key) = self.table.key(session) else { return false };
+        self.catch_up(key);
+        self.with_queue(key, |injector| injector.push(notification).is_new)
+    }
+
+    /// Adds a notification for the sessions that it concerns; they take it in slices.
+    pub fn broadcast(&mut self, notification: Arc<Notification>) {
+        self.fanout.push(notification);
+    }
+
+    /// Keeps a notification that no open session is concerned by for the next one.
+    pub fn keep(&mut self, notification: Arc<Notification>) {
+        self.keep_unclaimed(notification, None, Earlier::Not);
+    }
+
+    /// Lets a session take its pending broadcasts, if it is open.
+    pub fn catch_up_session(&mut self, id: &SessionId) {
+        if !self.fanout.is_empty()
+            && let Some(key) = self.table.open_key(id)
+        {
+            self.catch_up(key);
+        }
+    }
+
+    /// Lets every session take its pending broadcasts.
+    pub fn catch_up_all(&mut self) {
+        while !self.fanout.is_empty() {
+            self.advance_sweep();
+        }
+    }
+
+    /// Lets sessions take broadcasts: `budget` of them, and more when the log is too long. Call it
+    /// after each input.
+    pub fn advance_fanout(&mut self, mut budget: usize, now: Timestamp) {
+        self.fanout.note_handled(now);
+        if self.fanout.is_over_full() {
+            budget += self.table.roots_len();
+        }
+        while budget > 0 && !self.fanout.is_empty() {
+            budget = budget.saturating_sub(self.advance_sweep().max(1));
+        }
+    }
+
+    /// Lets the next session take its pending broadcasts; returns how many it checked.
+    fn advance_sweep(&mut self) -> usize {
+        let next = self.table.next_root(self.fanout.last_visited());
+        self.fanout.advance_to(next);
+        next.map_or(0, |key| self.catch_up(key))
+    }
+
+    /// Whether the session has broadcasts pending, which its queue does not show yet.
+    pub fn is_behind(&self, id: &SessionId) -> bool {
+        self.table.open_key(id).is_some_and(|key| self.table.get(key).taken < self.fanout.head())
+    }
+
+    /// How many notifications are pending over all sessions, at most.
+    pub fn untaken(&self) -> u64 {
+        (self.fanout.len() as u64).saturating_mul(self.table.roots_len() as u64)
+    }
+
+    /// Ends the pending notifications of a session that `is_wanted` selects.
+    pub fn end_pending(
+        &mut self,
+        session: &SessionId,
+        is_wanted: impl Fn(&Notification) -> bool,
+        reason: &Reason,
+    ) {
+        if let Some(key) = self.table.key(session) {
+            self.with_queue(key, |injector| injector.end_all_that(is_wanted, reason));
+        }
+    }
+
+    /// Ends notifications with no condition left after `resolution`: broadcasts, unclaimed ones,
+    /// and those pending in the sessions concerned. Suspended sessions are included: they remember
+    /// what was delivered to them.
+    pub fn withdraw(&mut self, resolution: &Resolution) {
+        let (mut ended, is_for_others) = self.fanout.resolve(resolution);
+        ended.extend(self.unclaimed.take_resolved(resolution).iter().map(|resolved| resolved.id.clone()));
+        for notification in ended {
+            self.end(&notification, Reason::Withdrawn);
+        }
+        for key in self.table.known_concerned(&resolution.scope) {
+            if is_for_others {
+                self.catch_up(key);
+            }
+            if self.table.get_mut(key).injector.resolve(resolution) {
+                self.refresh(key);
+            }
+        }
+    }
+
+    /// Applies the user's decision about a notification: in one queue, or wherever it waits.
+    pub fn decide(&mut self, session: Option<&SessionId>, notification: &NotificationId, decision: Decision) {
+        let concerned: Vec<SessionKey> = match session {
+            Some(id) => {
+                self.catch_up_session(id);
+                self.table.key(id).into_iter().collect()
+            }
+            None => {
+                if self.fanout.contains(notification) {
+                    self.catch_up_all();
+                }
+                if decision == Decision::Dismiss && self.unclaimed.take(notification).is_some() {
+                    self.end(notification, Reason::Dismissed);
+                }
+                // One table lookup per session, some hundred nanoseconds: an index of ids would
+                // cost memory for each of a million notifications.
+                let mut keys = self.table.keys();
+                keys.retain(|key| self.table.get(*key).injector.waits(notification));
+                keys
+            }
+        };
+        for key in concerned {
+            if self.table.get_mut(key).injector.decide(notification, decision) {
+                self.refresh(key);
+            }
+        }
+    }
+
+    /// Confirms an injection, also one of an ended session whose notifications others have now.
+    pub fn ack(&mut self, session: &SessionId, injection: &InjectionId, by: ConfirmedBy) {
+        if let Some(key) = self.table.key(session) {
+            self.catch_up(key);
+            self.with_queue(key, |injector| injector.ack(injection, by));
+        }
+        if !self.is_open(session) {
+            self.confirm_left(session, injection, by);
+        }
+    }
+
+    /// Takes back an injection whose answer was not sent.
+    pub fn take_back_undelivered(&mut self, session: &SessionId, injection: &InjectionId) {
+        if let Some(key) = self.table.key(session) {
+            self.catch_up(key);
+        }
+        self.unclaimed.note_undelivered(session, injection);
+        let Some(key) = self.table.key(session) else { return };
+        let known = self.table.get_mut(key);
+        if known.injector.undelivered(injection) == Some(InjectionPoint::TurnStart) {
+            // The turn that a wake should have started has not started, as far as is known.
+            known.state = SessionState::Idle;
+        }
+        self.refresh(key);
+    }
+
+    /// Ends the unclaimed notifications that expire at or before `at`.
+    pub fn expire_unclaimed(&mut self, at: Timestamp) {
+        for notification in self.unclaimed.take_expired(at) {
+            self.end(&notification.id, Reason::Expired);
+        }
+    }
+
+    /// Ends what is due in the queues whose deadline is at or before `at`, and closes the sessions
+    /// that were silent for too long.
+    pub fn expire_sessions(&mut self, at: Timestamp) {
+        for key in self.table.take_due(at) {
+            if !self.table.contains(key) {
+                continue;
+            }
+            self.catch_up(key);
+            self.with_queue(key, |injector| injector.handle_timeout(at));
+            if self.table.get(key).last_seen + self.settings.sessions.idle_close <= at {
+                self.close(key, at);
+            }
+        }
+    }
+
+    /// Evicts down to the bound for all queues together; each queue chooses as when it is full.
+    pub fn relieve(&mut self) {
+        let total_max = usize::try_from(self.settings.sessions.pending_max).unwrap_or(usize::MAX);
+        while let Some(key) = self.table.over(total_max) {
+            self.with_queue(key, Injector::evict_least);
+        }
+    }
+
+    /// Records that a notification is not queued in a session.
+    pub fn refuse(&mut self, notification: &NotificationId, session: SessionId, reason: Reason) {
+        let notification = notification.clone();
+        self.record(LedgerEntry::NotificationEnded { notification, session: Some(session), reason });
+    }
+}

@@ -1,0 +1,448 @@
+//! The queue of one session: accepts notifications, and releases them where the harness can carry
+//! them.
+//!
+//! An exchange goes through these steps: [`Injector::replay`] (the same carrier again gets the same
+//! answer), [`Injector::confirm_by_exchange`] (earlier releases have arrived),
+//! [`Injector::note_exchange`] (expired ones end), [`Injector::offer`] (what the point releases),
+//! [`fit`] (what fits; the caller renders the text, and nothing changes), [`Injector::release`]
+//! (the decision is released under a lease, and the answer kept for its carrier). A notification is
+//! always in exactly one place: in the queue, under a lease, or ended with a [`LedgerEntry`]. The
+//! injector does not know text formats, the rest of the engine, or the time.
+
+mod aside;
+mod asks;
+mod budget;
+mod candidate;
+mod context;
+mod delivered;
+mod handover;
+mod held;
+mod lease;
+mod left;
+mod notice;
+mod parts;
+mod point;
+mod queue;
+mod recent;
+mod repeat;
+mod resolve;
+mod supersede;
+mod view;
+mod wake;
+
+#[cfg(test)]
+mod flood;
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod stories;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+pub use self::{
+    aside::Aside,
+    asks::Asks,
+    budget::{CARRIER_CHARS_MAX, Decided, Fitted, Limits, Offer, Writer, fit},
+    candidate::Candidate,
+    delivered::DELIVERED_MAX,
+    lease::{CARRIERS_MAX, PARALLEL_MS, REPEATS_OF_A_FIXED_CARRIER, Replayed, TIME_OF_A_FIXED_CARRIER},
+    left::{Earlier, Left, Marks},
+    parts::{Injector, Pushed},
+    point::releases,
+    view::{InjectorView, LeaseView, PendingView},
+};
+use self::{
+    asks::is_withheld,
+    candidate::{candidate, released},
+    held::Held,
+    lease::Lease,
+    queue::Entry,
+};
+use crate::{
+    event::SessionId,
+    exchange::{Answer, Decision, Directive, Exchange, Injection, InjectionId},
+    ledger::{ConfirmedBy, LedgerEntry, Reason},
+    notification::{InjectionPoint, Notification, NotificationId, Priority, SubscriberId},
+    session::{SessionState, Wake},
+    time::Timestamp,
+};
+
+/// How often in a row an agent is asked to continue at the end of its turn, so that no subscriber
+/// keeps a turn from ending.
+pub const CONTINUATIONS_MAX: u32 = 2;
+
+/// The terms of a release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terms<'t> {
+    /// How long an injection may stay unconfirmed.
+    pub lease: Duration,
+    /// Whether the user sees a line about the delivery, where the harness can show one.
+    pub has_delivery_notice: bool,
+    /// Text for the user that is shown with it.
+    pub for_user: Option<&'t str>,
+}
+
+impl Injector {
+    /// The session whose queue it is.
+    pub fn session(&self) -> &SessionId {
+        &self.session
+    }
+
+    /// Accepts a notification, unless this session has or recently had it.
+    ///
+    /// A full queue evicts the oldest one of the lowest priority; a critical one only if all are
+    /// critical.
+    pub fn push(&mut self, notification: Arc<Notification>) -> Pushed {
+        let id = &notification.id;
+        if self.queue.contains(id) || self.recent.contains(id) || self.leases.contains(id) {
+            return Pushed { is_new: false, evicted: None };
+        }
+        let session = self.session.clone();
+        self.outputs.push_back(LedgerEntry::Queued { notification: id.clone(), session });
+        if self.supersede(&notification) {
+            return Pushed { is_new: true, evicted: None };
+        }
+        self.queue.push(notification);
+        Pushed { is_new: true, evicted: self.evict_overflow() }
+    }
+
+    /// The earlier answer to the message of `exchange`: the same carrier at the same point and in
+    /// the same turn, among the newest [`CARRIERS_MAX`] and no older than a lease.
+    pub fn replay(&mut self, exchange: &Exchange, now: Timestamp) -> Option<Replayed> {
+        let replayed = self.answers.replay(exchange, now)?;
+        if let Some(injection) = &replayed.answer.injection {
+            self.leases.answered_again(&injection.id);
+        }
+        Some(replayed)
+    }
+
+    /// Confirms injections that `exchange` proves to have arrived: those with an earlier carrier of
+    /// the same turn.
+    ///
+    /// Carriers at the same point within [`PARALLEL_MS`] of each other may be in flight together
+    /// and prove nothing, nor does a call of the batch in which one was cancelled. If either side
+    /// does not name its turn, the turns count as the same.
+    pub fn confirm_by_exchange(&mut self, exchange: &Exchange, now: Timestamp) {
+        let held = self
+            .held
+            .as_ref()
+            .filter(|held| exchange.point == InjectionPoint::BeforeTool && !held.is_over(exchange, now));
+        for lease in self.leases.take_confirmed(exchange, held.map(|held| &held.injection), now) {
+            self.confirm(lease.entries, ConfirmedBy::LaterExchange);
+        }
+    }
+
+    /// Confirms an injection that has arrived according to `by`; ignored if it is not open.
+    ///
+    /// A confirmation after the lease expired still ends what had returned to the queue.
+    pub fn ack(&mut self, injection: &InjectionId, by: ConfirmedBy) {
+        let arrived = match self.leases.take(injection) {
+            Some(lease) => lease.entries,
+            None => self.queue.take_returned_from(injection),
+        };
+        self.confirm(arrived, by);
+    }
+
+    /// Takes back an injection when none of the answers that held it was sent; ignored if it is not
+    /// open.
+    ///
+    /// Call it once for each answer that was not sent: a harness that gave up may have asked again
+    /// with the same carrier and read it then. Its notifications wait as if they had not been
+    /// released, and its carrier gets a new answer.
+    ///
+    /// Shape: the point at which it was released, if it was taken back.
+    pub fn undelivered(&mut self, injection: &InjectionId) -> Option<InjectionPoint> {
+        let lease = self.leases.take_undelivered(injection)?;
+        self.answers.forget(injection);
+        if self.held.as_ref().is_some_and(|held| held.injection == *injection) {
+            self.held = None;
+        }
+        for (subscriber, count) in lease.evicted {
+            self.add_evicted(subscriber, count);
+        }
+        for mut entry in lease.entries {
+            // The tool call that it should have cancelled was made.
+            entry.has_cancelled = false;
+            self.put_back(entry);
+        }
+        Some(lease.point)
+    }
+
+    /// Ends the pending notifications of subscribers that were switched off; leased ones are not
+    /// called back.
+    pub fn mute(&mut self, subscribers: &BTreeSet<SubscriberId>) {
+        self.delivered.forget_of(subscribers);
+        for entry in self.queue.take_of(subscribers) {
+            self.end(&entry.notification, Reason::SubscriberOff);
+        }
+    }
+
+    /// Ends the pending notifications that `is_wanted` selects.
+    pub fn end_all_that(&mut self, is_wanted: impl Fn(&Notification) -> bool, reason: &Reason) {
+        for entry in self.queue.take_all_that(|entry| is_wanted(&entry.notification)) {
+            self.end(&entry.notification, reason.clone());
+        }
+    }
+
+    /// Notes that the harness was woken or interrupted: the next exchange releases everything.
+    pub fn woken(&mut self) {
+        self.releases_all = true;
+    }
+
+    /// Prepares for an exchange before anything is offered: expired notifications end, and the
+    /// state of an ended turn or batch of calls is dropped. Call it once per exchange.
+    pub fn note_exchange(&mut self, exchange: &Exchange, now: Timestamp) {
+        self.expire_pending(now);
+        self.note_turn(exchange);
+        if self.held.as_ref().is_some_and(|held| held.is_over(exchange, now)) {
+            self.held = None;
+        }
+    }
+
+    /// What the point of `exchange` releases: critical ones, and others up to the number that
+    /// `limits` allow in all. A critical one also releases everything that waits for the agent.
+    ///
+    /// A carrier that makes the agent continue gets nothing unless one of them asks for that, and
+    /// then only [`CONTINUATIONS_MAX`] times in a row. A carrier that cancels a tool call gets
+    /// nothing unless one of them may cancel a call, which it may once.
+    pub fn offer(&self, exchange: &Exchange, limits: &Limits) -> Offer {
+        let point = exchange.releases_as_at();
+        let is_due_alone = |lane| point::lets_out(point, lane, self.releases_all);
+        let takes_all = self.releases_all || self.queue.has_critical(is_due_alone);
+        let is_due = |lane| point::lets_out(point, lane, takes_all);
+        let others_max = usize::try_from(limits.max_notifications).unwrap_or(usize::MAX);
+        let candidates: Vec<Candidate> =
+            self.queue.first_due(others_max, is_due).into_iter().map(candidate).collect();
+        let asks = self.asks(exchange, &candidates);
+        let standing = self.standing_directive(exchange);
+        if is_withheld(exchange, asks) {
+            return Offer { standing, ..Offer::default() };
+        }
+        Offer { candidates, due: self.queue.count_due(is_due), asks, standing }
+    }
+
+    /// How many events of each subscriber were evicted; the next injection reports them.
+    pub fn evicted(&self) -> &BTreeMap<SubscriberId, u32> {
+        &self.evicted
+    }
+
+    /// Applies the decision for `exchange`: releases it under a lease, and keeps the answer for the
+    /// carrier.
+    ///
+    /// Take the ledger entries with [`Self::poll_output`] before the answer is sent. `injection` is
+    /// not used up when nothing is released.
+    pub fn release(
+        &mut self,
+        exchange: &Exchange,
+        decided: Decided,
+        injection: &InjectionId,
+        terms: Terms<'_>,
+        now: Timestamp,
+    ) -> Answer {
+        let Decided { fitted, directive } = decided;
+        let Terms { lease, has_delivery_notice, for_user } = terms;
+        self.note_released(exchange, fitted.is_some(), directive.as_ref());
+        let notice = exchange.shows_notices.then(|| {
+            let delivered = notice::of_delivery(fitted.as_ref(), directive.as_ref());
+            notice::line(&mut self.queue, delivered.filter(|_| has_delivery_notice), for_user)
+        });
+        let injection =
+            fitted.map(|fitted| self.open_lease(exchange, fitted, directive.as_ref(), injection, lease, now));
+        let (pending, _) = self.pending();
+        let check_before_tool = self.check_before_tool();
+        let answer = Answer { injection, pending, check_before_tool, directive, notice: notice.flatten() };
+        self.answers.insert(exchange, answer.clone(), lease, now);
+        answer
+    }
+
+    /// Ends what has expired at `now`: pending notifications, and unconfirmed leases.
+    ///
+    /// Of the latter, critical notifications and those of severity error or worse return to the
+    /// queue once; the rest end as uncertain.
+    pub fn handle_timeout(&mut self, now: Timestamp) {
+        for lease in self.leases.take_expired(now) {
+            self.run_out(lease);
+        }
+        self.expire_pending(now);
+    }
+
+    /// When [`Self::handle_timeout`] is due.
+    pub fn poll_timeout(&self) -> Option<Timestamp> {
+        [self.queue.poll_timeout(), self.leases.poll_timeout()].into_iter().flatten().min()
+    }
+
+    /// The next ledger entry, in the order in which it happened.
+    pub fn poll_output(&mut self) -> Option<LedgerEntry> {
+        self.outputs.pop_front()
+    }
+
+    /// All entries of [`Self::poll_output`], with their memory: otherwise a session that took a
+    /// thousand broadcasts at once would keep room for two thousand entries.
+    pub fn take_outputs(&mut self) -> VecDeque<LedgerEntry> {
+        std::mem::take(&mut self.outputs)
+    }
+
+    /// How many notifications wait for the agent, and the highest priority. Leased ones and those
+    /// that wait for the user do not count.
+    pub fn pending(&self) -> (u32, Option<Priority>) {
+        let for_agent = self.queue.len() - self.queue.len_for_user();
+        (u32::try_from(for_agent).unwrap_or(u32::MAX), self.queue.top_priority())
+    }
+
+    /// How many notifications of that priority wait for the agent.
+    pub fn pending_of(&self, priority: Priority) -> u32 {
+        self.queue.len_of(priority)
+    }
+
+    /// How many notifications wait for the user's decision.
+    pub fn for_user(&self) -> u32 {
+        u32::try_from(self.queue.len_for_user()).unwrap_or(u32::MAX)
+    }
+
+    /// The wake that the queue requests while the session is in `state`; `threshold` is the least
+    /// priority that wakes; `None` when it can wait.
+    pub fn wake(&self, state: SessionState, threshold: Priority) -> Option<Wake> {
+        wake::wanted(&self.queue, state, threshold)
+    }
+
+    /// Applies the user's decision about a pending notification; returns whether it was pending.
+    pub fn decide(&mut self, notification: &NotificationId, decision: Decision) -> bool {
+        match decision {
+            Decision::Dismiss => match self.queue.take(notification) {
+                Some(entry) => {
+                    self.end(&entry.notification, Reason::Dismissed);
+                    true
+                }
+                None => false,
+            },
+            Decision::Discuss => self.queue.release_to_agent(notification),
+        }
+    }
+
+    /// The unconfirmed injections, oldest first.
+    pub fn unconfirmed_ids(&self) -> Vec<InjectionId> {
+        self.leases.iter().map(|lease| lease.injection.clone()).collect()
+    }
+
+    /// How many injections are unconfirmed.
+    pub fn unconfirmed(&self) -> u32 {
+        u32::try_from(self.leases.iter().len()).unwrap_or(u32::MAX)
+    }
+
+    /// Whether something is pending that is released before the next tool runs, or a batch of calls
+    /// is being cancelled.
+    pub fn check_before_tool(&self) -> bool {
+        self.held.is_some()
+            || self.queue.has_due(|lane| point::lets_out(InjectionPoint::BeforeTool, lane, false))
+    }
+
+    /// Changes the bound of the queue; evicts what exceeds a lower one, lowest priority first.
+    pub fn set_queue_len_max(&mut self, queue_len_max: u32) {
+        self.queue_len_max = usize::try_from(queue_len_max).unwrap_or(usize::MAX);
+        while self.evict_overflow().is_some() {}
+    }
+
+    /// The pending and leased notifications, for display.
+    pub fn view(&self, now: Timestamp) -> InjectorView {
+        view::view(&self.queue, &self.leases, now)
+    }
+
+    /// Updates the turn; a new turn resets the count of continuations.
+    fn note_turn(&mut self, exchange: &Exchange) {
+        let is_other_turn = matches!((&self.turn, &exchange.turn), (Some(last), Some(this)) if last != this);
+        if exchange.point == InjectionPoint::TurnStart || is_other_turn {
+            self.continuations = 0;
+        }
+        if exchange.turn.is_some() {
+            self.turn.clone_from(&exchange.turn);
+        }
+        let is_due = |lane| point::lets_out(exchange.releases_as_at(), lane, self.releases_all);
+        let lets_stop = exchange.point == InjectionPoint::TurnEnd && !self.queue.has_critical(is_due);
+        if lets_stop {
+            self.continuations = 0;
+        }
+    }
+
+    fn asks(&self, exchange: &Exchange, candidates: &[Candidate]) -> Option<Asks> {
+        let asks = match exchange.point {
+            InjectionPoint::TurnEnd => (self.continuations < CONTINUATIONS_MAX).then_some(Asks::ToContinue),
+            InjectionPoint::BeforeTool => Some(Asks::ToCancel),
+            InjectionPoint::Immediate | InjectionPoint::TurnStart | InjectionPoint::AfterTool => None,
+        };
+        asks.filter(|asks| candidates.iter().any(|candidate| asks.is_asked_by(candidate)))
+    }
+
+    /// The directive for a call of a batch in which one was cancelled.
+    fn standing_directive(&self, exchange: &Exchange) -> Option<Directive> {
+        let held = self.held.as_ref().filter(|_| exchange.point == InjectionPoint::BeforeTool)?;
+        Some(Directive::Cancel { reason: held.reason.clone() })
+    }
+
+    fn note_released(&mut self, exchange: &Exchange, is_released: bool, directive: Option<&Directive>) {
+        if matches!(directive, Some(Directive::Continue { .. })) {
+            self.continuations += 1;
+        }
+        if is_released || !is_withheld(exchange, None) {
+            self.releases_all = false;
+        }
+    }
+
+    fn open_lease(
+        &mut self,
+        exchange: &Exchange,
+        fitted: Fitted,
+        directive: Option<&Directive>,
+        injection: &InjectionId,
+        lease: Duration,
+        now: Timestamp,
+    ) -> Injection {
+        if let Some(Directive::Cancel { reason }) = directive
+            && fitted.chosen.iter().any(|chosen| Asks::ToCancel.is_asked_by(chosen))
+        {
+            self.held = Some(Held::new(exchange, reason, injection, now));
+        }
+        let is_cancelled = matches!(directive, Some(Directive::Cancel { .. }));
+        let mut entries: Vec<Entry> = fitted
+            .chosen
+            .iter()
+            .filter_map(|candidate| self.queue.take(&candidate.notification.id))
+            .collect();
+        let mut notifications = Vec::with_capacity(entries.len());
+        for entry in &mut entries {
+            entry.has_cancelled |= is_cancelled;
+            let released = released(entry);
+            self.recent.insert(released.id.clone());
+            let redelivered = entry.redelivered();
+            self.outputs.push_back(LedgerEntry::Injected {
+                notification: released.id.clone(),
+                session: self.session.clone(),
+                injection: injection.to_string(),
+                point: exchange.point,
+                redelivered,
+            });
+            notifications.push(released);
+        }
+        self.leases.open(Lease {
+            injection: injection.clone(),
+            point: exchange.point,
+            carrier: exchange.carrier.clone(),
+            turn: exchange.turn.clone(),
+            released_at: now,
+            expires_at: now + lease,
+            answers: 1,
+            entries,
+            evicted: std::mem::take(&mut self.evicted),
+        });
+        if let Some(oldest) = self.leases.take_overflow() {
+            self.run_out(oldest);
+        }
+        let (id, role) = (injection.clone(), point::role(exchange.point));
+        Injection { id, text: fitted.text.into(), sentence: fitted.sentence.into(), role, notifications }
+    }
+}

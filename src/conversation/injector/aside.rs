@@ -1,0 +1,22 @@
+//! Due notifications that one exchange leaves out: put aside before it, and taken back after it.
+
+use super::{parts::Injector, queue::Entry};
+use crate::notification::Notification;
+
+/// The notifications put aside.
+#[derive(Debug, Default)]
+pub struct Aside(Vec<Entry>);
+
+impl Injector {
+    /// Takes out the pending notifications that `is_wanted` selects, for [`Injector::take_back`].
+    pub fn put_aside(&mut self, is_wanted: impl Fn(&Notification) -> bool) -> Aside {
+        Aside(self.queue.take_all_that(|entry| is_wanted(&entry.notification)))
+    }
+
+    /// Returns what was put aside to its old place.
+    pub fn take_back(&mut self, aside: Aside) {
+        for entry in aside.0 {
+            self.queue.restore(entry);
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! How much of what a point releases goes into one injection.
+//!
+//! The wrapper and the overflow line count too, so the text is rendered and measured as it will be
+//! sent. As many as fit are chosen, the highest priority first; the rest stays pending. Critical
+//! notifications may exceed the budget, but nothing exceeds the carrier's capacity. One that does
+//! not fit even alone is cut, so every exchange with any room makes the queue shorter. The caller
+//! renders, measures and cuts text.
+
+use std::collections::BTreeMap;
+
+use super::{asks::Asks, candidate::Candidate};
+use crate::{
+    exchange::{Budget, Directive},
+    notification::{Counts, Cut, Detail, Notification, Priority, SubscriberId, Tokens},
+};
+
+/// Capacity of a carrier that does not state one, in characters, unless more are configured.
+///
+/// Source: about 8,000 tokens, which every model that uses tools takes in one message.
+pub const CARRIER_CHARS_MAX: u32 = 32_000;
+
+/// The limits of an injection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// The budget: notifications. Critical ones may exceed it.
+    pub max_notifications: u32,
+    /// The budget: estimated tokens of the whole text. Critical ones may exceed it.
+    pub max_tokens: Tokens,
+    /// The budget: characters of the whole text. Critical ones may exceed it.
+    pub max_chars: u32,
+    /// The carrier's capacity, in characters of the whole text. Nothing exceeds it.
+    pub carrier_chars_max: u32,
+}
+
+impl Limits {
+    /// The configured limits, for a carrier that does not state its capacity.
+    pub fn new(max_notifications: u32, max_tokens: Tokens, max_chars: u32) -> Self {
+        let carrier_chars_max = max_chars.max(CARRIER_CHARS_MAX);
+        Self { max_notifications, max_tokens, max_chars, carrier_chars_max }
+    }
+
+    /// These limits, lowered to what an exchange requests; a higher value changes no budget. The
+    /// characters it states are its carrier's capacity.
+    #[must_use]
+    pub fn lowered_to(self, budget: &Budget) -> Self {
+        let lower = |wish: Option<u32>, own: u32| wish.map_or(own, |wish| wish.min(own));
+        Self {
+            max_notifications: lower(budget.max_notifications, self.max_notifications),
+            max_tokens: budget.max_tokens.map_or(self.max_tokens, |wish| wish.min(self.max_tokens)),
+            max_chars: lower(budget.max_chars, self.max_chars),
+            carrier_chars_max: budget.max_chars.unwrap_or(self.carrier_chars_max),
+        }
+    }
+
+    fn holds(&self, text: &str, tokens: Tokens, allowance: Allowance) -> bool {
+        let chars = u32::try_from(text.chars().count()).unwrap_or(u32::MAX);
+        match allowance {
+            Allowance::Budget => {
+                chars <= self.max_chars.min(self.carrier_chars_max) && tokens <= self.max_tokens
+            }
+            Allowance::Carrier => chars <= self.carrier_chars_max,
+        }
+    }
+}
+
+/// Which limits apply to a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Allowance {
+    /// All: something in it is not critical.
+    Budget,
+    /// The carrier's capacity only: all of it is critical.
+    Carrier,
+}
+
+/// What a point would release with unlimited room.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Offer {
+    /// By priority, then oldest first; no more than may be chosen by number. Empty when nothing is
+    /// released.
+    pub candidates: Vec<Candidate>,
+    /// How many of each subscriber are due at the point, the candidates included.
+    pub due: BTreeMap<SubscriberId, u32>,
+    /// What some of the candidates request of the harness.
+    pub asks: Option<Asks>,
+    /// The directive if none of them is released.
+    pub standing: Option<Directive>,
+}
+
+/// The decision for an exchange, not yet applied.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Decided {
+    /// What is released; `None` for nothing.
+    pub fitted: Option<Fitted>,
+    /// The directive to the harness.
+    pub directive: Option<Directive>,
+}
+
+/// The content of one injection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fitted {
+    /// The chosen ones, in the order of the text; never empty.
+    pub chosen: Vec<Candidate>,
+    /// The text to send.
+    pub text: String,
+    /// Its content in one sentence for the user.
+    pub sentence: String,
+    /// Its estimated size.
+    pub tokens: Tokens,
+}
+
+/// Renders notifications.
+pub trait Writer {
+    /// Renders the chosen ones, and how many are left out, in the given detail.
+    fn write(&self, chosen: &[Candidate], left_out: &Counts, detail: Detail) -> String;
+
+    /// The content of these in one sentence for the user; they are in text order.
+    fn sentence(&self, about: &[&Candidate]) -> String;
+
+    /// Counts the tokens of a text.
+    fn tokens(&self, text: &str) -> Tokens;
+
+    /// The part of a notification's content that fits in about `chars_max` characters.
+    fn shorten(&self, notification: &Notification, chars_max: usize) -> Cut;
+}
+
+/// Chooses from `offer` what fits in `limits`.
+///
+/// Shape: the first candidates, as many as fit. If the first alone is too large, the line about
+/// those left out is shortened, and then the notification is cut. Nothing is released without a
+/// candidate, or without room for a frame and a mark.
+pub fn fit(offer: Offer, limits: &Limits, writer: &impl Writer) -> Decided {
+    let Offer { candidates, due, asks, standing } = offer;
+    let directive = asks.map(|asks| {
+        let asking: Vec<&Candidate> = candidates.iter().filter(|one| asks.is_asked_by(one)).collect();
+        asks.for_reason(writer.sentence(&asking).into())
+    });
+    let fitted = choose(candidates, &due, limits, writer);
+    let directive = directive.filter(|_| fitted.is_some()).or(standing);
+    Decided { fitted, directive }
+}
+
+fn choose(
+    mut candidates: Vec<Candidate>,
+    due: &BTreeMap<SubscriberId, u32>,
+    limits: &Limits,
+    writer: &impl Writer,
+) -> Option<Fitted> {
+    let criticals = candidates.iter().filter(|candidate| is_critical(candidate)).count();
+    let others_max = usize::try_from(limits.max_notifications).unwrap_or(usize::MAX);
+    candidates.truncate(criticals.max(others_max));
+    let fitting = Fitting { due, limits, writer };
+    let (count, written) = fitting
+        .most(&candidates)
+        .or_else(|| fitting.first_cut(candidates.first_mut()?).map(|text| (1, text)))?;
+    candidates.truncate(count);
+    let Written { text, tokens } = written;
+    let sentence = writer.sentence(&candidates.iter().collect::<Vec<_>>());
+    Some(Fitted { chosen: candidates, text, sentence, tokens })
+}
+
+struct Fitting<'a, W> {
+    due: &'a BTreeMap<SubscriberId, u32>,
+    limits: &'a Limits,
+    writer: &'a W,
+}
+
+struct Written {
+    text: String,
+    tokens: Tokens,
+}
+
+impl<W: Writer> Fitting<'_, W> {
+    /// As many of the first candidates as fit, at least one.
+    ///
+    /// Tries all first, as usually all fit; then a binary search, since a text grows with its
+    /// content. A shorter overflow line may make room for one more, which is then added.
+    fn most(&self, candidates: &[Candidate]) -> Option<(usize, Written)> {
+        let try_first = |count: usize| self.written(candidates.get(..count)?, Detail::Subscribers);
+        if candidates.is_empty() {
+            return None;
+        }
+        if let Some(all) = try_first(candidates.len()) {
+            return Some((candidates.len(), all));
+        }
+        let (mut fitted, mut too_many) = (None, candidates.len());
+        let mut fits = 0;
+        while fits + 1 < too_many {
+            let middle = fits + (too_many - fits) / 2;
+            match try_first(middle) {
+                Some(written) => (fits, fitted) = (middle, Some(written)),
+                None => too_many = middle,
+            }
+        }
+        while let Some(written) = try_first(fits + 1) {
+            (fits, fitted) = (fits + 1, Some(written));
+        }
+        match fitted {
+            Some(written) => Some((fits, written)),
+            None => self.written(candidates.get(..1)?, Detail::Total).map(|written| (1, written)),
+        }
+    }
+
+    /// The text of the first candidate alone, cut until it fits.
+    fn first_cut(&self, candidate: &mut Candidate) -> Option<Written> {
+        let mut room = candidate.notification.content.chars().count();
+        room = room.min(usize::try_from(self.limits.carrier_chars_max).unwrap_or(usize::MAX));
+        loop {
+            candidate.cut = Some(self.writer.shorten(&candidate.notification, room));
+            if let Some(written) = self.written(std::slice::from_ref(candidate), Detail::Total) {
+                return Some(written);
+            }
+            if room == 0 {
+                return None;
+            }
+            room = room * 3 / 4;
+        }
+    }
+
+    /// The text of `chosen`, if it is within the limits that apply.
+    fn written(&self, chosen: &[Candidate], detail: Detail) -> Option<Written> {
+        let text = self.writer.write(chosen, &self.left_out(chosen, detail), detail);
+        let tokens = self.writer.tokens(&text);
+        let allowance = if chosen.iter().all(is_critical) { Allowance::Carrier } else { Allowance::Budget };
+        self.limits.holds(&text, tokens, allowance).then_some(Written { text, tokens })
+    }
+
+    fn left_out(&self, chosen: &[Candidate], detail: Detail) -> Counts {
+        if self.due.values().map(|count| u64::from(*count)).sum::<u64>() == chosen.len() as u64 {
+            return Counts::default();
+        }
+        let mut left = self.due.clone();
+        for candidate in chosen {
+            if let Some(count) = left.get_mut(&candidate.notification.subscriber) {
+                *count = count.saturating_sub(1);
+            }
+        }
+        left.retain(|_, count| *count > 0);
+        Counts::new(&left, detail)
+    }
+}
+
+fn is_critical(candidate: &Candidate) -> bool {
+    candidate.notification.priority == Priority::Critical
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{conversation::injector::tests::notification, notification::InjectionPoint};
+
+    /// An offer of notifications by name, of which `!name` is critical; all are due, and `more` of
+    /// `late`.
+    fn offer(names: &[&str], more: u32) -> Offer {
+        let candidates: Vec<Candidate> = names
+            .iter()
+            .map(|name| {
+                let priority = if name.starts_with('!') { Priority::Critical } else { Priority::Normal };
+                let made = notification(name, priority, InjectionPoint::AfterTool);
+                let notification = Arc::new(Notification { content: (*name).into(), ..made });
+                Candidate { notification, redelivered: None, has_cancelled: false, cut: None }
+            })
+            .collect();
+        let mut due: BTreeMap<SubscriberId, u32> = BTreeMap::new();
+        for candidate in &candidates {
+            *due.entry(candidate.notification.subscriber.clone()).or_default() += 1;
+        }
+        if more > 0 {
+            due.insert(SubscriberId::new("late"), more);
+        }
+        Offer { candidates, due, asks: None, standing: None }
+    }
+
+    /// Contents joined by spaces, then the number left out; a token is a byte, and a cut content
+    /// ends with `~`.
+    struct Plain;
+
+    impl Writer for Plain {
+        fn write(&self, chosen: &[Candidate], left_out: &Counts, detail: Detail) -> String {
+            let content = |candidate: &Candidate| match &candidate.cut {
+                Some(cut) => cut.content.to_string(),
+                None => candidate.notification.content.to_string(),
+            };
+            let contents: Vec<String> = chosen.iter().map(content).collect();
+            let left = match (left_out.total(), detail) {
+                (0, _) => String::new(),
+                (total, Detail::Total) => format!(" +{total}"),
+                (_, Detail::Subscribers) => format!(" +{left_out}"),
+            };
+            contents.join(" ") + &left
+        }
+
+        fn sentence(&self, about: &[&Candidate]) -> String {
+            about.len().to_string()
+        }
+
+        fn tokens(&self, text: &str) -> Tokens {
+            Tokens(u32::try_from(text.len()).expect("short"))
+        }
+
+        fn shorten(&self, notification: &Notification, chars_max: usize) -> Cut {
+            let kept = notification.content.get(..chars_max).expect("as long as that");
+            Cut { content: format!("{kept}~").into(), mark: "cut".into() }
+        }
+    }
+
+    /// The text that fits into these tokens, characters, and characters of the carrier.
+    fn fitted(offer: Offer, max_tokens: u32, max_chars: u32, carrier_chars_max: u32) -> Option<String> {
+        let max_tokens = Tokens(max_tokens);
+        let limits = Limits { max_notifications: 10, max_tokens, max_chars, carrier_chars_max };
+        fit(offer, &limits, &Plain).fitted.map(|fitted| fitted.text)
+    }
+
+    #[test]
+    fn as_many_as_fit_are_chosen_and_the_rest_is_counted_by_subscriber() {
+        for (max, expected) in [
+            (40, Some("a#aaaaaaaa a#bbbbbbbb b#cccccccc +late 2")),
+            (39, Some("a#aaaaaaaa a#bbbbbbbb +late 2; b 1")),
+            (33, Some("a#aaaaaaaa +late 2; a 1; b 1")),
+            (27, Some("a#aaaaaaaa +4")),
+            (12, Some("a#aaaaa~ +4")),
+            (4, Some("~ +4")),
+            (3, None),
+        ] {
+            let offered = || offer(&["a#aaaaaaaa", "a#bbbbbbbb", "b#cccccccc"], 2);
+            assert_eq!(fitted(offered(), max, 1_000, 1_000).as_deref(), expected, "{max} tokens");
+            assert_eq!(fitted(offered(), 1_000, max, 1_000).as_deref(), expected, "{max} characters");
+            assert_eq!(fitted(offered(), 1_000, 1_000, max).as_deref(), expected, "{max} of the carrier");
+        }
+    }
+
+    #[test]
+    fn critical_ones_exceed_the_budget_and_take_nothing_along_then() {
+        let offered = || offer(&["!aaaaaaaa", "!bbbbbbbb", "cccc"], 0);
+        assert_eq!(fitted(offered(), 5, 5, 100).as_deref(), Some("!aaaaaaaa !bbbbbbbb +cccc 1"));
+        assert_eq!(fitted(offered(), 24, 24, 100).as_deref(), Some("!aaaaaaaa !bbbbbbbb cccc"));
+    }
+
+    #[test]
+    fn critical_ones_do_not_exceed_the_carrier() {
+        let offered = || offer(&["!aaaaaaaa", "!bbbbbbbb", "!cccccccc"], 0);
+        assert_eq!(fitted(offered(), 5, 5, 29).as_deref(), Some("!aaaaaaaa !bbbbbbbb !cccccccc"));
+        assert_eq!(fitted(offered(), 5, 5, 28).as_deref(), Some("!aaaaaaaa +2"));
+        assert_eq!(fitted(offered(), 5, 5, 12).as_deref(), Some("!aaaaaaaa +2"));
+        assert_eq!(fitted(offered(), 5, 5, 10).as_deref(), Some("!aaaaa~ +2"));
+    }
+
+    #[test]
+    fn of_a_thousand_critical_ones_as_many_leave_as_the_carrier_holds() {
+        let names: Vec<String> = (0..1_000).map(|n| format!("!a#{n:04}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let text = fitted(offer(&names, 0), 5, 5, 800).expect("some fit");
+        assert!((790..=800).contains(&text.len()), "{} characters", text.len());
+    }
+
+    #[test]
+    fn an_exchange_can_lower_the_budget_and_says_what_its_carrier_holds() {
+        let configured = Limits::new(10, Tokens(800), 8_000);
+        assert_eq!(configured.carrier_chars_max, CARRIER_CHARS_MAX);
+        let wish = Budget { max_notifications: Some(20), max_tokens: Some(Tokens(100)), max_chars: None };
+        let lowered = Limits { max_tokens: Tokens(100), ..configured };
+        assert_eq!(configured.lowered_to(&wish), lowered);
+        for (chars, max_chars) in [(9_500, 8_000), (400, 400)] {
+            let wish = Budget { max_chars: Some(chars), ..Budget::default() };
+            let lowered = Limits { max_chars, carrier_chars_max: chars, ..configured };
+            assert_eq!(configured.lowered_to(&wish), lowered);
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Redelivery of conditions whose context was lost.
+//!
+//! A session remembers the newest [`super::DELIVERED_MAX`] conditions that reached it, or may have. When its
+//! context is compacted, those that have not expired are queued again, marked as redelivered. A
+//! confirmed occurrence is delivered once and does not return, whatever happens to the context.
+//! Unconfirmed injections return to the queue.
+
+use super::parts::Injector;
+use crate::{
+    ledger::{LedgerEntry, Reason},
+    notification::Priority,
+    time::Timestamp,
+};
+
+impl Injector {
+    /// The context was compacted: unconfirmed injections and conditions that still hold are queued
+    /// again.
+    pub fn lose_context(&mut self, now: Timestamp) {
+        self.take_back_leased();
+        for notification in self.delivered.take_true(now) {
+            let (id, session) = (notification.id.clone(), self.session.clone());
+            self.outputs.push_back(LedgerEntry::Recalled { notification: id, session });
+            self.queue.recall(notification);
+            self.evict_overflow();
+        }
+        self.begin_context(now);
+    }
+
+    /// The conversation was resumed with its history: unconfirmed injections are queued again, as
+    /// the history may lack them.
+    pub fn resume_context(&mut self, now: Timestamp) {
+        self.take_back_leased();
+        self.begin_context(now);
+    }
+
+    /// Puts unconfirmed notifications back, as returned from their injection; low ones end.
+    fn take_back_leased(&mut self) {
+        for lease in self.leases.take_all() {
+            for mut entry in lease.entries {
+                if entry.notification.priority == Priority::Low {
+                    self.end(&entry.notification, Reason::Uncertain);
+                } else {
+                    entry.returned_from = Some(lease.injection.clone());
+                    self.put_back(entry);
+                }
+            }
+        }
+    }
+
+    fn begin_context(&mut self, now: Timestamp) {
+        self.expire_pending(now);
+        self.continuations = 0;
+        self.held = None;
+    }
+
+    /// Remembers what was or is being delivered to `other`: this session's context is a copy of
+    /// that one's.
+    pub fn remember_delivered(&mut self, other: &Self) {
+        let leased = other.leases.iter().flat_map(|lease| &lease.entries).map(|entry| &entry.notification);
+        for notification in other.delivered.oldest_first().chain(leased) {
+            self.recent.insert(notification.id.clone());
+            self.delivered.insert(notification.clone());
+        }
+        // Notifications that were released and returned wait in the copy too.
+        let left = other.recent.oldest_first().filter(|id| !other.queue.contains(id));
+        left.for_each(|id| self.recent.insert(id.clone()));
+    }
+}

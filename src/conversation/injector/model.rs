@@ -1,0 +1,577 @@
+//! Compares the queue with a list that is scanned and sorted at every step: random inputs must have
+//! the same result in both.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::{
+    tests::{Brief, exchange, limits, notification},
+    *,
+};
+use crate::{
+    event::Severity,
+    exchange::{CarrierEffect, Trigger},
+    notification::{Activation, Interrupt, NotificationId},
+    session::WakeKind,
+};
+
+const LEASE_MS: u64 = 500;
+const QUEUE_LEN_MAX: usize = 6;
+const NOTIFICATIONS_MAX: u32 = 3;
+
+#[derive(Debug, Clone)]
+enum Step {
+    Push { id: u8, priority: usize, inject_at: usize, severity: usize, ttl: Option<u64>, by_itself: usize },
+    Exchange { point: usize, carrier: u8, turn: Option<u8>, carrier_effect: CarrierEffect, pulls: bool },
+    Ack { injection: u8 },
+    Undelivered { injection: u8 },
+    Decide { id: u8, decision: usize },
+    Woken,
+    Timeout,
+}
+
+/// An activation and an interrupt for each number below nine.
+fn by_itself(number: usize) -> (Activation, Interrupt) {
+    (Activation::ALL[number % 3], Interrupt::ALL[number / 3])
+}
+
+fn step() -> impl Strategy<Value = (u64, Step)> {
+    let ttl = proptest::option::of(0_u64..800);
+    let carrier_effect =
+        prop_oneof![Just(CarrierEffect::None), Just(CarrierEffect::Continue), Just(CarrierEffect::Cancel)];
+    let step = prop_oneof![
+        6 => (0..40_u8, 0..4_usize, 0..5_usize, 0..5_usize, ttl, 0..9_usize).prop_map(
+            |(id, priority, inject_at, severity, ttl, by_itself)| {
+                Step::Push { id, priority, inject_at, severity, ttl, by_itself }
+            }
+        ),
+        2 => (0..40_u8, 0..2_usize).prop_map(|(id, decision)| Step::Decide { id, decision }),
+        5 => (0..5_usize, 0..60_u8, proptest::option::of(0..2_u8), carrier_effect, prop::bool::weighted(0.2)).prop_map(
+            |(point, carrier, turn, carrier_effect, pulls)| Step::Exchange { point, carrier, turn, carrier_effect, pulls }
+        ),
+        1 => (0..40_u8).prop_map(|injection| Step::Ack { injection }),
+        1 => (0..40_u8).prop_map(|injection| Step::Undelivered { injection }),
+        1 => Just(Step::Woken),
+        2 => Just(Step::Timeout),
+    ];
+    (0_u64..200, step)
+}
+
+/// One notification of the reference, and its place.
+#[derive(Debug, Clone)]
+struct Known {
+    notification: Notification,
+    arrival: usize,
+    place: Place,
+    is_redelivered: bool,
+    has_cancelled: bool,
+    /// The user released it to the agent.
+    is_discussed: bool,
+}
+
+impl Known {
+    fn waits_for_user(&self) -> bool {
+        self.notification.activation == Activation::Prompt && !self.is_discussed
+    }
+
+    /// The user wants it delivered to the agent.
+    fn is_asked_for(&self) -> bool {
+        self.notification.activation == Activation::Prompt && self.is_discussed
+    }
+
+    fn is_let_out_at(&self, point: InjectionPoint, is_woken: bool) -> bool {
+        let Notification { priority, inject_at, interrupt, .. } = self.notification;
+        if priority == Priority::Critical && interrupt == Interrupt::QueueForNext && !self.is_asked_for() {
+            return point == InjectionPoint::TurnStart && !self.waits_for_user();
+        }
+        !self.waits_for_user() && (is_woken || point::releases(point, inject_at, priority))
+    }
+
+    fn is_active(&self, least: Priority) -> bool {
+        let notification = &self.notification;
+        let is_active = notification.activation == Activation::Active;
+        self.place == Place::Queue && is_active && notification.priority >= least
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Place {
+    Queue,
+    Lease(usize),
+    Ended,
+}
+
+/// The answer to a carrier, and its release.
+#[derive(Debug)]
+struct Answered {
+    exchange: Exchange,
+    at: u64,
+    release: usize,
+}
+
+#[derive(Debug)]
+struct Released {
+    point: InjectionPoint,
+    turn: Option<Arc<str>>,
+    carrier: Arc<str>,
+    at: u64,
+    /// Answers that hold it and were not lost.
+    answers: u32,
+}
+
+/// The reference: every notification in one list, and every release.
+#[derive(Debug, Default)]
+struct Naive {
+    known: Vec<Known>,
+    releases: Vec<Released>,
+    answered: Vec<Answered>,
+    is_woken: bool,
+    /// The release that replaced the first call of a batch, and when.
+    held: Option<(usize, u64)>,
+    turn: Option<Arc<str>>,
+    continuations: u32,
+}
+
+impl Naive {
+    fn told_before(a: &Known, b: &Known) -> std::cmp::Ordering {
+        let rank = |known: &Known| {
+            (std::cmp::Reverse(known.notification.priority), known.notification.created_at, known.arrival)
+        };
+        rank(a).cmp(&rank(b))
+    }
+
+    fn push(&mut self, notification: Notification) {
+        if self.known.iter().any(|known| known.notification.id == notification.id) {
+            return;
+        }
+        let arrival = self.known.len();
+        self.known.push(Known {
+            notification,
+            arrival,
+            place: Place::Queue,
+            is_redelivered: false,
+            has_cancelled: false,
+            is_discussed: false,
+        });
+        self.evict();
+    }
+
+    fn evict(&mut self) {
+        let waiting = self.known.iter_mut().filter(|known| known.place == Place::Queue);
+        let mut waiting: Vec<&mut Known> = waiting.collect();
+        waiting.sort_by(|a, b| {
+            let rank =
+                |known: &Known| (known.notification.priority, known.notification.created_at, known.arrival);
+            rank(a).cmp(&rank(b))
+        });
+        let too_many = waiting.len().saturating_sub(QUEUE_LEN_MAX);
+        for known in waiting.into_iter().take(too_many) {
+            known.place = Place::Ended;
+        }
+    }
+
+    fn expire(&mut self, now: u64) {
+        for known in &mut self.known {
+            let is_over = known.notification.expires_at.is_some_and(|at| at.as_millis() <= now);
+            if known.place == Place::Queue && is_over {
+                known.place = Place::Ended;
+            }
+        }
+    }
+
+    fn run_out(&mut self, now: u64) {
+        for lease in 0..self.releases.len() {
+            if self.releases[lease].at + LEASE_MS > now {
+                continue;
+            }
+            for index in 0..self.known.len() {
+                let known = &mut self.known[index];
+                if known.place != Place::Lease(lease) {
+                    continue;
+                }
+                let notification = &known.notification;
+                let matters =
+                    notification.priority == Priority::Critical || notification.severity >= Severity::Error;
+                known.place = if matters && !known.is_redelivered { Place::Queue } else { Place::Ended };
+                known.is_redelivered = true;
+                self.evict();
+            }
+        }
+        self.expire(now);
+    }
+
+    fn is_other_turn(one: Option<&Arc<str>>, other: Option<&Arc<str>>) -> bool {
+        one.is_some() && other.is_some() && one != other
+    }
+
+    /// A batch that is being cancelled ends with its turn, with the next results, or after a while.
+    fn end_batch(&mut self, exchange: &Exchange, now: u64) {
+        let Some((release, at)) = self.held else { return };
+        let other_turn = Self::is_other_turn(self.releases[release].turn.as_ref(), exchange.turn.as_ref());
+        let is_later = !matches!(exchange.point, InjectionPoint::BeforeTool | InjectionPoint::Immediate);
+        if other_turn || is_later || now - at >= 10_000 {
+            self.held = None;
+        }
+    }
+
+    fn replays(&self, exchange: &Exchange, now: u64) -> Option<usize> {
+        let found = self.answered.iter().find(|answered| answered.exchange.carrier == exchange.carrier)?;
+        let other_turn = Self::is_other_turn(found.exchange.turn.as_ref(), exchange.turn.as_ref());
+        let is_same = found.exchange.point == exchange.point && !other_turn && now < found.at + LEASE_MS;
+        is_same.then_some(found.release)
+    }
+
+    fn confirm(&mut self, exchange: &Exchange, now: u64) {
+        for (lease, release) in self.releases.iter().enumerate() {
+            let other_turn = Self::is_other_turn(release.turn.as_ref(), exchange.turn.as_ref());
+            let parallel = release.point == exchange.point && now - release.at <= PARALLEL_MS;
+            let same_message = release.carrier == exchange.carrier && release.point == exchange.point;
+            let of_batch = exchange.point == InjectionPoint::BeforeTool
+                && self.held.is_some_and(|(held, _)| held == lease);
+            if same_message || other_turn || parallel || of_batch {
+                continue;
+            }
+            for known in self.known.iter_mut().filter(|known| known.place == Place::Lease(lease)) {
+                known.place = Place::Ended;
+            }
+        }
+    }
+
+    /// The names that `exchange` releases, in order, and whether the harness gets a directive.
+    fn exchange(&mut self, exchange: &Exchange, now: u64) -> (Vec<NotificationId>, bool) {
+        self.end_batch(exchange, now);
+        let pulls = exchange.trigger == Trigger::Pull;
+        if !pulls {
+            self.confirm(exchange, now);
+        }
+        self.expire(now);
+        let changes_turn = self.turn.is_some() && exchange.turn.is_some() && self.turn != exchange.turn;
+        if exchange.point == InjectionPoint::TurnStart || changes_turn {
+            self.continuations = 0;
+        }
+        self.turn = exchange.turn.clone().or(self.turn.take());
+        let point = if pulls { InjectionPoint::TurnStart } else { exchange.point };
+        let is_pending = |known: &&Known| known.place == Place::Queue;
+        let takes_all = self.known.iter().filter(is_pending).any(|known| {
+            known.notification.priority == Priority::Critical && known.is_let_out_at(point, false)
+        });
+        let is_woken = self.is_woken || takes_all;
+        let waiting = self.known.iter_mut().filter(|known| known.place == Place::Queue);
+        let mut due: Vec<&mut Known> = waiting.filter(|known| known.is_let_out_at(point, is_woken)).collect();
+        due.sort_by(|a, b| Self::told_before(a, b));
+        let is_critical = |known: &Known| known.notification.priority == Priority::Critical;
+        let criticals = due.iter().filter(|known| is_critical(known)).count();
+        let at_end = exchange.point == InjectionPoint::TurnEnd;
+        if at_end && criticals == 0 {
+            self.continuations = 0;
+        }
+        let goes_on = at_end && criticals > 0 && self.continuations < CONTINUATIONS_MAX;
+        if at_end && exchange.carrier_effect == CarrierEffect::Continue && !goes_on {
+            return (Vec::new(), false);
+        }
+        let fresh = due.iter().any(|known| is_critical(known) && !known.has_cancelled);
+        let before_tool = exchange.point == InjectionPoint::BeforeTool;
+        let cancels = before_tool && (fresh || self.held.is_some());
+        if before_tool && exchange.carrier_effect == CarrierEffect::Cancel && !fresh {
+            return (Vec::new(), cancels);
+        }
+        self.is_woken = false;
+        self.continuations += u32::from(goes_on);
+        due.truncate(criticals.max(usize::try_from(NOTIFICATIONS_MAX).expect("small")));
+        let lease = self.releases.len();
+        if before_tool && fresh {
+            self.held = Some((lease, now));
+        }
+        let names = due.iter().map(|known| known.notification.id.clone()).collect();
+        for known in due {
+            known.place = Place::Lease(lease);
+            known.has_cancelled |= cancels;
+        }
+        (names, goes_on || cancels)
+    }
+
+    fn decide(&mut self, id: &NotificationId, decision: Decision) -> bool {
+        let is_it = |known: &&mut Known| known.place == Place::Queue && known.notification.id == *id;
+        let Some(known) = self.known.iter_mut().find(is_it) else { return false };
+        let waits_for_user = known.waits_for_user();
+        match decision {
+            Decision::Dismiss => known.place = Place::Ended,
+            Decision::Discuss => known.is_discussed |= waits_for_user,
+        }
+        decision == Decision::Dismiss || waits_for_user
+    }
+
+    fn wake(&self, state: SessionState) -> Option<WakeKind> {
+        let is_wanted = |interrupt| {
+            let active = self.known.iter().filter(|known| known.is_active(Priority::Critical));
+            active.map(|known| known.notification.interrupt).any(|found| found == interrupt)
+        };
+        if state == SessionState::Idle {
+            let is_worth_a_turn = |known: &Known| {
+                known.is_active(Priority::High) || known.place == Place::Queue && known.is_asked_for()
+            };
+            return self.known.iter().any(is_worth_a_turn).then_some(WakeKind::StartTurn);
+        }
+        if is_wanted(Interrupt::CancelAndRestart) {
+            return Some(WakeKind::CancelAndRestart);
+        }
+        is_wanted(Interrupt::InjectAndContinue).then_some(WakeKind::InjectAndContinue)
+    }
+
+    fn pending(&self) -> Vec<NotificationId> {
+        let mut waiting: Vec<&Known> =
+            self.known.iter().filter(|known| known.place == Place::Queue).collect();
+        waiting.sort_by(|a, b| Self::told_before(a, b));
+        waiting.into_iter().map(|known| known.notification.id.clone()).collect()
+    }
+}
+
+/// The injector and the reference, driven through the same steps.
+struct Pair {
+    injector: Injector,
+    naive: Naive,
+    ledger: Vec<LedgerEntry>,
+    now: u64,
+}
+
+impl Pair {
+    fn step(&mut self, step: Step) {
+        let now = Timestamp::from_millis(self.now);
+        match step {
+            Step::Push { id, priority, inject_at, severity, ttl, by_itself: number } => {
+                let (activation, interrupt) = by_itself(number);
+                let made = Notification {
+                    activation,
+                    interrupt,
+                    severity: Severity::ALL[severity],
+                    created_at: now,
+                    expires_at: ttl.map(|ttl| now + Duration::from_millis(ttl)),
+                    ..notification(
+                        &format!("n#{id}"),
+                        Priority::ALL[priority],
+                        InjectionPoint::ALL[inject_at],
+                    )
+                };
+                self.injector.push(Arc::new(made.clone()));
+                self.naive.push(made);
+            }
+            Step::Exchange { point, carrier, turn, carrier_effect, pulls } => {
+                let carrier = format!("c{carrier}");
+                let exchange = Exchange {
+                    turn: turn.map(|turn| turn.to_string().into()),
+                    carrier_effect,
+                    trigger: if pulls { Trigger::Pull } else { Trigger::Agent },
+                    ..exchange(InjectionPoint::ALL[point], &carrier)
+                };
+                self.exchange(&exchange, now);
+            }
+            Step::Ack { injection } => {
+                self.injector.ack(&InjectionId::new(&format!("i{injection}")), ConfirmedBy::Ack);
+                self.ack(usize::from(injection));
+            }
+            Step::Undelivered { injection } => {
+                self.injector.undelivered(&InjectionId::new(&format!("i{injection}")));
+                self.undelivered(usize::from(injection));
+            }
+            Step::Decide { id, decision } => {
+                let (id, decision) = (NotificationId::new(&format!("n#{id}")), Decision::ALL[decision]);
+                assert_eq!(self.injector.decide(&id, decision), self.naive.decide(&id, decision));
+            }
+            Step::Woken => {
+                self.injector.woken();
+                self.naive.is_woken = true;
+            }
+            Step::Timeout => {
+                self.injector.handle_timeout(now);
+                self.naive.run_out(self.now);
+            }
+        }
+        self.ledger.extend(std::iter::from_fn(|| self.injector.poll_output()));
+    }
+
+    fn exchange(&mut self, exchange: &Exchange, now: Timestamp) {
+        let replayed = self.injector.replay(exchange, now).is_some();
+        let release = self.naive.replays(exchange, self.now);
+        assert_eq!(replayed, release.is_some());
+        if let Some(release) = release {
+            self.naive.releases[release].answers += 1;
+            return;
+        }
+        if exchange.trigger == Trigger::Agent {
+            self.injector.confirm_by_exchange(exchange, now);
+        }
+        let limits = limits(NOTIFICATIONS_MAX);
+        self.injector.note_exchange(exchange, now);
+        let offer = self.injector.offer(exchange, &limits);
+        let due: u32 = offer.due.values().sum();
+        assert!(usize::try_from(due).expect("small") >= offer.candidates.len());
+        let decided = fit(offer, &limits, &Brief);
+        let id = InjectionId::new(&format!("i{}", self.naive.releases.len()));
+        let terms =
+            Terms { lease: Duration::from_millis(LEASE_MS), has_delivery_notice: true, for_user: None };
+        let answer = self.injector.release(exchange, decided, &id, terms, now);
+        let (expected, goes_on) = self.naive.exchange(exchange, self.now);
+        let released = answer.injection.map_or(Vec::new(), |injection| injection.notifications);
+        let names: Vec<NotificationId> = released.iter().map(|released| released.id.clone()).collect();
+        assert_eq!((names, answer.directive.is_some()), (expected, goes_on));
+        let release = self.naive.releases.len();
+        self.naive.answered.retain(|answered| answered.exchange.carrier != exchange.carrier);
+        self.naive.answered.push(Answered { exchange: exchange.clone(), at: self.now, release });
+        self.naive.releases.push(Released {
+            point: exchange.point,
+            turn: exchange.turn.clone(),
+            carrier: exchange.carrier.clone(),
+            at: self.now,
+            answers: 1,
+        });
+    }
+
+    fn ack(&mut self, injection: usize) {
+        let mut is_open = false;
+        for known in self.naive.known.iter_mut().filter(|known| known.place == Place::Lease(injection)) {
+            known.place = Place::Ended;
+            is_open = true;
+        }
+        if is_open {
+            return;
+        }
+        // A lost release counts as if it had not been made.
+        let is_lost = |name: &InjectionId| {
+            let release = name.as_str().strip_prefix('i').and_then(|number| number.parse::<usize>().ok());
+            release.is_some_and(|release| self.naive.releases[release].answers == 0)
+        };
+        let name = InjectionId::new(&format!("i{injection}"));
+        for known in self.naive.known.iter_mut().filter(|known| known.place == Place::Queue) {
+            let injection_of = |entry: &LedgerEntry| {
+                if let LedgerEntry::Injected { notification, injection, .. } = entry
+                    && *notification == known.notification.id
+                {
+                    return Some(InjectionId::new(injection)).filter(|injection| !is_lost(injection));
+                }
+                None
+            };
+            let left_with = self.ledger.iter().rev().find_map(injection_of);
+            if known.is_redelivered && left_with.as_ref() == Some(&name) {
+                known.place = Place::Ended;
+            }
+        }
+    }
+
+    fn undelivered(&mut self, injection: usize) {
+        if !self.naive.known.iter().any(|known| known.place == Place::Lease(injection)) {
+            return;
+        }
+        let release = &mut self.naive.releases[injection];
+        release.answers -= 1;
+        if release.answers > 0 {
+            return;
+        }
+        self.naive.answered.retain(|answered| answered.release != injection);
+        if self.naive.held.is_some_and(|(held, _)| held == injection) {
+            self.naive.held = None;
+        }
+        for index in 0..self.naive.known.len() {
+            if self.naive.known[index].place == Place::Lease(injection) {
+                self.naive.known[index].place = Place::Queue;
+                self.naive.known[index].has_cancelled = false;
+                self.naive.evict();
+            }
+        }
+    }
+
+    fn check(&self) {
+        let view = self.injector.view(Timestamp::from_millis(self.now));
+        let pending: Vec<NotificationId> = view.pending.into_iter().map(|pending| pending.id).collect();
+        assert_eq!(pending, self.naive.pending());
+        for state in [SessionState::Idle, SessionState::ToolPending] {
+            let wake = self.injector.wake(state, Priority::High).map(|wake| wake.kind);
+            assert_eq!(wake, self.naive.wake(state), "{state:?}");
+        }
+        let waiting = self.naive.known.iter().filter(|known| known.place == Place::Queue);
+        let (for_user, for_agent): (Vec<&Known>, Vec<&Known>) =
+            waiting.partition(|known| known.waits_for_user());
+        let top = for_agent.iter().map(|known| known.notification.priority).max();
+        let count = |of: &[&Known]| u32::try_from(of.len()).expect("few");
+        assert_eq!(self.injector.pending(), (count(&for_agent), top));
+        for priority in Priority::ALL {
+            let of_it = for_agent.iter().filter(|known| known.notification.priority == priority).count();
+            assert_eq!(self.injector.pending_of(priority), u32::try_from(of_it).expect("few"));
+        }
+        assert_eq!(self.injector.for_user(), count(&for_user));
+        let on_its_way = view.leases.into_iter().flat_map(|lease| lease.notifications).count();
+        let leased = |known: &&Known| matches!(known.place, Place::Lease(_));
+        assert_eq!(on_its_way, self.naive.known.iter().filter(leased).count());
+        let expires_at = |known: &Known| match known.place {
+            Place::Queue => known.notification.expires_at.map(Timestamp::as_millis),
+            Place::Lease(lease) => Some(self.naive.releases[lease].at + LEASE_MS),
+            Place::Ended => None,
+        };
+        let next = self.naive.known.iter().filter_map(expires_at).min();
+        assert_eq!(self.injector.poll_timeout().map(Timestamp::as_millis), next);
+    }
+
+    /// Every notification is queued once and ends at most once; those that ended have an entry for
+    /// it.
+    fn check_ledger(&self) {
+        let mut endings: BTreeMap<&NotificationId, (u32, u32)> = BTreeMap::new();
+        for entry in &self.ledger {
+            if let LedgerEntry::Queued { notification, .. } = entry {
+                endings.entry(notification).or_default().0 += 1;
+            }
+            if let LedgerEntry::Confirmed { notification, .. }
+            | LedgerEntry::NotificationEnded { notification, .. } = entry
+            {
+                endings.entry(notification).or_default().1 += 1;
+            }
+        }
+        for known in &self.naive.known {
+            let is_ended = u32::from(known.place == Place::Ended);
+            assert_eq!(endings.get(&known.notification.id), Some(&(1, is_ended)), "{known:?}");
+        }
+    }
+}
+
+fn run(steps: impl IntoIterator<Item = (u64, Step)>) {
+    let queue_len_max = u32::try_from(QUEUE_LEN_MAX).expect("small");
+    let mut pair = Pair {
+        injector: Injector::new(SessionId::new("s1"), queue_len_max),
+        naive: Naive::default(),
+        ledger: Vec::new(),
+        now: 0,
+    };
+    for (pause, step) in steps {
+        pair.now += pause;
+        pair.step(step);
+        pair.check();
+    }
+    pair.check_ledger();
+}
+
+/// A notification returned from a lease and was released again, and that release was lost: the
+/// first one can still be confirmed.
+#[test]
+fn a_late_confirmation_counts_although_a_later_release_was_lost() {
+    let exchange = |carrier| Step::Exchange {
+        point: 0,
+        carrier,
+        turn: None,
+        carrier_effect: CarrierEffect::None,
+        pulls: false,
+    };
+    run([
+        (0, Step::Push { id: 0, priority: 0, inject_at: 0, severity: 3, ttl: None, by_itself: 2 }),
+        (0, exchange(0)),
+        (LEASE_MS, Step::Timeout),
+        (0, exchange(1)),
+        (0, Step::Undelivered { injection: 1 }),
+        (0, Step::Ack { injection: 0 }),
+    ]);
+}
+
+proptest! {
+    #[test]
+    fn the_injector_does_what_a_plain_list_would_do(steps in proptest::collection::vec(step(), 1..120)) {
+        run(steps);
+    }
+}

@@ -1,0 +1,173 @@
+//! What the queue of a session is made of, and the steps by which a notification changes its place
+//! or ends.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    delivered::Delivered,
+    held::Held,
+    lease::{Answers, Lease, Leases},
+    queue::{Entry, Queue},
+    recent::RecentIds,
+};
+use crate::{
+    event::{SessionId, Severity},
+    ledger::{ConfirmedBy, LedgerEntry, Reason},
+    notification::{Notification, Priority, SubscriberId},
+    time::Timestamp,
+};
+
+/// The outcome of a push.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pushed {
+    /// Whether it was accepted; false if this session had it before.
+    pub is_new: bool,
+    /// The notification evicted because the queue was full; possibly the new one itself.
+    pub evicted: Option<Arc<Notification>>,
+}
+
+/// The pending and leased notifications of one session.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Injector {
+    pub(super) session: SessionId,
+    pub(super) queue_len_max: usize,
+    pub(super) queue: Queue,
+    pub(super) leases: Leases,
+    pub(super) answers: Answers,
+    pub(super) recent: RecentIds,
+    /// The delivered conditions that may still hold.
+    #[serde(alias = "told")]
+    pub(super) delivered: Delivered,
+    /// A batch of tool calls that is being cancelled.
+    #[serde(default)]
+    pub(super) held: Option<Held>,
+    /// The next exchange releases everything, because the harness was woken or interrupted for it.
+    pub(super) releases_all: bool,
+    pub(super) turn: Option<Arc<str>>,
+    /// How often in a row the agent was asked to continue.
+    pub(super) continuations: u32,
+    /// How many events of each subscriber were evicted since that was last reported to the agent;
+    /// no zeroes.
+    pub(super) evicted: BTreeMap<SubscriberId, u32>,
+    #[serde(skip)]
+    pub(super) outputs: VecDeque<LedgerEntry>,
+}
+
+impl Injector {
+    /// Creates the empty queue of `session`, with at most `queue_len_max` notifications.
+    pub fn new(session: SessionId, queue_len_max: u32) -> Self {
+        Self {
+            session,
+            queue_len_max: usize::try_from(queue_len_max).unwrap_or(usize::MAX),
+            queue: Queue::default(),
+            leases: Leases::default(),
+            answers: Answers::default(),
+            recent: RecentIds::default(),
+            delivered: Delivered::default(),
+            held: None,
+            releases_all: false,
+            turn: None,
+            continuations: 0,
+            evicted: BTreeMap::new(),
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// Ends a lease that nothing confirms: what is worth it returns to the queue once.
+    pub(super) fn run_out(&mut self, lease: Lease) {
+        for mut entry in lease.entries {
+            // Only a return counts: one recalled because its context is gone was not lost before.
+            if entry.returned_from.is_some() || !is_worth_repeating(&entry.notification) {
+                self.end_uncertain(entry);
+            } else {
+                entry.returned_from = Some(lease.injection.clone());
+                self.put_back(entry);
+            }
+        }
+    }
+
+    /// Records that notifications have arrived.
+    pub(super) fn confirm(&mut self, entries: Vec<Entry>, by: ConfirmedBy) {
+        for entry in entries {
+            let notification = entry.notification.id.clone();
+            self.recent.insert(notification.clone());
+            self.delivered.insert(entry.notification);
+            self.outputs.push_back(LedgerEntry::Confirmed {
+                notification,
+                session: self.session.clone(),
+                by,
+            });
+        }
+    }
+
+    /// Returns a released notification to the queue.
+    pub(super) fn put_back(&mut self, entry: Entry) {
+        let notification = entry.notification.id.clone();
+        self.outputs.push_back(LedgerEntry::Returned { notification, session: self.session.clone() });
+        if entry.notification.is_resolved() {
+            return self.end(&entry.notification, Reason::Withdrawn);
+        }
+        if self.supersede(&entry.notification) {
+            return;
+        }
+        self.queue.restore(entry);
+        self.evict_overflow();
+    }
+
+    /// Evicts one if the queue is longer than its bound.
+    pub(super) fn evict_overflow(&mut self) -> Option<Arc<Notification>> {
+        if self.queue.len() <= self.queue_len_max {
+            return None;
+        }
+        let evicted = self.queue.evict()?;
+        self.end_evicted(&evicted);
+        Some(evicted.notification)
+    }
+
+    /// Ends an evicted one, and counts its events.
+    pub(super) fn end_evicted(&mut self, evicted: &Entry) {
+        if !evicted.is_for_user() {
+            let events = u32::try_from(evicted.notification.events.len()).unwrap_or(u32::MAX);
+            self.add_evicted(evicted.notification.subscriber.clone(), events);
+        }
+        self.end(&evicted.notification, Reason::QueueOverflow);
+    }
+
+    /// Counts events that were evicted.
+    pub(super) fn add_evicted(&mut self, subscriber: SubscriberId, events: u32) {
+        let evicted = self.evicted.entry(subscriber).or_default();
+        *evicted = evicted.saturating_add(events);
+    }
+
+    /// Ends the pending ones that have expired.
+    pub(super) fn expire_pending(&mut self, now: Timestamp) {
+        while let Some(expired) = self.queue.take_expired(now) {
+            self.end(&expired.notification, Reason::Expired);
+        }
+    }
+
+    /// Ends one that may have arrived.
+    pub(super) fn end_uncertain(&mut self, entry: Entry) {
+        self.end(&entry.notification, Reason::Uncertain);
+        self.delivered.insert(entry.notification);
+    }
+
+    /// Records the end of a notification here.
+    pub(super) fn end(&mut self, notification: &Notification, reason: Reason) {
+        self.recent.insert(notification.id.clone());
+        self.outputs.push_back(LedgerEntry::NotificationEnded {
+            notification: notification.id.clone(),
+            session: Some(self.session.clone()),
+            reason,
+        });
+    }
+}
+
+fn is_worth_repeating(notification: &Notification) -> bool {
+    notification.priority == Priority::Critical || notification.severity >= Severity::Error
+}

@@ -1,0 +1,580 @@
+//! The pending notifications of one session: ordered by priority and age, bounded, each with its
+//! expiry.
+//!
+//! Every index is ordered, so releasing, expiring and evicting are logarithmic in the length. A
+//! notification that is not in the queue is under a lease or has ended; the queue does not know
+//! which.
+
+mod states;
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    ops::{Bound, Not},
+    sync::Arc,
+};
+
+use hashbrown::HashMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::{
+    exchange::InjectionId,
+    ledger::Redelivered,
+    notification::{
+        Activation, InjectionPoint, Interrupt, Notification, NotificationId, Priority, StateKey, SubscriberId,
+    },
+    snapshot,
+    time::Timestamp,
+};
+
+use super::left::{Earlier, Marks};
+
+/// Notifications that are released together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Lane {
+    pub(super) urgency: Reverse<Priority>,
+    pub(super) hold: Hold,
+    pub(super) inject_at: InjectionPoint,
+}
+
+/// What delays a notification besides its point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Hold {
+    /// Nothing, and it may cancel the current step.
+    Cancels,
+    /// Nothing.
+    Free,
+    /// Nothing, and the user wants it delivered, so it wakes an idle agent.
+    Asked,
+    /// It is critical and waits for the next turn.
+    NextTurn,
+    /// The user decides whether it is delivered.
+    User,
+}
+
+/// The position of a notification in the queue: its lane, then oldest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    lane: Lane,
+    age: Age,
+}
+
+/// The age of a notification: by creation, then by arrival.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Age {
+    created_at: Timestamp,
+    arrival: u64,
+}
+
+impl Age {
+    const OLDEST: Self = Self { created_at: Timestamp::ZERO, arrival: 0 };
+    const NEWEST: Self = Self { created_at: Timestamp::from_millis(u64::MAX), arrival: u64::MAX };
+}
+
+impl Key {
+    const FIRST: Self = Self {
+        lane: Lane {
+            urgency: Reverse(Priority::Critical),
+            hold: Hold::Cancels,
+            inject_at: InjectionPoint::Immediate,
+        },
+        age: Age::OLDEST,
+    };
+    const LAST: Self = Self {
+        lane: Lane { urgency: Reverse(Priority::Low), hold: Hold::User, inject_at: InjectionPoint::TurnEnd },
+        age: Age::NEWEST,
+    };
+
+    /// The delivery order: priority, then age, in any lane.
+    fn rank(self) -> (Reverse<Priority>, Age) {
+        (self.lane.urgency, self.age)
+    }
+}
+
+/// A pending or leased notification.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Entry {
+    /// The notification.
+    #[serde(with = "snapshot::shared")]
+    pub(super) notification: Arc<Notification>,
+    /// The earlier injection that released it and was not confirmed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) returned_from: Option<InjectionId>,
+    /// Whether it was delivered in a context that is gone.
+    #[serde(default, skip_serializing_if = "Not::not")]
+    pub(super) is_recalled: bool,
+    /// Whether it already cancelled a tool call, which it may once.
+    #[serde(default, skip_serializing_if = "Not::not")]
+    pub(super) has_cancelled: bool,
+    /// The user wants it delivered to the agent.
+    #[serde(default, skip_serializing_if = "Not::not")]
+    pub(super) is_released_by_user: bool,
+    /// It was shown to the user as waiting.
+    #[serde(default, skip_serializing_if = "Not::not")]
+    pub(super) is_shown: bool,
+    /// Its order within its age, kept when it returns.
+    arrival: u64,
+}
+
+impl Entry {
+    fn key(&self) -> Key {
+        let (urgency, inject_at) = (Reverse(self.notification.priority), self.notification.inject_at);
+        Key {
+            lane: Lane { urgency, hold: self.hold(), inject_at },
+            age: Age { created_at: self.notification.created_at, arrival: self.arrival },
+        }
+    }
+
+    fn hold(&self) -> Hold {
+        let notification = &self.notification;
+        if notification.activation == Activation::Prompt {
+            match (self.is_released_by_user, self.is_recalled) {
+                (false, _) => return Hold::User,
+                (true, false) => return Hold::Asked,
+                // A delivered notification needs no second request.
+                (true, true) => {}
+            }
+        }
+        match (notification.priority, notification.interrupt) {
+            (Priority::Critical, Interrupt::CancelAndRestart) => Hold::Cancels,
+            (Priority::Critical, Interrupt::QueueForNext) => Hold::NextTurn,
+            (Priority::Critical, Interrupt::InjectAndContinue) => Hold::Free,
+            (Priority::Low | Priority::Normal | Priority::High, _) => Hold::Free,
+        }
+    }
+
+    /// Whether it waits for the user's decision.
+    pub(super) fn is_for_user(&self) -> bool {
+        self.hold() == Hold::User
+    }
+
+    /// Whether it wakes the agent, given enough priority or a user's request.
+    fn is_active(&self) -> bool {
+        self.notification.activation == Activation::Active || self.hold() == Hold::Asked
+    }
+
+    /// Why it is redelivered; `None` when it was not delivered before.
+    pub(super) fn redelivered(&self) -> Option<Redelivered> {
+        match self.returned_from {
+            Some(_) => Some(Redelivered::Unconfirmed),
+            None => self.is_recalled.then_some(Redelivered::ContextLost),
+        }
+    }
+}
+
+/// The pending notifications of one session.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    entries: BTreeMap<Key, Entry>,
+    /// Never iterated.
+    by_id: HashMap<NotificationId, Key>,
+    by_expiry: BTreeSet<(Timestamp, Key)>,
+    returned: BTreeSet<Key>,
+    /// Those that may wake the agent.
+    active: BTreeSet<Key>,
+    /// Those that wait for the user and were not shown yet.
+    unshown: BTreeSet<Key>,
+    /// Those that a newer one may supersede or an event may resolve, by each of their states and
+    /// conditions.
+    by_state: BTreeSet<(StateKey, Key)>,
+    /// How many wait for the user.
+    for_user: usize,
+    /// How many of each subscriber are in each lane; no zeroes.
+    counts: BTreeMap<Lane, BTreeMap<SubscriberId, u32>>,
+    arrivals: u64,
+}
+
+impl Queue {
+    /// Adds a notification as the newest of its age.
+    pub(super) fn push(&mut self, notification: Arc<Notification>) {
+        self.add(notification, false);
+    }
+
+    /// Adds one that was delivered in a context that is gone.
+    pub(super) fn recall(&mut self, notification: Arc<Notification>) {
+        self.add(notification, true);
+    }
+
+    /// Adds one that another session left, with its state there.
+    pub(super) fn push_left(&mut self, notification: Arc<Notification>, marks: Marks) {
+        let Marks { earlier, has_cancelled, is_released_by_user, is_shown } = marks;
+        self.arrivals += 1;
+        self.restore(Entry {
+            notification,
+            is_recalled: earlier == Earlier::Perhaps,
+            returned_from: match earlier {
+                Earlier::By(injection) => Some(injection),
+                Earlier::Perhaps | Earlier::Not => None,
+            },
+            has_cancelled,
+            is_released_by_user,
+            is_shown,
+            arrival: self.arrivals,
+        });
+    }
+
+    fn add(&mut self, notification: Arc<Notification>, is_recalled: bool) {
+        self.arrivals += 1;
+        let arrival = self.arrivals;
+        // A redelivery does not cancel a call again.
+        let has_cancelled = is_recalled;
+        self.restore(Entry {
+            notification,
+            returned_from: None,
+            is_recalled,
+            has_cancelled,
+            // Redelivery needs no user approval.
+            is_released_by_user: is_recalled,
+            is_shown: is_recalled,
+            arrival,
+        });
+    }
+
+    /// Returns an entry to its old place.
+    pub(super) fn restore(&mut self, entry: Entry) {
+        let key = entry.key();
+        let notification = &entry.notification;
+        if let Some(at) = notification.expires_at {
+            self.by_expiry.insert((at, key));
+        }
+        if entry.returned_from.is_some() {
+            self.returned.insert(key);
+        }
+        if entry.is_active() {
+            self.active.insert(key);
+        }
+        if key.lane.hold == Hold::User {
+            self.for_user += 1;
+            if !entry.is_shown {
+                self.unshown.insert(key);
+            }
+        }
+        self.by_state.extend(notification.keys().map(|state| (state, key)));
+        let lane = self.counts.entry(key.lane).or_default();
+        *lane.entry(notification.subscriber.clone()).or_default() += 1;
+        self.by_id.insert(notification.id.clone(), key);
+        self.entries.insert(key, entry);
+    }
+
+    /// The notification `id`, if it is pending.
+    pub(super) fn get(&self, id: &NotificationId) -> Option<&Entry> {
+        self.entries.get(self.by_id.get(id)?)
+    }
+
+    /// Removes the notification `id`, if it is pending.
+    pub(super) fn take(&mut self, id: &NotificationId) -> Option<Entry> {
+        let key = *self.by_id.get(id)?;
+        self.remove(key)
+    }
+
+    /// Removes the oldest one of the lowest priority.
+    pub(super) fn evict(&mut self) -> Option<Entry> {
+        let (least, _) = self.entries.last_key_value()?;
+        let urgency = least.lane.urgency;
+        let oldest_of_lanes =
+            self.lanes_of(urgency).filter_map(|lane| self.lane(lane).next().map(|(key, _)| *key));
+        let key = oldest_of_lanes.min_by_key(|key| key.age)?;
+        self.remove(key)
+    }
+
+    /// Removes the next one to expire, if it has expired at `now`.
+    pub(super) fn take_expired(&mut self, now: Timestamp) -> Option<Entry> {
+        let (_, key) = *self.by_expiry.first().filter(|(at, _)| *at <= now)?;
+        self.remove(key)
+    }
+
+    /// Removes those that `injection` released and that returned unconfirmed.
+    pub(super) fn take_returned_from(&mut self, injection: &InjectionId) -> Vec<Entry> {
+        let keys: Vec<Key> = self.returned_from(injection).copied().collect();
+        keys.into_iter().filter_map(|key| self.remove(key)).collect()
+    }
+
+    /// Whether [`Self::take_returned_from`] would remove any.
+    pub(super) fn has_returned_from(&self, injection: &InjectionId) -> bool {
+        self.returned_from(injection).next().is_some()
+    }
+
+    fn returned_from<'a>(&'a self, injection: &'a InjectionId) -> impl Iterator<Item = &'a Key> {
+        self.returned.iter().filter(move |key| {
+            self.entries.get(key).is_some_and(|entry| entry.returned_from.as_ref() == Some(injection))
+        })
+    }
+
+    /// The first of those in lanes that `is_due` selects: every critical one, and others up to
+    /// `others_max` in all.
+    ///
+    /// Shape: by priority, then oldest first; costs `others_max` per lane, for any length.
+    pub(super) fn first_due(&self, others_max: usize, is_due: impl Fn(Lane) -> bool) -> Vec<&Entry> {
+        let mut due: Vec<&Entry> = Vec::new();
+        for priority in Priority::ALL.into_iter().rev() {
+            let room = if priority == Priority::Critical {
+                usize::MAX
+            } else {
+                others_max.saturating_sub(due.len())
+            };
+            let mut of_priority: Vec<(&Key, &Entry)> = self
+                .lanes_of(Reverse(priority))
+                .filter(|lane| is_due(*lane))
+                .flat_map(|lane| self.lane(lane).take(room))
+                .collect();
+            of_priority.sort_unstable_by_key(|(key, _)| key.age);
+            due.extend(of_priority.into_iter().take(room).map(|(_, entry)| entry));
+        }
+        due
+    }
+
+    /// Removes those made by one of `subscribers`, in delivery order.
+    pub(super) fn take_of(&mut self, subscribers: &BTreeSet<SubscriberId>) -> Vec<Entry> {
+        let of_them = |entry: &&Entry| subscribers.contains(&entry.notification.subscriber);
+        let ids: Vec<NotificationId> =
+            self.in_order().into_iter().filter(of_them).map(|entry| entry.notification.id.clone()).collect();
+        ids.iter().filter_map(|id| self.take(id)).collect()
+    }
+
+    /// Removes those that `is_wanted` selects, in delivery order.
+    pub(super) fn take_all_that(&mut self, is_wanted: impl Fn(&Entry) -> bool) -> Vec<Entry> {
+        let wanted = self.entries.iter().filter(|(_, entry)| is_wanted(entry));
+        let mut keys: Vec<Key> = wanted.map(|(key, _)| *key).collect();
+        keys.sort_unstable_by_key(|key| key.rank());
+        keys.into_iter().filter_map(|key| self.remove(key)).collect()
+    }
+
+    /// How many of each subscriber are in lanes that `is_due` selects.
+    pub(super) fn count_due(&self, is_due: impl Fn(Lane) -> bool) -> BTreeMap<SubscriberId, u32> {
+        let mut due = BTreeMap::new();
+        for (lane, of_lane) in &self.counts {
+            if is_due(*lane) {
+                for (subscriber, count) in of_lane {
+                    *due.entry(subscriber.clone()).or_default() += count;
+                }
+            }
+        }
+        due
+    }
+
+    /// Whether `is_due` selects any lane in use.
+    pub(super) fn has_due(&self, is_due: impl Fn(Lane) -> bool) -> bool {
+        self.counts.keys().any(|lane| is_due(*lane))
+    }
+
+    /// Whether `is_due` selects a lane with a critical one.
+    pub(super) fn has_critical(&self, is_due: impl Fn(Lane) -> bool) -> bool {
+        self.lanes_of(Reverse(Priority::Critical)).any(is_due)
+    }
+
+    /// Releases the notification `id` to the agent; returns whether it waited for the user's
+    /// decision.
+    pub(super) fn release_to_agent(&mut self, id: &NotificationId) -> bool {
+        let waits = |key: &&Key| key.lane.hold == Hold::User;
+        let Some(mut entry) = self.by_id.get(id).filter(waits).copied().and_then(|key| self.remove(key))
+        else {
+            return false;
+        };
+        entry.is_released_by_user = true;
+        self.restore(entry);
+        true
+    }
+
+    /// Marks those that wait for the user as shown; returns the subscribers of the new ones, in
+    /// order.
+    pub(super) fn show_to_user(&mut self) -> BTreeSet<SubscriberId> {
+        let keys = std::mem::take(&mut self.unshown);
+        let mut subscribers = BTreeSet::new();
+        for key in keys {
+            if let Some(entry) = self.entries.get_mut(&key) {
+                entry.is_shown = true;
+                subscribers.insert(entry.notification.subscriber.clone());
+            }
+        }
+        subscribers
+    }
+
+    /// The highest in rank of those that may wake the agent, within the lanes that `is_wanted`
+    /// selects.
+    pub(super) fn most_urgent_active(&self, is_wanted: impl Fn(Lane) -> bool) -> Option<&Notification> {
+        let mut from = None;
+        loop {
+            let rest = (from.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+            let key = self.active.range(rest).next()?;
+            if is_wanted(key.lane) {
+                return self.entries.get(key).map(|entry| &*entry.notification);
+            }
+            from = Some(Key { lane: key.lane, age: Age::NEWEST });
+        }
+    }
+
+    /// All of them in delivery order.
+    pub(super) fn in_order(&self) -> Vec<&Entry> {
+        let mut all: Vec<(&Key, &Entry)> = self.entries.iter().collect();
+        all.sort_unstable_by_key(|(key, _)| key.rank());
+        all.into_iter().map(|(_, entry)| entry).collect()
+    }
+
+    pub(super) fn contains(&self, id: &NotificationId) -> bool {
+        self.by_id.contains_key(id)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// How many wait for the user's decision.
+    pub(super) fn len_for_user(&self) -> usize {
+        self.for_user
+    }
+
+    /// The highest priority of those that do not wait for the user.
+    pub(super) fn top_priority(&self) -> Option<Priority> {
+        let for_agent = self.counts.keys().find(|lane| lane.hold != Hold::User);
+        for_agent.map(|lane| lane.urgency.0)
+    }
+
+    /// How many of that priority do not wait for the user.
+    pub(super) fn len_of(&self, priority: Priority) -> u32 {
+        let of_it = |lane: &Lane| lane.hold != Hold::User && lane.urgency.0 == priority;
+        let lanes = self.counts.iter().filter(|(lane, _)| of_it(lane));
+        lanes.flat_map(|(_, counts)| counts.values()).sum()
+    }
+
+    /// The lowest priority.
+    pub(super) fn least_priority(&self) -> Option<Priority> {
+        self.counts.last_key_value().map(|(lane, _)| lane.urgency.0)
+    }
+
+    /// When the next one expires.
+    pub(super) fn poll_timeout(&self) -> Option<Timestamp> {
+        self.by_expiry.first().map(|(at, _)| *at)
+    }
+
+    /// Every lane of a priority that is in use.
+    fn lanes_of(&self, urgency: Reverse<Priority>) -> impl Iterator<Item = Lane> {
+        let first = Lane { urgency, hold: Hold::Cancels, inject_at: InjectionPoint::Immediate };
+        let last = Lane { urgency, hold: Hold::User, inject_at: InjectionPoint::TurnEnd };
+        self.counts.range(first..=last).map(|(lane, _)| *lane)
+    }
+
+    fn lane(&self, lane: Lane) -> impl Iterator<Item = (&Key, &Entry)> {
+        self.entries.range(Key { lane, age: Age::OLDEST }..=Key { lane, age: Age::NEWEST })
+    }
+
+    fn remove(&mut self, key: Key) -> Option<Entry> {
+        let entry = self.entries.remove(&key)?;
+        let notification = &entry.notification;
+        self.by_id.remove(&notification.id);
+        self.returned.remove(&key);
+        self.active.remove(&key);
+        if key.lane.hold == Hold::User {
+            self.for_user -= 1;
+            self.unshown.remove(&key);
+        }
+        if let Some(at) = notification.expires_at {
+            self.by_expiry.remove(&(at, key));
+        }
+        for state in notification.keys() {
+            self.by_state.remove(&(state, key));
+        }
+        if let Some(lane) = self.counts.get_mut(&key.lane) {
+            if let Some(count) = lane.get_mut(&notification.subscriber) {
+                *count -= 1;
+                if *count == 0 {
+                    lane.remove(&notification.subscriber);
+                }
+            }
+            if lane.is_empty() {
+                self.counts.remove(&key.lane);
+            }
+        }
+        Some(entry)
+    }
+}
+
+/// The snapshot form; the indices are rebuilt.
+#[derive(Serialize, Deserialize)]
+struct QueueState<E> {
+    entries: E,
+    arrivals: u64,
+}
+
+impl Serialize for Queue {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let Self {
+            entries,
+            by_id: _,
+            by_expiry: _,
+            returned: _,
+            active: _,
+            unshown: _,
+            by_state: _,
+            for_user: _,
+            counts: _,
+            arrivals,
+        } = self;
+        QueueState { entries: entries.values().collect::<Vec<_>>(), arrivals: *arrivals }.serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for Queue {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let QueueState { entries, arrivals } = <QueueState<Vec<Entry>>>::deserialize(from)?;
+        let mut queue = Self { arrivals, ..Self::default() };
+        for entry in entries {
+            queue.restore(entry);
+        }
+        Ok(queue)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conversation::injector::tests::notification;
+    use crate::{event::Seq, notification::State};
+
+    fn queue_of(names: &[&str]) -> Queue {
+        let mut queue = Queue::default();
+        for name in names {
+            let expires_at = Some(Timestamp::from_millis(10));
+            let made = notification(name, Priority::High, InjectionPoint::AfterTool);
+            let states = [1, 2].map(|number| State { key: StateKey(number), seq: Seq(number) }).to_vec();
+            queue.push(Arc::new(Notification { expires_at, states, ..made }));
+        }
+        queue
+    }
+
+    #[test]
+    fn what_is_taken_leaves_no_trace_in_any_index() {
+        let mut queue = queue_of(&["a", "b"]);
+        let mut entry = queue.take(&NotificationId::new("a")).expect("it waits");
+        entry.returned_from = Some(InjectionId::new("i1"));
+        queue.restore(entry);
+        assert_eq!(queue.take_returned_from(&InjectionId::new("i2")), []);
+        assert!(queue.evict().is_some_and(|entry| entry.notification.id.as_str() == "a"));
+        assert!(queue.take(&NotificationId::new("b")).is_some());
+        let Queue {
+            entries,
+            by_id,
+            by_expiry,
+            returned,
+            active,
+            unshown,
+            by_state,
+            for_user,
+            counts,
+            arrivals: _,
+        } = queue;
+        assert!(entries.is_empty() && by_id.is_empty() && by_expiry.is_empty());
+        assert!(returned.is_empty() && active.is_empty() && unshown.is_empty() && counts.is_empty());
+        assert!(by_state.is_empty() && for_user == 0);
+    }
+
+    #[test]
+    fn what_comes_back_takes_its_old_place() {
+        let mut queue = queue_of(&["a", "b"]);
+        let entry = queue.take(&NotificationId::new("a")).expect("it waits");
+        queue.push(Arc::new(notification("c", Priority::High, InjectionPoint::AfterTool)));
+        queue.restore(entry);
+        let names: Vec<&str> =
+            queue.first_due(9, |_| true).into_iter().map(|entry| entry.notification.id.as_str()).collect();
+        assert_eq!(names, ["a", "b", "c"]);
+    }
+}

@@ -1,0 +1,53 @@
+//! Finds notifications by their states and conditions.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use super::{Entry, Key, Queue};
+use crate::notification::{Notification, Resolution, StateKey};
+
+impl Queue {
+    /// Removes those that `newer` supersedes, in order.
+    pub(in crate::conversation::injector) fn take_superseded(&mut self, newer: &Notification) -> Vec<Entry> {
+        let candidates = newer.states.iter().flat_map(|state| self.with_state(state.key));
+        let superseded: BTreeSet<Key> = candidates
+            .filter(|(_, entry)| entry.notification.is_superseded_by(newer))
+            .map(|(key, _)| key)
+            .collect();
+        superseded.into_iter().filter_map(|key| self.remove(key)).collect()
+    }
+
+    /// Whether a pending one supersedes `older`.
+    pub(in crate::conversation::injector) fn supersedes(&self, older: &Notification) -> bool {
+        let Some(state) = older.states.first() else { return false };
+        self.with_state(state.key).any(|(_, entry)| older.is_superseded_by(&entry.notification))
+    }
+
+    /// Removes those that `resolution` leaves empty, in order.
+    pub(in crate::conversation::injector) fn take_resolved(&mut self, resolution: &Resolution) -> Vec<Entry> {
+        let candidates = resolution.keys.iter().flat_map(|key| self.with_state(*key));
+        let changed: BTreeMap<Key, Arc<Notification>> = candidates
+            .filter_map(|(key, entry)| Some((key, resolution.applied_to(&entry.notification)?)))
+            .collect();
+        let mut resolved = Vec::new();
+        for (key, notification) in changed {
+            let Some(entry) = self.remove(key) else { continue };
+            let entry = Entry { notification, ..entry };
+            if entry.notification.is_resolved() {
+                resolved.push(entry);
+            } else {
+                self.restore(entry);
+            }
+        }
+        resolved
+    }
+
+    /// Those with a row about a state or condition.
+    fn with_state(&self, state: StateKey) -> impl Iterator<Item = (Key, &Entry)> {
+        let (first, last) = (Key::FIRST, Key::LAST);
+        let keys = self.by_state.range((state, first)..=(state, last)).map(|(_, key)| *key);
+        keys.filter_map(|key| Some((key, self.entries.get(&key)?)))
+    }
+}

@@ -1,0 +1,47 @@
+//! Repeats a recorded release, whatever the current program would decide.
+//!
+//! A replay by a later version must not change the past: the agent has what the journal says was
+//! released.
+
+use std::collections::BTreeMap;
+
+use super::{
+    budget::{Decided, Fitted, Writer},
+    candidate::{Candidate, candidate},
+    parts::Injector,
+};
+use crate::{
+    exchange::{Answer, ReleaseRecord},
+    notification::{Counts, Detail},
+};
+
+impl Injector {
+    /// The release in `record`. Notifications in it that are not pending here are not delivered
+    /// when they come later.
+    ///
+    /// Shape: the text is rendered again, as the journal keeps only the ids.
+    pub fn repeat(&mut self, record: &ReleaseRecord, writer: &impl Writer) -> Decided {
+        let mut chosen: Vec<Candidate> = Vec::with_capacity(record.notifications.len());
+        for id in &record.notifications {
+            match self.queue.get(id) {
+                Some(entry) => chosen.push(candidate(entry)),
+                None => self.recent.insert(id.clone()),
+            }
+        }
+        let fitted = (!chosen.is_empty()).then(|| {
+            let text = writer.write(&chosen, &Counts::new(&BTreeMap::new(), Detail::Total), Detail::Total);
+            let tokens = writer.tokens(&text);
+            let sentence = writer.sentence(&chosen.iter().collect::<Vec<_>>());
+            Fitted { chosen, text, sentence, tokens }
+        });
+        Decided { fitted, directive: record.directive.clone() }
+    }
+
+    /// The answer that releases nothing, because the process died before, or because the wake is no
+    /// longer needed. Nothing is kept for its carrier.
+    pub fn unanswered(&self) -> Answer {
+        let (pending, _) = self.pending();
+        let check_before_tool = self.check_before_tool();
+        Answer { injection: None, pending, check_before_tool, directive: None, notice: None }
+    }
+}

@@ -1,0 +1,260 @@
+//! The state of all sessions, and the steps that every change of one goes through.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
+
+use super::{
+    fanout::Fanout,
+    injector::{Injector, Left},
+    key::SessionKey,
+    session::{Refreshed, Session, SessionView},
+    settings::Settings,
+    table::Table,
+    unclaimed::Unclaimed,
+};
+use crate::{
+    event::{Event, SessionId},
+    exchange::Decision,
+    ledger::{LedgerEntry, Reason},
+    notification::{Notification, NotificationId, SubscriberId},
+    session::{Pending, SessionChange},
+    time::Timestamp,
+};
+
+/// Every session with its queue, the broadcasts that some have not taken, and the notifications
+/// that wait for a session to open.
+#[derive(Debug)]
+pub struct Sessions {
+    pub(super) table: Table,
+    pub(super) fanout: Fanout,
+    pub(super) unclaimed: Unclaimed,
+    pub(super) settings: Settings,
+    outputs: VecDeque<SessionOutput>,
+}
+
+/// What a change of the sessions leads to; the order matters.
+#[derive(Debug)]
+pub enum SessionOutput {
+    /// Record an outcome.
+    Record(LedgerEntry),
+    /// Register that a session began, ended, or changed.
+    Changed(SessionId, SessionChange),
+    /// Notify watchers of a session that its queue changed.
+    Wake(Pending),
+    /// Publish an event about the sessions.
+    Publish(Event),
+    /// What is kept for the session `from` now belongs to `to`, which continues it.
+    Continued {
+        /// The session that ended with it.
+        from: SessionId,
+        /// Its successor.
+        to: SessionId,
+    },
+    /// What is known of the session `from` is true of `to` too, which is a copy of it.
+    Copied {
+        /// The original, which goes on.
+        from: SessionId,
+        /// The copy.
+        to: SessionId,
+    },
+    /// What is kept for a session ends with it.
+    Ended {
+        /// Which.
+        session: SessionId,
+        /// The session of which it was a subagent.
+        parent: Option<SessionId>,
+    },
+}
+
+impl Sessions {
+    /// No session yet.
+    pub fn new(settings: Settings) -> Self {
+        Self::restored((Table::default(), Fanout::default(), Unclaimed::default()), settings)
+    }
+
+    /// Continues from what [`Self::parts`] gave.
+    pub(crate) fn restored(
+        (table, fanout, unclaimed): (Table, Fanout, Unclaimed),
+        settings: Settings,
+    ) -> Self {
+        let mut sessions = Self { table, fanout, unclaimed, settings, outputs: VecDeque::new() };
+        sessions.table.restore_deadlines(&sessions.settings.sessions);
+        sessions
+    }
+
+    /// What a snapshot holds. The outputs must have been taken.
+    pub(crate) fn parts(&self) -> (&Table, &Fanout, &Unclaimed) {
+        debug_assert!(self.outputs.is_empty(), "outputs are taken before a snapshot is");
+        (&self.table, &self.fanout, &self.unclaimed)
+    }
+
+    /// Applies new settings, and ends the notifications of `switched_off` subscribers.
+    pub fn replace_settings(&mut self, settings: Settings, switched_off: &BTreeSet<SubscriberId>) {
+        self.settings = settings;
+        for notification in self.unclaimed.take_of(switched_off) {
+            self.end(&notification.id, Reason::SubscriberOff);
+        }
+        for key in self.table.keys() {
+            let injector = &mut self.table.get_mut(key).injector;
+            injector.set_queue_len_max(self.settings.sessions.queue_len_max);
+            injector.mute(switched_off);
+            self.refresh(key);
+        }
+    }
+
+    /// What has to be done next.
+    pub fn poll_output(&mut self) -> Option<SessionOutput> {
+        self.outputs.pop_front()
+    }
+
+    /// When a queue's next lease or notification ends, or a session was silent for too long.
+    pub fn session_timeout(&self) -> Option<Timestamp> {
+        self.table.poll_timeout()
+    }
+
+    /// When the next unclaimed notification expires.
+    pub fn unclaimed_timeout(&self) -> Option<Timestamp> {
+        self.unclaimed.poll_timeout()
+    }
+
+    /// When sessions have to take more broadcasts.
+    pub fn fanout_timeout(&self) -> Option<Timestamp> {
+        self.fanout.poll_timeout()
+    }
+
+    /// One open or suspended session.
+    pub fn view(&self, id: &SessionId) -> Option<SessionView<'_>> {
+        self.table.known(id).map(Session::view)
+    }
+
+    /// The open sessions, then the suspended ones, each in id order.
+    pub fn views(&self) -> impl Iterator<Item = SessionView<'_>> {
+        let (open, suspended): (Vec<_>, Vec<_>) = self.views_by_id().partition(|session| session.is_open);
+        open.into_iter().chain(suspended)
+    }
+
+    /// All sessions in id order.
+    pub fn views_by_id(&self) -> impl Iterator<Item = SessionView<'_>> {
+        self.table.by_id().into_iter().map(Session::view)
+    }
+
+    /// Whether a session is open.
+    pub fn is_open(&self, id: &SessionId) -> bool {
+        self.table.open_key(id).is_some()
+    }
+
+    /// How many notifications wait for a session to open.
+    pub fn unclaimed_len(&self) -> usize {
+        self.unclaimed.len()
+    }
+
+    /// The notifications that wait for a session to open, in delivery order.
+    pub fn unclaimed(&self) -> Vec<&Notification> {
+        self.unclaimed.in_order()
+    }
+
+    /// How many open sessions were evicted for lack of room since the journal began.
+    pub fn evicted(&self) -> u64 {
+        self.table.evictions.count
+    }
+
+    /// The folders of open sessions, if they changed since the last call.
+    pub fn take_folders(&mut self) -> Option<Arc<[Arc<str>]>> {
+        self.table.take_folders()
+    }
+
+    /// Whether a decision about a notification is possible: it waits in the session's queue, or in
+    /// any queue if `session` is `None`. A notification that waits for the next session can be
+    /// dismissed; there is no agent yet to discuss it with.
+    pub fn can_decide(
+        &self,
+        session: Option<&SessionId>,
+        notification: &NotificationId,
+        decision: Decision,
+    ) -> bool {
+        match session {
+            Some(id) => self.table.known(id).is_some_and(|session| session.injector.waits(notification)),
+            None => {
+                self.table
+                    .open()
+                    .chain(self.table.suspended())
+                    .any(|known| known.injector.waits(notification))
+                    || decision == Decision::Dismiss && self.unclaimed.contains(notification)
+                    || self.fanout.contains(notification)
+            }
+        }
+    }
+
+    pub(super) fn emit(&mut self, output: SessionOutput) {
+        self.outputs.push_back(output);
+    }
+
+    pub(super) fn record(&mut self, entry: LedgerEntry) {
+        if let LedgerEntry::Confirmed { notification, .. } = &entry {
+            self.unclaimed.note_confirmed(notification);
+        }
+        self.emit(SessionOutput::Record(entry));
+    }
+
+    /// Records the end of a notification that no session has.
+    pub(super) fn end(&mut self, notification: &NotificationId, reason: Reason) {
+        let notification = notification.clone();
+        self.record(LedgerEntry::NotificationEnded { notification, session: None, reason });
+    }
+
+    /// Publishes the outputs and the state of a session's queue, after anything that may have
+    /// changed it.
+    pub(super) fn refresh(&mut self, key: SessionKey) {
+        let Refreshed { entries, deadline, weights, pending } =
+            self.table.get_mut(key).refresh(&self.settings);
+        self.table.update_deadline(key, deadline, weights);
+        for entry in entries {
+            self.record(entry);
+        }
+        if let Some(pending) = pending {
+            self.emit(SessionOutput::Wake(pending));
+        }
+    }
+
+    /// Changes a session's queue, and publishes what came of it.
+    pub(super) fn with_queue<T>(&mut self, key: SessionKey, change: impl FnOnce(&mut Injector) -> T) -> T {
+        let changed = change(&mut self.table.get_mut(key).injector);
+        self.refresh(key);
+        changed
+    }
+
+    /// Lets an open session take its pending broadcasts; returns how many it checked.
+    pub(super) fn catch_up(&mut self, key: SessionKey) -> usize {
+        let head = self.fanout.head();
+        let session = self.table.get_mut(key);
+        if !session.is_open() || session.taken >= head {
+            return 0;
+        }
+        let (mut checked, mut is_new) = (0, false);
+        for notification in self.fanout.after(session.taken) {
+            checked += 1;
+            if session.is_concerned_by_broadcast(notification) {
+                is_new |= session.injector.push(Arc::clone(notification)).is_new;
+            }
+        }
+        session.taken = head;
+        if is_new {
+            self.refresh(key);
+        }
+        checked
+    }
+
+    /// Puts a notification left by another session into this one's queue; returns whether it is new
+    /// there.
+    pub(super) fn take_over(&mut self, key: SessionKey, left: Left) -> bool {
+        self.catch_up(key);
+        self.with_queue(key, |injector| injector.take_over(left).is_new)
+    }
+
+    /// Reports evictions elsewhere in the session's next injection.
+    pub(super) fn note_evicted(&mut self, key: SessionKey, evicted: BTreeMap<SubscriberId, u32>) {
+        self.table.get_mut(key).injector.note_evicted(evicted);
+    }
+}

@@ -1,0 +1,408 @@
+//! The known sessions, and the indices by which they are found.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use hashbrown::HashMap;
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::{
+    folders::Folders,
+    key::SessionKey,
+    namesakes::Namesakes,
+    pressure::{Pressure, Weight},
+    session::{Session, Standing, is_of_another},
+    settings::SessionSettings,
+};
+use crate::{
+    event::{Scope, SessionId},
+    exchange::Harness,
+    time::{Timestamp, deadlines::Deadlines},
+};
+
+/// Most sessions whose start was reported before their first exchange; beyond that the first
+/// exchange of the oldest counts as a turn.
+const ANNOUNCED_MAX: usize = 64;
+
+/// Every known session.
+#[derive(Debug, Default, Deserialize)]
+#[serde(from = "Restored")]
+pub(crate) struct Table {
+    /// Never iterated.
+    sessions: HashMap<SessionKey, Session>,
+    /// Never iterated.
+    by_id: HashMap<SessionId, SessionKey>,
+    open: BTreeSet<SessionKey>,
+    /// They get nothing new; what they keep expires as usual.
+    suspended: BTreeSet<SessionKey>,
+    last_key: SessionKey,
+    /// The successor of each continued session: the reverse of [`Session::predecessors`].
+    aliases: BTreeMap<SessionId, SessionKey>,
+    /// Sessions that are not open and whose start was reported, oldest first.
+    announced: Vec<SessionId>,
+    deadlines: Deadlines<SessionKey>,
+    pub(super) evictions: Evictions,
+    /// The open ones that are not subagents.
+    roots: BTreeSet<SessionKey>,
+    /// The total of all queues.
+    pub(super) pressure: Pressure,
+    /// The folders of the open ones that are not subagents.
+    folders: Folders,
+    /// Those called by their full names.
+    namesakes: Namesakes,
+}
+
+/// Counts of evicted sessions.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Evictions {
+    /// Since the journal began.
+    pub(super) count: u64,
+    /// Since the last event that reported them.
+    #[serde(alias = "unsaid")]
+    pub(super) unreported: u64,
+    #[serde(alias = "said_at")]
+    pub(super) reported_at: Option<Timestamp>,
+}
+
+impl Table {
+    /// The known session with this id.
+    pub(super) fn key(&self, id: &SessionId) -> Option<SessionKey> {
+        self.by_id.get(id).copied()
+    }
+
+    /// The open session with this id.
+    pub(super) fn open_key(&self, id: &SessionId) -> Option<SessionKey> {
+        self.key(id).filter(|key| self.open.contains(key))
+    }
+
+    /// Whether the key still names a session.
+    pub(super) fn contains(&self, key: SessionKey) -> bool {
+        self.sessions.contains_key(&key)
+    }
+
+    pub(super) fn get(&self, key: SessionKey) -> &Session {
+        self.sessions.get(&key).expect("a key names a known session")
+    }
+
+    pub(super) fn get_mut(&mut self, key: SessionKey) -> &mut Session {
+        self.sessions.get_mut(&key).expect("a key names a known session")
+    }
+
+    /// Two different sessions.
+    pub(super) fn pair_mut(&mut self, one: SessionKey, other: SessionKey) -> (&mut Session, &mut Session) {
+        match self.sessions.get_disjoint_mut([&one, &other]) {
+            [Some(one), Some(other)] => (one, other),
+            _ => unreachable!("a key names a known session"),
+        }
+    }
+
+    pub(super) fn known(&self, id: &SessionId) -> Option<&Session> {
+        self.key(id).map(|key| self.get(key))
+    }
+
+    /// The open sessions, oldest first.
+    pub(super) fn open(&self) -> impl Iterator<Item = &Session> {
+        self.open.iter().map(|key| self.get(*key))
+    }
+
+    /// The suspended sessions, oldest first.
+    pub(super) fn suspended(&self) -> impl Iterator<Item = &Session> {
+        self.suspended.iter().map(|key| self.get(*key))
+    }
+
+    pub(super) fn open_len(&self) -> usize {
+        self.open.len()
+    }
+
+    pub(super) fn suspended_len(&self) -> usize {
+        self.suspended.len()
+    }
+
+    /// The keys of all known sessions: the open ones, then the suspended ones.
+    pub(super) fn keys(&self) -> Vec<SessionKey> {
+        self.open.iter().chain(&self.suspended).copied().collect()
+    }
+
+    /// All sessions in id order.
+    pub(super) fn by_id(&self) -> Vec<&Session> {
+        let mut all: Vec<&Session> = self.open().chain(self.suspended()).collect();
+        all.sort_unstable_by_key(|session| session.id());
+        all
+    }
+
+    /// Adds a session that is not known, and returns its key.
+    pub(super) fn insert(&mut self, session: Session) -> SessionKey {
+        self.last_key.0 += 1;
+        let key = self.last_key;
+        self.by_id.insert(session.id().clone(), key);
+        self.sessions.insert(key, Session { key, ..session });
+        self.open.insert(key);
+        key
+    }
+
+    /// Suspends an open session, or opens a suspended one.
+    pub(super) fn set_standing(&mut self, key: SessionKey, standing: Standing) {
+        self.get_mut(key).standing = standing;
+        let (from, to) = match standing {
+            Standing::Open => (&mut self.suspended, &mut self.open),
+            Standing::Suspended => (&mut self.open, &mut self.suspended),
+        };
+        from.remove(&key);
+        to.insert(key);
+        self.update_indices(key);
+    }
+
+    /// Removes a session, and what names it.
+    pub(super) fn remove(&mut self, key: SessionKey) -> Session {
+        self.open.remove(&key);
+        self.suspended.remove(&key);
+        self.roots.remove(&key);
+        self.folders.set(key, None);
+        self.deadlines.set(key, None);
+        let mut session = self.sessions.remove(&key).expect("a key names a known session");
+        self.by_id.remove(session.id());
+        self.pressure.change(key, session.weight.take(), None);
+        self.namesakes.remove(session.own_id.as_ref(), session.id());
+        for predecessor in &session.predecessors {
+            self.aliases.remove(predecessor);
+        }
+        session
+    }
+
+    /// Updates what depends on a session's folder, its parent, and whether it is open.
+    pub(super) fn update_indices(&mut self, key: SessionKey) {
+        let session = self.sessions.get(&key).expect("a key names a known session");
+        let is_root = session.is_open() && !session.is_subagent();
+        if is_root {
+            self.roots.insert(key);
+        } else {
+            self.roots.remove(&key);
+        }
+        self.folders.set(key, session.harness.workspace.as_ref().filter(|_| is_root));
+    }
+
+    /// Notes the deadline and the weight of a session.
+    pub(super) fn update_deadline(&mut self, key: SessionKey, at: Timestamp, weights: (Weight, Weight)) {
+        self.deadlines.set(key, Some(at));
+        self.pressure.change(key, weights.0, weights.1);
+    }
+
+    /// When the first session is due.
+    pub(super) fn poll_timeout(&self) -> Option<Timestamp> {
+        self.deadlines.first()
+    }
+
+    /// The sessions that are due at or before `now`, soonest first.
+    pub(super) fn take_due(&mut self, now: Timestamp) -> Vec<SessionKey> {
+        self.deadlines.take_due(now)
+    }
+
+    /// The folders of open sessions, if they changed since the last call.
+    pub(super) fn take_folders(&mut self) -> Option<Arc<[Arc<str>]>> {
+        self.folders.take_changes()
+    }
+
+    /// How many open sessions are not subagents.
+    pub(super) fn roots_len(&self) -> usize {
+        self.roots.len()
+    }
+
+    /// The first open session after `after` that is not a subagent.
+    pub(super) fn next_root(&self, after: SessionKey) -> Option<SessionKey> {
+        self.roots.range((std::ops::Bound::Excluded(after), std::ops::Bound::Unbounded)).next().copied()
+    }
+
+    /// The open sessions that `scope` concerns, oldest first; `None` if there are more than `count`,
+    /// after visiting no more than that.
+    pub(super) fn concerned(&self, scope: &Scope, count: usize) -> Option<Vec<SessionKey>> {
+        let mut concerned: Vec<SessionKey> =
+            self.each_concerned(scope).take(count.saturating_add(1)).collect();
+        if concerned.len() > count {
+            return None;
+        }
+        concerned.sort_unstable();
+        debug_assert!(
+            matches!(scope, Scope::Session(_)) || concerned == self.roots_of(scope),
+            "each is placed where it works"
+        );
+        Some(concerned)
+    }
+
+    /// The open sessions that `scope` concerns, in some order.
+    pub(super) fn each_concerned<'a>(
+        &'a self,
+        scope: &'a Scope,
+    ) -> Box<dyn Iterator<Item = SessionKey> + 'a> {
+        match scope {
+            Scope::Session(id) => {
+                Box::new(self.addressed(id).filter(|key| self.open.contains(key)).into_iter())
+            }
+            Scope::Workspace(folder) => Box::new(self.folders.around(folder)),
+            Scope::All => Box::new(self.roots.iter().copied()),
+        }
+    }
+
+    /// The open and suspended sessions that `scope` concerns, oldest first.
+    pub(super) fn known_concerned(&self, scope: &Scope) -> Vec<SessionKey> {
+        let mut concerned: Vec<SessionKey> = self.each_concerned(scope).collect();
+        match scope {
+            Scope::Session(id) => {
+                concerned.extend(self.addressed(id).filter(|key| self.suspended.contains(key)));
+            }
+            Scope::Workspace(_) | Scope::All => {
+                let suspended = self.suspended();
+                let suspended = suspended.filter(|session| scope.concerns(session.id(), session.workspace()));
+                concerned.extend(suspended.map(|session| session.key));
+            }
+        }
+        concerned.sort_unstable();
+        concerned
+    }
+
+    /// The same for open sessions that are not subagents, by checking each; verifies the index.
+    fn roots_of(&self, scope: &Scope) -> Vec<SessionKey> {
+        let roots = self.open().filter(|session| !session.is_subagent());
+        let concerned = roots.filter(|session| scope.concerns(session.id(), session.workspace()));
+        concerned.map(|session| session.key).collect()
+    }
+
+    /// The session that an id addresses: its successor, or itself.
+    pub(super) fn addressed(&self, id: &SessionId) -> Option<SessionKey> {
+        self.aliases.get(id).copied().or_else(|| self.key(id))
+    }
+
+    /// Makes `successor` the one that the ids of `predecessors` address.
+    pub(super) fn add_predecessors(
+        &mut self,
+        successor: SessionKey,
+        predecessors: Vec<SessionId>,
+        max: usize,
+    ) {
+        for id in predecessors {
+            self.aliases.insert(id.clone(), successor);
+            self.get_mut(successor).predecessors.push(id);
+        }
+        while self.get(successor).predecessors.len() > max {
+            let oldest = self.get_mut(successor).predecessors.remove(0);
+            self.aliases.remove(&oldest);
+        }
+    }
+
+    /// Removes a session's alias, so that it gets its own notifications again.
+    pub(super) fn release_alias(&mut self, id: &SessionId) {
+        if let Some(successor) = self.aliases.remove(id) {
+            self.get_mut(successor).predecessors.retain(|predecessor| predecessor != id);
+        }
+    }
+
+    /// Notes that the start of a session that is not open was reported.
+    pub(super) fn announce(&mut self, id: SessionId) {
+        self.announced.push(id);
+        if self.announced.len() > ANNOUNCED_MAX {
+            self.announced.remove(0);
+        }
+    }
+
+    /// Whether the session's start was reported before it was open; forgets the report.
+    pub(super) fn take_announced(&mut self, id: &SessionId) -> bool {
+        let at = self.announced.iter().position(|announced| announced == id);
+        at.map(|at| self.announced.remove(at)).is_some()
+    }
+
+    /// The queue that has to evict, if there are more than `total_max` in all: the longest of those
+    /// with a notification of the lowest priority.
+    pub(super) fn over(&mut self, total_max: usize) -> Option<SessionKey> {
+        let known = self.open.iter().chain(&self.suspended);
+        let weights = || known.filter_map(|key| self.sessions.get(key)?.weight.map(|weight| (*key, weight)));
+        self.pressure.over(total_max, weights)
+    }
+
+    /// The ids in use by harnesses that share them.
+    pub(super) fn namesakes(&self) -> &Namesakes {
+        &self.namesakes
+    }
+
+    /// The other harness that has an open session of this id.
+    pub(super) fn taken_by(&self, id: &SessionId, harness: &Harness) -> Option<Arc<str>> {
+        let open = self.get(self.open_key(id)?);
+        is_of_another(&open.harness, harness).then(|| open.harness.name.clone()).flatten()
+    }
+
+    /// Registers that a session is called by its full name.
+    pub(super) fn note_namesake(&mut self, id: SessionId, full: SessionId) {
+        self.namesakes.insert(id, full);
+    }
+
+    /// Rebuilds what depends on the settings and a snapshot omits.
+    pub(super) fn restore_deadlines(&mut self, settings: &SessionSettings) {
+        for key in self.keys() {
+            let deadline = self.get(key).deadline(settings);
+            self.deadlines.set(key, Some(deadline));
+        }
+    }
+}
+
+/// The snapshot form, as it is written.
+#[derive(Serialize)]
+struct Captured<'a> {
+    open: BTreeMap<&'a SessionId, &'a Session>,
+    suspended: BTreeMap<&'a SessionId, &'a Session>,
+    last_key: SessionKey,
+    announced: &'a [SessionId],
+    evicted: &'a Evictions,
+}
+
+impl Serialize for Table {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        Captured {
+            open: self.open().map(|session| (session.id(), session)).collect(),
+            suspended: self.suspended().map(|session| (session.id(), session)).collect(),
+            last_key: self.last_key,
+            announced: &self.announced,
+            evicted: &self.evictions,
+        }
+        .serialize(to)
+    }
+}
+
+/// The snapshot form, as it is read. Before keys existed sessions had none; they get theirs in id
+/// order.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Restored {
+    open: BTreeMap<SessionId, Session>,
+    #[serde(alias = "away")]
+    suspended: BTreeMap<SessionId, Session>,
+    last_key: SessionKey,
+    announced: Vec<SessionId>,
+    evicted: Evictions,
+}
+
+impl From<Restored> for Table {
+    fn from(Restored { open, suspended, last_key, announced, evicted }: Restored) -> Self {
+        let mut table = Self { last_key, announced, evictions: evicted, ..Self::default() };
+        let open = open.into_iter().map(|all| (Standing::Open, all));
+        let suspended = suspended.into_iter().map(|all| (Standing::Suspended, all));
+        for (standing, (id, session)) in open.chain(suspended) {
+            let key = if session.key == SessionKey::default() {
+                table.last_key.0 += 1;
+                table.last_key
+            } else {
+                session.key
+            };
+            let weight = session.injector.weight();
+            table.aliases.extend(session.predecessors.iter().map(|predecessor| (predecessor.clone(), key)));
+            if let Some(own) = &session.own_id {
+                table.namesakes.insert(own.clone(), id.clone());
+            }
+            table.pressure.change(key, None, weight);
+            table.sessions.insert(key, Session { key, weight, standing, ..session });
+            table.by_id.insert(id, key);
+            table.set_standing(key, standing);
+        }
+        table
+    }
+}

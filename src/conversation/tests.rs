@@ -1,0 +1,89 @@
+//! All queues together.
+
+use std::sync::Arc;
+
+use super::{InjectionSettings, SessionSettings, Sessions, Settings};
+use crate::{
+    event::{Scope, SessionId, Severity},
+    exchange::Harness,
+    notification::{
+        Activation, InjectionPoint, Interrupt, Notification, NotificationId, Priority, SubscriberId, Tokens,
+    },
+    time::Timestamp,
+};
+
+const NOW: Timestamp = Timestamp::from_millis(1);
+
+fn settings() -> Settings {
+    Settings {
+        injection: InjectionSettings::DEFAULT,
+        sessions: SessionSettings::DEFAULT,
+        wake_threshold: Priority::High,
+    }
+}
+
+/// No session yet, with the default settings.
+pub(super) fn sessions() -> Sessions {
+    Sessions::new(settings())
+}
+
+fn notification(name: String, priority: Priority) -> Arc<Notification> {
+    Arc::new(Notification {
+        id: NotificationId::new(&name),
+        subscriber: SubscriberId::new("s"),
+        scope: Scope::All,
+        priority,
+        inject_at: InjectionPoint::AfterTool,
+        activation: Activation::Passive,
+        interrupt: Interrupt::InjectAndContinue,
+        severity: Severity::Info,
+        content: "key: value".into(),
+        tokens: Tokens(3),
+        raw_bytes: 40,
+        states: Vec::new(),
+        unresolved: Vec::new(),
+        events: Vec::new(),
+        created_at: NOW,
+        expires_at: None,
+        nature: Default::default(),
+        untrusted_source: None,
+    })
+}
+
+#[test]
+fn all_queues_together_hold_no_more_than_the_bound_and_the_least_important_goes() {
+    const MAX: usize = 10_000;
+    let mut settings = settings();
+    settings.sessions.pending_max = u32::try_from(MAX).expect("small");
+    let mut all = Sessions::new(settings);
+    let id = |number: usize| SessionId::new(&format!("s{number:03}"));
+    for number in 0..=100 {
+        all.open_session(&id(number), &Harness::default(), NOW);
+    }
+    all.queue(&id(0), notification("low".to_owned(), Priority::Low));
+    for number in 1..=100 {
+        for n in 0..100 {
+            let priority = if number == 7 { Priority::Normal } else { Priority::High };
+            all.queue(&id(number), notification(format!("{number}/{n}"), priority));
+        }
+    }
+    all.relieve();
+    let pending = |all: &Sessions, number| all.view(&id(number)).expect("open").injector.pending().0;
+    assert_eq!((pending(&all, 0), pending(&all, 7), all.table.pressure.total), (0, 100, MAX));
+    all.queue(&id(0), notification("critical".to_owned(), Priority::Critical));
+    all.relieve();
+    assert_eq!((pending(&all, 0), pending(&all, 7), pending(&all, 8)), (1, 99, 100));
+    all.end_session(&id(8), NOW);
+    assert_eq!(all.table.pressure.total, MAX - 100);
+    for number in 9..=70 {
+        all.end_session(&id(number), NOW);
+    }
+    all.relieve();
+    assert!(!all.table.pressure.keeps_order(), "half of the room is free");
+    for (number, n) in (71..80).flat_map(|number| (0..700).map(move |n| (number, n))) {
+        all.queue(&id(number), notification(format!("{number} again {n}"), Priority::High));
+    }
+    all.queue(&id(71), notification("least".to_owned(), Priority::Low));
+    all.relieve();
+    assert_eq!((all.table.pressure.total, pending(&all, 71)), (MAX, 800));
+}

@@ -1,0 +1,396 @@
+//! Notifications that no open session has.
+//!
+//! One waits here because no open session was in its scope when it was made, or because the
+//! sessions that had it ended without a confirmation that it was read. The first session in scope
+//! that opens gets it. Otherwise it expires.
+//!
+//! Shape: bounded per scope and in total. The oldest of the lowest priority is evicted first and
+//! counted; the session that gets the rest reports the count.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
+
+use hashbrown::HashSet;
+use serde::{Deserialize, Serialize};
+
+use super::injector::Earlier;
+use crate::{
+    event::{Scope, SessionId},
+    exchange::InjectionId,
+    notification::{Notification, NotificationId, Priority, Resolution, SubscriberId},
+    snapshot,
+    time::Timestamp,
+};
+
+/// Most notifications that wait in one scope: the length of the queue that takes them.
+pub(super) const SCOPE_MAX: usize = 1_000;
+/// Most notifications that wait in total.
+pub(super) const UNCLAIMED_MAX: usize = 10_000;
+/// Most remembered confirmations. A forgotten one may be delivered again, to the session after one
+/// that ended without confirming it.
+const CONFIRMED_MAX: usize = 4_096;
+
+/// One notification that waits for a session.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Waiting {
+    #[serde(with = "snapshot::shared")]
+    pub(super) notification: Arc<Notification>,
+    expires_at: Timestamp,
+    /// The session that left it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    left_by: Option<SessionId>,
+    /// Whether it may have been delivered there.
+    #[serde(default)]
+    pub(super) earlier: Earlier,
+}
+
+impl Waiting {
+    /// Whether `session` left it and may have had it from `injection`.
+    fn is_from(&self, session: &SessionId, injection: &InjectionId) -> bool {
+        let is_by = matches!(&self.earlier, Earlier::By(by) if by == injection);
+        is_by && self.left_by.as_ref() == Some(session)
+    }
+}
+
+/// The eviction order: lowest priority first, then oldest.
+type Key = (Priority, u64);
+
+/// How many events of each subscriber were in evicted notifications.
+pub(super) type Evicted = BTreeMap<SubscriberId, u32>;
+
+/// The waiting notifications.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(from = "UnclaimedState")]
+pub(crate) struct Unclaimed {
+    #[serde(rename = "kept")]
+    waiting: BTreeMap<Key, Waiting>,
+    #[serde(skip)]
+    by_scope: BTreeMap<Scope, BTreeSet<Key>>,
+    #[serde(skip)]
+    by_expiry: BTreeSet<(Timestamp, Key)>,
+    arrivals: u64,
+    /// What was evicted from scopes that are not empty.
+    evicted: BTreeMap<Scope, Evicted>,
+    confirmed: Confirmed,
+}
+
+impl Unclaimed {
+    /// Keeps `notification` until `expires_at`; returns the evicted one, possibly itself.
+    ///
+    /// `left_by`: the session that had it before; `earlier`: whether it may have been delivered
+    /// there.
+    pub(super) fn keep(
+        &mut self,
+        notification: Arc<Notification>,
+        expires_at: Timestamp,
+        left_by: Option<SessionId>,
+        earlier: Earlier,
+    ) -> Option<Arc<Notification>> {
+        self.arrivals += 1;
+        let (key, scope) = ((notification.priority, self.arrivals), notification.scope.clone());
+        self.insert(key, Waiting { notification, expires_at, left_by, earlier });
+        let of_scope = self.by_scope.get(&scope).expect("it was just put there");
+        let over = if of_scope.len() > SCOPE_MAX {
+            of_scope.first()
+        } else {
+            self.waiting.keys().next().filter(|_| self.waiting.len() > UNCLAIMED_MAX)
+        };
+        let evicted = self.remove(*over?).notification;
+        let counts = self.evicted.entry(evicted.scope.clone()).or_default();
+        let count = counts.entry(evicted.subscriber.clone()).or_default();
+        *count = count.saturating_add(u32::try_from(evicted.events.len()).unwrap_or(u32::MAX));
+        if !self.by_scope.contains_key(&evicted.scope) {
+            self.evicted.remove(&evicted.scope);
+        }
+        Some(evicted)
+    }
+
+    /// Removes those that `newer` supersedes in its scope, in order.
+    pub(super) fn take_superseded(&mut self, newer: &Notification) -> Vec<Arc<Notification>> {
+        if newer.states.is_empty() {
+            return Vec::new();
+        }
+        let of_scope = self.by_scope.get(&newer.scope).into_iter().flatten();
+        let is_superseded = |key: &&Key| {
+            self.waiting.get(*key).is_some_and(|waiting| waiting.notification.is_superseded_by(newer))
+        };
+        let keys: Vec<Key> = of_scope.filter(is_superseded).copied().collect();
+        keys.into_iter().map(|key| self.remove(key).notification).collect()
+    }
+
+    /// Removes those that `resolution` leaves with no condition for anybody.
+    pub(super) fn take_resolved(&mut self, resolution: &Resolution) -> Vec<Arc<Notification>> {
+        let covered = self.by_scope.iter().filter(|(scope, _)| resolution.scope.covers(scope));
+        let mut resolved = Vec::new();
+        for key in covered.flat_map(|(_, keys)| keys) {
+            let Some(waiting) = self.waiting.get_mut(key) else { continue };
+            if let Some(left) = resolution.applied_to(&waiting.notification) {
+                waiting.notification = left;
+                resolved.extend(waiting.notification.is_resolved().then_some(*key));
+            }
+        }
+        resolved.into_iter().map(|key| self.remove(key).notification).collect()
+    }
+
+    /// Removes those in the scopes that `concerns` selects, in order of arrival, with the eviction
+    /// counts of those scopes.
+    pub(super) fn claim(&mut self, concerns: impl Fn(&Scope) -> bool) -> (Vec<Waiting>, Evicted) {
+        let scopes: Vec<Scope> = self.by_scope.keys().filter(|scope| concerns(scope)).cloned().collect();
+        let (mut keys, mut evicted) = (Vec::new(), Evicted::new());
+        for scope in scopes {
+            keys.extend(self.by_scope.get(&scope).into_iter().flatten().copied());
+            for (subscriber, count) in self.evicted.remove(&scope).unwrap_or_default() {
+                *evicted.entry(subscriber).or_default() += count;
+            }
+        }
+        keys.sort_by_key(|(_, arrival)| *arrival);
+        (keys.into_iter().map(|key| self.remove(key)).collect(), evicted)
+    }
+
+    /// All of them in delivery order.
+    pub(super) fn in_order(&self) -> Vec<&Notification> {
+        let mut all: Vec<_> =
+            self.waiting.iter().map(|(key, waiting)| (*key, &*waiting.notification)).collect();
+        all.sort_by_key(|((priority, arrival), _)| (Reverse(*priority), *arrival));
+        all.into_iter().map(|(_, notification)| notification).collect()
+    }
+
+    /// Removes those that expire at or before `now`, soonest first.
+    pub(super) fn take_expired(&mut self, now: Timestamp) -> Vec<Arc<Notification>> {
+        let mut expired = Vec::new();
+        while let Some((_, key)) = self.by_expiry.first().copied().filter(|(at, _)| *at <= now) {
+            expired.push(self.remove(key).notification);
+        }
+        expired
+    }
+
+    /// Removes those made by one of `subscribers`.
+    pub(super) fn take_of(&mut self, subscribers: &BTreeSet<SubscriberId>) -> Vec<Arc<Notification>> {
+        self.take_that(|waiting| subscribers.contains(&waiting.notification.subscriber))
+    }
+
+    /// Removes the notification `id`, if it waits.
+    pub(super) fn take(&mut self, id: &NotificationId) -> Option<Arc<Notification>> {
+        self.take_that(|waiting| waiting.notification.id == *id).pop()
+    }
+
+    /// Removes what `session` left and may have had from `injection`, which is now known to have
+    /// arrived.
+    pub(super) fn take_delivered(
+        &mut self,
+        session: &SessionId,
+        injection: &InjectionId,
+    ) -> Vec<Arc<Notification>> {
+        self.take_that(|waiting| waiting.is_from(session, injection))
+    }
+
+    /// Notes that `injection` did not reach `session`: its notifications were not delivered.
+    pub(super) fn note_undelivered(&mut self, session: &SessionId, injection: &InjectionId) {
+        for waiting in self.waiting.values_mut().filter(|waiting| waiting.is_from(session, injection)) {
+            waiting.earlier = Earlier::Not;
+        }
+    }
+
+    /// Notes that a session confirmed a notification.
+    pub(super) fn note_confirmed(&mut self, id: &NotificationId) {
+        self.confirmed.insert(id.clone());
+    }
+
+    /// Whether a session confirmed the notification, as far as remembered.
+    pub(super) fn is_confirmed(&self, id: &NotificationId) -> bool {
+        self.confirmed.ids.contains(id)
+    }
+
+    /// When the next one expires.
+    pub(super) fn poll_timeout(&self) -> Option<Timestamp> {
+        self.by_expiry.first().map(|(at, _)| *at)
+    }
+
+    /// How many wait.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether the notification waits.
+    pub(super) fn contains(&self, id: &NotificationId) -> bool {
+        self.waiting.values().any(|waiting| waiting.notification.id == *id)
+    }
+
+    fn take_that(&mut self, is_wanted: impl Fn(&Waiting) -> bool) -> Vec<Arc<Notification>> {
+        let wanted = self.waiting.iter().filter(|(_, waiting)| is_wanted(waiting));
+        let keys: Vec<Key> = wanted.map(|(key, _)| *key).collect();
+        keys.into_iter().map(|key| self.remove(key).notification).collect()
+    }
+
+    fn insert(&mut self, key: Key, waiting: Waiting) {
+        self.by_scope.entry(waiting.notification.scope.clone()).or_default().insert(key);
+        self.by_expiry.insert((waiting.expires_at, key));
+        self.waiting.insert(key, waiting);
+    }
+
+    fn remove(&mut self, key: Key) -> Waiting {
+        let waiting = self.waiting.remove(&key).expect("the indices name what waits");
+        self.by_expiry.remove(&(waiting.expires_at, key));
+        let scope = &waiting.notification.scope;
+        let of_scope = self.by_scope.get_mut(scope).expect("each scope is indexed");
+        of_scope.remove(&key);
+        if of_scope.is_empty() {
+            self.by_scope.remove(scope);
+            self.evicted.remove(scope);
+        }
+        waiting
+    }
+}
+
+/// The most recently confirmed notifications.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(from = "ConfirmedState")]
+struct Confirmed {
+    newest_last: VecDeque<NotificationId>,
+    /// The same; never iterated.
+    #[serde(skip)]
+    ids: HashSet<NotificationId>,
+}
+
+impl Confirmed {
+    fn insert(&mut self, id: NotificationId) {
+        if !self.ids.insert(id.clone()) {
+            return;
+        }
+        self.newest_last.push_back(id);
+        if self.newest_last.len() > CONFIRMED_MAX
+            && let Some(oldest) = self.newest_last.pop_front()
+        {
+            self.ids.remove(&oldest);
+        }
+    }
+}
+
+/// The snapshot form; the indices are rebuilt.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct UnclaimedState {
+    /// The earlier form, by expiry and arrival, without the session that left it.
+    #[serde(with = "snapshot::shared::map")]
+    waiting: BTreeMap<(Timestamp, u64), Arc<Notification>>,
+    kept: BTreeMap<Key, Waiting>,
+    arrivals: u64,
+    evicted: BTreeMap<Scope, Evicted>,
+    confirmed: Confirmed,
+}
+
+impl From<UnclaimedState> for Unclaimed {
+    fn from(state: UnclaimedState) -> Self {
+        let UnclaimedState { waiting, kept, arrivals, evicted, confirmed } = state;
+        let mut unclaimed = Self { arrivals, evicted, confirmed, ..Self::default() };
+        for ((expires_at, arrival), notification) in waiting {
+            let key = (notification.priority, arrival);
+            let waiting = Waiting { notification, expires_at, left_by: None, earlier: Earlier::Not };
+            unclaimed.insert(key, waiting);
+        }
+        for (key, waiting) in kept {
+            unclaimed.insert(key, waiting);
+        }
+        unclaimed
+    }
+}
+
+/// The snapshot form of the confirmed ones.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ConfirmedState {
+    newest_last: VecDeque<NotificationId>,
+}
+
+impl From<ConfirmedState> for Confirmed {
+    fn from(ConfirmedState { newest_last }: ConfirmedState) -> Self {
+        Self { ids: newest_last.iter().cloned().collect(), newest_last }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        event::{Seq, Severity},
+        notification::{Activation, InjectionPoint, Interrupt, Tokens},
+    };
+
+    const LATER: Timestamp = Timestamp::from_millis(9_000);
+
+    fn notification(name: &str, scope: Scope, priority: Priority) -> Arc<Notification> {
+        Arc::new(Notification {
+            id: NotificationId::new(name),
+            subscriber: SubscriberId::new("s"),
+            scope,
+            priority,
+            inject_at: InjectionPoint::AfterTool,
+            activation: Activation::Passive,
+            interrupt: Interrupt::InjectAndContinue,
+            nature: Default::default(),
+            untrusted_source: None,
+            severity: Severity::Info,
+            content: "key: value".into(),
+            tokens: Tokens(3),
+            raw_bytes: 40,
+            states: Vec::new(),
+            unresolved: Vec::new(),
+            events: vec![Seq(1)],
+            created_at: Timestamp::ZERO,
+            expires_at: None,
+        })
+    }
+
+    fn keep(unclaimed: &mut Unclaimed, notification: Arc<Notification>) -> Option<String> {
+        let evicted = unclaimed.keep(notification, LATER, None, Earlier::Not);
+        evicted.map(|evicted| evicted.id.to_string())
+    }
+
+    #[test]
+    fn the_oldest_of_the_least_important_in_a_full_scope_goes_and_is_counted() {
+        let mut unclaimed = Unclaimed::default();
+        assert_eq!(keep(&mut unclaimed, notification("first", Scope::All, Priority::Critical)), None);
+        assert_eq!(keep(&mut unclaimed, notification("low", Scope::All, Priority::Low)), None);
+        let elsewhere = Scope::Workspace("/w".into());
+        keep(&mut unclaimed, notification("elsewhere", elsewhere, Priority::Low));
+        let mut evicted = Vec::new();
+        for number in 0..SCOPE_MAX {
+            evicted
+                .extend(keep(&mut unclaimed, notification(&number.to_string(), Scope::All, Priority::High)));
+        }
+        assert_eq!(evicted, ["low", "0"]);
+        assert_eq!(
+            keep(&mut unclaimed, notification("late", Scope::All, Priority::Low)),
+            Some("late".into())
+        );
+        let (claimed, counts) = unclaimed.claim(|scope| *scope == Scope::All);
+        assert_eq!((claimed.len(), claimed[0].notification.id.as_str()), (SCOPE_MAX, "first"));
+        assert_eq!(counts, [(SubscriberId::new("s"), 3)].into());
+        assert_eq!((unclaimed.len(), unclaimed.evicted.len()), (1, 0));
+    }
+
+    #[test]
+    fn in_all_scopes_together_there_are_no_more_than_the_bound() {
+        let mut unclaimed = Unclaimed::default();
+        for number in 0..=UNCLAIMED_MAX {
+            let scope = Scope::Workspace(format!("/{}", number / (SCOPE_MAX / 2)).into());
+            let evicted = keep(&mut unclaimed, notification(&number.to_string(), scope, Priority::Normal));
+            assert_eq!(evicted.is_some(), number == UNCLAIMED_MAX);
+        }
+        assert_eq!(unclaimed.len(), UNCLAIMED_MAX);
+        assert_eq!(unclaimed.take_expired(LATER).len(), UNCLAIMED_MAX);
+        let Unclaimed { waiting, by_scope, by_expiry, arrivals: _, evicted, confirmed: _ } = unclaimed;
+        assert!(waiting.is_empty() && by_scope.is_empty() && by_expiry.is_empty() && evicted.is_empty());
+    }
+
+    #[test]
+    fn the_oldest_confirmed_one_is_forgotten_beyond_the_bound() {
+        let mut unclaimed = Unclaimed::default();
+        let id = |number: usize| NotificationId::new(&number.to_string());
+        (0..=CONFIRMED_MAX).for_each(|number| unclaimed.note_confirmed(&id(number)));
+        assert!(!unclaimed.is_confirmed(&id(0)) && unclaimed.is_confirmed(&id(CONFIRMED_MAX)));
+    }
+}

@@ -1,0 +1,139 @@
+//! An exchange: what arrived is confirmed, due batches close, and what the point releases goes out.
+
+use super::{
+    io::{Output, RequestId},
+    parts::Engine,
+    rules::CompiledRules,
+    text::{Text, injection_id},
+};
+use crate::{
+    conversation::{
+        Begun,
+        injector::{self, Decided, Limits, Replayed},
+    },
+    event::Seq,
+    exchange::{Answer, ContextChange, Exchange, Release, ReleaseRecord, Trigger},
+    notification::{InjectionPoint, Notification, Priority},
+    pipeline::Pipeline,
+    time::Timestamp,
+};
+
+impl Engine {
+    /// Answers an exchange, in this order: what its harness says is noted, what it proves to have
+    /// arrived is confirmed, the batches that it is due for close, what its point releases is
+    /// fitted into the budget, and goes out. The same carrier again gets the same bytes.
+    pub(super) fn exchange(
+        &mut self,
+        seq: Seq,
+        request: RequestId,
+        exchange: &Exchange,
+        release: &Release,
+        now: Timestamp,
+    ) {
+        if let Some(harness) = self.sessions.taken_by(&exchange.session, &exchange.harness) {
+            self.outputs.push_back(Output::Refuse { request, harness });
+            return;
+        }
+        let begun = self.sessions.begin_exchange(exchange, release, now);
+        self.drain_sessions();
+        let (answer, released) = match begun {
+            Begun::Replayed(Replayed { answer, shows_fixed_carrier }) => {
+                self.tally.fixed_carriers += u64::from(shows_fixed_carrier);
+                (answer, None)
+            }
+            Begun::Late(answer) => (answer, None),
+            Begun::Open => {
+                self.close_due(exchange, now);
+                let answer = self.release(seq, exchange, release, now);
+                self.sessions.note_point(exchange, &answer, now);
+                let released = record_of(seq, &answer);
+                (answer, released)
+            }
+        };
+        self.sessions.finish_exchange(&exchange.session);
+        self.drain_sessions();
+        let session = exchange.session.clone();
+        self.outputs.push_back(Output::Answer { request, session, answer, released });
+    }
+
+    /// Closes the open batches that this point would release, so that none waits for a timer: those
+    /// of high priority at any point, all of them at the end of a turn and on a pull.
+    fn close_due(&mut self, exchange: &Exchange, now: Timestamp) {
+        let point = exchange.releases_as_at();
+        let closes_all = exchange.point == InjectionPoint::TurnEnd || exchange.trigger == Trigger::Pull;
+        let is_due = |pipeline: &Pipeline| {
+            let output = &pipeline.rule().output;
+            let is_urgent = closes_all || output.priority >= Priority::High;
+            is_urgent && injector::releases(point, output.inject_at, output.priority)
+        };
+        self.close_batches(is_due, Some(&exchange.session), now);
+    }
+
+    /// Releases what is due. Notifications about checks wait for the first prompt of a resumed
+    /// session, which may summarize them.
+    fn release(&mut self, seq: Seq, exchange: &Exchange, release: &Release, now: Timestamp) -> Answer {
+        let (ci, id) = (&self.ci, &exchange.session);
+        let waits = exchange.context == ContextChange::Resumed && ci.has_said_anything(id);
+        let is_said = |notification: &Notification| waits && ci.has_said(id, &notification.events);
+        let aside = self.sessions.put_aside(id, is_said);
+        let answer = self.release_due(seq, exchange, release, now);
+        self.sessions.take_back(id, aside);
+        answer
+    }
+
+    /// Releases what is decided, or what was released when the exchange was recorded.
+    fn release_due(&mut self, seq: Seq, exchange: &Exchange, release: &Release, now: Timestamp) -> Answer {
+        let injection = match release {
+            Release::Recorded(Some(record)) => record.injection.clone(),
+            Release::Decide | Release::Recorded(None) => injection_id(exchange, seq, now),
+        };
+        let limits = limits(&self.rules, exchange);
+        let (offer, evicted) = self.sessions.offer(exchange, &limits, now);
+        let format = exchange.format.unwrap_or(self.rules.injection.format);
+        let writer = Text { format, injection: &injection, evicted: &evicted };
+        let decided = injector::fit(offer, &limits, &writer);
+        let decided = match release {
+            Release::Recorded(Some(record)) if !record_says(record, &decided) => {
+                self.sessions.repeat(&exchange.session, record, &writer)
+            }
+            Release::Recorded(None) if decided.fitted.is_some() => {
+                return self.sessions.unanswered(&exchange.session);
+            }
+            Release::Decide | Release::Recorded(_) => decided,
+        };
+        if let Some(fitted) = &decided.fitted {
+            self.tally.count_injection(fitted);
+        }
+        let shown = exchange.shows_notices.then(|| {
+            let session = self.sessions.view(&exchange.session);
+            let folder = session.and_then(|session| session.harness.workspace.as_deref());
+            self.for_user.show(&exchange.session, folder, &exchange.carrier, now)
+        });
+        let (for_user, entries) = shown.flatten().unzip();
+        let answer = self.sessions.release(exchange, decided, &injection, for_user.as_deref(), now);
+        self.record_all(entries.unwrap_or_default());
+        answer
+    }
+}
+
+/// The configured limits of an injection, or those of the exchange where they are lower.
+fn limits(rules: &CompiledRules, exchange: &Exchange) -> Limits {
+    let settings = &rules.injection;
+    let configured = Limits::new(settings.max_notifications, settings.max_tokens, settings.max_chars);
+    configured.lowered_to(&exchange.budget)
+}
+
+/// The release record of an answer; `None` when nothing is released.
+fn record_of(exchange: Seq, answer: &Answer) -> Option<ReleaseRecord> {
+    let injection = answer.injection.as_ref()?;
+    let notifications = injection.notifications.iter().map(|released| released.id.clone()).collect();
+    let directive = answer.directive.clone();
+    Some(ReleaseRecord { exchange, injection: injection.id.clone(), notifications, directive })
+}
+
+/// Whether the record matches the decision made now.
+fn record_says(record: &ReleaseRecord, decided: &Decided) -> bool {
+    let chosen = decided.fitted.iter().flat_map(|fitted| &fitted.chosen);
+    record.notifications.iter().eq(chosen.map(|candidate| &candidate.notification.id))
+        && record.directive == decided.directive
+}

@@ -1,0 +1,60 @@
+//! Other rules: what stays, and what ends with a subscriber that does not.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use super::{parts::Engine, rules::CompiledRules};
+use crate::{
+    notification::SubscriberId,
+    pipeline::{
+        Pipeline,
+        rule::{Activity, Subscriber},
+    },
+    time::Timestamp,
+};
+
+impl Engine {
+    /// Switches to other rules. A subscriber that stays keeps its state; one that is removed closes
+    /// its batches first. Notifications of one that is switched off are not delivered.
+    pub(super) fn replace_rules(&mut self, rules: Arc<CompiledRules>, now: Timestamp) {
+        self.sessions.catch_up_all();
+        self.drain_sessions();
+        let switched_off = switched_off(&rules);
+        let stays = |pipeline: &Pipeline| {
+            let id = &pipeline.rule().id;
+            !switched_off.contains(id) && rules.subscribers.binary_search_by(|rule| rule.id.cmp(id)).is_ok()
+        };
+        self.close_batches(|pipeline| !stays(pipeline), None, now);
+        let old = std::mem::take(&mut self.pipelines).into_iter();
+        let mut old: BTreeMap<_, _> = old.map(|pipeline| (pipeline.rule().id.clone(), pipeline)).collect();
+        let pipeline = |rule: &Arc<Subscriber>| match old.remove(&rule.id) {
+            Some(mut pipeline) => {
+                pipeline.replace_rule(Arc::clone(rule));
+                pipeline
+            }
+            None => Pipeline::new(Arc::clone(rule)),
+        };
+        self.pipelines = rules.subscribers.iter().map(pipeline).collect();
+        self.matcher = rules.matcher();
+        self.resolvers = rules.resolvers();
+        if self.rules.sources != rules.sources {
+            self.throttle.forget_rates();
+        }
+        self.restore_pipeline_deadlines();
+        self.ci.apply(&rules.outside.ci);
+        if self.rules.sinks.quiet != rules.sinks.quiet {
+            self.for_user.forget_quiet();
+        }
+        self.rules = rules;
+        // The new settings decide what is due.
+        self.for_user.note_change();
+        self.sessions.replace_settings(self.rules.conversation(), &switched_off);
+    }
+}
+
+fn switched_off(rules: &CompiledRules) -> BTreeSet<SubscriberId> {
+    let off = rules.subscribers.iter().filter(|rule| rule.activity == Activity::Disabled);
+    off.map(|rule| rule.id.clone()).collect()
+}

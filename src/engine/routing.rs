@@ -1,0 +1,97 @@
+//! From a pipeline's outputs to the queues, and to the user.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::{io::Output, parts::Engine};
+use crate::{
+    conversation::Concerned,
+    event::{Event, SessionId, Severity},
+    ledger::{LedgerEntry, Reason},
+    notification::{Audience, Notification, SubscriberId},
+    pipeline::{Failure, PipelineOutput},
+    time::Timestamp,
+};
+
+/// The type of the event that reports a failed template or `where`.
+pub const SUBSCRIBER_FAILED: &str = "subscriber.failed";
+
+impl Engine {
+    /// Handles a pipeline's outputs, and sets its wake-up time.
+    pub(super) fn drain_pipeline(&mut self, index: u32, now: Timestamp) {
+        let pipeline = self.pipeline_mut(index);
+        let (rule, timeout) = (Arc::clone(pipeline.rule()), pipeline.poll_timeout());
+        self.pipeline_deadlines.set(index, timeout);
+        while let Some(output) = self.pipeline_mut(index).poll_output() {
+            let subscriber = rule.id.clone();
+            match output {
+                PipelineOutput::Batched { seq } => self.record(LedgerEntry::Batched { seq, subscriber }),
+                PipelineOutput::Ended { seq, reason } => {
+                    self.record(LedgerEntry::EventEnded { seq, subscriber, reason });
+                }
+                PipelineOutput::Notification(notification) => {
+                    self.route(notification, rule.output.audience, now);
+                }
+                PipelineOutput::Said { notification, number, word } => {
+                    self.say(&notification, number, word, now);
+                }
+                PipelineOutput::Failed(failure) => self.report_failure(&subscriber, &failure, now),
+            }
+        }
+    }
+
+    /// Routes a notification to its audience: the queue of every open session in its scope (or it
+    /// is kept for the next one), the user's sinks, or both.
+    pub(super) fn route(&mut self, notification: Arc<Notification>, audience: Audience, now: Timestamp) {
+        self.lineage.remember_notification(&notification);
+        self.outputs.push_back(Output::Made(notification.clone()));
+        self.record(LedgerEntry::Created {
+            notification: notification.id.clone(),
+            subscriber: notification.subscriber.clone(),
+            events: notification.events.clone(),
+            created_at: notification.created_at,
+        });
+        if audience != Audience::Agent {
+            self.send_to_user(&notification, audience, now);
+        }
+        if audience == Audience::User {
+            return;
+        }
+        match self.sessions.concerned(&notification.scope) {
+            Concerned::Many => self.sessions.broadcast(notification),
+            Concerned::Nobody => self.sessions.keep(notification),
+            Concerned::Few(sessions) => {
+                for session in sessions {
+                    match self.reason_against(&session, &notification) {
+                        Some(reason) => self.sessions.refuse(&notification.id, session, reason),
+                        None => drop(self.sessions.queue(&session, Arc::clone(&notification))),
+                    }
+                }
+            }
+        }
+        self.drain_sessions();
+    }
+
+    /// Why a session that a notification concerns does not get it: it knows.
+    fn reason_against(&self, session: &SessionId, notification: &Notification) -> Option<Reason> {
+        let events = &notification.events;
+        let is_watched = self.watches.has_said(session, events).then_some(Reason::Watched);
+        is_watched.or_else(|| self.probes.knows_all(session, events).then_some(Reason::Known))
+    }
+
+    /// Publishes that a template or a `where` failed. The pipeline reports a place once, so this
+    /// cannot loop.
+    fn report_failure(&mut self, subscriber: &SubscriberId, failure: &Failure, now: Timestamp) {
+        let file = failure.part.file(subscriber);
+        let payload = json!({
+            "subscriber": subscriber.as_str(),
+            "file": file,
+            "line": failure.line,
+            "message": failure.message,
+        });
+        let id = format!("failed-{subscriber}-{file}-{}-{}", failure.line.unwrap_or(0), now.as_millis());
+        let event = Event::own(SUBSCRIBER_FAILED, id, Severity::Warning, payload, now);
+        self.outputs.push_back(Output::Publish(event));
+    }
+}

@@ -1,0 +1,70 @@
+//! The name and the text of an injection.
+
+use std::collections::BTreeMap;
+
+use sha2::{Digest, Sha256};
+
+use crate::{
+    conversation::injector::{Candidate, Writer},
+    event::Seq,
+    exchange::{Exchange, Format, InjectionId},
+    format::{self, Overflow},
+    notification::{Counts, Cut, Detail, Notification, SubscriberId, Tokens},
+    time::Timestamp,
+    tokens,
+};
+
+/// Digits of an injection's id: 32^6 names, unique within one transcript.
+const INJECTION_ID_LEN: usize = 6;
+/// Crockford's alphabet: no letter that looks like a digit.
+const INJECTION_ID_ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+
+/// How the text of an injection is rendered.
+pub(super) struct Text<'a> {
+    pub(super) format: Format,
+    pub(super) injection: &'a InjectionId,
+    pub(super) evicted: &'a BTreeMap<SubscriberId, u32>,
+}
+
+impl Writer for Text<'_> {
+    fn write(&self, chosen: &[Candidate], left_out: &Counts, detail: Detail) -> String {
+        let items: Vec<_> = chosen.iter().map(item).collect();
+        let overflow = Overflow { pending: left_out.clone(), evicted: Counts::new(self.evicted, detail) };
+        format::write(self.format, self.injection, &items, &overflow)
+    }
+
+    fn sentence(&self, about: &[&Candidate]) -> String {
+        format::sentence(&about.iter().map(|candidate| item(candidate)).collect::<Vec<_>>())
+    }
+
+    fn tokens(&self, text: &str) -> Tokens {
+        tokens::estimate(text)
+    }
+
+    fn shorten(&self, notification: &Notification, chars_max: usize) -> Cut {
+        format::shorten(&notification.id, &notification.content, chars_max)
+    }
+}
+
+fn item(candidate: &Candidate) -> format::Item<'_> {
+    let Candidate { notification, redelivered, has_cancelled: _, cut } = candidate;
+    format::Item { notification, redelivered: redelivered.is_some(), cut: cut.as_ref() }
+}
+
+/// A short deterministic name for an exchange. Positions are reused after a loss, so the time
+/// counts too: a name in a transcript must not confirm a later injection.
+pub(super) fn injection_id(exchange: &Exchange, seq: Seq, now: Timestamp) -> InjectionId {
+    let mut hash = Sha256::new();
+    hash.update(exchange.session.as_str());
+    hash.update([0]);
+    hash.update(seq.0.to_le_bytes());
+    hash.update(now.as_millis().to_le_bytes());
+    let digits = hash.finalize();
+    let name: String = digits
+        .iter()
+        .take(INJECTION_ID_LEN)
+        .filter_map(|byte| INJECTION_ID_ALPHABET.get(usize::from(byte % 32)))
+        .map(|digit| char::from(*digit))
+        .collect();
+    InjectionId::new(&name)
+}

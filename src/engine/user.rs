@@ -1,0 +1,69 @@
+//! What subscribers send to the user: notifications as one line, and what templates say.
+
+use std::sync::Arc;
+
+use super::{io::Output, parts::Engine};
+use crate::{
+    event::{Scope, mask_secrets},
+    format,
+    ledger::Subject,
+    notification::{Audience, Level, Notification, Priority, Sink, Word},
+    sink::{MESSAGE_CHARS_MAX, Notice, clean_line},
+    time::Timestamp,
+};
+
+impl Engine {
+    /// Sends a notification to the user's sinks as one line.
+    pub(super) fn send_to_user(&mut self, notification: &Notification, audience: Audience, now: Timestamp) {
+        // A user who sees what the agent gets does not need it twice.
+        let is_shown = audience == Audience::Both
+            && self.rules.injection.delivery_notice
+            && notification.priority > Priority::Low;
+        let sinks = self.rules.sinks.default.iter().copied();
+        let sinks: Vec<Sink> = sinks.filter(|sink| !is_shown || *sink != Sink::Harness).collect();
+        if is_shown && sinks.is_empty() {
+            return;
+        }
+        let message = format::line_for_user(notification, MESSAGE_CHARS_MAX);
+        let notice = Notice {
+            level: Level::of(notification.severity),
+            ..self.notice(notification, notification.id.as_str(), &message, now)
+        };
+        let subject = Subject::Notification(notification.id.clone());
+        let entries = self.for_user.take(notice, subject, &sinks, now);
+        self.record_all(entries);
+    }
+
+    /// Sends to the user's sinks what the template of a notification says.
+    pub(super) fn say(&mut self, notification: &Notification, number: usize, word: Word, now: Timestamp) {
+        let Word { message, level, category, link } = word;
+        let message = clean_line(&message, MESSAGE_CHARS_MAX);
+        if message.is_empty() {
+            // Nothing of it can be shown.
+            return;
+        }
+        // The same after a replay, as that of the notification is.
+        let id = format!("{}:{number}", notification.id);
+        let link = link.map(|link| mask_secrets(&link).into());
+        let notice = Notice { level, category, link, ..self.notice(notification, &id, &message, now) };
+        self.outputs.push_back(Output::Said(Arc::new(notice.clone())));
+        let sinks = Arc::clone(&self.rules.sinks);
+        let subject = Subject::Notification(notification.id.clone());
+        let entries = self.for_user.take(notice, subject, &sinks.default, now);
+        self.record_all(entries);
+    }
+
+    /// A notice of the subscriber of a notification, from the place that this concerns.
+    fn notice(&self, notification: &Notification, id: &str, message: &str, now: Timestamp) -> Notice {
+        let (session, workspace) = match &notification.scope {
+            Scope::Session(session) => {
+                let known = self.sessions.view(session).and_then(|known| known.harness.workspace.clone());
+                (Some(session.clone()), known.map(|folder| folder.as_ref().into()))
+            }
+            Scope::Workspace(folder) => (None, Some(Arc::clone(folder))),
+            Scope::All => (None, None),
+        };
+        let context = notification.subscriber.as_str().into();
+        Notice { context, session, workspace, ..Notice::new(id, message, now) }
+    }
+}

@@ -1,0 +1,147 @@
+//! What the engine shows of its state.
+
+use std::sync::Arc;
+
+use super::{parts::Engine, rules::CompiledRules, tally::Tally};
+use crate::{
+    ci::Plan,
+    conversation::{Named, SessionView},
+    event::SessionId,
+    exchange::Decision,
+    notification::{Notification, NotificationId, SubscriberId},
+    pipeline::Failing,
+    probe::memory::Changes,
+    sink::{Outbound, Question, QuestionState, Verdict as SinkVerdict},
+    watch::Watch,
+};
+
+impl Engine {
+    /// How many open sessions were evicted for lack of room since the journal began.
+    pub fn sessions_evicted(&self) -> u64 {
+        self.sessions.evicted()
+    }
+
+    /// The rules in force.
+    pub fn rules(&self) -> &Arc<CompiledRules> {
+        &self.rules
+    }
+
+    /// Counts of outcomes of events and notifications since the journal began.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// The templates and conditions that failed under the rules in force, with the subscriber of
+    /// each.
+    pub fn failing(&self) -> impl Iterator<Item = (&SubscriberId, String, &Failing)> {
+        self.pipelines.iter().flat_map(|pipeline| {
+            let id = &pipeline.rule().id;
+            pipeline.failing().map(move |(part, failing)| (id, part.file(id), failing))
+        })
+    }
+
+    /// How many notifications wait for a session to open.
+    pub fn unclaimed_len(&self) -> usize {
+        self.sessions.unclaimed_len()
+    }
+
+    /// The open sessions, then the suspended ones, each in id order.
+    pub fn sessions(&self) -> impl Iterator<Item = SessionView<'_>> {
+        self.sessions.views()
+    }
+
+    /// The same, all in id order.
+    pub fn sessions_by_id(&self) -> impl Iterator<Item = SessionView<'_>> {
+        self.sessions.views_by_id()
+    }
+
+    /// The notifications that wait for a session to open, in delivery order.
+    pub fn unclaimed(&self) -> Vec<&Notification> {
+        self.sessions.unclaimed()
+    }
+
+    /// Whether a decision about a notification is possible: it waits in the session's queue, or in
+    /// any queue if `session` is `None`. A notification that waits for the next session can be
+    /// dismissed; there is no agent yet to discuss it with.
+    pub fn can_decide(
+        &self,
+        session: Option<&SessionId>,
+        notification: &NotificationId,
+        decision: Decision,
+    ) -> bool {
+        self.sessions.can_decide(session, notification, decision)
+    }
+
+    /// One open or suspended session.
+    pub fn session(&self, id: &SessionId) -> Option<SessionView<'_>> {
+        self.sessions.view(id)
+    }
+
+    /// Changes to what sessions know, since the last call.
+    pub fn take_known(&mut self) -> Option<Changes> {
+        self.probes.has_changes().then(|| self.probes.take_changes())
+    }
+
+    /// The open watches, in id order.
+    pub fn watches(&self) -> impl Iterator<Item = &Arc<Watch>> {
+        self.watches.open()
+    }
+
+    /// The open watches, if they changed since the last call.
+    pub fn take_watches(&mut self) -> Option<Arc<[Arc<Watch>]>> {
+        self.watches.take_changes()
+    }
+
+    /// What is due at the sinks, if it may have changed since the last call.
+    pub fn take_outbound(&mut self) -> Option<Outbound> {
+        let jobs = self.for_user.take_due()?;
+        Some(Outbound { settings: Arc::clone(&self.rules.sinks), jobs })
+    }
+
+    /// The outcome of a notice at the sinks, if it is one of the newest.
+    pub fn sink_verdict(&self, notice: &str) -> Option<&SinkVerdict> {
+        self.for_user.verdict(notice)
+    }
+
+    /// The open questions, if they changed since the last call.
+    pub fn take_questions(&mut self) -> Option<Arc<[Arc<Question>]>> {
+        self.questions.take_changes()
+    }
+
+    /// The state of a question that is open or ended recently.
+    pub fn question(&self, id: &str) -> Option<QuestionState> {
+        self.questions.state(id)
+    }
+
+    /// The next CI requests, if they may have changed since the last call.
+    pub fn take_ci_plan(&mut self) -> Option<Plan> {
+        self.ci.take_plan()
+    }
+
+    /// The folders of open sessions, if they changed since the last call.
+    pub fn take_folders(&mut self) -> Option<Arc<[Arc<str>]>> {
+        self.sessions.take_folders()
+    }
+
+    /// The current session of the process that was in `id`; `id` itself when no other is known.
+    pub fn session_now(&self, id: &SessionId) -> SessionId {
+        self.sessions.current(id)
+    }
+
+    /// The session that `harness` refers to by `id`, which is an id of its own or a full name.
+    ///
+    /// Shape: without `harness`, the one session with that id, or all of them.
+    pub fn named(&self, id: &SessionId, harness: Option<&str>) -> Named {
+        self.sessions.named(id, harness)
+    }
+
+    /// Whether the session has broadcasts pending, which its queue does not show yet.
+    pub fn is_behind(&self, id: &SessionId) -> bool {
+        self.sessions.is_behind(id)
+    }
+
+    /// How many notifications are pending over all sessions, at most.
+    pub fn untaken(&self) -> u64 {
+        self.sessions.untaken()
+    }
+}
