@@ -62,6 +62,7 @@ use self::{
     candidate::{candidate, released},
     held::Held,
     lease::Lease,
+    point::Selection,
     queue::Entry,
 };
 use crate::{
@@ -213,9 +214,10 @@ impl Injector {
     /// nothing unless one of them may cancel a call, which it may once.
     pub fn offer(&self, exchange: &Exchange, limits: &Limits) -> Offer {
         let point = exchange.releases_as_at();
-        let is_due_alone = |lane| point::lets_out(point, lane, self.releases_all);
-        let takes_all = self.releases_all || self.queue.has_critical(is_due_alone);
-        let is_due = |lane| point::lets_out(point, lane, takes_all);
+        let is_due_alone = |lane| point::lets_out(point, lane, self.selection());
+        let has_critical = self.queue.has_critical(is_due_alone);
+        let selection = if has_critical { Selection::All } else { self.selection() };
+        let is_due = |lane| point::lets_out(point, lane, selection);
         let others_max = usize::try_from(limits.max_notifications).unwrap_or(usize::MAX);
         let candidates: Vec<Candidate> =
             self.queue.first_due(others_max, is_due).into_iter().map(candidate).collect();
@@ -247,7 +249,7 @@ impl Injector {
     ) -> Answer {
         let Decided { fitted, directive } = decided;
         let Terms { lease, has_delivery_notice, for_user } = terms;
-        self.note_released(exchange, fitted.is_some(), directive.as_ref());
+        self.note_released(exchange, fitted.as_ref(), directive.as_ref());
         let notice = exchange.shows_notices.then(|| {
             let delivered = notice::of_delivery(fitted.as_ref(), directive.as_ref());
             notice::line(&mut self.queue, delivered.filter(|_| has_delivery_notice), for_user)
@@ -339,7 +341,7 @@ impl Injector {
     /// is being cancelled.
     pub fn check_before_tool(&self) -> bool {
         self.held.is_some()
-            || self.queue.has_due(|lane| point::lets_out(InjectionPoint::BeforeTool, lane, false))
+            || self.queue.has_due(|lane| point::lets_out(InjectionPoint::BeforeTool, lane, Selection::Due))
     }
 
     /// Changes the bound of the queue; evicts what exceeds a lower one, lowest priority first.
@@ -353,6 +355,10 @@ impl Injector {
         view::view(&self.queue, &self.leases, now)
     }
 
+    fn selection(&self) -> Selection {
+        if self.releases_all { Selection::All } else { Selection::Due }
+    }
+
     /// Updates the turn; a new turn resets the count of continuations.
     fn note_turn(&mut self, exchange: &Exchange) {
         let is_other_turn = matches!((&self.turn, &exchange.turn), (Some(last), Some(this)) if last != this);
@@ -362,7 +368,7 @@ impl Injector {
         if exchange.turn.is_some() {
             self.turn.clone_from(&exchange.turn);
         }
-        let is_due = |lane| point::lets_out(exchange.releases_as_at(), lane, self.releases_all);
+        let is_due = |lane| point::lets_out(exchange.releases_as_at(), lane, self.selection());
         let lets_stop = exchange.point == InjectionPoint::TurnEnd && !self.queue.has_critical(is_due);
         if lets_stop {
             self.continuations = 0;
@@ -384,11 +390,11 @@ impl Injector {
         Some(Directive::Cancel { reason: held.reason.clone() })
     }
 
-    fn note_released(&mut self, exchange: &Exchange, is_released: bool, directive: Option<&Directive>) {
+    fn note_released(&mut self, exchange: &Exchange, fitted: Option<&Fitted>, directive: Option<&Directive>) {
         if matches!(directive, Some(Directive::Continue { .. })) {
             self.continuations += 1;
         }
-        if is_released || !is_withheld(exchange, None) {
+        if fitted.is_some() || !is_withheld(exchange, None) {
             self.releases_all = false;
         }
     }

@@ -43,10 +43,10 @@ impl Limits {
     /// characters it states are its carrier's capacity.
     #[must_use]
     pub fn lowered_to(self, budget: &Budget) -> Self {
-        let lower = |wish: Option<u32>, own: u32| wish.map_or(own, |wish| wish.min(own));
+        let lower = |asked: Option<u32>, own: u32| asked.map_or(own, |asked| asked.min(own));
         Self {
             max_notifications: lower(budget.max_notifications, self.max_notifications),
-            max_tokens: budget.max_tokens.map_or(self.max_tokens, |wish| wish.min(self.max_tokens)),
+            max_tokens: budget.max_tokens.map_or(self.max_tokens, |asked| asked.min(self.max_tokens)),
             max_chars: lower(budget.max_chars, self.max_chars),
             carrier_chars_max: budget.max_chars.unwrap_or(self.carrier_chars_max),
         }
@@ -358,13 +358,13 @@ mod tests {
     fn an_exchange_can_lower_the_budget_and_says_what_its_carrier_holds() {
         let configured = Limits::new(10, Tokens(800), 8_000);
         assert_eq!(configured.carrier_chars_max, CARRIER_CHARS_MAX);
-        let wish = Budget { max_notifications: Some(20), max_tokens: Some(Tokens(100)), max_chars: None };
+        let asked = Budget { max_notifications: Some(20), max_tokens: Some(Tokens(100)), max_chars: None };
         let lowered = Limits { max_tokens: Tokens(100), ..configured };
-        assert_eq!(configured.lowered_to(&wish), lowered);
+        assert_eq!(configured.lowered_to(&asked), lowered);
         for (chars, max_chars) in [(9_500, 8_000), (400, 400)] {
-            let wish = Budget { max_chars: Some(chars), ..Budget::default() };
+            let asked = Budget { max_chars: Some(chars), ..Budget::default() };
             let lowered = Limits { max_chars, carrier_chars_max: chars, ..configured };
-            assert_eq!(configured.lowered_to(&wish), lowered);
+            assert_eq!(configured.lowered_to(&asked), lowered);
         }
     }
 }

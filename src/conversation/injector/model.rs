@@ -134,7 +134,7 @@ struct Naive {
 }
 
 impl Naive {
-    fn told_before(a: &Known, b: &Known) -> std::cmp::Ordering {
+    fn goes_before(a: &Known, b: &Known) -> std::cmp::Ordering {
         let rank = |known: &Known| {
             (std::cmp::Reverse(known.notification.priority), known.notification.created_at, known.arrival)
         };
@@ -259,7 +259,7 @@ impl Naive {
         let is_woken = self.is_woken || takes_all;
         let waiting = self.known.iter_mut().filter(|known| known.place == Place::Queue);
         let mut due: Vec<&mut Known> = waiting.filter(|known| known.is_let_out_at(point, is_woken)).collect();
-        due.sort_by(|a, b| Self::told_before(a, b));
+        due.sort_by(|a, b| Self::goes_before(a, b));
         let is_critical = |known: &Known| known.notification.priority == Priority::Critical;
         let criticals = due.iter().filter(|known| is_critical(known)).count();
         let at_end = exchange.point == InjectionPoint::TurnEnd;
@@ -322,7 +322,7 @@ impl Naive {
     fn pending(&self) -> Vec<NotificationId> {
         let mut waiting: Vec<&Known> =
             self.known.iter().filter(|known| known.place == Place::Queue).collect();
-        waiting.sort_by(|a, b| Self::told_before(a, b));
+        waiting.sort_by(|a, b| Self::goes_before(a, b));
         waiting.into_iter().map(|known| known.notification.id.clone()).collect()
     }
 }

@@ -25,11 +25,20 @@ pub fn releases(point: InjectionPoint, inject_at: InjectionPoint, priority: Prio
     }
 }
 
-/// Whether `point` releases those in `lane`; `releases_all` is true after a wake.
-pub(super) fn lets_out(point: InjectionPoint, lane: Lane, releases_all: bool) -> bool {
+/// Which notifications for the agent an exchange releases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Selection {
+    /// Those that its point releases.
+    Due,
+    /// All of them: the harness was woken for it, or a critical one is due.
+    All,
+}
+
+/// Whether `point` releases those in `lane`.
+pub(super) fn lets_out(point: InjectionPoint, lane: Lane, selection: Selection) -> bool {
     match lane.hold {
         Hold::Cancels | Hold::Free | Hold::Asked => {
-            releases_all || releases(point, lane.inject_at, lane.urgency.0)
+            selection == Selection::All || releases(point, lane.inject_at, lane.urgency.0)
         }
         Hold::NextTurn => point == InjectionPoint::TurnStart,
         Hold::User => false,

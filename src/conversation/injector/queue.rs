@@ -187,47 +187,48 @@ pub(super) struct Queue {
 impl Queue {
     /// Adds a notification as the newest of its age.
     pub(super) fn push(&mut self, notification: Arc<Notification>) {
-        self.add(notification, false);
+        let entry = self.next(notification);
+        self.restore(entry);
     }
 
     /// Adds one that was delivered in a context that is gone.
     pub(super) fn recall(&mut self, notification: Arc<Notification>) {
-        self.add(notification, true);
+        let entry = self.next(notification);
+        // A redelivery does not cancel a call again, and needs no user approval.
+        let (has_cancelled, is_released_by_user, is_shown) = (true, true, true);
+        self.restore(Entry { is_recalled: true, has_cancelled, is_released_by_user, is_shown, ..entry });
     }
 
     /// Adds one that another session left, with its state there.
     pub(super) fn push_left(&mut self, notification: Arc<Notification>, marks: Marks) {
         let Marks { earlier, has_cancelled, is_released_by_user, is_shown } = marks;
-        self.arrivals += 1;
+        let entry = self.next(notification);
+        let is_recalled = earlier == Earlier::Perhaps;
+        let returned_from = match earlier {
+            Earlier::By(injection) => Some(injection),
+            Earlier::Perhaps | Earlier::Not => None,
+        };
         self.restore(Entry {
-            notification,
-            is_recalled: earlier == Earlier::Perhaps,
-            returned_from: match earlier {
-                Earlier::By(injection) => Some(injection),
-                Earlier::Perhaps | Earlier::Not => None,
-            },
+            returned_from,
+            is_recalled,
             has_cancelled,
             is_released_by_user,
             is_shown,
-            arrival: self.arrivals,
+            ..entry
         });
     }
 
-    fn add(&mut self, notification: Arc<Notification>, is_recalled: bool) {
+    fn next(&mut self, notification: Arc<Notification>) -> Entry {
         self.arrivals += 1;
-        let arrival = self.arrivals;
-        // A redelivery does not cancel a call again.
-        let has_cancelled = is_recalled;
-        self.restore(Entry {
+        Entry {
             notification,
             returned_from: None,
-            is_recalled,
-            has_cancelled,
-            // Redelivery needs no user approval.
-            is_released_by_user: is_recalled,
-            is_shown: is_recalled,
-            arrival,
-        });
+            is_recalled: false,
+            has_cancelled: false,
+            is_released_by_user: false,
+            is_shown: false,
+            arrival: self.arrivals,
+        }
     }
 
     /// Returns an entry to its old place.

@@ -285,7 +285,7 @@ fn a_turn_with_another_name_begins_the_count_of_continuations_anew() {
     assert_eq!(is_continued, [true, true, false, true]);
 }
 
-fn told(carrier: &str) -> Exchange {
+fn shown(carrier: &str) -> Exchange {
     Exchange { shows_notices: true, ..exchange(AfterTool, carrier) }
 }
 
@@ -295,17 +295,17 @@ fn the_user_is_shown_what_was_delivered_unless_it_is_low_and_what_waits_for_them
         |name: &str| Notification { activation: Activation::Prompt, ..notification(name, Normal, AfterTool) };
     let mut story = Story::new();
     story.push("low", Low, AfterTool);
-    assert_eq!(story.answer(&told("c1"), 0).notice, None);
+    assert_eq!(story.answer(&shown("c1"), 0).notice, None);
     story.push("low#2", Low, AfterTool);
     story.push("file", Normal, AfterTool);
-    assert_eq!(story.answer(&told("c2"), 200).notice.as_deref(), Some("aside: file low"));
-    assert_eq!(story.answer(&told("c2"), 300).notice.as_deref(), Some("aside: file low"), "the same again");
+    assert_eq!(story.answer(&shown("c2"), 200).notice.as_deref(), Some("aside: file low"));
+    assert_eq!(story.answer(&shown("c2"), 300).notice.as_deref(), Some("aside: file low"), "the same again");
     story.injector.push(Arc::new(for_user("offer")));
-    assert_eq!(story.answer(&told("c3"), 400).notice.as_deref(), Some("aside: 1 waiting for you: offer"));
+    assert_eq!(story.answer(&shown("c3"), 400).notice.as_deref(), Some("aside: 1 waiting for you: offer"));
     story.injector.push(Arc::new(for_user("plan")));
     story.push("ci", High, AfterTool);
     let both = "aside: 2 waiting for you: plan; delivered: ci";
-    assert_eq!(story.answer(&told("c4"), 600).notice.as_deref(), Some(both));
+    assert_eq!(story.answer(&shown("c4"), 600).notice.as_deref(), Some(both));
     story.push("ci#2", High, AfterTool);
     assert_eq!(story.answer(&exchange(AfterTool, "c5"), 800).notice, None, "nobody can be shown it");
     story.push("budget", Critical, Immediate);
@@ -318,10 +318,10 @@ fn a_delivery_is_not_shown_where_that_is_switched_off() {
     let mut story = Story::new();
     story.push("ci", High, AfterTool);
     let limits = limits(10);
-    let decided = fit(story.injector.offer(&told("c1"), &limits), &limits, &Brief);
+    let decided = fit(story.injector.offer(&shown("c1"), &limits), &limits, &Brief);
     let terms = Terms { has_delivery_notice: false, ..TERMS };
     let answer =
-        story.injector.release(&told("c1"), decided, &InjectionId::new("i1"), terms, Timestamp::ZERO);
+        story.injector.release(&shown("c1"), decided, &InjectionId::new("i1"), terms, Timestamp::ZERO);
     let sentence = answer.injection.map(|injection| injection.sentence);
     assert_eq!((sentence.as_deref(), answer.notice), (Some("ci"), None));
 }

@@ -305,9 +305,9 @@ fn an_unconfirmed_lease_returns_what_matters_once_and_ends_the_rest() {
     story.timeout(2_000);
     assert_eq!(story.ledger(), ["critical returned", "high uncertain", "error returned"]);
     let again = story.answer(&exchange(AfterTool, "c2"), 2_000).injection.expect("two came back");
-    let told_again: Vec<_> =
+    let redelivered: Vec<_> =
         again.notifications.iter().map(|released| (released.id.as_str(), released.redelivered)).collect();
-    assert_eq!(told_again, [("critical", true), ("error", true)]);
+    assert_eq!(redelivered, [("critical", true), ("error", true)]);
     story.timeout(4_000);
     assert_eq!(
         story.ledger(),
@@ -477,7 +477,7 @@ fn with_a_critical_one_goes_everything_at_any_point() {
 }
 
 #[test]
-fn an_expired_notification_is_not_told() {
+fn an_expired_notification_is_not_delivered() {
     let mut story = Story::new();
     for (name, expires_at) in [("early", 100), ("late", 200)] {
         let expires_at = Some(Timestamp::from_millis(expires_at));
