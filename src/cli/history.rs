@@ -9,7 +9,7 @@ use super::{
     parse,
     table::{Cell, Table},
 };
-use crate::{client::percent_encode, protocol::history::ProjectionView, sink};
+use crate::{client::percent_encode, sink, wire::history::ProjectionView};
 
 const DOING: &str = "read the history";
 /// Most pages that are read to fill one after the probes of `aside doctor` are removed.

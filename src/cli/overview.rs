@@ -23,8 +23,8 @@ use crate::{
     client::ClientError,
     harness::kind::{KINDS, Kind},
     notification::Priority,
-    protocol::sources::SourceView,
     time::Timestamp,
+    wire::sources::SourceView,
 };
 
 /// Most rows of each table, so that all fit on a screen of 24 lines.

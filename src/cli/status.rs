@@ -291,9 +291,9 @@ mod tests {
     use crate::{
         cli::tests::run_against,
         client::fake::FakeDaemon,
-        protocol::history::ProjectionView,
-        protocol::sources::SourcesView,
-        protocol::views::{
+        wire::history::ProjectionView,
+        wire::sources::SourcesView,
+        wire::views::{
             ConfigView, EventCounts, JournalView, NotificationCounts, RulesView, SessionCounts, StatusView,
             SubscriberCounts, TokenCounts,
         },

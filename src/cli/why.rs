@@ -15,7 +15,7 @@ use super::{
     table::one_line,
     terminal::{self, Tone},
 };
-use crate::{client::percent_encode, protocol::history::ProjectionView};
+use crate::{client::percent_encode, wire::history::ProjectionView};
 
 const DOING: &str = "look it up";
 /// The text for entries that the history has deleted.

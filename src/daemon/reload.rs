@@ -41,10 +41,10 @@ use crate::{
         catalogue::{self, OwnSeverities},
     },
     journal::{AppendError, Appended, Journal},
-    protocol::views::{ConfigView, FindingsView, ReloadView},
     publisher::{Publisher, Records},
     server::{ConfigHandle, ConfigState, RELOADS_MAX, ReloadRefusal, ReloadRequest},
     time::Timestamp,
+    wire::views::{ConfigView, FindingsView, ReloadView},
 };
 
 /// Most problems that are shown until the next reading.

@@ -12,13 +12,13 @@ use crate::{
     notification::{Notification, Priority},
     pipeline::rule::Activity,
     projection::Projection,
-    protocol::history::ProjectionView,
-    protocol::views::{
+    server::{PageStart, Query, Standing, WaitingPage},
+    time::{Timestamp, duration_millis},
+    wire::history::ProjectionView,
+    wire::views::{
         ConfigView, EventCounts, FailingView, HarnessView, JournalView, NotificationCounts, RulesView,
         SessionCounts, SessionView, StatusView, SubscriberCounts, TokenCounts, WaitingView,
     },
-    server::{PageStart, Query, Standing, WaitingPage},
-    time::{Timestamp, duration_millis},
 };
 
 /// Constants of the running daemon, and the projection with its progress.

@@ -5,8 +5,8 @@ use rusqlite::{OptionalExtension, Row};
 use super::{View, rows, rows::Conditions, writer::from_sql};
 use crate::{
     notification::Priority,
-    protocol::history::{Delivery, LedgerLine, NotificationView},
     time::Timestamp,
+    wire::history::{Delivery, LedgerLine, NotificationView},
 };
 
 const COLUMNS: &str = "place, priority, severity, created_at, expires_at, subscriber, id, inject_at, session, workspace, tokens, content";

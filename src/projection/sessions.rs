@@ -3,7 +3,7 @@
 use rusqlite::Row;
 
 use super::{View, rows, rows::Conditions};
-use crate::protocol::{
+use crate::wire::{
     history::{ClosedSession, InjectionLine, Message},
     views::HarnessView,
 };

@@ -8,7 +8,6 @@ use utoipa::ToSchema;
 
 use crate::{
     journal::AppendError,
-    protocol::{history::ProjectionView, views::StatusView},
     server::{
         App,
         error::{ApiError, ErrorBody},
@@ -16,6 +15,7 @@ use crate::{
         router::openapi,
     },
     time::duration_millis,
+    wire::{history::ProjectionView, views::StatusView},
 };
 
 /// Liveness of the daemon.

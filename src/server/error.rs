@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use crate::{
     causes::with_causes,
     journal::{AppendError, BodyTooLarge},
-    protocol::FieldError,
+    wire::FieldError,
 };
 
 /// When to retry a temporary refusal, in seconds.

@@ -19,14 +19,7 @@ use crate::{
     journal::{ReadError, Record},
     ledger::LedgerEntry,
     projection::{ProjectionError, View},
-    protocol::{
-        FieldError,
-        body::{self, BodyKind, Items},
-        cloudevents,
-        event::{self, Defaults, EventView, to_json},
-        history::{LedgerLine, ProjectionView, raw},
-        record,
-    },
+    records,
     server::{
         App,
         auth::Route,
@@ -35,6 +28,13 @@ use crate::{
         history,
         intake::{Intake, NewIds, Results, Summary},
         lines,
+    },
+    wire::{
+        FieldError,
+        body::{self, BodyKind, Items},
+        cloudevents,
+        event::{self, Defaults, EventView, to_json},
+        history::{LedgerLine, ProjectionView, raw},
     },
 };
 
@@ -318,5 +318,5 @@ fn shown(found: &Record<'_>) -> Option<(Seq, Box<RawValue>)> {
 }
 
 fn as_event<'a>(found: &Record<'a>) -> Option<EventRef<'a>> {
-    (found.kind.0 == record::EVENT).then(|| codec::decode(found.body).ok()).flatten()
+    (found.kind.0 == records::EVENT).then(|| codec::decode(found.body).ok()).flatten()
 }

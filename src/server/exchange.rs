@@ -17,10 +17,6 @@ use crate::{
     event::{Event, EventRef, SessionId},
     exchange::{Answer, Exchange, InjectionId},
     hex::hex,
-    protocol::{
-        event::{ParsedEvent, read_name},
-        exchange::{AnswerView, ExchangeView, parse},
-    },
     publisher::Records,
     server::{
         App,
@@ -31,6 +27,10 @@ use crate::{
         probing::{self, Said},
         processes::{self, Claim},
         wrote,
+    },
+    wire::{
+        event::{ParsedEvent, read_name},
+        exchange::{AnswerView, ExchangeView, parse},
     },
 };
 

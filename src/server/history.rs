@@ -14,7 +14,12 @@ use crate::{
         events::EventFilter,
         notifications::{NotificationFilter, STATES},
     },
-    protocol::{
+    server::{
+        App,
+        error::{ApiError, ErrorBody},
+        extract::{Params, Segment, SessionSegment},
+    },
+    wire::{
         FieldError,
         event::EventView,
         hint,
@@ -22,11 +27,6 @@ use crate::{
             ClosedSession, EventLine, InjectionLine, LedgerLine, Message, NotificationView, ProjectionView,
             raw, read_limit, read_moment,
         },
-    },
-    server::{
-        App,
-        error::{ApiError, ErrorBody},
-        extract::{Params, Segment, SessionSegment},
     },
 };
 

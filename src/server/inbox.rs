@@ -8,7 +8,6 @@ use crate::{
     event::SessionId,
     exchange::Decision,
     notification::NotificationId,
-    protocol::{FieldError, views::WaitingView},
     publisher::Records,
     server::{
         App,
@@ -19,6 +18,7 @@ use crate::{
         notify::place_of,
         questions::open_count,
     },
+    wire::{FieldError, views::WaitingView},
 };
 
 /// Selects the queue.

@@ -11,12 +11,12 @@ use crate::{
     event::codec::IdOrigin,
     journal::{Appended, Appending, Level, Outcome},
     meter::{self, Meters},
-    protocol::{FieldError, event::ParsedEvent},
     publisher::Records,
     server::{
         App,
         error::{ApiError, ErrorView},
     },
+    wire::{FieldError, event::ParsedEvent},
 };
 
 /// Most refusals that a summary lists; further ones are only counted.

@@ -14,10 +14,6 @@ use futures_util::{FutureExt, StreamExt, stream};
 use serde::Serialize;
 
 use crate::{
-    protocol::{
-        body::LineSplitter,
-        event::{self, Defaults},
-    },
     server::{
         App,
         auth::Route,
@@ -25,6 +21,10 @@ use crate::{
         extract::{broken_off, lazy_timeout, too_slow},
         intake::{Begun, Intake, NewIds, Summary, Verdicts},
         room::Taken,
+    },
+    wire::{
+        body::LineSplitter,
+        event::{self, Defaults},
     },
 };
 

@@ -11,7 +11,6 @@ use crate::{
     event::{Event, catalogue},
     ledger::FilteredBy,
     nearest::nearest,
-    protocol::event::{self, Defaults, EventView},
     server::{
         App,
         auth::Route,
@@ -19,6 +18,7 @@ use crate::{
         extract::read_body,
         intake::NewIds,
     },
+    wire::event::{self, Defaults, EventView},
 };
 
 /// Most sessions that are listed; beyond it only the count is useful.

@@ -15,7 +15,6 @@ use crate::{
     event::{Event, SessionId},
     ledger::Suppressed,
     notification::{Category, Level, Sink},
-    protocol::notify::NotifyRequest,
     publisher::Records,
     server::{
         App,
@@ -28,6 +27,7 @@ use crate::{
     sink::{Notice, PER_MINUTE_MAX, Parts, Target, Verdict, seconds_ago},
     source::sinks::check,
     time::{Timestamp, duration_millis},
+    wire::notify::NotifyRequest,
 };
 
 /// Log target of the notices' texts.

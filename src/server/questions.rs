@@ -17,7 +17,6 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::{
     event::SessionId,
-    protocol::questions::{AnswerRequest, ID_KIND, QuestionRequest, QuestionView, read_answer},
     publisher::Records,
     server::{
         App,
@@ -34,6 +33,7 @@ use crate::{
         question::{Chosen, End, PER_ASKER_MAX, QUESTIONS_MAX, taken_event},
     },
     time::Timestamp,
+    wire::questions::{AnswerRequest, ID_KIND, QuestionRequest, QuestionView, read_answer},
 };
 
 /// Default wait for the end of a question.

@@ -16,11 +16,11 @@ use crate::{
     config::webhooks::Webhooks,
     event::catalogue::OwnSeverities,
     journal::AppendError,
-    protocol::views::{ConfigView, FindingsView, ReloadView},
     server::{
         App,
         error::{ApiError, ErrorBody},
     },
+    wire::views::{ConfigView, FindingsView, ReloadView},
 };
 
 /// Most waiting reload requests, each for its own reload; further callers wait for room.

@@ -29,10 +29,6 @@ use crate::{
     engine::io::{Pending, RequestId},
     event::SessionId,
     exchange::{Answer, InjectionId},
-    protocol::{
-        FieldError,
-        views::{PendingView, SessionView},
-    },
     server::{
         App,
         clients::HookTroubles,
@@ -49,6 +45,10 @@ use crate::{
     source::inputs::Inputs,
     time::Timestamp,
     transcript::Gauge,
+    wire::{
+        FieldError,
+        views::{PendingView, SessionView},
+    },
 };
 
 /// Default wait of a long poll, in seconds; below the minute after which idle connections are often

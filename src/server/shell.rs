@@ -7,7 +7,6 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::{
-    protocol::FieldError,
     publisher::Records,
     server::{
         App,
@@ -17,6 +16,7 @@ use crate::{
         processes,
     },
     shell::Ran,
+    wire::FieldError,
 };
 
 /// The outcome of a report.

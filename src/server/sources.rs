@@ -18,10 +18,6 @@ use crate::{
     lsp,
     meter::Meters,
     projection::counted::{COUNTED_MAX, Count, Counted},
-    protocol::{
-        history::ProjectionView,
-        sources::{CountView, LooksView, SourceView, SourcesView, UnservedView},
-    },
     server::{
         App,
         error::{ApiError, ErrorBody},
@@ -30,6 +26,10 @@ use crate::{
     },
     source::lsp::missing_servers,
     source::troubles::Troubles,
+    wire::{
+        history::ProjectionView,
+        sources::{CountView, LooksView, SourceView, SourcesView, UnservedView},
+    },
 };
 
 /// Default start of the counts.

@@ -10,7 +10,6 @@ use axum::{
 
 use crate::{
     harness::kind::Kind,
-    protocol::views::SessionView,
     server::{
         App,
         error::{ApiError, ErrorBody},
@@ -18,6 +17,7 @@ use crate::{
         naming::session_of,
         questions::open_count,
     },
+    wire::views::SessionView,
 };
 
 /// Prefix of the numbers; a full circle, which other status lines use to mark new items.

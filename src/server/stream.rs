@@ -25,12 +25,7 @@ use crate::{
     exchange::Harness,
     harness::kind::Kind,
     journal::{ReadError, Reader, record::Record},
-    protocol::{
-        FieldError,
-        event::{EventView, read_name, read_workspace, to_json},
-        record,
-        views::PendingView,
-    },
+    records,
     server::{
         App,
         auth::PeerPid,
@@ -41,6 +36,11 @@ use crate::{
         processes::ClientFolder,
         sessions::{Watcher, pending_now},
         wake_routes::Attached,
+    },
+    wire::{
+        FieldError,
+        event::{EventView, read_name, read_workspace, to_json},
+        views::PendingView,
     },
 };
 
@@ -122,7 +122,7 @@ impl Filter {
 
     /// The record as a stream event, if it is an event that matches.
     fn show(&self, found: &Record<'_>) -> Option<String> {
-        if found.kind.0 != record::EVENT {
+        if found.kind.0 != records::EVENT {
             return None;
         }
         let event = codec::decode(found.body)

@@ -44,11 +44,9 @@ use crate::{
     ledger::LedgerEntry,
     notification::{NotificationId, Priority, SubscriberId},
     projection::{Command, FILE_NAME},
-    protocol::{
-        record::{self, RecordInput},
-        views::{HarnessView, SessionView, WaitingView},
-    },
+    records::{self, RecordInput},
     session::{Wake, WakeKind},
+    wire::views::{HarnessView, SessionView, WaitingView},
 };
 
 /// A daemon whose event loop is the test.
@@ -167,8 +165,8 @@ fn journaled(app: &App, from: u64) -> Vec<(&'static str, String)> {
     let mut reader = app.journal.read_from(Seq(from));
     let records = reader.next_batch(1_000).expect("readable");
     let show = |found: crate::journal::record::Record<'_>| {
-        let kind = record::kind_name(found.kind.0).expect("known");
-        let said = match record::decode(found.kind.0, found.seq, found.body).expect("readable") {
+        let kind = records::kind_name(found.kind.0).expect("known");
+        let said = match records::decode(found.kind.0, found.seq, found.body).expect("readable") {
             RecordInput::Input(Input::Event { event, .. }) => event.event_type.to_owned(),
             RecordInput::Input(Input::Exchange { exchange, .. }) => exchange.carrier.to_string(),
             RecordInput::Input(Input::SessionClosed { session, .. }) => session.to_string(),
@@ -210,7 +208,7 @@ async fn next_exchange(app: &App, from: u64) -> (RequestId, Exchange) {
     loop {
         for found in reader.next_batch(100).expect("readable").iter() {
             if let Ok(RecordInput::Input(Input::Exchange { request, exchange, .. })) =
-                record::decode(found.kind.0, found.seq, found.body)
+                records::decode(found.kind.0, found.seq, found.body)
             {
                 return (request, exchange);
             }

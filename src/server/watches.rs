@@ -15,10 +15,6 @@ use uuid::Uuid;
 
 use crate::{
     event::SessionId,
-    protocol::{
-        FieldError,
-        watches::{ConditionView, WatchRequest, WatchView},
-    },
     publisher::Records,
     server::{
         App,
@@ -35,6 +31,10 @@ use crate::{
         ALL_MAX, Condition, EXPIRES_DEFAULT, EXPIRES_MAX, Needs, PER_OWNER_MAX, Part, Watch,
         condition::{Terms, parse},
         hosts::remote_host,
+    },
+    wire::{
+        FieldError,
+        watches::{ConditionView, WatchRequest, WatchView},
     },
 };
 

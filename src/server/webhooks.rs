@@ -22,10 +22,6 @@ use crate::{
     event::{Event, Payload, Provenance, strip_text},
     journal::Outcome,
     nearest::nearest,
-    protocol::{
-        FieldError,
-        event::{check_size, read_name},
-    },
     server::{
         App,
         auth::MayPublish,
@@ -35,6 +31,10 @@ use crate::{
     },
     source::secret,
     webhook::{self, Kind, Said, signature},
+    wire::{
+        FieldError,
+        event::{check_size, read_name},
+    },
 };
 
 /// Path of the webhooks; the sender's name follows.

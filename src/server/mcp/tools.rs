@@ -11,9 +11,6 @@ use crate::{
     exchange::{Exchange, Trigger},
     nearest::nearest,
     notification::InjectionPoint,
-    protocol::{
-        inbox::InboxRequest, notify::NotifyRequest, questions::QuestionRequest, watches::WatchRequest,
-    },
     server::{
         error::ApiError,
         exchange::perform,
@@ -24,6 +21,7 @@ use crate::{
     time::{Timestamp, short_duration},
     toon,
     watch::Watch,
+    wire::{inbox::InboxRequest, notify::NotifyRequest, questions::QuestionRequest, watches::WatchRequest},
 };
 
 const DEFINITIONS: &str = include_str!("tools.json");

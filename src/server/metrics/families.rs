@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering;
 use crate::{
     ledger::Reason,
     meter::{BOUNDS_US, Histogram, Meters},
-    protocol::history::ProjectionView,
-    protocol::views::{
+    time::Timestamp,
+    wire::history::ProjectionView,
+    wire::views::{
         ConfigView, EventCounts, JournalView, NotificationCounts, SessionCounts, StatusView, SubscriberCounts,
     },
-    time::Timestamp,
 };
 
 /// Most subscribers with their own series; the others are summed. Users write subscriber files, so

@@ -6,8 +6,8 @@ use super::{
 };
 use crate::{
     meter::Meters,
-    protocol::history::ProjectionView,
-    protocol::views::{
+    wire::history::ProjectionView,
+    wire::views::{
         ConfigView, EventCounts, JournalView, NotificationCounts, RulesView, SessionCounts, StatusView,
         SubscriberCounts, TokenCounts,
     },

@@ -8,14 +8,14 @@ use utoipa::ToSchema;
 
 use crate::{
     event::{SessionId, cut_text, strip_text},
-    protocol::{
+    time::parse_duration,
+    watch::{CONDITIONS_MAX, EXPIRES_MAX, NOTE_CHARS_MAX, Needs, ReminderKind, Watch},
+    wire::{
         FieldError,
         event::{read_name, read_workspace},
         fields::{Fields, Unknown, text_of},
         hint,
     },
-    time::parse_duration,
-    watch::{CONDITIONS_MAX, EXPIRES_MAX, NOTE_CHARS_MAX, Needs, ReminderKind, Watch},
 };
 
 const NAMES: [&str; 8] = ["conditions", "needs", "note", "kind", "expires", "session", "workspace", "cwd"];

@@ -16,11 +16,11 @@ use crate::{
         EVENT_BYTES_MAX, EventRef, EventType, Payload, PayloadError, Provenance, Seq, Severity,
         catalogue::OwnSeverities, clean_text, codec::IdOrigin,
     },
-    protocol::{
+    time::Timestamp,
+    wire::{
         FieldError, excerpt,
         fields::{Fields, Unknown},
     },
-    time::Timestamp,
 };
 
 /// Longest id, source, session or cause, in bytes.

@@ -14,7 +14,6 @@ pub mod history;
 pub mod inbox;
 pub mod notify;
 pub mod questions;
-pub mod record;
 pub mod sources;
 pub mod views;
 pub mod watches;

@@ -6,16 +6,16 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::{
-    protocol::{
+    sink::{
+        Question, clean_line,
+        question::{ASKED_FOR_DEFAULT, Awaited, CHOICE_CHARS_MAX, CHOICES},
+    },
+    wire::{
         FieldError,
         fields::{Fields, Unknown, text_of},
         hint,
         notify::NotifyRequest,
         watches::read_expires,
-    },
-    sink::{
-        Question, clean_line,
-        question::{ASKED_FOR_DEFAULT, Awaited, CHOICE_CHARS_MAX, CHOICES},
     },
 };
 

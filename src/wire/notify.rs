@@ -6,18 +6,18 @@ use crate::{
     event::SessionId,
     event::mask_secrets,
     notification::{Category, Level, link},
-    protocol::{
+    sink::{
+        CONTEXT_CHARS_MAX, CONTEXT_DEFAULT, MESSAGE_CHARS_MAX, Notice, Progress, clean_line,
+        progress::{DONE, KEY_CHARS_MAX},
+    },
+    time::Timestamp,
+    wire::{
         FieldError,
         event::{read_name, read_workspace},
         excerpt,
         fields::{Fields, Unknown, text_of},
         hint,
     },
-    sink::{
-        CONTEXT_CHARS_MAX, CONTEXT_DEFAULT, MESSAGE_CHARS_MAX, Notice, Progress, clean_line,
-        progress::{DONE, KEY_CHARS_MAX},
-    },
-    time::Timestamp,
 };
 
 const NAMES: [&str; 10] = [

@@ -12,8 +12,8 @@ use utoipa::ToSchema;
 use crate::{
     engine::io::Pending,
     exchange::{Conversations, Harness},
-    protocol::history::ProjectionView,
     tokens,
+    wire::history::ProjectionView,
 };
 
 /// The status of the daemon.

@@ -2,7 +2,7 @@
 
 use crate::{
     event::SessionId,
-    protocol::{
+    wire::{
         FieldError,
         event::read_name,
         fields::{Fields, Unknown},

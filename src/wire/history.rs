@@ -12,8 +12,8 @@ use utoipa::ToSchema;
 use crate::{
     event::Seq,
     ledger::{FilteredBy, LedgerEntry, Reason, Step, Subject, Suppressed},
-    protocol::{FieldError, event::EventView, views::HarnessView},
     time::Timestamp,
+    wire::{FieldError, event::EventView, views::HarnessView},
 };
 
 /// One ledger entry.
