@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
-use self::words::Line;
 use super::{
     CliError, Context, Refusal, failing, history,
     ids::{self, Names},
@@ -15,7 +14,10 @@ use super::{
     table::one_line,
     terminal::{self, Tone},
 };
-use crate::{client::percent_encode, wire::history::ProjectionView};
+use crate::{
+    client::percent_encode,
+    wire::history::{LedgerLine, ProjectionView},
+};
 
 const DOING: &str = "look it up";
 /// The text for entries that the history has deleted.
@@ -34,7 +36,7 @@ pub(super) struct Args {
 #[derive(Deserialize)]
 struct EventAnswer {
     event: Box<RawValue>,
-    history: Vec<Line>,
+    history: Vec<LedgerLine>,
     projection: ProjectionView,
 }
 
@@ -42,7 +44,7 @@ struct EventAnswer {
 struct NotificationAnswer {
     notification: Notification,
     events: Vec<Box<RawValue>>,
-    history: Vec<Line>,
+    history: Vec<LedgerLine>,
     projection: ProjectionView,
 }
 
@@ -241,17 +243,18 @@ impl Page<'_, '_> {
     }
 
     /// The recorded history, or `none` if empty, and current failures.
-    fn became(&self, history: &[Line], none: &str) -> String {
+    fn became(&self, history: &[LedgerLine], none: &str) -> String {
         let terminal = &self.context.terminal;
         let mut text = "\nwhat became of it\n".to_owned();
         if history.is_empty() {
             text.push_str(&self.line(2, none));
         }
-        let at =
-            |line: &Line| line.at.as_ref().map_or_else(|| "-".to_owned(), |at| terminal.moments.exact(at));
+        let at = |line: &LedgerLine| {
+            line.at.as_ref().map_or_else(|| "-".to_owned(), |at| terminal.moments.exact(at))
+        };
         let width = history.iter().map(|line| terminal::width(&at(line))).max().unwrap_or(0);
         for line in history {
-            let words = one_line(&line.words(&self.names));
+            let words = one_line(&words::sentence(line, &self.names));
             let (at, begin) = (format!("{:width$}", at(line)), 2 + width + 2);
             let at = terminal.paint(Tone::Dim, &at);
             text.push_str(&format!("  {at}  {}\n", terminal.wrap(&words, begin, begin)));
@@ -298,7 +301,7 @@ made of
 what became of it
   12:00:02.000  ci made n1 of 1 event
   12:00:02.000  n1 waits in session s1
-  12:00:05.000  n1 was given to session s1 at after_tool in injection abc123
+  12:00:05.000  n1 was delivered to session s1 at after_tool in injection abc123
   12:00:09.000  n1 arrived in session s1: the session went on after it
 
 next: nothing to do; aside why abc123 shows the text as the agent has it
@@ -327,8 +330,8 @@ injection abc123: given to session s1, 29m ago, role tool
 notification n1: ci, high, after_tool, about 9 tokens
 
 what became of it
-  12:00:05.000  n1 was given to session s1 at after_tool in injection abc123
-  12:00:09.000  n1 arrived in session s1: it stands in the transcript
+  12:00:05.000  n1 was delivered to session s1 at after_tool in injection abc123
+  12:00:09.000  n1 arrived in session s1: its short name is in the transcript
 
 next: aside why n1 shows the events behind it
 ";

@@ -9,7 +9,6 @@ use utoipa::ToSchema;
 use crate::{
     engine::{Explanation, Verdict},
     event::{Event, catalogue},
-    ledger::FilteredBy,
     nearest::nearest,
     server::{
         App,
@@ -92,11 +91,7 @@ fn view(explanation: &Explanation, event: &Event, known: &[String]) -> MatchView
             Verdict::Off => "off",
         },
         filtered_by: match verdict {
-            Verdict::Filtered(by) => Some(match by {
-                FilteredBy::Source => "sources",
-                FilteredBy::Severity => "severity_filter",
-                FilteredBy::Where | FilteredBy::WhereFailed => "where",
-            }),
+            Verdict::Filtered(by) => Some(by.key()),
             Verdict::Takes | Verdict::Resolves | Verdict::Off => None,
         },
     });

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use crate::{
-    ledger::Reason,
+    ledger::{Reason, ReasonText},
     meter::{BOUNDS_US, Histogram, Meters},
     time::Timestamp,
     wire::history::ProjectionView,
@@ -122,8 +122,9 @@ fn events(events: &EventCounts) -> Vec<Family> {
 }
 
 fn notifications(counts: &NotificationCounts) -> Vec<Family> {
-    let ended = Reason::WORDS
-        .map(|word| (labels([("reason", word)]), counts.ended.get(word).copied().unwrap_or_default()));
+    let ended = Reason::texts().map(|ReasonText { word, .. }| {
+        (labels([("reason", word)]), counts.ended.get(word).copied().unwrap_or_default())
+    });
     vec![
         counter(
             "aside_notifications_created",
