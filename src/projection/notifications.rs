@@ -132,9 +132,9 @@ fn notification(row: &Row<'_>) -> rusqlite::Result<(i64, NotificationView)> {
     let view = NotificationView {
         id: row.get(6)?,
         subscriber: row.get(5)?,
-        priority: rows::priority(row.get(1)?).as_str(),
-        severity: rows::severity(row.get(2)?).as_str(),
-        inject_at: rows::point(&row.get::<_, String>(7)?),
+        priority: rows::priority(row.get(1)?).as_str().to_owned(),
+        severity: rows::severity(row.get(2)?).as_str().to_owned(),
+        inject_at: rows::point(&row.get::<_, String>(7)?).to_owned(),
         session: row.get(8)?,
         workspace: row.get(9)?,
         content: row.get(11)?,

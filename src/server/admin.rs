@@ -8,14 +8,9 @@ use utoipa::ToSchema;
 
 use crate::{
     journal::AppendError,
-    server::{
-        App,
-        error::{ApiError, ErrorBody},
-        history,
-        router::openapi,
-    },
+    server::{App, error::ApiError, history, router::openapi},
     time::duration_millis,
-    wire::{history::ProjectionView, views::StatusView},
+    wire::{error::ErrorBody, history::ProjectionView, views::StatusView},
 };
 
 /// Liveness of the daemon.

@@ -9,7 +9,7 @@ use axum::{
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 use utoipa::{IntoParams, ToSchema};
@@ -23,18 +23,21 @@ use crate::{
     server::{
         App,
         auth::Route,
-        error::{ApiError, ErrorBody},
+        error::ApiError,
         extract::{Params, Segment, header, read_body},
         history,
-        intake::{Intake, NewIds, Results, Summary},
+        intake::{Intake, NewIds},
         lines,
     },
     wire::{
         FieldError,
         body::{self, BodyKind, Items},
         cloudevents,
+        error::ErrorBody,
         event::{self, Defaults, EventView, to_json},
-        history::{LedgerLine, ProjectionView, raw},
+        history::EventWithHistory,
+        history::{LedgerLine, raw},
+        publish::{Results, Summary},
     },
 };
 
@@ -196,18 +199,6 @@ fn read_lone(body: bytes::Bytes) -> Result<bytes::Bytes, ApiError> {
 pub(crate) struct EventParams {
     /// The event's source; the newest event of that id if absent.
     source: Option<String>,
-}
-
-/// An event and its outcome.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct EventWithHistory {
-    /// The event.
-    #[schema(value_type = EventView)]
-    event: Box<RawValue>,
-    /// The recorded outcome of the event and of its notifications, oldest first.
-    history: Vec<LedgerLine>,
-    /// The progress of the projection that gave the outcome.
-    projection: ProjectionView,
 }
 
 /// Shows an event, by its id or its position, and its outcome.

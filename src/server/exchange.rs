@@ -21,7 +21,7 @@ use crate::{
     server::{
         App,
         auth::{PeerPid, Route},
-        error::{ApiError, ErrorBody},
+        error::ApiError,
         extract::{IdSegment, read_body, read_session},
         naming::{name_sessions, session_of},
         probing::{self, Said},
@@ -29,6 +29,7 @@ use crate::{
         wrote,
     },
     wire::{
+        error::ErrorBody,
         event::{ParsedEvent, read_name},
         exchange::{AnswerView, ExchangeView, parse},
     },

@@ -19,12 +19,13 @@ use crate::{
         auth::Route,
         error::ApiError,
         extract::{broken_off, lazy_timeout, too_slow},
-        intake::{Begun, Intake, NewIds, Summary, Verdicts},
+        intake::{Begun, Intake, NewIds, Verdicts},
         room::Taken,
     },
     wire::{
         body::LineSplitter,
         event::{self, Defaults},
+        publish::Summary,
     },
 };
 

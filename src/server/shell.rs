@@ -8,15 +8,9 @@ use uuid::Uuid;
 
 use crate::{
     publisher::Records,
-    server::{
-        App,
-        auth::PeerPid,
-        error::{ApiError, ErrorBody},
-        extract::read_body,
-        processes,
-    },
+    server::{App, auth::PeerPid, error::ApiError, extract::read_body, processes},
     shell::Ran,
-    wire::FieldError,
+    wire::{FieldError, error::ErrorBody},
 };
 
 /// The outcome of a report.

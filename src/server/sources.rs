@@ -20,13 +20,14 @@ use crate::{
     projection::counted::{COUNTED_MAX, Count, Counted},
     server::{
         App,
-        error::{ApiError, ErrorBody},
+        error::ApiError,
         extract::Params,
         history::{how_far, moment, unreadable},
     },
     source::lsp::missing_servers,
     source::troubles::Troubles,
     wire::{
+        error::ErrorBody,
         history::ProjectionView,
         sources::{CountView, LooksView, SourceView, SourcesView, UnservedView},
     },

@@ -30,7 +30,7 @@ use crate::{
         App,
         auth::PeerPid,
         clients::MonitorClient,
-        error::{ApiError, ErrorBody},
+        error::ApiError,
         extract::{IdSegment, Params, header},
         naming::session_of,
         processes::ClientFolder,
@@ -39,6 +39,7 @@ use crate::{
     },
     wire::{
         FieldError,
+        error::ErrorBody,
         event::{EventView, read_name, read_workspace, to_json},
         views::PendingView,
     },

@@ -71,7 +71,7 @@ pub struct ProjectionView {
 }
 
 /// An event that a subscriber takes, and its outcome.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct EventLine {
     /// The event.
     #[schema(value_type = EventView)]
@@ -85,8 +85,17 @@ pub struct EventLine {
     pub seq: u64,
 }
 
+impl EventLine {
+    /// The event's fields.
+    ///
+    /// Errors: it is no event.
+    pub fn view(&self) -> serde_json::Result<EventView<'_>> {
+        serde_json::from_str(self.event.get())
+    }
+}
+
 /// The end of an event that is not in a notification.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Ended {
     /// The subscriber of the pipeline, or the sink; absent for a throttled event.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -99,7 +108,7 @@ pub struct Ended {
 }
 
 /// A notification and its state.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[schema(as = Notification)]
 pub struct NotificationView {
     /// Derived from its subscriber and events.
@@ -107,11 +116,11 @@ pub struct NotificationView {
     /// The subscriber that created it.
     pub subscriber: String,
     /// `critical`, `high`, `normal` or `low`.
-    pub priority: &'static str,
+    pub priority: String,
     /// The worst severity among its events.
-    pub severity: &'static str,
+    pub severity: String,
     /// Its injection point.
-    pub inject_at: &'static str,
+    pub inject_at: String,
     /// The session it is for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
@@ -134,7 +143,7 @@ pub struct NotificationView {
 }
 
 /// The state of a notification in a session.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Delivery {
     /// The session; absent while it is in none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -152,12 +161,12 @@ pub struct Delivery {
 }
 
 /// A system message: one notification as delivered to a session.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Message {
     /// Unique, and unchanged by rebuilds of the projection.
     pub id: String,
     /// Always `system`.
-    pub role: &'static str,
+    pub role: String,
     /// The delivered text, as TOON.
     pub content: String,
     /// When it was handed to its carrier.
@@ -169,7 +178,7 @@ pub struct Message {
     /// The injection that carried it.
     pub injection: String,
     /// The injection point.
-    pub point: &'static str,
+    pub point: String,
     /// `injected`, `confirmed`, `returned` to the queue because it did not arrive, or `ended`.
     pub state: String,
     /// Why it ended, such as `uncertain`.
@@ -178,7 +187,7 @@ pub struct Message {
 }
 
 /// The text released by an exchange, as written for its carrier.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct InjectionLine {
     /// Its short name, which is also in the text.
     pub id: String,
@@ -195,7 +204,7 @@ pub struct InjectionLine {
 }
 
 /// A closed session.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct ClosedSession {
     /// The harness's own id of the conversation.
     pub id: String,
@@ -344,6 +353,103 @@ impl LedgerLine {
 
 fn text(shown: &impl ToString) -> Option<String> {
     Some(shown.to_string())
+}
+
+/// An event and its outcome.
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct EventWithHistory {
+    /// The event.
+    #[schema(value_type = EventView)]
+    pub event: Box<RawValue>,
+    /// The recorded outcome of the event and of its notifications, oldest first.
+    pub history: Vec<LedgerLine>,
+    /// The progress of the projection that gave the outcome.
+    pub projection: ProjectionView,
+}
+
+/// A page of events.
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct EventPage {
+    /// Events that a subscriber took or that were throttled, newest first.
+    pub events: Vec<EventLine>,
+    /// The `cursor` of the next page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// Number of events that no subscriber takes; they are not listed, but can be shown by id.
+    pub unmatched: u64,
+    /// The progress of the projection that gave the answer.
+    pub projection: ProjectionView,
+}
+
+/// A page of notifications.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct NotificationPage {
+    /// Newest first.
+    pub notifications: Vec<NotificationView>,
+    /// The `cursor` of the next page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// The progress of the projection that gave the answer.
+    pub projection: ProjectionView,
+}
+
+/// A notification, its events, and its outcome.
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct NotificationWithHistory {
+    /// The notification.
+    pub notification: NotificationView,
+    /// The events behind its rows, oldest first.
+    #[schema(value_type = Vec<EventView>)]
+    pub events: Vec<Box<RawValue>>,
+    /// Its recorded history, oldest first.
+    pub history: Vec<LedgerLine>,
+    /// The progress of the projection that gave the answer.
+    pub projection: ProjectionView,
+}
+
+/// A page of system messages.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct MessagePage {
+    /// Newest first.
+    pub messages: Vec<Message>,
+    /// The `cursor` of the next page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// The progress of the projection that gave the answer.
+    pub projection: ProjectionView,
+}
+
+/// A page of injections.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct InjectionPage {
+    /// Newest first.
+    pub injections: Vec<InjectionLine>,
+    /// The `cursor` of the next page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// The progress of the projection that gave the answer.
+    pub projection: ProjectionView,
+}
+
+/// The injections with one short name.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct NamedInjections {
+    /// Newest first; more than one only if names of several sessions collide.
+    pub injections: Vec<InjectionLine>,
+    /// The progress of the projection that gave the answer.
+    pub projection: ProjectionView,
+}
+
+/// A page of closed sessions.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct ClosedSessionPage {
+    /// The last ended first; a session that was reopened is listed once per end.
+    pub sessions: Vec<ClosedSession>,
+    /// The `cursor` of the next page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// The progress of the projection that gave the answer.
+    pub projection: ProjectionView,
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
@@ -121,7 +121,7 @@ pub(super) fn read_expires(text: &str) -> Result<Duration, FieldError> {
 }
 
 /// An open watch.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct WatchView {
     /// Its id.
     pub id: String,
@@ -146,7 +146,7 @@ pub struct WatchView {
 }
 
 /// One condition.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct ConditionView {
     /// Its text, as written.
     pub text: String,
@@ -170,6 +170,24 @@ impl From<&Watch> for WatchView {
             workspace: watch.workspace.as_deref().map(str::to_owned),
         }
     }
+}
+
+/// The outcome of a watch request.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct WatchAnswer {
+    /// The watch that was set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watch: Option<WatchView>,
+    /// The conditions that are already true; then no watch was set.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub already: Vec<ConditionView>,
+}
+
+/// The open watches.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct WatchList {
+    /// Oldest first.
+    pub watches: Vec<WatchView>,
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ fn status(subscribers: usize) -> StatusView {
             head: 9,
             synced: 8,
             applied: 7,
-            durability: "sync",
+            durability: "sync".to_owned(),
             first: 1,
             first_at: None,
             segments: 2,
