@@ -18,7 +18,7 @@ use aside::{
     journal::{AppendBatch, Journal, JournalSettings, Level, RecordKind, memory::MemoryFiles},
     notification::InjectionPoint,
     projection::{Notes, Writer},
-    protocol::record,
+    records,
     time::Timestamp,
 };
 use rustix::time::{ClockId, clock_gettime};
@@ -81,7 +81,7 @@ fn journal(folder: &Path, events: usize) -> Journal {
     let append = |batch| opened.journal.append_blocking(batch, Level::Written).expect("appended");
     let mut batch = AppendBatch::new();
     batch
-        .push_with(RecordKind(record::RULES), None, |body| record::encode_rules(&sources.hash(), body))
+        .push_with(RecordKind(records::RULES), None, |body| records::encode_rules(&sources.hash(), body))
         .expect("small");
     append(batch);
     for first in (0..events).step_by(SLICE) {
@@ -91,13 +91,13 @@ fn journal(folder: &Path, events: usize) -> Journal {
                 let exchange =
                     Exchange::new(SessionId::new("s1"), InjectionPoint::TurnStart, &number.to_string());
                 let write = |body: &mut Vec<u8>| {
-                    record::encode_exchange(RequestId(1), &exchange, body);
+                    records::encode_exchange(RequestId(1), &exchange, body);
                 };
-                batch.push_with(RecordKind(record::EXCHANGE), None, write).expect("small");
+                batch.push_with(RecordKind(records::EXCHANGE), None, write).expect("small");
             }
             let (id, payload) = (format!("e{number}"), format!(r#"{{"n":{number},"text":"{:0300}"}}"#, 0));
-            let write = |body: &mut Vec<u8>| record::encode_event(&event(number, &id, &payload), body);
-            batch.push_with(RecordKind(record::EVENT), None, write).expect("small");
+            let write = |body: &mut Vec<u8>| records::encode_event(&event(number, &id, &payload), body);
+            batch.push_with(RecordKind(records::EVENT), None, write).expect("small");
         }
         append(batch);
     }

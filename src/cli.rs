@@ -66,7 +66,7 @@ use crate::{
     client::{Client, hook, start_if_absent},
     harness::kind::Kind,
 };
-pub use error::{CliError, Refusal};
+pub use error::CliError;
 use error::{refusal, refused};
 use paths::{Paths, PathsError};
 use terminal::Terminal;

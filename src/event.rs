@@ -6,7 +6,6 @@
 mod eight;
 mod envelope;
 mod event_type;
-mod idempotency;
 mod payload;
 mod provenance;
 mod secrets;

@@ -2,7 +2,7 @@
 //!
 //! An [`Exchange`] reports the agent's point, confirms earlier injections, and takes what may be
 //! delivered now; the [`Answer`] has at most one [`Injection`]. These are the engine's own types:
-//! `protocol` has the JSON of the API, `harness` the formats of each harness.
+//! `wire` has the JSON of the API, `harness` the formats of each harness.
 
 use std::{fmt, str::FromStr, sync::Arc};
 

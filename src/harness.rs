@@ -28,7 +28,7 @@ use crate::{
     call::Call,
     event::{Event, SessionId},
     exchange::Exchange,
-    protocol::FieldError,
+    wire::FieldError,
 };
 
 /// Possible headers of a hook call: variables of the client, listed in

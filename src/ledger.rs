@@ -4,7 +4,10 @@
 //! Nothing ends without a [`Reason`]: every drop, count or cut makes an entry. Entries are outputs
 //! of the engine; other modules count and list them.
 
-use serde::{Deserialize, Serialize};
+mod reason;
+mod what;
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     event::{Seq, SessionId},
@@ -12,100 +15,13 @@ use crate::{
     time::Timestamp,
 };
 
-/// Why an event or a notification was not delivered.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reason {
-    /// Its type matched, but its source, severity or `where` did not.
-    FilteredOut(FilteredBy),
-    /// It repeats an event inside the dedupe window and is counted there.
-    Duplicate {
-        /// The event that it repeats.
-        of: Seq,
-    },
-    /// It exceeded the subscriber's rate and is counted in the next notification.
-    RateLimited {
-        /// When the rate allows the next one.
-        retry_at: Timestamp,
-    },
-    /// Its time to live ended and no session took it.
-    Expired,
-    /// The session's queue was full of notifications of at least its priority.
-    QueueOverflow,
-    /// Its session ended before it was delivered.
-    SessionGone,
-    /// It was released and not confirmed, and it is not important enough to repeat.
-    Uncertain,
-    /// A subscriber for it exists but is disabled.
-    SubscriberOff,
-    /// The user dismissed it.
-    Dismissed,
-    /// A newer one about the same state replaces it.
-    Superseded,
-    /// Its condition no longer holds.
-    Withdrawn,
-    /// It resolves its subscriber's condition and is not delivered itself.
-    Resolves,
-    /// A watch of the session reports it.
-    Watched,
-    /// The summary with a prompt after a pause covers it.
-    SummedUp,
-    /// The session already knows the files' content.
-    Known,
-}
+pub use reason::{FilteredBy, Reason, ReasonText, Sentence};
+pub use what::What;
 
-impl Reason {
-    /// Every value of [`Reason::as_str`].
-    pub const WORDS: [&'static str; 15] = [
-        "filtered",
-        "duplicate",
-        "over_rate",
-        "expired",
-        "queue_overflow",
-        "session_gone",
-        "uncertain",
-        "subscriber_off",
-        "dismissed",
-        "superseded",
-        "withdrawn",
-        "resolves",
-        "watched",
-        "summed_up",
-        "known",
-    ];
-
-    /// The text under which this reason is counted.
-    pub const fn as_str(&self) -> &'static str {
-        match self {
-            Self::FilteredOut(_) => "filtered",
-            Self::Duplicate { .. } => "duplicate",
-            Self::RateLimited { .. } => "over_rate",
-            Self::Expired => "expired",
-            Self::QueueOverflow => "queue_overflow",
-            Self::SessionGone => "session_gone",
-            Self::Uncertain => "uncertain",
-            Self::SubscriberOff => "subscriber_off",
-            Self::Dismissed => "dismissed",
-            Self::Superseded => "superseded",
-            Self::Withdrawn => "withdrawn",
-            Self::Resolves => "resolves",
-            Self::Watched => "watched",
-            Self::SummedUp => "summed_up",
-            Self::Known => "known",
-        }
-    }
-}
-
-/// The filter that rejected an event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FilteredBy {
-    /// `sources`.
-    Source,
-    /// `severity_filter`.
-    Severity,
-    /// `where` was false.
-    Where,
-    /// `where` could not be evaluated.
-    WhereFailed,
+/// The value of one of the enums of this module whose word is `word`; `None` for an unknown word.
+pub fn of_word<T: DeserializeOwned>(word: &str) -> Option<T> {
+    let word = <&str as serde::de::IntoDeserializer<serde::de::value::Error>>::into_deserializer(word);
+    T::deserialize(word).ok()
 }
 
 /// Why an event was not dispatched.
@@ -135,7 +51,7 @@ impl HeldBackBy {
         match self {
             Self::Causes => "chain of causes too long",
             Self::SourceRate => "source over its rate",
-            Self::Unreadable => "its record could not be followed, and a start skipped it",
+            Self::Unreadable => "its record cannot be read, and a start skipped it",
         }
     }
 }
@@ -288,7 +204,8 @@ pub enum Step {
 }
 
 /// Why a notice to the user ended before a sink accepted it or failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum NotSent {
     /// Too many were in progress, and it was the oldest.
     Evicted,
@@ -311,6 +228,17 @@ impl NotSent {
             Self::Expired => "expired",
             Self::QuestionOver => "question_over",
             Self::Superseded => "superseded",
+        }
+    }
+
+    /// The reason for the user, after the name of the sink.
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::Evicted => "did not get it: too many notices were in progress",
+            Self::SessionGone => "did not show it: the session ended before",
+            Self::Expired => "did not show it: no hook that can show it came in time",
+            Self::QuestionOver => "does not ask any more: the question was answered or expired",
+            Self::Superseded => "did not get it: a newer one replaces it",
         }
     }
 }
@@ -341,10 +269,49 @@ impl Suppressed {
             Self::NoSink => "no_sink",
         }
     }
+
+    /// The time that belongs to the reason.
+    pub const fn time(self) -> Option<Timestamp> {
+        match self {
+            Self::Repeat { sent_at: at } | Self::Rate { retry_at: at } => Some(at),
+            Self::NoSink => None,
+        }
+    }
+
+    /// What the user reads about the reason with this word, and the next step; `None` for an
+    /// unknown word.
+    ///
+    /// Shape: `{detail}` stands for [`Suppressed::time`].
+    pub fn sentence_of(word: &str) -> Option<Sentence> {
+        let examples = [
+            Self::Repeat { sent_at: Timestamp::ZERO },
+            Self::Rate { retry_at: Timestamp::ZERO },
+            Self::NoSink,
+        ];
+        examples.into_iter().find(|reason| reason.as_str() == word).map(Self::sentence)
+    }
+
+    const fn sentence(self) -> Sentence {
+        match self {
+            Self::Repeat { .. } => Sentence {
+                end: "it repeats one of {detail}, and is counted in the next one",
+                next: "nothing to do",
+            },
+            Self::Rate { .. } => Sentence {
+                end: "too many within a minute, until {detail}; it is counted in the next one",
+                next: "nothing to do",
+            },
+            Self::NoSink => Sentence {
+                end: "no sink is set",
+                next: "name some in `default` of [sinks], then aside reload",
+            },
+        }
+    }
 }
 
 /// Why a notification is redelivered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Redelivered {
     /// Its arrival was not confirmed.
     Unconfirmed,
@@ -358,6 +325,14 @@ impl Redelivered {
         match self {
             Self::Unconfirmed => "unconfirmed",
             Self::ContextLost => "context_lost",
+        }
+    }
+
+    /// The reason for the user.
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::Unconfirmed => "nothing showed that it had arrived",
+            Self::ContextLost => "the context that it was in is gone",
         }
     }
 }
@@ -381,6 +356,15 @@ impl ConfirmedBy {
             Self::Ack => "ack",
             Self::LaterExchange => "later_exchange",
             Self::Seen => "seen",
+        }
+    }
+
+    /// The evidence for the user.
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::Ack => "the harness acknowledged it",
+            Self::LaterExchange => "the session went on after it",
+            Self::Seen => "its short name is in the transcript",
         }
     }
 }

@@ -51,7 +51,8 @@ pub mod webhook;
 pub mod config;
 pub mod engine;
 pub mod harness;
-pub mod protocol;
+pub mod records;
+pub mod wire;
 
 // Decides: what becomes of configuration when it is tried.
 pub mod trial;

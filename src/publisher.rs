@@ -1,7 +1,7 @@
 //! The only writer to the journal inside the daemon: records of known kinds, each with its body and
 //! its idempotency key, appended at once or when the event loop has caught up.
 //!
-//! The journal does the reading; `protocol` encodes records. A caller that publishes an event gets
+//! The journal does the reading; `records` encodes them. A caller that publishes an event gets
 //! its position, or the original's.
 
 mod records;
@@ -68,7 +68,7 @@ mod tests {
         journal::{JournalSettings, Outcome, memory::MemoryFiles},
         ledger::ConfirmedBy,
         notification::{InjectionPoint, NotificationId},
-        protocol::record,
+        records,
         time::Timestamp,
     };
 
@@ -107,8 +107,8 @@ mod tests {
         let read: Vec<String> = batch
             .iter()
             .map(|found| {
-                let read = record::decode(found.kind.0, found.seq, found.body).expect("written here");
-                let (name, shown) = (record::kind_name(found.kind.0).expect("known"), format!("{read:?}"));
+                let read = records::decode(found.kind.0, found.seq, found.body).expect("written here");
+                let (name, shown) = (records::kind_name(found.kind.0).expect("known"), format!("{read:?}"));
                 let input = shown.strip_prefix("Input(").unwrap_or(&shown);
                 format!("{name} {}", input.split([' ', '(', ')']).next().unwrap_or_default())
             })

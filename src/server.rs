@@ -1,6 +1,6 @@
 //! The API: HTTP on a Unix socket, and on loopback TCP when that is configured.
 //!
-//! Handlers are thin: they parse a request with `protocol`, append to the journal through the
+//! Handlers are thin: they parse a request with `wire`, append to the journal through the
 //! publisher, and wait for the answer of the daemon's event loop. They make no decisions about
 //! events. Their state is in [`sessions::Registry`] and is not needed after a restart: waiting
 //! requests, wake routes, context gauges and hook input that could not be used. A handler whose

@@ -10,7 +10,6 @@ use std::{
     time::Duration,
 };
 
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
@@ -26,6 +25,7 @@ use crate::{
     client::{ClientError, percent_encode},
     notification::Category,
     sink::question::short,
+    wire::questions::{Asked, QuestionEnd, QuestionList, QuestionView},
 };
 
 const PATH: &str = "/v1/questions";
@@ -94,34 +94,6 @@ pub(super) struct AnswerArgs {
     json: bool,
 }
 
-#[derive(Deserialize)]
-struct Asked {
-    question: Question,
-}
-
-#[derive(Deserialize)]
-struct List {
-    questions: Vec<Question>,
-}
-
-#[derive(Deserialize)]
-struct Question {
-    id: String,
-    #[serde(default)]
-    message: String,
-    #[serde(default)]
-    choices: Vec<String>,
-    #[serde(default)]
-    expires_at: String,
-    session: Option<String>,
-    workspace: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct End {
-    answer: Option<String>,
-}
-
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<ExitCode, CliError> {
     let doing = "ask the user";
     let session = args.session.as_deref().map(|text| ids::addressee(text, context)).transpose()?;
@@ -144,7 +116,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<ExitCode, Cl
     insert("workspace", named.or_else(|| workspace_or_current(None)).as_deref());
     fields.extend(args.markdown.then(|| ("markdown".to_owned(), true.into())));
     let body = ask(doing, &Value::Object(fields), context)?;
-    let Asked { question } = parse(doing, &body)?;
+    let Asked { question, .. } = parse(doing, &body)?;
     if args.no_wait {
         let text = if args.json { String::from_utf8_lossy(&body).into_owned() } else { question.id };
         context.print(&format!("{text}\n"))?;
@@ -152,7 +124,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<ExitCode, Cl
     }
     say_how(&question, context);
     let body = end_of(&question.id, context)?;
-    let End { answer } = parse(doing, &body)?;
+    let QuestionEnd { answer, .. } = parse(doing, &body)?;
     match (&answer, args.json) {
         (_, true) => context.print(&format!("{}\n", String::from_utf8_lossy(&body)))?,
         (Some(answer), false) => context.print(&format!("{}\n", one_line(answer)))?,
@@ -181,7 +153,7 @@ fn ask(doing: &'static str, body: &Value, context: &Context<'_>) -> Result<Vec<u
 }
 
 /// Says on stderr what answers the question: stdout is for the answer.
-fn say_how(question: &Question, context: &Context<'_>) {
+fn say_how(question: &QuestionView, context: &Context<'_>) {
     let (id, until) = (short(&question.id), context.terminal.moment(&question.expires_at));
     let choices = question.choices.join(" | ");
     // Nobody need read it.
@@ -225,7 +197,7 @@ pub(super) fn answer(args: &AnswerArgs, context: &mut Context<'_>) -> Result<(),
     if args.json {
         return context.print(&format!("{}\n", String::from_utf8_lossy(&body)));
     }
-    let End { answer } = parse(doing, &body)?;
+    let QuestionEnd { answer, .. } = parse(doing, &body)?;
     let done = context.terminal.paint(Tone::Good, "answered");
     context.print(&format!("{done} {}: {}\n", one_line(id), one_line(&answer.unwrap_or_default())))
 }
@@ -236,7 +208,7 @@ fn list(args: &AnswerArgs, context: &mut Context<'_>) -> Result<(), CliError> {
     if args.json {
         return context.print(&format!("{}\n", String::from_utf8_lossy(&body)));
     }
-    let List { questions } = parse(doing, &body)?;
+    let QuestionList { questions } = parse(doing, &body)?;
     let names = Names::ask(context);
     let mut table = Table::new(["QUESTION", "FROM", "ENDS", "ASKS", "CHOICES"]);
     for question in &questions {
@@ -261,7 +233,8 @@ fn list(args: &AnswerArgs, context: &mut Context<'_>) -> Result<(), CliError> {
 mod tests {
     use crate::{cli::tests::run_against, client::fake::FakeDaemon};
 
-    const ASKED: &str = r#"{"question":{"id":"q5f0c2e81b7a94d36","message":"Deploy?","choices":["yes","no"]},"sinks":["log"]}"#;
+    const ASKED: &str = r#"{"question":{"id":"q5f0c2e81b7a94d36","message":"Deploy?","choices":["yes","no"],"level":"info","context":"llm",
+        "asked_at":"2026-11-21T12:00:00Z","expires_at":"2026-11-21T13:00:00Z"},"sinks":["log"]}"#;
 
     fn ok(status: &str, body: &str) -> String {
         format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n{body}", body.len())
@@ -309,7 +282,7 @@ mod tests {
     #[test]
     fn open_questions_are_listed_and_answered() {
         let body = r#"{"questions":[{"id":"q5f0c2e81b7a94d36","message":"Deploy?","choices":["yes","no"],
-            "expires_at":"2026-11-21T12:29:30Z","session":"s1"}]}"#;
+            "level":"info","context":"llm","asked_at":"2026-11-21T12:00:00Z","expires_at":"2026-11-21T12:29:30Z","session":"s1"}]}"#;
         let daemon = FakeDaemon::answering_json(200, body);
         let expected = "QUESTION  FROM  ENDS     ASKS     CHOICES
 q5f0c2e   s1    30s ago  Deploy?  yes | no

@@ -29,6 +29,7 @@ use super::{CliError, of_harness::harness};
 use crate::{
     client::{Client, Response, percent_encode},
     harness::{header, kind::Kind},
+    wire::views::PendingView,
 };
 use started_by::StartedBy;
 
@@ -101,12 +102,6 @@ enum End {
 }
 
 #[derive(Deserialize)]
-struct Pending {
-    session: String,
-    wake: Option<String>,
-}
-
-#[derive(Deserialize)]
 struct Answer {
     injection: String,
     text: String,
@@ -157,7 +152,7 @@ impl Monitor {
     /// Updates the session and the queue state, and performs the requested action. Returns an end
     /// if it was the last one.
     fn told(&mut self, data: &str) -> Option<End> {
-        let pending: Pending = serde_json::from_str(data).ok()?;
+        let pending: PendingView = serde_json::from_str(data).ok()?;
         self.session = pending.session;
         // During a turn the client's hooks are the wake route.
         (pending.wake.as_deref() == Some("start_turn")).then(|| self.wake()).flatten()

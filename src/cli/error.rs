@@ -2,13 +2,12 @@
 
 use std::{fmt, io, process::ExitCode};
 
-use serde::Deserialize;
-
 use super::{down, install, paths::PathsError, table, up};
 use crate::{
     client::ClientError,
     daemon::{DaemonError, backup::BackupError, upkeep::UpkeepError},
     server::TokensError,
+    wire::error::{ErrorBody, ErrorView},
 };
 
 /// Why a command failed; its text follows "failed to".
@@ -34,7 +33,7 @@ pub enum CliError {
         /// The purpose of the request.
         doing: &'static str,
         /// The daemon's reason.
-        refusal: Refusal,
+        refusal: ErrorView,
     },
     /// The daemon's answer has an unexpected form.
     #[error("{doing}: the daemon's answer is of another shape than this version knows")]
@@ -162,16 +161,7 @@ impl CliError {
     }
 }
 
-/// The daemon's reason for a refusal.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
-pub struct Refusal {
-    /// The invalid field, if any.
-    pub field: Option<String>,
-    /// What is wrong.
-    pub message: String,
-}
-
-impl fmt::Display for Refusal {
+impl fmt::Display for ErrorView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.field.as_deref().filter(|field| !field.is_empty()) {
             Some(field) => write!(f, "{}: {}", table::one_line(field), table::one_line(&self.message)),
@@ -186,13 +176,9 @@ pub(super) fn refused(doing: &'static str, status: u16, body: &[u8]) -> CliError
 }
 
 /// The reason in the daemon's error, or a substitute if it has none.
-pub(super) fn refusal(status: u16, body: &[u8]) -> Refusal {
-    #[derive(Deserialize)]
-    struct Wrapper {
-        error: Refusal,
-    }
+pub(super) fn refusal(status: u16, body: &[u8]) -> ErrorView {
     serde_json::from_slice(body).map_or_else(
-        |_| Refusal { field: None, message: format!("the daemon answered with HTTP status {status}") },
-        |wrapper: Wrapper| wrapper.error,
+        |_| ErrorView { field: None, message: format!("the daemon answered with HTTP status {status}") },
+        |body: ErrorBody| body.error,
     )
 }

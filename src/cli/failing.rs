@@ -2,21 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
-
 use super::{CliError, Context, parse, table::one_line, terminal::Terminal};
 
-/// Failures of a subscriber.
-#[derive(Deserialize)]
-pub(super) struct Failing {
-    file: String,
-    line: Option<usize>,
-    message: String,
-    times: u64,
-    last_at: String,
-}
+use crate::wire::views::{FailingView, StatusView, SubscriberCounts};
 
-impl Failing {
+impl FailingView {
     /// One line about it.
     pub(super) fn text(&self, subscriber: &str, terminal: &Terminal) -> String {
         let Self { file, line, message, times, last_at } = self;
@@ -26,24 +16,13 @@ impl Failing {
     }
 }
 
-#[derive(Deserialize)]
-struct Status {
-    subscribers: BTreeMap<String, Subscriber>,
-}
-
-#[derive(Deserialize)]
-struct Subscriber {
-    #[serde(default)]
-    failing: Vec<Failing>,
-}
-
 /// One line per failure, by subscriber.
 ///
 /// Errors: the daemon does not answer, or its answer has an unexpected form.
 pub(super) fn lines(context: &Context<'_>) -> Result<BTreeMap<String, Vec<String>>, CliError> {
     let doing = "read the status";
-    let status: Status = parse(doing, &context.ask(doing, "GET", "/v1/status", None)?)?;
-    let lines = |(id, own): (String, Subscriber)| {
+    let status: StatusView = parse(doing, &context.ask(doing, "GET", "/v1/status", None)?)?;
+    let lines = |(id, own): (String, SubscriberCounts)| {
         let lines: Vec<String> =
             own.failing.iter().map(|failing| failing.text(&id, &context.terminal)).collect();
         (!lines.is_empty()).then_some((id, lines))

@@ -1,6 +1,5 @@
 //! `aside history`: events that a subscriber took, or notifications, newest first.
 
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
@@ -9,7 +8,11 @@ use super::{
     parse,
     table::{Cell, Table},
 };
-use crate::{client::percent_encode, protocol::history::ProjectionView, sink};
+use crate::{
+    client::percent_encode,
+    sink,
+    wire::history::{EventLine, EventPage, NotificationPage, NotificationView, ProjectionView},
+};
 
 const DOING: &str = "read the history";
 /// Most pages that are read to fill one after the probes of `aside doctor` are removed.
@@ -64,56 +67,26 @@ pub(super) struct Args {
     json: bool,
 }
 
-#[derive(Deserialize)]
+/// A page of events or of notifications.
 struct Page {
-    #[serde(default)]
     events: Vec<EventLine>,
-    #[serde(default)]
-    notifications: Vec<Notification>,
+    notifications: Vec<NotificationView>,
     next: Option<String>,
     projection: ProjectionView,
 }
 
-#[derive(Deserialize)]
-struct EventLine {
-    event: Event,
-    notifications: Vec<String>,
-    ended: Vec<Ended>,
+impl From<EventPage> for Page {
+    fn from(page: EventPage) -> Self {
+        let EventPage { events, next, projection, unmatched: _ } = page;
+        Self { events, notifications: Vec::new(), next, projection }
+    }
 }
 
-#[derive(Deserialize)]
-struct Event {
-    seq: u64,
-    timestamp: String,
-    #[serde(rename = "type")]
-    event_type: String,
-    severity: String,
-    source: String,
-    session: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Ended {
-    subscriber: Option<String>,
-    reason: String,
-}
-
-#[derive(Deserialize)]
-struct Notification {
-    id: String,
-    session: Option<String>,
-    created_at: String,
-    subscriber: String,
-    priority: String,
-    content: String,
-    deliveries: Vec<Delivery>,
-}
-
-#[derive(Deserialize)]
-struct Delivery {
-    session: Option<String>,
-    state: String,
-    reason: Option<String>,
+impl From<NotificationPage> for Page {
+    fn from(page: NotificationPage) -> Self {
+        let NotificationPage { notifications, next, projection } = page;
+        Self { events: Vec::new(), notifications, next, projection }
+    }
 }
 
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
@@ -124,7 +97,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
         return context.print(&format!("{answer}\n"));
     }
     let page = read(args, session.as_deref(), context)?;
-    let table = page.table(args.notifications, &Names::ask(context), context);
+    let table = page.table(args.notifications, &Names::ask(context), context)?;
     let mut text = match (table.is_empty(), args.notifications) {
         (true, true) => "nothing\n".to_owned(),
         (true, false) => "nothing that a subscriber asked for; `aside why ID` finds any event\n".to_owned(),
@@ -141,7 +114,11 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
 /// several pages.
 fn read(args: &Args, session: Option<&str>, context: &Context<'_>) -> Result<Page, CliError> {
     let ask = |limit: &str, cursor: Option<&str>| -> Result<Page, CliError> {
-        parse(DOING, &context.ask(DOING, "GET", &path(args, session, limit, cursor), None)?)
+        let body = context.ask(DOING, "GET", &path(args, session, limit, cursor), None)?;
+        match args.notifications {
+            true => parse::<NotificationPage>(DOING, &body).map(Page::from),
+            false => parse::<EventPage>(DOING, &body).map(Page::from),
+        }
     };
     let mut page = ask(&args.limit, args.cursor.as_deref())?;
     let Some(limit) = args.limit.parse::<usize>().ok().filter(|_| args.leaves_out_probes()) else {
@@ -173,11 +150,16 @@ impl Page {
     }
 
     fn leave_out_probes(&mut self) {
-        self.events.retain(|line| !doctor::is_probe(line.event.session.as_deref()));
+        self.events.retain(|line| !line.view().is_ok_and(|event| doctor::is_probe(event.session.as_deref())));
         self.notifications.retain(|one| !doctor::is_probe(one.session.as_deref()));
     }
 
-    fn table(&self, is_of_notifications: bool, names: &Names, context: &Context<'_>) -> Table {
+    fn table(
+        &self,
+        is_of_notifications: bool,
+        names: &Names,
+        context: &Context<'_>,
+    ) -> Result<Table, CliError> {
         let terminal = &context.terminal;
         let made = self.events.iter().flat_map(|line| &line.notifications);
         let ids = self.notifications.iter().map(|one| &one.id).chain(made);
@@ -194,21 +176,21 @@ impl Page {
                     Cell::lines(&one.content),
                 ]);
             }
-            return table;
+            return Ok(table);
         }
         let mut table = Table::new(["TIME", "SEQ", "SEVERITY", "TYPE", "SOURCE", "BECAME"]);
         for line in &self.events {
-            let Event { seq, timestamp, event_type, severity, source, session: _ } = &line.event;
+            let event = line.view().map_err(|source| CliError::Answer { doing: DOING, source })?;
             table.row([
-                Cell::dim(&terminal.moment(timestamp)),
-                Cell::dim(&seq.to_string()),
-                Cell::word(severity),
-                Cell::plain(event_type),
-                Cell::plain(source),
-                Cell::plain(&line.became(&ids)),
+                Cell::dim(&terminal.moment(&event.timestamp)),
+                Cell::dim(&event.seq.unwrap_or_default().to_string()),
+                Cell::word(event.severity.as_str()),
+                Cell::plain(&event.event_type),
+                Cell::plain(&event.source),
+                Cell::plain(&line.became(&event.event_type, &ids)),
             ]);
         }
-        table
+        Ok(table)
     }
 }
 
@@ -238,7 +220,7 @@ fn path(args: &Args, session: Option<&str>, limit: &str, cursor: Option<&str>) -
 }
 
 impl EventLine {
-    fn became(&self, ids: &ShortIds) -> String {
+    fn became(&self, event_type: &str, ids: &ShortIds) -> String {
         let ended = self.ended.iter().map(|ended| match &ended.subscriber {
             Some(subscriber) => format!("{} ({subscriber})", ended.reason),
             None => ended.reason.clone(),
@@ -246,14 +228,14 @@ impl EventLine {
         let made = self.notifications.iter().map(|id| ids.short(id));
         let became: Vec<String> = made.chain(ended).collect();
         match became.as_slice() {
-            [] if self.event.event_type == sink::NOTICE => "on its way".to_owned(),
+            [] if event_type == sink::NOTICE => "on its way".to_owned(),
             [] => "in an open batch".to_owned(),
             some => some.join(", "),
         }
     }
 }
 
-impl Notification {
+impl NotificationView {
     fn stands(&self, names: &Names) -> String {
         let stands = self.deliveries.iter().map(|delivery| {
             let state = delivery.reason.as_ref().unwrap_or(&delivery.state);
@@ -312,7 +294,7 @@ the history is 4 records behind
 
     #[test]
     fn notifications_are_listed_with_where_they_stand() {
-        let body = r#"{"notifications":[{"id":"n1","created_at":"2026-11-20T12:00:00Z","subscriber":"ci","priority":"high","content":"ci: failed\njob: build",
+        let body = r#"{"notifications":[{"id":"n1","created_at":"2026-11-20T12:00:00Z","severity":"error","inject_at":"after_tool","tokens":9,"events":[9],"subscriber":"ci","priority":"high","content":"ci: failed\njob: build",
             "deliveries":[{"session":"s1","state":"ended","reason":"expired","at":"x"},{"state":"unclaimed","at":"x"}]}],
             "projection":{"seq":9,"behind":0}}"#;
         let daemon = FakeDaemon::answering_json(200, body);
@@ -330,13 +312,13 @@ yesterday 12:00  n1  ci          high      s1: expired, unclaimed  ci: failed; j
     fn probes_are_left_out_and_their_places_filled_unless_all_is_wanted() {
         let event = |seq: u64, session: &str| {
             format!(
-                r#"{{"event":{{"seq":{seq},"id":"e","type":"a.b","source":"s","severity":"info","timestamp":"2026-11-21T12:00:00Z","session":"{session}"}},
+                r#"{{"event":{{"seq":{seq},"id":"e","type":"a.b","source":"s","severity":"info","timestamp":"2026-11-21T12:00:00Z","payload":{{}},"session":"{session}"}},
                 "notifications":[],"ended":[]}}"#
             )
         };
         let page = |events: &[String], next: &str| {
             format!(
-                r#"{{"events":[{}],"next":"{next}","projection":{{"seq":9,"behind":0}}}}"#,
+                r#"{{"events":[{}],"next":"{next}","unmatched":0,"projection":{{"seq":9,"behind":0}}}}"#,
                 events.join(",")
             )
         };

@@ -5,11 +5,21 @@
 //! session is written `b1c2@shop`, with the name of its folder; both `b1c2` and `b1c2@shop` refer
 //! to it. A subagent's id has two parts, `b1c2/a7f3`, of which each is shortened.
 
-use std::{collections::BTreeSet, ops::Bound};
+use std::{collections::BTreeSet, ops::Bound, sync::Arc};
 
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 
 use super::{CliError, Context, doctor, inbox, parse, table::one_line};
+
+use crate::{
+    wire::inbox::InboxList,
+    wire::{
+        history::{
+            ClosedSession, ClosedSessionPage, EventLine, EventPage, NotificationPage, NotificationView,
+        },
+        views::{SessionList, SessionView},
+    },
+};
 
 /// Fewest characters of an accepted prefix.
 const SHORT_CHARS_MIN: usize = 4;
@@ -125,29 +135,29 @@ fn pick<'i>(text: &str, ids: impl IntoIterator<Item = &'i str>) -> Result<Option
     }
 }
 
-#[derive(Deserialize)]
-struct Sessions {
-    sessions: Vec<Session>,
-}
-
 /// The naming fields of a session.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Session {
-    pub(super) id: String,
-    #[serde(default)]
-    pub(super) harness: Harness,
+    id: String,
+    workspace: Option<Arc<str>>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Harness {
-    pub(super) workspace: Option<String>,
+impl From<&SessionView> for Session {
+    fn from(session: &SessionView) -> Self {
+        Self { id: session.id.clone(), workspace: session.harness.workspace.clone() }
+    }
+}
+
+impl From<ClosedSession> for Session {
+    fn from(session: ClosedSession) -> Self {
+        Self { id: session.id, workspace: session.harness.workspace }
+    }
 }
 
 impl Session {
     /// The last component of its folder.
     fn folder(&self) -> Option<&str> {
-        self.harness.workspace.as_deref()?.rsplit('/').find(|name| !name.is_empty())
+        self.workspace.as_deref()?.rsplit('/').find(|name| !name.is_empty())
     }
 
     /// Its displayed name: `b1c2@shop`.
@@ -172,7 +182,7 @@ impl Names {
 
     /// The names of the daemon's sessions; none if it does not answer.
     pub(super) fn ask(context: &Context<'_>) -> Self {
-        Self::of(sessions(context, "/v1/sessions"))
+        Self::of(known(context))
     }
 
     /// The name of the session with this id; if it is not among them, the shortest distinct prefix.
@@ -182,24 +192,27 @@ impl Names {
     }
 }
 
-/// The sessions at `path`; none if the daemon does not list them, because the main output works
+/// The known sessions; none if the daemon does not list them, because the main output works
 /// without names.
-fn sessions(context: &Context<'_>, path: &str) -> Vec<Session> {
-    let body = context.ask(DOING, "GET", path, None);
-    let found = body.and_then(|body| parse(DOING, &body));
-    found.map_or_else(|_| Vec::new(), |Sessions { sessions }| sessions)
+fn known(context: &Context<'_>) -> Vec<Session> {
+    let list = get::<SessionList>(context, "/v1/sessions");
+    list.map_or_else(|_| Vec::new(), |list| list.sessions.iter().map(Session::from).collect())
+}
+
+/// The last closed sessions; none if the daemon does not list them.
+fn closed(context: &Context<'_>) -> Vec<Session> {
+    let page = get::<ClosedSessionPage>(context, "/v1/history/sessions?limit=1000");
+    page.map_or_else(|_| Vec::new(), |page| page.sessions.into_iter().map(Session::from).collect())
 }
 
 /// The id of the session that `text` refers to; `text` itself if there is none.
 ///
 /// Errors: several match.
 pub(super) fn session(text: &str, context: &Context<'_>) -> Result<String, CliError> {
-    for path in ["/v1/sessions", "/v1/history/sessions?limit=1000"] {
-        if let Some(id) = pick_session(text, &sessions(context, path))? {
-            return Ok(id);
-        }
+    if let Some(id) = pick_session(text, &known(context))? {
+        return Ok(id);
     }
-    Ok(text.to_owned())
+    Ok(pick_session(text, &closed(context))?.unwrap_or_else(|| text.to_owned()))
 }
 
 /// The same where a session may not exist yet: only `b1c2@shop` is resolved.
@@ -209,7 +222,7 @@ pub(super) fn addressee(text: &str, context: &Context<'_>) -> Result<String, Cli
     if !text.contains(AT) {
         return Ok(text.to_owned());
     }
-    let found = pick_session(text, &sessions(context, "/v1/sessions"))?;
+    let found = pick_session(text, &known(context))?;
     Ok(found.unwrap_or_else(|| text.to_owned()))
 }
 
@@ -220,19 +233,6 @@ fn pick_session(text: &str, sessions: &[Session]) -> Result<Option<String>, CliE
     let Some((id, folder)) = text.rsplit_once(AT) else { return Ok(None) };
     let there = sessions.iter().filter(|session| session.folder() == Some(folder));
     pick(id, there.map(|session| &*session.id))
-}
-
-/// A notification of the inbox.
-#[derive(Deserialize)]
-struct Waiting {
-    id: String,
-    age_ms: u64,
-}
-
-#[derive(Deserialize)]
-struct InboxPage {
-    notifications: Vec<Waiting>,
-    next: Option<String>,
 }
 
 /// The notification of the inbox, or of one session's part of it, that `text` refers to; `last` is
@@ -247,7 +247,7 @@ pub(super) fn waiting(
     let mut waiting = Vec::new();
     let mut from: Option<String> = None;
     for _ in 0..INBOX_PAGES_MAX {
-        let page: InboxPage = get(context, &inbox::page(session, from.as_deref()))?;
+        let page: InboxList = get(context, &inbox::page(session, from.as_deref()))?;
         waiting.extend(page.notifications);
         from = page.next;
         if from.is_none() {
@@ -260,39 +260,6 @@ pub(super) fn waiting(
     pick(text, waiting.iter().map(|one| &*one.id))
 }
 
-#[derive(Deserialize)]
-struct NotificationPage {
-    notifications: Vec<Notification>,
-}
-
-#[derive(Deserialize)]
-struct Notification {
-    id: String,
-    session: Option<String>,
-    #[serde(default)]
-    deliveries: Vec<Delivery>,
-}
-
-#[derive(Deserialize)]
-struct Delivery {
-    injection: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct EventPage {
-    events: Vec<EventLine>,
-}
-
-#[derive(Deserialize)]
-struct EventLine {
-    event: Event,
-}
-
-#[derive(Deserialize)]
-struct Event {
-    id: String,
-}
-
 /// The notification, injection or event among the newest whose id begins with `text`; for `last`,
 /// the newest notification that is not a probe. `None` if there is none.
 ///
@@ -300,7 +267,7 @@ struct Event {
 pub(super) fn of_history(text: &str, context: &Context<'_>) -> Result<Option<String>, CliError> {
     if text == LAST {
         let page: NotificationPage = get(context, &format!("/v1/notifications?limit={PROBES_MAX}"))?;
-        let is_real = |one: &Notification| !doctor::is_probe(one.session.as_deref());
+        let is_real = |one: &NotificationView| !doctor::is_probe(one.session.as_deref());
         return Ok(page.notifications.into_iter().find(is_real).map(|newest| newest.id));
     }
     let notifications: NotificationPage = get(context, &format!("/v1/notifications?limit={LOOKED_THROUGH}"))?;
@@ -308,7 +275,10 @@ pub(super) fn of_history(text: &str, context: &Context<'_>) -> Result<Option<Str
     let injections = notifications.notifications.iter().flat_map(|one| &one.deliveries);
     let injections = injections.filter_map(|delivery| delivery.injection.as_deref());
     let ids = notifications.notifications.iter().map(|one| &*one.id);
-    pick(text, ids.chain(injections).chain(events.events.iter().map(|line| &*line.event.id)))
+    let unreadable = |source| CliError::Answer { doing: DOING, source };
+    let events: Vec<_> =
+        events.events.iter().map(EventLine::view).collect::<Result<_, _>>().map_err(unreadable)?;
+    pick(text, ids.chain(injections).chain(events.iter().map(|event| &*event.id)))
 }
 
 fn get<T: DeserializeOwned>(context: &Context<'_>, path: &str) -> Result<T, CliError> {
@@ -380,10 +350,8 @@ mod tests {
 
     #[test]
     fn a_session_is_named_with_its_folder_and_meant_by_that() {
-        let session = |id: &str, folder: Option<&str>| Session {
-            id: id.to_owned(),
-            harness: Harness { workspace: folder.map(str::to_owned) },
-        };
+        let session =
+            |id: &str, folder: Option<&str>| Session { id: id.to_owned(), workspace: folder.map(Into::into) };
         let sessions = [session(A, Some("/w/shop")), session(B, Some("/w/api/")), session("demo", None)];
         let names = Names::of(sessions.to_vec());
         for (id, name) in [(A, "b1c2d3e4@shop"), (B, "b1c2d3e5@api"), ("demo", "demo"), (C, "0a9b")] {

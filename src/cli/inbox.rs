@@ -2,22 +2,19 @@
 
 mod pick;
 
-use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{
-    CliError, Context, Refusal,
+    CliError, Context,
     ids::{self, Names, ShortIds},
     parse,
     table::one_line,
     terminal::{self, Terminal, Tone},
 };
-use crate::client::percent_encode;
-
-/// State of notifications that wait for the user's approval.
-const USER: &str = "user";
-/// State of notifications for a session that is not open.
-const NEXT_SESSION: &str = "next_session";
+use crate::{
+    client::percent_encode,
+    wire::{error::ErrorView, inbox::InboxList, views::WaitingView},
+};
 
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -58,30 +55,6 @@ struct Which {
     session: Option<String>,
 }
 
-/// One page of pending notifications.
-#[derive(Deserialize)]
-struct Page<T> {
-    notifications: Vec<T>,
-    /// How many questions to the user are open.
-    #[serde(default)]
-    questions: u64,
-    /// Start of the next one.
-    next: Option<String>,
-}
-
-/// A pending notification.
-#[derive(Deserialize, Default)]
-pub(super) struct Waiting {
-    pub(super) id: String,
-    session: Option<String>,
-    workspace: Option<String>,
-    subscriber: String,
-    pub(super) priority: String,
-    waits_for: String,
-    pub(super) age_ms: u64,
-    pub(super) text: String,
-}
-
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
     match &args.decision {
         None => list(&args.list, context),
@@ -114,8 +87,10 @@ fn decide(doing: &'static str, verb: &str, which: &Which, context: &Context<'_>)
         let path = format!("/v1/notifications/{}/{verb}{query}", percent_encode(id));
         context.ask(doing, "POST", &path, None).map(drop)
     };
-    let nothing =
-        || CliError::Refused { doing, refusal: Refusal { field: None, message: "nothing waits".to_owned() } };
+    let nothing = || CliError::Refused {
+        doing,
+        refusal: ErrorView { field: None, message: "nothing waits".to_owned() },
+    };
     if which.id == ids::LAST {
         let newest = ids::waiting(&which.id, session.as_deref(), context)?.ok_or_else(nothing)?;
         return tell(&newest).map(|()| newest);
@@ -148,7 +123,7 @@ pub(super) fn page(session: Option<&str>, from: Option<&str>) -> String {
 fn list(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
     let session = args.session.as_deref().map(|text| ids::session(text, context)).transpose()?;
     if args.json {
-        let mut all: Vec<Value> = Vec::new();
+        let mut all: Vec<WaitingView> = Vec::new();
         let questions = each_page(session.as_deref(), context, |page, _| {
             all.extend(page);
             Ok(())
@@ -160,10 +135,10 @@ fn list(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
     }
     let names = Names::ask(context);
     let mut is_empty = true;
-    let questions = each_page(session.as_deref(), context, |page: Vec<Waiting>, context| {
+    let questions = each_page(session.as_deref(), context, |page: Vec<WaitingView>, context| {
         is_empty &= page.is_empty();
         let ids = ShortIds::of_notifications(page.iter().map(|one| &*one.id));
-        let shown = |one: &Waiting| one.shown(&ids.short(&one.id), &names, &context.terminal);
+        let shown = |one: &WaitingView| one.shown(&ids.short(&one.id), &names, &context.terminal);
         let text: String = page.iter().map(shown).collect();
         context.print(&text)
     })?;
@@ -173,7 +148,7 @@ fn list(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
 }
 
 /// The line about questions that wait for the user's answer; empty if there is none.
-fn asked(questions: u64) -> String {
+fn asked(questions: usize) -> String {
     match questions {
         0 => String::new(),
         1 => "1 question waits for your answer: aside answer\n".to_owned(),
@@ -182,16 +157,16 @@ fn asked(questions: u64) -> String {
 }
 
 /// Passes each page to a callback, and returns how many questions are open.
-fn each_page<'c, T: DeserializeOwned>(
+fn each_page<'c>(
     session: Option<&str>,
     context: &mut Context<'c>,
-    mut take: impl FnMut(Vec<T>, &mut Context<'c>) -> Result<(), CliError>,
-) -> Result<u64, CliError> {
+    mut take: impl FnMut(Vec<WaitingView>, &mut Context<'c>) -> Result<(), CliError>,
+) -> Result<usize, CliError> {
     let doing = "list what waits";
     let mut from: Option<String> = None;
     loop {
         let body = context.ask(doing, "GET", &page(session, from.as_deref()), None)?;
-        let Page { notifications, questions, next } = parse(doing, &body)?;
+        let InboxList { notifications, questions, next } = parse(doing, &body)?;
         take(notifications, context)?;
         if next.is_none() {
             return Ok(questions);
@@ -200,7 +175,7 @@ fn each_page<'c, T: DeserializeOwned>(
     }
 }
 
-impl Waiting {
+impl WaitingView {
     /// A line about it, and its text below.
     fn shown(&self, id: &str, names: &Names, terminal: &Terminal) -> String {
         let id = one_line(id);
@@ -219,9 +194,11 @@ impl Waiting {
     fn whom(&self, names: &Names, terminal: &Terminal) -> String {
         let name = |session: &Option<String>| session.as_ref().map(|session| names.name(session));
         match (self.waits_for.as_str(), name(&self.session), &self.workspace) {
-            (NEXT_SESSION, Some(session), _) => format!("{session}, which is not open"),
-            (NEXT_SESSION, None, Some(folder)) => format!("the next session in {}", terminal.folder(folder)),
-            (NEXT_SESSION, None, None) => "the next session".to_owned(),
+            (Self::NEXT_SESSION, Some(session), _) => format!("{session}, which is not open"),
+            (Self::NEXT_SESSION, None, Some(folder)) => {
+                format!("the next session in {}", terminal.folder(folder))
+            }
+            (Self::NEXT_SESSION, None, None) => "the next session".to_owned(),
             (who, session, _) => format!("the {who} of {}", session.as_deref().unwrap_or("-")),
         }
     }
@@ -236,9 +213,9 @@ impl Waiting {
     pub(super) fn briefly(&self, names: &Names, terminal: &Terminal) -> String {
         let name = |session: &Option<String>| session.as_ref().map(|session| names.name(session));
         match (self.waits_for.as_str(), name(&self.session), &self.workspace) {
-            (NEXT_SESSION, None, Some(folder)) => format!("next in {}", terminal.folder(folder)),
-            (NEXT_SESSION, None, None) => "next session".to_owned(),
-            (USER, Some(session), _) => format!("you, {session}"),
+            (Self::NEXT_SESSION, None, Some(folder)) => format!("next in {}", terminal.folder(folder)),
+            (Self::NEXT_SESSION, None, None) => "next session".to_owned(),
+            (Self::USER, Some(session), _) => format!("you, {session}"),
             (_, session, _) => session.unwrap_or_default(),
         }
     }
@@ -246,7 +223,11 @@ impl Waiting {
 
 #[cfg(test)]
 mod tests {
-    use crate::{cli::tests::run_against, client::fake::FakeDaemon};
+    use crate::{
+        cli::tests::run_against,
+        client::fake::FakeDaemon,
+        wire::{inbox::InboxList, views::WaitingView},
+    };
 
     #[test]
     fn what_waits_is_shown_with_its_text_and_nothing_moves_the_cursor() {
@@ -256,7 +237,7 @@ mod tests {
                 "age_ms":125000,"text":"ci: a\u001b[31m\nb: 2"},
                 {"id":"n2","workspace":"/w","subscriber":"ci_check","priority":"low","waits_for":"next_session","age_ms":0,"text":"c: 3"},
                 {"id":"n3","subscriber":"ci_check","priority":"low","waits_for":"next_session","age_ms":0,"text":"c: 3"},
-                {"id":"n4","session":"s9","subscriber":"ci_check","priority":"low","waits_for":"next_session","age_ms":0,"text":"c: 3"}]}"#,
+                {"id":"n4","session":"s9","subscriber":"ci_check","priority":"low","waits_for":"next_session","age_ms":0,"text":"c: 3"}],"questions":0}"#,
         );
         assert_eq!(
             run_against(&daemon, &["inbox", "--session", "s 1"]).as_deref(),
@@ -267,7 +248,7 @@ mod tests {
         );
         let asked = daemon.requests();
         assert!(asked.last().expect("one").starts_with("GET /v1/inbox?session=s%201 HTTP/1.1\r\n"));
-        let daemon = FakeDaemon::answering_json(200, r#"{"notifications":[]}"#);
+        let daemon = FakeDaemon::answering_json(200, r#"{"notifications":[],"questions":0}"#);
         assert_eq!(run_against(&daemon, &["inbox"]).as_deref(), Ok("nothing waits\n"));
         let daemon = FakeDaemon::answering_json(200, r#"{"notifications":[],"questions":2}"#);
         let said = "2 questions wait for your answer: aside answer\n";
@@ -281,8 +262,8 @@ mod tests {
                 r#"{{"id":"{id}","session":"s1","subscriber":"x","priority":"high","waits_for":"agent","age_ms":0,"text":"a: 1"}}"#
             )
         };
-        let first = format!(r#"{{"notifications":[{}],"next":"1:s 1"}}"#, waiting("n1"));
-        let second = format!(r#"{{"notifications":[{}]}}"#, waiting("n2"));
+        let first = format!(r#"{{"notifications":[{}],"questions":0,"next":"1:s 1"}}"#, waiting("n1"));
+        let second = format!(r#"{{"notifications":[{}],"questions":0}}"#, waiting("n2"));
         let paths = [
             ("/v1/inbox", &*first),
             ("/v1/inbox?from=1%3As%201", &*second),
@@ -321,7 +302,10 @@ mod tests {
 
     #[test]
     fn a_decision_takes_the_beginning_of_an_id_or_the_newest() {
-        let list = r#"{"notifications":[{"id":"na71da67fe2fd","age_ms":90},{"id":"na71ffffffff0","age_ms":20},{"id":"nb02da67fe2fd","age_ms":50}]}"#;
+        let waiting = [("na71da67fe2fd", 90), ("na71ffffffff0", 20), ("nb02da67fe2fd", 50)]
+            .map(|(id, age_ms)| WaitingView { id: id.to_owned(), age_ms, ..WaitingView::default() });
+        let list = InboxList { notifications: waiting.to_vec(), ..InboxList::default() };
+        let list = serde_json::to_string(&list).expect("text and numbers");
         for (text, asked_for) in [
             ("na71d", Ok("na71da67fe2fd")),
             ("last", Ok("na71ffffffff0")),
@@ -332,12 +316,12 @@ mod tests {
             ("nc02", Err("dismiss the notification: there is none")),
         ] {
             let done = format!("POST /v1/notifications/{}/dismiss", asked_for.unwrap_or("-"));
-            let daemon = FakeDaemon::answering_paths(&[("/v1/inbox", list), (&done, "")]);
+            let daemon = FakeDaemon::answering_paths(&[("/v1/inbox", &list), (&done, "")]);
             let said = run_against(&daemon, &["inbox", "dismiss", text]);
             let expected = asked_for.map(|id| format!("dismissed {id}\n")).map_err(str::to_owned);
             assert_eq!(said, expected, "{text}");
         }
-        let nothing = FakeDaemon::answering_paths(&[("/v1/inbox", r#"{"notifications":[]}"#)]);
+        let nothing = FakeDaemon::answering_paths(&[("/v1/inbox", r#"{"notifications":[],"questions":0}"#)]);
         let said = run_against(&nothing, &["inbox", "discuss", "last"]);
         assert_eq!(said, Err("hand over the notification: nothing waits".to_owned()));
     }

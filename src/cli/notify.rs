@@ -3,11 +3,10 @@
 //! In a session of an agent it comes from that session, as the daemon finds out by the process that asks; elsewhere from the folder in
 //! which the command runs.
 
-use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{CliError, Context, absolute_folder, ids, parse, table::one_line, workspace_or_current};
-use crate::notification::Category;
+use crate::{notification::Category, wire::notify::NotifyAnswer};
 
 const DOING: &str = "notify the user";
 
@@ -48,11 +47,6 @@ pub(super) struct Args {
     json: bool,
 }
 
-#[derive(Deserialize)]
-struct Answer {
-    text: String,
-}
-
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
     let session = args.session.as_deref().map(|text| ids::addressee(text, context)).transpose()?;
     let named = args.workspace.as_deref().map(absolute_folder);
@@ -75,6 +69,6 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
         let answer: Value = parse(DOING, &body)?;
         return context.print(&format!("{answer}\n"));
     }
-    let Answer { text } = parse(DOING, &body)?;
+    let NotifyAnswer { text, .. } = parse(DOING, &body)?;
     context.print(&format!("{}\n", one_line(&text)))
 }

@@ -6,16 +6,14 @@
 
 use std::cmp::Reverse;
 
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 
 use super::{
     CliError, Context, doctor,
     ids::{Names, ShortIds},
-    inbox::Waiting,
     parse,
     sessions::{self, Sessions},
-    sources,
-    status::{self, Status},
+    sources, status,
     table::{Cell, Table, one_line},
     terminal::Tone,
 };
@@ -23,8 +21,13 @@ use crate::{
     client::ClientError,
     harness::kind::{KINDS, Kind},
     notification::Priority,
-    protocol::sources::SourceView,
     time::Timestamp,
+    wire::{
+        history::{Delivery, NotificationPage, NotificationView},
+        inbox::InboxList,
+        sources::SourceView,
+        views::StatusView,
+    },
 };
 
 /// Most rows of each table, so that all fit on a screen of 24 lines.
@@ -61,7 +64,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<(), CliError> {
 }
 
 /// The screen for a running daemon.
-pub(super) fn screen(status: &Status, context: &Context<'_>) -> Result<String, CliError> {
+pub(super) fn screen(status: &StatusView, context: &Context<'_>) -> Result<String, CliError> {
     let terminal = &context.terminal;
     let mut text = format!("{}\n", terminal.paint(Tone::Good, &one_line(&status.daemon())));
     for trouble in status.troubles(terminal) {
@@ -92,14 +95,8 @@ fn more(count: usize, command: &str) -> String {
     }
 }
 
-#[derive(Deserialize)]
-struct Inbox {
-    notifications: Vec<Waiting>,
-    next: Option<String>,
-}
-
 fn waiting(names: &Names, context: &Context<'_>) -> String {
-    let Inbox { notifications: mut waiting, next } = match get(context, "/v1/inbox?limit=100") {
+    let InboxList { notifications: mut waiting, next, .. } = match get(context, "/v1/inbox?limit=100") {
         Ok(inbox) => inbox,
         Err(error) => return unknown("what waits", &error),
     };
@@ -127,31 +124,12 @@ fn waiting(names: &Names, context: &Context<'_>) -> String {
     table.text(&context.terminal) + &more
 }
 
-#[derive(Deserialize)]
-struct Notifications {
-    notifications: Vec<Notification>,
-}
-
-#[derive(Deserialize)]
-struct Notification {
-    subscriber: String,
-    content: String,
-    deliveries: Vec<Delivery>,
-}
-
-#[derive(Deserialize)]
-struct Delivery {
-    session: Option<String>,
-    state: String,
-    at: String,
-}
-
 fn delivered(names: &Names, context: &Context<'_>) -> String {
-    let newest: Notifications = match get(context, "/v1/notifications?limit=100") {
+    let newest: NotificationPage = match get(context, "/v1/notifications?limit=100") {
         Ok(newest) => newest,
         Err(error) => return unknown("what was delivered", &error),
     };
-    let mut delivered: Vec<(&Notification, &Delivery, &str)> = newest
+    let mut delivered: Vec<(&NotificationView, &Delivery, &str)> = newest
         .notifications
         .iter()
         .flat_map(|one| one.deliveries.iter().map(move |delivery| (one, delivery)))

@@ -19,11 +19,17 @@ use std::{
     io::{self, BufRead, BufReader, Read, Write},
 };
 
-use serde::{Deserialize, de::IgnoredAny};
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
-use super::{CliError, Context, Refusal, absolute_folder, ids, parse, refusal, workspace_or_current};
-use crate::event::{EventType, Severity};
+use super::{CliError, Context, absolute_folder, ids, parse, refusal, workspace_or_current};
+use crate::{
+    event::{EventType, Severity},
+    wire::{
+        error::ErrorView,
+        publish::{NumberedError, Published, ResultView, Results, Summary},
+    },
+};
 
 const DOING: &str = "publish";
 /// The content type of one event per line.
@@ -109,8 +115,11 @@ fn publish_one(args: &Args, event_type: &EventType, context: &mut Context<'_>) -
     let event: Value =
         fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
     let body = event.to_string();
-    let answer = send(context, "application/json", body.as_bytes())?;
-    let Some(Verdict { seq, duplicate, error }) = answer.results.into_iter().flatten().next() else {
+    let outcome = match send(context, "application/json", body.as_bytes())? {
+        Published::Each(Results { results, .. }) => results.into_iter().next(),
+        Published::Counted(_) => None,
+    };
+    let Some(ResultView { seq, duplicate, error, .. }) = outcome else {
         return context.print("published\n");
     };
     let Some(seq) = seq else {
@@ -274,69 +283,50 @@ impl Tally {
             Some(workspace) => scope::in_document(body, workspace),
             None => Cow::Borrowed(body),
         };
-        let Answer { results, accepted, duplicates, refused, errors } = send(context, content_type, &scoped)?;
-        self.published += accepted.unwrap_or(0);
-        self.duplicates += duplicates;
-        self.refused += refused;
-        for NumberedError { number, error } in errors {
-            report(self.lines_before + number, &error);
-        }
-        for (number, verdict) in (1..).zip(results.into_iter().flatten()) {
-            match (verdict.error, verdict.duplicate) {
-                (Some(error), _) => {
-                    self.refused += 1;
+        match send(context, content_type, &scoped)? {
+            Published::Counted(Summary { accepted, duplicates, refused, errors, .. }) => {
+                self.published += accepted;
+                self.duplicates += duplicates;
+                self.refused += refused;
+                for NumberedError { number, error } in errors {
                     report(self.lines_before + number, &error);
                 }
-                (None, true) => self.duplicates += 1,
-                (None, false) => self.published += 1,
+            }
+            Published::Each(Results { results, .. }) => {
+                for (number, outcome) in (1..).zip(results) {
+                    self.count(number, outcome);
+                }
             }
         }
         self.lines_before += memchr::memchr_iter(b'\n', body).count() as u64;
         Ok(())
     }
+
+    fn count(&mut self, number: u64, outcome: ResultView) {
+        match (outcome.error, outcome.duplicate) {
+            (Some(error), _) => {
+                self.refused += 1;
+                report(self.lines_before + number, &error);
+            }
+            (None, true) => self.duplicates += 1,
+            (None, false) => self.published += 1,
+        }
+    }
 }
 
-fn report(number: u64, error: &Refusal) {
+fn report(number: u64, error: &ErrorView) {
     // Without a stderr the count still shows that some were refused.
     writeln!(io::stderr(), "aside: event {number} is refused: {error}").ok();
 }
 
-/// The daemon's answer: a verdict per event, or for many their counts and the first refusals.
-#[derive(Debug, Deserialize)]
-struct Answer {
-    results: Option<Vec<Verdict>>,
-    accepted: Option<u64>,
-    #[serde(default)]
-    duplicates: u64,
-    #[serde(default)]
-    refused: u64,
-    #[serde(default)]
-    errors: Vec<NumberedError>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Verdict {
-    seq: Option<u64>,
-    #[serde(default)]
-    duplicate: bool,
-    error: Option<Refusal>,
-}
-
-#[derive(Debug, Deserialize)]
-struct NumberedError {
-    /// The line in the request's body, from 1.
-    number: u64,
-    error: Refusal,
-}
-
-fn send(context: &Context<'_>, content_type: &str, body: &[u8]) -> Result<Answer, CliError> {
+fn send(context: &Context<'_>, content_type: &str, body: &[u8]) -> Result<Published, CliError> {
     let response = context
         .client
         .request("POST", "/v1/events", &[("content-type", content_type)], body)
         .map_err(|source| CliError::Client { doing: DOING, source })?;
     // An answer can also contain refused events, so the body decides the meaning of a 400.
-    match (response.status, parse::<Answer>(DOING, &response.body)) {
-        (_, Ok(answer)) if answer.results.is_some() || answer.accepted.is_some() => Ok(answer),
+    match (response.status, parse::<Published>(DOING, &response.body)) {
+        (_, Ok(published)) => Ok(published),
         (200..=299, Err(error)) => Err(error),
         (status, _) => Err(CliError::Refused { doing: DOING, refusal: refusal(status, &response.body) }),
     }

@@ -11,6 +11,7 @@ use super::{CliError, Context, parse};
 use crate::{
     client::ClientError,
     daemon::{self, Rebuilt},
+    wire::history::ProjectionView,
 };
 
 const DOING: &str = "rebuild the history";
@@ -26,14 +27,7 @@ pub(super) struct Args {
 
 #[derive(Deserialize)]
 struct Status {
-    projection: Projection,
-}
-
-#[derive(Deserialize)]
-struct Projection {
-    seq: u64,
-    behind: u64,
-    failed: Option<String>,
+    projection: ProjectionView,
 }
 
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
@@ -41,7 +35,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
         Err(CliError::Client { source: ClientError::NoDaemon { .. }, .. }) => return offline(context),
         other => other?,
     };
-    let begun: Projection = parse(DOING, &body)?;
+    let begun: ProjectionView = parse(DOING, &body)?;
     let head = begun.seq + begun.behind;
     if args.no_wait {
         return context

@@ -1,8 +1,8 @@
 //! `aside reload`: makes the daemon reload its configuration, and shows the findings.
 
-use serde::Deserialize;
-
 use super::{CliError, Context, check, parse, refused};
+
+use crate::wire::views::{ConfigView, FindingsView, ReloadView};
 
 /// Displayed characters of the rules' hash; enough to notice a change.
 const HASH_CHARS: usize = 12;
@@ -14,34 +14,15 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// The displayed part of the daemon's answer.
-#[derive(Deserialize)]
-struct Reloaded {
-    changed: bool,
-    rules: String,
-    subscribers: usize,
-    restart_needed: bool,
-    #[serde(flatten)]
-    found: Found,
-}
-
-/// The state of the files when the daemon last read them.
-#[derive(Debug, Default, Deserialize)]
-pub(super) struct Config {
-    state: String,
-    read_at: String,
-    errors: usize,
-    #[serde(default)]
-    problems: Vec<String>,
-}
-
-impl Config {
+impl ConfigView {
     /// A message about files that are not active as they are; `None` if they are.
     pub(super) fn trouble(&self) -> Option<String> {
         let (errors, at) = (check::counted(self.errors, "error"), &self.read_at);
         match self.state.as_str() {
-            "refused" => Some(format!("REFUSED at {at} with {errors}; the rules of before hold")),
-            "partly" => Some(format!("read with {errors} at {at}; what has errors is not used as it stands")),
+            Self::REFUSED => Some(format!("REFUSED at {at} with {errors}; the rules of before hold")),
+            Self::PARTLY => {
+                Some(format!("read with {errors} at {at}; what has errors is not used as it stands"))
+            }
             _ => None,
         }
     }
@@ -52,15 +33,7 @@ impl Config {
     }
 }
 
-/// The findings in the files.
-#[derive(Deserialize)]
-struct Found {
-    errors: usize,
-    warnings: usize,
-    report: String,
-}
-
-impl Found {
+impl FindingsView {
     /// The findings in the format of `aside check`, and their number; empty if there are none.
     fn text(&self) -> String {
         match self.errors + self.warnings {
@@ -82,11 +55,11 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     match response.status {
         200 if args.json => Ok(()),
         200 => {
-            let reloaded: Reloaded = parse(doing, &response.body)?;
+            let reloaded: ReloadView = parse(doing, &response.body)?;
             context.print(&(reloaded.found.text() + &reloaded.text()))
         }
         422 => {
-            let found: Found = parse(doing, &response.body)?;
+            let found: FindingsView = parse(doing, &response.body)?;
             if !args.json {
                 context.print(&(found.text() + "nothing was changed\n"))?;
             }
@@ -96,7 +69,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     }
 }
 
-impl Reloaded {
+impl ReloadView {
     fn text(&self) -> String {
         let Self { changed, rules, subscribers, restart_needed, found: _ } = self;
         let outcome = if *changed { "in force" } else { "in force as before" };

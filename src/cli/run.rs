@@ -23,14 +23,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{CliError, Context, Refusal, ids, refusal, workspace_or_current};
+use super::{CliError, Context, ids, refusal, workspace_or_current};
 use crate::{
     client::{Client, ClientError},
     time::{Timestamp, duration_millis},
+    wire::{error::ErrorView, publish::Results},
 };
 use child::{Ending, Running, Sink};
 use command_line::command_line;
@@ -216,7 +216,7 @@ enum PublishError {
     #[error("{0}")]
     Client(ClientError),
     #[error("{0}")]
-    Refused(Refusal),
+    Refused(ErrorView),
 }
 
 /// The connection to the daemon, which warns once when it fails.
@@ -277,19 +277,11 @@ impl<'a> Publishing<'a> {
 }
 
 fn publish(client: &Client, events: &Value) -> Result<(), PublishError> {
-    #[derive(Deserialize)]
-    struct Answer {
-        results: Vec<Verdict>,
-    }
-    #[derive(Deserialize)]
-    struct Verdict {
-        error: Option<Refusal>,
-    }
     let headers = [("content-type", "application/json")];
     let response = client
         .request("POST", "/v1/events", &headers, events.to_string().as_bytes())
         .map_err(PublishError::Client)?;
-    let answer = serde_json::from_slice::<Answer>(&response.body).ok();
+    let answer = serde_json::from_slice::<Results>(&response.body).ok();
     let refused = answer.and_then(|answer| answer.results.into_iter().find_map(|verdict| verdict.error));
     match (response.status, refused) {
         (_, Some(error)) => Err(PublishError::Refused(error)),

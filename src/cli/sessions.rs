@@ -2,17 +2,19 @@
 
 use std::cmp::Reverse;
 
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
     CliError, Context,
-    ids::{Names, Session},
+    ids::{self, Names},
     parse,
     table::{Cell, Table},
     terminal::{Terminal, Tone},
 };
-use crate::time::Timestamp;
+use crate::{
+    time::Timestamp,
+    wire::views::{SessionList, SessionView},
+};
 
 pub(super) const PATH: &str = "/v1/sessions";
 
@@ -21,34 +23,6 @@ pub(super) struct Args {
     /// Print the daemon's answer as JSON
     #[arg(long)]
     json: bool,
-}
-
-#[derive(Deserialize)]
-struct Answer {
-    sessions: Vec<Listed>,
-}
-
-/// A listed session; fields missing in another daemon version are left out.
-#[derive(Deserialize)]
-struct Listed {
-    #[serde(flatten)]
-    named: Session,
-    #[serde(default = "yes")]
-    is_open: bool,
-    #[serde(default)]
-    seen_at: String,
-    #[serde(default)]
-    pending: u32,
-    top: Option<String>,
-    top_count: Option<u32>,
-    #[serde(default)]
-    for_user: u32,
-    #[serde(default)]
-    state: String,
-}
-
-const fn yes() -> bool {
-    true
 }
 
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
@@ -68,19 +42,19 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
 
 /// The sessions of a daemon: open ones first, then by last activity.
 pub(super) struct Sessions {
-    listed: Vec<Listed>,
+    listed: Vec<SessionView>,
     pub(super) names: Names,
 }
 
 impl Sessions {
     /// Parses the daemon's list.
     pub(super) fn read(doing: &'static str, body: &[u8]) -> Result<Self, CliError> {
-        let Answer { sessions: mut listed } = parse(doing, body)?;
+        let SessionList { sessions: mut listed } = parse(doing, body)?;
         listed.sort_by_cached_key(|session| {
             let seen: Option<Timestamp> = session.seen_at.parse().ok();
-            (Reverse(session.is_open), Reverse(seen), session.named.id.clone())
+            (Reverse(session.is_open), Reverse(seen), session.id.clone())
         });
-        let names = Names::of(listed.iter().map(|session| session.named.clone()).collect());
+        let names = Names::of(listed.iter().map(ids::Session::from).collect());
         Ok(Self { listed, names })
     }
 
@@ -92,9 +66,9 @@ impl Sessions {
     pub(super) fn table(&self, name: &'static str, most: usize, terminal: &Terminal) -> Table {
         let mut table = Table::new([name, "FOLDER", "STATE", "WAITS", "SEEN"]);
         for session in self.listed.iter().take(most) {
-            let folder = session.named.harness.workspace.as_deref().unwrap_or("-");
+            let folder = session.harness.workspace.as_deref().unwrap_or("-");
             table.row([
-                Cell::plain(&self.names.name(&session.named.id)),
+                Cell::plain(&self.names.name(&session.id)),
                 Cell::path(&terminal.folder(folder)),
                 Cell::word(&session.state()),
                 Cell::toned(session.urgency(), &session.waits()),
@@ -105,7 +79,7 @@ impl Sessions {
     }
 }
 
-impl Listed {
+impl SessionView {
     fn state(&self) -> String {
         if self.is_open { self.state.replace('_', " ") } else { "suspended".to_owned() }
     }
@@ -121,8 +95,8 @@ impl Listed {
         let agent = match (self.pending, top, self.top_count) {
             (0, _, _) => None,
             (pending, None, _) => Some(pending.to_string()),
-            (pending, Some(top), None) => Some(format!("{pending} ({top})")),
-            (pending, Some(top), Some(count)) => Some(format!("{pending} ({count} {top})")),
+            (pending, Some(top), 0) => Some(format!("{pending} ({top})")),
+            (pending, Some(top), count) => Some(format!("{pending} ({count} {top})")),
         };
         let user = (self.for_user > 0).then(|| format!("{} for you", self.for_user));
         let parts: Vec<String> = agent.into_iter().chain(user).collect();
@@ -154,8 +128,10 @@ demo            -            suspended     -                      1m ago
 
     #[test]
     fn a_daemon_of_another_version_is_shown_as_far_as_it_is_understood() {
-        let daemon =
-            FakeDaemon::answering_json(200, r#"{"sessions":[{"id":"s1","pending":2,"top":"high"}]}"#);
+        let daemon = FakeDaemon::answering_json(
+            200,
+            r#"{"sessions":[{"id":"s1","is_open":true,"pending":2,"top":"high"}]}"#,
+        );
         let expected = "NAME  FOLDER  STATE  WAITS     SEEN\ns1    -              2 (high)\n";
         assert_eq!(run_against(&daemon, &["sessions"]).as_deref(), Ok(expected));
         let daemon = FakeDaemon::answering_json(200, r#"{"sessions":[]}"#);

@@ -12,14 +12,14 @@ use super::{
 use crate::{
     client::percent_encode,
     config::producers::Producer,
-    protocol::{
-        hint,
-        sources::{CountView, SourceView, SourcesView},
-    },
     server::Machine,
     source::{
         Source,
         ci::{Asking, Programs},
+    },
+    wire::{
+        hint,
+        sources::{CountView, SourceView, SourcesView},
     },
 };
 
@@ -210,7 +210,7 @@ mod tests {
     use crate::{
         cli::tests::run_against,
         client::fake::FakeDaemon,
-        protocol::{
+        wire::{
             history::ProjectionView,
             sources::{LooksView, UnservedView},
         },

@@ -10,12 +10,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    CliError, Context,
-    failing::Failing,
-    overview, parse,
-    reload::Config,
+    CliError, Context, overview, parse,
     table::{self, Cell, Table},
     terminal::Terminal,
+};
+use crate::wire::{
+    history::ProjectionView,
+    views::{JournalView, NotificationCounts, StatusView, SubscriberCounts, TokenCounts},
 };
 
 /// Displayed characters of the rules' hash; enough to notice a change.
@@ -36,7 +37,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
     let status: Value = parse(DOING, &context.ask(DOING, "GET", "/v1/status", None)?)?;
     let terminal = &context.terminal;
-    let text = match (args.json, Status::deserialize(&status)) {
+    let text = match (args.json, StatusView::deserialize(&status)) {
         (true, _) => format!("{status}\n"),
         (false, Ok(known)) => {
             let counts = if args.verbose { format!("\n{}", known.counts(terminal)) } else { String::new() };
@@ -50,77 +51,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
 
 type Counts = BTreeMap<String, u64>;
 
-/// The daemon's counts.
-#[derive(Deserialize)]
-pub(super) struct Status {
-    version: String,
-    pid: u32,
-    started_at: String,
-    uptime_ms: u64,
-    journal: Journal,
-    projection: Projection,
-    rules: Rules,
-    #[serde(default)]
-    config: Config,
-    events: Events,
-    notifications: Notifications,
-    tokens: Tokens,
-    sessions: Sessions,
-    subscribers: BTreeMap<String, Subscriber>,
-}
-
-#[derive(Deserialize)]
-struct Journal {
-    head: u64,
-    synced: u64,
-    durability: String,
-    first: u64,
-    first_at: Option<String>,
-    segments: usize,
-    bytes: u64,
-    sealed: usize,
-    sealed_bytes: u64,
-    unsealed_bytes: u64,
-    full: Option<String>,
-    failed: Option<String>,
-    #[serde(default)]
-    problems: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct Projection {
-    seq: u64,
-    behind: u64,
-    failed: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Rules {
-    hash: String,
-    enabled: usize,
-    disabled: usize,
-}
-
-#[derive(Deserialize)]
-struct Events {
-    published: u64,
-    unmatched: u64,
-    held_back: u64,
-    ended: Counts,
-}
-
-#[derive(Deserialize)]
-struct Notifications {
-    created: u64,
-    injected: u64,
-    confirmed: u64,
-    pending: u64,
-    unclaimed: u64,
-    fixed_carriers: u64,
-    ended: Counts,
-}
-
-impl Notifications {
+impl NotificationCounts {
     /// A message about harnesses that repeat one carrier.
     fn fixed_carriers(&self) -> String {
         match self.fixed_carriers {
@@ -130,30 +61,7 @@ impl Notifications {
     }
 }
 
-#[derive(Deserialize)]
-struct Tokens {
-    injected: u64,
-    saved: i64,
-}
-
-#[derive(Deserialize)]
-struct Sessions {
-    open: u64,
-    waiting: u64,
-}
-
-#[derive(Deserialize)]
-struct Subscriber {
-    enabled: bool,
-    batched: u64,
-    rows: u64,
-    ended: Counts,
-    created: u64,
-    #[serde(default)]
-    failing: Vec<Failing>,
-}
-
-impl Journal {
+impl JournalView {
     fn files(&self, terminal: &Terminal) -> String {
         let since = self.first_at.as_ref().map(|at| format!(", {}", terminal.moment(at))).unwrap_or_default();
         let (first, segments, sealed) = (self.first, self.segments, self.sealed);
@@ -166,14 +74,14 @@ impl Journal {
     }
 }
 
-impl Tokens {
+impl TokenCounts {
     fn text(&self) -> String {
         let (saved, than) = (self.saved.unsigned_abs(), if self.saved < 0 { "more" } else { "fewer" });
         format!("about {} injected, {saved} {than} than the payloads as they came", self.injected)
     }
 }
 
-impl Status {
+impl StatusView {
     /// The daemon's version and start.
     pub(super) fn daemon(&self) -> String {
         format!("aside {} runs: process {}, up {}", self.version, self.pid, up(self.uptime_ms))
@@ -217,7 +125,7 @@ impl Status {
 
     /// The active subscribers, and the number of the others.
     fn subscribers(&self, terminal: &Terminal) -> String {
-        let did_something = |subscriber: &Subscriber| {
+        let did_something = |subscriber: &SubscriberCounts| {
             subscriber.batched > 0 || subscriber.created > 0 || !subscriber.ended.is_empty()
         };
         let (busy, idle): (Vec<_>, Vec<_>) =
@@ -242,7 +150,7 @@ impl Status {
     }
 }
 
-impl Projection {
+impl ProjectionView {
     fn text(&self) -> String {
         match self.behind {
             0 => "up to date".to_owned(),
@@ -291,11 +199,9 @@ mod tests {
     use crate::{
         cli::tests::run_against,
         client::fake::FakeDaemon,
-        protocol::history::ProjectionView,
-        protocol::sources::SourcesView,
-        protocol::views::{
-            ConfigView, EventCounts, JournalView, NotificationCounts, RulesView, SessionCounts, StatusView,
-            SubscriberCounts, TokenCounts,
+        wire::{
+            sources::SourcesView,
+            views::{ConfigView, EventCounts, RulesView, SessionCounts},
         },
     };
 
@@ -325,7 +231,7 @@ mod tests {
                 head: 96,
                 synced: 93,
                 applied: 96,
-                durability: "sync",
+                durability: "sync".to_owned(),
                 first: 1,
                 first_at: Some("2026-11-20T08:00:00Z".to_owned()),
                 segments: 2,
@@ -338,7 +244,7 @@ mod tests {
                 problems: Vec::new(),
             },
             projection: ProjectionView { seq: 96, behind: 0, failed: None },
-            config: ConfigView { state: ConfigView::IN_FORCE, ..ConfigView::default() },
+            config: ConfigView { state: ConfigView::IN_FORCE.to_owned(), ..ConfigView::default() },
             rules: RulesView { hash: "b21532ec8694b10c52aa".to_owned(), enabled: 3, disabled: 0 },
             events: EventCounts {
                 published: 53,
@@ -369,8 +275,8 @@ mod tests {
         FakeDaemon::answering_paths(&[
             ("/v1/status", &body),
             ("/v1/sessions", r#"{"sessions":[]}"#),
-            ("/v1/inbox?limit=100", r#"{"notifications":[]}"#),
-            ("/v1/notifications?limit=100", r#"{"notifications":[]}"#),
+            ("/v1/inbox?limit=100", r#"{"notifications":[],"questions":0}"#),
+            ("/v1/notifications?limit=100", r#"{"notifications":[],"projection":{"seq":96,"behind":0}}"#),
             ("/v1/sources?since=1d", &sources),
         ])
     }
@@ -415,14 +321,14 @@ old         off    1        0
         failed.projection = ProjectionView { seq: 90, behind: 6, failed: Some("no space".to_owned()) };
         let mut refused = status();
         refused.config = ConfigView {
-            state: ConfigView::REFUSED,
+            state: ConfigView::REFUSED.to_owned(),
             read_at: "2026-11-21T09:00:00Z".to_owned(),
             errors: 1,
             warnings: 0,
             problems: vec!["ci.toml:2:6: `id` must be a string, not an integer".to_owned()],
         };
         let mut partly = refused.clone();
-        partly.config.state = ConfigView::PARTLY;
+        partly.config.state = ConfigView::PARTLY.to_owned();
         partly.config.problems.clear();
         for (status, troubles) in [
             (well, ""),

@@ -19,8 +19,11 @@ use std::{
 
 use serde::Deserialize;
 
-use super::{CliError, Context, down, paths::Paths, reload::Config};
-use crate::{client::Client, daemon::LOCK_FILE, harness::kind::KINDS};
+use super::{CliError, Context, down, paths::Paths};
+use crate::{
+    wire::views::ConfigView,
+    {client::Client, daemon::LOCK_FILE, harness::kind::KINDS},
+};
 
 /// Time limit of the daemon's start: it reads its journal first.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -92,7 +95,7 @@ pub(super) struct Running {
     #[serde(default)]
     pub(super) journal: RunningJournal,
     #[serde(default)]
-    pub(super) config: Config,
+    pub(super) config: ConfigView,
 }
 
 /// The status of its journal.

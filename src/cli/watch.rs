@@ -3,7 +3,7 @@
 //! In an agent's session the watch is for that session, which the daemon derives from the
 //! requesting process; elsewhere it is for the command's folder.
 
-use serde::{Deserialize, de::IgnoredAny};
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -14,7 +14,13 @@ use super::{
     terminal::Tone,
     workspace_or_current,
 };
-use crate::{client::percent_encode, watch::ReminderKind};
+use crate::{
+    wire::watches::{ConditionView, WatchAnswer, WatchList, WatchView},
+    {
+        client::percent_encode,
+        watch::{Needs, ReminderKind},
+    },
+};
 
 const PATH: &str = "/v1/watches";
 /// Displayed characters of a watch's id; the daemon accepts a prefix.
@@ -74,38 +80,6 @@ struct Whose {
     json: bool,
 }
 
-#[derive(Deserialize)]
-struct Answer {
-    watch: Option<Watch>,
-    #[serde(default)]
-    already: Vec<Condition>,
-}
-
-#[derive(Deserialize)]
-struct List {
-    watches: Vec<Watch>,
-}
-
-#[derive(Deserialize)]
-struct Watch {
-    id: String,
-    #[serde(default)]
-    conditions: Vec<Condition>,
-    #[serde(default)]
-    needs: String,
-    note: Option<String>,
-    #[serde(default)]
-    expires_at: String,
-    session: Option<String>,
-    workspace: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Condition {
-    text: String,
-    state: Option<String>,
-}
-
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
     if let Some(id) = &args.cancel {
         return cancel(id, context);
@@ -148,7 +122,7 @@ fn set(
     if whose.json {
         return print_json(doing, &body, context);
     }
-    let answer: Answer = parse(doing, &body)?;
+    let answer: WatchAnswer = parse(doing, &body)?;
     let text = match &answer.watch {
         Some(watch) => {
             let until = context.terminal.moment(&watch.expires_at);
@@ -181,7 +155,7 @@ fn list(whose: &Whose, context: &mut Context<'_>) -> Result<(), CliError> {
     if whose.json {
         return print_json(doing, &body, context);
     }
-    let List { watches } = parse(doing, &body)?;
+    let WatchList { watches } = parse(doing, &body)?;
     let names = Names::ask(context);
     let mut table = Table::new(["WATCH", "FOR", "ENDS", "WAITS FOR"]);
     for watch in &watches {
@@ -205,7 +179,7 @@ fn short(id: &str) -> String {
     one_line(&id.chars().take(ID_CHARS).collect::<String>()).to_string()
 }
 
-fn for_whom(watch: &Watch, names: &Names, context: &Context<'_>) -> String {
+fn for_whom(watch: &WatchView, names: &Names, context: &Context<'_>) -> String {
     match (&watch.session, &watch.workspace) {
         (Some(session), _) => names.name(session),
         (None, Some(folder)) => context.terminal.folder(folder),
@@ -214,12 +188,15 @@ fn for_whom(watch: &Watch, names: &Names, context: &Context<'_>) -> String {
 }
 
 /// Its conditions, met ones in parentheses, and its note.
-fn waits_for(watch: &Watch) -> String {
-    let text = |condition: &Condition| match &condition.state {
+fn waits_for(watch: &WatchView) -> String {
+    let text = |condition: &ConditionView| match &condition.state {
         Some(_) => format!("({})", condition.text),
         None => condition.text.clone(),
     };
-    let joint = if watch.needs == "all" { " and " } else { " or " };
+    let joint = match watch.needs {
+        Needs::All => " and ",
+        Needs::Any => " or ",
+    };
     let conditions = watch.conditions.iter().map(text).collect::<Vec<_>>().join(joint);
     let note = watch.note.as_deref().map(|note| format!(": {note}")).unwrap_or_default();
     one_line(&format!("{conditions}{note}")).to_string()

@@ -4,18 +4,26 @@ mod words;
 
 use std::collections::BTreeSet;
 
-use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
-use self::words::Line;
 use super::{
-    CliError, Context, Refusal, failing, history,
+    CliError, Context, failing, history,
     ids::{self, Names},
     parse,
     table::one_line,
     terminal::{self, Tone},
 };
-use crate::{client::percent_encode, protocol::history::ProjectionView};
+use crate::{
+    client::percent_encode,
+    wire::{
+        error::ErrorView,
+        event::EventView,
+        history::{
+            EventWithHistory, InjectionLine, LedgerLine, NamedInjections, NotificationView,
+            NotificationWithHistory,
+        },
+    },
+};
 
 const DOING: &str = "look it up";
 /// The text for entries that the history has deleted.
@@ -29,58 +37,6 @@ pub(super) struct Args {
     /// Print the daemon's answer as JSON
     #[arg(long)]
     json: bool,
-}
-
-#[derive(Deserialize)]
-struct EventAnswer {
-    event: Box<RawValue>,
-    history: Vec<Line>,
-    projection: ProjectionView,
-}
-
-#[derive(Deserialize)]
-struct NotificationAnswer {
-    notification: Notification,
-    events: Vec<Box<RawValue>>,
-    history: Vec<Line>,
-    projection: ProjectionView,
-}
-
-#[derive(Deserialize)]
-struct InjectionAnswer {
-    injections: Vec<Injection>,
-}
-
-#[derive(Deserialize)]
-struct Injection {
-    id: String,
-    session: String,
-    timestamp: String,
-    role: String,
-    text: String,
-    notifications: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct Event {
-    seq: u64,
-    id: String,
-    #[serde(rename = "type")]
-    event_type: String,
-    severity: String,
-    source: String,
-    timestamp: String,
-    payload: Box<RawValue>,
-}
-
-#[derive(Deserialize)]
-struct Notification {
-    id: String,
-    subscriber: String,
-    priority: String,
-    inject_at: String,
-    tokens: u64,
-    content: String,
 }
 
 /// What the id refers to.
@@ -101,16 +57,16 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     let page = Page { context, names };
     let text = match found {
         Found::Notification(body) => {
-            let NotificationAnswer { notification, events, history, projection } = parse(DOING, &body)?;
+            let NotificationWithHistory { notification, events, history, projection } = parse(DOING, &body)?;
             page.notification(&notification, &events)?
                 + &page.became(&history, FORGOTTEN)
                 + &page.next(words::next(&history))
                 + &history::lag(&projection)
         }
         Found::Event(body) => {
-            let EventAnswer { event, history, projection } = parse(DOING, &body)?;
-            let event: Event = parse(DOING, event.get().as_bytes())?;
-            let none = unknown(event.seq, projection.seq);
+            let EventWithHistory { event, history, projection } = parse(DOING, &body)?;
+            let event: EventView<'_> = parse(DOING, event.get().as_bytes())?;
+            let none = unknown(event.seq.unwrap_or_default(), projection.seq);
             page.line(0, &format!("event {}", page.event(&event)))
                 + &page.line(2, event.payload.get())
                 + &page.became(&history, none)
@@ -118,7 +74,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
                 + &history::lag(&projection)
         }
         Found::Injection(body) => {
-            let InjectionAnswer { injections } = parse(DOING, &body)?;
+            let NamedInjections { injections, projection: _ } = parse(DOING, &body)?;
             let texts: Result<Vec<String>, CliError> =
                 injections.iter().map(|injection| page.injection(injection)).collect();
             let notification = injections.iter().find_map(|injection| injection.notifications.first());
@@ -132,7 +88,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
 /// Looks up `text` as a whole id, else as a prefix.
 fn look_up(text: &str, context: &Context<'_>) -> Result<Found, CliError> {
     let refused = match text {
-        ids::LAST => CliError::Refused { doing: DOING, refusal: Refusal::default() },
+        ids::LAST => CliError::Refused { doing: DOING, refusal: ErrorView::default() },
         _ => match look_up_id(text, context) {
             Err(refused @ CliError::Refused { .. }) => refused,
             other => return other,
@@ -198,14 +154,15 @@ impl Page<'_, '_> {
         text.lines().map(|line| self.line(2, line)).collect()
     }
 
-    fn event(&self, event: &Event) -> String {
-        let Event { seq, id, event_type, severity, source, timestamp, .. } = event;
+    fn event(&self, event: &EventView<'_>) -> String {
+        let EventView { seq, id, event_type, severity, source, timestamp, .. } = event;
+        let (seq, severity) = (seq.unwrap_or_default(), severity.as_str());
         let at = self.context.terminal.moment(timestamp);
         format!("{id} ({seq}): {event_type}, {severity}, from {source}, {at}")
     }
 
-    fn head(&self, notification: &Notification) -> String {
-        let Notification { id, subscriber, priority, inject_at, tokens, .. } = notification;
+    fn head(&self, notification: &NotificationView) -> String {
+        let NotificationView { id, subscriber, priority, inject_at, tokens, .. } = notification;
         self.line(
             0,
             &format!("notification {id}: {subscriber}, {priority}, {inject_at}, about {tokens} tokens"),
@@ -214,44 +171,45 @@ impl Page<'_, '_> {
 
     fn notification(
         &self,
-        notification: &Notification,
+        notification: &NotificationView,
         events: &[Box<RawValue>],
     ) -> Result<String, CliError> {
         let mut text = self.head(notification) + &self.lines(&notification.content) + "\nmade of\n";
         for event in events {
-            let event: Event = parse(DOING, event.get().as_bytes())?;
+            let event: EventView<'_> = parse(DOING, event.get().as_bytes())?;
             text.push_str(&self.line(2, &self.event(&event)));
         }
         Ok(text)
     }
 
     /// The delivered text, and the outcome of each notification in it.
-    fn injection(&self, injection: &Injection) -> Result<String, CliError> {
-        let Injection { id, session, timestamp, role, text, notifications } = injection;
+    fn injection(&self, injection: &InjectionLine) -> Result<String, CliError> {
+        let InjectionLine { id, session, timestamp, role, text, notifications } = injection;
         let (session, at) = (self.names.name(session), self.context.terminal.moment(timestamp));
         let head = format!("injection {id}: given to session {session}, {at}, role {role}");
         let mut page = self.line(0, &head) + &self.lines(text);
         for notification in notifications {
             let path = format!("/v1/notifications/{}", percent_encode(notification));
             let body = self.context.ask(DOING, "GET", &path, None)?;
-            let NotificationAnswer { notification, history, .. } = parse(DOING, &body)?;
+            let NotificationWithHistory { notification, history, .. } = parse(DOING, &body)?;
             page.push_str(&format!("\n{}{}", self.head(&notification), self.became(&history, FORGOTTEN)));
         }
         Ok(page)
     }
 
     /// The recorded history, or `none` if empty, and current failures.
-    fn became(&self, history: &[Line], none: &str) -> String {
+    fn became(&self, history: &[LedgerLine], none: &str) -> String {
         let terminal = &self.context.terminal;
         let mut text = "\nwhat became of it\n".to_owned();
         if history.is_empty() {
             text.push_str(&self.line(2, none));
         }
-        let at =
-            |line: &Line| line.at.as_ref().map_or_else(|| "-".to_owned(), |at| terminal.moments.exact(at));
+        let at = |line: &LedgerLine| {
+            line.at.as_ref().map_or_else(|| "-".to_owned(), |at| terminal.moments.exact(at))
+        };
         let width = history.iter().map(|line| terminal::width(&at(line))).max().unwrap_or(0);
         for line in history {
-            let words = one_line(&line.words(&self.names));
+            let words = one_line(&words::sentence(line, &self.names));
             let (at, begin) = (format!("{:width$}", at(line)), 2 + width + 2);
             let at = terminal.paint(Tone::Dim, &at);
             text.push_str(&format!("  {at}  {}\n", terminal.wrap(&words, begin, begin)));
@@ -273,14 +231,18 @@ impl Page<'_, '_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{cli::tests::run_against, client::fake::FakeDaemon};
+    use crate::{
+        cli::tests::run_against,
+        client::fake::FakeDaemon,
+        wire::history::{Delivery, NotificationPage, NotificationView},
+    };
 
     const EVENT: &str = r#"{"seq":12,"id":"e1","type":"ci.check.failed","severity":"error","source":"ci","timestamp":"2026-11-21T12:00:00Z","payload":{"job":"build"}}"#;
 
     #[test]
     fn a_notification_is_told_from_its_events_to_its_end() {
         let body = format!(
-            r#"{{"notification":{{"id":"n1","subscriber":"ci","priority":"high","inject_at":"after_tool","tokens":9,"content":"ci: failed\njob: build"}},
+            r#"{{"notification":{{"id":"n1","severity":"error","created_at":"2026-11-21T12:00:02Z","events":[12],"deliveries":[],"subscriber":"ci","priority":"high","inject_at":"after_tool","tokens":9,"content":"ci: failed\njob: build"}},
             "events":[{EVENT}],"projection":{{"seq":20,"behind":0}},"history":[
             {{"at":"2026-11-21T12:00:02Z","what":"created","subscriber":"ci","notification":"n1","events":[12]}},
             {{"at":"2026-11-21T12:00:02Z","what":"queued","notification":"n1","session":"s1"}},
@@ -298,7 +260,7 @@ made of
 what became of it
   12:00:02.000  ci made n1 of 1 event
   12:00:02.000  n1 waits in session s1
-  12:00:05.000  n1 was given to session s1 at after_tool in injection abc123
+  12:00:05.000  n1 was delivered to session s1 at after_tool in injection abc123
   12:00:09.000  n1 arrived in session s1: the session went on after it
 
 next: nothing to do; aside why abc123 shows the text as the agent has it
@@ -311,7 +273,7 @@ next: nothing to do; aside why abc123 shows the text as the agent has it
     fn an_injection_is_shown_with_what_became_of_each_of_its_notifications() {
         let injection = r#"{"injections":[{"id":"abc123","session":"s1","timestamp":"2026-11-21T12:00:05Z","role":"tool",
             "text":"ci: failed\njob: build","notifications":["n1"]}],"projection":{"seq":20,"behind":0}}"#;
-        let notification = r#"{"notification":{"id":"n1","subscriber":"ci","priority":"high","inject_at":"after_tool","tokens":9,"content":"ci: failed"},
+        let notification = r#"{"notification":{"id":"n1","severity":"error","created_at":"2026-11-21T12:00:02Z","events":[12],"deliveries":[],"subscriber":"ci","priority":"high","inject_at":"after_tool","tokens":9,"content":"ci: failed"},
             "events":[],"projection":{"seq":20,"behind":0},"history":[
             {"at":"2026-11-21T12:00:05Z","what":"injected","notification":"n1","session":"s1","injection":"abc123","by":"after_tool"},
             {"at":"2026-11-21T12:00:09Z","what":"confirmed","notification":"n1","session":"s1","by":"seen"}]}"#;
@@ -327,8 +289,8 @@ injection abc123: given to session s1, 29m ago, role tool
 notification n1: ci, high, after_tool, about 9 tokens
 
 what became of it
-  12:00:05.000  n1 was given to session s1 at after_tool in injection abc123
-  12:00:09.000  n1 arrived in session s1: it stands in the transcript
+  12:00:05.000  n1 was delivered to session s1 at after_tool in injection abc123
+  12:00:09.000  n1 arrived in session s1: its short name is in the transcript
 
 next: aside why n1 shows the events behind it
 ";
@@ -346,22 +308,37 @@ next: aside why n1 shows the events behind it
     fn an_id_may_be_cut_short_and_last_is_the_newest_notification() {
         let notification = |id: &str| {
             format!(
-                r#"{{"notification":{{"id":"{id}","subscriber":"ci","priority":"high","inject_at":"after_tool","tokens":9,"content":"a: 1"}},
+                r#"{{"notification":{{"id":"{id}","severity":"error","created_at":"2026-11-21T12:00:02Z","events":[12],"deliveries":[],"subscriber":"ci","priority":"high","inject_at":"after_tool","tokens":9,"content":"a: 1"}},
                 "events":[],"projection":{{"seq":20,"behind":0}},"history":[]}}"#
             )
         };
-        let list = r#"{"notifications":[{"id":"na71da67fe2fd","deliveries":[{"injection":"abc123"}]},{"id":"nb02da67fe2fd","deliveries":[]}]}"#;
-        let probe = r#"[{"id":"nffffffffffff","session":"doctor-1/doctor"},"#;
+        let listed = |id: &str, injection: Option<&str>, session: Option<&str>| NotificationView {
+            id: id.to_owned(),
+            session: session.map(str::to_owned),
+            deliveries: vec![Delivery { injection: injection.map(str::to_owned), ..Delivery::default() }],
+            ..NotificationView::default()
+        };
+        let list = |notifications: &[NotificationView]| {
+            let page =
+                NotificationPage { notifications: notifications.to_vec(), ..NotificationPage::default() };
+            serde_json::to_string(&page).expect("text and numbers")
+        };
+        let real = [listed("na71da67fe2fd", Some("abc123"), None), listed("nb02da67fe2fd", None, None)];
+        let probe = listed("nffffffffffff", None, Some("doctor-1/doctor"));
+        let event =
+            |id: &str| format!(r#"{{"event":{},"notifications":[],"ended":[]}}"#, EVENT.replace("e1", id));
+        let events = format!(
+            r#"{{"events":[{},{}],"unmatched":0,"projection":{{"seq":20,"behind":0}}}}"#,
+            event("abc9"),
+            event("nb02da67ffff")
+        );
         let daemon = FakeDaemon::answering_paths(&[
             ("/v1/notifications/na71da67fe2fd", &notification("na71da67fe2fd")),
             ("/v1/notifications/nb02da67fe2fd", &notification("nb02da67fe2fd")),
-            ("/v1/injections/abc123", r#"{"injections":[]}"#),
-            ("/v1/notifications?limit=100", &list.replacen('[', probe, 1)),
-            ("/v1/notifications?limit=1000", list),
-            (
-                "/v1/events?limit=1000",
-                r#"{"events":[{"event":{"id":"abc9"}},{"event":{"id":"nb02da67ffff"}}]}"#,
-            ),
+            ("/v1/injections/abc123", r#"{"injections":[],"projection":{"seq":20,"behind":0}}"#),
+            ("/v1/notifications?limit=100", &list(&[&[probe], &real[..]].concat())),
+            ("/v1/notifications?limit=1000", &list(&real)),
+            ("/v1/events?limit=1000", &events),
         ]);
         for (text, begin) in [
             ("last", "notification na71da67fe2fd: "),
@@ -374,7 +351,7 @@ next: aside why n1 shows the events behind it
         assert_eq!(run_against(&daemon, &["why", "abc1"]).as_deref(), Ok(""));
         let error = run_against(&daemon, &["why", "nb02"]).expect_err("it could be two");
         assert!(error.ends_with("begins so: nb02da67fe2fd, nb02da67ffff"), "{error}");
-        let none = FakeDaemon::answering_json(200, r#"{"notifications":[]}"#);
+        let none = FakeDaemon::answering_json(200, &list(&[]));
         let error = run_against(&none, &["why", "last"]);
         assert_eq!(error, Err("look it up: no notification was made yet".to_owned()));
     }

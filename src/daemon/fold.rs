@@ -14,7 +14,7 @@ use crate::{
     exchange::Release,
     journal::{Reader, Record},
     projection::Notes,
-    protocol::record::{self, RecordError, RecordInput},
+    records::{self, RecordError, RecordInput},
     snapshot::{self, Damaged},
     time::Timestamp,
 };
@@ -115,7 +115,7 @@ impl Fold {
             notes.begin(record);
         }
         let input = if self.ahead.as_mut().is_some_and(|ahead| ahead.is_skipped(seq)) {
-            Input::Skipped { event: (record.kind.0 == record::EVENT).then_some(seq) }
+            Input::Skipped { event: (record.kind.0 == records::EVENT).then_some(seq) }
         } else {
             self.input(record)?
         };
@@ -127,7 +127,7 @@ impl Fold {
 
     fn input<'a>(&mut self, record: &Record<'a>) -> Result<Input<'a>, FoldError> {
         let seq = record.seq;
-        let decoded = record::decode(record.kind.0, seq, record.body);
+        let decoded = records::decode(record.kind.0, seq, record.body);
         Ok(match decoded.map_err(|source| FoldError::Record { seq, source })? {
             RecordInput::Input(Input::Exchange { seq, request, exchange, release }) => {
                 let release = match (release, &mut self.ahead) {

@@ -9,7 +9,7 @@ use crate::{
     event::Seq,
     exchange::{Release, ReleaseRecord},
     journal::Reader,
-    protocol::record::{self, RecordInput},
+    records::{self, RecordInput},
 };
 
 /// How many records after an exchange its release can be. It is written before the next record is
@@ -60,10 +60,10 @@ impl LookAhead {
             match self.reader.next_batch(BATCH_RECORDS_MAX) {
                 Ok(batch) if batch.is_empty() => return,
                 Ok(batch) => {
-                    for found in batch.iter().filter(|found| found.kind.0 == record::RELEASED) {
+                    for found in batch.iter().filter(|found| found.kind.0 == records::RELEASED) {
                         // The main replay reports unreadable records.
                         if let Ok(RecordInput::Released(release)) =
-                            record::decode(found.kind.0, found.seq, found.body)
+                            records::decode(found.kind.0, found.seq, found.body)
                         {
                             self.newest = self.newest.max(release.exchange);
                             self.releases.insert(release.exchange, release);
@@ -97,11 +97,11 @@ mod tests {
             let exchange = released.iter().find(|(at, _)| *at == place).map(|(_, exchange)| Seq(*exchange));
             let mut body = Vec::new();
             let kind = if let Some(exchange) = exchange {
-                record::encode_released(&release(exchange), &mut body);
-                record::RELEASED
+                records::encode_released(&release(exchange), &mut body);
+                records::RELEASED
             } else {
-                record::encode_bare(&mut body);
-                record::TICK
+                records::encode_bare(&mut body);
+                records::TICK
             };
             let batch = AppendBatch::of(RecordKind(kind), &body, None).expect("small");
             opened.journal.append_blocking(batch, Level::Written).expect("appended");

@@ -41,8 +41,8 @@ use crate::{
         files::{DirFiles, Files},
     },
     projection::{FILE_NAME, Notes, ProjectionError, Writer},
-    protocol::record,
     publisher::{Publisher, Records},
+    records,
     time::Timestamp,
 };
 
@@ -211,7 +211,7 @@ pub(super) fn closed_journal(
         sync_within,
         seal: config.seal,
         retention: Retention { age: config.retain_age, bytes: config.retain_bytes },
-        preface: Some(RecordKind(record::RULES)),
+        preface: Some(RecordKind(records::RULES)),
     };
     Ok(ClosedJournal { files, settings, clock: clock_fn(clock), key_of })
 }
@@ -279,7 +279,7 @@ fn or_later<T>(outcome: Result<T, ProjectionError>) -> Option<T> {
 /// The idempotency key of a record, so that duplicates are detected after a restart.
 fn key_of(found: Record<'_>) -> Option<u128> {
     // An id made by the daemon cannot repeat, so no key is kept for it.
-    let is_producers = found.kind.0 == record::EVENT && codec::id_origin(found.body) == IdOrigin::Producer;
+    let is_producers = found.kind.0 == records::EVENT && codec::id_origin(found.body) == IdOrigin::Producer;
     let event = is_producers.then(|| codec::decode(found.body).ok()).flatten()?;
     Some(event.idempotency_key())
 }
@@ -414,7 +414,7 @@ fn replay_saying(
         for record in reader.next_batch(BATCH_RECORDS_MAX)?.iter() {
             begin(record.seq);
             fold.apply(&record)?;
-            if record.kind.0 == record::EVENT && !owed.is_empty() {
+            if record.kind.0 == records::EVENT && !owed.is_empty() {
                 settle(&mut owed, record.body);
             }
             while let Some(output) = fold.poll_output() {

@@ -41,10 +41,10 @@ use crate::{
         catalogue::{self, OwnSeverities},
     },
     journal::{AppendError, Appended, Journal},
-    protocol::views::{ConfigView, FindingsView, ReloadView},
     publisher::{Publisher, Records},
     server::{ConfigHandle, ConfigState, RELOADS_MAX, ReloadRefusal, ReloadRequest},
     time::Timestamp,
+    wire::views::{ConfigView, FindingsView, ReloadView},
 };
 
 /// Most problems that are shown until the next reading.
@@ -203,7 +203,7 @@ fn known_of(compiled: &Compiled) -> ConfigState {
 fn view(state: &'static str, report: &Report, now: Timestamp) -> ConfigView {
     let errors = report.diagnostics().iter().filter(|found| found.level == Level::Error);
     ConfigView {
-        state,
+        state: state.to_owned(),
         read_at: now.to_string(),
         errors: report.error_count(),
         warnings: report.warning_count(),
@@ -348,7 +348,7 @@ impl Reloader {
                 let ReloadView { subscribers, rules, .. } = reloaded;
                 tracing::info!(subscribers, rules, "the configuration was read again");
                 ConfigView {
-                    state: ConfigView::IN_FORCE,
+                    state: ConfigView::IN_FORCE.to_owned(),
                     read_at: now.to_string(),
                     warnings: reloaded.found.warnings,
                     ..ConfigView::default()
@@ -362,7 +362,7 @@ impl Reloader {
                     | ReloadError::Rules(_)
                     | ReloadError::None
                     | ReloadError::Append(_) => ConfigView {
-                        state: ConfigView::REFUSED,
+                        state: ConfigView::REFUSED.to_owned(),
                         read_at: now.to_string(),
                         problems: vec![with_causes(error)],
                         ..ConfigView::default()

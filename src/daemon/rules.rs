@@ -27,7 +27,7 @@ use crate::{
     },
     engine::CompiledRules,
     journal::{Journal, ReadError},
-    protocol::record::{self, RecordInput},
+    records::{self, RecordInput},
 };
 
 const BUNDLE: &str = "json";
@@ -398,8 +398,9 @@ fn named_in(journal: &Journal) -> Result<Option<BTreeSet<Arc<str>>>, CollectErro
             return Ok(Some(named));
         }
         for found in batch.iter() {
-            if found.kind.0 == record::RULES
-                && let Ok(RecordInput::Rules { hash }) = record::decode(record::RULES, found.seq, found.body)
+            if found.kind.0 == records::RULES
+                && let Ok(RecordInput::Rules { hash }) =
+                    records::decode(records::RULES, found.seq, found.body)
             {
                 named.insert(hash);
             } else if next == first {
@@ -477,8 +478,8 @@ mod tests {
         let journal = opened.expect("opened").journal;
         let name = |hash: &str| {
             let mut batch = AppendBatch::new();
-            let body = |body: &mut Vec<u8>| record::encode_rules(hash, body);
-            batch.push_with(RecordKind(record::RULES), None, body).expect("small");
+            let body = |body: &mut Vec<u8>| records::encode_rules(hash, body);
+            batch.push_with(RecordKind(records::RULES), None, body).expect("small");
             journal.append_blocking(batch, Level::Written).expect("appended");
         };
         let many = u32::try_from(BUNDLES_MAX).expect("few");

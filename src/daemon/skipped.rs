@@ -16,7 +16,7 @@ use std::{
 use crate::{
     event::Seq,
     journal::{Journal, ReadError, Record},
-    protocol::record::{self, RecordInput},
+    records::{self, RecordInput},
 };
 
 /// The list's name in the state folder.
@@ -111,8 +111,8 @@ fn listed(path: &Path, journal: &Journal) -> Option<(BTreeSet<Seq>, BTreeSet<Seq
 
 /// The record that `record` says is skipped.
 fn skipped_by(record: Record<'_>) -> Option<Seq> {
-    let is_skipped = record.kind.0 == record::SKIPPED;
-    match is_skipped.then(|| record::decode(record.kind.0, record.seq, record.body))? {
+    let is_skipped = record.kind.0 == records::SKIPPED;
+    match is_skipped.then(|| records::decode(record.kind.0, record.seq, record.body))? {
         Ok(RecordInput::Skipped(skipped)) => Some(skipped),
         Ok(_) | Err(_) => None,
     }
@@ -137,10 +137,10 @@ mod tests {
         for place in 1..=40 {
             let mut body = Vec::new();
             let record = skipped.iter().find(|(at, _)| *at == place);
-            let kind = record.map_or(record::TICK, |_| record::SKIPPED);
+            let kind = record.map_or(records::TICK, |_| records::SKIPPED);
             match record {
-                Some((_, record)) => record::encode_skipped(Seq(*record), &mut body),
-                None => record::encode_bare(&mut body),
+                Some((_, record)) => records::encode_skipped(Seq(*record), &mut body),
+                None => records::encode_bare(&mut body),
             }
             let batch = AppendBatch::of(RecordKind(kind), &body, None).expect("small");
             opened.journal.append_blocking(batch, Level::Synced).expect("appended");

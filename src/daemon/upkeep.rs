@@ -11,7 +11,7 @@ use crate::{
     journal::{
         self, Filler, RepairError, Repaired, Verified, VerifyError, files::DirFiles, record::RecordKind,
     },
-    protocol::record,
+    records,
 };
 
 /// Why a state folder cannot be verified or repaired.
@@ -39,7 +39,7 @@ pub enum UpkeepError {
 
 /// Reads the whole journal in `state`, which a daemon may be writing; changes nothing.
 pub fn verify(state: &Path) -> Result<Verified, UpkeepError> {
-    Ok(journal::verify(&files(state)?, RecordKind(record::LOST))?)
+    Ok(journal::verify(&files(state)?, RecordKind(records::LOST))?)
 }
 
 /// The problems of the rules stored in `state`, one sentence each; changes nothing.
@@ -56,8 +56,8 @@ pub fn repair(state: &Path, is_rehearsal: bool) -> Result<(Verified, Vec<Repaire
     let files = files(state)?;
     let _lock = StateLock::take(state)?;
     let mut body = Vec::new();
-    record::encode_bare(&mut body);
-    let filler = Filler { kind: RecordKind(record::LOST), body: &body };
+    records::encode_bare(&mut body);
+    let filler = Filler { kind: RecordKind(records::LOST), body: &body };
     Ok(journal::repair(&files, filler, is_rehearsal)?)
 }
 

@@ -12,13 +12,13 @@ use crate::{
     notification::{Notification, Priority},
     pipeline::rule::Activity,
     projection::Projection,
-    protocol::history::ProjectionView,
-    protocol::views::{
+    server::{PageStart, Query, Standing, WaitingPage},
+    time::{Timestamp, duration_millis},
+    wire::history::ProjectionView,
+    wire::views::{
         ConfigView, EventCounts, FailingView, HarnessView, JournalView, NotificationCounts, RulesView,
         SessionCounts, SessionView, StatusView, SubscriberCounts, TokenCounts, WaitingView,
     },
-    server::{PageStart, Query, Standing, WaitingPage},
-    time::{Timestamp, duration_millis},
 };
 
 /// Constants of the running daemon, and the projection with its progress.
@@ -124,7 +124,7 @@ fn journal_view(fold: &Fold, about: &About, journal: &Journal) -> JournalView {
         head: journal.written().borrow().0,
         synced: journal.synced().borrow().0,
         applied: fold.applied.0,
-        durability: about.durability,
+        durability: about.durability.to_owned(),
         full: journal.disk_full().map(|full| full.to_string()),
         failed: journal.poisoned().map(|poisoned| poisoned.to_string()),
         problems: journal.health().sentences(),
@@ -143,11 +143,11 @@ fn session(session: &OpenSession<'_>, threshold: Priority) -> SessionView {
         opened_at: session.opened_at.to_string(),
         seen_at: session.last_seen.to_string(),
         pending,
-        top: top.map(Priority::as_str),
+        top: top.map(|top| top.as_str().to_owned()),
         top_count: top.map_or(0, |top| session.injector.pending_of(top)),
         for_user: session.injector.for_user(),
-        state: session.state.as_str(),
-        wake: wake.as_ref().map(|wake| wake.kind.as_str()),
+        state: session.state.as_str().to_owned(),
+        wake: wake.as_ref().map(|wake| wake.kind.as_str().to_owned()),
         reason: wake.map(|wake| wake.reason),
         unconfirmed: session.injector.unconfirmed(),
     }
@@ -214,8 +214,8 @@ fn waiting_in(session: &OpenSession<'_>, now: Timestamp) -> Vec<WaitingView> {
         session: Some(session.id.to_string()),
         workspace: None,
         subscriber: pending.subscriber.to_string(),
-        priority: pending.priority.as_str(),
-        waits_for: if pending.is_for_user { "user" } else { "agent" },
+        priority: pending.priority.as_str().to_owned(),
+        waits_for: if pending.is_for_user { WaitingView::USER } else { WaitingView::AGENT }.to_owned(),
         age_ms: duration_millis(pending.age),
         text: pending.content,
     };
@@ -233,8 +233,8 @@ fn for_next_session(notification: &Notification, now: Timestamp) -> WaitingView 
         session,
         workspace,
         subscriber: notification.subscriber.to_string(),
-        priority: notification.priority.as_str(),
-        waits_for: "next_session",
+        priority: notification.priority.as_str().to_owned(),
+        waits_for: WaitingView::NEXT_SESSION.to_owned(),
         age_ms: duration_millis(now.since(notification.created_at)),
         text: notification.content.text().clone(),
     }

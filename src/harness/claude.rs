@@ -54,11 +54,11 @@ use crate::{
         stdin::read,
     },
     notification::InjectionPoint,
-    protocol::{
+    time::Timestamp,
+    wire::{
         FieldError,
         event::{read_name, read_workspace},
     },
-    time::Timestamp,
 };
 use compared::compared;
 use stdin::{

@@ -14,8 +14,8 @@ use crate::{
     exchange::{Harness, Injection},
     ledger::{LedgerEntry, Reason},
     notification::{Notification, NotificationId},
-    protocol::history::LedgerLine,
     time::Timestamp,
+    wire::history::LedgerLine,
 };
 
 /// Numbers of added rows.

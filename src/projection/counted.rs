@@ -9,8 +9,8 @@ use super::{
     writer::{from_sql, to_sql},
 };
 use crate::{
-    protocol::sources::{DOCTOR_AGENT, DOCTOR_SESSION},
     time::Timestamp,
+    wire::sources::{DOCTOR_AGENT, DOCTOR_SESSION},
 };
 
 /// Most of the newest events and deliveries that are counted: some 40 ms and 100 ms on a machine

@@ -5,8 +5,8 @@ use rusqlite::OptionalExtension;
 use super::{View, rows, rows::Conditions, writer::to_sql};
 use crate::{
     event::{Pattern, Seq, Severity},
-    protocol::history::{Ended, EventLine, LedgerLine, raw},
     time::Timestamp,
+    wire::history::{Ended, EventLine, LedgerLine, raw},
 };
 
 /// Selects events.

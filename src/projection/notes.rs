@@ -13,7 +13,7 @@ use crate::{
     journal::Record,
     ledger::{LedgerEntry, Subject},
     notification::Notification,
-    protocol::record,
+    records,
     time::Timestamp,
 };
 
@@ -94,7 +94,7 @@ impl Notes {
     pub fn begin(&mut self, found: &Record<'_>) {
         (self.upto, self.at, self.number) = (found.seq.max(self.upto), found.time, 0);
         self.has_released = false;
-        self.has_event = found.kind.0 == record::EVENT && found.seq > self.after;
+        self.has_event = found.kind.0 == records::EVENT && found.seq > self.after;
         if self.has_event {
             self.event.clear();
             self.event.extend_from_slice(found.body);

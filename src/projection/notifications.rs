@@ -5,8 +5,8 @@ use rusqlite::{OptionalExtension, Row};
 use super::{View, rows, rows::Conditions, writer::from_sql};
 use crate::{
     notification::Priority,
-    protocol::history::{Delivery, LedgerLine, NotificationView},
     time::Timestamp,
+    wire::history::{Delivery, LedgerLine, NotificationView},
 };
 
 const COLUMNS: &str = "place, priority, severity, created_at, expires_at, subscriber, id, inject_at, session, workspace, tokens, content";
@@ -132,9 +132,9 @@ fn notification(row: &Row<'_>) -> rusqlite::Result<(i64, NotificationView)> {
     let view = NotificationView {
         id: row.get(6)?,
         subscriber: row.get(5)?,
-        priority: rows::priority(row.get(1)?).as_str(),
-        severity: rows::severity(row.get(2)?).as_str(),
-        inject_at: rows::point(&row.get::<_, String>(7)?),
+        priority: rows::priority(row.get(1)?).as_str().to_owned(),
+        severity: rows::severity(row.get(2)?).as_str().to_owned(),
+        inject_at: rows::point(&row.get::<_, String>(7)?).to_owned(),
         session: row.get(8)?,
         workspace: row.get(9)?,
         content: row.get(11)?,

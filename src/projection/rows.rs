@@ -6,8 +6,8 @@ use super::writer::from_sql;
 use crate::{
     event::{EventRef, Provenance, Seq, Severity},
     notification::{InjectionPoint, Priority},
-    protocol::{event::to_json, history::LedgerLine},
     time::Timestamp,
+    wire::{event::to_json, history::LedgerLine},
 };
 
 /// The columns of an event, in the order that [`event`] reads.

@@ -3,7 +3,7 @@
 use rusqlite::Row;
 
 use super::{View, rows, rows::Conditions};
-use crate::protocol::{
+use crate::wire::{
     history::{ClosedSession, InjectionLine, Message},
     views::HarnessView,
 };
@@ -116,13 +116,13 @@ fn message(row: &Row<'_>) -> rusqlite::Result<(i64, Message)> {
     let state = if state == "pending" { "returned".to_owned() } else { state };
     let message = Message {
         id: format!("m{place:x}"),
-        role: "system",
+        role: "system".to_owned(),
         content: row.get(5)?,
         timestamp: rows::time(row.get(1)?).to_string(),
         source: row.get(6)?,
         notification_id: row.get(2)?,
         injection: row.get(3)?,
-        point: rows::point(&row.get::<_, String>(4)?),
+        point: rows::point(&row.get::<_, String>(4)?).to_owned(),
         reason: row.get::<_, Option<String>>(8)?.filter(|_| state == "ended"),
         state,
     };

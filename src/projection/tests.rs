@@ -15,7 +15,7 @@ use crate::{
     journal::{Record, RecordKind},
     ledger::LedgerEntry,
     notification::{InjectionPoint, NotificationId, SubscriberId},
-    protocol::record,
+    records,
     time::Timestamp,
 };
 
@@ -40,7 +40,7 @@ fn event_body(id: &str) -> Vec<u8> {
         workspace: None,
         cause: None,
     };
-    record::encode_event(&event, &mut body);
+    records::encode_event(&event, &mut body);
     body
 }
 
@@ -62,19 +62,19 @@ fn batched(seq: u64) -> Output {
 }
 
 fn event_notes(seq: u64) -> Notes {
-    noted(seq - 1, seq, record::EVENT, &event_body(&format!("e{seq}")), &[batched(seq)])
+    noted(seq - 1, seq, records::EVENT, &event_body(&format!("e{seq}")), &[batched(seq)])
 }
 
 #[test]
 fn an_event_that_nobody_asked_for_is_counted_and_no_row() {
     let unmatched = [Output::Record(LedgerEntry::Unmatched { seq: Seq(1) })];
-    let notes = noted(0, 1, record::EVENT, &event_body("e1"), &unmatched);
+    let notes = noted(0, 1, records::EVENT, &event_body("e1"), &unmatched);
     assert_eq!((notes.notes().len(), notes.unmatched(), notes.upto()), (0, 1, Seq(1)));
 }
 
 #[test]
 fn an_event_that_two_subscribers_took_is_noted_once() {
-    let notes = noted(0, 1, record::EVENT, &event_body("e1"), &[batched(1), batched(1)]);
+    let notes = noted(0, 1, records::EVENT, &event_body("e1"), &[batched(1), batched(1)]);
     let events = notes.notes().iter().filter(|note| matches!(note.what, What::Event(_)));
     assert_eq!((events.count(), notes.notes().len()), (1, 3));
 }
@@ -88,7 +88,7 @@ fn notes_that_nobody_took_are_put_back_in_front() {
     let first = notes.hand_over();
     assert_eq!((first.upto(), first.time()), (Seq(1), Timestamp::from_millis(1_000)));
     notes.begin(&Record {
-        kind: RecordKind(record::EVENT),
+        kind: RecordKind(records::EVENT),
         seq: Seq(2),
         time: Timestamp::ZERO,
         body: &event_body("e2"),
@@ -129,8 +129,8 @@ fn an_answer_that_is_asked_for_again_is_no_other_injection() {
         point: InjectionPoint::AfterTool,
         redelivered: None,
     });
-    let first = noted(0, 1, record::EXCHANGE, b"", &[injected, answered()]);
-    let again = noted(1, 2, record::EXCHANGE, b"", &[answered()]);
+    let first = noted(0, 1, records::EXCHANGE, b"", &[injected, answered()]);
+    let again = noted(1, 2, records::EXCHANGE, b"", &[answered()]);
     assert_eq!((first.notes().len(), again.notes().len()), (2, 0));
 }
 
@@ -179,8 +179,8 @@ fn an_open_session_stays_however_old_and_one_that_is_over_goes() {
     let change = |id: &str, change| Output::Session(SessionId::new(id), change);
     let opened = |id| change(id, SessionChange::Opened(Harness::default()));
     let closed = change("s1", SessionChange::Closed { last_seen: Timestamp::ZERO, keeps_pending: false });
-    writer.write(&[noted(0, 1, record::TICK, b"", &[opened("s1"), opened("s2")])]).expect("written");
-    writer.write(&[noted(1, 2, record::TICK, b"", &[closed])]).expect("written");
+    writer.write(&[noted(0, 1, records::TICK, b"", &[opened("s1"), opened("s2")])]).expect("written");
+    writer.write(&[noted(1, 2, records::TICK, b"", &[closed])]).expect("written");
     writer.forget_before(Seq(9)).expect("forgotten");
     let sessions: Vec<String> =
         dump(&path).into_iter().filter(|line| line.starts_with("sessions ")).collect();

@@ -1,4 +1,4 @@
-//! The records to append: each with its kind, its body encoded by `protocol`, and its idempotency
+//! The records to append: each with its kind, its body encoded by `records`, and its idempotency
 //! key.
 
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
     journal::{AppendBatch, BodyTooLarge, RecordKind},
     ledger::ConfirmedBy,
     notification::NotificationId,
-    protocol::record,
+    records,
     time::Timestamp,
 };
 
@@ -43,7 +43,7 @@ impl Records {
     /// Errors: it is too large; nothing was added.
     pub fn event(&mut self, event: &EventRef<'_>) -> Result<(), BodyTooLarge> {
         let key = Some(event.idempotency_key());
-        self.batch.push_with(RecordKind(record::EVENT), key, |body| record::encode_event(event, body))
+        self.batch.push_with(RecordKind(records::EVENT), key, |body| records::encode_event(event, body))
     }
 
     /// Adds an event whose id was just made: it cannot be published again, so no key is kept for
@@ -51,16 +51,16 @@ impl Records {
     ///
     /// Errors: it is too large; nothing was added.
     pub fn event_with_new_id(&mut self, event: &EventRef<'_>) -> Result<(), BodyTooLarge> {
-        let write = |body: &mut Vec<u8>| record::encode_event_with_new_id(event, body);
-        self.batch.push_with(RecordKind(record::EVENT), None, write)
+        let write = |body: &mut Vec<u8>| records::encode_event_with_new_id(event, body);
+        self.batch.push_with(RecordKind(records::EVENT), None, write)
     }
 
     /// Adds an exchange, to be answered as `request`.
     ///
     /// Errors: it is too large; nothing was added.
     pub fn exchange(&mut self, request: RequestId, exchange: &Exchange) -> Result<(), BodyTooLarge> {
-        let write = |body: &mut Vec<u8>| record::encode_exchange(request, exchange, body);
-        self.batch.push_with(RecordKind(record::EXCHANGE), None, write)
+        let write = |body: &mut Vec<u8>| records::encode_exchange(request, exchange, body);
+        self.batch.push_with(RecordKind(records::EXCHANGE), None, write)
     }
 
     /// Adds an event of the daemon.
@@ -71,38 +71,38 @@ impl Records {
     /// Adds that injections have arrived, with the evidence `by`.
     pub fn acks(&mut self, session: &SessionId, injections: &[InjectionId], by: ConfirmedBy) {
         for injection in injections {
-            self.push(record::ACK, |body| record::encode_ack(session, injection, by, body));
+            self.push(records::ACK, |body| records::encode_ack(session, injection, by, body));
         }
     }
 
     /// Adds that an injection did not arrive.
     pub fn undelivered(&mut self, session: &SessionId, injection: &InjectionId) {
-        self.push(record::UNDELIVERED, |body| record::encode_undelivered(session, injection, body));
+        self.push(records::UNDELIVERED, |body| records::encode_undelivered(session, injection, body));
     }
 
     /// Adds that a session began or changed.
     pub fn session_opened(&mut self, session: &SessionId, harness: &Harness) {
-        self.push(record::SESSION_OPENED, |body| record::encode_session_opened(session, harness, body));
+        self.push(records::SESSION_OPENED, |body| records::encode_session_opened(session, harness, body));
     }
 
     /// Adds that a session ended, as reported by its harness, and whether it can be resumed.
     pub fn session_closed(&mut self, session: &SessionId, may_return: bool) {
-        self.push(record::SESSION_CLOSED, |body| record::encode_session_closed(session, may_return, body));
+        self.push(records::SESSION_CLOSED, |body| records::encode_session_closed(session, may_return, body));
     }
 
     /// Adds that a session's process has ended; the session can be resumed in another one.
     pub fn process_gone(&mut self, session: &SessionId, process: Process) {
-        self.push(record::SESSION_CLOSED, |body| record::encode_process_gone(session, process, body));
+        self.push(records::SESSION_CLOSED, |body| records::encode_process_gone(session, process, body));
     }
 
     /// Adds that a silent session has a client attached.
     pub fn session_seen(&mut self, session: &SessionId) {
-        self.push(record::SESSION_SEEN, |body| record::encode_session_seen(session, body));
+        self.push(records::SESSION_SEEN, |body| records::encode_session_seen(session, body));
     }
 
     /// Adds that a session was idle at `as_of`; `source` names the evidence.
     pub fn session_idle(&mut self, session: &SessionId, source: &str, as_of: Timestamp) {
-        self.push(record::SESSION_STATE, |body| record::encode_session_idle(session, source, as_of, body));
+        self.push(records::SESSION_STATE, |body| records::encode_session_idle(session, source, as_of, body));
     }
 
     /// Adds the user's decision about a notification; without a session it applies wherever that is
@@ -113,32 +113,32 @@ impl Records {
         notification: &NotificationId,
         decision: Decision,
     ) {
-        self.push(record::DECIDED, |body| record::encode_decided(session, notification, decision, body));
+        self.push(records::DECIDED, |body| records::encode_decided(session, notification, decision, body));
     }
 
     /// Adds which rules are in force from here on, by their content hash.
     pub fn rules(&mut self, hash: &str) {
-        self.push(record::RULES, |body| record::encode_rules(hash, body));
+        self.push(records::RULES, |body| records::encode_rules(hash, body));
     }
 
     /// Adds what an exchange released.
     pub fn released(&mut self, release: &ReleaseRecord) {
-        self.push(record::RELEASED, |body| record::encode_released(release, body));
+        self.push(records::RELEASED, |body| records::encode_released(release, body));
     }
 
     /// Adds that the record at `seq` is skipped.
     pub fn skipped(&mut self, seq: Seq) {
-        self.push(record::SKIPPED, |body| record::encode_skipped(seq, body));
+        self.push(records::SKIPPED, |body| records::encode_skipped(seq, body));
     }
 
     /// Adds that the daemon stops.
     pub fn shutting_down(&mut self) {
-        self.push(record::SHUTTING_DOWN, record::encode_bare);
+        self.push(records::SHUTTING_DOWN, records::encode_bare);
     }
 
     /// Adds that time has passed.
     pub fn tick(&mut self) {
-        self.push(record::TICK, record::encode_bare);
+        self.push(records::TICK, records::encode_bare);
     }
 
     /// The batch for the journal.

@@ -8,14 +8,9 @@ use utoipa::ToSchema;
 
 use crate::{
     journal::AppendError,
-    protocol::{history::ProjectionView, views::StatusView},
-    server::{
-        App,
-        error::{ApiError, ErrorBody},
-        history,
-        router::openapi,
-    },
+    server::{App, error::ApiError, history, router::openapi},
     time::duration_millis,
+    wire::{error::ErrorBody, history::ProjectionView, views::StatusView},
 };
 
 /// Liveness of the daemon.

@@ -10,8 +10,6 @@ use std::{
 };
 
 use axum::{Json, extract::State};
-use serde::Serialize;
-use utoipa::ToSchema;
 
 use crate::{
     event::{SessionId, clean_text},
@@ -23,6 +21,7 @@ use crate::{
         processes::{self, Claim, ClientFolder},
     },
     time::Timestamp,
+    wire::clients::{ClientsView, TroubleView},
 };
 
 /// Most kinds of problem that are counted separately; further kinds are counted together as
@@ -90,37 +89,6 @@ impl HookTroubles {
         };
         troubles.iter().map(show).collect()
     }
-}
-
-/// Wake routes of sessions, and problems with hooks.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ClientsView {
-    /// The sessions that can be woken, by id; every other session is reached by its hooks alone.
-    attached: Vec<AttachedView>,
-    /// Hook input that could not be used since the daemon started.
-    troubles: Vec<TroubleView>,
-}
-
-/// The wake route of one session.
-#[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub(crate) struct AttachedView {
-    /// Its id.
-    pub(crate) session: String,
-    /// `monitor` or `message_socket`.
-    pub(crate) wake_route: &'static str,
-}
-
-/// One kind of problem.
-#[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub(crate) struct TroubleView {
-    /// `left_out`, `refused` or `unknown_harness`, and the field or name; `other` beyond 32 kinds.
-    kind: String,
-    /// How often.
-    count: u64,
-    /// The message of the last one.
-    last: String,
-    /// The time of the last one.
-    last_at: String,
 }
 
 /// Shows the current wake routes of sessions, and hook input that could not be used.

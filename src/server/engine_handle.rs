@@ -11,9 +11,9 @@ use crate::{
     exchange::{Decision, InjectionId},
     meter::Steady,
     notification::NotificationId,
-    protocol::views::{SessionView, StatusView, WaitingView},
     server::{Pulse, error::ApiError},
     sink::{QuestionState, Verdict},
+    wire::views::{SessionView, StatusView, WaitingView},
 };
 
 /// Most queries that wait for the event loop; it answers each in microseconds, so reaching this

@@ -5,13 +5,14 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use serde::Serialize;
-use utoipa::ToSchema;
 
 use crate::{
     causes::with_causes,
     journal::{AppendError, BodyTooLarge},
-    protocol::FieldError,
+    wire::{
+        FieldError,
+        error::{ErrorBody, ErrorView},
+    },
 };
 
 /// When to retry a temporary refusal, in seconds.
@@ -23,24 +24,6 @@ const RETRY_AFTER: &str = "1";
 pub(crate) struct ApiError {
     status: StatusCode,
     error: FieldError,
-}
-
-/// The body of every refusal.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ErrorBody {
-    /// The error.
-    error: ErrorView,
-}
-
-/// The error in a request or one of its events.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ErrorView {
-    /// The invalid field, such as `severity` or `observe[2].type`; absent when the whole is
-    /// unusable.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    field: Option<String>,
-    /// What is wrong.
-    message: String,
 }
 
 impl From<FieldError> for ErrorView {

@@ -9,7 +9,7 @@ use axum::{
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 use utoipa::{IntoParams, ToSchema};
@@ -19,22 +19,25 @@ use crate::{
     journal::{ReadError, Record},
     ledger::LedgerEntry,
     projection::{ProjectionError, View},
-    protocol::{
-        FieldError,
-        body::{self, BodyKind, Items},
-        cloudevents,
-        event::{self, Defaults, EventView, to_json},
-        history::{LedgerLine, ProjectionView, raw},
-        record,
-    },
+    records,
     server::{
         App,
         auth::Route,
-        error::{ApiError, ErrorBody},
+        error::ApiError,
         extract::{Params, Segment, header, read_body},
         history,
-        intake::{Intake, NewIds, Results, Summary},
+        intake::{Intake, NewIds},
         lines,
+    },
+    wire::{
+        FieldError,
+        body::{self, BodyKind, Items},
+        cloudevents,
+        error::ErrorBody,
+        event::{self, Defaults, EventView, to_json},
+        history::EventWithHistory,
+        history::{LedgerLine, raw},
+        publish::{Results, Summary},
     },
 };
 
@@ -198,18 +201,6 @@ pub(crate) struct EventParams {
     source: Option<String>,
 }
 
-/// An event and its outcome.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct EventWithHistory {
-    /// The event.
-    #[schema(value_type = EventView)]
-    event: Box<RawValue>,
-    /// The recorded outcome of the event and of its notifications, oldest first.
-    history: Vec<LedgerLine>,
-    /// The progress of the projection that gave the outcome.
-    projection: ProjectionView,
-}
-
 /// Shows an event, by its id or its position, and its outcome.
 #[utoipa::path(
     get, path = "/v1/events/{id}", tag = "events",
@@ -318,5 +309,5 @@ fn shown(found: &Record<'_>) -> Option<(Seq, Box<RawValue>)> {
 }
 
 fn as_event<'a>(found: &Record<'a>) -> Option<EventRef<'a>> {
-    (found.kind.0 == record::EVENT).then(|| codec::decode(found.body).ok()).flatten()
+    (found.kind.0 == records::EVENT).then(|| codec::decode(found.body).ok()).flatten()
 }

@@ -17,20 +17,21 @@ use crate::{
     event::{Event, EventRef, SessionId},
     exchange::{Answer, Exchange, InjectionId},
     hex::hex,
-    protocol::{
-        event::{ParsedEvent, read_name},
-        exchange::{AnswerView, ExchangeView, parse},
-    },
     publisher::Records,
     server::{
         App,
         auth::{PeerPid, Route},
-        error::{ApiError, ErrorBody},
+        error::ApiError,
         extract::{IdSegment, read_body, read_session},
         naming::{name_sessions, session_of},
         probing::{self, Said},
         processes::{self, Claim},
         wrote,
+    },
+    wire::{
+        error::ErrorBody,
+        event::{ParsedEvent, read_name},
+        exchange::{AnswerView, ExchangeView, parse},
     },
 };
 

@@ -14,13 +14,13 @@ use tokio::time::timeout;
 
 use crate::{
     event::SessionId,
-    protocol::{FieldError, event::read_name},
     server::{
         App,
         error::ApiError,
         naming::session_of,
         room::{Buffer, Room},
     },
+    wire::{FieldError, event::read_name},
 };
 
 /// Largest body that is read whole, in bytes; larger ones have to be NDJSON, which is read in

@@ -3,9 +3,8 @@
 //! A page is newest first and names the `next` one, if there is one; new entries do not shift it.
 
 use axum::{Json, extract::State, http::StatusCode};
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
-use utoipa::{IntoParams, ToSchema};
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 use crate::{
     event::Seq,
@@ -14,19 +13,20 @@ use crate::{
         events::EventFilter,
         notifications::{NotificationFilter, STATES},
     },
-    protocol::{
-        FieldError,
-        event::EventView,
-        hint,
-        history::{
-            ClosedSession, EventLine, InjectionLine, LedgerLine, Message, NotificationView, ProjectionView,
-            raw, read_limit, read_moment,
-        },
-    },
     server::{
         App,
-        error::{ApiError, ErrorBody},
+        error::ApiError,
         extract::{Params, Segment, SessionSegment},
+    },
+    wire::{
+        FieldError,
+        error::ErrorBody,
+        hint,
+        history::{
+            ClosedSessionPage, EventPage, InjectionPage, MessagePage, NamedInjections, NotificationPage,
+            NotificationWithHistory,
+        },
+        history::{ProjectionView, raw, read_limit, read_moment},
     },
 };
 
@@ -54,19 +54,6 @@ pub(crate) struct EventsParams {
     limit: Option<String>,
     /// Cursor: `next` of the previous page.
     cursor: Option<String>,
-}
-
-/// A page of events.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct EventPage {
-    /// Events that a subscriber took or that were throttled, newest first.
-    events: Vec<EventLine>,
-    /// The `cursor` of the next page.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<String>,
-    /// Number of events that no subscriber takes; they are not listed, but can be shown by id.
-    unmatched: u64,
-    projection: ProjectionView,
 }
 
 /// Lists the events that a subscriber takes, and their outcome.
@@ -130,17 +117,6 @@ pub(crate) struct NotificationsParams {
     cursor: Option<String>,
 }
 
-/// A page of notifications.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct NotificationPage {
-    /// Newest first.
-    notifications: Vec<NotificationView>,
-    /// The `cursor` of the next page.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<String>,
-    projection: ProjectionView,
-}
-
 /// Lists the notifications, and the state of each in every session that it reached.
 #[utoipa::path(
     get, path = "/v1/notifications", tag = "notifications", params(NotificationsParams),
@@ -167,19 +143,6 @@ pub(crate) async fn notifications(
     let read = page(&app, limit, move |view| view.notifications(&filter, limit));
     let Page { items: notifications, next, projection } = read.await?;
     Ok(Json(NotificationPage { notifications, next, projection }))
-}
-
-/// A notification, its events, and its outcome.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct NotificationWithHistory {
-    /// The notification.
-    notification: NotificationView,
-    /// The events behind its rows, oldest first.
-    #[schema(value_type = Vec<EventView>)]
-    events: Vec<Box<RawValue>>,
-    /// Its recorded history, oldest first.
-    history: Vec<LedgerLine>,
-    projection: ProjectionView,
 }
 
 /// Shows a notification, its events, and its outcome.
@@ -212,17 +175,6 @@ pub(crate) struct PageParams {
     cursor: Option<String>,
 }
 
-/// A page of system messages.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct MessagePage {
-    /// Newest first.
-    messages: Vec<Message>,
-    /// The `cursor` of the next page.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<String>,
-    projection: ProjectionView,
-}
-
 /// Lists the system messages of a session: every notification delivered to it, with the delivered
 /// text.
 #[utoipa::path(
@@ -243,17 +195,6 @@ pub(crate) async fn messages(
         known(&app, session.as_str(), &projection).await?;
     }
     Ok(Json(MessagePage { messages, next, projection }))
-}
-
-/// A page of injections.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct InjectionPage {
-    /// Newest first.
-    injections: Vec<InjectionLine>,
-    /// The `cursor` of the next page.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<String>,
-    projection: ProjectionView,
 }
 
 /// Lists the injections of a session, each with the text written for its carrier.
@@ -277,14 +218,6 @@ pub(crate) async fn injections(
     Ok(Json(InjectionPage { injections, next, projection }))
 }
 
-/// The injections with one short name.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct NamedInjections {
-    /// Newest first; more than one only if names of several sessions collide.
-    injections: Vec<InjectionLine>,
-    projection: ProjectionView,
-}
-
 /// Shows an injection by the short name in its text.
 #[utoipa::path(
     get, path = "/v1/injections/{id}", tag = "sessions",
@@ -301,17 +234,6 @@ pub(crate) async fn named_injections(
     };
     let (injections, projection) = named(&app, "injection", id, look).await?;
     Ok(Json(NamedInjections { injections, projection }))
-}
-
-/// A page of closed sessions.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ClosedSessionPage {
-    /// The last ended first; a session that was reopened is listed once per end.
-    sessions: Vec<ClosedSession>,
-    /// The `cursor` of the next page.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<String>,
-    projection: ProjectionView,
 }
 
 /// Lists the closed sessions.

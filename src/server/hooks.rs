@@ -19,7 +19,7 @@ use crate::{
         App,
         auth::{PeerPid, Route},
         clients::Consequence,
-        error::{ApiError, ErrorBody},
+        error::ApiError,
         exchange::{perform, records_of},
         extract::{self, Segment, read_body},
         naming::session_of,
@@ -28,6 +28,7 @@ use crate::{
         wake_routes::KnownSocket,
         wrote,
     },
+    wire::error::ErrorBody,
 };
 
 /// Takes one hook call of a harness.

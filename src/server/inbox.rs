@@ -1,24 +1,24 @@
 //! The pending notifications of sessions, for users, and their decisions about them.
 
 use axum::{Json, extract::State, http::StatusCode};
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 use crate::{
     event::SessionId,
     exchange::Decision,
     notification::NotificationId,
-    protocol::{FieldError, views::WaitingView},
     publisher::Records,
     server::{
         App,
         engine_handle::{PageStart, WaitingPage},
-        error::{ApiError, ErrorBody},
+        error::ApiError,
         extract::{Params, Segment, read_session},
         naming::session_of,
         notify::place_of,
         questions::open_count,
     },
+    wire::{FieldError, error::ErrorBody, inbox::InboxList},
 };
 
 /// Selects the queue.
@@ -83,19 +83,6 @@ fn write_start(start: &PageStart) -> String {
         PageStart::Session { session, skip } => format!("{skip}:{session}"),
         PageStart::Unclaimed { skip } => format!("{UNCLAIMED}:{skip}"),
     }
-}
-
-/// Pending notifications.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct InboxList {
-    /// By session, in delivery order; then those for the next session.
-    notifications: Vec<WaitingView>,
-    /// Number of open questions to the user, of that session and its folder or in all.
-    questions: usize,
-    /// Start of the next page, to be sent as `from`; absent on the last page. Entries that change
-    /// meanwhile may be on both pages or on neither.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<String>,
 }
 
 /// Lists pending notifications, with their text.

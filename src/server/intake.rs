@@ -3,19 +3,18 @@
 use std::{ops::Range, sync::Arc};
 
 use axum::http::StatusCode;
-use serde::Serialize;
-use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::{
     event::codec::IdOrigin,
     journal::{Appended, Appending, Level, Outcome},
     meter::{self, Meters},
-    protocol::{FieldError, event::ParsedEvent},
     publisher::Records,
-    server::{
-        App,
-        error::{ApiError, ErrorView},
+    server::{App, error::ApiError},
+    wire::{
+        FieldError,
+        event::ParsedEvent,
+        publish::{NumberedError, ResultView, Results, Summary},
     },
 };
 
@@ -204,67 +203,6 @@ enum Verdict {
     Refused { number: u64, error: FieldError },
 }
 
-/// The outcome of each event of a request.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Results {
-    /// In the order of the request.
-    results: Vec<ResultView>,
-    /// `sync` when published events survive a power failure, `interval` when they survive only a
-    /// crash of the daemon; absent when nothing was published.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    durability: Option<&'static str>,
-}
-
-/// The outcome of one event: published (with `seq` and `id`), or refused (with `error`).
-#[derive(Debug, Default, Serialize, ToSchema)]
-struct ResultView {
-    /// Its position in the journal; a duplicate has the position of the first.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    seq: Option<u64>,
-    /// Its id.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<String>,
-    /// Whether an event of the same source and id was published before.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    duplicate: bool,
-    /// Why it was refused.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<ErrorView>,
-}
-
-/// Counted outcomes of the events of a request.
-#[derive(Debug, Default, Serialize, ToSchema)]
-pub(crate) struct Summary {
-    /// Published and new.
-    accepted: u64,
-    /// Published before.
-    duplicates: u64,
-    /// Refused.
-    refused: u64,
-    /// The lowest position among the new ones.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    first: Option<u64>,
-    /// The highest position among the new ones.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    last: Option<u64>,
-    /// Why events were refused; the first 100.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    errors: Vec<NumberedError>,
-    /// `sync` when published events survive a power failure, `interval` when they survive only a
-    /// crash of the daemon; absent when nothing was published.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    durability: Option<&'static str>,
-}
-
-/// Why one event was refused.
-#[derive(Debug, Serialize, ToSchema)]
-struct NumberedError {
-    /// Its line in the body, or its index in the array, from 1.
-    number: u64,
-    /// The error.
-    error: ErrorView,
-}
-
 impl Verdicts {
     /// 200 when nothing was refused, 400 when everything was, else 207.
     pub(crate) fn status(&self) -> StatusCode {
@@ -296,7 +234,7 @@ impl Verdicts {
                 ResultView { error: Some(error.into()), ..ResultView::default() }
             }
         };
-        let durability = self.level.map(durability_name);
+        let durability = self.level.map(|level| durability_name(level).to_owned());
         Results { results: self.verdicts.into_iter().map(show).collect(), durability }
     }
 }
@@ -309,7 +247,8 @@ impl Summary {
 
     /// Counts the verdicts of one batch.
     pub(crate) fn add(&mut self, verdicts: Verdicts) {
-        self.durability = verdicts.level.map(durability_name).or(self.durability);
+        self.durability =
+            verdicts.level.map(|level| durability_name(level).to_owned()).or(self.durability.take());
         for verdict in verdicts.verdicts {
             match verdict {
                 Verdict::Published { is_duplicate: true, .. } => self.duplicates += 1,

@@ -14,17 +14,18 @@ use futures_util::{FutureExt, StreamExt, stream};
 use serde::Serialize;
 
 use crate::{
-    protocol::{
-        body::LineSplitter,
-        event::{self, Defaults},
-    },
     server::{
         App,
         auth::Route,
         error::ApiError,
         extract::{broken_off, lazy_timeout, too_slow},
-        intake::{Begun, Intake, NewIds, Summary, Verdicts},
+        intake::{Begun, Intake, NewIds, Verdicts},
         room::Taken,
+    },
+    wire::{
+        body::LineSplitter,
+        event::{self, Defaults},
+        publish::Summary,
     },
 };
 

@@ -3,53 +3,21 @@
 use std::sync::Arc;
 
 use axum::{Json, body::Body, extract::State};
-use serde::Serialize;
-use utoipa::ToSchema;
 
 use crate::{
     engine::{Explanation, Verdict},
     event::{Event, catalogue},
-    ledger::FilteredBy,
     nearest::nearest,
-    protocol::event::{self, Defaults, EventView},
-    server::{
-        App,
-        auth::Route,
-        error::{ApiError, ErrorBody},
-        extract::read_body,
-        intake::NewIds,
+    server::{App, auth::Route, error::ApiError, extract::read_body, intake::NewIds},
+    wire::{
+        error::ErrorBody,
+        event::{self, Defaults, EventView},
+        matching::{MatchView, TakerView},
     },
 };
 
 /// Most sessions that are listed; beyond it only the count is useful.
 const SESSIONS_SHOWN_MAX: usize = 20;
-
-/// The subscribers of an event, and the open sessions in its scope.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct MatchView {
-    /// The subscribers that take its type, by id.
-    subscribers: Vec<TakerView>,
-    /// The open sessions in its scope, the first 20. Without any, its notifications wait for the
-    /// next one.
-    sessions: Vec<String>,
-    /// Number of all those sessions.
-    session_count: usize,
-    /// The most similar known type, when no subscriber takes this one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    nearest: Option<String>,
-}
-
-/// A subscriber that takes the event's type.
-#[derive(Debug, Serialize, ToSchema)]
-struct TakerView {
-    /// Its id.
-    subscriber: String,
-    /// `takes`, `filtered` or `off`.
-    verdict: &'static str,
-    /// The filter key that refuses the event.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    filtered_by: Option<&'static str>,
-}
 
 /// Explains which subscribers take an event, and which sessions are in its scope.
 ///
@@ -90,13 +58,10 @@ fn view(explanation: &Explanation, event: &Event, known: &[String]) -> MatchView
             Verdict::Resolves => "resolves",
             Verdict::Filtered(_) => "filtered",
             Verdict::Off => "off",
-        },
+        }
+        .to_owned(),
         filtered_by: match verdict {
-            Verdict::Filtered(by) => Some(match by {
-                FilteredBy::Source => "sources",
-                FilteredBy::Severity => "severity_filter",
-                FilteredBy::Where | FilteredBy::WhereFailed => "where",
-            }),
+            Verdict::Filtered(by) => Some(by.key().to_owned()),
             Verdict::Takes | Verdict::Resolves | Verdict::Off => None,
         },
     });

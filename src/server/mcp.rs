@@ -45,9 +45,11 @@ use crate::server::{
     App,
     auth::{PeerPid, Route},
     connections::{TakenOver, Takeover},
-    error::{ApiError, ErrorBody},
+    error::ApiError,
     extract,
 };
+
+use crate::wire::error::ErrorBody;
 
 /// Most MCP connections: one per client, of which a machine has some dozens.
 pub(crate) const MCP_CONNECTIONS_MAX: usize = 256;

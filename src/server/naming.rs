@@ -12,8 +12,8 @@ use crate::{
     conversation::Named,
     event::SessionId,
     exchange::Exchange,
-    protocol::{FieldError, event::NAME_BYTES_MAX},
     server::{App, error::ApiError},
+    wire::{FieldError, event::NAME_BYTES_MAX},
 };
 
 /// Most cached answers: twice the number of sessions that can be open. The cache is cleared beyond

@@ -7,45 +7,26 @@ use std::sync::Arc;
 
 use axum::{Json, body::Body, extract::State};
 use futures_util::future::join_all;
-use serde::Serialize;
-use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::{
     event::{Event, SessionId},
     ledger::Suppressed,
     notification::{Category, Level, Sink},
-    protocol::notify::NotifyRequest,
     publisher::Records,
-    server::{
-        App,
-        auth::PeerPid,
-        error::{ApiError, ErrorBody},
-        extract::read_body,
-        naming::session_of,
-        processes,
-    },
+    server::{App, auth::PeerPid, error::ApiError, extract::read_body, naming::session_of, processes},
     sink::{Notice, PER_MINUTE_MAX, Parts, Target, Verdict, seconds_ago},
     source::sinks::check,
     time::{Timestamp, duration_millis},
+    wire::{
+        error::ErrorBody,
+        notify::NotifyRequest,
+        notify::{NotifyAnswer, SinkList, SinkView},
+    },
 };
 
 /// Log target of the notices' texts.
 const LOG_TARGET: &str = "llm_notify";
-
-/// The sinks of a notice.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct NotifyAnswer {
-    /// `Notification sent: ` and the message; with the reason in brackets if it goes to no sink.
-    pub(crate) text: String,
-    /// Its id, which `aside why` takes.
-    pub(crate) id: String,
-    /// The sinks that receive it.
-    pub(crate) sinks: Vec<&'static str>,
-    /// Why no sink receives it: `repeat`, `over_rate` or `no_sink`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) suppressed: Option<&'static str>,
-}
 
 /// Sends a notice to the user.
 ///
@@ -70,25 +51,6 @@ pub(crate) async fn send(
     notify(&app, request, session).await.map(Json)
 }
 
-/// The sinks for notices to the user.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct SinkList {
-    sinks: Vec<SinkView>,
-}
-
-/// The status of a sink, as far as it is known without sending.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct SinkView {
-    /// `harness`, `desktop`, `log`, `ntfy`, `webhook` or `apprise`.
-    name: &'static str,
-    /// Its destination.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    to: Option<String>,
-    /// Why it can deliver nothing.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    problem: Option<String>,
-}
-
 /// Checks the sinks for notices to the user: programs, files, and whether servers accept a
 /// connection.
 #[utoipa::path(get, path = "/v1/sinks", tag = "notifications", responses((status = 200, body = SinkList)))]
@@ -99,7 +61,7 @@ pub(crate) async fn sinks(State(app): State<App>) -> Result<Json<SinkList>, ApiE
             Ok(to) => (Some(to), None),
             Err(problem) => (None, Some(problem)),
         };
-        SinkView { name: sink.as_str(), to, problem }
+        SinkView { name: sink.as_str().to_owned(), to, problem }
     };
     Ok(Json(SinkList { sinks: join_all(rules.sinks.default.iter().map(look)).await }))
 }
@@ -162,10 +124,10 @@ fn log(notice: &Notice, verdict: Option<&Verdict>) {
 }
 
 /// The sinks that a notice goes to, or why to none.
-pub(crate) fn ways(verdict: Option<&Verdict>) -> (Vec<&'static str>, Option<Suppressed>) {
+pub(crate) fn ways(verdict: Option<&Verdict>) -> (Vec<String>, Option<Suppressed>) {
     match verdict {
         Some(Verdict::Taken(sinks) | Verdict::Later(sinks, _)) => {
-            (sinks.iter().map(|sink| Sink::as_str(*sink)).collect(), None)
+            (sinks.iter().map(|sink| sink.as_str().to_owned()).collect(), None)
         }
         Some(Verdict::Suppressed(why)) => (Vec::new(), Some(*why)),
         // The verdict was evicted by newer ones; the journal has it.
@@ -195,6 +157,6 @@ fn answer(notice: &Notice, verdict: Option<&Verdict>, now: Timestamp) -> NotifyA
         text: format!("Notification sent: {}{}", notice.message, why.unwrap_or_else(later)),
         id: notice.id.to_string(),
         sinks,
-        suppressed: suppressed.map(|why| why.as_str()),
+        suppressed: suppressed.map(|why| why.as_str().to_owned()),
     }
 }

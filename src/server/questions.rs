@@ -12,20 +12,19 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 use crate::{
     event::SessionId,
-    protocol::questions::{AnswerRequest, ID_KIND, QuestionRequest, QuestionView, read_answer},
     publisher::Records,
     server::{
         App,
         auth::PeerPid,
-        error::{ApiError, ErrorBody},
+        error::ApiError,
         extract::{Params, Segment, read_body},
         naming::session_of,
-        notify::{NotifyAnswer, new_id, place_of, say, ways},
+        notify::{new_id, place_of, say, ways},
         processes,
         sessions::read_timeout,
     },
@@ -33,51 +32,20 @@ use crate::{
         Question, QuestionState,
         question::{Chosen, End, PER_ASKER_MAX, QUESTIONS_MAX, taken_event},
     },
-    time::Timestamp,
+    wire::{
+        error::ErrorBody,
+        notify::NotifyAnswer,
+        questions::{
+            AnswerRequest, Asked, ID_KIND, QuestionEnd, QuestionList, QuestionRequest, QuestionView,
+            read_answer,
+        },
+    },
 };
 
 /// Default wait for the end of a question.
 const WAIT_DEFAULT: Duration = Duration::from_secs(30);
 /// The `by` of an answer that no session's process gave.
 const BY_API: &str = "user";
-
-/// The answer to a new question.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Asked {
-    /// The question.
-    pub(crate) question: QuestionView,
-    /// The sinks that show it.
-    pub(crate) sinks: Vec<&'static str>,
-    /// Why no sink shows it: `over_rate` or `no_sink`. It can still be answered.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) suppressed: Option<&'static str>,
-    /// When it expires.
-    #[serde(skip)]
-    pub(crate) expires_at: Timestamp,
-}
-
-/// The open questions.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct QuestionList {
-    /// Oldest first.
-    questions: Vec<QuestionView>,
-}
-
-/// The end of a question.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct QuestionEnd {
-    /// Its id.
-    question: String,
-    /// `answered` or `expired`.
-    state: &'static str,
-    /// The chosen answer.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    answer: Option<String>,
-    /// Origin of the answer: `desktop`, `user` for a command or request, or the session whose
-    /// client ran that command.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    by: Option<String>,
-}
 
 /// Wait parameters.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -134,7 +102,7 @@ pub(crate) async fn ask(
     }
     check_room(&open, &question)?;
     let NotifyAnswer { sinks, suppressed, .. } = say(app, &said, &question.event()).await?;
-    Ok(Asked { question: QuestionView::from(&question), sinks, suppressed, expires_at: question.expires_at })
+    Ok(Asked { question: QuestionView::from(&question), sinks, suppressed })
 }
 
 /// The question with the id of `new`, if there is one: its asker lost the response and asks again.
@@ -156,8 +124,7 @@ async fn asked_before(app: &App, new: &Question) -> Result<Option<Asked>, ApiErr
     Ok(Some(Asked {
         question: QuestionView::from(&*question),
         sinks,
-        suppressed: suppressed.map(|why| why.as_str()),
-        expires_at: question.expires_at,
+        suppressed: suppressed.map(|why| why.as_str().to_owned()),
     }))
 }
 
@@ -244,7 +211,12 @@ pub(crate) async fn answer(
     match app.engine.question(Arc::clone(&question.id)).await? {
         Some(QuestionState::Ended(End::Answered { event: by, answer, .. })) if by == event.id => {
             let (answer, by) = (Some(answer.to_string()), Some(chosen.by.to_string()));
-            Ok(Json(QuestionEnd { question: question.id.to_string(), state: "answered", answer, by }))
+            Ok(Json(QuestionEnd {
+                question: question.id.to_string(),
+                state: "answered".to_owned(),
+                answer,
+                by,
+            }))
         }
         Some(QuestionState::Ended(end)) => Err(over(&question.id, &end)),
         Some(QuestionState::Open(_)) | None => Err(ApiError::not_found("open question", &id)),
@@ -301,11 +273,11 @@ pub(crate) async fn wait(
     let view = match ended? {
         End::Answered { answer, by, .. } => QuestionEnd {
             question: id,
-            state: "answered",
+            state: "answered".to_owned(),
             answer: Some(answer.to_string()),
             by: Some(by.to_string()),
         },
-        End::Expired => QuestionEnd { question: id, state: "expired", answer: None, by: None },
+        End::Expired => QuestionEnd { question: id, state: "expired".to_owned(), answer: None, by: None },
     };
     Ok(Json(view).into_response())
 }

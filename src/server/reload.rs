@@ -8,18 +8,17 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use serde::Serialize;
 use tokio::sync::{mpsc, oneshot, watch};
-use utoipa::ToSchema;
 
 use crate::{
     config::webhooks::Webhooks,
     event::catalogue::OwnSeverities,
     journal::AppendError,
-    protocol::views::{ConfigView, FindingsView, ReloadView},
-    server::{
-        App,
-        error::{ApiError, ErrorBody},
+    server::{App, error::ApiError},
+    wire::{
+        error::ErrorBody,
+        views::RefusedReloadView,
+        views::{ConfigView, FindingsView, ReloadView},
     },
 };
 
@@ -96,15 +95,6 @@ impl ConfigHandle {
         self.requests.send(reply).await.map_err(|_| ApiError::stopping())?;
         answer.await.map_err(|_| ApiError::stopping())
     }
-}
-
-/// The body of a refused reload.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct RefusedReloadView {
-    #[serde(flatten)]
-    error: ErrorBody,
-    #[serde(flatten)]
-    found: FindingsView,
 }
 
 /// Reloads the configuration, all or nothing.

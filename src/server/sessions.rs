@@ -21,7 +21,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use dashmap::DashMap;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use utoipa::{IntoParams, ToSchema};
 
@@ -29,15 +29,11 @@ use crate::{
     engine::io::{Pending, RequestId},
     event::SessionId,
     exchange::{Answer, InjectionId},
-    protocol::{
-        FieldError,
-        views::{PendingView, SessionView},
-    },
     server::{
         App,
         clients::HookTroubles,
         connections::CONNECTIONS_MAX,
-        error::{ApiError, ErrorBody},
+        error::ApiError,
         extract::{Params, SessionSegment},
         knowledge::Knowledge,
         mcp::MCP_CONNECTIONS_MAX,
@@ -49,6 +45,12 @@ use crate::{
     source::inputs::Inputs,
     time::Timestamp,
     transcript::Gauge,
+    wire::{
+        FieldError,
+        error::ErrorBody,
+        views::SessionList,
+        views::{PendingView, SessionView},
+    },
 };
 
 /// Default wait of a long poll, in seconds; below the minute after which idle connections are often
@@ -354,13 +356,6 @@ impl Drop for Watcher {
         self.changes = None;
         self.registry.watchers.remove_if(&self.session, |_, watcher| watcher.receiver_count() == 0);
     }
-}
-
-/// All known sessions.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct SessionList {
-    /// By id.
-    sessions: Vec<SessionView>,
 }
 
 /// Lists the sessions.

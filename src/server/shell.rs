@@ -7,16 +7,10 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::{
-    protocol::FieldError,
     publisher::Records,
-    server::{
-        App,
-        auth::PeerPid,
-        error::{ApiError, ErrorBody},
-        extract::read_body,
-        processes,
-    },
+    server::{App, auth::PeerPid, error::ApiError, extract::read_body, processes},
     shell::Ran,
+    wire::{FieldError, error::ErrorBody},
 };
 
 /// The outcome of a report.

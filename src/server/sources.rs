@@ -18,18 +18,19 @@ use crate::{
     lsp,
     meter::Meters,
     projection::counted::{COUNTED_MAX, Count, Counted},
-    protocol::{
-        history::ProjectionView,
-        sources::{CountView, LooksView, SourceView, SourcesView, UnservedView},
-    },
     server::{
         App,
-        error::{ApiError, ErrorBody},
+        error::ApiError,
         extract::Params,
         history::{how_far, moment, unreadable},
     },
     source::lsp::missing_servers,
     source::troubles::Troubles,
+    wire::{
+        error::ErrorBody,
+        history::ProjectionView,
+        sources::{CountView, LooksView, SourceView, SourcesView, UnservedView},
+    },
 };
 
 /// Default start of the counts.

@@ -10,14 +10,14 @@ use axum::{
 
 use crate::{
     harness::kind::Kind,
-    protocol::views::SessionView,
     server::{
         App,
-        error::{ApiError, ErrorBody},
+        error::ApiError,
         extract::{Segment, read_body},
         naming::session_of,
         questions::open_count,
     },
+    wire::{error::ErrorBody, views::SessionView},
 };
 
 /// Prefix of the numbers; a full circle, which other status lines use to mark new items.
@@ -60,7 +60,7 @@ pub(crate) async fn status_line(
 /// pending, how many wait for the user's approval, and how many questions for their answer.
 fn text(session: &SessionView, questions: usize) -> Option<String> {
     let SessionView { pending, top_count, for_user, .. } = *session;
-    let most = session.top.map(|top| format!("{top_count} {top}"));
+    let most = session.top.as_ref().map(|top| format!("{top_count} {top}"));
     let others = pending.saturating_sub(top_count);
     let others = (others > 0).then(|| format!("{others} more"));
     let for_user = (for_user > 0).then(|| format!("{for_user} for you"));
@@ -88,7 +88,8 @@ mod tests {
             (0, None, 0, 2, 0, Some("aside \u{25cf} 2 for you")),
             (0, None, 0, 0, 3, Some("aside \u{25cf} 3 questions")),
         ] {
-            let waiting = SessionView { pending, top, top_count, for_user, ..session("s1", 0) };
+            let waiting =
+                SessionView { pending, top: top.map(str::to_owned), top_count, for_user, ..session("s1", 0) };
             assert_eq!(text(&waiting, questions).as_deref(), expected);
         }
     }

@@ -25,22 +25,23 @@ use crate::{
     exchange::Harness,
     harness::kind::Kind,
     journal::{ReadError, Reader, record::Record},
-    protocol::{
-        FieldError,
-        event::{EventView, read_name, read_workspace, to_json},
-        record,
-        views::PendingView,
-    },
+    records,
     server::{
         App,
         auth::PeerPid,
         clients::MonitorClient,
-        error::{ApiError, ErrorBody},
+        error::ApiError,
         extract::{IdSegment, Params, header},
         naming::session_of,
         processes::ClientFolder,
         sessions::{Watcher, pending_now},
         wake_routes::Attached,
+    },
+    wire::{
+        FieldError,
+        error::ErrorBody,
+        event::{EventView, read_name, read_workspace, to_json},
+        views::PendingView,
     },
 };
 
@@ -122,7 +123,7 @@ impl Filter {
 
     /// The record as a stream event, if it is an event that matches.
     fn show(&self, found: &Record<'_>) -> Option<String> {
-        if found.kind.0 != record::EVENT {
+        if found.kind.0 != records::EVENT {
             return None;
         }
         let event = codec::decode(found.body)

@@ -45,11 +45,9 @@ use crate::{
     ledger::LedgerEntry,
     notification::{NotificationId, Priority, SubscriberId},
     projection::{Command, FILE_NAME},
-    protocol::{
-        record::{self, RecordInput},
-        views::{HarnessView, SessionView, WaitingView},
-    },
+    records::{self, RecordInput},
     session::{Wake, WakeKind},
+    wire::views::{HarnessView, SessionView, WaitingView},
 };
 
 /// A daemon whose event loop is the test.
@@ -168,8 +166,8 @@ fn journaled(app: &App, from: u64) -> Vec<(&'static str, String)> {
     let mut reader = app.journal.read_from(Seq(from));
     let records = reader.next_batch(1_000).expect("readable");
     let show = |found: crate::journal::record::Record<'_>| {
-        let kind = record::kind_name(found.kind.0).expect("known");
-        let said = match record::decode(found.kind.0, found.seq, found.body).expect("readable") {
+        let kind = records::kind_name(found.kind.0).expect("known");
+        let said = match records::decode(found.kind.0, found.seq, found.body).expect("readable") {
             RecordInput::Input(Input::Event { event, .. }) => event.event_type.to_owned(),
             RecordInput::Input(Input::Exchange { exchange, .. }) => exchange.carrier.to_string(),
             RecordInput::Input(Input::SessionClosed { session, .. }) => session.to_string(),
@@ -211,7 +209,7 @@ async fn next_exchange(app: &App, from: u64) -> (RequestId, Exchange) {
     loop {
         for found in reader.next_batch(100).expect("readable").iter() {
             if let Ok(RecordInput::Input(Input::Exchange { request, exchange, .. })) =
-                record::decode(found.kind.0, found.seq, found.body)
+                records::decode(found.kind.0, found.seq, found.body)
             {
                 return (request, exchange);
             }
@@ -281,8 +279,8 @@ fn waiting(id: &str) -> WaitingView {
         session: Some("s1".to_owned()),
         workspace: None,
         subscriber: "ci".to_owned(),
-        priority: "high",
-        waits_for: "user",
+        priority: "high".to_owned(),
+        waits_for: "user".to_owned(),
         age_ms: 5,
         text: "ci: failed".into(),
     }
@@ -296,10 +294,10 @@ pub(super) fn session(id: &str, pending: u32) -> SessionView {
         opened_at: "1970-01-01T00:00:01Z".to_owned(),
         seen_at: "1970-01-01T00:00:01Z".to_owned(),
         pending,
-        top: (pending > 0).then_some("high"),
+        top: (pending > 0).then(|| "high".to_owned()),
         top_count: pending,
         for_user: 0,
-        state: "idle",
+        state: "idle".to_owned(),
         wake: None,
         reason: None,
         unconfirmed: 0,

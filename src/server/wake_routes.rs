@@ -38,12 +38,12 @@ use crate::{
     publisher::Records,
     server::{
         App,
-        clients::AttachedView,
         exchange::perform,
         processes::{ClientFolder, Processes},
     },
     session::WakeKind,
     source::process::running,
+    wire::clients::AttachedView,
 };
 
 /// Most known message sockets; beyond it new ones are ignored, and their sessions are reached by
@@ -179,7 +179,10 @@ impl WakeRoutes {
         let sockets = self.sockets.iter().map(|entry| (entry.key().to_string(), "message_socket"));
         // A session with both is woken through its monitor.
         let routes: BTreeMap<String, &'static str> = sockets.chain(monitors).collect();
-        routes.into_iter().map(|(session, wake_route)| AttachedView { session, wake_route }).collect()
+        routes
+            .into_iter()
+            .map(|(session, wake_route)| AttachedView { session, wake_route: wake_route.to_owned() })
+            .collect()
     }
 
     fn take_due(&self) -> Vec<SessionId> {

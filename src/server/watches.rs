@@ -8,22 +8,18 @@ use std::{sync::Arc, time::Duration};
 
 use axum::{Json, body::Body, extract::State, http::StatusCode};
 use futures_util::future::try_join_all;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use tokio::time::timeout;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::IntoParams;
 use uuid::Uuid;
 
 use crate::{
     event::SessionId,
-    protocol::{
-        FieldError,
-        watches::{ConditionView, WatchRequest, WatchView},
-    },
     publisher::Records,
     server::{
         App,
         auth::PeerPid,
-        error::{ApiError, ErrorBody},
+        error::ApiError,
         extract::{Params, Segment, read_body, read_session},
         naming::session_of,
         processes,
@@ -36,30 +32,18 @@ use crate::{
         condition::{Terms, parse},
         hosts::remote_host,
     },
+    wire::{
+        FieldError,
+        error::ErrorBody,
+        watches::{ConditionView, WatchRequest, WatchView},
+        watches::{WatchAnswer, WatchList},
+    },
 };
 
 /// Time limit of the checks before a watch is set.
 const LOOKS_MAX: Duration = Duration::from_secs(6);
 /// A watch for a time ends this long after it, unless it says when.
 const AFTER_TIME: Duration = Duration::from_secs(60);
-
-/// The outcome of a watch request.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct WatchAnswer {
-    /// The watch that was set.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    watch: Option<WatchView>,
-    /// The conditions that are already true; then no watch was set.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    already: Vec<ConditionView>,
-}
-
-/// The open watches.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct WatchList {
-    /// Oldest first.
-    watches: Vec<WatchView>,
-}
 
 /// Selects watches.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -324,7 +308,7 @@ async fn look_at(app: &App, index: usize, part: &Part) -> Result<Part, ApiError>
     let text = part.text.clone();
     if let Condition::Idle { session } = &part.condition {
         let now = app.engine.session(app.engine.session_now(session.clone()).await?).await?;
-        let is_idle = now.is_none_or(|session| !session.is_open || !is_in_turn(session.state));
+        let is_idle = now.is_none_or(|session| !session.is_open || !is_in_turn(&session.state));
         let met = is_idle.then(|| "no turn is under way".to_owned());
         return Ok(Part { text, condition: part.condition.clone(), met });
     }

@@ -22,19 +22,21 @@ use crate::{
     event::{Event, Payload, Provenance, strip_text},
     journal::Outcome,
     nearest::nearest,
-    protocol::{
-        FieldError,
-        event::{check_size, read_name},
-    },
     server::{
         App,
         auth::MayPublish,
-        error::{ApiError, ErrorBody},
+        error::ApiError,
         exchange::records_of,
         extract::{self, Segment, read_body},
     },
     source::secret,
     webhook::{self, Kind, Said, signature},
+    wire::{
+        FieldError,
+        error::ErrorBody,
+        event::{check_size, read_name},
+        webhooks::{SenderList, SenderView},
+    },
 };
 
 /// Path of the webhooks; the sender's name follows.
@@ -51,38 +53,12 @@ pub(crate) struct Taken {
     duplicates: usize,
 }
 
-/// The permitted senders of webhooks.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct SenderList {
-    senders: Vec<SenderView>,
-    /// TCP address for webhooks; absent if only the Unix socket takes them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    listens_on: Option<String>,
-}
-
-/// A permitted sender.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct SenderView {
-    /// `github`, `gitlab`, `forgejo`, `standard` or `alertmanager`.
-    name: &'static str,
-    /// Its path.
-    path: String,
-    /// Whether it signs; else it sends a token.
-    is_signed: bool,
-    /// The folder whose sessions get its events; all sessions if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    workspace: Option<String>,
-    /// Why the daemon cannot take its webhooks.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    problem: Option<String>,
-}
-
 /// Lists the permitted senders of webhooks, and whether their secrets can be read.
 #[utoipa::path(get, path = "/v1/webhooks", tag = "admin", responses((status = 200, body = SenderList)))]
 pub(crate) async fn list(State(app): State<App>) -> Json<SenderList> {
     let known = app.config.webhooks();
     let view = |(kind, sender): (&Kind, &Sender)| SenderView {
-        name: kind.as_str(),
+        name: kind.as_str().to_owned(),
         path: format!("{PATH}{kind}"),
         is_signed: sender.secret_file.is_some(),
         workspace: sender.workspace.as_deref().map(str::to_owned),

@@ -9,7 +9,7 @@ use super::*;
 use crate::{
     event::Seq,
     journal::{Journal, JournalSettings, memory::MemoryFiles},
-    protocol::record,
+    records,
 };
 
 /// Fails at once, panics the second time, and from the fifth time on waits.
@@ -53,7 +53,7 @@ async fn a_source_that_fails_or_panics_is_started_again_later_each_time() {
     let said: Vec<String> = batch
         .iter()
         .map(|found| {
-            let read = record::decode(found.kind.0, found.seq, found.body).expect("written here");
+            let read = records::decode(found.kind.0, found.seq, found.body).expect("written here");
             let text = format!("{read:?}");
             let at = text.find("payload: ").expect("an event") + 9;
             text[at..].split("}\"").next().expect("an object").replace("\\\"", "\"")

@@ -22,7 +22,7 @@ use aside::{
     },
     ledger::{ConfirmedBy, LedgerEntry},
     notification::InjectionPoint,
-    protocol::record::{self, RecordInput},
+    records::{self, RecordInput},
     time::Timestamp,
 };
 use serde_json::json;
@@ -207,25 +207,25 @@ impl Run {
         self.daemon.pass(*at, |seq, output| self.seen.see(seq, output))?;
         let append = match act {
             Act::Publish(events) => Append::events(events, Level::Synced, *at),
-            Act::Exchange(exchange) => Append::of(record::EXCHANGE, Level::Written, *at, |body| {
-                record::encode_exchange(RequestId(at.as_millis()), exchange, body);
+            Act::Exchange(exchange) => Append::of(records::EXCHANGE, Level::Written, *at, |body| {
+                records::encode_exchange(RequestId(at.as_millis()), exchange, body);
             }),
             Act::Ack(session) => {
                 let injection = self.seen.injections.get(session).cloned();
                 let injection = injection.unwrap_or_else(|| InjectionId::new("none"));
-                Append::of(record::ACK, Level::Written, *at, |body| {
-                    record::encode_ack(session, &injection, ConfirmedBy::Ack, body);
+                Append::of(records::ACK, Level::Written, *at, |body| {
+                    records::encode_ack(session, &injection, ConfirmedBy::Ack, body);
                 })
             }
-            Act::Open(session, harness) => Append::of(record::SESSION_OPENED, Level::Written, *at, |body| {
-                record::encode_session_opened(session, harness, body);
+            Act::Open(session, harness) => Append::of(records::SESSION_OPENED, Level::Written, *at, |body| {
+                records::encode_session_opened(session, harness, body);
             }),
-            Act::Close(session) => Append::of(record::SESSION_CLOSED, Level::Written, *at, |body| {
-                record::encode_session_closed(session, false, body);
+            Act::Close(session) => Append::of(records::SESSION_CLOSED, Level::Written, *at, |body| {
+                records::encode_session_closed(session, false, body);
             }),
             Act::Rules(generation) => rules_at(*generation, *at),
             Act::Snapshot => return self.daemon.take_snapshot(*at, |seq, output| self.seen.see(seq, output)),
-            Act::Stop => Append::of(record::SHUTTING_DOWN, Level::Written, *at, record::encode_bare),
+            Act::Stop => Append::of(records::SHUTTING_DOWN, Level::Written, *at, records::encode_bare),
         };
         self.daemon.append(append)?;
         self.daemon.catch_up(*at, |seq, output| self.seen.see(seq, output))
@@ -238,7 +238,7 @@ impl Run {
     fn told(&self) -> Told {
         let (mut ids, mut known) = (BTreeMap::new(), BTreeSet::new());
         for found in self.daemon.disk().records() {
-            if found.kind.0 == record::EVENT {
+            if found.kind.0 == records::EVENT {
                 let event = codec::decode(&found.body).expect("an event");
                 let id = format!("{} {}", event.source, event.id);
                 assert!(known.insert(id.clone()), "{id} is in the journal twice");
@@ -268,7 +268,7 @@ impl Run {
 
 fn rules_at(generation: usize, at: Timestamp) -> Append {
     let hash = generations::sources(generation).hash();
-    Append::of(record::RULES, Level::Written, at, |body| record::encode_rules(&hash, body))
+    Append::of(records::RULES, Level::Written, at, |body| records::encode_rules(&hash, body))
 }
 
 impl Workload {
@@ -375,7 +375,7 @@ impl Workload {
             self.live_on(disk, fold, &records, act);
         } else {
             let at = records.last().map_or(Timestamp::ZERO, |last| last.time);
-            let tick = Append::of(record::TICK, Level::Synced, at, record::encode_bare);
+            let tick = Append::of(records::TICK, Level::Synced, at, records::encode_bare);
             let appended = disk.append(&tick).expect("it can be appended to");
             assert_eq!(appended.first(), Some(Seq(count as u64 + 1)));
         }
@@ -384,12 +384,12 @@ impl Workload {
     /// The first exchange among `records` that released something in the life that was not cut, and was cut before it was answered.
     fn unanswered(&self, records: &[RecordBuf]) -> Option<Seq> {
         let released = |records: &[RecordBuf]| -> BTreeSet<Seq> {
-            let records = records.iter().filter(|record| record.kind == RecordKind(record::RELEASED));
-            let exchange = |found: &RecordBuf| match record::decode(record::RELEASED, found.seq, &found.body)
-            {
-                Ok(RecordInput::Released(release)) => release.exchange,
-                other => panic!("{other:?}"),
-            };
+            let records = records.iter().filter(|record| record.kind == RecordKind(records::RELEASED));
+            let exchange =
+                |found: &RecordBuf| match records::decode(records::RELEASED, found.seq, &found.body) {
+                    Ok(RecordInput::Released(release)) => release.exchange,
+                    other => panic!("{other:?}"),
+                };
             records.map(exchange).collect()
         };
         let left = released(records);

@@ -21,11 +21,9 @@ use aside::{
     event::{Seq, codec},
     journal::{Journal, JournalSettings, files::DirFiles},
     ledger::LedgerEntry,
-    protocol::{
-        exchange::AnswerView,
-        record::{self, RecordInput},
-    },
+    records::{self, RecordInput},
     time::Timestamp,
+    wire::exchange::AnswerView,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -309,7 +307,7 @@ fn replay(home: &Home) -> Replayed {
     let (mut replayed, mut carriers) = (Replayed::default(), BTreeMap::new());
     while fold.applied < opened.last_seq {
         for found in reader.next_batch(1_000).expect("readable").iter() {
-            match record::decode(found.kind.0, found.seq, found.body).expect("a known record") {
+            match records::decode(found.kind.0, found.seq, found.body).expect("a known record") {
                 RecordInput::Input(Input::Event { seq, .. }) => {
                     let event = codec::decode(found.body).expect("an event");
                     replayed.events.entry(event.id.to_owned()).or_default().push(seq.0);

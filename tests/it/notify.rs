@@ -245,10 +245,10 @@ fn a_notice_reaches_every_sink_and_why_says_how_it_went_at_each() {
     check_signatures(&webhook.requests());
     let why = home.print(&["why", &id]);
     for line in [
-        "harness took it, as c2",
-        "ntfy took it, as xE73I",
-        "webhook did not take it: it answered 503; tried again at 20",
-        "webhook took it, as 204",
+        "harness accepted it, as c2",
+        "ntfy accepted it, as xE73I",
+        "webhook did not accept it: it answered 503; retried at 20",
+        "webhook accepted it, as 204",
     ] {
         assert!(why.contains(line), "{line}: {why}");
     }
@@ -310,7 +310,7 @@ fn a_percentage_changes_the_window_that_is_open_and_what_is_replaced_says_so() {
     let ended = |id: &str| steps(&home, id).iter().filter(|step| step.starts_with("user_ended")).count();
     assert_eq!((ended(&first), ended(&second), ended(&third)), (1, 2, 0));
     let why = home.print(&["why", &second]);
-    assert!(why.contains("desktop did not get it: a newer one took its place"), "{why}");
+    assert!(why.contains("desktop did not get it: a newer one replaces it"), "{why}");
     let calls = shown(&home, "old");
     let ids: BTreeSet<&str> = calls
         .split('|')
@@ -528,9 +528,9 @@ fn a_sink_that_never_will_is_said_and_no_request_waits_for_it() {
     eventually("three failures", || (steps(&home, &id).len() == 6).then_some(()));
     let why = home.print(&["why", &id]);
     for line in [
-        "desktop did not take it: there is no desktop: no session bus",
-        "apprise did not take it: there is no apprise in the daemon's PATH; not tried again",
-        "log did not take it: /dev/null: it is no regular file; tried again at ",
+        "desktop did not accept it: there is no desktop: no session bus",
+        "apprise did not accept it: there is no apprise in the daemon's PATH; not retried",
+        "log did not accept it: /dev/null: it is no regular file; retried at ",
     ] {
         assert!(why.replace("\n               ", " ").contains(line), "{line}: {why}");
     }
@@ -555,7 +555,7 @@ fn in_quiet_hours_only_errors_go_to_what_can_wake() {
     notify(&home, &json!({ "message": "on fire", "level": "error", "workspace": "/w" }));
     eventually("the error", || shows("on fire").then_some(()));
     let why = home.print(&["why", &id]);
-    assert!(why.contains("waits for the end of the quiet hours before apprise, until 20"), "{why}");
+    assert!(why.contains("waits for apprise until the quiet hours end, at 20"), "{why}");
     daemon.kill();
     // Twelve hours away nobody sleeps; what waits goes on waiting until its time.
     home.set("TZ", "FAR-12");

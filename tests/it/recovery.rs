@@ -13,7 +13,7 @@ use aside::{
         memory::MemoryFiles,
     },
     notification::InjectionPoint,
-    protocol::record::{self, RecordInput},
+    records::{self, RecordInput},
     time::Timestamp,
 };
 use serde_json::json;
@@ -44,8 +44,8 @@ fn event(n: u64) -> Event {
 
 fn exchange(carrier: &str) -> Append {
     let exchange = Exchange::new(SessionId::new("s"), InjectionPoint::AfterTool, carrier);
-    let body = |body: &mut Vec<u8>| record::encode_exchange(RequestId(1), &exchange, body);
-    Append::of(record::EXCHANGE, Level::Written, Timestamp::from_millis(1_000), body)
+    let body = |body: &mut Vec<u8>| records::encode_exchange(RequestId(1), &exchange, body);
+    Append::of(records::EXCHANGE, Level::Written, Timestamp::from_millis(1_000), body)
 }
 
 /// A state folder with the rules, and records that a daemon left.
@@ -67,9 +67,9 @@ impl Life {
         let hash = RulesStore::new(rules.path()).keep(&sources).expect("kept");
         let (disk, fold) = Disk::open(&MemoryFiles::new(), 1 << 16, rules.path()).expect("opened");
         let mut daemon = Daemon::start(disk, fold, Timestamp::ZERO).expect("started");
-        let body = |body: &mut Vec<u8>| record::encode_rules(&hash, body);
+        let body = |body: &mut Vec<u8>| records::encode_rules(&hash, body);
         let now = Timestamp::from_millis(5);
-        daemon.append(Append::of(record::RULES, Level::Written, now, body)).expect("appended");
+        daemon.append(Append::of(records::RULES, Level::Written, now, body)).expect("appended");
         daemon.append(exchange("c0")).expect("appended");
         let events: Vec<Event> = (1..=3).map(event).collect();
         let published = Append::events(&events, Level::Written, Timestamp::from_millis(1_000));
@@ -109,7 +109,7 @@ fn answer(daemon: &mut Daemon, carrier: &str) -> String {
 }
 
 fn is_released(record: &(u8, Vec<u8>, Timestamp)) -> bool {
-    record.0 == record::RELEASED
+    record.0 == records::RELEASED
 }
 
 #[test]
@@ -118,12 +118,12 @@ fn what_was_released_is_repeated_whatever_would_be_decided_now() {
     // As a program would have left it that releases two at a time.
     let mut daemon = life.started(|records| {
         let (_, body, _) = records.iter_mut().find(|record| is_released(record)).expect("there is one");
-        let Ok(RecordInput::Released(release)) = record::decode(record::RELEASED, Seq(9), body) else {
+        let Ok(RecordInput::Released(release)) = records::decode(records::RELEASED, Seq(9), body) else {
             panic!("it says what was released");
         };
         let notifications = release.notifications.get(..2).expect("three").to_vec();
         body.clear();
-        record::encode_released(&ReleaseRecord { notifications, ..release }, body);
+        records::encode_released(&ReleaseRecord { notifications, ..release }, body);
     });
     let session = daemon.fold.engine.session(&SessionId::new("s")).expect("open").injector;
     assert_eq!((session.pending().0, session.unconfirmed()), (1, 1));
@@ -148,7 +148,7 @@ fn an_exchange_of_an_earlier_version_is_decided_as_it_was() {
     let life = Life::of_three_released();
     let mut daemon = life.started(|records| {
         records.retain(|record| !is_released(record));
-        for (_, body, _) in records.iter_mut().filter(|record| record.0 == record::EXCHANGE) {
+        for (_, body, _) in records.iter_mut().filter(|record| record.0 == records::EXCHANGE) {
             let text = String::from_utf8(body.clone()).expect("JSON");
             *body = text.replacen("\"v\":4", "\"v\":2", 1).into_bytes();
         }
@@ -172,11 +172,11 @@ fn append_unreadable(home: &Home) -> Seq {
     let files = Arc::new(DirFiles::new(&home.path("state/journal")).expect("a folder"));
     let clock = Arc::new(|| Timestamp::ZERO);
     let opened = Journal::open(files, JournalSettings::default(), clock, &|_| None).expect("opened");
-    let batch = AppendBatch::of(RecordKind(record::EVENT), &[1, 2, 3], None).expect("small");
+    let batch = AppendBatch::of(RecordKind(records::EVENT), &[1, 2, 3], None).expect("small");
     let appended = opened.journal.append_blocking(batch, Level::Synced).expect("appended");
     let (mut ticks, mut tick) = (AppendBatch::new(), Vec::new());
-    record::encode_bare(&mut tick);
-    (0..RECORDS_FAR).for_each(|_| ticks.push(RecordKind(record::TICK), &tick, None).expect("small"));
+    records::encode_bare(&mut tick);
+    (0..RECORDS_FAR).for_each(|_| ticks.push(RecordKind(records::TICK), &tick, None).expect("small"));
     opened.journal.append_blocking(ticks, Level::Synced).expect("appended");
     opened.journal.close_blocking().expect("closed");
     appended.first().expect("one")

@@ -12,7 +12,7 @@ use aside::{
     event::{EventRef, Seq, Severity},
     journal::{Level, memory::MemoryFiles},
     ledger::LedgerEntry,
-    protocol::record,
+    records,
     time::Timestamp,
 };
 use tempfile::TempDir;
@@ -190,13 +190,13 @@ fn write_journal(files: &MemoryFiles, sources: &Sources, events: &[Generated], s
     let append = |kind, at, write: &dyn Fn(&mut Vec<u8>)| {
         disk.append(&Append::of(kind, Level::Written, at, write)).expect("appended");
     };
-    append(record::RULES, Timestamp::ZERO, &|body| record::encode_rules(&sources.hash(), body));
+    append(records::RULES, Timestamp::ZERO, &|body| records::encode_rules(&sources.hash(), body));
     for event in events {
         let at = Timestamp::from_millis(event.at);
-        append(record::EVENT, at, &|body| record::encode_event(&event.as_event(), body));
+        append(records::EVENT, at, &|body| records::encode_event(&event.as_event(), body));
     }
     let last = Timestamp::from_millis(events.last().expect("there are events").at);
-    append(record::TICK, last + Duration::from_secs(60), &record::encode_bare);
+    append(records::TICK, last + Duration::from_secs(60), &records::encode_bare);
     disk.journal.close_blocking().expect("closed");
 }
 

@@ -15,7 +15,7 @@ use aside::{
     event::{Event, Payload, Seq, SessionId, Severity},
     exchange::Harness,
     journal::{Level, Outcome, RecordBuf, files::Files, memory::MemoryFiles},
-    protocol::record,
+    records,
     time::Timestamp,
 };
 use serde_json::json;
@@ -81,12 +81,12 @@ fn live(daemon: &mut Daemon, round: u64) {
     daemon.pass(now, |_, _| {}).expect("appended");
     if round.is_multiple_of(2) {
         let hash = generations::sources(usize::try_from(round / 2).expect("small")).hash();
-        let rules = Append::of(record::RULES, Level::Synced, now, |body| record::encode_rules(&hash, body));
+        let rules = Append::of(records::RULES, Level::Synced, now, |body| records::encode_rules(&hash, body));
         daemon.append(rules).expect("appended");
         let session = SessionId::new(&format!("s{round}"));
         let harness = Harness::default();
-        let opened = Append::of(record::SESSION_OPENED, Level::Synced, now, |body| {
-            record::encode_session_opened(&session, &harness, body);
+        let opened = Append::of(records::SESSION_OPENED, Level::Synced, now, |body| {
+            records::encode_session_opened(&session, &harness, body);
         });
         daemon.append(opened).expect("appended");
     }

@@ -49,6 +49,8 @@ const RULES: &[&str] = &[
     "watch", "webhook", "ci", "shell", "problem", "lsp",
 ];
 
+const WIRE: &[&str] = &["wire", "records"];
+
 /// A module, its layer, and what it may use of this crate besides itself.
 struct Module {
     name: &'static str,
@@ -97,33 +99,24 @@ const MODULES: &[Module] = &[
     module("lsp", 2, &[DATA, &["problem"]]),
     module("engine", DECIDING, &[DATA, RULES]),
     module("config", DECIDING, &[DATA, RULES, &["engine::rules", "harness::kind"]]),
-    module("protocol", DECIDING, &[DATA, &["sink", "watch", "engine::io", "engine::rules"]]),
-    module("harness", DECIDING, &[DATA, &["protocol", "engine::io"]]),
+    module("wire", DECIDING, &[DATA, &["sink", "watch", "engine::io", "engine::rules"]]),
+    module("records", DECIDING, &[DATA, &["wire", "engine::io"]]),
+    module("harness", DECIDING, &[DATA, WIRE, &["engine::io"]]),
     module("trial", 4, &[DATA, RULES, &["engine", "config"]]),
     module("background", 4, &[]),
     module("journal", 4, &[DATA, &["config", "meter", "background"]]),
-    module("publisher", 4, &[DATA, &["engine::io", "protocol", "journal"]]),
-    module("projection", 4, &[DATA, &["engine", "protocol", "journal"]]),
-    module("source", 4, &[DATA, RULES, &["engine::rules", "harness", "journal", "protocol", "publisher"]]),
-    module("server", 5, &[DATA, RULES, BELOW_THE_SHELL]),
-    module("daemon", 5, &[DATA, RULES, BELOW_THE_SHELL, &["server", "background"]]),
-    module("cli", 6, &[DATA, RULES, BELOW_THE_SHELL, &["server", "daemon", "client"]]),
+    module("publisher", 4, &[DATA, &["engine::io", "records", "journal"]]),
+    module("projection", 4, &[DATA, WIRE, &["engine", "journal"]]),
+    module("source", 4, &[DATA, RULES, WIRE, &["engine::rules", "harness", "journal", "publisher"]]),
+    module("server", 5, &[DATA, RULES, WIRE, BELOW_THE_SHELL]),
+    module("daemon", 5, &[DATA, RULES, WIRE, BELOW_THE_SHELL, &["server", "background"]]),
+    module("cli", 6, &[DATA, RULES, WIRE, BELOW_THE_SHELL, &["server", "daemon", "client"]]),
     module("client", 6, &[]),
     module("main", 6, &[&["cli", "client", "harness::kind"]]),
 ];
 
-const BELOW_THE_SHELL: &[&str] = &[
-    "meter",
-    "engine",
-    "config",
-    "protocol",
-    "harness",
-    "journal",
-    "publisher",
-    "projection",
-    "trial",
-    "source",
-];
+const BELOW_THE_SHELL: &[&str] =
+    &["meter", "engine", "config", "harness", "journal", "publisher", "projection", "trial", "source"];
 
 /// Where something from outside may be used.
 enum Where {
@@ -174,7 +167,7 @@ const OUTSIDE: &[(&str, Where)] = &[
         ]),
     ),
     ("toon_format", Where::Only(&["toon.rs", "toon/"])),
-    ("base64", Where::Only(&["protocol/", "webhook/"])),
+    ("base64", Where::Only(&["wire/", "webhook/"])),
     ("hmac", Where::Only(&["webhook/"])),
     ("toml", Where::Only(&["config.rs", "config/", "event/catalogue.rs"])),
     ("annotate_snippets", Where::Only(&["config.rs", "config/"])),
@@ -496,7 +489,7 @@ mod tests {
             ("src/matcher.rs", "use super::pipeline::rule;", "may not use `pipeline::rule`"),
             ("src/config/compile.rs", "use crate::engine::Engine;", "may not use `engine::Engine`"),
             ("src/config/compile.rs", "use crate::engine;", "may not use `engine`"),
-            ("src/protocol.rs", "use crate::harness::x;", "may not use `harness::x`"),
+            ("src/wire.rs", "use crate::harness::x;", "may not use `harness::x`"),
             ("src/journal/commit/writer.rs", "use crate::publisher;", "may not use `publisher`"),
             ("src/publisher.rs", "use crate::engine::rules;", "may not use `engine::rules`"),
             ("src/server/router.rs", "use crate::daemon::x;", "may not use `daemon::x`"),
@@ -542,7 +535,7 @@ mod tests {
             ("src/pipeline/render/template.rs", "use minijinja::Value; use crate::{toon, tokens};"),
             ("src/config/load.rs", "use std::{env, fs};"),
             ("src/config.rs", "use crate::{engine::rules::CompiledRules, pipeline::rule};"),
-            ("src/harness/claude.rs", "use crate::{engine::io::Input, protocol};"),
+            ("src/harness/claude.rs", "use crate::{engine::io::Input, wire};"),
             ("src/client.rs", "use std::time::Instant;"),
             ("src/daemon/clock.rs", "use std::time::{Instant, SystemTime};"),
             ("src/cli/serve.rs", "use tokio::runtime; use crate::daemon;"),

@@ -23,7 +23,7 @@ use aside::{
         memory::MemoryFiles,
     },
     notification::InjectionPoint,
-    protocol::record,
+    records,
     time::Timestamp,
 };
 use serde_json::json;
@@ -119,8 +119,8 @@ fn delivered(daemon: &mut Daemon, session: &str, point: InjectionPoint, carrier:
     let now = daemon.fold.applied_at + Duration::from_secs(1);
     let harness = Harness { name: Some("loop".into()), workspace: Some("/w".into()), ..Harness::default() };
     let exchange = Exchange { harness, ..Exchange::new(SessionId::new(session), point, carrier) };
-    let body = |body: &mut Vec<u8>| record::encode_exchange(RequestId(1), &exchange, body);
-    daemon.append(Append::of(record::EXCHANGE, Level::Written, now, body)).expect("appended");
+    let body = |body: &mut Vec<u8>| records::encode_exchange(RequestId(1), &exchange, body);
+    daemon.append(Append::of(records::EXCHANGE, Level::Written, now, body)).expect("appended");
     let mut texts = String::new();
     let seen = |_, output| {
         if let Output::Answer { answer, .. } = output {
@@ -251,7 +251,7 @@ fn check_keys(left: &Left) {
     while let Some(found) =
         Some(reader.next_batch(1_000).expect("readable")).filter(|found| !found.is_empty())
     {
-        for found in found.iter().filter(|found| found.kind.0 == record::EVENT) {
+        for found in found.iter().filter(|found| found.kind.0 == records::EVENT) {
             expected.extend(key_of(found.kind.0, found.body).map(|key| IdempotencyKey::new(key, found.seq)));
         }
     }

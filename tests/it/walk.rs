@@ -22,7 +22,7 @@ use aside::{
         memory::{MemoryFiles, Operation},
     },
     notification::InjectionPoint,
-    protocol::record,
+    records,
     time::Timestamp,
 };
 use serde_json::json;
@@ -201,8 +201,8 @@ impl Walk {
         self.now += 1 + self.random.below(500);
         let start = || -> Result<Daemon, aside::journal::AppendError> {
             let mut daemon = Daemon::start(disk, fold, self.time())?;
-            let body = |body: &mut Vec<u8>| record::encode_rules(hash, body);
-            daemon.append(Append::of(record::RULES, Level::Written, self.time(), body))?;
+            let body = |body: &mut Vec<u8>| records::encode_rules(hash, body);
+            daemon.append(Append::of(records::RULES, Level::Written, self.time(), body))?;
             daemon.catch_up(self.time(), |_, _| ())?;
             Ok(daemon)
         };
@@ -272,9 +272,9 @@ impl Walk {
         self.next_carrier += 1;
         self.now += 200;
         let exchange = Exchange::new(SessionId::new("s"), point, &format!("c{}", self.next_carrier));
-        let body = |body: &mut Vec<u8>| record::encode_exchange(RequestId(1), &exchange, body);
+        let body = |body: &mut Vec<u8>| records::encode_exchange(RequestId(1), &exchange, body);
         let mut numbers = BTreeSet::new();
-        let appended = daemon.append(Append::of(record::EXCHANGE, Level::Written, self.time(), body));
+        let appended = daemon.append(Append::of(records::EXCHANGE, Level::Written, self.time(), body));
         let answered = appended.and_then(|_| {
             daemon.catch_up(self.time(), |_, output| {
                 if let Output::Answer { answer, .. } = output {

@@ -2,60 +2,25 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 
 use super::Check;
 use crate::{
     cli::{of_harness::listed, table::one_line},
     client::Client,
+    wire::{
+        clients::{AttachedView, ClientsView, TroubleView},
+        views::{SessionList, SessionView},
+    },
 };
-
-/// The daemon's sessions.
-#[derive(Deserialize)]
-struct Sessions {
-    sessions: Vec<Session>,
-}
-
-#[derive(Deserialize)]
-struct Session {
-    id: String,
-    is_open: bool,
-    harness: Harness,
-}
-
-#[derive(Deserialize)]
-struct Harness {
-    #[serde(default)]
-    parent: Option<String>,
-}
-
-/// The daemon's clients.
-#[derive(Deserialize)]
-struct Clients {
-    attached: Vec<Attached>,
-    troubles: Vec<Trouble>,
-}
-
-#[derive(Deserialize)]
-struct Attached {
-    session: String,
-    wake_route: String,
-}
-
-#[derive(Deserialize)]
-struct Trouble {
-    kind: String,
-    count: u64,
-    last: String,
-}
 
 /// The checks, for a daemon that answers.
 pub(super) fn checks(client: &Client) -> Vec<Check> {
     let (Some(sessions), Some(clients)) = (get(client, "/v1/sessions"), get(client, "/v1/clients")) else {
         return vec![Check::warn("sessions", "the daemon does not tell of them", "aside down && aside up")];
     };
-    let Sessions { sessions } = sessions;
-    let Clients { attached, troubles } = clients;
+    let SessionList { sessions } = sessions;
+    let ClientsView { attached, troubles } = clients;
     let mut checks = vec![Check::ok("sessions", routes(&sessions, &attached))];
     checks.extend(troubles.iter().map(trouble));
     checks
@@ -67,9 +32,9 @@ fn get<T: DeserializeOwned>(client: &Client, path: &str) -> Option<T> {
 }
 
 /// Number of open conversations, and of those with each wake route.
-fn routes(sessions: &[Session], attached: &[Attached]) -> String {
+fn routes(sessions: &[SessionView], attached: &[AttachedView]) -> String {
     let open = sessions.iter().filter(|session| session.is_open && session.harness.parent.is_none());
-    let route = |session: &Session| {
+    let route = |session: &SessionView| {
         let own = attached.iter().find(|attached| attached.session == session.id);
         own.map_or("hooks alone", |attached| attached.wake_route.as_str())
     };
@@ -86,8 +51,8 @@ fn routes(sessions: &[Session], attached: &[Attached]) -> String {
     format!("{total} open, reached: {}", parts.join(", "))
 }
 
-fn trouble(trouble: &Trouble) -> Check {
-    let Trouble { kind, count, last } = trouble;
+fn trouble(trouble: &TroubleView) -> Check {
+    let TroubleView { kind, count, last, last_at: _ } = trouble;
     let remedy = match kind.split(' ').next() {
         Some("unknown_harness") => &*format!(
             "the command of a hook is `aside hook {}`: correct the settings that name another",
@@ -106,15 +71,17 @@ fn trouble(trouble: &Trouble) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::views::HarnessView;
 
     #[test]
     fn sessions_are_counted_by_how_they_are_reached() {
-        let session = |id: &str, is_open: bool, parent: Option<&str>| Session {
+        let session = |id: &str, is_open: bool, parent: Option<&str>| SessionView {
             id: id.to_owned(),
             is_open,
-            harness: Harness { parent: parent.map(str::to_owned) },
+            harness: HarnessView { parent: parent.map(Into::into), ..HarnessView::default() },
+            ..SessionView::default()
         };
-        let attached = |session: &str, wake_route: &str| Attached {
+        let attached = |session: &str, wake_route: &str| AttachedView {
             session: session.to_owned(),
             wake_route: wake_route.to_owned(),
         };

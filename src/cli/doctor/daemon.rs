@@ -8,8 +8,9 @@ use std::{
 
 use super::Check;
 use crate::{
-    cli::{Context, install::quoted, reload::Config, up},
+    cli::{Context, install::quoted, up},
     server,
+    wire::views::ConfigView,
 };
 
 /// Name of the check whose failure makes others pointless.
@@ -56,7 +57,7 @@ pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
 }
 
 /// Whether the daemon's active configuration is the one last read from the files.
-fn config(config: &Config) -> Vec<Check> {
+fn config(config: &ConfigView) -> Vec<Check> {
     let remedy = "aside check shows where; then aside reload";
     match config.trouble() {
         None => vec![Check::ok(CONFIG, "the files are in force as they were read last")],

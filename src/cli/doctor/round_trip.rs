@@ -20,7 +20,7 @@ use crate::{
         kind::Kind,
         round_trip::{MadeUp, RoundTrip},
     },
-    protocol::sources::{DOCTOR_AGENT as AGENT, DOCTOR_SESSION as SESSION},
+    wire::sources::{DOCTOR_AGENT as AGENT, DOCTOR_SESSION as SESSION},
 };
 
 pub(super) const NAME: &str = "round trip";

@@ -1,36 +1,26 @@
 //! Whether the sinks can take notices to the user now. Sends nothing.
 
-use serde::Deserialize;
-
 use super::Check;
-use crate::cli::{Context, parse};
+use crate::{
+    cli::{Context, parse},
+    wire::notify::{SinkList, SinkView},
+};
 
 const DOING: &str = "look at the sinks";
 
-#[derive(Deserialize)]
-struct Answer {
-    sinks: Vec<Sink>,
-}
-
-#[derive(Deserialize)]
-struct Sink {
-    name: String,
-    to: Option<String>,
-    problem: Option<String>,
-}
-
 /// One check per sink; none if the daemon has none.
 pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
-    let answer = context.ask(DOING, "GET", "/v1/sinks", None).and_then(|body| parse::<Answer>(DOING, &body));
+    let answer =
+        context.ask(DOING, "GET", "/v1/sinks", None).and_then(|body| parse::<SinkList>(DOING, &body));
     match answer {
-        Ok(Answer { sinks }) => sinks.iter().map(check).collect(),
+        Ok(SinkList { sinks }) => sinks.iter().map(check).collect(),
         Err(error) => {
             vec![Check::warn("sinks", format!("failed to {error}"), "aside status says what is wrong")]
         }
     }
 }
 
-fn check(sink: &Sink) -> Check {
+fn check(sink: &SinkView) -> Check {
     let name = format!("sink {}", sink.name);
     match &sink.problem {
         None => Check::ok(name, sink.to.clone().unwrap_or_default()),

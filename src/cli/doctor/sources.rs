@@ -8,7 +8,7 @@ use crate::{
     cli::{Context, absolute_folder, sources},
     config::producers::Producer,
     harness::kind::Kind,
-    protocol::sources::{SourceView, SourcesView},
+    wire::sources::{SourceView, SourcesView},
 };
 
 const NAME: &str = "sources";

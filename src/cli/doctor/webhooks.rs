@@ -1,32 +1,19 @@
 //! Whether the permitted webhook senders can send. Sends nothing.
 
-use serde::Deserialize;
-
 use super::Check;
-use crate::cli::{Context, parse};
+use crate::{
+    cli::{Context, parse},
+    wire::webhooks::{SenderList, SenderView},
+};
 
 const DOING: &str = "look at the senders of webhooks";
-
-#[derive(Deserialize)]
-struct Answer {
-    senders: Vec<Sender>,
-    listens_on: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Sender {
-    name: String,
-    path: String,
-    is_signed: bool,
-    problem: Option<String>,
-}
 
 /// One check per permitted sender.
 pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
     let answer =
-        context.ask(DOING, "GET", "/v1/webhooks", None).and_then(|body| parse::<Answer>(DOING, &body));
+        context.ask(DOING, "GET", "/v1/webhooks", None).and_then(|body| parse::<SenderList>(DOING, &body));
     match answer {
-        Ok(Answer { senders, listens_on }) => {
+        Ok(SenderList { senders, listens_on }) => {
             senders.iter().map(|sender| check(sender, listens_on.as_deref())).collect()
         }
         Err(error) => {
@@ -35,8 +22,8 @@ pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
     }
 }
 
-fn check(sender: &Sender, listens_on: Option<&str>) -> Check {
-    let Sender { name, path, is_signed, problem } = sender;
+fn check(sender: &SenderView, listens_on: Option<&str>) -> Check {
+    let SenderView { name, path, is_signed, problem, workspace: _ } = sender;
     let check = format!("webhook {name}");
     if let Some(problem) = problem {
         let remedy = format!("mend `secret_file` in [webhooks.{name}]; until then none of its is taken");

@@ -2,13 +2,15 @@
 
 use dialoguer::{Select, console::Term, theme::SimpleTheme};
 
-use super::{Page, USER, Waiting, Which, asked, discuss, dismiss, page};
+use super::{Which, asked, discuss, dismiss, page};
 use crate::cli::{
     CliError, Context,
     ids::{Names, ShortIds},
     parse,
     table::one_line,
 };
+
+use crate::{wire::inbox::InboxList, wire::views::WaitingView};
 
 /// An action for a notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,8 +21,8 @@ enum Choice {
 }
 
 impl Choice {
-    fn of(waiting: &Waiting) -> Vec<Self> {
-        let is_for_user = waiting.waits_for == USER;
+    fn of(waiting: &WaitingView) -> Vec<Self> {
+        let is_for_user = waiting.waits_for == WaitingView::USER;
         [Some(Self::Leave), is_for_user.then_some(Self::Discuss), Some(Self::Dismiss)]
             .into_iter()
             .flatten()
@@ -42,14 +44,14 @@ pub(super) fn run(session: Option<&str>, context: &mut Context<'_>) -> Result<()
     let mut at = 0;
     loop {
         let body = context.ask(doing, "GET", &page(session, None), None)?;
-        let Page { notifications, questions, .. }: Page<Waiting> = parse(doing, &body)?;
+        let InboxList { notifications, questions, .. } = parse(doing, &body)?;
         if notifications.is_empty() {
             let asked = asked(questions);
             return context.print(if asked.is_empty() { "nothing waits\n" } else { &asked });
         }
         let names = Names::ask(context);
         let ids = ShortIds::of_notifications(notifications.iter().map(|one| &*one.id));
-        let line = |one: &Waiting| {
+        let line = |one: &WaitingView| {
             let shown = one.head(&ids.short(&one.id), &names, &context.terminal);
             let first = one.text.lines().next().unwrap_or_default();
             // The list puts two columns before each line.
@@ -84,8 +86,11 @@ mod tests {
 
     #[test]
     fn only_what_waits_for_the_user_can_be_handed_over() {
-        let waiting = |who: &str| Waiting { waits_for: who.to_owned(), ..Waiting::default() };
-        assert_eq!(Choice::of(&waiting(USER)), [Choice::Leave, Choice::Discuss, Choice::Dismiss]);
+        let waiting = |who: &str| WaitingView { waits_for: who.to_owned(), ..WaitingView::default() };
+        assert_eq!(
+            Choice::of(&waiting(WaitingView::USER)),
+            [Choice::Leave, Choice::Discuss, Choice::Dismiss]
+        );
         assert_eq!(Choice::of(&waiting("agent")), [Choice::Leave, Choice::Dismiss]);
     }
 }

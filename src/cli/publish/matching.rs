@@ -6,7 +6,10 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::super::{Context, table::one_line};
-use crate::client::Client;
+use crate::{
+    client::Client,
+    wire::matching::{MatchView, TakerView},
+};
 
 /// Time limit of the request; the event is published in any case.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
@@ -15,22 +18,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) struct Matched {
     /// The unchanged JSON.
     pub(super) json: Value,
-    answer: Answer,
-}
-
-#[derive(Deserialize)]
-struct Answer {
-    subscribers: Vec<Taker>,
-    sessions: Vec<String>,
-    session_count: usize,
-    nearest: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Taker {
-    subscriber: String,
-    verdict: String,
-    filtered_by: Option<String>,
+    answer: MatchView,
 }
 
 /// Requests the subscribers of the event in `body`; `None` without an answer in time.
@@ -39,20 +27,20 @@ pub(super) fn ask(context: &Context<'_>, body: &str) -> Option<Matched> {
     let headers = [("content-type", "application/json")];
     let response = client.request("POST", "/v1/match", &headers, body.as_bytes()).ok()?;
     let json: Value = serde_json::from_slice(&response.body).ok().filter(|_| response.status == 200)?;
-    let answer = Answer::deserialize(&json).ok()?;
+    let answer = MatchView::deserialize(&json).ok()?;
     Some(Matched { json, answer })
 }
 
 impl Matched {
     /// The answer for users, a line per subscriber.
     pub(super) fn lines(&self, event_type: &str, event: &Value) -> String {
-        let Answer { subscribers, nearest, .. } = &self.answer;
+        let MatchView { subscribers, nearest, .. } = &self.answer;
         if subscribers.is_empty() {
             let meant = nearest.as_ref().map(|meant| format!("; did you mean `{}`?", one_line(meant)));
             return format!("no subscriber asks for `{event_type}`{}\n", meant.unwrap_or_default());
         }
         let reached = self.reached(event);
-        let line = |taker: &Taker| {
+        let line = |taker: &TakerView| {
             let what = match (taker.verdict.as_str(), &taker.filtered_by) {
                 ("takes", _) => format!("takes it {reached}"),
                 ("resolves", _) => "withdraws what it resolves".to_owned(),
@@ -65,7 +53,7 @@ impl Matched {
     }
 
     fn reached(&self, event: &Value) -> String {
-        let Answer { sessions, session_count, .. } = &self.answer;
+        let MatchView { sessions, session_count, .. } = &self.answer;
         let folder = event.get("workspace").and_then(Value::as_str).map(one_line);
         let session = event.get("session").and_then(Value::as_str).map(one_line);
         match (sessions.as_slice(), session, folder) {

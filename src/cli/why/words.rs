@@ -1,246 +1,149 @@
-//! Describes the ledger's lines about an event or a notification in words.
+//! Describes the ledger's lines about an event or a notification in sentences.
 
-use serde::Deserialize;
-
-use crate::cli::ids::Names;
-
-/// One line of the ledger.
-#[derive(Deserialize, Default)]
-#[serde(default)]
-pub(super) struct Line {
-    pub(super) at: Option<String>,
-    what: String,
-    pub(super) subscriber: Option<String>,
-    notification: Option<String>,
-    session: Option<String>,
-    injection: Option<String>,
-    by: Option<String>,
-    reason: Option<String>,
-    detail: Option<String>,
-    events: Vec<u64>,
-}
+use crate::{
+    cli::ids::Names,
+    ledger::{
+        self, ConfirmedBy, HeldBackBy, NotSent, Reason, ReasonText, Redelivered, Sentence, Suppressed, What,
+    },
+    wire::history::LedgerLine,
+};
 
 /// The user's next step after `history`, in one line; `None` if it is empty.
-pub(super) fn next(history: &[Line]) -> Option<String> {
-    history.last().map(|last| last.next(history))
+pub(super) fn next(history: &[LedgerLine]) -> Option<String> {
+    history.last().map(|last| next_after(last, history))
 }
 
-impl Line {
-    /// A sentence for the line; sessions are shown by `names`.
-    pub(super) fn words(&self, names: &Names) -> String {
-        let of = |part: &Option<String>| part.clone().unwrap_or_else(|| "-".to_owned());
-        let (subscriber, notification) = (of(&self.subscriber), of(&self.notification));
-        let session = self.session.as_ref().map_or_else(|| "-".to_owned(), |session| names.name(session));
-        match self.what.as_str() {
-            "unmatched" => "no subscriber asked for it".to_owned(),
-            "held_back" if self.reason.as_deref() == Some("source_rate") => {
-                "held back: its source was over its rate".to_owned()
-            }
-            "held_back" => "held back: its chain of causes is too long".to_owned(),
-            "batched" => format!("waited in a batch of {subscriber}"),
-            "event_ended" => format!("{subscriber} {}", self.end_of_event()),
-            "created" => {
-                let count = self.events.len();
-                let events = if count == 1 { "event" } else { "events" };
-                format!("{subscriber} made {notification} of {count} {events}")
-            }
-            "unclaimed" => format!("{notification} waits for a session: none that it concerns is open"),
-            "queued" => format!("{notification} waits in session {session}"),
-            "injected" => {
-                let (injection, point) = (of(&self.injection), of(&self.by));
-                let again = match self.detail.as_deref() {
-                    None => "",
-                    Some("context_lost") => ", once more, as the context that it was in is gone",
-                    Some(_) => ", once more, as nothing showed that it had arrived",
-                };
-                format!(
-                    "{notification} was given to session {session} at {point} in injection {injection}{again}"
-                )
-            }
-            "confirmed" => {
-                let how = match self.by.as_deref() {
-                    Some("ack") => "the harness said so",
-                    Some("seen") => "it stands in the transcript",
-                    _ => "the session went on after it",
-                };
-                format!("{notification} arrived in session {session}: {how}")
-            }
-            "returned" => {
-                format!("{notification} went back to the queue of session {session}: it did not arrive")
-            }
-            "recalled" => {
-                format!(
-                    "{notification} waits once more for session {session}: it still holds, and the context that it was in is gone"
-                )
-            }
-            "notification_ended" => {
-                let place = self.session.as_ref().map(|_| format!(" in session {session}"));
-                format!("{notification} ended{}: {}", place.unwrap_or_default(), self.end_of_notification())
-            }
-            "user_queued" => format!("goes to the user by {}", of(&self.by)),
-            "user_sent" => match &self.detail {
-                Some(id) => format!("{} took it, as {id}", of(&self.by)),
-                None => format!("{} took it", of(&self.by)),
-            },
-            "user_failed" => {
-                format!("{} did not take it: {}; {}", of(&self.by), of(&self.detail), self.next_try())
-            }
-            "user_waits" => {
-                format!("waits for the end of the quiet hours before {}, {}", of(&self.by), of(&self.detail))
-            }
-            "user_ended" => format!("{} {}", of(&self.by), self.end_of_word()),
-            "user_suppressed" => format!("not sent: {}", self.suppressed()),
-            other => format!("{other} {}", of(&self.reason)),
-        }
-    }
+fn or_dash(part: Option<&str>) -> &str {
+    part.unwrap_or("-")
+}
 
-    fn next_try(&self) -> String {
-        match self.reason.as_deref().and_then(|reason| reason.strip_prefix("again ")) {
-            Some(at) => format!("tried again at {at}"),
-            None => "not tried again".to_owned(),
+/// A sentence for the line; sessions are shown by `names`.
+pub(super) fn sentence(line: &LedgerLine, names: &Names) -> String {
+    let (by, detail) = (or_dash(line.by.as_deref()), or_dash(line.detail.as_deref()));
+    let subscriber = or_dash(line.subscriber.as_deref());
+    let notification = or_dash(line.notification.as_deref());
+    let session = line.session.as_ref().map_or_else(|| "-".to_owned(), |session| names.name(session));
+    let Some(what) = ledger::of_word::<What>(&line.what) else {
+        return format!("{} {}", line.what, or_dash(line.reason.as_deref()));
+    };
+    match what {
+        What::Unmatched => "no subscriber takes it".to_owned(),
+        What::HeldBack => {
+            let by = line.reason.as_deref().and_then(ledger::of_word::<HeldBackBy>);
+            format!("not dispatched: {}", by.map_or("unknown reason", HeldBackBy::describe))
         }
+        What::Batched => format!("waited in a batch of {subscriber}"),
+        What::EventEnded => format!("{subscriber} {}", end(line, |text| text.event)),
+        What::Created => {
+            let count = line.events.len();
+            let events = if count == 1 { "event" } else { "events" };
+            format!("{subscriber} made {notification} of {count} {events}")
+        }
+        What::Unclaimed => format!("{notification} waits for a session: none in its scope is open"),
+        What::Queued => format!("{notification} waits in session {session}"),
+        What::Injected => {
+            let injection = or_dash(line.injection.as_deref());
+            let redelivered = line.detail.as_deref().and_then(ledger::of_word::<Redelivered>);
+            let again = redelivered.map(|why| format!(", once more: {}", why.describe())).unwrap_or_default();
+            format!(
+                "{notification} was delivered to session {session} at {by} in injection {injection}{again}"
+            )
+        }
+        What::Confirmed => {
+            let how = ledger::of_word::<ConfirmedBy>(by).map_or("unknown evidence", ConfirmedBy::describe);
+            format!("{notification} arrived in session {session}: {how}")
+        }
+        What::Returned => {
+            format!("{notification} returned to the queue of session {session}: it did not arrive")
+        }
+        What::Recalled => {
+            format!(
+                "{notification} waits once more in session {session}: its context is gone, and it still holds"
+            )
+        }
+        What::NotificationEnded => {
+            let place = line.session.as_ref().map(|_| format!(" in session {session}")).unwrap_or_default();
+            format!("{notification} ended{place}: {}", end(line, |text| text.notification))
+        }
+        What::UserQueued => format!("queued for {by}"),
+        What::UserSent => match &line.detail {
+            Some(id) => format!("{by} accepted it, as {id}"),
+            None => format!("{by} accepted it"),
+        },
+        What::UserFailed => match line.retry_at() {
+            Some(at) => format!("{by} did not accept it: {detail}; retried at {at}"),
+            None => format!("{by} did not accept it: {detail}; not retried"),
+        },
+        What::UserWaits => format!("waits for {by} until the quiet hours end, at {detail}"),
+        What::UserEnded => {
+            let why = line.reason.as_deref().and_then(ledger::of_word::<NotSent>);
+            format!("{by} {}", why.map_or("did not get it", NotSent::describe))
+        }
+        What::UserSuppressed => format!("not sent: {}", filled(suppressed(line).end, line)),
     }
+}
 
-    fn end_of_word(&self) -> &'static str {
-        match self.reason.as_deref() {
-            Some("evicted") => "did not get it: too much else was on its way",
-            Some("session_gone") => "did not show it: the session ended before",
-            Some("expired") => "did not show it: no hook that can show it came in time",
-            Some("superseded") => "did not get it: a newer one took its place",
-            Some("question_over") => "needs not ask any more: the question has ended",
-            _ => "did not get it",
-        }
-    }
+/// The part of `text` for what the line ends, with what it names; the word itself if it is unknown.
+fn end(line: &LedgerLine, part: impl Fn(ReasonText) -> Option<Sentence>) -> String {
+    let word = or_dash(line.reason.as_deref());
+    Reason::text_of(word)
+        .and_then(part)
+        .map_or_else(|| word.to_owned(), |sentence| filled(sentence.end, line))
+}
 
-    fn suppressed(&self) -> String {
-        let detail = self.detail.as_deref().unwrap_or_default();
-        match self.reason.as_deref() {
-            Some("repeat") => format!("it repeats one {detail}, and is counted in the next one"),
-            Some("over_rate") => format!("too many within a minute ({detail}), and counted in the next one"),
-            Some("no_sink") => "no sink is set".to_owned(),
-            _ => "for no known reason".to_owned(),
-        }
-    }
+fn filled(text: &str, line: &LedgerLine) -> String {
+    text.replace("{detail}", or_dash(line.detail.as_deref()))
+        .replace("{subscriber}", or_dash(line.subscriber.as_deref()))
+}
 
-    fn end_of_event(&self) -> String {
-        let detail = self.detail.as_deref().unwrap_or_default();
-        match self.reason.as_deref() {
-            Some("filtered") if detail.contains(' ') => format!("did not take it: its {detail}"),
-            Some("filtered") => format!("did not take it: its {detail} did not let it pass"),
-            Some("duplicate") => format!("counted it as a repeat {detail}"),
-            Some("over_rate") => {
-                format!("was over its rate ({detail}) and counts it in its next notification")
-            }
-            Some("subscriber_off") => "is switched off".to_owned(),
-            Some("superseded") => "has a newer one about the same state".to_owned(),
-            Some("withdrawn") => "withdrew it: what it says was resolved".to_owned(),
-            Some("resolves") => "withdraws what this resolves, if it is pending".to_owned(),
-            Some(other) => format!("ended it: {other} {detail}").trim_end().to_owned(),
-            None => "ended it".to_owned(),
-        }
-    }
+fn suppressed(line: &LedgerLine) -> Sentence {
+    let unknown = Sentence { end: "unknown reason", next: "nothing to do" };
+    line.reason.as_deref().and_then(Suppressed::sentence_of).unwrap_or(unknown)
+}
 
-    fn end_of_notification(&self) -> String {
-        match self.reason.as_deref() {
-            Some("expired") => "it was not worth telling any more".to_owned(),
-            Some("queue_overflow") => {
-                "the queue was full, and it was the oldest of the least important".to_owned()
-            }
-            Some("session_gone") => "the session ended before".to_owned(),
-            Some("uncertain") => "nothing showed that it arrived, and it is not told twice".to_owned(),
-            Some("subscriber_off") => "its subscriber was switched off".to_owned(),
-            Some("superseded") => "a newer one about the same state took its place".to_owned(),
-            Some("withdrawn") => "what it says was resolved".to_owned(),
-            Some("watched") => "a watch of the session says it".to_owned(),
-            Some("known") => "the session knows the files as they are".to_owned(),
-            Some("summed_up") => "what came with the prompt after a pause says it".to_owned(),
-            Some("dismissed") => "you dismissed it".to_owned(),
-            Some(other) => other.to_owned(),
-            None => "for no known reason".to_owned(),
+/// The user's next step, if `line` is the last one of `history`.
+fn next_after(line: &LedgerLine, history: &[LedgerLine]) -> String {
+    let subscriber = or_dash(line.subscriber.as_deref());
+    let notification = or_dash(line.notification.as_deref());
+    let nothing = || "nothing to do".to_owned();
+    let reason = |part: fn(ReasonText) -> Option<Sentence>| {
+        let text = line.reason.as_deref().and_then(Reason::text_of).and_then(part);
+        text.map_or_else(nothing, |sentence| filled(sentence.next, line))
+    };
+    let Some(what) = ledger::of_word::<What>(&line.what) else {
+        return "aside history lists what else happened".to_owned();
+    };
+    match what {
+        What::Unmatched => {
+            "a subscriber gets it once its `types` name the type; aside check compares them".to_owned()
         }
-    }
-
-    /// The user's next step, if this is the last line.
-    fn next(&self, history: &[Self]) -> String {
-        let of = |part: &Option<String>| part.clone().unwrap_or_else(|| "-".to_owned());
-        let (subscriber, notification) = (of(&self.subscriber), of(&self.notification));
-        match self.what.as_str() {
-            "unmatched" => {
-                "a subscriber gets it once its `types` name the type; aside check compares them".to_owned()
-            }
-            "held_back" => {
-                "nothing to do for this one; aside history shows what else its source published".to_owned()
-            }
-            "batched" => format!("its batch is still open; {subscriber} closes it at the end of its window"),
-            "event_ended" => self.next_of_event(),
-            "unclaimed" => format!(
-                "the next session that it concerns gets it; aside inbox dismiss {notification} ends it"
-            ),
-            "created" | "queued" | "returned" | "recalled" => {
-                format!(
-                    "an exchange that may carry it delivers it; aside inbox dismiss {notification} ends it"
-                )
-            }
-            "injected" => {
-                "nothing has shown yet that it arrived; the next exchange of the session does".to_owned()
-            }
-            "confirmed" => match history.iter().rev().find_map(|line| line.injection.as_ref()) {
-                Some(injection) => {
-                    format!("nothing to do; aside why {injection} shows the text as the agent has it")
-                }
-                None => "nothing to do".to_owned(),
-            },
-            "notification_ended" => self.next_of_notification(),
-            "user_suppressed" if self.reason.as_deref() == Some("no_sink") => {
-                "name some in `default` of [sinks], then aside reload".to_owned()
-            }
-            "user_failed" if self.detail.is_some() && self.next_try() == "not tried again" => {
-                format!("aside doctor looks at the sink {}", of(&self.by))
-            }
-            "user_waits" => "it goes out then; without `quiet` in [sinks], at once".to_owned(),
-            "user_queued" | "user_sent" | "user_failed" | "user_ended" | "user_suppressed" => {
-                "nothing to do".to_owned()
-            }
-            _ => "aside history lists what else happened".to_owned(),
+        What::HeldBack => {
+            "nothing to do for this one; aside history shows what else its source published".to_owned()
         }
-    }
-
-    fn next_of_event(&self) -> String {
-        let subscriber = self.subscriber.as_deref().unwrap_or("-");
-        let detail = self.detail.as_deref().unwrap_or_default();
-        match self.reason.as_deref() {
-            Some("filtered") => {
-                let key = detail.split(' ').next().unwrap_or_default();
-                format!("if it should have passed, change `{key}` of {subscriber}, then aside reload")
-            }
-            Some("duplicate") => match detail.strip_prefix("of ") {
-                Some(first) => format!("aside why {first} shows the first of them"),
-                None => "nothing to do".to_owned(),
-            },
-            Some("over_rate") => {
-                format!(
-                    "if each of them should be delivered, raise `rate` of {subscriber}, then aside reload"
-                )
-            }
-            Some("subscriber_off") => {
-                format!("if it should run, set `enabled = true` in {subscriber}, then aside reload")
-            }
-            _ => "nothing to do".to_owned(),
+        What::Batched => format!("its batch is still open; {subscriber} closes it at the end of its window"),
+        What::EventEnded => reason(|text| text.event),
+        What::NotificationEnded => reason(|text| text.notification),
+        What::Unclaimed => {
+            format!("the next session in its scope gets it; aside inbox dismiss {notification} ends it")
         }
-    }
-
-    fn next_of_notification(&self) -> String {
-        match self.reason.as_deref() {
-            Some("expired") => {
-                "if it should wait longer, raise `ttl` of its subscriber, then aside reload".to_owned()
-            }
-            Some("queue_overflow") => "aside history --notifications shows what filled the queue".to_owned(),
-            Some("uncertain") => "nothing to do; the agent may or may not have read it".to_owned(),
-            Some("subscriber_off") => {
-                "if it should run, set `enabled = true` in its subscriber, then aside reload".to_owned()
-            }
-            _ => "nothing to do".to_owned(),
+        What::Created | What::Queued | What::Returned | What::Recalled => {
+            format!("an exchange that may carry it delivers it; aside inbox dismiss {notification} ends it")
         }
+        What::Injected => {
+            "nothing has shown yet that it arrived; the next exchange of the session does".to_owned()
+        }
+        What::Confirmed => match history.iter().rev().find_map(|line| line.injection.as_ref()) {
+            Some(injection) => {
+                format!("nothing to do; aside why {injection} shows the text as the agent has it")
+            }
+            None => nothing(),
+        },
+        What::UserSuppressed => suppressed(line).next.to_owned(),
+        What::UserFailed if line.retry_at().is_none() => {
+            format!("aside doctor looks at the sink {}", or_dash(line.by.as_deref()))
+        }
+        What::UserWaits => "it is sent then; without `quiet` in [sinks], at once".to_owned(),
+        What::UserQueued | What::UserSent | What::UserFailed | What::UserEnded => nothing(),
     }
 }
 
@@ -249,39 +152,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_way_an_event_ends_has_its_words() {
+    fn every_way_an_event_ends_has_its_sentence() {
         for (line, words) in [
-            (r#"{"what":"unmatched"}"#, "no subscriber asked for it"),
-            (r#"{"what":"held_back","reason":"causes"}"#, "held back: its chain of causes is too long"),
-            (r#"{"what":"held_back","reason":"source_rate"}"#, "held back: its source was over its rate"),
+            (r#"{"what":"unmatched"}"#, "no subscriber takes it"),
+            (r#"{"what":"held_back","reason":"causes"}"#, "not dispatched: chain of causes too long"),
+            (r#"{"what":"held_back","reason":"source_rate"}"#, "not dispatched: source over its rate"),
             (
                 r#"{"what":"event_ended","subscriber":"ci","reason":"filtered","detail":"severity_filter"}"#,
-                "ci did not take it: its severity_filter did not let it pass",
+                "ci did not take it: severity_filter",
             ),
             (
-                r#"{"what":"event_ended","subscriber":"ci","reason":"duplicate","detail":"of 7"}"#,
+                r#"{"what":"event_ended","subscriber":"ci","reason":"duplicate","detail":"7"}"#,
                 "ci counted it as a repeat of 7",
             ),
             (
                 r#"{"what":"event_ended","subscriber":"ci","reason":"filtered","detail":"where could not be evaluated"}"#,
-                "ci did not take it: its where could not be evaluated",
+                "ci did not take it: where could not be evaluated",
             ),
             (r#"{"what":"event_ended","subscriber":"ci","reason":"subscriber_off"}"#, "ci is switched off"),
             (
                 r#"{"what":"injected","notification":"n1","session":"s1","injection":"i1","by":"turn_start","detail":"context_lost"}"#,
-                "n1 was given to session s1 at turn_start in injection i1, once more, as the context that it was in is gone",
+                "n1 was delivered to session s1 at turn_start in injection i1, once more: the context that it was in is gone",
             ),
             (
                 r#"{"what":"injected","notification":"n1","session":"s1","injection":"i1","by":"turn_start","detail":"unconfirmed"}"#,
-                "n1 was given to session s1 at turn_start in injection i1, once more, as nothing showed that it had arrived",
+                "n1 was delivered to session s1 at turn_start in injection i1, once more: nothing showed that it had arrived",
             ),
             (
                 r#"{"what":"notification_ended","notification":"n1","session":"s1","reason":"uncertain"}"#,
-                "n1 ended in session s1: nothing showed that it arrived, and it is not told twice",
+                "n1 ended in session s1: nothing showed that it arrived, and it is not redelivered",
             ),
         ] {
-            let line: Line = serde_json::from_str(line).expect("a line");
-            assert_eq!(line.words(&Names::default()), words);
+            let line: LedgerLine = serde_json::from_str(line).expect("a line");
+            assert_eq!(sentence(&line, &Names::default()), words);
         }
     }
 
@@ -299,16 +202,16 @@ mod tests {
                 &[
                     r#"{"what":"event_ended","subscriber":"ci","reason":"filtered","detail":"where could not be evaluated"}"#,
                 ],
-                "change `where` of ci, then aside reload",
+                "change that filter of ci, then aside reload",
             ),
             (
-                &[r#"{"what":"event_ended","subscriber":"ci","reason":"duplicate","detail":"of 7"}"#],
+                &[r#"{"what":"event_ended","subscriber":"ci","reason":"duplicate","detail":"7"}"#],
                 "aside why 7",
             ),
             (&[r#"{"what":"notification_ended","notification":"n1","reason":"expired"}"#], "raise `ttl`"),
             (&[r#"{"what":"notification_ended","notification":"n1","reason":"dismissed"}"#], "nothing to do"),
         ] {
-            let history: Vec<Line> =
+            let history: Vec<LedgerLine> =
                 lines.iter().map(|line| serde_json::from_str(line).expect("a line")).collect();
             let said = next(&history).expect("something");
             assert!(said.contains(next_step), "{said}");

@@ -23,7 +23,7 @@ use crate::{
     journal::{JournalSettings, memory::MemoryFiles},
     notification::InjectionPoint,
     projection::{FILE_NAME, Projection},
-    protocol::record,
+    records,
     server::EngineHandle,
 };
 
@@ -181,16 +181,16 @@ async fn run_for(time: Duration, idle_close: &str, is_followed: bool) -> Vec<u8>
 #[tokio::test(start_paused = true)]
 async fn a_deadline_in_a_small_correction_of_the_clock_is_one_tick() {
     let kinds = run_for(Duration::from_secs(65), "1m", false).await;
-    let expected = [record::RULES, record::SESSION_OPENED, record::TICK, record::SHUTTING_DOWN];
+    let expected = [records::RULES, records::SESSION_OPENED, records::TICK, records::SHUTTING_DOWN];
     assert_eq!(kinds, expected);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_session_that_a_client_follows_is_not_closed_for_silence() {
     let kinds = run_for(Duration::from_secs(500), "6m", true).await;
-    let seen = kinds.iter().filter(|kind| **kind == record::SESSION_SEEN).count();
+    let seen = kinds.iter().filter(|kind| **kind == records::SESSION_SEEN).count();
     assert!((1..=2).contains(&seen), "one in three minutes at most: {kinds:?}");
-    assert!(!kinds.contains(&record::TICK), "nothing was due: {kinds:?}");
+    assert!(!kinds.contains(&records::TICK), "nothing was due: {kinds:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -234,7 +234,7 @@ async fn what_is_due_is_done_while_records_keep_coming() {
     }
     let before = kinds(&running.journal);
     running.stop().await;
-    assert!(before.contains(&record::TICK), "the sessions get their share meanwhile: {before:?}");
+    assert!(before.contains(&records::TICK), "the sessions get their share meanwhile: {before:?}");
 }
 
 #[tokio::test(start_paused = true)]

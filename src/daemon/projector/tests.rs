@@ -26,7 +26,7 @@ use crate::{
         events::EventFilter,
         notifications::NotificationFilter,
     },
-    protocol::record,
+    records,
     time::Timestamp,
 };
 
@@ -110,7 +110,7 @@ impl World {
         let journal = opened.journal;
         journal.consumed(Seq(u64::MAX));
         let mut world = Self { folder, journal, snapshots, rules, now, numbers: Numbers(seed), records: 0 };
-        world.append(record::RULES, |body| record::encode_rules(&sources.hash(), body));
+        world.append(records::RULES, |body| records::encode_rules(&sources.hash(), body));
         world
     }
 
@@ -148,10 +148,10 @@ impl World {
             match self.numbers.below(20) {
                 0..=13 => self.append_event(&session),
                 14..=17 => self.append_exchange(session),
-                18 => self.append(record::SESSION_CLOSED, |body| {
-                    record::encode_session_closed(&session, false, body);
+                18 => self.append(records::SESSION_CLOSED, |body| {
+                    records::encode_session_closed(&session, false, body);
                 }),
-                _ => self.append(record::TICK, record::encode_bare),
+                _ => self.append(records::TICK, records::encode_bare),
             }
         }
     }
@@ -174,7 +174,7 @@ impl World {
             workspace: None,
             cause: None,
         };
-        self.append(record::EVENT, |body| record::encode_event(&event, body));
+        self.append(records::EVENT, |body| records::encode_event(&event, body));
     }
 
     fn append_exchange(&mut self, session: SessionId) {
@@ -187,7 +187,7 @@ impl World {
             acks: (self.numbers.below(5) == 0).then(|| InjectionId::new("unknown")).into_iter().collect(),
             ..Exchange::new(session, point, &carrier)
         };
-        self.append(record::EXCHANGE, |body| record::encode_exchange(RequestId(1), &exchange, body));
+        self.append(records::EXCHANGE, |body| records::encode_exchange(RequestId(1), &exchange, body));
     }
 
     /// A second file, made from the journal alone.
@@ -555,7 +555,7 @@ fn nothing_is_claimed_of_records_that_the_journal_has_deleted() {
     world.go_on(1_500);
     let journal = world.journal.clone();
     let mut batch = AppendBatch::new();
-    batch.push_with(RecordKind(record::TICK), None, record::encode_bare).expect("small");
+    batch.push_with(RecordKind(records::TICK), None, records::encode_bare).expect("small");
     journal.append_blocking(batch, Level::Synced).expect("appended");
     let told_from = |world: &World| {
         let (projection, _) = Projection::new(&world.made_again());

@@ -8,7 +8,7 @@ use crate::{
     daemon::{clock_fn, fold::Fold},
     event::Seq,
     journal::{JournalSettings, memory::MemoryFiles},
-    protocol::record::{self, RecordInput},
+    records::{self, RecordInput},
 };
 
 const SUBSCRIBER: &str = "[subscriber]\nid = \"own\"\n[events]\ntypes = [\"ci.check.failed\"]\n";
@@ -95,7 +95,7 @@ async fn rules_that_cannot_be_kept_leave_those_in_force() {
     let mut reader = reloader.journal.read_from(Seq(1));
     let batch = reader.next_batch(1).expect("readable");
     let kinds: Vec<u8> = batch.iter().map(|found| found.kind.0).collect();
-    assert_eq!(kinds, [record::RULES], "every start says which rules hold");
+    assert_eq!(kinds, [records::RULES], "every start says which rules hold");
     assert!(matches!(adopt(&reloader.publisher, kept, "").await, Err(ReloadError::None)));
 }
 
@@ -108,8 +108,8 @@ fn named(journal: &Journal) -> Vec<String> {
         if batch.is_empty() {
             return hashes;
         }
-        for found in batch.iter().filter(|found| found.kind.0 == record::RULES) {
-            let decoded = record::decode(found.kind.0, found.seq, found.body).expect("readable");
+        for found in batch.iter().filter(|found| found.kind.0 == records::RULES) {
+            let decoded = records::decode(found.kind.0, found.seq, found.body).expect("readable");
             let RecordInput::Rules { hash } = decoded else { panic!("{decoded:?}") };
             hashes.push(hash.to_string());
         }

@@ -12,7 +12,7 @@
 use crate::{
     event::Seq,
     journal::{IdempotencyKey, OpenError, Record},
-    protocol::record::LOST,
+    records::LOST,
     snapshot::Damaged,
     time::Timestamp,
 };

@@ -7,7 +7,7 @@ use crate::{
     engine::io::RequestId,
     event::Seq,
     exchange::{Answer, Conversations, Directive, Injection, InjectionId, Role, Trigger},
-    protocol::record,
+    records,
 };
 
 const NOW: Timestamp = Timestamp::from_millis(1_000);
@@ -465,22 +465,22 @@ proptest! {
             let mut body = Vec::new();
             let asked = match &call.then {
                 Then::Exchange(exchange) | Then::BeforeTool(exchange) | Then::Prompt { exchange, .. } => {
-                    record::encode_exchange(RequestId(0), exchange, &mut body);
-                    Some(record::EXCHANGE)
+                    records::encode_exchange(RequestId(0), exchange, &mut body);
+                    Some(records::EXCHANGE)
                 }
                 Then::SessionClosed { session, may_return } => {
-                    record::encode_session_closed(session, *may_return, &mut body);
-                    Some(record::SESSION_CLOSED)
+                    records::encode_session_closed(session, *may_return, &mut body);
+                    Some(records::SESSION_CLOSED)
                 }
                 Then::Nothing => None,
             };
             if let Some(kind) = asked {
-                prop_assert!(record::decode(kind, Seq(1), &body).is_ok(), "{stdin}");
+                prop_assert!(records::decode(kind, Seq(1), &body).is_ok(), "{stdin}");
             }
             for event in &call.observe {
                 let mut body = Vec::new();
-                record::encode_event(&event.as_ref(), &mut body);
-                prop_assert!(record::decode(record::EVENT, Seq(1), &body).is_ok(), "{stdin}");
+                records::encode_event(&event.as_ref(), &mut body);
+                prop_assert!(records::decode(records::EVENT, Seq(1), &body).is_ok(), "{stdin}");
             }
         }
     }

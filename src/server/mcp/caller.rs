@@ -8,7 +8,6 @@ use axum::http::HeaderMap;
 use crate::{
     event::SessionId,
     harness::{header, header_text},
-    protocol::{FieldError, views::SessionView},
     server::{
         App,
         error::ApiError,
@@ -16,6 +15,7 @@ use crate::{
         naming::session_of,
         processes,
     },
+    wire::{FieldError, views::SessionView},
 };
 
 /// Key of Codex's conversation id in a call's `_meta`.

@@ -11,9 +11,6 @@ use crate::{
     exchange::{Exchange, Trigger},
     nearest::nearest,
     notification::InjectionPoint,
-    protocol::{
-        inbox::InboxRequest, notify::NotifyRequest, questions::QuestionRequest, watches::WatchRequest,
-    },
     server::{
         error::ApiError,
         exchange::perform,
@@ -24,6 +21,7 @@ use crate::{
     time::{Timestamp, short_duration},
     toon,
     watch::Watch,
+    wire::{inbox::InboxRequest, notify::NotifyRequest, questions::QuestionRequest, watches::WatchRequest},
 };
 
 const DEFINITIONS: &str = include_str!("tools.json");
@@ -114,13 +112,12 @@ async fn ask(call: &Called<'_>) -> Result<String, ApiError> {
     // A tool call cannot receive the answer later, so the session does.
     request.awaited = Awaited::BySession;
     let session = speaker(call, &mut request.notice).await?;
-    let now = call.app.now();
+    let ends_in = short_duration(request.expires);
     let asked = questions::ask(call.app, request, session).await?;
     let shown = match asked.suppressed {
         Some(why) => format!(", shown nowhere ({why})"),
         None => String::new(),
     };
-    let ends_in = short_duration(asked.expires_at.since(now));
     Ok(format!(
         "asked {}{shown}; you are notified of the answer, {ends_in} at most",
         short(&asked.question.id)

@@ -3,13 +3,13 @@
 use std::sync::atomic::Ordering;
 
 use crate::{
-    ledger::Reason,
+    ledger::{Reason, ReasonText},
     meter::{BOUNDS_US, Histogram, Meters},
-    protocol::history::ProjectionView,
-    protocol::views::{
+    time::Timestamp,
+    wire::history::ProjectionView,
+    wire::views::{
         ConfigView, EventCounts, JournalView, NotificationCounts, SessionCounts, StatusView, SubscriberCounts,
     },
-    time::Timestamp,
 };
 
 /// Most subscribers with their own series; the others are summed. Users write subscriber files, so
@@ -122,8 +122,9 @@ fn events(events: &EventCounts) -> Vec<Family> {
 }
 
 fn notifications(counts: &NotificationCounts) -> Vec<Family> {
-    let ended = Reason::WORDS
-        .map(|word| (labels([("reason", word)]), counts.ended.get(word).copied().unwrap_or_default()));
+    let ended = Reason::texts().map(|ReasonText { word, .. }| {
+        (labels([("reason", word)]), counts.ended.get(word).copied().unwrap_or_default())
+    });
     vec![
         counter(
             "aside_notifications_created",

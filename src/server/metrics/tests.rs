@@ -6,8 +6,8 @@ use super::{
 };
 use crate::{
     meter::Meters,
-    protocol::history::ProjectionView,
-    protocol::views::{
+    wire::history::ProjectionView,
+    wire::views::{
         ConfigView, EventCounts, JournalView, NotificationCounts, RulesView, SessionCounts, StatusView,
         SubscriberCounts, TokenCounts,
     },
@@ -31,7 +31,7 @@ fn status(subscribers: usize) -> StatusView {
             head: 9,
             synced: 8,
             applied: 7,
-            durability: "sync",
+            durability: "sync".to_owned(),
             first: 1,
             first_at: None,
             segments: 2,

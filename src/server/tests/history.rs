@@ -68,13 +68,13 @@ fn written() -> Notes {
     );
     let answered = Output::Answer { request: RequestId(1), session, answer: released, released: None };
     let records: [(u8, &[Output]); 7] = [
-        (record::EVENT, &[batched(1)]),
-        (record::EVENT, &[batched(2), Output::Made(Arc::new(made)), entry(created), opened, entry(queued)]),
-        (record::EVENT, &[entry(filtered)]),
-        (record::EXCHANGE, &[entry(injected), answered]),
-        (record::EVENT, &[entry(LedgerEntry::Unmatched { seq: Seq(5) })]),
-        (record::EXCHANGE, &[entry(confirmed)]),
-        (record::SESSION_CLOSED, &[closed]),
+        (records::EVENT, &[batched(1)]),
+        (records::EVENT, &[batched(2), Output::Made(Arc::new(made)), entry(created), opened, entry(queued)]),
+        (records::EVENT, &[entry(filtered)]),
+        (records::EXCHANGE, &[entry(injected), answered]),
+        (records::EVENT, &[entry(LedgerEntry::Unmatched { seq: Seq(5) })]),
+        (records::EXCHANGE, &[entry(confirmed)]),
+        (records::SESSION_CLOSED, &[closed]),
     ];
     for (seq, (kind, outputs)) in (1_u64..).zip(records) {
         let body = event_body(seq);
@@ -100,7 +100,7 @@ fn event_body(seq: u64) -> Vec<u8> {
         workspace: (seq == 1).then_some("/home/u/shop"),
         cause: None,
     };
-    record::encode_event(&event, &mut body);
+    records::encode_event(&event, &mut body);
     body
 }
 

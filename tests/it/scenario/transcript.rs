@@ -15,8 +15,8 @@ use aside::{
     exchange::{Answer, Directive, InjectionId, Released},
     ledger::{ConfirmedBy, LedgerEntry, Reason},
     notification::{InjectionPoint, NotificationId, Priority},
-    protocol::history::LedgerLine,
     time::Timestamp,
+    wire::history::LedgerLine,
 };
 
 use super::timeline::{Action, Emitted, Scenario, Step};

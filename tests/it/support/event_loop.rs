@@ -23,7 +23,7 @@ use aside::{
         AppendBatch, AppendError, Appended, Journal, JournalSettings, Level, OpenError, Reader, Record,
         RecordBuf, RecordKind, memory::MemoryFiles,
     },
-    protocol::record,
+    records,
     time::Timestamp,
 };
 
@@ -79,8 +79,8 @@ impl Append {
     ) -> Self {
         let encode = |event: &Event| {
             let mut body = Vec::new();
-            record::encode_event(&event.as_ref(), &mut body);
-            (record::EVENT, body)
+            records::encode_event(&event.as_ref(), &mut body);
+            (records::EVENT, body)
         };
         Self { records: events.into_iter().map(encode).collect(), level, at }
     }
@@ -177,7 +177,7 @@ impl Daemon {
         mut seen: impl FnMut(Seq, Output),
     ) -> Result<(), AppendError> {
         while self.fold.applied < *self.disk.journal.written().borrow() || !self.is_durable() {
-            self.append(Append::of(record::TICK, Level::Synced, now, record::encode_bare))?;
+            self.append(Append::of(records::TICK, Level::Synced, now, records::encode_bare))?;
             self.catch_up(now, &mut seen)?;
         }
         let capture = Capture::new(&self.fold).expect("it can be written");
@@ -220,8 +220,8 @@ impl Daemon {
                 });
             }
             for release in released {
-                let body = |body: &mut Vec<u8>| record::encode_released(&release, body);
-                self.append(Append::of(record::RELEASED, Level::Written, now, body))?;
+                let body = |body: &mut Vec<u8>| records::encode_released(&release, body);
+                self.append(Append::of(records::RELEASED, Level::Written, now, body))?;
             }
             for event in owed {
                 self.append(Append::events([&event], Level::Written, now))?;
@@ -236,7 +236,7 @@ impl Daemon {
         mut seen: impl FnMut(Seq, Output),
     ) -> Result<(), AppendError> {
         while let Some((due, _)) = self.fold.engine.poll_timeout().filter(|(due, _)| *due <= now) {
-            self.append(Append::of(record::TICK, Level::Written, due, record::encode_bare))?;
+            self.append(Append::of(records::TICK, Level::Written, due, records::encode_bare))?;
             self.catch_up(due, &mut seen)?;
         }
         Ok(())
@@ -257,6 +257,6 @@ pub(crate) fn apply(fold: &mut Fold, found: &Record<'_>, mut seen: impl FnMut(Se
 
 /// The idempotency key of a record, if it is an event.
 pub(crate) fn key_of(kind: u8, body: &[u8]) -> Option<u128> {
-    let event = (kind == record::EVENT).then(|| codec::decode(body).expect("an event"))?;
+    let event = (kind == records::EVENT).then(|| codec::decode(body).expect("an event"))?;
     Some(event.idempotency_key())
 }

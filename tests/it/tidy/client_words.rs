@@ -14,7 +14,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("src/harness.rs", "the parent of the harnesses"),
     ("src/harness/", "their folder"),
     ("src/event/secrets.rs", "whose API a key is for is a fact about the key"),
-    ("src/protocol/record.rs", "old records leave out what one harness was known by, and stay readable"),
+    ("src/records.rs", "old records leave out what one harness was known by, and stay readable"),
 ];
 
 /// What stands before a module that only tests read.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::protocol::history::ProjectionView;
+use crate::wire::history::ProjectionView;
 
 /// Prefix of the session ids that `aside doctor` invents. They are excluded from counts.
 pub const DOCTOR_SESSION: &str = "doctor-";

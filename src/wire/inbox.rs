@@ -1,11 +1,15 @@
 //! The JSON of an agent's inbox request.
 
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
 use crate::{
     event::SessionId,
-    protocol::{
+    wire::{
         FieldError,
         event::read_name,
         fields::{Fields, Unknown},
+        views::WaitingView,
     },
 };
 
@@ -32,6 +36,19 @@ impl InboxRequest {
             session: read_name("session", fields.text("session")?)?.map(|id| SessionId::new(&id)),
         })
     }
+}
+
+/// Pending notifications.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct InboxList {
+    /// By session, in delivery order; then those for the next session.
+    pub notifications: Vec<WaitingView>,
+    /// Number of open questions to the user, of that session and its folder or in all.
+    pub questions: usize,
+    /// Start of the next page, to be sent as `from`; absent on the last page. Entries that change
+    /// meanwhile may be on both pages or on neither.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
 }
 
 #[cfg(test)]

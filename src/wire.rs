@@ -7,17 +7,21 @@
 mod fields;
 
 pub mod body;
+pub mod clients;
 pub mod cloudevents;
+pub mod error;
 pub mod event;
 pub mod exchange;
 pub mod history;
 pub mod inbox;
+pub mod matching;
 pub mod notify;
+pub mod publish;
 pub mod questions;
-pub mod record;
 pub mod sources;
 pub mod views;
 pub mod watches;
+pub mod webhooks;
 
 use std::borrow::Cow;
 

@@ -2,20 +2,20 @@
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::{
     event::{SessionId, cut_text, strip_text},
-    protocol::{
+    time::parse_duration,
+    watch::{CONDITIONS_MAX, EXPIRES_MAX, NOTE_CHARS_MAX, Needs, ReminderKind, Watch},
+    wire::{
         FieldError,
         event::{read_name, read_workspace},
         fields::{Fields, Unknown, text_of},
         hint,
     },
-    time::parse_duration,
-    watch::{CONDITIONS_MAX, EXPIRES_MAX, NOTE_CHARS_MAX, Needs, ReminderKind, Watch},
 };
 
 const NAMES: [&str; 8] = ["conditions", "needs", "note", "kind", "expires", "session", "workspace", "cwd"];
@@ -121,7 +121,7 @@ pub(super) fn read_expires(text: &str) -> Result<Duration, FieldError> {
 }
 
 /// An open watch.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct WatchView {
     /// Its id.
     pub id: String,
@@ -146,7 +146,7 @@ pub struct WatchView {
 }
 
 /// One condition.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct ConditionView {
     /// Its text, as written.
     pub text: String,
@@ -170,6 +170,24 @@ impl From<&Watch> for WatchView {
             workspace: watch.workspace.as_deref().map(str::to_owned),
         }
     }
+}
+
+/// The outcome of a watch request.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct WatchAnswer {
+    /// The watch that was set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watch: Option<WatchView>,
+    /// The conditions that are already true; then no watch was set.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub already: Vec<ConditionView>,
+}
+
+/// The open watches.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct WatchList {
+    /// Oldest first.
+    pub watches: Vec<WatchView>,
 }
 
 #[cfg(test)]

@@ -6,18 +6,18 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
     engine::io::Pending,
     exchange::{Conversations, Harness},
-    protocol::history::ProjectionView,
     tokens,
+    wire::{error::ErrorBody, history::ProjectionView},
 };
 
 /// The status of the daemon.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct StatusView {
     /// The program's version.
     pub version: String,
@@ -48,7 +48,7 @@ pub struct StatusView {
 }
 
 /// The journal.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct JournalView {
     /// The last written record.
     pub head: u64,
@@ -57,7 +57,7 @@ pub struct JournalView {
     /// The last record handled by the engine.
     pub applied: u64,
     /// `sync` or `interval`.
-    pub durability: &'static str,
+    pub durability: String,
     /// The first retained record.
     pub first: u64,
     /// When that was appended; absent without a record, or if it cannot be read.
@@ -81,12 +81,12 @@ pub struct JournalView {
     pub failed: Option<String>,
     /// Problems that do not stop the journal: places that cannot be read or sealed, segments that
     /// cannot be deleted.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
 }
 
 /// The active rules.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct RulesView {
     /// Content hash: lower-case hex of a SHA-256.
     pub hash: String,
@@ -97,11 +97,11 @@ pub struct RulesView {
 }
 
 /// The configuration's files, as last read: at the start, or by a reload.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct ConfigView {
     /// `in_force`; `refused` when a reload was, so that the earlier rules stay active; `partly`
     /// when the start left out entries with errors, or used their last good text.
-    pub state: &'static str,
+    pub state: String,
     /// When they were read.
     pub read_at: String,
     /// Number of errors.
@@ -109,7 +109,7 @@ pub struct ConfigView {
     /// Number of warnings.
     pub warnings: usize,
     /// The problems, an error a line with its place and the fallback; the first ten.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
 }
 
@@ -123,7 +123,7 @@ impl ConfigView {
 }
 
 /// Findings in the configuration's files.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct FindingsView {
     /// Findings that prevent the use of an entry.
     pub errors: usize,
@@ -138,7 +138,7 @@ pub struct FindingsView {
 }
 
 /// The configuration was reloaded, and is active.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct ReloadView {
     /// Whether the files differ from the earlier active ones.
     pub changed: bool,
@@ -155,7 +155,7 @@ pub struct ReloadView {
 }
 
 /// Counts of events.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct EventCounts {
     /// Journaled.
     pub published: u64,
@@ -171,7 +171,7 @@ pub struct EventCounts {
 ///
 /// Shape: a notification for several sessions is counted once as created, and per session in later
 /// states.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct NotificationCounts {
     /// Created.
     pub created: u64,
@@ -196,7 +196,7 @@ pub struct NotificationCounts {
 /// represent, including repeated and counted ones, as if each had been given to the agent directly.
 /// Five of its bytes count as a token, which underestimates its cost. It is counted once per
 /// session, an injection's cost each time. Undelivered notifications are in neither.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct TokenCounts {
     /// Tokens of all injections, wrappers included.
     pub injected: u64,
@@ -216,7 +216,7 @@ impl TokenCounts {
 }
 
 /// Counts of sessions.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct SessionCounts {
     /// Currently open.
     pub open: u64,
@@ -229,7 +229,7 @@ pub struct SessionCounts {
 }
 
 /// Counts of one subscriber.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct SubscriberCounts {
     /// Whether it is enabled.
     pub enabled: bool,
@@ -250,7 +250,7 @@ pub struct SubscriberCounts {
 }
 
 /// A failed template or `where`; generic tables were delivered, or events were left out.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct FailingView {
     /// The template, or `where of` the subscriber.
     pub file: String,
@@ -265,8 +265,9 @@ pub struct FailingView {
     pub last_at: String,
 }
 
-/// One session.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+/// One session; a command also shows one of a daemon of another version, which may lack a field.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 pub struct SessionView {
     /// The harness's own id of the conversation.
     pub id: String,
@@ -282,20 +283,20 @@ pub struct SessionView {
     pub pending: u32,
     /// The highest priority among them.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub top: Option<&'static str>,
+    pub top: Option<String>,
     /// Number of notifications with that priority.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     #[schema(required = false)]
     pub top_count: u32,
     /// Notifications that wait for the user's approval.
     pub for_user: u32,
     /// Its state: `idle`, `streaming`, `tool_pending`, `tool_complete`, `continuing` or
     /// `interrupted`.
-    pub state: &'static str,
+    pub state: String,
     /// The action that its queue requests of the harness: `start_turn`, `inject_and_continue` or
     /// `cancel_and_restart`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub wake: Option<&'static str>,
+    pub wake: Option<String>,
     /// The reason, in one line.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
@@ -305,7 +306,7 @@ pub struct SessionView {
 }
 
 /// A pending notification.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct WaitingView {
     /// Its id.
     pub id: String,
@@ -318,10 +319,10 @@ pub struct WaitingView {
     /// The subscriber that created it.
     pub subscriber: String,
     /// `critical`, `high`, `normal` or `low`.
-    pub priority: &'static str,
+    pub priority: String,
     /// `agent`; `user` when it needs the user's approval; `next_session` when no session in its
     /// scope is open.
-    pub waits_for: &'static str,
+    pub waits_for: String,
     /// Its age, in milliseconds.
     pub age_ms: u64,
     /// Its text, as TOON.
@@ -329,8 +330,17 @@ pub struct WaitingView {
     pub text: Arc<str>,
 }
 
+impl WaitingView {
+    /// `waits_for` of one that the agent gets.
+    pub const AGENT: &'static str = "agent";
+    /// `waits_for` of one that needs the user's approval.
+    pub const USER: &'static str = "user";
+    /// `waits_for` of one with no open session in its scope.
+    pub const NEXT_SESSION: &'static str = "next_session";
+}
+
 /// Facts about a harness.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[schema(as = Harness)]
 pub struct HarnessView {
     /// Its name, in lower case, which is also the source of its events.
@@ -359,7 +369,8 @@ pub struct HarnessView {
     /// `one_per_process` if the process has one conversation at a time, so that a new session there
     /// continues the previous one; `many` if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub conversations: Option<&'static str>,
+    #[schema(value_type = Option<String>)]
+    pub conversations: Option<Conversations>,
     /// The parent session of a subagent.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
@@ -378,7 +389,7 @@ impl HarnessView {
             user: harness.user.clone(),
             pid: harness.pid,
             pid_started: harness.pid_started,
-            conversations: conversations.map(Conversations::as_str),
+            conversations,
             parent: harness.parent.as_ref().map(|parent| parent.as_str().into()),
         }
     }
@@ -390,7 +401,7 @@ impl HarnessView {
 }
 
 /// The state of a session's queue, without text.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct PendingView {
     /// The session.
     pub session: String,
@@ -398,15 +409,15 @@ pub struct PendingView {
     pub pending: u32,
     /// The highest priority among them.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub top: Option<&'static str>,
+    pub top: Option<String>,
     /// Number of notifications that wait for the user's approval.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     #[schema(required = false)]
     pub for_user: u32,
     /// The action that the queue requests of the harness: `start_turn`, `inject_and_continue` or
     /// `cancel_and_restart`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub wake: Option<&'static str>,
+    pub wake: Option<String>,
     /// The reason, in one line.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
@@ -424,10 +435,28 @@ impl PendingView {
         Self {
             session: pending.session.to_string(),
             pending: pending.count,
-            top: pending.top.map(crate::notification::Priority::as_str),
+            top: pending.top.map(|top| top.as_str().to_owned()),
             for_user: pending.for_user,
-            wake: pending.wake.as_ref().map(|wake| wake.kind.as_str()),
+            wake: pending.wake.as_ref().map(|wake| wake.kind.as_str().to_owned()),
             reason: pending.wake.as_ref().map(|wake| wake.reason.clone()),
         }
     }
+}
+
+/// The body of a refused reload.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct RefusedReloadView {
+    /// The refusal.
+    #[serde(flatten)]
+    pub error: ErrorBody,
+    /// The findings in the files.
+    #[serde(flatten)]
+    pub found: FindingsView,
+}
+
+/// All known sessions.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct SessionList {
+    /// By id.
+    pub sessions: Vec<SessionView>,
 }

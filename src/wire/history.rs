@@ -11,13 +11,13 @@ use utoipa::ToSchema;
 
 use crate::{
     event::Seq,
-    ledger::{FilteredBy, LedgerEntry, Reason, Step, Subject, Suppressed},
-    protocol::{FieldError, event::EventView, views::HarnessView},
+    ledger::{LedgerEntry, Reason, Step, Subject},
     time::Timestamp,
+    wire::{FieldError, event::EventView, views::HarnessView},
 };
 
 /// One ledger entry.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct LedgerLine {
     /// Time of the record; absent if only the newest entries in memory have it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,15 +44,17 @@ pub struct LedgerLine {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub by: Option<Cow<'static, str>>,
-    /// Why it ended.
+    /// Why it ended; of `user_failed` when it is retried, as `again TIME`, or `given up`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub reason: Option<Cow<'static, str>>,
-    /// More about the reason.
+    /// What belongs to the reason: the filter of `filtered`, the event that a `duplicate` repeats,
+    /// the time until which `over_rate` or `quiet` holds, when a `repeat` was sent first; of
+    /// `injected` why it was redelivered, of `user_sent` the sink's id, of `user_failed` the error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
     /// The positions of its events.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<u64>,
 }
 
@@ -69,7 +71,7 @@ pub struct ProjectionView {
 }
 
 /// An event that a subscriber takes, and its outcome.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct EventLine {
     /// The event.
     #[schema(value_type = EventView)]
@@ -83,8 +85,17 @@ pub struct EventLine {
     pub seq: u64,
 }
 
+impl EventLine {
+    /// The event's fields.
+    ///
+    /// Errors: it is no event.
+    pub fn view(&self) -> serde_json::Result<EventView<'_>> {
+        serde_json::from_str(self.event.get())
+    }
+}
+
 /// The end of an event that is not in a notification.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Ended {
     /// The subscriber of the pipeline, or the sink; absent for a throttled event.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -97,7 +108,7 @@ pub struct Ended {
 }
 
 /// A notification and its state.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[schema(as = Notification)]
 pub struct NotificationView {
     /// Derived from its subscriber and events.
@@ -105,11 +116,11 @@ pub struct NotificationView {
     /// The subscriber that created it.
     pub subscriber: String,
     /// `critical`, `high`, `normal` or `low`.
-    pub priority: &'static str,
+    pub priority: String,
     /// The worst severity among its events.
-    pub severity: &'static str,
+    pub severity: String,
     /// Its injection point.
-    pub inject_at: &'static str,
+    pub inject_at: String,
     /// The session it is for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
@@ -132,7 +143,7 @@ pub struct NotificationView {
 }
 
 /// The state of a notification in a session.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Delivery {
     /// The session; absent while it is in none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -150,12 +161,12 @@ pub struct Delivery {
 }
 
 /// A system message: one notification as delivered to a session.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Message {
     /// Unique, and unchanged by rebuilds of the projection.
     pub id: String,
     /// Always `system`.
-    pub role: &'static str,
+    pub role: String,
     /// The delivered text, as TOON.
     pub content: String,
     /// When it was handed to its carrier.
@@ -167,7 +178,7 @@ pub struct Message {
     /// The injection that carried it.
     pub injection: String,
     /// The injection point.
-    pub point: &'static str,
+    pub point: String,
     /// `injected`, `confirmed`, `returned` to the queue because it did not arrive, or `ended`.
     pub state: String,
     /// Why it ended, such as `uncertain`.
@@ -176,7 +187,7 @@ pub struct Message {
 }
 
 /// The text released by an exchange, as written for its carrier.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct InjectionLine {
     /// Its short name, which is also in the text.
     pub id: String,
@@ -193,7 +204,7 @@ pub struct InjectionLine {
 }
 
 /// A closed session.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct ClosedSession {
     /// The harness's own id of the conversation.
     pub id: String,
@@ -250,97 +261,93 @@ pub fn raw(event: String) -> Box<RawValue> {
     RawValue::from_string(event).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 
+/// How the reason of a `user_failed` begins that is retried; the time follows.
+const RETRIED: &str = "again ";
+
 impl LedgerLine {
+    /// When a `user_failed` is retried; `None` if it is not.
+    pub fn retry_at(&self) -> Option<&str> {
+        self.reason.as_deref()?.strip_prefix(RETRIED)
+    }
+
     /// The view of `entry`.
     pub fn of(entry: &LedgerEntry) -> Self {
+        let line = Self { what: entry.what().as_str().into(), ..Self::default() };
         match entry {
-            LedgerEntry::Unmatched { seq } => Self::event("unmatched", *seq),
+            LedgerEntry::Unmatched { seq } => line.event(*seq),
             LedgerEntry::HeldBack { seq, by } => {
-                Self { reason: Some(by.as_str().into()), ..Self::event("held_back", *seq) }
+                Self { reason: Some(by.as_str().into()), ..line.event(*seq) }
             }
             LedgerEntry::Batched { seq, subscriber } => {
-                Self { subscriber: text(subscriber), ..Self::event("batched", *seq) }
+                Self { subscriber: text(subscriber), ..line.event(*seq) }
             }
             LedgerEntry::EventEnded { seq, subscriber, reason } => {
-                Self { subscriber: text(subscriber), ..Self::event("event_ended", *seq) }.because(reason)
+                Self { subscriber: text(subscriber), ..line.event(*seq) }.because(reason)
             }
             LedgerEntry::Created { notification, subscriber, events, created_at: _ } => Self {
                 subscriber: text(subscriber),
                 events: events.iter().map(|seq| seq.0).collect(),
-                ..Self::notification("created", notification)
+                notification: text(notification),
+                ..line
             },
-            LedgerEntry::Unclaimed { notification } => Self::notification("unclaimed", notification),
-            LedgerEntry::Queued { notification, session } => {
-                Self { session: text(session), ..Self::notification("queued", notification) }
+            LedgerEntry::Unclaimed { notification } => Self { notification: text(notification), ..line },
+            LedgerEntry::Queued { notification, session }
+            | LedgerEntry::Returned { notification, session }
+            | LedgerEntry::Recalled { notification, session } => {
+                Self { session: text(session), notification: text(notification), ..line }
             }
             LedgerEntry::Injected { notification, session, injection, point, redelivered } => Self {
                 session: text(session),
                 injection: Some(injection.clone()),
                 by: Some(point.as_str().into()),
                 detail: redelivered.map(|why| why.as_str().to_owned()),
-                ..Self::notification("injected", notification)
+                notification: text(notification),
+                ..line
             },
             LedgerEntry::Confirmed { notification, session, by } => Self {
                 session: text(session),
                 by: Some(by.as_str().into()),
-                ..Self::notification("confirmed", notification)
+                notification: text(notification),
+                ..line
             },
-            LedgerEntry::Returned { notification, session } => {
-                Self { session: text(session), ..Self::notification("returned", notification) }
+            LedgerEntry::NotificationEnded { notification, session, reason } => {
+                Self { session: session.as_ref().and_then(text), notification: text(notification), ..line }
+                    .because(reason)
             }
-            LedgerEntry::Recalled { notification, session } => {
-                Self { session: text(session), ..Self::notification("recalled", notification) }
+            LedgerEntry::ForUser { subject, step } => {
+                let line = match subject {
+                    Subject::Event(seq) => line.event(*seq),
+                    Subject::Notification(id) => Self { notification: text(id), ..line },
+                };
+                line.step(step)
             }
-            LedgerEntry::NotificationEnded { notification, session, reason } => Self {
-                session: session.as_ref().and_then(text),
-                ..Self::notification("notification_ended", notification)
-            }
-            .because(reason),
-            LedgerEntry::ForUser { subject, step } => Self::for_user(subject, step),
         }
     }
 
-    fn for_user(subject: &Subject, step: &Step) -> Self {
-        let (what, sink, reason, detail) = match step {
-            Step::Queued(sink) => ("user_queued", Some(sink), None, None),
-            Step::Sent(sink, id) => ("user_sent", Some(sink), None, id.clone()),
+    fn step(self, step: &Step) -> Self {
+        let (sink, reason, detail) = match step {
+            Step::Queued(sink) => (Some(sink), None, None),
+            Step::Sent(sink, id) => (Some(sink), None, id.clone()),
             Step::Failed { sink, error, retry_at } => {
                 let reason = match retry_at {
-                    Some(at) => format!("again {at}"),
-                    None => "given up".to_owned(),
+                    Some(at) => format!("{RETRIED}{at}").into(),
+                    None => "given up".into(),
                 };
-                ("user_failed", Some(sink), Some(reason.into()), Some(error.clone()))
+                (Some(sink), Some(reason), Some(error.clone()))
             }
-            Step::Waits { sink, until } => {
-                ("user_waits", Some(sink), Some("quiet".into()), Some(format!("until {until}")))
-            }
-            Step::Ended(sink, why) => ("user_ended", Some(sink), Some(why.as_str().into()), None),
-            Step::Suppressed(why) => {
-                let detail = match why {
-                    Suppressed::Repeat { sent_at } => Some(format!("of {sent_at}")),
-                    Suppressed::Rate { retry_at } => Some(format!("until {retry_at}")),
-                    Suppressed::NoSink => None,
-                };
-                ("user_suppressed", None, Some(why.as_str().into()), detail)
-            }
+            Step::Waits { sink, until } => (Some(sink), Some("quiet".into()), text(until)),
+            Step::Ended(sink, why) => (Some(sink), Some(why.as_str().into()), None),
+            Step::Suppressed(why) => (None, Some(why.as_str().into()), why.time().as_ref().and_then(text)),
         };
-        let line = match subject {
-            Subject::Event(seq) => Self::event(what, *seq),
-            Subject::Notification(id) => Self::notification(what, id),
-        };
-        Self { by: sink.map(|sink| sink.as_str().into()), reason, detail, ..line }
+        Self { by: sink.map(|sink| sink.as_str().into()), reason, detail, ..self }
     }
 
-    fn event(what: &'static str, seq: Seq) -> Self {
-        Self { what: what.into(), events: vec![seq.0], ..Self::default() }
-    }
-
-    fn notification(what: &'static str, id: &impl ToString) -> Self {
-        Self { what: what.into(), notification: text(id), ..Self::default() }
+    fn event(self, seq: Seq) -> Self {
+        Self { events: vec![seq.0], ..self }
     }
 
     fn because(self, reason: &Reason) -> Self {
-        Self { reason: Some(reason.as_str().into()), detail: detail(reason), ..self }
+        Self { reason: Some(reason.as_str().into()), detail: reason.detail(), ..self }
     }
 }
 
@@ -348,27 +355,101 @@ fn text(shown: &impl ToString) -> Option<String> {
     Some(shown.to_string())
 }
 
-fn detail(reason: &Reason) -> Option<String> {
-    match reason {
-        Reason::FilteredOut(FilteredBy::Source) => Some("sources".to_owned()),
-        Reason::FilteredOut(FilteredBy::Severity) => Some("severity_filter".to_owned()),
-        Reason::FilteredOut(FilteredBy::Where) => Some("where".to_owned()),
-        Reason::FilteredOut(FilteredBy::WhereFailed) => Some("where could not be evaluated".to_owned()),
-        Reason::Duplicate { of } => Some(format!("of {of}")),
-        Reason::RateLimited { retry_at } => Some(format!("until {retry_at}")),
-        Reason::Expired
-        | Reason::QueueOverflow
-        | Reason::SessionGone
-        | Reason::Uncertain
-        | Reason::SubscriberOff
-        | Reason::Dismissed
-        | Reason::Superseded
-        | Reason::Withdrawn
-        | Reason::Resolves
-        | Reason::Watched
-        | Reason::SummedUp
-        | Reason::Known => None,
-    }
+/// An event and its outcome.
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct EventWithHistory {
+    /// The event.
+    #[schema(value_type = EventView)]
+    pub event: Box<RawValue>,
+    /// The recorded outcome of the event and of its notifications, oldest first.
+    pub history: Vec<LedgerLine>,
+    /// The progress of the projection that gave the outcome.
+    pub projection: ProjectionView,
+}
+
+/// A page of events.
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct EventPage {
+    /// Events that a subscriber took or that were throttled, newest first.
+    pub events: Vec<EventLine>,
+    /// The `cursor` of the next page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// Number of events that no subscriber takes; they are not listed, but can be shown by id.
+    pub unmatched: u64,
+    /// The progress of the projection that gave the answer.
+    pub projection: ProjectionView,
+}
+
+/// A page of notifications.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct NotificationPage {
+    /// Newest first.
+    pub notifications: Vec<NotificationView>,
+    /// The `cursor` of the next page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// The progress of the projection that gave the answer.
+    pub projection: ProjectionView,
+}
+
+/// A notification, its events, and its outcome.
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct NotificationWithHistory {
+    /// The notification.
+    pub notification: NotificationView,
+    /// The events behind its rows, oldest first.
+    #[schema(value_type = Vec<EventView>)]
+    pub events: Vec<Box<RawValue>>,
+    /// Its recorded history, oldest first.
+    pub history: Vec<LedgerLine>,
+    /// The progress of the projection that gave the answer.
+    pub projection: ProjectionView,
+}
+
+/// A page of system messages.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct MessagePage {
+    /// Newest first.
+    pub messages: Vec<Message>,
+    /// The `cursor` of the next page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// The progress of the projection that gave the answer.
+    pub projection: ProjectionView,
+}
+
+/// A page of injections.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct InjectionPage {
+    /// Newest first.
+    pub injections: Vec<InjectionLine>,
+    /// The `cursor` of the next page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// The progress of the projection that gave the answer.
+    pub projection: ProjectionView,
+}
+
+/// The injections with one short name.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct NamedInjections {
+    /// Newest first; more than one only if names of several sessions collide.
+    pub injections: Vec<InjectionLine>,
+    /// The progress of the projection that gave the answer.
+    pub projection: ProjectionView,
+}
+
+/// A page of closed sessions.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct ClosedSessionPage {
+    /// The last ended first; a session that was reopened is listed once per end.
+    pub sessions: Vec<ClosedSession>,
+    /// The `cursor` of the next page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// The progress of the projection that gave the answer.
+    pub projection: ProjectionView,
 }
 
 #[cfg(test)]
@@ -376,7 +457,7 @@ mod tests {
     use super::*;
     use crate::{
         event::SessionId,
-        ledger::{ConfirmedBy, Redelivered},
+        ledger::{ConfirmedBy, FilteredBy, Redelivered},
         notification::{InjectionPoint, NotificationId, SubscriberId},
     };
 
@@ -393,7 +474,7 @@ mod tests {
             ),
             (
                 ended(Reason::Duplicate { of: Seq(2) }),
-                r#"{"what":"event_ended","subscriber":"ci","reason":"duplicate","detail":"of 2","events":[3]}"#,
+                r#"{"what":"event_ended","subscriber":"ci","reason":"duplicate","detail":"2","events":[3]}"#,
             ),
             (
                 ended(Reason::FilteredOut(FilteredBy::Severity)),
@@ -401,7 +482,7 @@ mod tests {
             ),
             (
                 ended(Reason::RateLimited { retry_at: Timestamp::ZERO }),
-                r#"{"what":"event_ended","subscriber":"ci","reason":"over_rate","detail":"until 1970-01-01T00:00:00Z","events":[3]}"#,
+                r#"{"what":"event_ended","subscriber":"ci","reason":"over_rate","detail":"1970-01-01T00:00:00Z","events":[3]}"#,
             ),
             (
                 LedgerEntry::Created {

@@ -15,7 +15,8 @@ use serde_json::value::RawValue;
 
 use crate::{
     event::{Provenance, catalogue::OwnSeverities, codec::IdOrigin},
-    protocol::{
+    time::Timestamp,
+    wire::{
         FieldError,
         event::{
             ParsedEvent, check_payload, check_size, read_dedupe_key, read_name, read_severity,
@@ -24,7 +25,6 @@ use crate::{
         excerpt,
         fields::{Fields, Unknown},
     },
-    time::Timestamp,
 };
 
 const FIELDS: [&str; 13] = [
@@ -227,7 +227,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::protocol::event::to_json;
+    use crate::wire::event::to_json;
 
     const NOW: Timestamp = Timestamp::from_millis(1_000);
 

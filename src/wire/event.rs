@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
@@ -16,11 +16,11 @@ use crate::{
         EVENT_BYTES_MAX, EventRef, EventType, Payload, PayloadError, Provenance, Seq, Severity,
         catalogue::OwnSeverities, clean_text, codec::IdOrigin,
     },
-    protocol::{
+    time::Timestamp,
+    wire::{
         FieldError, excerpt,
         fields::{Fields, Unknown},
     },
-    time::Timestamp,
 };
 
 /// Longest id, source, session or cause, in bytes.
@@ -159,59 +159,75 @@ pub fn to_json(event: &EventRef<'_>, seq: Option<Seq>) -> String {
     };
     let wire = EventView {
         seq: seq.map(|seq| seq.0),
-        id: event.id,
-        event_type: event.event_type,
-        source: event.source,
-        severity: event.severity.as_str(),
+        id: event.id.into(),
+        event_type: event.event_type.into(),
+        source: event.source.into(),
+        severity: event.severity,
         timestamp: event.timestamp.to_string(),
         payload: serde_json::from_str(&payload).expect("an EventRef holds a valid payload"),
-        dedupe_key: event.dedupe_key,
-        session: event.session,
-        workspace: event.workspace,
-        cause: event.cause,
+        dedupe_key: event.dedupe_key.map(Into::into),
+        session: event.session.map(Into::into),
+        workspace: event.workspace.map(Into::into),
+        cause: event.cause.map(Into::into),
     };
     serde_json::to_string(&wire).expect("text and numbers always serialize")
 }
 
 /// An event; only `type` is required for publishing.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = Event)]
 pub struct EventView<'a> {
     /// Its position in the journal; output only.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(read_only)]
-    seq: Option<u64>,
+    pub seq: Option<u64>,
     /// Unique for its source; generated if absent.
     #[schema(required = false)]
-    id: &'a str,
+    #[serde(borrow)]
+    #[schema(value_type = String)]
+    pub id: Cow<'a, str>,
     /// 2 to 8 dotted segments of letters, digits, `_` and `-`.
     #[serde(rename = "type")]
-    event_type: &'a str,
+    #[serde(borrow)]
+    #[schema(value_type = String)]
+    pub event_type: Cow<'a, str>,
     /// The component it comes from; `api` if absent.
     #[schema(required = false)]
-    source: &'a str,
+    #[serde(borrow)]
+    #[schema(value_type = String)]
+    pub source: Cow<'a, str>,
     /// `debug`, `info`, `warning` (or `warn`), `error` or `critical`; the catalogue's default for
     /// the type if absent.
     #[schema(required = false)]
-    severity: &'static str,
+    #[schema(value_type = String)]
+    pub severity: Severity,
     /// RFC 3339; the time of receipt if absent.
     #[schema(required = false)]
-    timestamp: String,
+    pub timestamp: String,
     /// A JSON object, nested at most 16 deep; empty if absent.
     #[schema(required = false, value_type = Object)]
-    payload: &'a RawValue,
+    #[serde(borrow)]
+    pub payload: &'a RawValue,
     /// The producer's own deduplication key.
     #[serde(skip_serializing_if = "Option::is_none")]
-    dedupe_key: Option<&'a str>,
+    #[serde(borrow)]
+    #[schema(value_type = Option<String>)]
+    pub dedupe_key: Option<Cow<'a, str>>,
     /// The session it is addressed to.
     #[serde(skip_serializing_if = "Option::is_none")]
-    session: Option<&'a str>,
+    #[serde(borrow)]
+    #[schema(value_type = Option<String>)]
+    pub session: Option<Cow<'a, str>>,
     /// The folder it concerns, absolute.
     #[serde(skip_serializing_if = "Option::is_none")]
-    workspace: Option<&'a str>,
+    #[serde(borrow)]
+    #[schema(value_type = Option<String>)]
+    pub workspace: Option<Cow<'a, str>>,
     /// Id of the causing event or notification.
     #[serde(skip_serializing_if = "Option::is_none")]
-    cause: Option<&'a str>,
+    #[serde(borrow)]
+    #[schema(value_type = Option<String>)]
+    pub cause: Option<Cow<'a, str>>,
 }
 
 /// Refuses an event of more than [`EVENT_BYTES_MAX`] bytes.

@@ -8,7 +8,7 @@ use std::{borrow::Cow, fmt};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::protocol::{FieldError, excerpt, hint};
+use crate::wire::{FieldError, excerpt, hint};
 
 /// The handling of unknown keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

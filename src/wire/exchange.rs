@@ -18,7 +18,8 @@ use crate::{
         InjectionId, Released, Trigger,
     },
     notification::{InjectionPoint, Tokens},
-    protocol::{
+    time::Timestamp,
+    wire::{
         FieldError,
         event::{self, Defaults, EventView, ParsedEvent, read_name, read_workspace},
         excerpt,
@@ -26,7 +27,6 @@ use crate::{
         hint,
         views::HarnessView,
     },
-    time::Timestamp,
 };
 
 /// Most events in one exchange: several times the parallel tool calls of a turn.
@@ -344,7 +344,7 @@ impl BudgetFields {
 
 impl<'a> ExchangeView<'a> {
     /// Borrows the parts of `exchange`.
-    pub(super) fn of(exchange: &'a Exchange) -> Self {
+    pub(crate) fn of(exchange: &'a Exchange) -> Self {
         let (context, from) = match &exchange.context {
             ContextChange::Unchanged => (None, None),
             ContextChange::Compacted => (Some("compacted"), None),

@@ -2,22 +2,25 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
 use crate::{
     event::SessionId,
     event::mask_secrets,
     notification::{Category, Level, link},
-    protocol::{
+    sink::{
+        CONTEXT_CHARS_MAX, CONTEXT_DEFAULT, MESSAGE_CHARS_MAX, Notice, Progress, clean_line,
+        progress::{DONE, KEY_CHARS_MAX},
+    },
+    time::Timestamp,
+    wire::{
         FieldError,
         event::{read_name, read_workspace},
         excerpt,
         fields::{Fields, Unknown, text_of},
         hint,
     },
-    sink::{
-        CONTEXT_CHARS_MAX, CONTEXT_DEFAULT, MESSAGE_CHARS_MAX, Notice, Progress, clean_line,
-        progress::{DONE, KEY_CHARS_MAX},
-    },
-    time::Timestamp,
 };
 
 const NAMES: [&str; 10] = [
@@ -141,6 +144,40 @@ fn read_link(text: &str) -> Result<Arc<str>, FieldError> {
     let text = text.trim();
     link::check(text).map_err(|error| FieldError::new("link", error.to_string()))?;
     Ok(mask_secrets(text).into())
+}
+
+/// The sinks of a notice.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct NotifyAnswer {
+    /// `Notification sent: ` and the message; with the reason in brackets if it goes to no sink.
+    pub text: String,
+    /// Its id, which `aside why` takes.
+    pub id: String,
+    /// The sinks that receive it.
+    pub sinks: Vec<String>,
+    /// Why no sink receives it: `repeat`, `over_rate` or `no_sink`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suppressed: Option<String>,
+}
+
+/// The sinks for notices to the user.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct SinkList {
+    /// The sinks, in the order of `default`.
+    pub sinks: Vec<SinkView>,
+}
+
+/// The status of a sink, as far as it is known without sending.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct SinkView {
+    /// `harness`, `desktop`, `log`, `ntfy`, `webhook` or `apprise`.
+    pub name: String,
+    /// Its destination.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// Why it can deliver nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
 }
 
 #[cfg(test)]

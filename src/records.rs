@@ -4,6 +4,7 @@
 //! so that later programs can read today's records. A decoded record is an input of the engine, so
 //! a replay gets the same inputs as live traffic.
 
+mod idempotency;
 #[cfg(test)]
 mod tests;
 
@@ -23,8 +24,8 @@ use crate::{
     },
     ledger::ConfirmedBy,
     notification::{InjectionPoint, NotificationId},
-    protocol::{exchange::ExchangeView, views::HarnessView},
     time::Timestamp,
+    wire::{exchange::ExchangeView, views::HarnessView},
 };
 
 /// An event.

@@ -2,20 +2,20 @@
 
 use std::{sync::Arc, time::Duration};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
-    protocol::{
+    sink::{
+        Question, clean_line,
+        question::{ASKED_FOR_DEFAULT, Awaited, CHOICE_CHARS_MAX, CHOICES},
+    },
+    wire::{
         FieldError,
         fields::{Fields, Unknown, text_of},
         hint,
         notify::NotifyRequest,
         watches::read_expires,
-    },
-    sink::{
-        Question, clean_line,
-        question::{ASKED_FOR_DEFAULT, Awaited, CHOICE_CHARS_MAX, CHOICES},
     },
 };
 
@@ -134,7 +134,7 @@ pub fn read_answer(body: &[u8], choices: &[Arc<str>]) -> Result<AnswerRequest, F
 }
 
 /// An open question.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct QuestionView {
     /// Its id.
     pub id: String,
@@ -143,7 +143,7 @@ pub struct QuestionView {
     /// The choices.
     pub choices: Vec<String>,
     /// `info`, `warn` or `error`.
-    pub level: &'static str,
+    pub level: String,
     /// Its context.
     pub context: String,
     /// When it was asked.
@@ -164,7 +164,7 @@ impl From<&Question> for QuestionView {
             id: question.id.to_string(),
             message: question.message.to_string(),
             choices: question.choices.iter().map(ToString::to_string).collect(),
-            level: question.level.as_str(),
+            level: question.level.as_str().to_owned(),
             context: question.context.to_string(),
             asked_at: question.asked_at.to_string(),
             expires_at: question.expires_at.to_string(),
@@ -172,6 +172,41 @@ impl From<&Question> for QuestionView {
             workspace: question.workspace.as_deref().map(str::to_owned),
         }
     }
+}
+
+/// The open questions.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct QuestionList {
+    /// Oldest first.
+    pub questions: Vec<QuestionView>,
+}
+
+/// The end of a question.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct QuestionEnd {
+    /// Its id.
+    pub question: String,
+    /// `answered` or `expired`.
+    pub state: String,
+    /// The chosen answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer: Option<String>,
+    /// Origin of the answer: `desktop`, `user` for a command or request, or the session whose
+    /// client ran that command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+}
+
+/// The answer to a new question.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct Asked {
+    /// The question.
+    pub question: QuestionView,
+    /// The sinks that show it.
+    pub sinks: Vec<String>,
+    /// Why no sink shows it: `over_rate` or `no_sink`. It can still be answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suppressed: Option<String>,
 }
 
 #[cfg(test)]

@@ -1,0 +1,35 @@
+//! How clients of sessions are reached, as JSON.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Wake routes of sessions, and problems with hooks.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct ClientsView {
+    /// The sessions that can be woken, by id; every other session is reached by its hooks alone.
+    pub attached: Vec<AttachedView>,
+    /// Hook input that could not be used since the daemon started.
+    pub troubles: Vec<TroubleView>,
+}
+
+/// The wake route of one session.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct AttachedView {
+    /// Its id.
+    pub session: String,
+    /// `monitor` or `message_socket`.
+    pub wake_route: String,
+}
+
+/// One kind of problem.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct TroubleView {
+    /// `left_out`, `refused` or `unknown_harness`, and the field or name; `other` beyond 32 kinds.
+    pub kind: String,
+    /// How often.
+    pub count: u64,
+    /// The message of the last one.
+    pub last: String,
+    /// The time of the last one.
+    pub last_at: String,
+}

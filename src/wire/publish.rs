@@ -1,0 +1,77 @@
+//! The outcome of published events as JSON.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::wire::error::ErrorView;
+
+/// The outcome of each event of a request.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct Results {
+    /// In the order of the request.
+    pub results: Vec<ResultView>,
+    /// `sync` when published events survive a power failure, `interval` when they survive only a
+    /// crash of the daemon; absent when nothing was published.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub durability: Option<String>,
+}
+
+/// The outcome of one event: published (with `seq` and `id`), or refused (with `error`).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct ResultView {
+    /// Its position in the journal; a duplicate has the position of the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seq: Option<u64>,
+    /// Its id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// Whether an event of the same source and id was published before.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub duplicate: bool,
+    /// Why it was refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<ErrorView>,
+}
+
+/// Counted outcomes of the events of a request.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct Summary {
+    /// Published and new.
+    pub accepted: u64,
+    /// Published before.
+    pub duplicates: u64,
+    /// Refused.
+    pub refused: u64,
+    /// The lowest position among the new ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first: Option<u64>,
+    /// The highest position among the new ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last: Option<u64>,
+    /// Why events were refused; the first 100.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<NumberedError>,
+    /// `sync` when published events survive a power failure, `interval` when they survive only a
+    /// crash of the daemon; absent when nothing was published.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub durability: Option<String>,
+}
+
+/// Why one event was refused.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct NumberedError {
+    /// Its line in the body, or its index in the array, from 1.
+    pub number: u64,
+    /// The error.
+    pub error: ErrorView,
+}
+
+/// The answer to published events: one outcome each, or for many their counts.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum Published {
+    /// One outcome each.
+    Each(Results),
+    /// Counts, and the first refusals.
+    Counted(Summary),
+}
