@@ -53,7 +53,7 @@ pub use self::{
 use self::{
     event_loop::{EventLoop, Outgoing},
     fold::Fold,
-    projector::{Feed, Past, Projector},
+    projector::{Feed, Projector, ReplaySource},
     recovery::{Recovered, RecoveryError},
     reload::{InForce, ReloadChannels, Reloader},
     rules::RulesStore,
@@ -200,8 +200,8 @@ pub fn rebuild(state: &Path, config: &Path) -> Result<Rebuilt, DaemonError> {
     let Opened { journal, last_seq, .. } = journal.open().map_err(RecoveryError::Open)?;
     let file = state.join(FILE_NAME);
     let skipped = Skipped::open(state, &journal).into_records();
-    let past = Past { journal: journal.clone(), snapshots, rules, ended: last_seq, skipped };
-    let records = projector::rebuild(&file, &past)?.0;
+    let source = ReplaySource { journal: journal.clone(), snapshots, rules, ended: last_seq, skipped };
+    let records = projector::rebuild(&file, &source)?.0;
     journal.close_blocking()?;
     Ok(Rebuilt { records, file })
 }
@@ -246,9 +246,9 @@ impl Daemon {
         let store = fold.rules.clone();
         let (followed, kept, rules, ended) =
             (journal.clone(), snapshots.clone(), store.clone(), fold.applied);
-        let past = Past { journal: followed, snapshots: kept, rules, ended, skipped };
+        let replay_source = ReplaySource { journal: followed, snapshots: kept, rules, ended, skipped };
         let History { projection, feed, projector } =
-            History::start(&options.state, past, projected, &mut fold)?;
+            History::start(&options.state, replay_source, projected, &mut fold)?;
         let about = About::new(clock.now(), compiled.daemon.journal.durability, projection.clone());
         let reloads = ReloadChannels::new(reload::state_of_start(usable, clock.now()));
         let app =
@@ -375,12 +375,12 @@ impl History {
     /// to date.
     fn start(
         state: &Path,
-        past: Past,
+        replay_source: ReplaySource,
         projected: Option<Writer>,
         fold: &mut Fold,
     ) -> Result<Self, DaemonError> {
         let (projection, commands) = Projection::new(&state.join(FILE_NAME));
-        let (projector, feed) = Projector::new(projection.clone(), commands, past, projected, fold);
+        let (projector, feed) = Projector::new(projection.clone(), commands, replay_source, projected, fold);
         let projector = projector.start().map_err(DaemonError::Thread)?;
         Ok(Self { projection, feed, projector })
     }
