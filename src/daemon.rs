@@ -400,7 +400,7 @@ fn new_app(
     journal.measure_with(meters.clone());
     // Request ids start from the time, so that no two daemons of one journal use the same ones.
     let registry = Arc::new(Registry::new(clock.now().as_millis() << 20));
-    let clock = clock_fn(clock);
+    let clock = clock::clock_fn(clock);
     let rooms = Rooms::default();
     App::from(AppParts {
         publisher: Publisher::new(journal.clone()),
@@ -468,11 +468,6 @@ async fn listen_everywhere(
     let listener = passed.map_or_else(|| listen::unix(&options.socket), Ok)?;
     tasks.start(TaskKind::Listener, server::serve_unix(listener, app));
     Ok(owns_socket)
-}
-
-fn clock_fn(clock: &Arc<Clock>) -> Arc<dyn Fn() -> Timestamp + Send + Sync> {
-    let clock = clock.clone();
-    Arc::new(move || clock.now())
 }
 
 fn make_private(folder: &Path) -> io::Result<()> {

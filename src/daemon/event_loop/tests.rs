@@ -13,7 +13,7 @@ use super::*;
 use crate::{
     config::layers::{LayerKind, SourceFile, Sources},
     daemon::{
-        clock_fn,
+        clock::clock_fn,
         projector::{Projector, ReplaySource},
         rules::RulesStore,
         snapshots::{Snapshots, writer},
