@@ -53,7 +53,7 @@ pub use self::{
 use self::{
     event_loop::{EventLoop, Outgoing},
     fold::Fold,
-    projector::{Feed, Past, Projector},
+    projector::{Feed, Projector, ReplaySource},
     recovery::{Recovered, RecoveryError},
     reload::{InForce, ReloadChannels, Reloader},
     rules::RulesStore,
@@ -200,8 +200,8 @@ pub fn rebuild(state: &Path, config: &Path) -> Result<Rebuilt, DaemonError> {
     let Opened { journal, last_seq, .. } = journal.open().map_err(RecoveryError::Open)?;
     let file = state.join(FILE_NAME);
     let skipped = Skipped::open(state, &journal).into_records();
-    let past = Past { journal: journal.clone(), snapshots, rules, ended: last_seq, skipped };
-    let records = projector::rebuild(&file, &past)?.0;
+    let source = ReplaySource { journal: journal.clone(), snapshots, rules, ended: last_seq, skipped };
+    let records = projector::rebuild(&file, &source)?.0;
     journal.close_blocking()?;
     Ok(Rebuilt { records, file })
 }
@@ -246,9 +246,9 @@ impl Daemon {
         let store = fold.rules.clone();
         let (followed, kept, rules, ended) =
             (journal.clone(), snapshots.clone(), store.clone(), fold.applied);
-        let past = Past { journal: followed, snapshots: kept, rules, ended, skipped };
+        let replay_source = ReplaySource { journal: followed, snapshots: kept, rules, ended, skipped };
         let History { projection, feed, projector } =
-            History::start(&options.state, past, projected, &mut fold)?;
+            History::start(&options.state, replay_source, projected, &mut fold)?;
         let about = About::new(clock.now(), compiled.daemon.journal.durability, projection.clone());
         let reloads = ReloadChannels::new(reload::state_of_start(usable, clock.now()));
         let app =
@@ -375,12 +375,12 @@ impl History {
     /// to date.
     fn start(
         state: &Path,
-        past: Past,
+        replay_source: ReplaySource,
         projected: Option<Writer>,
         fold: &mut Fold,
     ) -> Result<Self, DaemonError> {
         let (projection, commands) = Projection::new(&state.join(FILE_NAME));
-        let (projector, feed) = Projector::new(projection.clone(), commands, past, projected, fold);
+        let (projector, feed) = Projector::new(projection.clone(), commands, replay_source, projected, fold);
         let projector = projector.start().map_err(DaemonError::Thread)?;
         Ok(Self { projection, feed, projector })
     }
@@ -400,7 +400,7 @@ fn new_app(
     journal.measure_with(meters.clone());
     // Request ids start from the time, so that no two daemons of one journal use the same ones.
     let registry = Arc::new(Registry::new(clock.now().as_millis() << 20));
-    let clock = clock_fn(clock);
+    let clock = clock::clock_fn(clock);
     let rooms = Rooms::default();
     App::from(AppParts {
         publisher: Publisher::new(journal.clone()),
@@ -468,11 +468,6 @@ async fn listen_everywhere(
     let listener = passed.map_or_else(|| listen::unix(&options.socket), Ok)?;
     tasks.start(TaskKind::Listener, server::serve_unix(listener, app));
     Ok(owns_socket)
-}
-
-fn clock_fn(clock: &Arc<Clock>) -> Arc<dyn Fn() -> Timestamp + Send + Sync> {
-    let clock = clock.clone();
-    Arc::new(move || clock.now())
 }
 
 fn make_private(folder: &Path) -> io::Result<()> {

@@ -6,6 +6,7 @@
 mod eight;
 mod envelope;
 mod event_type;
+mod field_path;
 mod payload;
 mod provenance;
 mod secrets;
@@ -19,9 +20,10 @@ pub use envelope::{Event, EventRef, OWN_SOURCE, Scope, Seq, SessionId, Severity,
 pub use event_type::{
     EventType, EventTypeError, Pattern, PatternSegment, SEGMENTS_MAX, SEGMENTS_MIN, TYPE_BYTES_MAX,
 };
+pub use field_path::{FieldPath, FieldValue};
 pub use payload::{
-    EVENT_BYTES_MAX, FIELD_CHARS_MAX, FieldPath, FieldValue, NESTING_MAX, Payload, PayloadError, WithEscape,
-    clean_text, cut_text, strip_text,
+    EVENT_BYTES_MAX, FIELD_CHARS_MAX, NESTING_MAX, Payload, PayloadError, WithEscape, clean_text, cut_text,
+    strip_text,
 };
 pub use provenance::Provenance;
 pub use secrets::{is_harmless, mask_secrets};

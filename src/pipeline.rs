@@ -14,10 +14,13 @@ pub(crate) mod filter;
 mod hints;
 mod key;
 mod limit;
+mod output;
 mod resolve;
 mod sandbox;
 mod state;
 mod supersede;
+mod unresolved;
+mod weight;
 
 pub mod activation;
 pub mod condition;
@@ -37,12 +40,13 @@ use sha2::{Digest, Sha256};
 pub(crate) use crate::pipeline::limit::TokenBucket;
 pub use crate::pipeline::{
     failure::{FailedPart, Failing, Failure},
+    output::PipelineOutput,
     state::Memory,
 };
 use crate::{
     event::{Event, Scope, Seq},
     ledger::{FilteredBy, Reason},
-    notification::{InjectionPoint, Notification, NotificationId, Priority, State, Word},
+    notification::{InjectionPoint, Notification, NotificationId, Priority, State},
     pipeline::{
         batch::{Batch, Batcher},
         carry::{Carried, Carry},
@@ -51,9 +55,10 @@ use crate::{
         key::KeyWriter,
         limit::Limiter,
         render::{RenderFailure, RenderInput, Templates},
-        resolve::Conditions,
         row::Row,
         rule::{Keep, Subscriber},
+        unresolved::Conditions,
+        weight::Weight,
     },
     time::Timestamp,
 };
@@ -69,58 +74,6 @@ pub struct Pipeline {
     carry: Carry,
     failures: Failures,
     outputs: VecDeque<PipelineOutput>,
-}
-
-/// What became of events.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PipelineOutput {
-    /// A batch closed and was rendered.
-    Notification(Arc<Notification>),
-    /// The template of a notification, which came before this, says something to the user.
-    Said {
-        /// Which notification.
-        notification: Arc<Notification>,
-        /// Which of what it says, from 1.
-        number: usize,
-        /// What.
-        word: Word,
-    },
-    /// The event is a row of an open batch. An event whose batch closes at once is in the notification only.
-    Batched {
-        /// The event.
-        seq: Seq,
-    },
-    /// The event has no row and will have none.
-    Ended {
-        /// The event.
-        seq: Seq,
-        /// Why.
-        reason: Reason,
-    },
-    /// The author's template or `where` failed; what to publish as `subscriber.failed`. A place is reported once, and again
-    /// only after it succeeded, at most once a minute.
-    Failed(Failure),
-}
-
-/// Whether an event makes a critical notification of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Weight {
-    /// Its source is not trusted: it is high at most.
-    Untrusted,
-    /// It travels as its subscriber says.
-    Usual,
-    /// It is at least as severe as `escalate_at`, and of a trusted source: past any batch and rate, but not past filters and dedupe.
-    Escalated,
-}
-
-impl Weight {
-    fn of(rule: &Subscriber, event: &Event) -> Self {
-        if !rule.wake.trusts_event(event) {
-            return Self::Untrusted;
-        }
-        let escalates = rule.output.escalate_at.is_some_and(|least| event.severity >= least);
-        if escalates { Self::Escalated } else { Self::Usual }
-    }
 }
 
 impl Pipeline {
@@ -235,7 +188,7 @@ impl Pipeline {
         now: Timestamp,
     ) -> Result<(), Reason> {
         let Some(rule) = &self.rule.dedupe else { return Ok(()) };
-        let condition = resolve::condition_of(&self.rule, &mut self.key, event);
+        let condition = unresolved::condition_of(&self.rule, &mut self.key, event);
         let key = dedupe::write_key(&mut self.key, rule, scope, event, weight);
         let verdict = self.dedupe.check(key, rule.window, seq, condition, now);
         let Verdict::Repeat { of } = verdict else { return Ok(()) };

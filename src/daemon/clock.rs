@@ -8,7 +8,7 @@
 #![expect(clippy::disallowed_methods, reason = "the only reader of the clock")]
 
 use std::{
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -153,6 +153,12 @@ pub fn utc_offset(at: Timestamp) -> i32 {
     let millis = i64::try_from(at.as_millis()).unwrap_or(i64::MAX);
     let at = jiff::Timestamp::from_millisecond(millis).unwrap_or_default();
     zone().to_offset(at).seconds()
+}
+
+/// The clock as a function, for those who only read it.
+pub(super) fn clock_fn(clock: &Arc<Clock>) -> Arc<dyn Fn() -> Timestamp + Send + Sync> {
+    let clock = clock.clone();
+    Arc::new(move || clock.now())
 }
 
 #[cfg(test)]

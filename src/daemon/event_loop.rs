@@ -125,7 +125,7 @@ impl EventLoop {
                     self.answer(query);
                     give_way_to_answered().await;
                 }
-                Some(attach) = self.feed.wish() => self.feed.begin(attach, &mut self.fold),
+                Some(subscription) = self.feed.subscription() => self.feed.start(subscription, &mut self.fold),
                 lost = self.registry.lost() => {
                     self.pulse.begin();
                     self.queue_lost(lost);

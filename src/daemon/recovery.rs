@@ -18,8 +18,7 @@ use std::{
 };
 
 use super::{
-    clock::Clock,
-    clock_fn,
+    clock::{Clock, clock_fn},
     fold::{Fold, FoldError},
     projector,
     quarantine::Attempt,

@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::{
     event::{Event, Scope, Seq},
     notification::StateKey,
-    pipeline::{Weight, key::KeyWriter, rule::DedupeRule},
+    pipeline::{key::KeyWriter, rule::DedupeRule, weight::Weight},
     snapshot,
     time::Timestamp,
 };

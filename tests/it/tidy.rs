@@ -3,6 +3,7 @@
 //! What may use what stands in the tables at the top. The checks are functions of paths and texts, so they are tested with
 //! samples that break them.
 
+mod circles;
 mod client_words;
 mod rooms;
 mod rust_text;
@@ -245,6 +246,7 @@ fn the_tree_is_tidy() {
     let cargo = fs::read_to_string(root.join("Cargo.toml")).expect("Cargo.toml is beside src");
     let mut findings = check(&files, &dependencies(&cargo));
     findings.extend(client_words::check(&files, &client_words::words()));
+    findings.extend(circles::check_tree(&files));
     let list: Vec<String> = findings.iter().map(Finding::to_string).collect();
     assert!(list.is_empty(), "{} broken rules:\n{}", list.len(), list.join("\n"));
 }

@@ -13,8 +13,8 @@ use super::*;
 use crate::{
     config::layers::{LayerKind, SourceFile, Sources},
     daemon::{
-        clock_fn,
-        projector::{Past, Projector},
+        clock::clock_fn,
+        projector::{Projector, ReplaySource},
         rules::RulesStore,
         snapshots::{Snapshots, writer},
     },
@@ -103,8 +103,9 @@ impl Prepared {
         let (projection, commands) = Projection::new(&folder.path().join(FILE_NAME));
         let snapshots = Arc::new(Snapshots::open(memory).expect("listed"));
         let (followed, ended) = (journal.clone(), Seq::ZERO);
-        let past = Past { journal: followed, snapshots, rules, ended, skipped: Default::default() };
-        let (projector, feed) = Projector::new(projection.clone(), commands, past, None, &mut fold);
+        let replay_source =
+            ReplaySource { journal: followed, snapshots, rules, ended, skipped: Default::default() };
+        let (projector, feed) = Projector::new(projection.clone(), commands, replay_source, None, &mut fold);
         let (engine, queries) = EngineHandle::new(steady);
         let (orders, ordered) = writer::orders();
         let (drain, draining) = watch::channel(false);

@@ -12,13 +12,17 @@ use std::{
 use futures_util::FutureExt;
 use tempfile::TempDir;
 
-use super::*;
+use super::{
+    super::{rules::RulesStore, snapshots::Snapshots},
+    feed::KEPT_NOTES_MAX,
+    *,
+};
 use crate::{
     config::layers::{LayerKind, SourceFile, Sources},
     engine::RequestId,
     event::{EventRef, SessionId, Severity},
     exchange::{Exchange, Harness, InjectionId},
-    journal::{AppendBatch, JournalSettings, Level, RecordKind, memory::MemoryFiles},
+    journal::{AppendBatch, Journal, JournalSettings, Level, Reader, RecordKind, memory::MemoryFiles},
     notification::InjectionPoint,
     projection::{
         FILE_NAME, View,
@@ -75,7 +79,7 @@ impl Numbers {
 
 /// Opens the file of a journal.
 fn open(path: &Path, journal: &Journal) -> Result<Writer, ProjectionError> {
-    of(journal, super::open(path)?, path)
+    file::keep_or_replace(file::open(path)?, journal, path)
 }
 
 /// A journal in memory, and a folder for the rules and the file.
@@ -114,10 +118,10 @@ impl World {
         world
     }
 
-    fn past(&self) -> Past {
+    fn source(&self) -> ReplaySource {
         let (journal, snapshots) = (self.journal.clone(), self.snapshots.clone());
         let (rules, skipped) = (self.rules.clone(), Default::default());
-        Past { journal, snapshots, rules, ended: Seq::ZERO, skipped }
+        ReplaySource { journal, snapshots, rules, ended: Seq::ZERO, skipped }
     }
 
     fn path(&self) -> PathBuf {
@@ -193,7 +197,7 @@ impl World {
     /// A second file, made from the journal alone.
     fn made_again(&self) -> PathBuf {
         let path = self.folder.path().join("again.db");
-        rebuild(&path, &self.past()).expect("rebuilt");
+        rebuild(&path, &self.source()).expect("rebuilt");
         path
     }
 
@@ -224,8 +228,8 @@ impl Loop {
     /// Handles subscription requests and one slice of at most `records_max`; returns whether there
     /// was one.
     fn turn(&mut self, records_max: usize) -> bool {
-        while let Some(Some(attach)) = self.feed.wish().now_or_never() {
-            self.feed.begin(attach, &mut self.fold);
+        while let Some(Some(subscription)) = self.feed.subscription().now_or_never() {
+            self.feed.start(subscription, &mut self.fold);
         }
         let before = self.fold.applied;
         for found in self.reader.next_batch(records_max).expect("readable").iter() {
@@ -244,9 +248,7 @@ impl Loop {
     }
 
     fn cut(&mut self) {
-        self.feed.sender = None;
-        self.fold.notes = None;
-        self.feed.projection.progress().end_feed();
+        self.feed.cut(&mut self.fold);
     }
 }
 
@@ -296,7 +298,7 @@ fn shown(answer: &impl serde::Serialize) -> String {
 fn start(world: &World, path: &Path) -> (Projection, Feed, JoinHandle<()>) {
     let (projection, commands) = Projection::new(path);
     let mut fold = Fold::new(world.rules.clone());
-    let (projector, feed) = Projector::new(projection.clone(), commands, world.past(), None, &mut fold);
+    let (projector, feed) = Projector::new(projection.clone(), commands, world.source(), None, &mut fold);
     (projection, feed, projector.start().expect("started"))
 }
 
@@ -363,23 +365,22 @@ async fn the_event_loop_cuts_a_feed_that_nobody_takes_and_its_memory_is_bounded(
     let mut world = World::new(5);
     let (projection, commands) = Projection::new(&world.path());
     let mut fold = Fold::new(world.rules.clone());
-    let (projector, feed) = Projector::new(projection.clone(), commands, world.past(), None, &mut fold);
+    let (projector, feed) = Projector::new(projection.clone(), commands, world.source(), None, &mut fold);
     let mut looped = Loop::new(&world, feed);
-    let (sender, taken) = mpsc::channel(1);
-    let (begun, _begun) = oneshot::channel();
-    looped.feed.begin(Attach { after: Seq::ZERO, feed: sender, begun }, &mut looped.fold);
+    let (subscription, subscribed) = Subscription::new(Seq::ZERO);
+    looped.feed.start(subscription, &mut looped.fold);
     let mut longest = 0;
     for _ in 0..200 {
         world.go_on(100);
         while looped.turn(50) {}
         longest = longest.max(looped.fold.notes.as_ref().map_or(0, |notes| notes.notes().len()));
-        if looped.feed.sender.is_none() {
+        if !looped.feed.has_subscriber() {
             break;
         }
     }
-    assert!(looped.feed.sender.is_none() && looped.fold.notes.is_none(), "it was never cut");
+    assert!(!looped.feed.has_subscriber() && looped.fold.notes.is_none(), "it was never cut");
     assert!((1_000..=KEPT_NOTES_MAX + 2_000).contains(&longest), "{longest}");
-    drop((projector, taken));
+    drop((projector, subscribed));
 }
 
 #[test]
@@ -389,17 +390,15 @@ fn a_crash_between_commits_is_made_up_for_from_the_cursor() {
     let path = world.path();
     let journal = world.journal.clone();
     let mut writer = open(&path, &journal).expect("opened");
-    let (mut fold, mut reader) = world.past().fold_before(Seq::ZERO).expect("readable");
-    fold.notes = Some(Notes::default());
-    step(&mut fold, &mut reader, &mut writer, Seq(333)).expect("written");
+    let mut catch_up = CatchUp::start(&world.source(), &mut writer).expect("readable");
+    catch_up.advance(&mut writer, Seq(333)).expect("written");
     assert_eq!(writer.cursor(), Seq(333));
-    drop((writer, fold));
+    drop((writer, catch_up));
     world.go_on(100);
     let mut writer = open(&path, &journal).expect("opened again");
     assert_eq!(writer.cursor(), Seq(333));
-    let (mut fold, mut reader) = world.past().fold_before(writer.cursor()).expect("readable");
-    fold.notes = Some(Notes::after(writer.cursor()));
-    while step(&mut fold, &mut reader, &mut writer, Seq(u64::MAX)).expect("written") {}
+    let mut catch_up = CatchUp::start(&world.source(), &mut writer).expect("readable");
+    while catch_up.advance(&mut writer, JOURNAL_END).expect("written") {}
     world.check_same();
 }
 
@@ -409,9 +408,9 @@ async fn what_a_start_noted_is_written_before_what_is_fed_unless_the_file_is_of_
         let mut world = World::new(8);
         world.go_on(800);
         let mut writer = super::open(&world.path()).expect("opened");
-        let (mut fold, mut reader) = world.past().fold_before(Seq::ZERO).expect("readable");
-        fold.notes = Some(Notes::default());
-        step(&mut fold, &mut reader, &mut writer, Seq(333)).expect("written");
+        let mut catch_up = CatchUp::start(&world.source(), &mut writer).expect("readable");
+        catch_up.advance(&mut writer, Seq(333)).expect("written");
+        let CatchUp { mut fold, mut reader } = catch_up;
         if is_of_another {
             execute(&world.path(), "UPDATE cursor SET at = at + 1");
             writer = super::open(&world.path()).expect("opened");
@@ -426,8 +425,8 @@ async fn what_a_start_noted_is_written_before_what_is_fed_unless_the_file_is_of_
             fold.notes.as_ref().is_some_and(|missed| missed.from() == Seq(333) && missed.records() > 400)
         );
         let (projection, commands) = Projection::new(&world.path());
-        let past = world.past();
-        let (projector, feed) = Projector::new(projection.clone(), commands, past, Some(writer), &mut fold);
+        let source = world.source();
+        let (projector, feed) = Projector::new(projection.clone(), commands, source, Some(writer), &mut fold);
         let mut looped = Loop { fold, reader, feed };
         // Records appended before the thread starts join the notes of the start.
         world.go_on(50);
@@ -476,7 +475,7 @@ fn a_file_that_is_broken_of_another_version_or_of_another_journal_is_made_again(
         &|path| execute(path, "UPDATE cursor SET seq = 1000000"),
     ];
     for break_it in broken {
-        rebuild(&path, &world.past()).expect("rebuilt");
+        rebuild(&path, &world.source()).expect("rebuilt");
         assert_eq!(open(&path, &journal).expect("good").cursor(), Seq(301));
         break_it(&path);
         assert_eq!(open(&path, &journal).expect("made again").cursor(), Seq::ZERO);
@@ -557,13 +556,13 @@ fn nothing_is_claimed_of_records_that_the_journal_has_deleted() {
     let mut batch = AppendBatch::new();
     batch.push_with(RecordKind(records::TICK), None, records::encode_bare).expect("small");
     journal.append_blocking(batch, Level::Synced).expect("appended");
-    let told_from = |world: &World| {
+    let known_from = |world: &World| {
         let (projection, _) = Projection::new(&world.made_again());
-        let told = |view: &View<'_>| Ok((view.floor, (0..=2_000).map(Seq).find(|seq| view.covers(*seq))));
-        projection.read_blocking(told).expect("readable")
+        let known = |view: &View<'_>| Ok((view.floor, (0..=2_000).map(Seq).find(|seq| view.covers(*seq))));
+        projection.read_blocking(known).expect("readable")
     };
-    assert_eq!(told_from(&world), (Seq::ZERO, Some(Seq::ZERO)));
+    assert_eq!(known_from(&world), (Seq::ZERO, Some(Seq::ZERO)));
     assert!(journal.forget_before(Seq(1_000)).expect("forgotten") > 0, "there are segments before it");
     let first = journal.stored().expect("listed").first;
-    assert_eq!(told_from(&world), (first, Some(first)));
+    assert_eq!(known_from(&world), (first, Some(first)));
 }

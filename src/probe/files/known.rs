@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use super::super::facts::{ContentHash, Fingerprint};
-use crate::call::TouchKind;
+use crate::{call::TouchKind, time::Timestamp};
 
 /// The known files of a session, by absolute path.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -63,6 +63,9 @@ pub(super) struct Awaited {
     pub(super) state: State,
     /// Start of the announcement's search in the transcript, in bytes.
     pub(super) from: u64,
+    /// The first look that found it; zero in records of versions without this field.
+    #[serde(default)]
+    pub(super) since: Timestamp,
     /// The exchange after that had no announcement; a client may be late once.
     pub(super) is_late: bool,
 }

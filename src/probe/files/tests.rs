@@ -6,8 +6,11 @@ use proptest::prelude::*;
 
 use super::{
     super::world::{World, ran, read, shown, wrote},
+    WRITTEN_AFTER,
     guard::Guard,
+    known::{Awaited, State},
 };
+use crate::time::Timestamp;
 
 const A: &str = "/w/a.rs";
 
@@ -172,6 +175,7 @@ fn what_the_client_does_not_say_after_all_is_found() {
     world.write(A, "first");
     assert!(after_a_call(&mut world).is_empty());
     assert!(after_a_call(&mut world).is_empty(), "a client may be late");
+    world.wait(WRITTEN_AFTER);
     assert_eq!(after_a_call(&mut world), ["modified path=a.rs lines=1"]);
     world.end_calls("s", vec![read(A)]);
     world.write(A, "second");
@@ -180,6 +184,49 @@ fn what_the_client_does_not_say_after_all_is_found() {
         ["modified path=a.rs lines=1"],
         "of what is only read it says nothing"
     );
+}
+
+#[test]
+fn quick_calls_do_not_shorten_the_time_that_the_client_has() {
+    let mut world = read_in(World::with_transcript());
+    world.end_calls("s", vec![wrote(A)]);
+    world.write(A, "first");
+    for _ in 0..4 {
+        assert!(after_a_call(&mut world).is_empty(), "its transcript is not written yet");
+    }
+    world.write("/transcript", "/w/a.rs\n");
+    world.wait(WRITTEN_AFTER);
+    assert!(after_a_call(&mut world).is_empty(), "the client announced it");
+}
+
+#[test]
+fn what_changes_again_while_the_client_is_late_waits_for_no_time() {
+    let mut world = read_in(World::with_transcript());
+    world.end_calls("s", vec![wrote(A)]);
+    world.write(A, "first");
+    assert!(after_a_call(&mut world).is_empty());
+    assert!(after_a_call(&mut world).is_empty());
+    world.write(A, "second");
+    assert_eq!(after_a_call(&mut world), ["modified path=a.rs lines=1"]);
+}
+
+#[test]
+fn a_change_at_the_end_of_a_turn_is_found_with_the_next_prompt() {
+    let mut world = read_in(World::with_transcript());
+    world.end_calls("s", vec![wrote(A)]);
+    world.write(A, "first");
+    assert!(after_a_call(&mut world).is_empty());
+    assert!(after_a_call(&mut world).is_empty());
+    assert!(after_a_call(&mut world).is_empty());
+    world.wait(WRITTEN_AFTER);
+    assert_eq!(world.prompt("s"), ["modified path=a.rs lines=1"]);
+}
+
+#[test]
+fn a_change_that_an_earlier_version_awaited_is_found() {
+    let awaited = r#"{"state":"absent","from":7,"is_late":true}"#;
+    let awaited: Awaited = serde_json::from_str(awaited).expect("without the time of the first look");
+    assert_eq!(awaited, Awaited { state: State::Absent, from: 7, since: Timestamp::ZERO, is_late: true });
 }
 
 #[test]

@@ -1,0 +1,127 @@
+//! Folds the journal apart from the event loop, for a file that is behind it.
+
+use std::{collections::BTreeSet, io, path::Path, sync::Arc};
+
+use super::{
+    super::{
+        fold::{Fold, FoldError},
+        rules::RulesStore,
+        snapshots::Snapshots,
+    },
+    feed::TRANSACTION_NOTES_MAX,
+    file,
+};
+use crate::{
+    event::Seq,
+    journal::{Journal, ReadError, Reader},
+    projection::{Notes, ProjectionError, Writer},
+};
+
+/// Most records folded between two checks for commands, and two commits.
+const FOLD_RECORDS_MAX: u64 = 65_536;
+/// Most records per read.
+const BATCH_RECORDS_MAX: usize = 1_024;
+/// Up to all records of the journal.
+pub(super) const JOURNAL_END: Seq = Seq(u64::MAX);
+
+/// Why the projection cannot continue.
+#[derive(Debug, thiserror::Error)]
+pub enum ProjectorError {
+    /// The file failed.
+    #[error(transparent)]
+    File(#[from] ProjectionError),
+    /// The journal cannot be read.
+    #[error("the journal cannot be read: {0}")]
+    Read(#[from] ReadError),
+    /// The journal's files cannot be listed.
+    #[error("the journal's files cannot be listed: {0}")]
+    List(#[source] io::Error),
+    /// A record cannot be applied.
+    #[error(transparent)]
+    Fold(#[from] FoldError),
+}
+
+/// What a separate fold is made of.
+#[derive(Debug, Clone)]
+pub(in crate::daemon) struct ReplaySource {
+    pub(in crate::daemon) journal: Journal,
+    pub(in crate::daemon) snapshots: Arc<Snapshots>,
+    pub(in crate::daemon) rules: RulesStore,
+    /// The last record of ended processes.
+    pub(in crate::daemon) ended: Seq,
+    /// Those of their records that are not applied.
+    pub(in crate::daemon) skipped: BTreeSet<Seq>,
+}
+
+/// A separate engine, and the reader that continues after what it has applied.
+pub(super) struct CatchUp {
+    pub(super) fold: Fold,
+    pub(super) reader: Reader,
+}
+
+impl CatchUp {
+    /// A fold for the cursor of `writer`; raises the floor of `writer` if records before it are
+    /// missing.
+    ///
+    /// Shape: from the newest snapshot at or before the cursor, else from the journal's first
+    /// record. If that was deleted, from the oldest snapshot; earlier records are then not
+    /// projected.
+    ///
+    /// Errors: the journal's files cannot be listed, or the file fails.
+    pub(super) fn start(source: &ReplaySource, writer: &mut Writer) -> Result<Self, ProjectorError> {
+        let ReplaySource { journal, snapshots, rules, ended, skipped } = source;
+        let cursor = writer.cursor();
+        let first = journal.stored().map_err(ProjectorError::List)?.first;
+        let is_whole = first <= Seq::ZERO.next();
+        let fold = snapshots.load_before(cursor, journal, rules);
+        let oldest = || snapshots.load_oldest(journal, rules);
+        let fold = fold.or_else(|| (!is_whole).then(oldest).flatten());
+        let mut fold = fold.unwrap_or_else(|| Fold::new(rules.clone()));
+        let reader = || journal.read_from(fold.applied.next().max(first));
+        let (reader, ahead) = (reader(), reader());
+        fold.look_ahead(ahead, *ended, skipped.clone());
+        fold.notes = Some(Notes::after(cursor));
+        if reader.position() > cursor.next() {
+            writer.raise_floor(reader.position())?;
+        }
+        Ok(Self { fold, reader })
+    }
+
+    /// Applies the next records up to `until` and writes their notes, about a transaction of them;
+    /// returns whether there were any.
+    ///
+    /// Errors: a record cannot be read or applied, or the file fails.
+    pub(super) fn advance(&mut self, writer: &mut Writer, until: Seq) -> Result<bool, ProjectorError> {
+        let Self { fold, reader } = self;
+        let before = fold.applied;
+        loop {
+            let had = fold.applied;
+            let left = usize::try_from(until.0.saturating_sub(had.0)).unwrap_or(usize::MAX);
+            if left > 0 {
+                for found in reader.next_batch(left.min(BATCH_RECORDS_MAX))?.iter() {
+                    fold.apply(&found)?;
+                    while fold.poll_output().is_some() {}
+                }
+            }
+            let Some(kept) = &mut fold.notes else { return Ok(false) };
+            let is_at_end = fold.applied == had;
+            if is_at_end || kept.notes().len() >= TRANSACTION_NOTES_MAX || kept.records() >= FOLD_RECORDS_MAX
+            {
+                if kept.records() > 0 {
+                    writer.write(&[kept.hand_over()])?;
+                }
+                return Ok(fold.applied > before);
+            }
+        }
+    }
+}
+
+/// Rebuilds the file at `path`; returns the last record.
+///
+/// Errors: the file or the journal fails.
+pub(in crate::daemon) fn rebuild(path: &Path, source: &ReplaySource) -> Result<Seq, ProjectorError> {
+    let mut writer = file::replace(path)?;
+    let mut catch_up = CatchUp::start(source, &mut writer)?;
+    while catch_up.advance(&mut writer, JOURNAL_END)? {}
+    Ok(writer.cursor())
+}
