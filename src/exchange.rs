@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     event::{Seq, SessionId, Severity},
+    name::ShortName,
     notification::{InjectionPoint, NotificationId, Priority, SubscriberId, Tokens},
 };
 
@@ -279,24 +280,26 @@ impl FromStr for Format {
 pub struct FormatError(pub String);
 
 /// The short name of an injection, which is also in its text.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct InjectionId(Arc<str>);
+///
+/// Shape: 6 letters and digits. Another text, at most 7 bytes of it, names no injection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct InjectionId(ShortName<7>);
 
 impl InjectionId {
     /// Wraps a name from an earlier injection.
     pub fn new(id: &str) -> Self {
-        Self(id.into())
+        Self(ShortName::new(id))
     }
 
     /// The text of the name.
     pub fn as_str(&self) -> &str {
-        &self.0
+        self.0.as_str()
     }
 }
 
 impl fmt::Display for InjectionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.as_str())
     }
 }
 

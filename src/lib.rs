@@ -14,6 +14,7 @@
 // Decides: words.
 pub mod hex;
 pub mod meter;
+pub mod name;
 pub mod nearest;
 pub mod settings;
 pub mod snapshot;

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     event::{Scope, Seq, Severity},
+    name::ShortName,
     snapshot,
     time::Timestamp,
     toon::Document,
@@ -286,24 +287,26 @@ impl fmt::Display for SubscriberId {
 
 /// The name of a notification: derived from its subscriber and events, so a replay gives the same
 /// name.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct NotificationId(Arc<str>);
+///
+/// Shape: `n` and 12 hexadecimal digits. Another text, at most 15 bytes of it, names no notification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct NotificationId(ShortName<15>);
 
 impl NotificationId {
     /// Wraps a name that was derived before.
     pub fn new(id: &str) -> Self {
-        Self(id.into())
+        Self(ShortName::new(id))
     }
 
     /// The text of the name.
     pub fn as_str(&self) -> &str {
-        &self.0
+        self.0.as_str()
     }
 }
 
 impl fmt::Display for NotificationId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.as_str())
     }
 }
 

@@ -328,12 +328,12 @@ pub fn encode_exchange(request: RequestId, exchange: &Exchange, body: &mut Vec<u
 
 /// Appends the body of an [`ACK`], with the evidence of arrival.
 pub fn encode_ack(session: &SessionId, injection: &InjectionId, by: ConfirmedBy, body: &mut Vec<u8>) {
-    write(Carried { session: session.clone(), injection: injection.clone(), by: Some(by) }, body);
+    write(Carried { session: session.clone(), injection: *injection, by: Some(by) }, body);
 }
 
 /// Appends the body of an [`UNDELIVERED`].
 pub fn encode_undelivered(session: &SessionId, injection: &InjectionId, body: &mut Vec<u8>) {
-    write(Carried { session: session.clone(), injection: injection.clone(), by: None }, body);
+    write(Carried { session: session.clone(), injection: *injection, by: None }, body);
 }
 
 /// Appends the body of a [`SESSION_OPENED`].
@@ -379,7 +379,7 @@ pub fn encode_decided(
     decision: Decision,
     body: &mut Vec<u8>,
 ) {
-    write(Decided { session: session.cloned(), notification: notification.clone(), decision }, body);
+    write(Decided { session: session.cloned(), notification: *notification, decision }, body);
 }
 
 /// Appends the body of [`RULES`].

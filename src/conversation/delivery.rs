@@ -129,7 +129,7 @@ impl Sessions {
     /// what was delivered to them.
     pub fn withdraw(&mut self, resolution: &Resolution) {
         let (mut ended, is_for_others) = self.fanout.resolve(resolution);
-        ended.extend(self.unclaimed.take_resolved(resolution).iter().map(|resolved| resolved.id.clone()));
+        ended.extend(self.unclaimed.take_resolved(resolution).iter().map(|resolved| resolved.id));
         for notification in ended {
             self.end(&notification, Reason::Withdrawn);
         }
@@ -229,7 +229,7 @@ impl Sessions {
 
     /// Records that a notification is not queued in a session.
     pub fn refuse(&mut self, notification: &NotificationId, session: SessionId, reason: Reason) {
-        let notification = notification.clone();
+        let notification = *notification;
         self.record(LedgerEntry::NotificationEnded { notification, session: Some(session), reason });
     }
 }

@@ -76,7 +76,7 @@ impl Fanout {
                 continue;
             }
             if left.is_resolved() {
-                ended.push(left.id.clone());
+                ended.push(left.id);
             }
             *notification = left;
         }

@@ -101,11 +101,11 @@ impl Injector {
     /// critical.
     pub fn push(&mut self, notification: Arc<Notification>) -> Pushed {
         let id = &notification.id;
-        if self.queue.contains(id) || self.recent.contains(id) || self.leases.contains(id) {
+        if self.queue.contains(id) || self.recent.contains(*id) || self.leases.contains(id) {
             return Pushed { is_new: false, evicted: None };
         }
         let session = self.session.clone();
-        self.outputs.push_back(LedgerEntry::Queued { notification: id.clone(), session });
+        self.outputs.push_back(LedgerEntry::Queued { notification: *id, session });
         if self.supersede(&notification) {
             return Pushed { is_new: true, evicted: None };
         }
@@ -329,7 +329,7 @@ impl Injector {
 
     /// The unconfirmed injections, oldest first.
     pub fn unconfirmed_ids(&self) -> Vec<InjectionId> {
-        self.leases.iter().map(|lease| lease.injection.clone()).collect()
+        self.leases.iter().map(|lease| lease.injection).collect()
     }
 
     /// How many injections are unconfirmed.
@@ -423,10 +423,10 @@ impl Injector {
         for entry in &mut entries {
             entry.has_cancelled |= is_cancelled;
             let released = released(entry);
-            self.recent.insert(released.id.clone());
+            self.recent.insert(released.id);
             let redelivered = entry.redelivered();
             self.outputs.push_back(LedgerEntry::Injected {
-                notification: released.id.clone(),
+                notification: released.id,
                 session: self.session.clone(),
                 injection: injection.to_string(),
                 point: exchange.point,
@@ -435,7 +435,7 @@ impl Injector {
             notifications.push(released);
         }
         self.leases.open(Lease {
-            injection: injection.clone(),
+            injection: *injection,
             point: exchange.point,
             carrier: exchange.carrier.clone(),
             turn: exchange.turn.clone(),
@@ -448,7 +448,7 @@ impl Injector {
         if let Some(oldest) = self.leases.take_overflow() {
             self.run_out(oldest);
         }
-        let (id, role) = (injection.clone(), point::role(exchange.point));
+        let (id, role) = (*injection, point::role(exchange.point));
         Injection { id, text: fitted.text.into(), sentence: fitted.sentence.into(), role, notifications }
     }
 }

@@ -59,7 +59,7 @@ impl Sessions {
     ) {
         let waits_until = notification.created_at + self.settings.sessions.unclaimed_ttl;
         let expires_at = notification.expires_at.unwrap_or(waits_until);
-        self.record(LedgerEntry::Unclaimed { notification: notification.id.clone() });
+        self.record(LedgerEntry::Unclaimed { notification: notification.id });
         for older in self.unclaimed.take_superseded(&notification) {
             self.end(&older.id, Reason::Superseded);
         }
@@ -97,7 +97,7 @@ impl Sessions {
     /// Confirms what the closed `session` had from `injection` and left, wherever it waits now.
     pub(super) fn confirm_left(&mut self, session: &SessionId, injection: &InjectionId, by: ConfirmedBy) {
         for notification in self.unclaimed.take_delivered(session, injection) {
-            let notification = notification.id.clone();
+            let notification = notification.id;
             self.record(LedgerEntry::Confirmed { notification, session: session.clone(), by });
         }
         let open = self.table.open().filter(|session| session.injector.can_confirm(injection));
@@ -109,7 +109,7 @@ impl Sessions {
     /// Gives a notification to another session. It ends if there is none, or if that one had it
     /// already.
     pub(super) fn hand_over(&mut self, from: &SessionId, to: Option<SessionKey>, left: Left) {
-        let notification = left.notification.id.clone();
+        let notification = left.notification.id;
         if to.is_some_and(|to| self.take_over(to, left)) {
             return;
         }

@@ -200,7 +200,7 @@ impl Sessions {
 
     /// Records the end of a notification that no session has.
     pub(super) fn end(&mut self, notification: &NotificationId, reason: Reason) {
-        let notification = notification.clone();
+        let notification = *notification;
         self.record(LedgerEntry::NotificationEnded { notification, session: None, reason });
     }
 

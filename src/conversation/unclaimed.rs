@@ -196,7 +196,7 @@ impl Unclaimed {
 
     /// Notes that a session confirmed a notification.
     pub(super) fn note_confirmed(&mut self, id: &NotificationId) {
-        self.confirmed.insert(id.clone());
+        self.confirmed.insert(*id);
     }
 
     /// Whether a session confirmed the notification, as far as remembered.
@@ -257,7 +257,7 @@ struct Confirmed {
 
 impl Confirmed {
     fn insert(&mut self, id: NotificationId) {
-        if !self.ids.insert(id.clone()) {
+        if !self.ids.insert(id) {
             return;
         }
         self.newest_last.push_back(id);

@@ -322,7 +322,7 @@ async fn flush(
             return Ok(true);
         }
         if let Outgoing::Answer { request, session, answer, .. } = next {
-            let injection = answer.injection.as_ref().map(|injection| injection.id.clone());
+            let injection = answer.injection.as_ref().map(|injection| injection.id);
             let has_left = registry.answer(request, answer);
             let lost = injection.filter(|_| !has_left);
             outbox.extend(lost.map(|injection| Outgoing::Undelivered { session, injection }));

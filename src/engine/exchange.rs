@@ -84,7 +84,7 @@ impl Engine {
     /// Releases what is decided, or what was released when the exchange was recorded.
     fn release_due(&mut self, seq: Seq, exchange: &Exchange, release: &Release, now: Timestamp) -> Answer {
         let injection = match release {
-            Release::Recorded(Some(record)) => record.injection.clone(),
+            Release::Recorded(Some(record)) => record.injection,
             Release::Decide | Release::Recorded(None) => injection_id(exchange, seq, now),
         };
         let limits = limits(&self.rules, exchange);
@@ -126,9 +126,9 @@ fn limits(rules: &CompiledRules, exchange: &Exchange) -> Limits {
 /// The release record of an answer; `None` when nothing is released.
 fn record_of(exchange: Seq, answer: &Answer) -> Option<ReleaseRecord> {
     let injection = answer.injection.as_ref()?;
-    let notifications = injection.notifications.iter().map(|released| released.id.clone()).collect();
+    let notifications = injection.notifications.iter().map(|released| released.id).collect();
     let directive = answer.directive.clone();
-    Some(ReleaseRecord { exchange, injection: injection.id.clone(), notifications, directive })
+    Some(ReleaseRecord { exchange, injection: injection.id, notifications, directive })
 }
 
 /// Whether the record matches the decision made now.

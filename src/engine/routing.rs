@@ -47,7 +47,7 @@ impl Engine {
         self.lineage.remember_notification(&notification);
         self.outputs.push_back(Output::Made(notification.clone()));
         self.record(LedgerEntry::Created {
-            notification: notification.id.clone(),
+            notification: notification.id,
             subscriber: notification.subscriber.clone(),
             events: notification.events.clone(),
             created_at: notification.created_at,

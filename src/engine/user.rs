@@ -29,7 +29,7 @@ impl Engine {
             level: Level::of(notification.severity),
             ..self.notice(notification, notification.id.as_str(), &message, now)
         };
-        let subject = Subject::Notification(notification.id.clone());
+        let subject = Subject::Notification(notification.id);
         let entries = self.for_user.take(notice, subject, &sinks, now);
         self.record_all(entries);
     }
@@ -48,7 +48,7 @@ impl Engine {
         let notice = Notice { level, category, link, ..self.notice(notification, &id, &message, now) };
         self.outputs.push_back(Output::Said(Arc::new(notice.clone())));
         let sinks = Arc::clone(&self.rules.sinks);
-        let subject = Subject::Notification(notification.id.clone());
+        let subject = Subject::Notification(notification.id);
         let entries = self.for_user.take(notice, subject, &sinks.default, now);
         self.record_all(entries);
     }

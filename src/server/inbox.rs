@@ -137,7 +137,7 @@ async fn decide(
 ) -> Result<StatusCode, ApiError> {
     let session = params.session(&app).await?;
     let notification = NotificationId::new(&id);
-    if !app.engine.can_decide(session.clone(), notification.clone(), decision).await? {
+    if !app.engine.can_decide(session.clone(), notification, decision).await? {
         return Err(ApiError::not_found("waiting notification", &id));
     }
     app.append(Records::build(|records| records.decided(session.as_ref(), &notification, decision))).await?;

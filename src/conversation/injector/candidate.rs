@@ -36,7 +36,7 @@ pub(super) fn candidate(entry: &Entry) -> Candidate {
 pub(super) fn released(entry: &Entry) -> Released {
     let notification = &entry.notification;
     Released {
-        id: notification.id.clone(),
+        id: notification.id,
         subscriber: notification.subscriber.clone(),
         priority: notification.priority,
         severity: notification.severity,

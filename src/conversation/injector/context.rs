@@ -18,7 +18,7 @@ impl Injector {
     pub fn lose_context(&mut self, now: Timestamp) {
         self.take_back_leased();
         for notification in self.delivered.take_true(now) {
-            let (id, session) = (notification.id.clone(), self.session.clone());
+            let (id, session) = (notification.id, self.session.clone());
             self.outputs.push_back(LedgerEntry::Recalled { notification: id, session });
             self.queue.recall(notification);
             self.evict_overflow();
@@ -40,7 +40,7 @@ impl Injector {
                 if entry.notification.priority == Priority::Low {
                     self.end(&entry.notification, Reason::Uncertain);
                 } else {
-                    entry.returned_from = Some(lease.injection.clone());
+                    entry.returned_from = Some(lease.injection);
                     self.put_back(entry);
                 }
             }
@@ -58,11 +58,11 @@ impl Injector {
     pub fn remember_delivered(&mut self, other: &Self) {
         let leased = other.leases.iter().flat_map(|lease| &lease.entries).map(|entry| &entry.notification);
         for notification in other.delivered.oldest_first().chain(leased) {
-            self.recent.insert(notification.id.clone());
+            self.recent.insert(notification.id);
             self.delivered.insert(notification.clone());
         }
         // Notifications that were released and returned wait in the copy too.
         let left = other.recent.oldest_first().filter(|id| !other.queue.contains(id));
-        left.for_each(|id| self.recent.insert(id.clone()));
+        left.for_each(|id| self.recent.insert(*id));
     }
 }

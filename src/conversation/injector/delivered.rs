@@ -5,11 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use hashbrown::HashSet;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    notification::{Notification, NotificationId, Priority, Resolution, SubscriberId},
+    notification::{Notification, Priority, Resolution, SubscriberId},
     snapshot,
     time::Timestamp,
 };
@@ -20,13 +19,9 @@ pub const DELIVERED_MAX: usize = 32;
 
 /// The delivered conditions, each once.
 #[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(from = "DeliveredState")]
 pub(super) struct Delivered {
     #[serde(with = "snapshot::shared::list")]
     newest_last: VecDeque<Arc<Notification>>,
-    /// The same; never iterated.
-    #[serde(skip)]
-    ids: HashSet<NotificationId>,
 }
 
 impl Delivered {
@@ -36,40 +31,24 @@ impl Delivered {
         if notification.unresolved.is_empty() || notification.priority == Priority::Low {
             return;
         }
-        if !self.ids.insert(notification.id.clone()) {
-            self.newest_last.retain(|delivered| delivered.id != notification.id);
+        self.newest_last.retain(|delivered| delivered.id != notification.id);
+        if self.newest_last.len() == DELIVERED_MAX {
+            self.newest_last.pop_front();
         }
         self.newest_last.push_back(notification);
-        if self.newest_last.len() > DELIVERED_MAX
-            && let Some(oldest) = self.newest_last.pop_front()
-        {
-            self.ids.remove(&oldest.id);
-        }
     }
 
     /// Forgets those of `subscribers`.
     pub(super) fn forget_of(&mut self, subscribers: &BTreeSet<SubscriberId>) {
-        let ids = &mut self.ids;
-        self.newest_last.retain(|delivered| {
-            let is_kept = !subscribers.contains(&delivered.subscriber);
-            if !is_kept {
-                ids.remove(&delivered.id);
-            }
-            is_kept
-        });
+        self.newest_last.retain(|delivered| !subscribers.contains(&delivered.subscriber));
     }
 
     /// Forgets resolved conditions.
     pub(super) fn resolve(&mut self, resolution: &Resolution) {
-        let ids = &mut self.ids;
         self.newest_last.retain_mut(|delivered| {
             let Some(left) = resolution.applied_to(delivered) else { return true };
-            let holds = !left.unresolved.is_empty();
-            if !holds {
-                ids.remove(&left.id);
-            }
             *delivered = left;
-            holds
+            !delivered.unresolved.is_empty()
         });
     }
 
@@ -82,20 +61,6 @@ impl Delivered {
     pub(super) fn take_true(&mut self, now: Timestamp) -> Vec<Arc<Notification>> {
         let all = std::mem::take(self).newest_last;
         all.into_iter().filter(|delivered| delivered.expires_at.is_none_or(|at| at > now)).collect()
-    }
-}
-
-/// The snapshot form.
-#[derive(Deserialize)]
-struct DeliveredState {
-    #[serde(with = "snapshot::shared::list")]
-    newest_last: VecDeque<Arc<Notification>>,
-}
-
-impl From<DeliveredState> for Delivered {
-    fn from(DeliveredState { newest_last }: DeliveredState) -> Self {
-        let ids = newest_last.iter().map(|delivered| delivered.id.clone()).collect();
-        Self { newest_last, ids }
     }
 }
 

@@ -58,8 +58,8 @@ impl Injector {
     /// Records that a notification ended here. It is not remembered as released: the session can
     /// get it again.
     fn note_left(&mut self, notification: &Notification, reason: Reason) {
-        self.recent.forget(&notification.id);
-        let (notification, session) = (notification.id.clone(), Some(self.session.clone()));
+        self.recent.forget(notification.id);
+        let (notification, session) = (notification.id, Some(self.session.clone()));
         self.outputs.push_back(LedgerEntry::NotificationEnded { notification, session, reason });
     }
 
@@ -67,11 +67,11 @@ impl Injector {
     /// session had and left.
     pub fn take_over(&mut self, Left { notification, marks }: Left) -> Pushed {
         let id = &notification.id;
-        if self.queue.contains(id) || self.recent.contains(id) || self.leases.contains(id) {
+        if self.queue.contains(id) || self.recent.contains(*id) || self.leases.contains(id) {
             return Pushed { is_new: false, evicted: None };
         }
         let session = self.session.clone();
-        self.outputs.push_back(LedgerEntry::Queued { notification: id.clone(), session });
+        self.outputs.push_back(LedgerEntry::Queued { notification: *id, session });
         if self.supersede(&notification) {
             return Pushed { is_new: true, evicted: None };
         }
@@ -122,7 +122,7 @@ impl Injector {
 fn left(entry: &Entry) -> Left {
     let Entry { notification, has_cancelled, is_released_by_user, is_shown, .. } = entry;
     let earlier = match &entry.returned_from {
-        Some(injection) => Earlier::By(injection.clone()),
+        Some(injection) => Earlier::By(*injection),
         None if entry.is_recalled => Earlier::Perhaps,
         None => Earlier::Not,
     };

@@ -37,7 +37,7 @@ impl Held {
         injection: &InjectionId,
         now: Timestamp,
     ) -> Self {
-        Self { reason: reason.clone(), injection: injection.clone(), turn: exchange.turn.clone(), since: now }
+        Self { reason: reason.clone(), injection: *injection, turn: exchange.turn.clone(), since: now }
     }
 
     /// Whether `exchange` proves that the batch is over.

@@ -77,7 +77,7 @@ pub(super) struct Leases {
 
 impl Leases {
     pub(super) fn open(&mut self, lease: Lease) {
-        self.held.extend(lease.entries.iter().map(|entry| entry.notification.id.clone()));
+        self.held.extend(lease.entries.iter().map(|entry| entry.notification.id));
         self.ends_at = Some(self.ends_at.map_or(lease.expires_at, |at| at.min(lease.expires_at)));
         self.open.push(lease);
     }
@@ -140,7 +140,7 @@ impl Leases {
         let mut taken = Vec::new();
         for lease in &mut self.open {
             let wanted = lease.entries.extract_if(.., |entry| is_wanted(entry));
-            taken.extend(wanted.map(|entry| (lease.injection.clone(), entry)));
+            taken.extend(wanted.map(|entry| (lease.injection, entry)));
         }
         for (_, entry) in &taken {
             self.held.remove(&entry.notification.id);

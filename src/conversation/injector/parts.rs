@@ -85,7 +85,7 @@ impl Injector {
             if entry.returned_from.is_some() || !is_worth_repeating(&entry.notification) {
                 self.end_uncertain(entry);
             } else {
-                entry.returned_from = Some(lease.injection.clone());
+                entry.returned_from = Some(lease.injection);
                 self.put_back(entry);
             }
         }
@@ -94,8 +94,8 @@ impl Injector {
     /// Records that notifications have arrived.
     pub(super) fn confirm(&mut self, entries: Vec<Entry>, by: ConfirmedBy) {
         for entry in entries {
-            let notification = entry.notification.id.clone();
-            self.recent.insert(notification.clone());
+            let notification = entry.notification.id;
+            self.recent.insert(notification);
             self.delivered.insert(entry.notification);
             self.outputs.push_back(LedgerEntry::Confirmed {
                 notification,
@@ -107,7 +107,7 @@ impl Injector {
 
     /// Returns a released notification to the queue.
     pub(super) fn put_back(&mut self, entry: Entry) {
-        let notification = entry.notification.id.clone();
+        let notification = entry.notification.id;
         self.outputs.push_back(LedgerEntry::Returned { notification, session: self.session.clone() });
         if entry.notification.is_resolved() {
             return self.end(&entry.notification, Reason::Withdrawn);
@@ -159,9 +159,9 @@ impl Injector {
 
     /// Records the end of a notification here.
     pub(super) fn end(&mut self, notification: &Notification, reason: Reason) {
-        self.recent.insert(notification.id.clone());
+        self.recent.insert(notification.id);
         self.outputs.push_back(LedgerEntry::NotificationEnded {
-            notification: notification.id.clone(),
+            notification: notification.id,
             session: Some(self.session.clone()),
             reason,
         });

@@ -253,7 +253,7 @@ impl Queue {
         self.by_state.extend(notification.keys().map(|state| (state, key)));
         let lane = self.counts.entry(key.lane).or_default();
         *lane.entry(notification.subscriber.clone()).or_default() += 1;
-        self.by_id.insert(notification.id.clone(), key);
+        self.by_id.insert(notification.id, key);
         self.entries.insert(key, entry);
     }
 
@@ -328,7 +328,7 @@ impl Queue {
     pub(super) fn take_of(&mut self, subscribers: &BTreeSet<SubscriberId>) -> Vec<Entry> {
         let of_them = |entry: &&Entry| subscribers.contains(&entry.notification.subscriber);
         let ids: Vec<NotificationId> =
-            self.in_order().into_iter().filter(of_them).map(|entry| entry.notification.id.clone()).collect();
+            self.in_order().into_iter().filter(of_them).map(|entry| entry.notification.id).collect();
         ids.iter().filter_map(|id| self.take(id)).collect()
     }
 

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 
-use hashbrown::HashSet;
 use serde::{Deserialize, Serialize};
 
 use crate::notification::NotificationId;
@@ -13,54 +12,33 @@ pub(super) const RECENT_IDS_MAX: usize = 256;
 
 /// The ids of the notifications that left last.
 #[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(from = "RecentIdsState")]
 pub(super) struct RecentIds {
     newest_last: VecDeque<NotificationId>,
-    /// The same; never iterated.
-    #[serde(skip)]
-    all: HashSet<NotificationId>,
 }
 
 impl RecentIds {
     /// Adds `id`; beyond [`RECENT_IDS_MAX`] the oldest is evicted.
     pub(super) fn insert(&mut self, id: NotificationId) {
-        if !self.all.insert(id.clone()) {
+        if self.contains(id) {
             return;
         }
-        self.newest_last.push_back(id);
-        if self.newest_last.len() > RECENT_IDS_MAX
-            && let Some(oldest) = self.newest_last.pop_front()
-        {
-            self.all.remove(&oldest);
+        if self.newest_last.len() == RECENT_IDS_MAX {
+            self.newest_last.pop_front();
         }
+        self.newest_last.push_back(id);
     }
 
     /// Removes `id`, so that it can be accepted again.
-    pub(super) fn forget(&mut self, id: &NotificationId) {
-        if self.all.remove(id) {
-            self.newest_last.retain(|known| known != id);
-        }
+    pub(super) fn forget(&mut self, id: NotificationId) {
+        self.newest_last.retain(|known| *known != id);
     }
 
-    pub(super) fn contains(&self, id: &NotificationId) -> bool {
-        self.all.contains(id)
+    pub(super) fn contains(&self, id: NotificationId) -> bool {
+        self.newest_last.contains(&id)
     }
 
     pub(super) fn oldest_first(&self) -> impl Iterator<Item = &NotificationId> {
         self.newest_last.iter()
-    }
-}
-
-/// The snapshot form.
-#[derive(Deserialize)]
-struct RecentIdsState {
-    newest_last: VecDeque<NotificationId>,
-}
-
-impl From<RecentIdsState> for RecentIds {
-    fn from(RecentIdsState { newest_last }: RecentIdsState) -> Self {
-        let all = newest_last.iter().cloned().collect();
-        Self { newest_last, all }
     }
 }
 
@@ -76,7 +54,7 @@ mod tests {
             recent.insert(id(n));
             recent.insert(id(n));
         }
-        assert!(!recent.contains(&id(0)));
-        assert!((1..=RECENT_IDS_MAX).all(|n| recent.contains(&id(n))));
+        assert!(!recent.contains(id(0)));
+        assert!((1..=RECENT_IDS_MAX).all(|n| recent.contains(id(n))));
     }
 }

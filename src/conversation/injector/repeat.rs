@@ -25,7 +25,7 @@ impl Injector {
         for id in &record.notifications {
             match self.queue.get(id) {
                 Some(entry) => chosen.push(candidate(entry)),
-                None => self.recent.insert(id.clone()),
+                None => self.recent.insert(*id),
             }
         }
         let fitted = (!chosen.is_empty()).then(|| {

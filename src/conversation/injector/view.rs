@@ -72,7 +72,7 @@ pub(super) fn view(queue: &Queue, leases: &Leases, now: Timestamp) -> InjectorVi
 fn pending(entry: &Entry, now: Timestamp) -> PendingView {
     let notification = &entry.notification;
     PendingView {
-        id: notification.id.clone(),
+        id: notification.id,
         subscriber: notification.subscriber.clone(),
         priority: notification.priority,
         content: notification.content.text().clone(),
@@ -86,11 +86,11 @@ fn pending(entry: &Entry, now: Timestamp) -> PendingView {
 
 fn on_its_way(lease: &Lease, now: Timestamp) -> LeaseView {
     LeaseView {
-        injection: lease.injection.clone(),
+        injection: lease.injection,
         point: lease.point,
         carrier: lease.carrier.clone(),
         age: now.since(lease.released_at),
         expires_at: lease.expires_at,
-        notifications: lease.entries.iter().map(|entry| entry.notification.id.clone()).collect(),
+        notifications: lease.entries.iter().map(|entry| entry.notification.id).collect(),
     }
 }

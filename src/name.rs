@@ -1,0 +1,90 @@
+//! Short names that are copied: no allocation, and comparing one reads no other memory.
+
+use std::{fmt, str};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// A text of at most `N` bytes, in place.
+///
+/// Shape: a longer text is cut to `N` bytes, at a character. So a type of names whose longest one is
+/// shorter than `N` never takes a cut text for one of them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ShortName<const N: usize> {
+    /// Zeroes after the text.
+    bytes: [u8; N],
+    length: u8,
+}
+
+impl<const N: usize> ShortName<N> {
+    /// Copies `text`, cut if it is longer than `N` bytes.
+    pub fn new(text: &str) -> Self {
+        let ends = text.char_indices().map(|(at, char)| at + char.len_utf8());
+        let end = ends.take_while(|end| *end <= N).last().unwrap_or(0);
+        let mut bytes = [0; N];
+        for (to, from) in bytes.iter_mut().zip(text.bytes().take(end)) {
+            *to = from;
+        }
+        Self { bytes, length: u8::try_from(end).expect("a short name is short") }
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        let text = self.bytes.get(..usize::from(self.length)).expect("it ends within its bytes");
+        str::from_utf8(text).expect("it was a text")
+    }
+}
+
+impl<const N: usize> fmt::Debug for ShortName<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+impl<const N: usize> Serialize for ShortName<N> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.as_str())
+    }
+}
+
+impl<'de, const N: usize> Deserialize<'de> for ShortName<N> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Visitor<const N: usize>;
+        impl<const N: usize> de::Visitor<'_> for Visitor<N> {
+            type Value = ShortName<N>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(ShortName::new(text))
+            }
+        }
+        from.deserialize_str(Visitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_its_text_and_is_ordered_as_its_text() {
+        let texts = ["", "a", "a\u{e4}", "ab", "b", "na4f26f71a068"];
+        for (at, text) in texts.iter().enumerate() {
+            let name = ShortName::<15>::new(text);
+            assert_eq!(name.as_str(), *text);
+            for (other_at, other) in texts.iter().enumerate() {
+                assert_eq!(name.cmp(&ShortName::new(other)), text.cmp(other), "{at} {other_at}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_longer_text_is_cut_at_a_character() {
+        assert_eq!(ShortName::<4>::new("abcde").as_str(), "abcd");
+        assert_eq!(ShortName::<4>::new("abc\u{e4}").as_str(), "abc");
+        let read: ShortName<4> = serde_json::from_str("\"abcde\"").expect("a text");
+        assert_eq!(serde_json::to_string(&read).expect("written"), "\"abcd\"");
+    }
+}
