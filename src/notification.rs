@@ -285,6 +285,33 @@ impl fmt::Display for SubscriberId {
     }
 }
 
+#[cfg(test)]
+impl Notification {
+    /// A passive occurrence for everybody, of one line, by the subscriber `s`.
+    pub(crate) fn example(name: &str, priority: Priority) -> Self {
+        Self {
+            id: NotificationId::new(name),
+            subscriber: SubscriberId::new("s"),
+            scope: Scope::All,
+            priority,
+            inject_at: InjectionPoint::AfterTool,
+            activation: Activation::Passive,
+            interrupt: Interrupt::InjectAndContinue,
+            nature: Nature::Occurrence,
+            untrusted_source: None,
+            severity: Severity::Info,
+            content: "key: value".into(),
+            tokens: Tokens(3),
+            raw_bytes: 40,
+            states: Vec::new(),
+            unresolved: Vec::new(),
+            events: Vec::new(),
+            created_at: Timestamp::ZERO,
+            expires_at: None,
+        }
+    }
+}
+
 /// The name of a notification: derived from its subscriber and events, so a replay gives the same
 /// name.
 ///

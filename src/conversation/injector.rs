@@ -63,7 +63,7 @@ use self::{
     held::Held,
     lease::Lease,
     point::Selection,
-    queue::Entry,
+    queue::{Entry, Queue},
 };
 use crate::{
     event::SessionId,
@@ -100,17 +100,7 @@ impl Injector {
     /// A full queue evicts the oldest one of the lowest priority; a critical one only if all are
     /// critical.
     pub fn push(&mut self, notification: Arc<Notification>) -> Pushed {
-        let id = &notification.id;
-        if self.queue.contains(id) || self.recent.contains(*id) || self.leases.contains(id) {
-            return Pushed { is_new: false, evicted: None };
-        }
-        let session = self.session.clone();
-        self.outputs.push_back(LedgerEntry::Queued { notification: *id, session });
-        if self.supersede(&notification) {
-            return Pushed { is_new: true, evicted: None };
-        }
-        self.queue.push(notification);
-        Pushed { is_new: true, evicted: self.evict_overflow() }
+        self.accept(notification, Queue::push)
     }
 
     /// The earlier answer to the message of `exchange`: the same carrier at the same point and in

@@ -4,11 +4,9 @@ use std::sync::Arc;
 
 use super::{InjectionSettings, SessionSettings, Sessions, Settings};
 use crate::{
-    event::{Scope, SessionId, Severity},
+    event::SessionId,
     exchange::Harness,
-    notification::{
-        Activation, InjectionPoint, Interrupt, Notification, NotificationId, Priority, SubscriberId, Tokens,
-    },
+    notification::{Notification, Priority},
     time::Timestamp,
 };
 
@@ -28,26 +26,7 @@ pub(super) fn sessions() -> Sessions {
 }
 
 fn notification(name: String, priority: Priority) -> Arc<Notification> {
-    Arc::new(Notification {
-        id: NotificationId::new(&name),
-        subscriber: SubscriberId::new("s"),
-        scope: Scope::All,
-        priority,
-        inject_at: InjectionPoint::AfterTool,
-        activation: Activation::Passive,
-        interrupt: Interrupt::InjectAndContinue,
-        severity: Severity::Info,
-        content: "key: value".into(),
-        tokens: Tokens(3),
-        raw_bytes: 40,
-        states: Vec::new(),
-        unresolved: Vec::new(),
-        events: Vec::new(),
-        created_at: NOW,
-        expires_at: None,
-        nature: Default::default(),
-        untrusted_source: None,
-    })
+    Arc::new(Notification { created_at: NOW, ..Notification::example(&name, priority) })
 }
 
 #[test]

@@ -314,34 +314,12 @@ impl From<ConfirmedState> for Confirmed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        event::{Seq, Severity},
-        notification::{Activation, InjectionPoint, Interrupt, Tokens},
-    };
+    use crate::event::Seq;
 
     const LATER: Timestamp = Timestamp::from_millis(9_000);
 
     fn notification(name: &str, scope: Scope, priority: Priority) -> Arc<Notification> {
-        Arc::new(Notification {
-            id: NotificationId::new(name),
-            subscriber: SubscriberId::new("s"),
-            scope,
-            priority,
-            inject_at: InjectionPoint::AfterTool,
-            activation: Activation::Passive,
-            interrupt: Interrupt::InjectAndContinue,
-            nature: Default::default(),
-            untrusted_source: None,
-            severity: Severity::Info,
-            content: "key: value".into(),
-            tokens: Tokens(3),
-            raw_bytes: 40,
-            states: Vec::new(),
-            unresolved: Vec::new(),
-            events: vec![Seq(1)],
-            created_at: Timestamp::ZERO,
-            expires_at: None,
-        })
+        Arc::new(Notification { scope, events: vec![Seq(1)], ..Notification::example(name, priority) })
     }
 
     fn keep(unclaimed: &mut Unclaimed, notification: Arc<Notification>) -> Option<String> {

@@ -47,8 +47,7 @@ impl Engine {
             checked.extend(self.follow_for_watch(event, now));
         }
         self.publish(ended.into_iter().chain(checked));
-        let sinks = Arc::clone(&self.rules.sinks);
-        let for_user = self.for_user.observe(seq, event, is_trusted, &sinks, now);
+        let for_user = self.for_user.observe(seq, event, is_trusted, &self.rules.sinks, now);
         let is_for_user = for_user.is_some();
         self.record_all(for_user.unwrap_or_default());
         let ended = self.questions.observe(event, is_trusted, now);

@@ -47,9 +47,8 @@ impl Engine {
         let link = link.map(|link| mask_secrets(&link).into());
         let notice = Notice { level, category, link, ..self.notice(notification, &id, &message, now) };
         self.outputs.push_back(Output::Said(Arc::new(notice.clone())));
-        let sinks = Arc::clone(&self.rules.sinks);
         let subject = Subject::Notification(notification.id);
-        let entries = self.for_user.take(notice, subject, &sinks.default, now);
+        let entries = self.for_user.take(notice, subject, &self.rules.sinks.default, now);
         self.record_all(entries);
     }
 

@@ -66,17 +66,7 @@ impl Injector {
     /// Accepts a notification that waited elsewhere, with its state there; also one that this
     /// session had and left.
     pub fn take_over(&mut self, Left { notification, marks }: Left) -> Pushed {
-        let id = &notification.id;
-        if self.queue.contains(id) || self.recent.contains(*id) || self.leases.contains(id) {
-            return Pushed { is_new: false, evicted: None };
-        }
-        let session = self.session.clone();
-        self.outputs.push_back(LedgerEntry::Queued { notification: *id, session });
-        if self.supersede(&notification) {
-            return Pushed { is_new: true, evicted: None };
-        }
-        self.queue.push_left(notification, marks);
-        Pushed { is_new: true, evicted: self.evict_overflow() }
+        self.accept(notification, |queue, notification| queue.push_left(notification, marks))
     }
 
     /// Adds to the evictions that the next injection reports.

@@ -78,6 +78,25 @@ impl Injector {
         }
     }
 
+    /// Accepts a notification, unless this session has or recently had it; `add` queues it.
+    pub(super) fn accept(
+        &mut self,
+        notification: Arc<Notification>,
+        add: impl FnOnce(&mut Queue, Arc<Notification>),
+    ) -> Pushed {
+        let id = notification.id;
+        if self.queue.contains(&id) || self.recent.contains(id) || self.leases.contains(&id) {
+            return Pushed { is_new: false, evicted: None };
+        }
+        let session = self.session.clone();
+        self.outputs.push_back(LedgerEntry::Queued { notification: id, session });
+        if self.supersede(&notification) {
+            return Pushed { is_new: true, evicted: None };
+        }
+        add(&mut self.queue, notification);
+        Pushed { is_new: true, evicted: self.evict_overflow() }
+    }
+
     /// Ends a lease that nothing confirms: what is worth it returns to the queue once.
     pub(super) fn run_out(&mut self, lease: Lease) {
         for mut entry in lease.entries {

@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::{
-    event::{Scope, Seq, Severity},
+    event::{Seq, Severity},
     exchange::{CarrierEffect, Role},
-    notification::{Activation, Counts, Cut, Detail, Interrupt, Nature, NotificationId, Tokens},
+    notification::{Activation, Counts, Cut, Detail, Interrupt, NotificationId, Tokens},
 };
 
 use InjectionPoint::{AfterTool, BeforeTool, Immediate, TurnEnd, TurnStart};
@@ -120,26 +120,8 @@ pub(super) fn names(injection: Option<&Injection>) -> Vec<String> {
 }
 
 pub(super) fn notification(name: &str, priority: Priority, inject_at: InjectionPoint) -> Notification {
-    Notification {
-        id: NotificationId::new(name),
-        subscriber: SubscriberId::new(name.split('#').next().unwrap_or(name)),
-        scope: Scope::All,
-        priority,
-        inject_at,
-        activation: Activation::Passive,
-        interrupt: Interrupt::InjectAndContinue,
-        nature: Nature::Occurrence,
-        untrusted_source: None,
-        severity: Severity::Info,
-        content: "key: value".into(),
-        tokens: Tokens(3),
-        raw_bytes: 40,
-        states: Vec::new(),
-        unresolved: Vec::new(),
-        events: Vec::new(),
-        created_at: Timestamp::ZERO,
-        expires_at: None,
-    }
+    let subscriber = SubscriberId::new(name.split('#').next().unwrap_or(name));
+    Notification { subscriber, inject_at, ..Notification::example(name, priority) }
 }
 
 pub(super) fn exchange(point: InjectionPoint, carrier: &str) -> Exchange {

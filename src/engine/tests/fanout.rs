@@ -5,11 +5,10 @@ use std::sync::Arc;
 use crate::{
     conversation::{DIRECT_MAX, LOG_MAX, TAKEN_PER_TICK},
     engine::{CompiledRules, Engine, Input, Output, RequestId, WakeReason},
-    event::{Scope, Seq, SessionId, Severity},
+    event::{Scope, Seq, SessionId},
     exchange::{Exchange, Harness, Release},
     notification::{
-        Activation, Audience, InjectionPoint, Interrupt, Nature, Notification, NotificationId, Priority,
-        Resolution, State, StateKey, SubscriberId, Tokens,
+        Audience, InjectionPoint, Nature, Notification, Priority, Resolution, State, StateKey, SubscriberId,
     },
     snapshot,
     time::Timestamp,
@@ -23,26 +22,9 @@ fn id(number: usize) -> SessionId {
 }
 
 fn notification(number: usize, scope: Scope) -> Arc<Notification> {
-    Arc::new(Notification {
-        id: NotificationId::new(&format!("n{number:02}")),
-        subscriber: SubscriberId::new("s"),
-        scope,
-        priority: Priority::High,
-        inject_at: InjectionPoint::AfterTool,
-        activation: Activation::Passive,
-        interrupt: Interrupt::InjectAndContinue,
-        severity: Severity::Info,
-        content: "key: value".into(),
-        tokens: Tokens(3),
-        raw_bytes: 40,
-        states: Vec::new(),
-        unresolved: Vec::new(),
-        events: Vec::new(),
-        created_at: Timestamp::from_millis(1),
-        expires_at: None,
-        nature: Default::default(),
-        untrusted_source: None,
-    })
+    let created_at = Timestamp::from_millis(1);
+    let example = Notification::example(&format!("n{number:02}"), Priority::High);
+    Arc::new(Notification { scope, created_at, ..example })
 }
 
 /// An engine whose sessions have broadcasts pending: for all, and one in three for the folder
