@@ -14,8 +14,8 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Value, value::RawValue};
 
 use super::{
-    eight,
-    spots::{Field, Spots},
+    field_index::{Field, FieldIndex},
+    printable::is_printable,
 };
 
 /// Largest event in bytes of JSON, envelope included.
@@ -33,7 +33,7 @@ const DIGITS_PLAIN_MAX: usize = 300;
 #[derive(Debug, Clone)]
 pub struct Payload {
     text: Arc<str>,
-    spots: OnceLock<Option<Spots>>,
+    field_index: OnceLock<Option<FieldIndex>>,
     value: OnceLock<Arc<Value>>,
 }
 
@@ -80,7 +80,7 @@ impl Payload {
 
     /// Keeps text that is already checked.
     pub fn from_valid(text: &str) -> Self {
-        Self { text: text.into(), spots: OnceLock::new(), value: OnceLock::new() }
+        Self { text: text.into(), field_index: OnceLock::new(), value: OnceLock::new() }
     }
 
     /// The JSON text as received.
@@ -92,23 +92,23 @@ impl Payload {
     ///
     /// Shape: `Err` when a key contains an escape, so the object has to be parsed.
     pub fn field(&self, name: &str) -> Result<Option<Field<'_>>, WithEscape> {
-        self.spots().map(|spots| spots.get(&self.text, name)).ok_or(WithEscape)
+        self.field_index().map(|field_index| field_index.get(&self.text, name)).ok_or(WithEscape)
     }
 
     /// The top-level keys, with repetitions.
     ///
     /// Shape: as in [`Payload::field`].
     pub fn keys(&self) -> Result<impl Iterator<Item = &str>, WithEscape> {
-        self.spots().map(|spots| spots.keys(&self.text)).ok_or(WithEscape)
+        self.field_index().map(|field_index| field_index.keys(&self.text)).ok_or(WithEscape)
     }
 
     /// Whether its JSON is only printable ASCII and spaces; escapes are not decoded.
     pub fn is_printable(&self) -> bool {
-        eight::is_printable(self.text.as_bytes())
+        is_printable(self.text.as_bytes())
     }
 
-    fn spots(&self) -> Option<&Spots> {
-        self.spots.get_or_init(|| Spots::find(&self.text)).as_ref()
+    fn field_index(&self) -> Option<&FieldIndex> {
+        self.field_index.get_or_init(|| FieldIndex::find(&self.text)).as_ref()
     }
 
     /// The parsed object, with keys in the producer's order. Parsed on first use; never `null`.
@@ -121,7 +121,7 @@ impl From<Value> for Payload {
     /// Takes an object made by the program.
     fn from(value: Value) -> Self {
         let text = value.to_string().into();
-        Self { text, spots: OnceLock::new(), value: OnceLock::from(Arc::new(value)) }
+        Self { text, field_index: OnceLock::new(), value: OnceLock::from(Arc::new(value)) }
     }
 }
 
@@ -272,113 +272,6 @@ fn after_digits(rest: &[u8]) -> Option<&[u8]> {
     (digits < DIGITS_PLAIN_MAX && !has_exponent).then_some(after)
 }
 
-/// A path to one field of an event, such as `type` or `payload.tool_name`.
-///
-/// Shape: an envelope field (`id`, `type`, `source`, `severity`, `session`, `workspace`), or
-/// `payload` and the keys below it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FieldPath {
-    segments: Vec<String>,
-}
-
-impl FieldPath {
-    /// The roots of paths.
-    pub const ROOTS: [&str; 7] = ["type", "source", "severity", "session", "workspace", "id", "payload"];
-
-    /// Parses a path; `None` for an unknown root or an empty segment.
-    pub fn parse(text: &str) -> Option<Self> {
-        let segments: Vec<String> = text.split('.').map(str::to_owned).collect();
-        let root = segments.first()?;
-        let is_envelope_field = root != "payload" && segments.len() == 1;
-        let is_payload_field = root == "payload" && segments.len() > 1;
-        let is_known = Self::ROOTS.contains(&root.as_str()) && (is_envelope_field || is_payload_field);
-        (is_known && segments.iter().all(|segment| !segment.is_empty())).then_some(Self { segments })
-    }
-
-    /// Whether it is a payload field.
-    pub fn is_of_payload(&self) -> bool {
-        self.segments.len() > 1
-    }
-
-    /// The text of the field in `event`: strings bare, other values as JSON, empty when absent or
-    /// null.
-    pub fn text<'e>(&self, event: &'e super::Event) -> Cow<'e, str> {
-        match self.value(event) {
-            FieldValue::Absent | FieldValue::Null => "".into(),
-            FieldValue::Text(text) | FieldValue::Json(text) => text,
-        }
-    }
-
-    /// The field's value in `event`.
-    pub fn value<'e>(&self, event: &'e super::Event) -> FieldValue<'e> {
-        let text = match self.segments.first().map(String::as_str) {
-            Some("type") => event.event_type.as_str(),
-            Some("source") => &event.source,
-            Some("severity") => event.severity.as_str(),
-            Some("id") => &event.id,
-            Some("session") => event.session.as_ref().map_or("", super::SessionId::as_str),
-            Some("workspace") => event.workspace.as_deref().unwrap_or(""),
-            _ => return self.payload_value(event),
-        };
-        FieldValue::Text(text.into())
-    }
-
-    fn payload_value<'e>(&self, event: &'e super::Event) -> FieldValue<'e> {
-        if let [_, name] = self.segments.as_slice()
-            && let Ok(found) = event.payload.field(name)
-        {
-            return match found {
-                None => FieldValue::Absent,
-                Some(Field::Text(text)) => FieldValue::Text(text.into()),
-                Some(field @ Field::Json(json)) => match field.literal() {
-                    Some(literal) => FieldValue::Json(literal.into()),
-                    None => FieldValue::of(&serde_json::from_str(json).unwrap_or(Value::Null)).into_owned(),
-                },
-            };
-        }
-        let root: &Value = event.payload.value();
-        let found = self.segments.iter().skip(1).try_fold(root, |value, key| match value.as_array() {
-            Some(items) => key.parse().ok().and_then(|index: usize| items.get(index)),
-            None => value.get(key),
-        });
-        found.map_or(FieldValue::Absent, FieldValue::of)
-    }
-}
-
-/// The value of an event's field, for comparisons: `1` is not `"1"`, and null is not absence.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FieldValue<'e> {
-    /// The event has no such field.
-    Absent,
-    /// It is null.
-    Null,
-    /// A string.
-    Text(Cow<'e, str>),
-    /// The JSON of any other value.
-    Json(Cow<'e, str>),
-}
-
-impl<'e> FieldValue<'e> {
-    fn of(value: &'e Value) -> Self {
-        match value {
-            Value::Null => Self::Null,
-            Value::String(text) => Self::Text(text.as_str().into()),
-            Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-                Self::Json(value.to_string().into())
-            }
-        }
-    }
-
-    fn into_owned<'o>(self) -> FieldValue<'o> {
-        match self {
-            Self::Absent => FieldValue::Absent,
-            Self::Null => FieldValue::Null,
-            Self::Text(text) => FieldValue::Text(text.into_owned().into()),
-            Self::Json(text) => FieldValue::Json(text.into_owned().into()),
-        }
-    }
-}
-
 /// Removes what must not reach an agent or a terminal from untrusted text, and cuts it to
 /// [`FIELD_CHARS_MAX`].
 ///
@@ -392,7 +285,7 @@ pub fn clean_text(text: &str) -> Cow<'_, str> {
 /// Removes whole terminal escape sequences, and control, zero-width and bidirectional characters.
 /// Newlines and tabs stay.
 pub fn strip_text(text: &str) -> Cow<'_, str> {
-    let is_plain = eight::is_printable(text.as_bytes()) || !text.chars().any(is_unwanted);
+    let is_plain = is_printable(text.as_bytes()) || !text.chars().any(is_unwanted);
     if is_plain { text.into() } else { strip(text).into() }
 }
 
@@ -545,14 +438,6 @@ mod tests {
         for text in cases.into_iter().chain(made.iter().map(String::as_str)) {
             let raw: &RawValue = serde_json::from_str(text).expect(text);
             assert_eq!(Payload::check_raw(raw), Payload::check(text), "{text}");
-        }
-    }
-
-    #[test]
-    fn a_field_path_has_a_known_root() {
-        assert!(FieldPath::parse("payload.tool_name").is_some());
-        for bad in ["payload", "tool_name", "type.x", "payload..x", ""] {
-            assert!(FieldPath::parse(bad).is_none(), "{bad}");
         }
     }
 }
