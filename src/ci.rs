@@ -7,6 +7,8 @@
 //! leads to. `source::ci` makes the calls. docs/design/ci.md describes the parts together.
 
 mod answer;
+mod answered;
+mod end;
 mod follow;
 mod reply;
 mod said;
@@ -26,25 +28,20 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     answer::{Checks, Failure, Head, Outcome, Output, Pr, PrState, Remark},
+    answered::{ANSWERED, Answered, FOLLOWED, SOURCE},
     follow::{Follow, Found},
 };
 use self::{
+    end::{End, hash},
     follow::failed_key,
-    said::{End, hash},
     schedule::{CALLS_MAX, FOLLOWED_FOR, Gate, gap},
 };
 use crate::{
     call::push::{Push, pushes},
-    event::{Event, EventRef, OWN_SOURCE, Seq, SessionId},
+    event::{Event, EventRef, Seq, SessionId},
     time::Timestamp,
 };
 
-/// The type of the event with a follow's commit; its payload is a [`Found`].
-pub const FOLLOWED: &str = "ci.followed";
-/// The type of the event with an answer; its payload is an [`Answered`].
-pub const ANSWERED: &str = "ci.answered";
-/// The source of these events; events of other sources have no effect.
-pub const SOURCE: &str = OWN_SOURCE;
 /// The type of the event for a harness's report of a successful call.
 const CALL_SUCCEEDED: &str = "tool.call.success";
 
@@ -58,18 +55,6 @@ const SAID_MAX: usize = 256;
 const NAMES_MAX: usize = 3;
 /// Most failed checks of a push that are reported individually.
 const FAILED_MAX: usize = 50;
-
-/// An answer; the payload of an [`ANSWERED`] event.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answered {
-    /// Its follow.
-    pub follow: Arc<str>,
-    /// The number of the call, from 1.
-    pub call: u32,
-    /// Its outcome.
-    #[serde(flatten)]
-    pub outcome: Outcome,
-}
 
 /// Time of the last known remark at each pull request, by owner, repository and number.
 type Seen = BTreeMap<String, String>;

@@ -6,6 +6,7 @@
 
 mod hook;
 mod http;
+mod percent;
 mod pump;
 mod start;
 mod timed;
@@ -24,9 +25,12 @@ use std::{
 pub use hook::{
     HOOK_DEADLINE, HOOK_STDIN_BYTES_MAX, HOOK_TIMEOUT_MS_LIMITS, HOOK_TIMEOUT_VARIABLE, hook, hook_deadline,
 };
+pub use percent::percent_encode;
+pub use pump::PumpEnd;
 pub use start::start_if_absent;
 
 use http::{Body, Head, Request};
+use percent::encode_bytes;
 use timed::{Deadline, Timed};
 
 /// Largest accepted body of an answer, in bytes; far above any list of the daemon.
@@ -212,15 +216,6 @@ impl Client {
     }
 }
 
-/// Why copying between stdio and the daemon ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Carried {
-    /// The process at stdin or stdout is gone.
-    ToTheEnd,
-    /// The daemon closed the connection.
-    UntilTheDaemonStopped,
-}
-
 impl Client {
     /// Upgrades to `protocol` at `path`, and copies bytes between the daemon and stdio until either
     /// ends.
@@ -232,7 +227,7 @@ impl Client {
         path: &str,
         protocol: &str,
         headers: &[(&str, &str)],
-    ) -> Result<Result<Carried, Response>, ClientError> {
+    ) -> Result<Result<PumpEnd, Response>, ClientError> {
         let mut request = Request::upgrade(HEAD_BYTES, path, protocol);
         let is_plain = |byte: u8| (byte.is_ascii_graphic() || byte == b' ') && byte != b'%';
         for (name, value) in headers {
@@ -257,31 +252,6 @@ fn answer_error(source: io::Error) -> ClientError {
         ClientError::NotHttp { source }
     } else {
         ClientError::Connection { doing: "answer", source }
-    }
-}
-
-/// Encodes `text` for use as one path segment or one query value.
-///
-/// ```
-/// assert_eq!(aside::client::percent_encode("s1/agent 2"), "s1%2Fagent%202");
-/// ```
-pub fn percent_encode(text: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    let mut encoded = Vec::with_capacity(text.len());
-    encode_bytes(text.as_bytes(), is_plain, &mut encoded);
-    String::from_utf8(encoded).unwrap_or_default()
-}
-
-/// Appends `bytes`, percent-encoding all that are not plain; plain bytes must be ASCII.
-fn encode_bytes(bytes: &[u8], is_plain: impl Fn(u8) -> bool, encoded: &mut Vec<u8>) {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    let digit = |value: u8| DIGITS.get(usize::from(value)).copied().unwrap_or(b'0');
-    for &byte in bytes {
-        if is_plain(byte) {
-            encoded.push(byte);
-        } else {
-            encoded.extend([b'%', digit(byte >> 4), digit(byte & 15)]);
-        }
     }
 }
 

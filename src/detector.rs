@@ -4,19 +4,20 @@
 //! A detector gets events in journal order, with their times, and does not query the machine: the
 //! same events lead to the same findings, live, in a replay and in a simulation. A new detector is
 //! a file here, a row in the table `sources!`, a field of [`Detectors`] and a line in
-//! `Detectors::each`. Findings are published and read from the journal like other events, so they
+//! [`Detectors::observe`]. Findings are published and read from the journal like other events, so they
 //! are delivered by the exchange after the one with their last event.
 
+mod finding;
 pub mod loops;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use self::finding::{Finding, first_64_bits};
 use crate::{
-    event::{Event, EventRef, SessionId, Severity},
+    event::{Event, EventRef, SessionId},
     settings::sources,
     time::Timestamp,
 };
@@ -29,29 +30,6 @@ sources! {
     loops "loop" "repeated calls" "calls with `args` and `result`";
 }
 
-/// What a detector found.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// The event type.
-    event_type: &'static str,
-    severity: Severity,
-    /// Distinguishes it from other findings of the session for the same event.
-    name: String,
-    payload: Value,
-}
-
-/// A fold over the events of sessions.
-trait Detector {
-    /// Takes a trusted event of `session`; returns the finding, if any.
-    fn observe(
-        &mut self,
-        session: &SessionId,
-        event: &EventRef<'_>,
-        settings: &Settings,
-        now: Timestamp,
-    ) -> Option<Finding>;
-}
-
 /// All detectors, with their state.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -60,10 +38,6 @@ pub struct Detectors {
 }
 
 impl Detectors {
-    fn each(&mut self) -> [&mut dyn Detector; 1] {
-        [&mut self.loops]
-    }
-
     /// Takes a trusted event, and returns the events to publish.
     ///
     /// Shape: their ids derive from the event's own, so a replay gives the same. Most events are
@@ -73,8 +47,7 @@ impl Detectors {
         let Some(session) = event.session.filter(|_| is_taken).map(SessionId::new) else {
             return Vec::new();
         };
-        let findings =
-            self.each().into_iter().filter_map(|detector| detector.observe(&session, event, settings, now));
+        let findings = [self.loops.observe(&session, event, &settings.loops, now)].into_iter().flatten();
         let publish = |Finding { name, event_type, severity, payload }: Finding| Event {
             session: Some(session.clone()),
             workspace: event.workspace.map(Into::into),
@@ -87,8 +60,4 @@ impl Detectors {
 /// A fixed-length name of an event: the first 64 bits of a SHA-256 over source and id.
 fn name_of(event: &EventRef<'_>) -> u64 {
     first_64_bits(Sha256::new_with_prefix(event.source).chain_update([0]).chain_update(event.id))
-}
-
-fn first_64_bits(hash: Sha256) -> u64 {
-    u64::from_be_bytes(*hash.finalize().first_chunk().expect("32 bytes begin with 8"))
 }

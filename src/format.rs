@@ -34,6 +34,7 @@
 
 mod cut;
 mod fence;
+mod item;
 mod json;
 pub mod line;
 mod markdown;
@@ -44,77 +45,11 @@ mod xml;
 #[cfg(test)]
 mod hostile;
 
-use serde_json::{Map, Value};
-
-use crate::{
-    exchange::{Format, InjectionId},
-    notification::{Counts, Cut, Notification},
-    toon::Document,
-};
+use crate::exchange::{Format, InjectionId};
 
 pub use cut::shorten;
+pub use item::{Item, Overflow};
 pub use sentence::{line_for_user, sentence};
-
-/// One notification to be written.
-#[derive(Debug, Clone, Copy)]
-pub struct Item<'a> {
-    /// Its content.
-    pub notification: &'a Notification,
-    /// Whether it may have been delivered before, which the text then shows.
-    pub redelivered: bool,
-    /// The part that fits; `None` for the whole.
-    pub cut: Option<&'a Cut>,
-}
-
-impl<'a> Item<'a> {
-    fn content(&self) -> &'a Document {
-        self.cut.map_or(&self.notification.content, |cut| &cut.content)
-    }
-
-    /// Its metadata besides the content, as fields in output order.
-    fn marks(&self) -> impl Iterator<Item = (&'static str, Value)> {
-        let source = self.notification.untrusted_source.as_deref();
-        let source = source.map(|source| (UNTRUSTED_SOURCE, Value::from(source)));
-        let redelivered = self.redelivered.then_some((REDELIVERED, Value::Bool(true)));
-        let cut = self.cut.map(|cut| (CUT, Value::from(&*cut.mark)));
-        source.into_iter().chain(redelivered).chain(cut)
-    }
-}
-
-/// The key for the source of a notification, if it is not trusted.
-const UNTRUSTED_SOURCE: &str = "untrusted_source";
-/// The key for a notification that may have been delivered before.
-const REDELIVERED: &str = "redelivered";
-/// The key that describes a cut notification.
-const CUT: &str = "cut";
-
-/// What the text leaves out.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Overflow {
-    /// Notifications that did not fit, and stay pending.
-    pub pending: Counts,
-    /// Events of notifications that were evicted from a full queue, and will not be delivered.
-    pub evicted: Counts,
-}
-
-impl Overflow {
-    /// The left out and evicted ones in words, for formats that need no decoding of them.
-    fn in_words(&self) -> Vec<String> {
-        let say = |counts: &Counts, what: &str| match (counts.total(), counts.named()) {
-            (0, _) => None,
-            (total, []) => Some(format!("{total} {what}")),
-            (total, _) => Some(format!("{total} {what}: {counts}")),
-        };
-        let pending = say(&self.pending, "more pending");
-        pending.into_iter().chain(say(&self.evicted, "events evicted from a full queue")).collect()
-    }
-}
-
-/// The counts by name as a JSON object.
-fn to_json(counts: &Counts) -> Value {
-    let named = counts.named().iter().map(|(subscriber, count)| (subscriber.to_string(), (*count).into()));
-    Value::Object(named.collect::<Map<String, Value>>())
-}
 
 /// Writes `items`, in order, as the text of `injection`.
 ///
@@ -131,20 +66,14 @@ pub fn write(format: Format, injection: &InjectionId, items: &[Item<'_>], overfl
     }
 }
 
-/// The number of notifications, including those left out; `None` when none is.
-fn count_if_more(items: &[Item<'_>], overflow: &Overflow) -> Option<u64> {
-    let left_out = u64::from(overflow.pending.total());
-    (left_out > 0).then_some(items.len() as u64 + left_out)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{
         event::{Scope, Severity},
         notification::{
-            Activation, Detail, InjectionPoint, Interrupt, Nature, NotificationId, Priority, SubscriberId,
-            Tokens,
+            Activation, Counts, Cut, Detail, InjectionPoint, Interrupt, Nature, Notification, NotificationId,
+            Priority, SubscriberId, Tokens,
         },
         time::Timestamp,
     };

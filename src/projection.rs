@@ -11,6 +11,7 @@ mod progress;
 mod reader;
 mod rows;
 mod schema;
+mod sql;
 mod writer;
 
 pub mod counted;

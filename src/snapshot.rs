@@ -22,12 +22,13 @@
 //! ```
 
 pub mod bytes;
+mod damaged;
 pub mod form_3;
 mod held;
 pub mod shared;
 pub mod text;
 
-pub use self::{held::Held, shared::Shared};
+pub use self::{damaged::Damaged, held::Held, shared::Shared};
 
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -35,30 +36,6 @@ use self::shared::{ReadTables, WrittenTables};
 
 /// The size of the value's length, which precedes it; the tables follow it.
 const LENGTH_BYTES: usize = 8;
-
-/// Invalid bytes, or state that cannot be encoded.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the state is damaged: {0}")]
-pub struct Damaged(String);
-
-impl Damaged {
-    /// Creates the error; `what` is a lowercase fragment.
-    pub fn new(what: impl Into<String>) -> Self {
-        Self(what.into())
-    }
-}
-
-impl From<rmp_serde::encode::Error> for Damaged {
-    fn from(error: rmp_serde::encode::Error) -> Self {
-        Self(error.to_string())
-    }
-}
-
-impl From<rmp_serde::decode::Error> for Damaged {
-    fn from(error: rmp_serde::decode::Error) -> Self {
-        Self(error.to_string())
-    }
-}
 
 /// Encodes `state`, followed by the tables of shared values.
 ///

@@ -5,8 +5,9 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Checks, Failure, Head, Outcome, Output, PrState, reply,
-    said::{End, hash},
+    Checks, Failure, Head, Outcome, Output, PrState,
+    end::{End, hash},
+    reply,
 };
 use crate::{event::SessionId, time::Timestamp};
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
 
 use super::{
     ANSWERED, Answered, FOLLOWED, Failure, Follow, Found, Outcome, Remark, SOURCE,
     answer::{line, name},
+    end::{End, hash},
 };
 use crate::{
     event::{Event, EventRef, Provenance, Severity},
@@ -25,46 +25,6 @@ const COMMENTED: &str = "pr.comment.created";
 const COMMIT_CHARS: usize = 9;
 /// Most displayed characters of an error.
 const ERROR_CHARS_MAX: usize = 120;
-
-/// The end of a follow.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum End {
-    /// No check is in progress any more.
-    Run {
-        /// Number of passed checks.
-        passed: u32,
-        /// Number of failed ones.
-        failed: u32,
-        /// Number of skipped ones.
-        skipped: u32,
-    },
-    /// The commit gets no checks.
-    NoChecks,
-    /// The limit of calls or of time was reached.
-    StillPending,
-    /// The branch has moved to another commit.
-    Superseded,
-    /// The pull request was merged.
-    Merged,
-    /// The pull request was closed.
-    Closed,
-    /// No access.
-    Unauthorised(String),
-    /// `gh` is not installed.
-    NoProgram,
-    /// The repository is not on GitHub.
-    NotOfGithub,
-    /// The commit does not exist, locally or at GitHub.
-    NoCommit,
-    /// There was no valid answer.
-    Failed(String),
-}
-
-/// The first 64 bits of a SHA-256 over the parts.
-pub(super) fn hash(parts: &[&str]) -> u64 {
-    let hash = parts.iter().fold(Sha256::new(), |hash, part| hash.chain_update(part).chain_update([0]));
-    u64::from_be_bytes(*hash.finalize().first_chunk().expect("32 bytes begin with 8"))
-}
 
 /// Whether an event is about the state or end of a push's checks.
 pub(super) fn is_of_checks(event: &EventRef<'_>) -> bool {

@@ -18,9 +18,8 @@ use std::{
 use rustix::stdio::{stdin, stdout};
 
 use super::{
-    encode_bytes,
     http::{self, Body, Request},
-    percent_encode,
+    percent::{encode_bytes, percent_encode},
     timed::{Deadline, Timed},
 };
 

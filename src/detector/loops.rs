@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::{Detector, Finding, first_64_bits};
+use super::finding::{Finding, first_64_bits};
 use crate::{
     event::{EventRef, SessionId, Severity, cut_text, strip_text},
     session::CLOSING_EVENT,
@@ -85,12 +85,13 @@ struct Ended {
     subject: Option<String>,
 }
 
-impl Detector for Loops {
-    fn observe(
+impl Loops {
+    /// Takes a trusted event of `session`; returns the finding, if any.
+    pub(super) fn observe(
         &mut self,
         session: &SessionId,
         event: &EventRef<'_>,
-        settings: &super::Settings,
+        settings: &Settings,
         now: Timestamp,
     ) -> Option<Finding> {
         let has_failed = match event.event_type {
@@ -103,7 +104,7 @@ impl Detector for Loops {
             }
             _ => return None,
         };
-        if !settings.loops.enabled {
+        if !settings.enabled {
             self.sessions.clear();
             return None;
         }
@@ -114,11 +115,9 @@ impl Detector for Loops {
         self.make_room(session);
         let tail = self.sessions.entry(session.clone()).or_default();
         tail.push(call);
-        tail.find(settings.loops.repeats)
+        tail.find(settings.repeats)
     }
-}
 
-impl Loops {
     fn make_room(&mut self, session: &SessionId) {
         if self.sessions.len() < SESSIONS_MAX || self.sessions.contains_key(session) {
             return;
@@ -242,13 +241,13 @@ mod tests {
 
     struct Story {
         loops: Loops,
-        settings: super::super::Settings,
+        settings: Settings,
         calls: u64,
     }
 
     impl Story {
         fn new() -> Self {
-            Self { loops: Loops::default(), settings: super::super::Settings::default(), calls: 0 }
+            Self { loops: Loops::default(), settings: Settings::default(), calls: 0 }
         }
 
         fn event(&mut self, session: &str, event_type: &str, payload: &str) -> Option<(String, u64)> {
@@ -356,9 +355,9 @@ mod tests {
     #[test]
     fn nothing_is_looked_for_when_it_is_switched_off() {
         let mut story = Story::new();
-        story.settings.loops.enabled = false;
+        story.settings.enabled = false;
         assert!(story.found("a a a a a").is_empty());
-        story.settings.loops = Settings { enabled: true, repeats: 2 };
+        story.settings = Settings { enabled: true, repeats: 2 };
         assert_eq!(story.found("a a"), [2]);
     }
 }

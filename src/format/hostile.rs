@@ -8,7 +8,7 @@ use super::{
     *,
 };
 use crate::{
-    notification::Priority,
+    notification::{Counts, Notification, Priority},
     toon::{self, has_reserved_tag, reserved_tags},
 };
 

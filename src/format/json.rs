@@ -5,7 +5,11 @@ use serde_json::{Value, json};
 
 use crate::{exchange::InjectionId, notification::Counts};
 
-use super::{Item, Overflow, count_if_more, fence, to_json, toon};
+use super::{
+    Item, Overflow, fence,
+    item::{count_if_more, to_json},
+    toon,
+};
 
 /// Writes the object; `<` is escaped, so it contains no tag.
 pub(super) fn write(injection: &InjectionId, items: &[Item<'_>], overflow: &Overflow) -> String {

@@ -2,7 +2,7 @@
 
 use crate::{exchange::InjectionId, notification::Priority};
 
-use super::{Item, Overflow, count_if_more, fence, toon};
+use super::{Item, Overflow, fence, item::count_if_more, toon};
 
 /// Writes the groups under headings; items of equal priority keep their order.
 pub(super) fn write(injection: &InjectionId, items: &[Item<'_>], overflow: &Overflow) -> String {

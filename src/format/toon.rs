@@ -10,7 +10,10 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use super::{CUT, Item, Overflow, REDELIVERED, UNTRUSTED_SOURCE, count_if_more, fence};
+use super::{
+    Item, Overflow, fence,
+    item::{CUT, REDELIVERED, UNTRUSTED_SOURCE, count_if_more},
+};
 use crate::{
     notification::Counts,
     toon::{self, Document, Form},

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::exchange::InjectionId;
 
-use super::{Item, Overflow, count_if_more, toon};
+use super::{Item, Overflow, item::count_if_more, toon};
 
 /// Approximate length of the tags.
 const TAGS: usize = 80;

@@ -19,7 +19,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use self::quiet::Busy;
+use self::quiet::{ANSWER_MAX, Busy, FIRST_NEWS_MAX, FIRST_QUIET, NEWS_MAX, QUIET};
 use super::{
     diagnostics::errors,
     message::{Incoming, answer, initialize, language_of, notice, request},
@@ -245,6 +245,21 @@ impl Server {
         };
         self.phase = Phase::Done { was_asked: need == Need::Close };
         need
+    }
+
+    /// When it counts as quiet without further activity; `None` if nothing is left to return.
+    fn settles_at(&self) -> Option<Timestamp> {
+        if !self.is_dirty || self.phase != Phase::Running {
+            return None;
+        }
+        let (patience, quiet) =
+            if self.has_settled { (NEWS_MAX, QUIET) } else { (FIRST_NEWS_MAX, FIRST_QUIET) };
+        let unheard = self.documents.values().filter(|document| document.news != News::There);
+        let unheard = unheard.map(|document| document.since + patience);
+        let unanswered = self.asked.values().filter(|asked| matches!(asked.what, Question::Pull(..)));
+        let unanswered = unanswered.map(|asked| asked.at + ANSWER_MAX);
+        let quiet = self.active_at + quiet;
+        unheard.chain(unanswered).chain(self.busy.until()).chain([quiet]).max()
     }
 
     /// All errors that the server finds, if it is quiet and there were changes since the last

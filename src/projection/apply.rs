@@ -6,7 +6,7 @@ use rusqlite::{Connection, Result, params};
 
 use super::{
     notes::{Note, Place, What},
-    writer::to_sql,
+    sql::to_sql,
 };
 use crate::{
     engine::SessionChange,

@@ -6,7 +6,7 @@ use rusqlite::{OptionalExtension, params};
 
 use super::{
     View, rows,
-    writer::{from_sql, to_sql},
+    sql::{from_sql, to_sql},
 };
 use crate::{
     protocol::sources::{DOCTOR_AGENT, DOCTOR_SESSION},

@@ -2,7 +2,7 @@
 
 use rusqlite::OptionalExtension;
 
-use super::{View, rows, rows::Conditions, writer::to_sql};
+use super::{View, rows, rows::Conditions, sql::to_sql};
 use crate::{
     event::{Pattern, Seq, Severity},
     protocol::history::{Ended, EventLine, LedgerLine, raw},

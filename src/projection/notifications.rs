@@ -2,7 +2,7 @@
 
 use rusqlite::{OptionalExtension, Row};
 
-use super::{View, rows, rows::Conditions, writer::from_sql};
+use super::{View, rows, rows::Conditions, sql::from_sql};
 use crate::{
     notification::Priority,
     protocol::history::{Delivery, LedgerLine, NotificationView},
@@ -45,7 +45,7 @@ impl View<'_> {
         conditions.add("n.place < ?", filter.before);
         conditions.add("n.subscriber = ?", filter.subscriber.clone());
         conditions.add("n.priority = ?", filter.priority.map(|priority| priority as i64));
-        conditions.add("n.created_at >= ?", filter.since.map(|time| super::writer::to_sql(time.as_millis())));
+        conditions.add("n.created_at >= ?", filter.since.map(|time| super::sql::to_sql(time.as_millis())));
         // A single delivery must match both the session and the state.
         let mut delivery = vec!["d.notification = n.id"];
         if filter.session.is_some() {

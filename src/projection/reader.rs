@@ -8,7 +8,7 @@ use std::{
 use rusqlite::{Connection, Transaction};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-use super::{Doing, Failed, Progress, ProjectionError, schema, writer::from_sql};
+use super::{Doing, Failed, Progress, ProjectionError, schema, sql::from_sql};
 use crate::event::Seq;
 
 /// Most concurrent readers; further requests wait. On two cores more would only delay each other.

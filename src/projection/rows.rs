@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, Row, types::Value};
 
-use super::writer::from_sql;
+use super::sql::from_sql;
 use crate::{
     event::{EventRef, Provenance, Seq, Severity},
     notification::{InjectionPoint, Priority},

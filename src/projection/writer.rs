@@ -8,7 +8,10 @@ use std::{
 
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
-use super::{Doing, Notes, Place, ProjectionError, apply, schema};
+use super::{
+    Doing, Notes, Place, ProjectionError, apply, schema,
+    sql::{from_sql, to_sql},
+};
 use crate::{event::Seq, time::Timestamp};
 
 /// Most kept events, of about a kilobyte each with their outcome.
@@ -156,15 +159,6 @@ impl Writer {
 
 fn identity(path: &Path) -> io::Result<(u64, u64)> {
     fs::metadata(path).map(|found| (found.dev(), found.ino()))
-}
-
-/// Converts a position or a time to SQLite's signed integer.
-pub(super) fn to_sql(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-pub(super) fn from_sql(number: i64) -> u64 {
-    u64::try_from(number).unwrap_or_default()
 }
 
 /// Numbers of events and ledger entries.

@@ -2,14 +2,13 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    fmt,
     sync::Arc,
     time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
 
-use super::{Notice, progress::Keys};
+use super::{Held, Notice, progress::Keys};
 use crate::{ledger::Suppressed, notification::Level, time::Timestamp};
 
 /// Most notices of one speaker that go out within a minute: more than a person reads.
@@ -18,31 +17,6 @@ pub const PER_MINUTE_MAX: usize = 6;
 pub(super) const WINDOW: Duration = Duration::from_secs(60);
 /// Most speakers that are remembered; beyond it the one that was silent for longest is forgotten.
 pub(super) const SPEAKERS_MAX: usize = 256;
-
-/// How many notices of a speaker were not sent before one that is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Held {
-    /// Those that repeat one that was sent.
-    pub repeats: u64,
-    /// Those over the rate.
-    pub over_rate: u64,
-}
-
-impl Held {
-    /// Whether none were.
-    pub fn is_nothing(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
-impl fmt::Display for Held {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let part = |count: u64, what: &str| (count > 0).then(|| format!("{count} {what}"));
-        let repeats = part(self.repeats, if self.repeats == 1 { "repeat" } else { "repeats" });
-        let parts = repeats.into_iter().chain(part(self.over_rate, "over the rate"));
-        write!(f, "not sent before: {}", parts.collect::<Vec<_>>().join(", "))
-    }
-}
 
 /// A notice that goes out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{
-    CONTEXT_CHARS_MAX, CONTEXT_DEFAULT, Held, MESSAGE_CHARS_MAX, NOTICE, Progress, clean_line,
+    Choices, Held, Progress,
+    choices::{CHOICE_CHARS_MAX, CHOICES, short},
+    clean_line,
     progress::{DONE, KEY_CHARS_MAX},
-    question,
     text::{self, Span, Target},
 };
 use crate::{
@@ -16,6 +17,15 @@ use crate::{
     notification::{Category, Level, link},
     time::Timestamp,
 };
+
+/// The type of the event that says something to the user; its payload is a [`Notice`].
+pub const NOTICE: &str = "user.notice";
+/// Longest message, in characters; what is longer is cut, with a mark.
+pub const MESSAGE_CHARS_MAX: usize = 1_000;
+/// Longest context, in characters.
+pub const CONTEXT_CHARS_MAX: usize = 64;
+/// The context of a notice that names none.
+pub const CONTEXT_DEFAULT: &str = "llm";
 
 /// What the user is to know.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,15 +66,6 @@ pub struct Notice {
     /// What was not sent before it.
     #[serde(default, skip_serializing_if = "Held::is_nothing")]
     pub held: Held,
-}
-
-/// What a question adds to its notice.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Choices {
-    /// The choices, in the order in which they are shown.
-    pub words: Vec<Arc<str>>,
-    /// When it ends unanswered.
-    pub expires_at: Timestamp,
 }
 
 /// Where a part of a notice is shown.
@@ -149,8 +150,8 @@ impl Notice {
             workspace: event.workspace.map(Into::into),
             at: now,
             choices: said.choices.zip(said.expires_at).map(|(words, expires_at)| {
-                let words = words.iter().map(|word| clean_line(word, question::CHOICE_CHARS_MAX).into());
-                Choices { words: words.take(*question::CHOICES.end()).collect(), expires_at }
+                let words = words.iter().map(|word| clean_line(word, CHOICE_CHARS_MAX).into());
+                Choices { words: words.take(*CHOICES.end()).collect(), expires_at }
             }),
             progress: said.key.and_then(|key| {
                 let key = clean_line(&key, KEY_CHARS_MAX);
@@ -194,7 +195,7 @@ impl Notice {
         if let Some(Choices { words, .. }) = self.choices.as_ref().filter(|_| parts.command == Shown::InText)
         {
             let words: Vec<_> = words.iter().map(|word| shlex::try_quote(word).unwrap_or_default()).collect();
-            after.push_str(&format!(" [aside answer {} {}]", question::short(&self.id), words.join(" | ")));
+            after.push_str(&format!(" [aside answer {} {}]", short(&self.id), words.join(" | ")));
         }
         spans.push(Span::Plain(&after));
         text::write(&spans, target)

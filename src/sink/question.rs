@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::Notice;
+pub use super::choices::{CHOICE_CHARS_MAX, CHOICES, short};
 use crate::{
     event::{Event, SessionId, Severity},
     notification::Level,
@@ -26,10 +27,6 @@ pub const ANSWERED: &str = "user.answered";
 /// The type of the event that ends a question that nobody answered in time.
 pub const EXPIRED: &str = "user.question.expired";
 
-/// Fewest and most choices: what is not a choice is a notice, and a desktop shows no more buttons than that.
-pub const CHOICES: std::ops::RangeInclusive<usize> = 2..=4;
-/// Longest choice, in characters.
-pub const CHOICE_CHARS_MAX: usize = 40;
 /// For how long a question waits that does not say so.
 pub const ASKED_FOR_DEFAULT: Duration = Duration::from_secs(60 * 60);
 /// Longest time that one can wait.
@@ -40,8 +37,6 @@ pub const PER_ASKER_MAX: usize = 32;
 pub const QUESTIONS_MAX: usize = 256;
 /// How long the end of a question waits for who said that they wait for it; then it is announced to the session.
 pub const TAKEN_WITHIN: Duration = Duration::from_secs(5);
-/// How much of a question's id is shown, which is enough to name it.
-pub const SHORT_CHARS: usize = 7;
 
 /// Who waits for the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -133,11 +128,6 @@ impl Chosen {
 pub fn taken_event(question: &str, now: Timestamp) -> Event {
     let payload = json!({ "question": question });
     Event::own(TAKEN, format!("{question}:taken"), Severity::Debug, payload, now)
-}
-
-/// The beginning of a question's id, as people type it.
-pub fn short(id: &str) -> &str {
-    id.get(..SHORT_CHARS).unwrap_or(id)
 }
 
 impl Question {

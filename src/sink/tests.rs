@@ -11,7 +11,7 @@ use super::{
     *,
 };
 use crate::{
-    event::{Seq, SessionId},
+    event::{Event, Seq, SessionId},
     ledger::{LedgerEntry, Step, Subject, Suppressed},
     notification::{Level, NotificationId},
     snapshot,

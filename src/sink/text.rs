@@ -4,7 +4,10 @@
 //! punctuation character that means nothing then. Marks do not nest. Whatever else there is means nothing in any target, as a message
 //! can hold text of others.
 
-use crate::notification::link;
+use crate::{
+    event::{cut_text, mask_secrets, strip_text},
+    notification::link,
+};
 
 /// What shows a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -202,6 +205,14 @@ fn push_markdown(out: &mut String, text: &str) {
             _ => out.push(c),
         }
     }
+}
+
+/// One line of `text` without escapes, control characters and secrets, of at most `chars_max` characters and a mark.
+pub fn clean_line(text: &str, chars_max: usize) -> String {
+    let stripped = strip_text(text);
+    let masked = mask_secrets(&stripped);
+    let line = masked.split_whitespace().collect::<Vec<_>>().join(" ");
+    cut_text(line.into(), chars_max).into_owned()
 }
 
 #[cfg(test)]

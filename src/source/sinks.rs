@@ -6,7 +6,10 @@
 mod check;
 mod command;
 mod http;
+mod json;
 mod log;
+mod outcome;
+mod response;
 #[cfg(feature = "https")]
 mod secure;
 mod webhook;
@@ -19,25 +22,26 @@ use std::{
     time::Duration,
 };
 
-use serde_json::{Map, Value, json};
 use tokio::{
     sync::watch,
-    task::{AbortHandle, JoinError, JoinSet, spawn_blocking},
+    task::{AbortHandle, JoinError, JoinSet},
     time::timeout,
 };
 
 pub use self::check::check;
-use super::{Outlet, Source, pause, secret};
+use self::{
+    json::line,
+    outcome::{TRY_MAX, failed, never},
+};
+use super::{Outlet, Source, pause};
 use crate::{
-    event::{Event, SessionId},
-    notification::{Category, Level, Sink},
+    event::Event,
+    notification::Sink,
     publisher::Records,
-    sink::{Answered, Choices, Job, Notice, Outbound, Progress, Settings, Target, question::Chosen},
+    sink::{Answered, Choices, Job, Outbound, Settings, question::Chosen},
     time::Timestamp,
 };
 
-/// How long a try may take.
-const TRY_MAX: Duration = Duration::from_secs(10);
 /// The same for a command, which may ask a server itself.
 const COMMAND_MAX: Duration = Duration::from_secs(30);
 /// Between two tries to publish on a full disk.
@@ -186,7 +190,7 @@ async fn carry(
     publish(&job, &events, &out).await;
 }
 
-/// Publishes what became of a job, however long the journal takes nothing.
+/// Publishes the outcome of a job; retries while the journal refuses it.
 async fn publish(job: &Job, events: &[Event], out: &Outlet) {
     let records = || Records::build(|records| events.iter().for_each(|event| records.own_event(event)));
     while let Err(error) = out.publisher.publish(records()).await {
@@ -213,69 +217,6 @@ async fn ask(job: &Job, settings: &Settings, log: PathBuf, now: Timestamp) -> An
             _ => never("it is not set any more".to_owned()),
         },
         Sink::Apprise => command::apprise(&settings.apprise, notice).await,
-    }
-}
-
-/// A notice as JSON: its message without marks, and the same with them if it is markdown.
-fn fields(notice: &Notice) -> Value {
-    let mut fields = Map::new();
-    let mut insert = |name: &str, text: Option<&str>| {
-        fields.extend(text.map(|text| (name.to_owned(), Value::from(text))));
-    };
-    insert("id", Some(&notice.id));
-    insert("at", Some(&notice.at.to_string()));
-    insert("level", Some(notice.level.as_str()));
-    insert("context", Some(&notice.context));
-    insert("category", notice.category.map(Category::as_str));
-    insert("message", Some(&notice.message_for(Target::Plain)));
-    insert("markdown", notice.is_markdown.then(|| notice.message_for(Target::Markdown)).as_deref());
-    insert("link", notice.link.as_deref());
-    insert("session", notice.session.as_ref().map(SessionId::as_str));
-    insert("workspace", notice.workspace.as_deref());
-    if let Some(Choices { words, expires_at }) = &notice.choices {
-        fields.insert("choices".to_owned(), json!(words));
-        fields.insert("expires_at".to_owned(), expires_at.to_string().into());
-    }
-    if let Some(Progress { key, percent, .. }) = &notice.progress {
-        fields.insert("key".to_owned(), json!(key));
-        fields.extend(percent.map(|percent| ("progress".to_owned(), percent.into())));
-    }
-    if !notice.held.is_nothing() {
-        fields.insert("not_sent_before".to_owned(), json!(notice.held));
-    }
-    Value::Object(fields)
-}
-
-fn line(notice: &Notice) -> String {
-    format!("{}\n", fields(notice))
-}
-
-/// The word that a level has elsewhere: of three, the first is for `info`.
-const fn word_of(level: Level, words: [&'static str; 3]) -> &'static str {
-    let [info, warn, error] = words;
-    match level {
-        Level::Info => info,
-        Level::Warn => warn,
-        Level::Error => error,
-    }
-}
-
-/// It can be tried again.
-const fn failed(error: String) -> Answered {
-    Answered::Refused { error, is_final: false }
-}
-
-/// It need not be tried again.
-const fn never(error: String) -> Answered {
-    Answered::Refused { error, is_final: true }
-}
-
-/// The secret in a file, in words where there is none.
-async fn read_secret(path: &str) -> Result<String, String> {
-    let file = PathBuf::from(path);
-    match spawn_blocking(move || secret::read(&file)).await {
-        Ok(read) => read.map_err(|error| error.to_string()),
-        Err(error) => Err(format!("{path} cannot be read: {error}")),
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod address;
 mod look;
+mod looked;
 mod path;
 
 use std::{
@@ -19,7 +20,10 @@ use tokio::{
     task::{AbortHandle, JoinSet},
 };
 
-pub use self::look::{Look, LookError, look};
+pub use self::{
+    look::look,
+    looked::{Look, LookError},
+};
 use super::{Outlet, Source, folders::Folders, pause};
 use crate::{
     publisher::Records,

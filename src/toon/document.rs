@@ -9,7 +9,10 @@ use std::{fmt, ops::Deref, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{INDENT, decode, is_ambiguous, needs_quotes, plain_length, write_quoted};
+use super::{
+    INDENT, decode, lines,
+    scalar::{is_ambiguous, needs_quotes, plain_length, write_quoted},
+};
 
 /// Longest integer that every TOON reader parses as one, in digits.
 const INTEGER_DIGITS_MAX: usize = 18;
@@ -110,7 +113,7 @@ impl FlatField<'_> {
 /// means that the decoder has to parse the text.
 pub fn flat_fields(text: &str) -> Option<Vec<FlatField<'_>>> {
     let mut fields: Vec<FlatField<'_>> = Vec::new();
-    let mut lines = super::lines(text);
+    let mut lines = lines(text);
     while let Some(line) = lines.next() {
         let (key, rest) = line.split_at(bare_key_length(line)?);
         if fields.iter().any(|field| field.key == key) {

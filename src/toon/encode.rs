@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{INDENT, write_key, write_scalar, write_text};
+use super::{INDENT, write_key, write_quoted, write_scalar, write_text};
 
 /// Writes a whole document; an empty object is the empty text.
 pub fn encode(value: &Value) -> String {
@@ -17,7 +17,7 @@ pub fn encode(value: &Value) -> String {
             None => writer.fields(fields, 0),
         },
         Value::Array(items) => writer.array(None, items, 0),
-        Value::String(text) if text.starts_with('\u{feff}') => super::write_quoted(&mut writer.out, text),
+        Value::String(text) if text.starts_with('\u{feff}') => write_quoted(&mut writer.out, text),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
             write_scalar(&mut writer.out, value)
         }

@@ -4,21 +4,20 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::Value;
 
-use super::{News, Phase, Question, Server};
 use crate::time::Timestamp;
 
 /// How long a server has to be silent to count as quiet. Source: OpenCode waits 150 ms, and a
 /// compiler run started by a save begins some milliseconds after the previous one has ended.
-const QUIET: Duration = Duration::from_millis(300);
+pub(super) const QUIET: Duration = Duration::from_millis(300);
 /// The same until a server is first quiet: errors found by then are old, and servers for TypeScript
 /// report syntax errors seconds before type errors.
-const FIRST_QUIET: Duration = Duration::from_secs(2);
+pub(super) const FIRST_QUIET: Duration = Duration::from_secs(2);
 /// Longest wait for the first findings about a text.
-const NEWS_MAX: Duration = Duration::from_secs(5);
+pub(super) const NEWS_MAX: Duration = Duration::from_secs(5);
 /// The same until a server is first quiet: it may have to read a large project.
-const FIRST_NEWS_MAX: Duration = Duration::from_secs(60);
+pub(super) const FIRST_NEWS_MAX: Duration = Duration::from_secs(60);
 /// Longest wait for a response.
-const ANSWER_MAX: Duration = Duration::from_secs(10);
+pub(super) const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// Longest silence of reported work. After that it is not waited for until its next report.
 const SILENT_MAX: Duration = Duration::from_secs(5 * 60);
 /// Most concurrent tasks of a server that are waited for.
@@ -62,7 +61,7 @@ impl Busy {
     }
 
     /// End of the wait for the server's work.
-    fn until(&self) -> Option<Timestamp> {
+    pub(super) fn until(&self) -> Option<Timestamp> {
         self.tasks.values().copied().chain(self.unquiet_since).max().map(|heard| heard + SILENT_MAX)
     }
 
@@ -70,22 +69,5 @@ impl Busy {
     pub(super) fn forget_silent(&mut self, now: Timestamp) {
         self.tasks.retain(|_, heard| now < *heard + SILENT_MAX);
         self.unquiet_since = self.unquiet_since.filter(|since| now < *since + SILENT_MAX);
-    }
-}
-
-impl Server {
-    /// When it counts as quiet without further activity; `None` if nothing is left to return.
-    pub(super) fn settles_at(&self) -> Option<Timestamp> {
-        if !self.is_dirty || self.phase != Phase::Running {
-            return None;
-        }
-        let (patience, quiet) =
-            if self.has_settled { (NEWS_MAX, QUIET) } else { (FIRST_NEWS_MAX, FIRST_QUIET) };
-        let unheard = self.documents.values().filter(|document| document.news != News::There);
-        let unheard = unheard.map(|document| document.since + patience);
-        let unanswered = self.asked.values().filter(|asked| matches!(asked.what, Question::Pull(..)));
-        let unanswered = unanswered.map(|asked| asked.at + ANSWER_MAX);
-        let quiet = self.active_at + quiet;
-        unheard.chain(unanswered).chain(self.busy.until()).chain([quiet]).max()
     }
 }

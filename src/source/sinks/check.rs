@@ -4,7 +4,7 @@ use std::{env, fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
 use tokio::{net::TcpStream, time::timeout};
 
-use super::{command, read_secret};
+use super::{command, outcome::read_secret};
 use crate::{
     notification::Sink,
     sink::{Settings, Url},

@@ -7,7 +7,7 @@ use tokio::{
     process::Command,
 };
 
-use super::{failed, never, word_of};
+use super::outcome::{failed, never, word_of};
 use crate::sink::{Answered, Apprise, Notice, Parts, Progress, Shown, Target};
 
 /// What shows a notice on the desktop.

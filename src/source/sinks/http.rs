@@ -13,30 +13,17 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::net::TcpStream;
 
-use super::{failed, read_secret, word_of};
+use super::{
+    outcome::{failed, read_secret, word_of},
+    response::{ANSWER_BYTES_MAX, Response},
+};
 use crate::{
     notification::{Category, Level},
     sink::{Answered, Notice, Parts, Progress, Shown, Url},
 };
 
-/// How much of an answer is read, in bytes.
-pub(super) const ANSWER_BYTES_MAX: usize = 64 * 1024;
-
 /// The priority that makes no sound: a percentage changes often.
 const SILENT: u8 = 2;
-
-/// What a server answered.
-pub(super) struct Response {
-    pub(super) status: u16,
-    /// Its beginning.
-    pub(super) body: Vec<u8>,
-}
-
-impl Response {
-    pub(super) const fn is_success(&self) -> bool {
-        self.status >= 200 && self.status < 300
-    }
-}
 
 #[derive(Serialize)]
 struct NtfyBody<'a> {

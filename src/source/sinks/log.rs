@@ -10,7 +10,7 @@ use std::{
 use rustix::fs::OFlags;
 use tokio::task::spawn_blocking;
 
-use super::failed;
+use super::outcome::failed;
 use crate::sink::Answered;
 
 /// What the name of the file before ends in.

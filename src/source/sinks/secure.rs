@@ -7,8 +7,8 @@ use ureq::{
 };
 
 use super::{
-    TRY_MAX,
-    http::{ANSWER_BYTES_MAX, Response},
+    outcome::TRY_MAX,
+    response::{ANSWER_BYTES_MAX, Response},
 };
 
 /// Posts `body` to `address`.

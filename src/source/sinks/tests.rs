@@ -9,8 +9,14 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use super::*;
-use crate::sink::{Held, Url};
+use serde_json::{Value, json};
+
+use super::{json::fields, *};
+use crate::{
+    event::SessionId,
+    notification::{Category, Level},
+    sink::{Held, Notice, Progress, Url},
+};
 
 fn notice() -> Notice {
     Notice {

@@ -5,9 +5,9 @@
 use serde_json::json;
 
 use super::{
-    failed, fields,
     http::{post as post_to, refusal},
-    never, read_secret,
+    json::fields,
+    outcome::{failed, never, read_secret},
 };
 use crate::{
     sink::{Answered, NOTICE, Notice, Url},

@@ -6,7 +6,7 @@ use hyper::{Request, client::conn::http1::handshake, header};
 use hyper_util::rt::TokioIo;
 use tokio::{net::TcpStream, time::timeout};
 
-use super::look::LookError;
+use super::looked::LookError;
 
 /// How long a connection may take.
 const CONNECT_MAX: Duration = Duration::from_secs(2);

@@ -1,9 +1,10 @@
 //! Looks at the machine for one condition: once, or until it is met.
 
-use std::{fmt, io, sync::Arc};
+use std::sync::Arc;
 
 use super::{
     address::{self, Wanted},
+    looked::{Look, LookError},
     path,
 };
 use crate::{
@@ -11,39 +12,6 @@ use crate::{
     source::{folders::Folders, pause, process},
     watch::condition::{Condition, host_of},
 };
-
-/// What a look shows.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Look {
-    /// It is so, in these words.
-    Met(String),
-    /// It is not; with all that is needed to wait for it.
-    Open(Condition),
-}
-
-/// Why a condition cannot be looked at.
-#[derive(Debug)]
-pub struct LookError(String);
-
-impl fmt::Display for LookError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for LookError {}
-
-impl From<io::Error> for LookError {
-    fn from(error: io::Error) -> Self {
-        Self(error.to_string())
-    }
-}
-
-impl LookError {
-    pub(super) fn new(why: impl Into<String>) -> Self {
-        Self(why.into())
-    }
-}
 
 /// Looks once, before a watch is set: what the condition needs to go on after a restart is filled in.
 ///

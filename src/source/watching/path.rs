@@ -8,7 +8,7 @@ use regex::bytes::Regex;
 use sha2::{Digest, Sha256};
 use tokio::sync::Notify;
 
-use super::look::{Look, LookError};
+use super::looked::{Look, LookError};
 use crate::{
     event::{cut_text, mask_secrets, strip_text},
     source::{

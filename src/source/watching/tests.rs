@@ -13,7 +13,8 @@ use std::{
 use tokio::time::timeout;
 
 use super::{
-    look::{Look, look, until_met},
+    look::{look, until_met},
+    looked::Look,
     *,
 };
 use crate::{
