@@ -20,40 +20,44 @@
 mod assemble;
 mod cut;
 mod declared;
+mod draft;
+mod free_key;
 mod generic;
+mod input;
+mod limits;
 mod table;
 mod template;
+mod template_error;
 
-use std::{collections::BTreeMap, ops::Range, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::{
-    notification::{SubscriberId, Tokens, Word},
+    notification::{Tokens, Word},
     pipeline::{row::Row, sandbox::account::Account},
-    time::Timestamp,
     tokens, toon,
 };
 
 use self::{
     cut::Lost,
-    table::rows::{CleanEvent, Shown},
+    draft::{Attempt, Body, Draft, Printed},
+    table::clean_event::{CleanEvent, Shown},
     template::Template,
 };
 
 pub use self::{
     declared::{Declared, EventText, Layout},
+    input::RenderInput,
+    limits::{OUTPUT_BYTES_MAX, ROWS_MAX},
     table::{Column, Table},
+    template_error::TemplateError,
 };
 
-/// Most rows that one notification shows, so that a table stays near its header; the rest is counted.
-pub const ROWS_MAX: usize = 15;
-/// The key under which repeats of events that were told before are counted; those of a row in sight are its `repeats`.
+/// The key of the count of repeats of events that were delivered before; those of a shown row are its `repeats`.
 const EARLIER_REPEATS: &str = "earlier_repeats";
-/// The name that stands for no template: the generic table is what is wanted.
+/// The name for no template: the generic table.
 pub const GENERIC: &str = "generic";
-/// Largest output of a template, in bytes, before it is measured in tokens.
-pub const OUTPUT_BYTES_MAX: usize = 64 * 1024;
 /// Steps of work (`pipeline::sandbox`) that all attempts at one notification may take together: some 10 ms.
 pub const STEPS_MAX: u64 = 500_000;
 /// Longest text fields, in characters, tried one after the other when not even one row fits its tokens.
@@ -63,39 +67,6 @@ const FIELD_CHARS: [usize; 5] = [crate::event::FIELD_CHARS_MAX, 500, 160, 60, 20
 #[derive(Debug, Default)]
 pub struct Templates {
     by_name: BTreeMap<String, Template>,
-}
-
-/// Why a source is no template, and where.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct TemplateError {
-    /// What is wrong, and what would be right.
-    pub message: String,
-    /// From 1.
-    pub line: usize,
-    /// From 1, in characters.
-    pub column: usize,
-    /// The bytes of the source at fault, when they are known.
-    pub range: Option<Range<usize>>,
-}
-
-/// What one notification is rendered from.
-#[derive(Debug, Clone, Copy)]
-pub struct RenderInput<'a> {
-    /// Whose notification.
-    pub subscriber: &'a SubscriberId,
-    /// Its name for people.
-    pub subscriber_name: &'a str,
-    /// What happened, oldest first.
-    pub rows: &'a [Row],
-    /// Repeats of rows that left with an earlier notification.
-    pub repeats: u32,
-    /// Events over the subscriber's rate since the last notification.
-    pub suppressed: u32,
-    /// When the batch closed.
-    pub now: Timestamp,
-    /// The most the content may cost.
-    pub max_tokens: Tokens,
 }
 
 /// What a notification says.
@@ -185,96 +156,6 @@ fn generic_table(
         fit_draft(input, &draft, Texts::cut_to(field_chars)).ok()
     });
     fitted.unwrap_or_else(|| smallest(input)).released(failure)
-}
-
-/// Why an attempt to render gave nothing to release.
-#[derive(Debug)]
-enum Attempt {
-    /// Fewer rows or shorter fields may do.
-    TooBig,
-    /// It has nothing to say about the batch.
-    Nothing,
-    /// Nothing but another template will do.
-    Failed { line: Option<usize>, message: String },
-}
-
-/// What a template made of a batch.
-struct Draft {
-    body: Body,
-    printed: Printed,
-    /// How many events the rows stand for that were not written.
-    left_out: u64,
-    /// Columns that were named and that no row has.
-    absent: Vec<String>,
-    /// What the user is to know.
-    words: Vec<Word>,
-}
-
-/// A document that is known to be strict TOON.
-enum Body {
-    /// Canonical as it stands, with these keys at its root.
-    Written { text: String, keys: Vec<String>, shows_repeats: bool },
-    /// What the author wrote decodes to this; `comments` is the text if it holds comment lines.
-    Decoded { value: Value, comments: Option<String> },
-}
-
-impl Body {
-    /// Whether one of its tables has more rows than a notification shows.
-    fn has_long_table(&self) -> bool {
-        match self {
-            Self::Written { .. } => false,
-            Self::Decoded { value, .. } => cut::has_long_table(value),
-        }
-    }
-
-    fn to_value(&self) -> Value {
-        match self {
-            Self::Written { text, .. } => toon::decode(text).expect("it is known to be strict TOON"),
-            Self::Decoded { value, .. } => value.clone(),
-        }
-    }
-
-    /// Adds `extras` as fields at the root, under keys that are still free, and writes the whole.
-    fn write(&self, subscriber: &SubscriberId, extras: &[(&str, u64)]) -> String {
-        match self {
-            Self::Written { text, keys, .. } => with_counts(text, keys.clone(), extras),
-            Self::Decoded { value, comments: Some(text) } if extras.is_empty() || value.is_object() => {
-                let keys = value.as_object().into_iter().flat_map(Map::keys).cloned().collect();
-                with_counts(text, keys, extras)
-            }
-            Self::Decoded { value, .. } if extras.is_empty() => toon::encode(value),
-            Self::Decoded { value, .. } => {
-                let mut root = match value.as_object() {
-                    Some(fields) => fields.clone(),
-                    None => Map::from_iter([(subscriber.as_str().to_owned(), value.clone())]),
-                };
-                for (name, count) in extras {
-                    let key = free_key(name, |key| root.contains_key(key));
-                    root.insert(key, Value::from(*count));
-                }
-                toon::encode(&Value::Object(root))
-            }
-        }
-    }
-}
-
-fn with_counts(text: &str, mut keys: Vec<String>, counts: &[(&str, u64)]) -> String {
-    let mut text = text.to_owned();
-    for (name, count) in counts {
-        let key = free_key(name, |key| keys.iter().any(|taken| taken == key));
-        text.push('\n');
-        text.push_str(&toon::encode_field(&key, &Value::from(*count)));
-        keys.push(key);
-    }
-    text
-}
-
-fn free_key(name: &str, is_taken: impl Fn(&str) -> bool) -> String {
-    let mut key = name.to_owned();
-    while is_taken(&key) {
-        key.push_str("_more");
-    }
-    key
 }
 
 /// A document and what it costs.
@@ -468,15 +349,6 @@ where
         }
     }
     Ok(best)
-}
-
-/// Which counts a template prints itself.
-#[derive(Debug, Clone, Copy, Default)]
-struct Printed {
-    /// How often each row happened.
-    row_repeats: bool,
-    repeats: bool,
-    suppressed: bool,
 }
 
 /// The counts that nothing else shows: of events whose rows were left out, how often the `kept` ones happened when the template is

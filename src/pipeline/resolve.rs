@@ -1,54 +1,15 @@
-//! Conditions: which ones the rows of a batch give, and what an event resolves.
+//! What an event resolves.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use super::{Pipeline, PipelineOutput};
 use crate::{
     event::{Event, Seq},
     ledger::{FilteredBy, Reason},
-    notification::{Nature, Resolution, State, StateKey},
-    pipeline::{
-        filter,
-        key::KeyWriter,
-        render::Templates,
-        row::Row,
-        rule::{ResolveRule, Subscriber},
-    },
+    notification::Resolution,
+    pipeline::{filter, key::Trust, render::Templates, row::Row, rule::Subscriber, unresolved::condition_of},
     time::Timestamp,
 };
-
-/// What the rows of a notification tell of.
-#[derive(Debug, Default)]
-pub(crate) struct Conditions {
-    pub(crate) nature: Nature,
-    /// Those that the rows give, in the order of their keys, each once.
-    pub(crate) unresolved: Vec<State>,
-}
-
-impl Conditions {
-    /// Reads them off the rows of a batch.
-    pub(crate) fn of(rule: &Subscriber, key: &mut KeyWriter, rows: &[Row]) -> Self {
-        let given: Vec<Option<StateKey>> =
-            rows.iter().map(|row| condition_of(rule, key, &row.event)).collect();
-        let is_condition = !given.is_empty() && given.iter().all(Option::is_some);
-        let newest: BTreeMap<StateKey, Seq> =
-            given.into_iter().zip(rows).filter_map(|(key, row)| Some((key?, row.seq))).collect();
-        Self {
-            nature: if is_condition { Nature::Condition } else { Nature::Occurrence },
-            unresolved: newest.into_iter().map(|(key, seq)| State { key, seq }).collect(),
-        }
-    }
-}
-
-/// The condition that an event gives; `None` for one that happened and is over.
-pub(crate) fn condition_of(rule: &Subscriber, key: &mut KeyWriter, event: &Event) -> Option<StateKey> {
-    let resolve = rule.resolve.as_ref().filter(|resolve| !resolves(resolve, event))?;
-    Some(key.state(&resolve.equal, rule.wake.trusts_event(event), event))
-}
-
-fn resolves(resolve: &ResolveRule, event: &Event) -> bool {
-    resolve.by.iter().any(|pattern| pattern.matches(&event.event_type))
-}
 
 impl Pipeline {
     /// Takes an event whose type resolves conditions, and gives what it resolves: rows of open batches end here, the rest is the
@@ -66,9 +27,9 @@ impl Pipeline {
         let rule = Arc::clone(&self.rule);
         filter::check_source(&rule, event)?;
         let equal = rule.resolve.as_ref().map_or(&[][..], |resolve| &resolve.equal);
-        let mut keys = vec![self.key.state(equal, false, event)];
+        let mut keys = vec![self.key.state(equal, Trust::Untrusted, event)];
         if rule.wake.trusts_event(event) {
-            keys.push(self.key.state(equal, true, event));
+            keys.push(self.key.state(equal, Trust::Trusted, event));
         }
         let resolution = Resolution { subscriber: rule.id.clone(), seq, scope: event.scope(), keys };
         self.dedupe.forget_conditions(&resolution.keys);

@@ -10,7 +10,7 @@ pub(super) mod placeholders;
 
 use serde_json::Value;
 
-use super::{Body, ROWS_MAX, table::rows::REPEATS};
+use super::{ROWS_MAX, draft::Body, table::clean_event::REPEATS};
 use crate::toon;
 
 use self::{

@@ -7,9 +7,10 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    Attempt, Body, CleanRows, Content, Draft, GENERIC, OUTPUT_BYTES_MAX, Printed, ROWS_MAX, RenderInput,
-    Rendered, TemplateError, Templates, Texts, finished, fit_draft, generic_in_place, generic_table, most,
-    occurrences, shortened, smallest,
+    CleanRows, Content, GENERIC, OUTPUT_BYTES_MAX, ROWS_MAX, RenderInput, Rendered, TemplateError, Templates,
+    Texts,
+    draft::{Attempt, Body, Draft, Printed},
+    finished, fit_draft, generic_in_place, generic_table, most, occurrences, shortened, smallest,
     table::{Table, rows::Rows},
     template::Template,
 };

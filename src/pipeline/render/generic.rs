@@ -3,11 +3,10 @@
 use serde_json::{Map, Value};
 
 use super::{
-    Body, Draft, Printed, ROWS_MAX,
-    table::{
-        Origin,
-        rows::{Rows, Shown},
-    },
+    ROWS_MAX,
+    draft::{Body, Draft, Printed},
+    free_key::free_key,
+    table::{Origin, clean_event::Shown, rows::Rows},
 };
 use crate::notification::SubscriberId;
 
@@ -50,7 +49,7 @@ fn row(rows: &Rows, at: usize) -> Map<String, Value> {
     for name in rows.columns() {
         let cell = rows.first(at, &[Origin::Field(name.clone())]).to_json();
         let is_taken = |key: &str| row.contains_key(key);
-        row.insert(super::free_key(name, is_taken), cell);
+        row.insert(free_key(name, is_taken), cell);
     }
     row
 }

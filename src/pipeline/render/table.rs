@@ -3,19 +3,22 @@
 //! It goes from the rows to one text, without an instruction of a template and without a value for each cell. `rows|toon(key="..")`
 //! writes one, and so does the `[output.table]` of a subscriber ([`super::declared`]).
 
+pub(super) mod clean_event;
 mod column;
 pub(super) mod event_view;
-pub(super) mod row_view;
 pub(super) mod rows;
 
 use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::free_key;
+use super::free_key::free_key;
 use crate::toon;
 
-use self::rows::{Cell, REPEATS, Rows};
+use self::{
+    clean_event::{Cell, REPEATS},
+    rows::Rows,
+};
 
 pub(super) use self::column::Origin;
 

@@ -19,16 +19,21 @@ use minijinja::{
 };
 use serde_json::Value;
 
-use self::word::Said;
+use self::{
+    lint::{EVENT_VARIABLES, VARIABLES},
+    word::Said,
+};
 use super::{
-    Attempt, Body, Draft, Printed as Counts, RenderInput, TemplateError,
+    RenderInput, TemplateError,
     assemble::{
         self, Misfit,
         placeholders::{Placeholder, Placeholders},
     },
+    draft::{Attempt, Body, Draft, Printed as Counts},
     table::{
-        event_view::EventView,
-        rows::{Events, REPEATS, Rows, Shown, clean_field, list_text},
+        clean_event::{REPEATS, Shown, clean_field},
+        event_view::{EventView, Events},
+        rows::{Rows, list_text},
     },
 };
 use crate::{
@@ -43,22 +48,6 @@ use crate::{
 
 /// Instructions that one run may execute; a table of 100 rows with 10 columns takes about 20,000.
 const FUEL: u64 = 200_000;
-/// What a template sees.
-const VARIABLES: [&str; 7] = ["events", "rows", "count", "repeats", "suppressed", "subscriber", "now"];
-/// What the text of one event sees.
-const EVENT_VARIABLES: [&str; 11] = [
-    "type",
-    "source",
-    "severity",
-    "session",
-    "workspace",
-    "id",
-    "payload",
-    "timestamp",
-    REPEATS,
-    "subscriber",
-    "now",
-];
 const GRAMMAR: Grammar = Grammar {
     variables: &VARIABLES,
     filters: &filters::NAMES,

@@ -1,10 +1,11 @@
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Map, json};
 
 use super::*;
 use crate::{
     event::{Event, FIELD_CHARS_MAX, Payload, Seq, Severity, clean_text},
-    notification::{Category, Level},
+    notification::{Category, Level, SubscriberId},
+    time::Timestamp,
 };
 
 pub(super) const PLENTY: u32 = 100_000;

@@ -1,10 +1,10 @@
-//! One of `events`, and its payload.
+//! The list `events`, one of it, and its payload.
 
 use std::sync::{Arc, OnceLock};
 
-use minijinja::value::{Enumerator, Object, Value as Printed};
+use minijinja::value::{Enumerator, Object, ObjectRepr, Value as Printed};
 
-use super::rows::{CleanEvent, REPEATS, Shown, clean_field};
+use super::clean_event::{CleanEvent, REPEATS, Shown, clean_field};
 use crate::{event::SessionId, pipeline::sandbox::account::steps_of_text};
 
 /// The names of its fields, in the order in which they are listed.
@@ -82,6 +82,25 @@ impl Object for PayloadView {
     fn enumerate(self: &Arc<Self>) -> Enumerator {
         let keys = self.events.get(self.at).and_then(|event| event.printed_payload().try_iter().ok());
         keys.map_or(Enumerator::Empty, |keys| Enumerator::Values(keys.collect()))
+    }
+}
+
+/// The list `events`.
+#[derive(Debug)]
+pub(in crate::pipeline::render) struct Events(pub(in crate::pipeline::render) Shown);
+
+impl Object for Events {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Seq
+    }
+
+    fn get_value(self: &Arc<Self>, key: &Printed) -> Option<Printed> {
+        let at = key.as_usize().filter(|at| *at < self.0.len())?;
+        Some(Printed::from_object(EventView::new(self.0.clone(), at)))
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::Seq(self.0.len())
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{
         render::{
             ROWS_MAX,
             assemble::placeholders::{OPEN, Placeholder, Placeholders},
-            table::{Column, Origin, Table, row_view::RowView},
+            table::{Column, Origin, Table, rows::RowView},
         },
         sandbox::account::{NESTING_MAX, account, admit_text, weigh},
     },

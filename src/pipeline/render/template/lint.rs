@@ -1,14 +1,31 @@
 //! What is refused in the text of a template before it is parsed, and the places of everything that is refused.
 
-use super::{EVENT_VARIABLES, VARIABLES};
 use crate::{
     nearest::nearest,
     pipeline::{
         hints::{self, Slip},
-        render::{OUTPUT_BYTES_MAX, TemplateError},
+        render::{OUTPUT_BYTES_MAX, TemplateError, table::clean_event::REPEATS},
         sandbox::{Cause, Fault},
     },
 };
+
+/// What a template sees.
+pub(super) const VARIABLES: [&str; 7] =
+    ["events", "rows", "count", "repeats", "suppressed", "subscriber", "now"];
+/// What the text of one event sees.
+pub(super) const EVENT_VARIABLES: [&str; 11] = [
+    "type",
+    "source",
+    "severity",
+    "session",
+    "workspace",
+    "id",
+    "payload",
+    "timestamp",
+    REPEATS,
+    "subscriber",
+    "now",
+];
 
 /// Longest tag or expression in bytes. minijinja reads and runs a chain of operators by recursion without a guard; in a debug
 /// build with a stack of 2 MiB it overflows at about 2,000 unary minus signs, so half of that is safe.
