@@ -12,6 +12,7 @@ mod limits;
 mod listen;
 mod lock;
 mod look_ahead;
+pub mod maintenance;
 mod projector;
 mod quarantine;
 mod ready;
@@ -22,7 +23,6 @@ mod shutdown;
 mod skipped;
 pub mod snapshots;
 mod supervisor;
-pub mod upkeep;
 mod views;
 mod watchdog;
 
@@ -158,10 +158,10 @@ pub async fn run(options: ServeOptions, passed: Passed, on_ready: impl FnOnce())
     let mut recovered = recovery::recover(&options.state, &compiled.daemon.journal, &rules)?;
     let in_force = Arc::clone(&recovered.fold.engine.rules().hash);
     let in_force = reload::adopt(&Publisher::new(recovered.journal.clone()), kept, &in_force).await?;
-    let owed = recovered.owed.drain(..).map(Outgoing::Event);
+    let unpublished = recovered.outbox.drain(..).map(Outgoing::Event);
     let has_errors = usable.report.error_count() > 0;
     let failed = has_errors.then(|| Outgoing::Event(reload::failed(&usable.report, recovered.clock.now())));
-    let outbox = owed.chain(failed).collect();
+    let outbox = unpublished.chain(failed).collect();
     let mut daemon = Daemon::start(options, passed, recovered, &usable, in_force, outbox).await?;
     daemon.log_ready();
     on_ready();
@@ -334,7 +334,9 @@ impl Daemon {
             self.stop_intake.send_replace(true);
             match timeout(INTAKE_GRACE, self.tasks.wait_for(TaskKind::Listener)).await {
                 Ok(ended) => ended?,
-                Err(_) => tracing::warn!("some clients do not let go; their requests are given up"),
+                Err(_) => {
+                    tracing::warn!("some clients keep their connections open; their requests are cancelled")
+                }
             }
             tracing::debug!(phase = %Phase::Drain, "stopping");
             self.drain.send_replace(true);
@@ -400,7 +402,7 @@ fn new_app(
     journal.measure_with(meters.clone());
     // Request ids start from the time, so that no two daemons of one journal use the same ones.
     let registry = Arc::new(Registry::new(clock.now().as_millis() << 20));
-    let clock = clock_fn(clock);
+    let clock = clock::clock_fn(clock);
     let rooms = Rooms::default();
     App::from(AppParts {
         publisher: Publisher::new(journal.clone()),
@@ -468,11 +470,6 @@ async fn listen_everywhere(
     let listener = passed.map_or_else(|| listen::unix(&options.socket), Ok)?;
     tasks.start(TaskKind::Listener, server::serve_unix(listener, app));
     Ok(owns_socket)
-}
-
-fn clock_fn(clock: &Arc<Clock>) -> Arc<dyn Fn() -> Timestamp + Send + Sync> {
-    let clock = clock.clone();
-    Arc::new(move || clock.now())
 }
 
 fn make_private(folder: &Path) -> io::Result<()> {

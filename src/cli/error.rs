@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::{down, install, paths::PathsError, table, up};
 use crate::{
     client::ClientError,
-    daemon::{DaemonError, backup::BackupError, upkeep::UpkeepError},
+    daemon::{DaemonError, backup::BackupError, maintenance::MaintenanceError},
     server::TokensError,
 };
 
@@ -89,7 +89,7 @@ pub enum CliError {
     },
     /// The journal cannot be checked or repaired.
     #[error(transparent)]
-    Upkeep(Box<UpkeepError>),
+    Maintenance(Box<MaintenanceError>),
     /// A backup cannot be written.
     #[error("back the state up")]
     Backup(#[source] Box<BackupError>),

@@ -8,7 +8,7 @@ use crate::{
     engine::{CompiledRules, Explanation, Named},
     event::{Event, SessionId},
     exchange::{Decision, InjectionId},
-    meter::Steady,
+    meter::MonotonicClock,
     notification::NotificationId,
     protocol::views::{SessionView, StatusView, WaitingView},
     server::{Pulse, error::ApiError},
@@ -98,7 +98,7 @@ impl EngineHandle {
     ///
     /// Shape: when [`QUERIES_MAX`] queries wait, the next caller waits too, because every query
     /// belongs to one connection.
-    pub fn new(steady: Steady) -> (Self, mpsc::Receiver<Query>) {
+    pub fn new(steady: MonotonicClock) -> (Self, mpsc::Receiver<Query>) {
         let (queries, receiver) = mpsc::channel(QUERIES_MAX);
         (Self { queries, pulse: Arc::new(Pulse::new(steady)) }, receiver)
     }

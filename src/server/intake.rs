@@ -79,7 +79,7 @@ struct Taken {
     drafts: Vec<Draft>,
     ids: Ids,
     meters: Arc<Meters>,
-    begun: meter::Begun,
+    begun: meter::Stopwatch,
 }
 
 impl Ids {

@@ -5,7 +5,7 @@ use std::fs;
 use super::*;
 use crate::{
     config::daemon::DaemonConfig,
-    daemon::{clock_fn, fold::Fold},
+    daemon::{clock::clock_fn, fold::Fold},
     event::Seq,
     journal::{JournalSettings, memory::MemoryFiles},
     protocol::record::{self, RecordInput},
