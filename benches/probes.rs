@@ -101,11 +101,12 @@ impl<'w> World<'w> {
             is_comparing: Arc::default(),
             stopwatch: || Duration::ZERO,
         };
+        let others = view.other_sessions();
         let moment = Moment {
             workspace: Some(self.workspace),
             calls,
             calls_since: view.known.calls_since(None),
-            others: &view.others,
+            others: &others,
             ..Moment::new(&self.session, InjectionPoint::AfterTool, NOW)
         };
         probe::look(&view.known, &moment, &self.settings, &facts)

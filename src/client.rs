@@ -26,6 +26,7 @@ pub use hook::{
     HOOK_DEADLINE, HOOK_STDIN_BYTES_MAX, HOOK_TIMEOUT_MS_LIMITS, HOOK_TIMEOUT_VARIABLE, hook, hook_deadline,
 };
 pub use percent::percent_encode;
+pub use pump::PumpEnd;
 pub use start::start_if_absent;
 
 use http::{Body, Head, Request};
@@ -215,15 +216,6 @@ impl Client {
     }
 }
 
-/// Why copying between stdio and the daemon ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Carried {
-    /// The process at stdin or stdout is gone.
-    ToTheEnd,
-    /// The daemon closed the connection.
-    UntilTheDaemonStopped,
-}
-
 impl Client {
     /// Upgrades to `protocol` at `path`, and copies bytes between the daemon and stdio until either
     /// ends.
@@ -235,7 +227,7 @@ impl Client {
         path: &str,
         protocol: &str,
         headers: &[(&str, &str)],
-    ) -> Result<Result<Carried, Response>, ClientError> {
+    ) -> Result<Result<PumpEnd, Response>, ClientError> {
         let mut request = Request::upgrade(HEAD_BYTES, path, protocol);
         let is_plain = |byte: u8| (byte.is_ascii_graphic() || byte == b' ') && byte != b'%';
         for (name, value) in headers {

@@ -12,6 +12,7 @@ mod limits;
 mod listen;
 mod lock;
 mod look_ahead;
+pub mod maintenance;
 mod projector;
 mod quarantine;
 mod ready;
@@ -22,7 +23,6 @@ mod shutdown;
 mod skipped;
 pub mod snapshots;
 mod supervisor;
-pub mod upkeep;
 mod views;
 mod watchdog;
 
@@ -158,10 +158,10 @@ pub async fn run(options: ServeOptions, passed: Passed, on_ready: impl FnOnce())
     let mut recovered = recovery::recover(&options.state, &compiled.daemon.journal, &rules)?;
     let in_force = Arc::clone(&recovered.fold.engine.rules().hash);
     let in_force = reload::adopt(&Publisher::new(recovered.journal.clone()), kept, &in_force).await?;
-    let owed = recovered.owed.drain(..).map(Outgoing::Event);
+    let unpublished = recovered.outbox.drain(..).map(Outgoing::Event);
     let has_errors = usable.report.error_count() > 0;
     let failed = has_errors.then(|| Outgoing::Event(reload::failed(&usable.report, recovered.clock.now())));
-    let outbox = owed.chain(failed).collect();
+    let outbox = unpublished.chain(failed).collect();
     let mut daemon = Daemon::start(options, passed, recovered, &usable, in_force, outbox).await?;
     daemon.log_ready();
     on_ready();
@@ -334,7 +334,9 @@ impl Daemon {
             self.stop_intake.send_replace(true);
             match timeout(INTAKE_GRACE, self.tasks.wait_for(TaskKind::Listener)).await {
                 Ok(ended) => ended?,
-                Err(_) => tracing::warn!("some clients do not let go; their requests are given up"),
+                Err(_) => {
+                    tracing::warn!("some clients keep their connections open; their requests are cancelled")
+                }
             }
             tracing::debug!(phase = %Phase::Drain, "stopping");
             self.drain.send_replace(true);

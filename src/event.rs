@@ -3,14 +3,14 @@
 //! Everything here is data with rules. An event is validated once, on entry; afterwards it cannot
 //! be invalid. This module does not know consumers, storage or transport.
 
-mod eight;
 mod envelope;
 mod event_type;
+mod field_index;
 mod field_path;
 mod payload;
+mod printable;
 mod provenance;
 mod secrets;
-mod spots;
 mod state;
 
 pub mod catalogue;
@@ -20,6 +20,7 @@ pub use envelope::{Event, EventRef, OWN_SOURCE, Scope, Seq, SessionId, Severity,
 pub use event_type::{
     EventType, EventTypeError, Pattern, PatternSegment, SEGMENTS_MAX, SEGMENTS_MIN, TYPE_BYTES_MAX,
 };
+pub use field_index::Field;
 pub use field_path::{FieldPath, FieldValue};
 pub use payload::{
     EVENT_BYTES_MAX, FIELD_CHARS_MAX, NESTING_MAX, Payload, PayloadError, WithEscape, clean_text, cut_text,
@@ -27,4 +28,3 @@ pub use payload::{
 };
 pub use provenance::Provenance;
 pub use secrets::{is_harmless, mask_secrets};
-pub use spots::Field;

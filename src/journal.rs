@@ -66,7 +66,7 @@ pub use self::{
     },
     maintenance::{
         pinned::{Part, PartReader, Pinned},
-        repair::{Filler, RepairError, Repaired, repair},
+        repair::{RepairError, RepairMode, Repaired, Tombstone, repair},
         retention::Retention,
         verify::{Finding, Verified, VerifyError, verify},
     },

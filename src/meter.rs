@@ -17,11 +17,11 @@ pub const BOUNDS_US: [u64; 18] = [
 ];
 
 /// Reads the monotonic clock; only differences have a meaning.
-pub type Steady = fn() -> Duration;
+pub type MonotonicClock = fn() -> Duration;
 
 /// The start time of a measurement.
 #[derive(Debug, Clone, Copy)]
-pub struct Begun(Duration);
+pub struct Stopwatch(Duration);
 
 /// A histogram of durations.
 #[derive(Debug, Default)]
@@ -44,7 +44,7 @@ pub struct Counts {
 /// The daemon's measurements of itself.
 #[derive(Debug)]
 pub struct Meters {
-    steady: Steady,
+    clock: MonotonicClock,
     /// From reading events to their configured durability; once per batch.
     pub publish: Histogram,
     /// From reading an exchange to its answer, including those of hooks.
@@ -78,10 +78,10 @@ impl Histogram {
 }
 
 impl Meters {
-    /// Meters with the monotonic clock `steady`.
-    pub fn new(steady: Steady) -> Self {
+    /// Meters with the monotonic clock `clock`.
+    pub fn new(clock: MonotonicClock) -> Self {
         Self {
-            steady,
+            clock,
             publish: Histogram::default(),
             exchange: Histogram::default(),
             hook: Histogram::default(),
@@ -92,13 +92,13 @@ impl Meters {
     }
 
     /// Starts a measurement.
-    pub fn begin(&self) -> Begun {
-        Begun((self.steady)())
+    pub fn begin(&self) -> Stopwatch {
+        Stopwatch((self.clock)())
     }
 
     /// The time since `begun`.
-    pub fn since(&self, begun: Begun) -> Duration {
-        (self.steady)().saturating_sub(begun.0)
+    pub fn since(&self, begun: Stopwatch) -> Duration {
+        (self.clock)().saturating_sub(begun.0)
     }
 }
 
@@ -126,6 +126,6 @@ mod tests {
     #[test]
     fn a_clock_that_steps_back_measures_nothing() {
         let meters = Meters::new(|| Duration::ZERO);
-        assert_eq!(meters.since(Begun(Duration::from_secs(1))), Duration::ZERO);
+        assert_eq!(meters.since(Stopwatch(Duration::from_secs(1))), Duration::ZERO);
     }
 }

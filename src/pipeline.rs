@@ -1,14 +1,15 @@
 //! One subscriber, running: events of the types it asked for become notifications.
 //!
-//! The stages, in order: filter, dedupe, batch, limit, supersede, render. None knows another; [`Pipeline::handle`] lists them. What
-//! resolves conditions goes beside them ([`Pipeline::resolve`]). It is
-//! told an event and the time, and answers with outputs and the time at which it wants to be woken. Every event that is
-//! handed in comes out exactly once more: behind a row of a notification, or ended with a [`Reason`]. Only open batches ask
-//! to be woken. A pipeline does not know sessions, other subscribers, or who matched the event's type.
+//! The stages, in order: filter, dedupe, batch, limit, supersede, render. None knows another;
+//! [`Pipeline::handle`] lists them. Events that resolve conditions bypass them
+//! ([`Pipeline::resolve`]). A pipeline takes an event and the time, and returns outputs and its next
+//! deadline. Every event is in exactly one output: in a row of a notification, or ended with a
+//! [`Reason`]. Only open batches have deadlines. A pipeline knows no sessions and no other
+//! subscribers.
 
 mod batch;
-mod carry;
 mod dedupe;
+mod deferred_counts;
 mod failure;
 pub(crate) mod filter;
 mod hints;
@@ -49,8 +50,8 @@ use crate::{
     notification::{InjectionPoint, Notification, NotificationId, Priority, State},
     pipeline::{
         batch::{Batch, Batcher},
-        carry::{Carried, Carry},
         dedupe::{Dedupe, Verdict},
+        deferred_counts::{DeferredByScope, DeferredCounts},
         failure::Failures,
         key::KeyWriter,
         limit::Limiter,
@@ -71,7 +72,7 @@ pub struct Pipeline {
     dedupe: Dedupe,
     batcher: Batcher,
     limiter: Limiter,
-    carry: Carry,
+    deferred: DeferredByScope,
     failures: Failures,
     outputs: VecDeque<PipelineOutput>,
 }
@@ -85,7 +86,7 @@ impl Pipeline {
             dedupe: Dedupe::default(),
             batcher: Batcher::default(),
             limiter: Limiter::default(),
-            carry: Carry::default(),
+            deferred: DeferredByScope::default(),
             failures: Failures::default(),
             outputs: VecDeque::new(),
         }
@@ -204,7 +205,7 @@ impl Pipeline {
             self.dedupe.renew(key, rule.window, seq, now);
             return Ok(());
         }
-        self.carry.add(scope, Carried { repeats: 1, suppressed: 0 }, now);
+        self.deferred.add(scope, DeferredCounts { repeats: 1, suppressed: 0 }, now);
         Err(Reason::Duplicate { of })
     }
 
@@ -244,8 +245,8 @@ impl Pipeline {
         let Err(retry_at) = self.limiter.try_take(rate, &batch.scope, batch.closed_at) else {
             return Some(batch);
         };
-        let suppressed = Carried { repeats: 0, suppressed: batch.event_count() };
-        self.carry.add(&batch.scope, suppressed, batch.closed_at);
+        let suppressed = DeferredCounts { repeats: 0, suppressed: batch.event_count() };
+        self.deferred.add(&batch.scope, suppressed, batch.closed_at);
         for row in batch.rows {
             self.end(row.seq, Reason::RateLimited { retry_at });
         }
@@ -263,9 +264,9 @@ impl Pipeline {
 
     fn render(&mut self, batch: Batch, states: Vec<State>, weight: Weight, templates: &Templates) {
         let rule = Arc::clone(&self.rule);
-        let (carried, now) = (self.carry.take(&batch.scope), batch.closed_at);
+        let (deferred, now) = (self.deferred.take(&batch.scope), batch.closed_at);
         let layout = &rule.output.layout;
-        let rendered = layout.render(templates, &render_input(&rule, &batch, carried));
+        let rendered = layout.render(templates, &render_input(&rule, &batch, deferred));
         match rendered.failure {
             None => self.failures.succeeded(&layout.part()),
             Some(RenderFailure { line, message }) => {
@@ -279,7 +280,7 @@ impl Pipeline {
             Weight::Escalated => (Priority::Critical, InjectionPoint::Immediate),
         };
         let activation = rule.wake.activation(rule.output.activation, priority, &batch.rows);
-        let (severity, raw_bytes) = (batch.severity(), raw_bytes(&batch.rows, carried));
+        let (severity, raw_bytes) = (batch.severity(), raw_bytes(&batch.rows, deferred));
         let Conditions { nature, unresolved } = Conditions::of(&rule, &mut self.key, &batch.rows);
         let events: Vec<Seq> = batch.rows.iter().map(|row| row.seq).collect();
         let first_id = batch.rows.first().map(|row| &*row.event.id).unwrap_or_default();
@@ -330,24 +331,24 @@ fn is_alone(rule: &Subscriber, weight: Weight) -> bool {
     }
 }
 
-fn render_input<'a>(rule: &'a Subscriber, batch: &'a Batch, carried: Carried) -> RenderInput<'a> {
+fn render_input<'a>(rule: &'a Subscriber, batch: &'a Batch, deferred: DeferredCounts) -> RenderInput<'a> {
     RenderInput {
         subscriber: &rule.id,
         subscriber_name: &rule.name,
         rows: &batch.rows,
-        repeats: carried.repeats,
-        suppressed: carried.suppressed,
+        repeats: deferred.repeats,
+        suppressed: deferred.suppressed,
         now: batch.closed_at,
         max_tokens: rule.output.max_tokens,
     }
 }
 
-/// How long the payloads are that a notification stands for, in bytes.
-fn raw_bytes(rows: &[Row], carried: Carried) -> u64 {
+/// Size of the payloads that a notification represents, in bytes.
+fn raw_bytes(rows: &[Row], deferred: DeferredCounts) -> u64 {
     let length = |row: &Row| row.event.payload.as_str().len() as u64;
-    let told: u64 = rows.iter().map(|row| length(row) * u64::from(row.repeats)).sum();
+    let shown: u64 = rows.iter().map(|row| length(row) * u64::from(row.repeats)).sum();
     let mean = rows.iter().map(length).sum::<u64>() / (rows.len() as u64).max(1);
-    told + mean * (u64::from(carried.repeats) + u64::from(carried.suppressed))
+    shown + mean * (u64::from(deferred.repeats) + u64::from(deferred.suppressed))
 }
 
 /// Names what `events` became: the same subscriber and events always give the same id, so a replay makes no second one. Positions are

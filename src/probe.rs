@@ -13,127 +13,53 @@ pub mod context;
 pub mod disk;
 pub mod facts;
 pub mod files;
+mod finding;
 pub mod git;
 pub mod mcp;
 pub mod memory;
+mod moment;
 pub mod others;
 pub mod pause;
 pub mod ports;
 mod published;
+mod pushed;
+mod state;
 
 #[cfg(test)]
 mod world;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::Path,
     sync::Arc,
 };
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use self::state::Probe;
 pub use self::{
     facts::{Entry, Facts, Fingerprint, Space},
+    finding::{Finding, name_towards},
     memory::{Memory, View},
+    moment::{Moment, OtherSession},
+    pushed::Pushed,
 };
 use crate::{
     call::{Call, TouchKind},
-    event::{Event, EventRef, OWN_SOURCE, SessionId, Severity, cut_text, strip_text},
+    event::{Event, EventRef, OWN_SOURCE, Severity},
     exchange::{ContextChange, Exchange, Trigger},
     notification::InjectionPoint,
     settings::sources,
     time::Timestamp,
-    transcript::{Gauge, Transcript},
 };
 
 /// Type of the event with what a probe noted.
 pub const NOTED: &str = "probe.noted";
 /// Source of the probes' events: the program itself.
 const SOURCE: &str = OWN_SOURCE;
-/// Most characters of a displayed path.
-const PATH_CHARS_MAX: usize = 200;
-/// Displayed characters of a session id.
-const NAME_CHARS: usize = 8;
 /// Most files in one event that notes them, at some 4,400 bytes each with paths of the greatest
 /// length.
 const NOTED_FILES_MAX: usize = 100;
-
-/// The time and place of a look.
-#[derive(Debug)]
-pub struct Moment<'a> {
-    /// The session that makes the exchange.
-    pub session: &'a SessionId,
-    /// The injection point: `turn_start` or `after_tool`.
-    pub point: InjectionPoint,
-    /// The current time.
-    pub now: Timestamp,
-    /// The session's working folder, absolute.
-    pub workspace: Option<&'a str>,
-    /// The top folder of its repository, if the session knows one.
-    pub repository: Option<&'a str>,
-    /// The calls that ended since the last exchange, oldest first; before a tool, the one that
-    /// begins.
-    pub calls: &'a [Call],
-    /// Earliest start of those calls, as in [`Known::calls_since`].
-    pub calls_since: Timestamp,
-    /// Last activity of the session before its user's prompt, if this is the first look since the
-    /// prompt.
-    pub prompt_after: Option<Timestamp>,
-    /// The harness's transcript of the conversation, and the reader for what the client reports
-    /// itself.
-    pub transcript: Option<Transcript<'a>>,
-    /// The context gauge, if the client reports one elsewhere.
-    pub gauge: Option<Gauge>,
-    /// Whether the context is new: it was compacted or cleared.
-    pub has_new_context: bool,
-    /// Context limit of each model in tokens, as learned from sessions.
-    pub limits: &'a BTreeMap<String, u64>,
-    /// The folder for temporary files.
-    pub temporary: &'a str,
-    /// The user's cache folder.
-    pub caches: Option<&'a str>,
-    /// Other sessions in, under or above the same folder, most recently active first.
-    pub others: &'a [Other],
-    /// Offset of the local wall clock from UTC, in seconds.
-    pub utc_offset: i32,
-}
-
-impl<'a> Moment<'a> {
-    /// A moment without further facts: no other sessions, and no ended calls.
-    pub const fn new(session: &'a SessionId, point: InjectionPoint, now: Timestamp) -> Self {
-        static NO_LIMITS: BTreeMap<String, u64> = BTreeMap::new();
-        Self {
-            session,
-            point,
-            now,
-            workspace: None,
-            repository: None,
-            calls: &[],
-            calls_since: Timestamp::ZERO,
-            prompt_after: None,
-            transcript: None,
-            gauge: None,
-            has_new_context: false,
-            limits: &NO_LIMITS,
-            temporary: "/tmp",
-            caches: None,
-            others: &[],
-            utc_offset: 0,
-        }
-    }
-}
-
-/// Another session in this folder.
-#[derive(Debug, Clone)]
-pub struct Other {
-    /// Its id.
-    pub session: SessionId,
-    /// What it knows.
-    pub known: Arc<Known>,
-    /// Whether it is open; else it has ended.
-    pub is_open: bool,
-}
 
 /// What a session knows, as noted by its probes.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -153,17 +79,6 @@ pub struct Known {
     pub watched: BTreeSet<Arc<str>>,
     /// Outcomes of the checks of its pushes, newest last.
     pub pushed: Vec<Pushed>,
-}
-
-/// Outcome of the checks of a branch that a session pushed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pushed {
-    /// When they ended.
-    pub at: Timestamp,
-    /// The branch, if it is known.
-    pub branch: Option<String>,
-    /// The outcome, in a few words.
-    pub ended: String,
 }
 
 impl Known {
@@ -274,63 +189,12 @@ probes! {
     mcp        "mcp"        "MCP servers"             "a client's log of its connections"            Known;
 }
 
-/// Known state of one kind, which every look compares with the current state.
-trait Probe {
-    /// The settings of its module.
-    type Settings;
-    /// Returns what to publish, and records that it was published.
-    fn look(&mut self, moment: &Moment<'_>, settings: &Self::Settings, facts: &dyn Facts) -> Vec<Finding>;
-    /// Learns from an event about the session's calls and turns.
-    fn learn(&mut self, _event: &EventRef<'_>, _now: Timestamp) {}
-    /// Drops state that it cannot track while it is off.
-    fn forget(&mut self) {}
-}
-
-/// Something to publish.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Finding {
-    /// The event type.
-    pub event_type: &'static str,
-    /// Its severity.
-    pub severity: Severity,
-    /// Distinguishes it from other findings of its type and session; the same state found again has
-    /// the same name.
-    pub name: String,
-    /// Its payload.
-    pub payload: Value,
-}
-
-impl Finding {
-    fn into_event(self, moment: &Moment<'_>) -> Event {
-        event(self.event_type, self.severity, &self.name, self.payload, moment)
-    }
-}
-
 fn event(event_type: &str, severity: Severity, name: &str, payload: Value, moment: &Moment<'_>) -> Event {
     let id = format!("{}:{event_type}:{name}", moment.session);
     Event {
         session: Some(moment.session.clone()),
         workspace: moment.workspace.map(Arc::from),
         ..Event::own(event_type, id, severity, payload, moment.now)
-    }
-}
-
-/// A path for display.
-fn shown_path(path: &str) -> String {
-    cut_text(strip_text(path), PATH_CHARS_MAX).replace(char::is_whitespace, " ")
-}
-
-/// The name of another session for the agent of `own`: `session` and the start of its id, or its
-/// relation to that agent.
-pub fn name_towards(own: &SessionId, other: &SessionId) -> String {
-    let (own, other) = (own.as_str(), other.as_str());
-    let short = |name: &str| strip_text(name).chars().take(NAME_CHARS).collect::<String>();
-    match (other.strip_prefix(own), own.strip_prefix(other)) {
-        (Some(agent), _) if agent.starts_with('/') => {
-            format!("your subagent {}", short(agent.trim_start_matches('/')))
-        }
-        (_, Some(agent)) if agent.starts_with('/') => "your parent session".to_owned(),
-        _ => format!("session {}", short(other)),
     }
 }
 
@@ -391,25 +255,16 @@ fn look_before_a_call(
         calls_since: moment.now,
         explained: &BTreeSet::new(),
     };
-    let files = files::guard::look(&known.files, moment, &given, facts);
+    let files = files::overwrite::look(&known.files, moment, &given, facts);
     events(files.findings, Noted { files: files.noted, around: None }, moment)
 }
 
 fn events(findings: Vec<Finding>, noted: Noted, moment: &Moment<'_>) -> Vec<Event> {
-    let found = findings.into_iter().map(|finding| finding.into_event(moment));
+    let found = findings.into_iter().map(|Finding { event_type, severity, name, payload }| {
+        event(event_type, severity, &name, payload, moment)
+    });
     let parts = noted.into_parts().into_iter().enumerate().map(|(number, part)| note(&part, number, moment));
     found.chain(parts).collect()
-}
-
-/// The last `max` bytes of a transcript; `None` when it cannot be read.
-fn end_of(transcript: Transcript<'_>, max: u64, facts: &dyn Facts) -> Option<Vec<u8>> {
-    end_of_file(Path::new(transcript.path), max, facts)
-}
-
-/// The last `max` bytes of a file; `None` when it cannot be read.
-fn end_of_file(path: &Path, max: u64, facts: &dyn Facts) -> Option<Vec<u8>> {
-    let Entry::File(print) = facts.entry(path) else { return None };
-    facts.read(path, print.size.saturating_sub(max), max)
 }
 
 fn note(noted: &Noted, number: usize, moment: &Moment<'_>) -> Event {

@@ -5,7 +5,7 @@ use std::{fmt, io, process::ExitCode};
 use super::{down, install, paths::PathsError, table, up};
 use crate::{
     client::ClientError,
-    daemon::{DaemonError, backup::BackupError, upkeep::UpkeepError},
+    daemon::{DaemonError, backup::BackupError, maintenance::MaintenanceError},
     server::TokensError,
     wire::error::{ErrorBody, ErrorView},
 };
@@ -88,7 +88,7 @@ pub enum CliError {
     },
     /// The journal cannot be checked or repaired.
     #[error(transparent)]
-    Upkeep(Box<UpkeepError>),
+    Maintenance(Box<MaintenanceError>),
     /// A backup cannot be written.
     #[error("back the state up")]
     Backup(#[source] Box<BackupError>),

@@ -4,8 +4,8 @@ use clap::Subcommand;
 
 use super::{CliError, Context};
 use crate::{
-    daemon::upkeep::{self, UpkeepError},
-    journal::Verified,
+    daemon::maintenance::{self, MaintenanceError},
+    journal::{RepairMode, Verified},
 };
 
 #[derive(Debug, clap::Args)]
@@ -31,8 +31,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     let state = context.state()?;
     match &args.command {
         Command::Verify => {
-            let verified = upkeep::verify(&state).map_err(failed)?;
-            let rules = upkeep::verify_rules(&state).map_err(failed)?;
+            let verified = maintenance::verify(&state).map_err(failed)?;
+            let rules = maintenance::verify_rules(&state).map_err(failed)?;
             context.print(&(report_rules(&rules) + &report(&verified)))?;
             match verified.findings() + rules.len() {
                 0 => Ok(()),
@@ -40,7 +40,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
             }
         }
         Command::Repair { dry_run } => {
-            let (verified, repaired) = upkeep::repair(&state, *dry_run).map_err(failed)?;
+            let mode = if *dry_run { RepairMode::DryRun } else { RepairMode::Rewrite };
+            let (verified, repaired) = maintenance::repair(&state, mode).map_err(failed)?;
             let mut text = report(&verified);
             for one in &repaired {
                 let (path, kept) = (one.path.display(), one.kept.display());
@@ -67,8 +68,8 @@ fn report_rules(wrong: &[String]) -> String {
     wrong.iter().map(|sentence| format!("{sentence}; {advice}\n")).collect()
 }
 
-fn failed(error: UpkeepError) -> CliError {
-    CliError::Upkeep(Box::new(error))
+fn failed(error: MaintenanceError) -> CliError {
+    CliError::Maintenance(Box::new(error))
 }
 
 fn report(verified: &Verified) -> String {

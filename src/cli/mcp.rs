@@ -6,7 +6,7 @@ use std::env;
 
 use super::{CliError, refused, workspace_or_current};
 use crate::{
-    client::{Carried, Client, start_if_absent},
+    client::{Client, PumpEnd, start_if_absent},
     harness::{header, kind::KINDS},
 };
 
@@ -35,8 +35,8 @@ pub(super) fn run(args: &Args, client: &Client) -> Result<(), CliError> {
         named.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))).collect();
     let carried = client.carry(PATH, PROTOCOL, &headers);
     match carried.map_err(|source| CliError::Client { doing: DOING, source })? {
-        Ok(Carried::ToTheEnd) => Ok(()),
-        Ok(Carried::UntilTheDaemonStopped) => Err(CliError::Ended { doing: DOING }),
+        Ok(PumpEnd::ToTheEnd) => Ok(()),
+        Ok(PumpEnd::UntilTheDaemonStopped) => Err(CliError::Ended { doing: DOING }),
         Err(response) => Err(refused(DOING, response.status, &response.body)),
     }
 }

@@ -9,7 +9,14 @@ use std::{
     thread,
 };
 
-use super::Carried;
+/// Why copying between stdio and the daemon ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PumpEnd {
+    /// The process at stdin or stdout is gone.
+    ToTheEnd,
+    /// The daemon closed the connection.
+    UntilTheDaemonStopped,
+}
 
 /// Bytes per read: the capacity of a pipe.
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -19,14 +26,14 @@ const BUFFER_BYTES: usize = 64 * 1024;
 /// Shape: after the end of stdin, it waits for the remaining data of the socket. A thread that
 /// reads stdin may be left, which ends with the process. Errors: the socket, stdin or stdout cannot
 /// be used.
-pub(super) fn between_stdio_and(socket: &UnixStream, first: &[u8]) -> io::Result<Carried> {
+pub(super) fn between_stdio_and(socket: &UnixStream, first: &[u8]) -> io::Result<PumpEnd> {
     // The files themselves, because the standard library's buffers could retain a line.
     let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     carry(socket, first, input, output)
 }
 
-fn carry(socket: &UnixStream, first: &[u8], mut input: File, mut output: File) -> io::Result<Carried> {
+fn carry(socket: &UnixStream, first: &[u8], mut input: File, mut output: File) -> io::Result<PumpEnd> {
     socket.set_nonblocking(false)?;
     let has_ended = std::sync::Arc::new(AtomicBool::new(false));
     let (mut to, ended) = (socket.try_clone()?, std::sync::Arc::clone(&has_ended));
@@ -39,10 +46,10 @@ fn carry(socket: &UnixStream, first: &[u8], mut input: File, mut output: File) -
     let mut from = socket;
     let copied = output.write_all(first).and_then(|()| copy(&mut from, &mut output));
     match copied {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Carried::ToTheEnd),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(PumpEnd::ToTheEnd),
         Err(error) if error.kind() != io::ErrorKind::ConnectionReset => Err(error),
-        Ok(_) | Err(_) if has_ended.load(Ordering::Acquire) => Ok(Carried::ToTheEnd),
-        Ok(_) | Err(_) => Ok(Carried::UntilTheDaemonStopped),
+        Ok(_) | Err(_) if has_ended.load(Ordering::Acquire) => Ok(PumpEnd::ToTheEnd),
+        Ok(_) | Err(_) => Ok(PumpEnd::UntilTheDaemonStopped),
     }
 }
 
@@ -90,7 +97,7 @@ mod tests {
         (&theirs).write_all(b"answer\n").expect("written");
         drop(theirs);
         assert_eq!(lines.next().expect("a line").expect("read"), "answer");
-        assert_eq!(carrying.join().expect("it ends").expect("carried"), Carried::ToTheEnd);
+        assert_eq!(carrying.join().expect("it ends").expect("carried"), PumpEnd::ToTheEnd);
     }
 
     #[test]
@@ -98,7 +105,7 @@ mod tests {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         let ((_give, input), (output, _take)) = (pipe(), pipe());
         drop(theirs);
-        assert_eq!(carry(&ours, b"", input, output).expect("carried"), Carried::UntilTheDaemonStopped);
+        assert_eq!(carry(&ours, b"", input, output).expect("carried"), PumpEnd::UntilTheDaemonStopped);
     }
 
     #[test]
@@ -107,6 +114,6 @@ mod tests {
         let ((_give, input), (output, take)) = (pipe(), pipe());
         drop(take);
         (&theirs).write_all(b"answer\n").expect("written");
-        assert_eq!(carry(&ours, b"", input, output).expect("carried"), Carried::ToTheEnd);
+        assert_eq!(carry(&ours, b"", input, output).expect("carried"), PumpEnd::ToTheEnd);
     }
 }

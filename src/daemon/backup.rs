@@ -21,8 +21,8 @@ use tar::{Archive, Builder, EntryType, Header};
 
 use super::{
     lock::{LockError, StateLock},
+    maintenance::{self, MaintenanceError},
     rules,
-    upkeep::{self, UpkeepError},
 };
 use crate::journal::{Pinned, VerifyError, files::DirFiles};
 
@@ -52,7 +52,7 @@ pub enum BackupError {
     Lock(#[from] LockError),
     /// The journal cannot be used.
     #[error(transparent)]
-    Upkeep(#[from] UpkeepError),
+    Maintenance(#[from] MaintenanceError),
     /// The journal cannot be read.
     #[error(transparent)]
     Read(#[from] VerifyError),
@@ -95,7 +95,7 @@ pub fn backup(state: &Path, file: &Path) -> Result<Kept, BackupError> {
     if file.exists() {
         return Err(BackupError::Exists(file.to_owned()));
     }
-    let files = upkeep::files(state)?;
+    let files = maintenance::files(state)?;
     let mut unfinished = file.as_os_str().to_owned();
     unfinished.push(".unfinished");
     let unfinished = PathBuf::from(unfinished);
@@ -233,7 +233,7 @@ pub fn restore(file: &Path, state: &Path) -> Result<Kept, BackupError> {
         );
         written.map_err(io_error("write", &target))?;
     }
-    let verified = upkeep::verify(&unfinished)?;
+    let verified = maintenance::verify(&unfinished)?;
     match verified.findings() {
         0 => {}
         places => return Err(BackupError::Damaged { places }),

@@ -44,14 +44,14 @@ pub struct Clock {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Reading {
     answer: Timestamp,
-    steady: Duration,
+    monotonic: Duration,
     /// Since when, by the monotonic clock, the wall clock has been ahead without confirmation.
     ahead_since: Option<Duration>,
 }
 
 impl Reading {
-    fn new(answer: Timestamp, steady: Duration) -> Self {
-        Self { answer, steady, ahead_since: None }
+    fn new(answer: Timestamp, monotonic: Duration) -> Self {
+        Self { answer, monotonic, ahead_since: None }
     }
 }
 
@@ -63,8 +63,8 @@ impl Clock {
 
     /// The same with other clocks than the machine's.
     pub(super) fn reading(read: fn() -> (Timestamp, Duration), not_before: Timestamp) -> Self {
-        let (_, steady) = read();
-        Self { last: Mutex::new(Reading::new(not_before, steady)), read }
+        let (_, monotonic) = read();
+        Self { last: Mutex::new(Reading::new(not_before, monotonic)), read }
     }
 
     /// From now on shows at least `not_before`: the last time in the journal, once it is open.
@@ -75,9 +75,9 @@ impl Clock {
     /// `PAUSE_MAX`.
     pub fn go_on_from(&self, not_before: Timestamp) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let (wall, steady) = (self.read)();
+        let (wall, monotonic) = (self.read)();
         let is_doubted = not_before > Timestamp::ZERO && wall.since(not_before) > PAUSE_MAX;
-        *last = Reading::new(if is_doubted { not_before } else { wall.max(not_before) }, steady);
+        *last = Reading::new(if is_doubted { not_before } else { wall.max(not_before) }, monotonic);
     }
 
     /// Never before an earlier result.
@@ -95,8 +95,8 @@ impl Clock {
     /// The time, and the time from which to count the wait for a deadline.
     fn read(&self) -> (Timestamp, Timestamp) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let (wall, steady) = (self.read)();
-        *last = advance(*last, wall, steady);
+        let (wall, monotonic) = (self.read)();
+        *last = advance(*last, wall, monotonic);
         let is_waited_out = last.answer.since(wall) < SET_BACK_MIN;
         (last.answer, if is_waited_out { wall.min(last.answer) } else { last.answer })
     }
@@ -107,11 +107,11 @@ fn machine_now() -> (Timestamp, Duration) {
     (Timestamp::from_millis(duration_millis(wall)), monotonic_now())
 }
 
-fn advance(last: Reading, wall: Timestamp, steady: Duration) -> Reading {
-    let passed = last.answer + steady.saturating_sub(last.steady);
+fn advance(last: Reading, wall: Timestamp, monotonic: Duration) -> Reading {
+    let passed = last.answer + monotonic.saturating_sub(last.monotonic);
     let is_ahead = last.answer > Timestamp::ZERO && wall.since(passed) > DOUBTED_MIN;
-    let ahead_since = is_ahead.then(|| last.ahead_since.unwrap_or(steady));
-    let is_doubted = ahead_since.is_some_and(|since| steady.saturating_sub(since) < DOUBT);
+    let ahead_since = is_ahead.then(|| last.ahead_since.unwrap_or(monotonic));
+    let is_doubted = ahead_since.is_some_and(|since| monotonic.saturating_sub(since) < DOUBT);
     let answer = if wall >= last.answer && !is_doubted {
         wall
     } else if !is_doubted && last.answer.since(wall) < SET_BACK_MIN {
@@ -121,8 +121,8 @@ fn advance(last: Reading, wall: Timestamp, steady: Duration) -> Reading {
     };
     let ahead_since = ahead_since.filter(|_| is_doubted);
     // Below a millisecond nothing would be added, so the monotonic reading is kept until it counts.
-    let steady = if answer == last.answer { last.steady } else { steady };
-    Reading { answer, steady, ahead_since }
+    let monotonic = if answer == last.answer { last.monotonic } else { monotonic };
+    Reading { answer, monotonic, ahead_since }
 }
 
 /// A clock that cannot be set and that counts while the machine sleeps.
@@ -185,9 +185,9 @@ mod tests {
         for back in [HOUR, 24 * HOUR, now] {
             let mut last = Reading::new(Timestamp::from_millis(now), Duration::ZERO);
             let mut previous = now;
-            for steady in (1_000..=back.min(2 * HOUR)).step_by(1_000) {
-                let shown = read(&mut last, now - back + steady, steady);
-                assert!(shown > previous, "{back} back, {steady} later");
+            for monotonic in (1_000..=back.min(2 * HOUR)).step_by(1_000) {
+                let shown = read(&mut last, now - back + monotonic, monotonic);
+                assert!(shown > previous, "{back} back, {monotonic} later");
                 previous = shown;
             }
             assert_eq!(previous, now + back.min(2 * HOUR));

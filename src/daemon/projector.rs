@@ -313,14 +313,14 @@ impl Projector {
 
     /// Logs and publishes the error of a phase, whose file is closed; deletes a broken one.
     fn fail(&mut self, error: &ProjectorError) -> Phase {
-        tracing::error!(error = error as &dyn std::error::Error, "the projection does not go on");
+        tracing::error!(error = error as &dyn std::error::Error, "the projection failed; it is tried again");
         self.projection.progress().end_feed();
         self.projection.set_failed(Some(error.to_string()));
         if let ProjectorError::File(error) = error
             && error.is_damage()
             && let Err(error) = self.with_no_reader(Writer::delete)
         {
-            tracing::error!(%error, "the broken projection stays");
+            tracing::error!(%error, "the broken projection cannot be deleted");
         }
         let backoff = self.backoff;
         self.backoff = (backoff * 2).min(BACKOFF_MAX);

@@ -50,7 +50,7 @@ const BATCH_RECORDS_MAX: usize = 4_096;
 
 /// Age, at the journal's end, of an event of the engine that can still be pending: it is appended
 /// with the next slice, or within seconds if the disk is full.
-const OWED_AGE_MAX: Duration = Duration::from_secs(60);
+const OUTBOX_AGE_MAX: Duration = Duration::from_secs(60);
 
 /// Most records that one start skips; more are not isolated failures.
 const SKIPPED_MAX: usize = 16;
@@ -100,7 +100,7 @@ pub(super) struct Recovered {
     /// there was none.
     pub(super) ended_at: Timestamp,
     /// Events of the engine that an earlier process did not append.
-    pub(super) owed: Vec<Event>,
+    pub(super) outbox: Vec<Event>,
 }
 
 /// Opens the journal in `state` and rebuilds its state, with the rules of each time from `rules`.
@@ -121,10 +121,10 @@ pub(super) fn recover(
     let projected = or_later(projector::open(&state.join(FILE_NAME)));
     let replayed = Replay { journal: &journal, snapshots: &snapshots, rules, ended: last_seq };
     let mut skipped = Skipped::open(state, &journal);
-    let Followed { fold, reader, owed } = replayed.follow(state, fold, &mut skipped, |fold| {
+    let Followed { fold, reader, outbox } = replayed.follow(state, fold, &mut skipped, |fold| {
         projected.as_ref().and_then(|writer| missing(writer, fold.applied, last_seq))
     })?;
-    let owed = newest(owed, fold.applied_at);
+    let outbox = newest(outbox, fold.applied_at);
     journal.set_needed_from(snapshots.journal_needed_from());
     let snapshots = Arc::new(snapshots);
     Ok(Recovered {
@@ -137,15 +137,15 @@ pub(super) fn recover(
         projected,
         skipped: skipped.into_records(),
         ended_at,
-        owed,
+        outbox,
     })
 }
 
 /// The pending events that a process which died at `end` may not have appended. Older ones are
 /// events that this version makes and an earlier one did not.
-fn newest(owed: Vec<Event>, end: Timestamp) -> Vec<Event> {
+fn newest(outbox: Vec<Event>, end: Timestamp) -> Vec<Event> {
     let (newest, older): (Vec<Event>, Vec<Event>) =
-        owed.into_iter().partition(|event| end.since(event.timestamp) <= OWED_AGE_MAX);
+        outbox.into_iter().partition(|event| end.since(event.timestamp) <= OUTBOX_AGE_MAX);
     if !older.is_empty() {
         tracing::info!(events = older.len(), "events that an earlier version did not make are not published");
     }
@@ -240,7 +240,7 @@ pub fn open_after(
         }
     }
     if !had_none {
-        tracing::warn!("no snapshot can be gone on from, so the journal is read from its first record");
+        tracing::warn!("no snapshot can be used, so the journal is read from its first record");
     }
     Ok((Fold::new(rules.clone()), journal.open()?))
 }
@@ -272,7 +272,7 @@ fn missing(projected: &Writer, begin: Seq, head: Seq) -> Option<Notes> {
 
 /// A start continues without it: the projection's own thread tries again.
 fn or_later<T>(outcome: Result<T, ProjectionError>) -> Option<T> {
-    outcome.inspect_err(|error| tracing::error!(%error, "the history is made up later")).ok()
+    outcome.inspect_err(|error| tracing::error!(%error, "the history is rebuilt later")).ok()
 }
 
 /// The idempotency key of a record, so that duplicates are detected after a restart.
@@ -296,7 +296,7 @@ struct Replay<'a> {
 struct Followed {
     fold: Fold,
     reader: Reader,
-    owed: Vec<Event>,
+    outbox: Vec<Event>,
 }
 
 /// Why the replay stopped.
@@ -366,8 +366,8 @@ impl Replay<'_> {
         };
         // A fold that panicked is dropped.
         let replayed = catch_unwind(AssertUnwindSafe(|| replay_saying(&mut reader, &mut fold, begin)));
-        let owed = match replayed {
-            Ok(Ok(owed)) => owed,
+        let outbox = match replayed {
+            Ok(Ok(outbox)) => outbox,
             Ok(Err(RecoveryError::Fold(FoldError::Record { seq, source }))) if source.is_damage() => {
                 return Err(Stopped::At(seq, with_causes(&source)));
             }
@@ -375,7 +375,7 @@ impl Replay<'_> {
             Err(panic) => return Err(Stopped::At(applying.get(), words_of(panic.as_ref()))),
         };
         fold.go_live();
-        Ok(Followed { fold, reader, owed })
+        Ok(Followed { fold, reader, outbox })
     }
 
     /// Records in the journal that a record is skipped, so that it stays skipped.
@@ -407,32 +407,32 @@ fn replay_saying(
     fold: &mut Fold,
     begin: impl Fn(Seq),
 ) -> Result<Vec<Event>, RecoveryError> {
-    let mut owed: BTreeMap<Arc<str>, Event> = BTreeMap::new();
+    let mut outbox: BTreeMap<Arc<str>, Event> = BTreeMap::new();
     loop {
         let before = fold.applied;
         for record in reader.next_batch(BATCH_RECORDS_MAX)?.iter() {
             begin(record.seq);
             fold.apply(&record)?;
-            if record.kind.0 == records::EVENT && !owed.is_empty() {
-                settle(&mut owed, record.body);
+            if record.kind.0 == records::EVENT && !outbox.is_empty() {
+                remove_published(&mut outbox, record.body);
             }
             while let Some(output) = fold.poll_output() {
                 if let Output::Publish(event) = output {
-                    owed.insert(event.id.clone(), event);
+                    outbox.insert(event.id.clone(), event);
                 }
             }
         }
         if fold.applied == before {
-            return Ok(owed.into_values().collect());
+            return Ok(outbox.into_values().collect());
         }
     }
 }
 
-fn settle(owed: &mut BTreeMap<Arc<str>, Event>, body: &[u8]) {
+fn remove_published(outbox: &mut BTreeMap<Arc<str>, Event>, body: &[u8]) {
     if let Ok(event) = codec::decode(body)
-        && owed.get(event.id).is_some_and(|own| *own.source == *event.source)
+        && outbox.get(event.id).is_some_and(|own| *own.source == *event.source)
     {
-        owed.remove(event.id);
+        outbox.remove(event.id);
     }
 }
 
@@ -443,7 +443,7 @@ mod tests {
 
     #[test]
     fn what_was_owed_long_before_the_end_is_not_published() {
-        let owed = |id: &str, second: u64| Event {
+        let outbox = |id: &str, second: u64| Event {
             id: id.into(),
             event_type: "source.throttled".parse().expect("a type"),
             source: "aside".into(),
@@ -456,7 +456,7 @@ mod tests {
             workspace: None,
             cause: None,
         };
-        let all = vec![owed("old", 39), owed("edge", 40), owed("new", 100)];
+        let all = vec![outbox("old", 39), outbox("edge", 40), outbox("new", 100)];
         let kept = newest(all, Timestamp::from_millis(100_000));
         let ids: Vec<&str> = kept.iter().map(|event| &*event.id).collect();
         assert_eq!(ids, ["edge", "new"]);

@@ -219,7 +219,7 @@ impl Snapshots {
         let is_set_aside = reason.is_of_another_journal();
         let reason: &dyn std::error::Error = reason;
         if !is_set_aside {
-            tracing::warn!(%path, reason, "a snapshot is passed over");
+            tracing::warn!(%path, reason, "a snapshot is skipped");
             return;
         }
         tracing::error!(

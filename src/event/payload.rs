@@ -14,8 +14,8 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Value, value::RawValue};
 
 use super::{
-    eight,
-    spots::{Field, Spots},
+    field_index::{Field, FieldIndex},
+    printable::is_printable,
 };
 
 /// Largest event in bytes of JSON, envelope included.
@@ -33,7 +33,7 @@ const DIGITS_PLAIN_MAX: usize = 300;
 #[derive(Debug, Clone)]
 pub struct Payload {
     text: Arc<str>,
-    spots: OnceLock<Option<Spots>>,
+    field_index: OnceLock<Option<FieldIndex>>,
     value: OnceLock<Arc<Value>>,
 }
 
@@ -80,7 +80,7 @@ impl Payload {
 
     /// Keeps text that is already checked.
     pub fn from_valid(text: &str) -> Self {
-        Self { text: text.into(), spots: OnceLock::new(), value: OnceLock::new() }
+        Self { text: text.into(), field_index: OnceLock::new(), value: OnceLock::new() }
     }
 
     /// The JSON text as received.
@@ -92,23 +92,23 @@ impl Payload {
     ///
     /// Shape: `Err` when a key contains an escape, so the object has to be parsed.
     pub fn field(&self, name: &str) -> Result<Option<Field<'_>>, WithEscape> {
-        self.spots().map(|spots| spots.get(&self.text, name)).ok_or(WithEscape)
+        self.field_index().map(|field_index| field_index.get(&self.text, name)).ok_or(WithEscape)
     }
 
     /// The top-level keys, with repetitions.
     ///
     /// Shape: as in [`Payload::field`].
     pub fn keys(&self) -> Result<impl Iterator<Item = &str>, WithEscape> {
-        self.spots().map(|spots| spots.keys(&self.text)).ok_or(WithEscape)
+        self.field_index().map(|field_index| field_index.keys(&self.text)).ok_or(WithEscape)
     }
 
     /// Whether its JSON is only printable ASCII and spaces; escapes are not decoded.
     pub fn is_printable(&self) -> bool {
-        eight::is_printable(self.text.as_bytes())
+        is_printable(self.text.as_bytes())
     }
 
-    fn spots(&self) -> Option<&Spots> {
-        self.spots.get_or_init(|| Spots::find(&self.text)).as_ref()
+    fn field_index(&self) -> Option<&FieldIndex> {
+        self.field_index.get_or_init(|| FieldIndex::find(&self.text)).as_ref()
     }
 
     /// The parsed object, with keys in the producer's order. Parsed on first use; never `null`.
@@ -121,7 +121,7 @@ impl From<Value> for Payload {
     /// Takes an object made by the program.
     fn from(value: Value) -> Self {
         let text = value.to_string().into();
-        Self { text, spots: OnceLock::new(), value: OnceLock::from(Arc::new(value)) }
+        Self { text, field_index: OnceLock::new(), value: OnceLock::from(Arc::new(value)) }
     }
 }
 
@@ -285,7 +285,7 @@ pub fn clean_text(text: &str) -> Cow<'_, str> {
 /// Removes whole terminal escape sequences, and control, zero-width and bidirectional characters.
 /// Newlines and tabs stay.
 pub fn strip_text(text: &str) -> Cow<'_, str> {
-    let is_plain = eight::is_printable(text.as_bytes()) || !text.chars().any(is_unwanted);
+    let is_plain = is_printable(text.as_bytes()) || !text.chars().any(is_unwanted);
     if is_plain { text.into() } else { strip(text).into() }
 }
 

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use super::eight;
+use super::printable::is_printable_without;
 
 /// Replaces a secret; its recognizable beginning is kept.
 const MASK: &str = "[masked]";
@@ -88,9 +88,9 @@ const SHORT_SECRET_BYTES: [u8; 1] = *b"@";
 pub fn is_harmless(text: &str) -> bool {
     let bytes = text.as_bytes();
     if bytes.len() < SECRET_BYTES_MIN {
-        eight::is_printable_without(bytes, SHORT_SECRET_BYTES)
+        is_printable_without(bytes, SHORT_SECRET_BYTES)
     } else {
-        eight::is_printable_without(bytes, SECRET_BYTES)
+        is_printable_without(bytes, SECRET_BYTES)
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
 };
 
 use crate::journal::{
-    AppendError, Filler, Journal, Level, OpenError, Opened, ReadError, Record, RecordKind,
+    AppendError, Journal, Level, OpenError, Opened, ReadError, Record, RecordKind, RepairMode, Tombstone,
     log::{
         files::Files,
         mark::MARK_NAME,
@@ -32,7 +32,7 @@ const STEPS: usize = 14;
 /// How many records one flipped byte can lose: all of a segment of the smallest ones, or those that
 /// a damaged seal hides.
 const LOST_MAX: usize = 16;
-const FILLER: Filler<'static> = Filler { kind: RecordKind(255), body: b"lost" };
+const TOMBSTONE: Tombstone<'static> = Tombstone { kind: RecordKind(255), body: b"lost" };
 
 /// What was promised.
 #[derive(Debug, Default)]
@@ -276,11 +276,12 @@ impl Walk {
         if !is_flipped {
             return Err(format!("refused without a cause: {refused}"));
         }
-        let verified = verify(&self.files, FILLER.kind).map_err(|error| error.to_string())?;
+        let verified = verify(&self.files, TOMBSTONE.kind).map_err(|error| error.to_string())?;
         if verified.findings() == 0 {
             return Err(format!("refused, and nothing is found to be wrong: {refused}"));
         }
-        let (_, repaired) = repair(&self.files, FILLER, false).map_err(|error| error.to_string())?;
+        let (_, repaired) =
+            repair(&self.files, TOMBSTONE, RepairMode::Rewrite).map_err(|error| error.to_string())?;
         self.steps.push(format!("repaired: {repaired:?}"));
         let opened = self.open().map_err(|error| format!("refused after a repair: {error}"))?;
         match self.check(&opened.journal, must) {
@@ -312,7 +313,7 @@ impl Walk {
                 break;
             }
             for Record { kind, seq, body, .. } in records.iter() {
-                if kind == FILLER.kind {
+                if kind == TOMBSTONE.kind {
                     lost.insert(seq.0);
                 } else {
                     found.insert(seq.0, number_of(body));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::{
     event::{Event, Pattern, PatternSegment, Provenance, cut_text, strip_text},
     notification::{Activation, InjectionPoint, Priority},
-    pipeline::row::Row,
+    pipeline::{key::Trust, row::Row},
 };
 
 /// `[activation]` of `aside.toml`.
@@ -65,6 +65,11 @@ impl WakeSettings {
     /// Whether `event` is trusted, as [`WakeSettings::trusts`] says.
     pub(crate) fn trusts_event(&self, event: &Event) -> bool {
         self.trusts(&event.source, event.provenance)
+    }
+
+    /// The same as part of a key.
+    pub(crate) fn trust_in(&self, event: &Event) -> Trust {
+        if self.trusts_event(event) { Trust::Trusted } else { Trust::Untrusted }
     }
 
     /// The source of the first of these rows that is not trusted, as a reader is to see it; `None` if all are.

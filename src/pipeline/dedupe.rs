@@ -1,8 +1,8 @@
 //! Whether an event repeats an earlier one.
 //!
 //! Two events are the same when their keys are equal and they concern the same sessions. A window begins with the first
-//! of them and is not prolonged by repeats, so a fault that goes on is told again once a window. Nothing needs to be woken
-//! to forget: what has ended is dropped on the next question. How repeats are counted is the pipeline's business.
+//! of them and is not prolonged by repeats, so a lasting fault is delivered once a window. No timer is needed: windows
+//! that have ended are dropped at the next check. How repeats are counted is the pipeline's business.
 
 use std::{collections::VecDeque, hash::BuildHasher, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Most keys a subscriber remembers, about 400 bytes each at worst. When it is reached, the one that ends soonest is
-/// forgotten, and an event with that key is told as a new one.
+/// evicted, and an event with that key counts as a new one.
 pub(crate) const DEDUPE_KEYS_MAX: usize = 4_096;
 
 /// What an event is to those before it.

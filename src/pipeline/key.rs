@@ -28,6 +28,22 @@ const ZERO: [u8; 2] = [0, DIGEST_MARK];
 /// A key that is kept.
 pub(crate) type Key = Arc<[u8]>;
 
+/// Whether the source of an event is trusted; part of the keys of states and conditions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trust {
+    Trusted,
+    Untrusted,
+}
+
+impl Trust {
+    const fn word(self) -> &'static [u8] {
+        match self {
+            Self::Trusted => b"trusted",
+            Self::Untrusted => b"untrusted",
+        }
+    }
+}
+
 /// Writes keys, one at a time.
 #[derive(Debug, Default)]
 pub(crate) struct KeyWriter {
@@ -90,9 +106,8 @@ impl KeyWriter {
     }
 
     /// Writes the key of the state or condition that `fields` name in `event`; an event that is not trusted never has that of one that is.
-    pub(crate) fn state(&mut self, fields: &[FieldPath], is_trusted: bool, event: &Event) -> StateKey {
-        let trust: &'static [u8] = if is_trusted { b"trusted" } else { b"untrusted" };
-        let hash = Sha256::digest(self.start().word(trust).identity(fields, event).finish());
+    pub(crate) fn state(&mut self, fields: &[FieldPath], trust: Trust, event: &Event) -> StateKey {
+        let hash = Sha256::digest(self.start().word(trust.word()).identity(fields, event).finish());
         StateKey(u64::from_be_bytes(*hash.first_chunk().expect("32 bytes begin with 8")))
     }
 

@@ -127,7 +127,7 @@ proptest! {
             prop_assert_eq!(pipeline.poll_timeout(), model.open.iter().map(|open| open.ends_at).min());
             prop_assert_eq!(rows(&pipeline), model.rows());
             for scope in [Scope::All, Scope::Workspace("/w".into()), session("s1"), session("s2")] {
-                prop_assert_eq!(pipeline.carry.peek(&scope), model.carried(&scope));
+                prop_assert_eq!(pipeline.deferred.peek(&scope), model.deferred(&scope));
             }
         }
         pipeline.handle_timeout(&templates, at(ms + 10_000));
@@ -186,7 +186,7 @@ fn number(event: &Event) -> u64 {
 /// The events that came out for good, each as often as it did.
 fn ends(seen: &[Outcome]) -> Vec<Seq> {
     let of = |outcome: &Outcome| match outcome {
-        Outcome::Told(_, seqs) => seqs.clone(),
+        Outcome::Delivered(_, seqs) => seqs.clone(),
         Outcome::Ended(seq, _) => vec![*seq],
         Outcome::Waits(_) => Vec::new(),
     };
@@ -208,7 +208,7 @@ struct Model {
     /// For each scope, the millisecond its tokens are counted up to, and how many parts of tokens there are then; as many
     /// parts as the rate's time has milliseconds make a token.
     tokens: Vec<(Scope, u64, u64)>,
-    carried: Vec<(Scope, Carried)>,
+    deferred: Vec<(Scope, DeferredCounts)>,
     seen: Vec<Outcome>,
 }
 
@@ -302,7 +302,7 @@ impl Model {
                 return open.restart(rule, now);
             }
         }
-        self.carried_mut(scope).repeats += 1;
+        self.deferred_mut(scope).repeats += 1;
     }
 
     fn close_due(&mut self, rule: &Subscriber, now: Timestamp) {
@@ -330,14 +330,14 @@ impl Model {
     ) {
         if let Some(retry_at) = rule.rate.filter(|_| !escalates).and_then(|rate| self.take(rate, scope, now))
         {
-            self.carried_mut(scope).suppressed += rows.iter().map(|row| row.1).sum::<u32>();
+            self.deferred_mut(scope).suppressed += rows.iter().map(|row| row.1).sum::<u32>();
             for (seq, _, _) in rows {
                 self.end(*seq, Reason::RateLimited { retry_at });
             }
             return;
         }
-        *self.carried_mut(scope) = Carried::default();
-        self.seen.push(Outcome::Told(now, rows.iter().map(|row| row.0).collect()));
+        *self.deferred_mut(scope) = DeferredCounts::default();
+        self.seen.push(Outcome::Delivered(now, rows.iter().map(|row| row.0).collect()));
     }
 
     /// Lets the tokens of each millisecond flow in, one by one.
@@ -369,16 +369,16 @@ impl Model {
         rows
     }
 
-    fn carried(&self, scope: &Scope) -> Carried {
-        self.carried.iter().find(|known| known.0 == *scope).map(|known| known.1).unwrap_or_default()
+    fn deferred(&self, scope: &Scope) -> DeferredCounts {
+        self.deferred.iter().find(|known| known.0 == *scope).map(|known| known.1).unwrap_or_default()
     }
 
-    fn carried_mut(&mut self, scope: &Scope) -> &mut Carried {
-        let index = self.carried.iter().position(|known| known.0 == *scope).unwrap_or_else(|| {
-            self.carried.push((scope.clone(), Carried::default()));
-            self.carried.len() - 1
+    fn deferred_mut(&mut self, scope: &Scope) -> &mut DeferredCounts {
+        let index = self.deferred.iter().position(|known| known.0 == *scope).unwrap_or_else(|| {
+            self.deferred.push((scope.clone(), DeferredCounts::default()));
+            self.deferred.len() - 1
         });
-        &mut self.carried[index].1
+        &mut self.deferred[index].1
     }
 }
 

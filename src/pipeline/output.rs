@@ -9,7 +9,7 @@ use crate::{
     pipeline::failure::Failure,
 };
 
-/// What became of events.
+/// The outcome of events, and failures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PipelineOutput {
     /// A batch closed and was rendered.

@@ -54,9 +54,9 @@ pub use self::{
     template_error::TemplateError,
 };
 
-/// The key under which repeats of events that were told before are counted; those of a row in sight are its `repeats`.
+/// The key of the count of repeats of events that were delivered before; those of a shown row are its `repeats`.
 const EARLIER_REPEATS: &str = "earlier_repeats";
-/// The name that stands for no template: the generic table is what is wanted.
+/// The name for no template: the generic table.
 pub const GENERIC: &str = "generic";
 /// Steps of work (`pipeline::sandbox`) that all attempts at one notification may take together: some 10 ms.
 pub const STEPS_MAX: u64 = 500_000;

@@ -7,7 +7,7 @@ use crate::{
     event::{Event, Seq},
     ledger::{FilteredBy, Reason},
     notification::Resolution,
-    pipeline::{filter, render::Templates, row::Row, rule::Subscriber, unresolved::condition_of},
+    pipeline::{filter, key::Trust, render::Templates, row::Row, rule::Subscriber, unresolved::condition_of},
     time::Timestamp,
 };
 
@@ -27,9 +27,9 @@ impl Pipeline {
         let rule = Arc::clone(&self.rule);
         filter::check_source(&rule, event)?;
         let equal = rule.resolve.as_ref().map_or(&[][..], |resolve| &resolve.equal);
-        let mut keys = vec![self.key.state(equal, false, event)];
+        let mut keys = vec![self.key.state(equal, Trust::Untrusted, event)];
         if rule.wake.trusts_event(event) {
-            keys.push(self.key.state(equal, true, event));
+            keys.push(self.key.state(equal, Trust::Trusted, event));
         }
         let resolution = Resolution { subscriber: rule.id.clone(), seq, scope: event.scope(), keys };
         self.dedupe.forget_conditions(&resolution.keys);

@@ -7,8 +7,8 @@ use std::{collections::VecDeque, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Pipeline, batch::Batcher, carry::Carry, dedupe::Dedupe, failure::Failures, key::KeyWriter,
-    limit::Limiter, rule::Subscriber,
+    Pipeline, batch::Batcher, dedupe::Dedupe, deferred_counts::DeferredByScope, failure::Failures,
+    key::KeyWriter, limit::Limiter, rule::Subscriber,
 };
 use crate::{event::Seq, snapshot::Held};
 
@@ -19,7 +19,8 @@ pub struct Memory<'a> {
     dedupe: Held<'a, Dedupe>,
     batcher: Held<'a, Batcher>,
     limiter: Held<'a, Limiter>,
-    carry: Held<'a, Carry>,
+    #[serde(rename = "carry")]
+    deferred: Held<'a, DeferredByScope>,
     failures: Held<'a, Failures>,
 }
 
@@ -33,13 +34,13 @@ impl Memory<'_> {
 impl Pipeline {
     /// What it remembers. Its outputs must have been drained.
     pub fn memory(&self) -> Memory<'_> {
-        let Self { rule: _, key: _, dedupe, batcher, limiter, carry, failures, outputs } = self;
+        let Self { rule: _, key: _, dedupe, batcher, limiter, deferred, failures, outputs } = self;
         debug_assert!(outputs.is_empty(), "outputs are taken before a snapshot is");
         Memory {
             dedupe: Held::Borrowed(dedupe),
             batcher: Held::Borrowed(batcher),
             limiter: Held::Borrowed(limiter),
-            carry: Held::Borrowed(carry),
+            deferred: Held::Borrowed(deferred),
             failures: Held::Borrowed(failures),
         }
     }
@@ -52,7 +53,7 @@ impl Pipeline {
             dedupe: memory.dedupe.into_owned(),
             batcher: memory.batcher.into_owned(),
             limiter: memory.limiter.into_owned(),
-            carry: memory.carry.into_owned(),
+            deferred: memory.deferred.into_owned(),
             failures: memory.failures.into_owned(),
             outputs: VecDeque::new(),
         }

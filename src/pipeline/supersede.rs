@@ -20,7 +20,7 @@ pub(crate) fn supersede(
         return (Vec::new(), Vec::new());
     }
     let mut state_key =
-        |row: &Row| key.state(&rule.supersede_key, rule.wake.trusts_event(&row.event), &row.event);
+        |row: &Row| key.state(&rule.supersede_key, rule.wake.trust_in(&row.event), &row.event);
     let (mut newest, mut ended) = (BTreeMap::new(), Vec::new());
     for row in rows.iter() {
         ended.extend(newest.insert(state_key(row), row.seq));

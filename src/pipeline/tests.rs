@@ -58,7 +58,7 @@ fn three_equal_events_are_one_row() {
     }
     assert_eq!(run.rows(), [(1, 3)]);
     run.advance(2_000);
-    assert_eq!(run.outcomes(), [waits(1), duplicate(2, 1), duplicate(3, 1), told(2_000, &[1])]);
+    assert_eq!(run.outcomes(), [waits(1), duplicate(2, 1), duplicate(3, 1), delivered(2_000, &[1])]);
 }
 
 #[test]
@@ -67,12 +67,13 @@ fn a_repeat_of_a_row_that_left_is_told_by_the_next_notification() {
     run.event(1, 0, r#""tool":"grep""#);
     run.advance(2_000);
     run.event(2, 3_000, r#""tool":"grep""#);
-    assert_eq!(run.carried(), Carried { repeats: 1, suppressed: 0 });
+    assert_eq!(run.deferred(), DeferredCounts { repeats: 1, suppressed: 0 });
     run.event(3, 3_100, r#""tool":"fetch""#);
     run.advance(6_000);
-    assert_eq!(run.carried(), Carried::default());
+    assert_eq!(run.deferred(), DeferredCounts::default());
     run.event(4, 6_000, r#""tool":"grep""#);
-    let expected = [waits(1), told(2_000, &[1]), duplicate(2, 1), waits(3), told(5_100, &[3]), waits(4)];
+    let expected =
+        [waits(1), delivered(2_000, &[1]), duplicate(2, 1), waits(3), delivered(5_100, &[3]), waits(4)];
     assert_eq!(run.outcomes(), expected);
 }
 
@@ -80,16 +81,16 @@ fn a_repeat_of_a_row_that_left_is_told_by_the_next_notification() {
 fn a_notification_stands_for_repeats_and_for_what_is_only_counted() {
     let row = |seq, payload, repeats| Row { seq: Seq(seq), event: event(payload), repeats };
     let rows = [row(1, r#""tool":"grep""#, 3), row(2, r#""tool":"a""#, 1)];
-    assert_eq!(raw_bytes(&rows, Carried::default()), 3 * 15 + 12);
-    assert_eq!(raw_bytes(&rows, Carried { repeats: 4, suppressed: 6 }), 3 * 15 + 12 + 10 * 13);
-    assert_eq!(raw_bytes(&[], Carried { repeats: 1, suppressed: 0 }), 0);
+    assert_eq!(raw_bytes(&rows, DeferredCounts::default()), 3 * 15 + 12);
+    assert_eq!(raw_bytes(&rows, DeferredCounts { repeats: 4, suppressed: 6 }), 3 * 15 + 12 + 10 * 13);
+    assert_eq!(raw_bytes(&[], DeferredCounts { repeats: 1, suppressed: 0 }), 0);
 }
 
 #[test]
 fn the_renderer_is_given_rows_and_both_counts() {
     let rule = rule();
     let batch = Batch::alone(Scope::All, Row { seq: Seq(1), event: event(""), repeats: 4 }, at(7));
-    let input = render_input(&rule, &batch, Carried { repeats: 2, suppressed: 3 });
+    let input = render_input(&rule, &batch, DeferredCounts { repeats: 2, suppressed: 3 });
     let rows: Vec<_> = input.rows.iter().map(|row| (row.seq.0, row.repeats)).collect();
     assert_eq!((rows, input.repeats, input.suppressed), (vec![(1, 4)], 2, 3));
     assert_eq!((input.subscriber.as_str(), input.subscriber_name), ("tool_failure", "Tool failures"));
@@ -103,9 +104,9 @@ fn twelve_different_events_of_one_window_are_ten_and_two() {
         run.event(seq, 0, &format!(r#""tool":"t{seq}""#));
     }
     run.advance(2_000);
-    let told_of: Vec<_> =
-        run.outcomes().into_iter().filter(|outcome| matches!(outcome, Outcome::Told(..))).collect();
-    assert_eq!(told_of, [told(0, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]), told(2_000, &[11, 12])]);
+    let delivered_rows: Vec<_> =
+        run.outcomes().into_iter().filter(|outcome| matches!(outcome, Outcome::Delivered(..))).collect();
+    assert_eq!(delivered_rows, [delivered(0, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]), delivered(2_000, &[11, 12])]);
 }
 
 #[test]
@@ -118,8 +119,15 @@ fn debounce_restarts_with_every_event_and_max_wait_ends_it() {
     }
     run.event(5, 4_000, r#""tool":"d""#);
     run.advance(6_000);
-    let expected =
-        [waits(1), waits(2), duplicate(3, 1), waits(4), told(4_000, &[1, 2, 4]), waits(5), told(6_000, &[5])];
+    let expected = [
+        waits(1),
+        waits(2),
+        duplicate(3, 1),
+        waits(4),
+        delivered(4_000, &[1, 2, 4]),
+        waits(5),
+        delivered(6_000, &[5]),
+    ];
     assert_eq!(run.outcomes(), expected);
 }
 
@@ -198,9 +206,9 @@ fn an_event_that_escalates_is_told_at_once_and_once() {
     assert_eq!(urgency, [(Priority::Critical, InjectionPoint::Immediate); 2]);
     let expected = [
         waits(1),
-        told(100, &[2]),
+        delivered(100, &[2]),
         duplicate(3, 2),
-        told(300, &[4]),
+        delivered(300, &[4]),
         ended(5, Reason::FilteredOut(FilteredBy::Severity)),
         duplicate(6, 1),
     ];
@@ -216,7 +224,7 @@ fn a_critical_subscriber_waits_for_no_batch() {
     run.event(1, 0, r#""tool":"grep""#);
     run.event(2, 1, r#""tool":"fetch""#);
     run.event(3, 2, r#""tool":"grep""#);
-    assert_eq!(run.outcomes(), [told(0, &[1]), told(1, &[2]), duplicate(3, 1)]);
+    assert_eq!(run.outcomes(), [delivered(0, &[1]), delivered(1, &[2]), duplicate(3, 1)]);
 }
 
 #[test]
@@ -231,7 +239,7 @@ fn what_is_not_trusted_waits_for_a_batch_whatever_its_subscriber_is() {
         run.pipeline.handle(Seq(seq), &Arc::new(event), &run.templates, at(0));
     }
     run.advance(2_000);
-    assert_eq!(run.outcomes(), [waits(1), waits(2), waits(3), told(2_000, &[1, 2, 3])]);
+    assert_eq!(run.outcomes(), [waits(1), waits(2), waits(3), delivered(2_000, &[1, 2, 3])]);
 }
 
 #[test]
@@ -245,23 +253,23 @@ fn what_is_over_the_rate_is_counted_in_the_next_notification_of_its_scope() {
     run.event(4, 3_500, r#""tool":"c""#);
     run.scoped(5, 3_600, r#""tool":"c""#, &session("s1"));
     run.advance(7_000);
-    assert_eq!(run.carried(), Carried { repeats: 0, suppressed: 3 });
+    assert_eq!(run.deferred(), DeferredCounts { repeats: 0, suppressed: 3 });
     run.event(6, 11_000, r#""tool":"d""#);
     run.advance(13_000);
-    assert_eq!(run.carried(), Carried::default());
+    assert_eq!(run.deferred(), DeferredCounts::default());
     let over = Reason::RateLimited { retry_at: at(12_000) };
     let expected = [
         waits(1),
-        told(2_000, &[1]),
+        delivered(2_000, &[1]),
         waits(2),
         duplicate(3, 2),
         waits(4),
         waits(5),
         ended(2, over.clone()),
         ended(4, over),
-        told(5_600, &[5]),
+        delivered(5_600, &[5]),
         waits(6),
-        told(13_000, &[6]),
+        delivered(13_000, &[6]),
     ];
     assert_eq!(run.outcomes(), expected);
 }
@@ -299,9 +307,9 @@ fn an_exchange_closes_what_it_can_take_and_shutdown_everything() {
     run.pipeline.close(&|scope| scope.concerns(&SessionId::new("s1"), None), &run.templates, at(700));
     assert_eq!(run.rows(), [(2, 1)]);
     run.pipeline.close(&|_| true, &run.templates, at(9_000));
-    let told: Vec<_> =
+    let delivered: Vec<_> =
         run.notifications().iter().map(|made| (made.created_at, made.events.clone())).collect();
-    assert_eq!(told, [(at(700), vec![Seq(1)]), (at(700), vec![Seq(3)]), (at(2_000), vec![Seq(2)])]);
+    assert_eq!(delivered, [(at(700), vec![Seq(1)]), (at(700), vec![Seq(3)]), (at(2_000), vec![Seq(2)])]);
 }
 
 #[test]
@@ -339,18 +347,18 @@ fn new_rules_lose_neither_rows_nor_counts_nor_windows() {
     run.pipeline.replace_rule(Arc::new(newer));
     run.event(4, 2_700, r#""tool":"b""#);
     run.event(5, 2_800, r#""tool":"c""#);
-    assert_eq!((run.rows(), run.carried().repeats), (vec![(3, 2), (5, 1)], 1));
+    assert_eq!((run.rows(), run.deferred().repeats), (vec![(3, 2), (5, 1)], 1));
     run.advance(4_600);
     let outputs = run.outputs();
     assert_eq!(notifications(&outputs).last().map(|made| made.priority), Some(Priority::Low));
     let expected = [
         waits(1),
-        told(2_000, &[1]),
+        delivered(2_000, &[1]),
         duplicate(2, 1),
         waits(3),
         duplicate(4, 3),
         waits(5),
-        told(4_600, &[3, 5]),
+        delivered(4_600, &[3, 5]),
     ];
     assert_eq!(outcomes(&outputs), expected);
 }
@@ -430,22 +438,22 @@ impl Run {
     }
 
     /// What waits for the next notification to everybody.
-    fn carried(&self) -> Carried {
-        self.pipeline.carry.peek(&Scope::All)
+    fn deferred(&self) -> DeferredCounts {
+        self.pipeline.deferred.peek(&Scope::All)
     }
 }
 
 /// An output without what other outputs of the test say anyway.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Outcome {
-    Told(Timestamp, Vec<Seq>),
+    Delivered(Timestamp, Vec<Seq>),
     Waits(Seq),
     Ended(Seq, String),
 }
 
 pub(super) fn outcomes(outputs: &[PipelineOutput]) -> Vec<Outcome> {
     let outcome = |output: &PipelineOutput| match output {
-        PipelineOutput::Notification(made) => Outcome::Told(made.created_at, made.events.clone()),
+        PipelineOutput::Notification(made) => Outcome::Delivered(made.created_at, made.events.clone()),
         PipelineOutput::Batched { seq } => Outcome::Waits(*seq),
         PipelineOutput::Ended { seq, reason } => ended(seq.0, reason.clone()),
         PipelineOutput::Failed(_) | PipelineOutput::Said { .. } => panic!("unexpected {output:?}"),
@@ -471,8 +479,8 @@ fn notifications(outputs: &[PipelineOutput]) -> impl Iterator<Item = &Notificati
     })
 }
 
-fn told(ms: u64, seqs: &[u64]) -> Outcome {
-    Outcome::Told(at(ms), seqs.iter().copied().map(Seq).collect())
+fn delivered(ms: u64, seqs: &[u64]) -> Outcome {
+    Outcome::Delivered(at(ms), seqs.iter().copied().map(Seq).collect())
 }
 
 fn waits(seq: u64) -> Outcome {

@@ -38,7 +38,7 @@ impl Conditions {
 /// The condition that an event gives; `None` for one that happened and is over.
 pub(crate) fn condition_of(rule: &Subscriber, key: &mut KeyWriter, event: &Event) -> Option<StateKey> {
     let resolve = rule.resolve.as_ref().filter(|resolve| !resolves(resolve, event))?;
-    Some(key.state(&resolve.equal, rule.wake.trusts_event(event), event))
+    Some(key.state(&resolve.equal, rule.wake.trust_in(event), event))
 }
 
 fn resolves(resolve: &ResolveRule, event: &Event) -> bool {

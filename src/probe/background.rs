@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Facts, Finding, Moment, Probe};
+use super::{Facts, Finding, Moment, facts::end_of, state::Probe};
 use crate::{
     call::{Call, RUNNING},
     event::{EventRef, Severity, cut_text, strip_text},
@@ -79,7 +79,7 @@ impl Probe for Known {
             return Vec::new();
         }
         let reported = moment.transcript.and_then(|transcript| {
-            let end = super::end_of(transcript, TRANSCRIPT_BYTES_MAX, facts)?;
+            let end = end_of(transcript, TRANSCRIPT_BYTES_MAX, facts)?;
             Some((transcript.reader.ended)(&end))
         });
         let reported = reported.unwrap_or_default();

@@ -8,11 +8,11 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Facts, Finding, Moment, Probe, Transcript};
+use super::{Facts, Finding, Moment, facts::end_of, state::Probe};
 use crate::{
     event::Severity,
     settings::settings,
-    transcript::{Context, Usage},
+    transcript::{Context, Transcript, Usage},
 };
 
 /// How far below the first threshold the context must be before it is reported again, in percent.
@@ -91,7 +91,7 @@ impl Probe for Known {
 fn read(transcript: Transcript<'_>, facts: &dyn Facts) -> Context {
     let mut found = Context::default();
     for bytes in TRANSCRIPT_BYTES {
-        let Some(end) = super::end_of(transcript, bytes, facts) else { break };
+        let Some(end) = end_of(transcript, bytes, facts) else { break };
         found = (transcript.reader.context)(&end);
         let is_all = (end.len() as u64) < bytes;
         if is_all || found.used.is_some() || found.compacted.is_some() {

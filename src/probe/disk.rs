@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, path::Path};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Facts, Finding, Moment, Probe, Space};
+use super::{Facts, Finding, Moment, Space, finding::shown_path, state::Probe};
 use crate::{
     event::Severity,
     settings::{Form, settings},
@@ -108,7 +108,7 @@ impl Probe for Known {
                 event_type: if is_worse { "disk.space.low" } else { "disk.space.ok" },
                 severity: if is_worse { Severity::Warning } else { Severity::Info },
                 name: format!("{}:{}", space.device, self.said),
-                payload: json!({ "path": super::shown_path(path), "free": shown(space.free), "total": shown(space.total) }),
+                payload: json!({ "path": shown_path(path), "free": shown(space.free), "total": shown(space.total) }),
             });
         }
         findings

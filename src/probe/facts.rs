@@ -6,6 +6,8 @@ use std::{fmt, path::Path, str::FromStr, sync::Arc};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::transcript::Transcript;
+
 /// Largest file whose content is hashed, in bytes; a larger one is compared by size and time.
 pub const HASHED_BYTES_MAX: u64 = 1024 * 1024;
 /// Largest cached text for naming changed lines, in bytes.
@@ -163,4 +165,15 @@ impl TryFrom<String> for Fingerprint {
     fn try_from(text: String) -> Result<Self, FingerprintError> {
         text.parse()
     }
+}
+
+/// The last `max` bytes of a transcript; `None` when it cannot be read.
+pub(super) fn end_of(transcript: Transcript<'_>, max: u64, facts: &dyn Facts) -> Option<Vec<u8>> {
+    end_of_file(Path::new(transcript.path), max, facts)
+}
+
+/// The last `max` bytes of a file; `None` when it cannot be read.
+pub(super) fn end_of_file(path: &Path, max: u64, facts: &dyn Facts) -> Option<Vec<u8>> {
+    let Entry::File(print) = facts.entry(path) else { return None };
+    facts.read(path, print.size.saturating_sub(max), max)
 }

@@ -6,9 +6,11 @@
 //! that the git probe explains. Changes that cancel out between two exchanges are no findings.
 
 mod author;
+mod change;
 pub mod guard;
 mod known;
 mod lines;
+pub(super) mod overwrite;
 #[cfg(test)]
 mod tests;
 
@@ -19,11 +21,11 @@ use sha2::{Digest, Sha256};
 
 pub use self::known::{File, Known, Noted};
 use self::{
-    author::Author,
+    change::{Author, Change, RACY_MS},
     guard::Guard,
     known::{Awaited, Observed, Said, State},
 };
-use super::{Facts, Finding, Fingerprint, Moment, facts::Entry, shown_path};
+use super::{Facts, Finding, Fingerprint, Moment, facts::Entry, finding::shown_path};
 use crate::{
     event::Severity,
     settings::{Form, settings},
@@ -35,9 +37,6 @@ use crate::{
 const FINDINGS_MAX: usize = 100;
 /// Longest accepted path, in bytes: the system's limit.
 const PATH_BYTES_MAX: usize = 4_096;
-/// If a file changed less than this before a look, a later change may have the same time: the file
-/// system's clock is that coarse.
-const RACY_MS: u64 = 10;
 /// Searched bytes of a transcript.
 const TRANSCRIPT_BYTES_MAX: u64 = 512 * 1024;
 /// After this time from the first look at a change, the client's announcement is in the transcript,
@@ -84,17 +83,6 @@ pub(super) struct Given<'a> {
     pub(super) calls_since: Timestamp,
     /// Files whose change the git probe or a watch explains, so that there is no finding.
     pub(super) explained: &'a BTreeSet<Arc<str>>,
-}
-
-/// How a known file differs from its known state.
-#[derive(Debug, Clone, PartialEq)]
-enum Change {
-    Modified,
-    Deleted,
-    /// It is in the state that the session read before it was notified of another.
-    Restored,
-    /// It was renamed to this, in the same folder.
-    Renamed(Arc<str>),
 }
 
 /// Checks every file that the session knows, and those that its calls touched.
@@ -187,12 +175,12 @@ impl<'a> Look<'a> {
                     (file.is_own, file.is_announced, file.is_held) = (true, false, false)
                 });
             }
-            Author::Other(by) => self.announce(path, file, &change, observed, Some(&by), false),
-            Author::Unknown { during_a_command } => {
+            author @ Author::Other(_) => self.announce(path, file, &change, observed, &author),
+            author @ Author::Unknown { .. } => {
                 if let Some(said) = self.by_client(path, file, observed) {
                     self.leave_to_client(path, file, observed, said);
                 } else {
-                    self.announce(path, file, &change, observed, None, during_a_command);
+                    self.announce(path, file, &change, observed, &author);
                 }
             }
         }
@@ -287,7 +275,7 @@ impl<'a> Look<'a> {
         };
         self.note(path, file.clone());
         if let Some(change) = self.change(path, &file, observed) {
-            self.announce(path, &file, &change, observed, None, false);
+            self.announce(path, &file, &change, observed, &Author::Unknown { during_a_command: false });
         }
     }
 
@@ -322,13 +310,14 @@ impl<'a> Look<'a> {
         file: &File,
         change: &Change,
         observed: Observed,
-        by: Option<&str>,
-        during_a_command: bool,
+        author: &Author,
     ) {
         let shown = |path: &str| self.shown(path);
         let (event_type, kind) = change.words();
         let mut payload = Map::new();
-        let mut say = |key: &str, value: String| payload.insert(key.to_owned(), Value::from(value));
+        let mut say = |key: &str, value: String| {
+            payload.insert(key.to_owned(), Value::from(value));
+        };
         if let Change::Renamed(to) = change {
             say("path", shown(to));
             say("from", shown(path));
@@ -339,11 +328,10 @@ impl<'a> Look<'a> {
         if let Some(lines) = self.lines(file, change, observed) {
             say("lines", lines);
         }
-        if let Some(by) = by {
-            say("by", by.to_owned());
-        }
-        if during_a_command {
-            say("when", "while your command ran".to_owned());
+        match author {
+            Author::Other(by) => say("by", by.clone()),
+            Author::Unknown { during_a_command: true } => say("when", "while your command ran".to_owned()),
+            Author::Own | Author::Unknown { during_a_command: false } => {}
         }
         let name = format!("{:016x}", name_of(path, file.noted, observed));
         let finding = Finding { event_type, severity: Severity::Info, name, payload: Value::Object(payload) };
@@ -407,18 +395,6 @@ impl<'a> Look<'a> {
             } else {
                 self.looked.noted.0.remove(&path);
             }
-        }
-    }
-}
-
-impl Change {
-    /// The event type, and its last segment.
-    const fn words(&self) -> (&'static str, &'static str) {
-        match self {
-            Self::Modified => ("fs.known.modified", "modified"),
-            Self::Deleted => ("fs.known.deleted", "deleted"),
-            Self::Restored => ("fs.known.restored", "restored"),
-            Self::Renamed(_) => ("fs.known.renamed", "renamed"),
         }
     }
 }

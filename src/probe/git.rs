@@ -12,6 +12,7 @@
 
 mod author;
 mod finding;
+mod known;
 mod reflog;
 mod reftable;
 mod repository;
@@ -20,65 +21,22 @@ mod tests;
 
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
-use serde::{Deserialize, Serialize};
-
+pub(super) use self::author::Window;
+pub use self::known::Known;
 use self::{
     author::{Author, Evidence},
     finding::{Changed, Moved, Place},
-    reflog::{Action, Entry, Last},
+    reflog::{Action, Entry},
     repository::{Repository, Seen},
 };
 use super::{Facts, Finding, Moment};
-use crate::{notification::InjectionPoint, settings::settings, time::Timestamp};
-
-/// Most of a session's own moves that are kept, so that other sessions can attribute them.
-const OWN_MAX: usize = 8;
+use crate::{notification::InjectionPoint, settings::settings};
 
 settings! {}
-
-/// What a session knows of its repository; empty before the first look.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Known {
-    /// The folder that was searched for the repository.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    workspace: Option<Arc<str>>,
-    /// The repository, if there is one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    repository: Option<Repository>,
-    /// The session's own last moves, oldest first.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    own: Vec<Last>,
-    /// Start of its running background command that may move HEAD.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    background_since: Option<Timestamp>,
-    /// Commits of the user that wait for the start of a turn.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    open: Option<Moved>,
-}
 
 /// Whether `workspace` is in a repository; without one there are no findings.
 pub fn has_repository(workspace: &str, facts: &dyn Facts) -> bool {
     repository::find(workspace, facts).is_some()
-}
-
-impl Known {
-    /// The repository's folders, if there is one.
-    pub(super) fn folders(&self) -> impl Iterator<Item = &str> {
-        self.repository.iter().flat_map(Repository::folders)
-    }
-
-    /// The top folder of the repository's files, if there is one.
-    pub(super) fn top(&self) -> Option<&str> {
-        self.repository.as_ref().map(|repository| repository.top.as_str())
-    }
-}
-
-/// The time in which the calls of an exchange may have run.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Window {
-    /// Its start.
-    pub(super) since: Timestamp,
 }
 
 /// The result of a look at the repository.

@@ -11,14 +11,18 @@ use std::{collections::BTreeMap, ops::RangeInclusive, path::Path};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Facts, Finding, Moment, Probe, Transcript};
+use super::{
+    Facts, Finding, Moment,
+    facts::{end_of, end_of_file},
+    state::Probe,
+};
 use crate::{
     call::ServerCall,
     event::{Severity, cut_text, strip_text},
     notification::InjectionPoint,
     settings::settings,
     time::{Timestamp, duration_millis},
-    transcript::{Connection, Connections, ServerSaid, ServerState},
+    transcript::{Connection, Connections, ServerSaid, ServerState, Transcript},
 };
 
 /// Most disconnected servers of a session; beyond it the one that is gone longest is evicted.
@@ -76,7 +80,7 @@ impl<'m> Logs<'m> {
         let folder = format!("{}/{name}", self.folder);
         for log in facts.names(Path::new(&folder), LOGS_MAX).into_iter().rev() {
             let path = format!("{folder}/{log}");
-            let Some(end) = super::end_of_file(Path::new(&path), LOG_BYTES_MAX, facts) else { continue };
+            let Some(end) = end_of_file(Path::new(&path), LOG_BYTES_MAX, facts) else { continue };
             let found = (self.connections.read)(&end, self.session);
             if !found.is_empty() {
                 return found;
@@ -87,7 +91,7 @@ impl<'m> Logs<'m> {
 
     /// What the client reported to its agent about servers.
     fn said(&self, facts: &dyn Facts) -> Vec<ServerSaid> {
-        let end = super::end_of(self.transcript, TRANSCRIPT_BYTES_MAX, facts);
+        let end = end_of(self.transcript, TRANSCRIPT_BYTES_MAX, facts);
         end.map(|end| (self.transcript.reader.servers)(&end)).unwrap_or_default()
     }
 }

@@ -12,7 +12,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Known, NOTED, Noted, Other, Pushed, SOURCE, context::Limit, published::Published};
+use super::{Known, NOTED, Noted, OtherSession, Pushed, SOURCE, context::Limit, published::Published};
 use crate::{
     event::{EventRef, Seq, SessionId, Severity},
     session::OPENING_EVENT,
@@ -63,6 +63,33 @@ pub struct Changes {
     pub limits: Arc<BTreeMap<String, u64>>,
 }
 
+/// Another session in this folder.
+#[derive(Debug, Clone)]
+pub struct Other {
+    /// Its id.
+    pub session: SessionId,
+    /// What it knows.
+    pub known: Arc<Known>,
+    /// Whether it is open; else it has ended.
+    pub is_open: bool,
+}
+
+impl Other {
+    /// What a probe gets of it.
+    pub fn as_session(&self) -> OtherSession<'_> {
+        let Self { session, known, is_open } = self;
+        OtherSession {
+            session,
+            is_open: *is_open,
+            heard_at: known.heard_at,
+            calling_since: known.calling_since,
+            workspace: known.workspace.as_deref(),
+            files: &known.files,
+            git: &known.around.git,
+        }
+    }
+}
+
 /// The part of it that a probe gets.
 #[derive(Debug, Clone, Default)]
 pub struct View {
@@ -94,6 +121,11 @@ impl View {
         if id != session && is_near && now.since(known.heard_at) <= OTHERS_FOR {
             self.others.push(Other { session: id.clone(), known: Arc::clone(known), is_open: is_open(id) });
         }
+    }
+
+    /// What a probe gets of the others.
+    pub fn other_sessions(&self) -> Vec<OtherSession<'_>> {
+        self.others.iter().map(Other::as_session).collect()
     }
 
     /// Sorts the others, after the last was added.

@@ -6,10 +6,9 @@ use std::{collections::BTreeSet, time::Duration};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Facts, Finding, Moment, Probe, name_towards};
+use super::{Facts, Finding, Moment, OtherSession, finding::name_towards, state::Probe};
 use crate::{
     event::{SessionId, Severity},
-    probe,
     settings::settings,
 };
 
@@ -32,13 +31,13 @@ impl Probe for Known {
         let is_present = |heard_at| moment.now.since(heard_at) <= PRESENT_FOR;
         let unsaid = moment.others.iter().filter(|other| {
             other.is_open
-                && works_in(&other.known, moment.workspace, moment.repository)
-                && is_present(other.known.heard_at)
-                && !is_of_one_conversation(moment.session, &other.session)
-                && !self.0.contains(&other.session)
+                && works_in(other, moment.workspace, moment.repository)
+                && is_present(other.heard_at)
+                && !is_of_one_conversation(moment.session, other.session)
+                && !self.0.contains(other.session)
         });
         let room = SAID_MAX.saturating_sub(self.0.len());
-        let unsaid: Vec<&SessionId> = unsaid.map(|other| &other.session).take(room).collect();
+        let unsaid: Vec<&SessionId> = unsaid.map(|other| other.session).take(room).collect();
         let Some(first) = unsaid.first() else { return Vec::new() };
         let mut payload = json!({ "session": name_towards(moment.session, first) });
         if let (Some(fields), more @ 1..) = (payload.as_object_mut(), unsaid.len() - 1) {
@@ -52,9 +51,9 @@ impl Probe for Known {
 
 /// Whether a session works in this folder or this repository. A session started in a common
 /// ancestor of all folders works in none of them.
-fn works_in(other: &probe::Known, workspace: Option<&str>, repository: Option<&str>) -> bool {
+fn works_in(other: &OtherSession<'_>, workspace: Option<&str>, repository: Option<&str>) -> bool {
     let is_same = |own: Option<&str>, other: Option<&str>| own.is_some() && own == other;
-    is_same(workspace, other.workspace.as_deref()) || is_same(repository, other.around.git.top())
+    is_same(workspace, other.workspace) || is_same(repository, other.git.top())
 }
 
 /// Whether one is a subagent of the other, or both are subagents of a third.
@@ -65,19 +64,27 @@ fn is_of_one_conversation(one: &SessionId, other: &SessionId) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::sync::Arc;
+
+    use super::works_in;
+    use crate::{
+        event::SessionId,
+        probe::{Known, memory::Other},
+    };
 
     #[test]
     fn a_session_works_in_a_folder_or_in_its_repository_and_not_below_it() {
-        let other =
-            |workspace: &str| probe::Known { workspace: Some(workspace.into()), ..probe::Known::default() };
+        let other = |workspace: &str| {
+            let known = Known { workspace: Some(workspace.into()), ..Known::default() };
+            Other { session: SessionId::new("t"), known: Arc::new(known), is_open: true }
+        };
         for (workspace, repository, other_workspace, expected) in [
             (Some("/w"), None, "/w", true),
             (Some("/w"), None, "/", false),
             (Some("/w/a"), Some("/w"), "/w/b", false),
             (None, None, "/w", false),
         ] {
-            let works = works_in(&other(other_workspace), workspace, repository);
+            let works = works_in(&other(other_workspace).as_session(), workspace, repository);
             assert_eq!(works, expected, "{workspace:?} {other_workspace}");
         }
     }

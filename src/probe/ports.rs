@@ -16,7 +16,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Entry, Facts, Finding, Moment, Probe};
+use super::{Entry, Facts, Finding, Moment, facts::end_of, state::Probe};
 use crate::{
     call::{Call, RUNNING, command::may_end_processes},
     event::{EventRef, Severity, cut_text, strip_text},
@@ -181,7 +181,7 @@ impl Known {
             return Vec::new();
         }
         let reported = moment.transcript.and_then(|transcript| {
-            let end = super::end_of(transcript, TRANSCRIPT_BYTES_MAX, facts)?;
+            let end = end_of(transcript, TRANSCRIPT_BYTES_MAX, facts)?;
             Some((transcript.reader.ended)(&end))
         });
         let reported = reported.unwrap_or_default();

@@ -185,6 +185,7 @@ impl World {
     pub(super) fn look(&self, session: &str, point: InjectionPoint, calls: &[Call]) -> Vec<Event> {
         let (session, now) = (SessionId::new(session), Timestamp::from_millis(self.now_ms));
         let view = self.memory.view(&session, Some("/w"), |other| !self.ended.contains(other.as_str()), now);
+        let others = view.other_sessions();
         let moment = Moment {
             workspace: Some("/w"),
             calls,
@@ -195,7 +196,7 @@ impl World {
             caches: Some("/caches"),
             has_new_context: self.has_new_context,
             limits: &view.limits,
-            others: &view.others,
+            others: &others,
             utc_offset: 3_600,
             ..Moment::new(&session, point, now)
         };

@@ -9,7 +9,7 @@ use crate::{
     engine::{CompiledRules, Explanation},
     event::{Event, SessionId},
     exchange::{Decision, InjectionId},
-    meter::Steady,
+    meter::MonotonicClock,
     notification::NotificationId,
     server::{Pulse, error::ApiError},
     sink::{QuestionState, Verdict},
@@ -99,7 +99,7 @@ impl EngineHandle {
     ///
     /// Shape: when [`QUERIES_MAX`] queries wait, the next caller waits too, because every query
     /// belongs to one connection.
-    pub fn new(steady: Steady) -> (Self, mpsc::Receiver<Query>) {
+    pub fn new(steady: MonotonicClock) -> (Self, mpsc::Receiver<Query>) {
         let (queries, receiver) = mpsc::channel(QUERIES_MAX);
         (Self { queries, pulse: Arc::new(Pulse::new(steady)) }, receiver)
     }

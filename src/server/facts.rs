@@ -23,7 +23,7 @@ use std::{
 
 pub(crate) use self::quick::Quick;
 use crate::{
-    meter::Steady,
+    meter::MonotonicClock,
     probe::{
         Entry, Facts, Fingerprint, Space,
         facts::{ContentHash, HASHED_BYTES_MAX, KEPT_BYTES_MAX},
@@ -123,7 +123,7 @@ pub struct Machine {
     /// True while git compares two commits, which is worth a slightly longer wait.
     pub is_comparing: Arc<AtomicBool>,
     /// Measures durations.
-    pub stopwatch: Steady,
+    pub stopwatch: MonotonicClock,
 }
 
 impl Machine {

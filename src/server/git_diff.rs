@@ -20,7 +20,7 @@ use rustix::{
     process::{Pid, PidfdFlags, pidfd_open},
 };
 
-use crate::meter::Steady;
+use crate::meter::MonotonicClock;
 
 /// Most bytes of paths that are read: some 20,000 paths.
 const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
@@ -38,7 +38,7 @@ pub(super) fn changed_between(
     old: &str,
     new: &str,
     within: Duration,
-    stopwatch: Steady,
+    stopwatch: MonotonicClock,
 ) -> Option<Vec<String>> {
     let are_ids = [old, new]
         .iter()
@@ -70,7 +70,7 @@ fn command(program: &str, folder: &Path) -> Command {
 }
 
 /// The output of a command, if it succeeds in time. The child is always reaped.
-fn run(command: &mut Command, within: Duration, stopwatch: Steady) -> Option<Vec<u8>> {
+fn run(command: &mut Command, within: Duration, stopwatch: MonotonicClock) -> Option<Vec<u8>> {
     let begun = stopwatch();
     let left = || within.saturating_sub(stopwatch().saturating_sub(begun));
     let mut child = command.spawn().ok()?;

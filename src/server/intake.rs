@@ -78,7 +78,7 @@ struct Taken {
     drafts: Vec<Draft>,
     ids: Ids,
     meters: Arc<Meters>,
-    begun: meter::Begun,
+    begun: meter::Stopwatch,
 }
 
 impl Ids {

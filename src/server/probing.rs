@@ -222,6 +222,7 @@ impl Question {
     /// The events that the probes find.
     fn answer(&self, facts: &dyn Facts) -> Vec<Event> {
         let transcript = self.transcript.as_ref();
+        let others = self.view.other_sessions();
         let moment = Moment {
             workspace: self.workspace.as_deref(),
             calls: &self.unseen.calls,
@@ -233,7 +234,7 @@ impl Question {
             limits: &self.view.limits,
             temporary: &self.temporary,
             caches: self.caches.as_deref(),
-            others: &self.view.others,
+            others: &others,
             utc_offset: self.utc_offset,
             ..Moment::new(&self.session, self.point, self.now)
         };

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use crate::meter::Steady;
+use crate::meter::MonotonicClock;
 
 /// The value in place of a start time: the loop is idle.
 const WAITS: u64 = 0;
@@ -13,7 +13,7 @@ const WAITS: u64 = 0;
 /// The event loop's record of its turns.
 #[derive(Debug)]
 pub struct Pulse {
-    steady: Steady,
+    steady: MonotonicClock,
     /// Start of the current turn, in milliseconds from 1 on, or [`WAITS`].
     begun: AtomicU64,
     /// When the loop last became idle, in the same unit.
@@ -22,7 +22,7 @@ pub struct Pulse {
 
 impl Pulse {
     /// The pulse of a loop before its first turn.
-    pub fn new(steady: Steady) -> Self {
+    pub fn new(steady: MonotonicClock) -> Self {
         let pulse = Self { steady, begun: AtomicU64::new(WAITS), waited: AtomicU64::new(0) };
         pulse.wait();
         pulse

@@ -7,12 +7,12 @@
 use std::{
     any::Any,
     cell::RefCell,
-    collections::{BTreeMap, HashMap, HashSet},
-    hash::{BuildHasherDefault, Hasher},
+    collections::{BTreeMap, HashSet},
     ops::Range,
     sync::Arc,
 };
 
+use hashbrown::HashMap;
 use rmp::{decode, encode};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 
@@ -133,7 +133,7 @@ pub(super) struct WrittenTables(BTreeMap<&'static str, WrittenTable>);
 #[derive(Debug, Default)]
 struct WrittenTable {
     /// The number of each value, by its address; the values outlive the encoding.
-    numbers: HashMap<usize, u32, BuildHasherDefault<AddressHasher>>,
+    numbers: HashMap<usize, u32>,
     count: u32,
     /// The values, each as a block.
     blocks: Vec<u8>,
@@ -281,27 +281,4 @@ pub(super) fn while_reading<R>(shared: ReadTables, read: impl FnOnce() -> R) -> 
     let read = read();
     TABLES.with_borrow_mut(|tables| tables.read = None);
     read
-}
-
-/// Hashes addresses, which are not attacker-controlled and whose low bits vary little.
-#[derive(Debug, Default)]
-struct AddressHasher(u64);
-
-impl Hasher for AddressHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_usize(usize::from(*byte));
-        }
-    }
-
-    fn write_usize(&mut self, address: usize) {
-        // An odd number with about as many ones as zeros; the high half of the product depends on
-        // every bit.
-        let mixed = (self.0 ^ address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = mixed ^ (mixed >> 32);
-    }
 }

@@ -190,7 +190,7 @@ async fn carry(
     publish(&job, &events, &out).await;
 }
 
-/// Publishes what became of a job, however long the journal takes nothing.
+/// Publishes the outcome of a job; retries while the journal refuses it.
 async fn publish(job: &Job, events: &[Event], out: &Outlet) {
     let records = || Records::build(|records| events.iter().for_each(|event| records.own_event(event)));
     while let Err(error) = out.publisher.publish(records()).await {

@@ -21,7 +21,7 @@ pub(super) struct Tail {
     file: Option<(File, u64)>,
     at: u64,
     /// The beginning of a line without its end.
-    begun: Vec<u8>,
+    partial_line: Vec<u8>,
     /// The number of a file that is not read from its beginning, and how long it was.
     from: Option<(u64, u64)>,
 }
@@ -59,7 +59,7 @@ impl Tail {
             let length = file.metadata()?.len();
             if length < self.at {
                 self.at = 0;
-                self.begun.clear();
+                self.partial_line.clear();
             }
             file.seek(SeekFrom::Start(self.at))?;
             let mut bytes = Vec::new();
@@ -77,18 +77,18 @@ impl Tail {
                 return Ok(false);
             }
             self.file = None;
-            self.begun.clear();
+            self.partial_line.clear();
         }
     }
 
     fn split(&mut self, bytes: &[u8], on_line: &mut impl FnMut(&[u8]) -> ControlFlow<()>) -> ControlFlow<()> {
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
-            self.begun.extend_from_slice(part);
-            let is_whole = part.ends_with(b"\n") || self.begun.len() >= LINE_BYTES_MAX;
+            self.partial_line.extend_from_slice(part);
+            let is_whole = part.ends_with(b"\n") || self.partial_line.len() >= LINE_BYTES_MAX;
             if !is_whole {
                 continue;
             }
-            let line = std::mem::take(&mut self.begun);
+            let line = std::mem::take(&mut self.partial_line);
             on_line(line.strip_suffix(b"\n").unwrap_or(&line))?;
         }
         ControlFlow::Continue(())

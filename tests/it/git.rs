@@ -236,12 +236,13 @@ impl Session {
 
     fn look(&self, point: InjectionPoint, calls: &[Call], now: Timestamp) -> Vec<Event> {
         let view = self.memory.view(&self.id, Some(&self.workspace), |_| true, now);
+        let others = view.other_sessions();
         let moment = Moment {
             workspace: Some(&self.workspace),
             calls,
             calls_since: view.known.calls_since(None),
             prompt_after: view.known.prompt_after(point, None),
-            others: &view.others,
+            others: &others,
             ..Moment::new(&self.id, point, now)
         };
         let mut settings = Settings::default();

@@ -29,7 +29,7 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-use crate::meter::Steady;
+use crate::meter::MonotonicClock;
 
 /// Most warnings or errors of one call site in one [`WINDOW`].
 const SAID_MAX: u32 = 10;
@@ -63,7 +63,7 @@ pub(super) fn log_to<W>(
     is_terminal: bool,
     filter: &str,
     format: LogFormat,
-    steady: Steady,
+    steady: MonotonicClock,
 ) -> impl Subscriber + Send + Sync + 'static
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
@@ -79,7 +79,7 @@ where
 /// Formats and writes lines.
 struct Lines {
     format: LogFormat,
-    steady: Steady,
+    steady: MonotonicClock,
     storms: Storms,
 }
 
@@ -285,7 +285,7 @@ mod tests {
     /// The seconds of each test's clock; thread-local, because tests run in parallel.
     static SECONDS: AtomicU64 = AtomicU64::new(0);
 
-    fn said(is_terminal: bool, format: LogFormat, steady: Steady, say: impl FnOnce()) -> Vec<String> {
+    fn said(is_terminal: bool, format: LogFormat, steady: MonotonicClock, say: impl FnOnce()) -> Vec<String> {
         let written = Arc::new(Mutex::new(Vec::new()));
         let log = log_to(Arc::new(Written(written.clone())), is_terminal, "info", format, steady);
         tracing::subscriber::with_default(log, say);

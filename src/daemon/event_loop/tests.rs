@@ -29,18 +29,18 @@ use crate::{
 
 /// Milliseconds of the wall clock and of the monotonic one.
 static WALL: AtomicU64 = AtomicU64::new(1_000_000);
-static STEADY: AtomicU64 = AtomicU64::new(0);
+static MONOTONIC: AtomicU64 = AtomicU64::new(0);
 
 /// When the wall clock is set back, in monotonic milliseconds, and by how much.
 const BACK_AT: u64 = 59_990;
 const BACK_BY: u64 = 1_000;
 
 fn read() -> (Timestamp, Duration) {
-    (Timestamp::from_millis(WALL.load(Ordering::SeqCst)), steady())
+    (Timestamp::from_millis(WALL.load(Ordering::SeqCst)), monotonic())
 }
 
-fn steady() -> Duration {
-    Duration::from_millis(STEADY.load(Ordering::SeqCst))
+fn monotonic() -> Duration {
+    Duration::from_millis(MONOTONIC.load(Ordering::SeqCst))
 }
 
 /// A clock that advances by a millisecond at each read.
@@ -55,9 +55,9 @@ async fn turn_clocks() {
     every.tick().await;
     loop {
         every.tick().await;
-        let steady = STEADY.fetch_add(1, Ordering::SeqCst) + 1;
+        let monotonic = MONOTONIC.fetch_add(1, Ordering::SeqCst) + 1;
         WALL.fetch_add(1, Ordering::SeqCst);
-        if steady == BACK_AT {
+        if monotonic == BACK_AT {
             WALL.fetch_sub(BACK_BY, Ordering::SeqCst);
         }
     }
@@ -106,7 +106,7 @@ impl Prepared {
         let replay_source =
             ReplaySource { journal: followed, snapshots, rules, ended, skipped: Default::default() };
         let (projector, feed) = Projector::new(projection.clone(), commands, replay_source, None, &mut fold);
-        let (engine, queries) = EngineHandle::new(steady);
+        let (engine, queries) = EngineHandle::new(monotonic);
         let (orders, ordered) = writer::orders();
         let (drain, draining) = watch::channel(false);
         let event_loop = EventLoop {
@@ -115,7 +115,7 @@ impl Prepared {
             publisher: Publisher::new(journal.clone()),
             reader: journal.read_from(Seq(1)),
             clock,
-            monotonic: steady,
+            monotonic,
             registry: Arc::new(Registry::new(1)),
             queries,
             pulse: Arc::clone(engine.pulse()),
@@ -227,7 +227,7 @@ async fn what_is_due_is_done_while_records_keep_coming() {
     // not end here.
     tokio::time::advance(Duration::from_micros(500)).await;
     for _ in 0..100 {
-        for clock in [&WALL, &STEADY] {
+        for clock in [&WALL, &MONOTONIC] {
             clock.fetch_add(1, Ordering::SeqCst);
         }
         append(&running.journal, |records| records.session_seen(&SessionId::new("s1"))).await;

@@ -112,7 +112,7 @@ pub enum Unusable {
     #[error("its checksum is wrong")]
     Checksum,
     /// Its content is not a valid state.
-    #[error("its state cannot be gone on from")]
+    #[error("its state cannot be used")]
     State(#[from] Damaged),
     /// The journal is shorter.
     #[error("it is ahead of the journal")]

@@ -23,11 +23,20 @@ use crate::{
 
 /// The tombstone for a lost record.
 #[derive(Debug, Clone, Copy)]
-pub struct Filler<'a> {
+pub struct Tombstone<'a> {
     /// Its kind.
     pub kind: RecordKind,
     /// Its body.
     pub body: &'a [u8],
+}
+
+/// What a repair does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RepairMode {
+    /// It only finds what it would rewrite.
+    DryRun,
+    /// It rewrites damaged segments.
+    Rewrite,
 }
 
 /// A segment that was or would be rewritten.
@@ -56,7 +65,7 @@ pub enum RepairError {
         path: PathBuf,
     },
     /// A file operation failed.
-    #[error("write {} anew", path.display())]
+    #[error("rewrite {}", path.display())]
     Io {
         /// Which file.
         path: PathBuf,
@@ -65,15 +74,15 @@ pub enum RepairError {
     },
 }
 
-/// Repairs a journal that nobody has open; changes nothing when `is_rehearsal`.
+/// Repairs a journal that nobody has open; changes nothing in a dry run.
 ///
 /// Errors: files before the one that it names were repaired.
 pub fn repair(
     files: &dyn Files,
-    filler: Filler<'_>,
-    is_rehearsal: bool,
+    tombstone: Tombstone<'_>,
+    mode: RepairMode,
 ) -> Result<(Verified, Vec<Repaired>), RepairError> {
-    let verified = verify(files, filler.kind)?;
+    let verified = verify(files, tombstone.kind)?;
     if let Some(newer) =
         verified.segments.iter().find(|segment| segment.findings.iter().any(|f| f.is_newer()))
     {
@@ -88,10 +97,10 @@ pub fn repair(
         }
         let failed = |source| RepairError::Io { path: segment.path.clone(), source };
         let kept = free_name(files, &segment.name, "damaged").map_err(failed)?;
-        if !is_rehearsal {
+        if mode == RepairMode::Rewrite {
             let keep = if segment.is_folder || holds_nothing(segment) { move_away } else { copy };
             keep(files, &segment.name, &kept).map_err(failed)?;
-            time = write_anew(files, segment, filler, (time, verified.marked)).map_err(failed)?;
+            time = rewrite(files, segment, tombstone, (time, verified.marked)).map_err(failed)?;
         }
         repaired.push(Repaired {
             path: segment.path.clone(),
@@ -123,10 +132,10 @@ fn move_away(files: &dyn Files, from: &str, to: &str) -> io::Result<()> {
 
 /// Returns the time of the last record; `time` is that of the one before, `marked` the last durable
 /// record according to the mark.
-fn write_anew(
+fn rewrite(
     files: &dyn Files,
     segment: &Segment,
-    filler: Filler<'_>,
+    tombstone: Tombstone<'_>,
     (time, marked): (Timestamp, Seq),
 ) -> io::Result<Timestamp> {
     if holds_nothing(segment) {
@@ -142,7 +151,7 @@ fn write_anew(
             }
             Part::Lost(first, end) => {
                 for seq in (first.0..end.0).map(Seq) {
-                    seal_writer.push(Record { kind: filler.kind, seq, time, body: filler.body })?;
+                    seal_writer.push(Record { kind: tombstone.kind, seq, time, body: tombstone.body })?;
                 }
             }
         }
@@ -178,7 +187,7 @@ mod tests {
         settings::JournalSettings,
     };
 
-    const FILLER: Filler<'static> = Filler { kind: RecordKind(255), body: b"lost" };
+    const TOMBSTONE: Tombstone<'static> = Tombstone { kind: RecordKind(255), body: b"lost" };
 
     type Damaging = fn(&MemoryFiles, &[String]);
 
@@ -262,8 +271,8 @@ mod tests {
         let records = read_all(&opened.journal, Seq(1));
         assert_eq!(records.len(), 40, "{case}");
         for record in &records {
-            let is_filler = record.kind == FILLER.kind && record.body == FILLER.body;
-            assert!(is_filler || number_of(&record.body) == record.seq.0, "{case}: {record:?}");
+            let is_tombstone = record.kind == TOMBSTONE.kind && record.body == TOMBSTONE.body;
+            assert!(is_tombstone || number_of(&record.body) == record.seq.0, "{case}: {record:?}");
         }
         let times: Vec<_> = records.iter().map(|record| record.time).collect();
         assert!(times.is_sorted(), "{case}: {times:?}");
@@ -271,7 +280,7 @@ mod tests {
         opened.journal.close_blocking().expect("closed");
         let again = try_open_plainly(files).expect("opened");
         assert_eq!((again.last_seq, again.cuts.len()), (Seq(41), 0), "{case}");
-        records.iter().filter(|record| record.kind == FILLER.kind).count()
+        records.iter().filter(|record| record.kind == TOMBSTONE.kind).count()
     }
 
     #[test]
@@ -284,22 +293,22 @@ mod tests {
                 let files = filled(40, seals);
                 damage(&files, &segments(&files));
                 let before = files.operations();
-                let (verified, rehearsed) = repair(&files, FILLER, true).expect("looked at");
+                let (verified, planned) = repair(&files, TOMBSTONE, RepairMode::DryRun).expect("looked at");
                 assert_eq!(files.operations(), before, "{case}");
-                assert_eq!(rehearsed.is_empty(), *case == "nothing", "{case}: {verified:?}");
-                let (_, repaired) = repair(&files, FILLER, false).expect("repaired");
+                assert_eq!(planned.is_empty(), *case == "nothing", "{case}: {verified:?}");
+                let (_, repaired) = repair(&files, TOMBSTONE, RepairMode::Rewrite).expect("repaired");
                 let names = |repaired: &[Repaired]| {
                     repaired.iter().map(|one| (one.path.clone(), one.lost)).collect::<Vec<_>>()
                 };
-                assert_eq!(names(&repaired), names(&rehearsed), "{case}");
+                assert_eq!(names(&repaired), names(&planned), "{case}");
                 let kept =
                     files.list().expect("listed").iter().filter(|name| name.contains(".damaged-1")).count();
                 assert_eq!(kept, repaired.len(), "{case}");
-                let (after, nothing) = repair(&files, FILLER, false).expect("looked at");
+                let (after, nothing) = repair(&files, TOMBSTONE, RepairMode::Rewrite).expect("looked at");
                 assert!(nothing.is_empty(), "{case}: {after:?}");
                 let filled = check(&files, case);
-                let told: u64 = repaired.iter().map(|one| one.lost).sum();
-                assert_eq!(filled as u64, told, "{case}");
+                let lost_in_all: u64 = repaired.iter().map(|one| one.lost).sum();
+                assert_eq!(filled as u64, lost_in_all, "{case}");
                 let expected = match *case {
                     // How many records a segment has does not matter here.
                     "a segment that is missing" | "a block" => filled.max(1),
@@ -307,7 +316,7 @@ mod tests {
                 };
                 assert_eq!(filled, expected, "{case}, sealed: {seals}");
                 let counted: u64 = after.segments.iter().map(|segment| segment.filled).sum();
-                assert_eq!(counted, told, "{case}");
+                assert_eq!(counted, lost_in_all, "{case}");
             }
         }
     }
@@ -318,7 +327,7 @@ mod tests {
         write(&damaged, &segments(&damaged)[1], 50, b"!");
         let total = {
             let files = damaged.after_kill();
-            repair(&files, FILLER, false).expect("repaired");
+            repair(&files, TOMBSTONE, RepairMode::Rewrite).expect("repaired");
             files.operations()
         };
         let writes = (1..=total.writes).map(|at| Faults { cut_after_write: Some(at), ..Faults::default() });
@@ -328,9 +337,9 @@ mod tests {
                 let files = damaged.after_kill();
                 files.set_faults(faults);
                 // The power may be lost after the last step, too.
-                repair(&files, FILLER, false).ok();
+                repair(&files, TOMBSTONE, RepairMode::Rewrite).ok();
                 let left = files.after_power_loss(seed);
-                repair(&left, FILLER, false).expect("repaired");
+                repair(&left, TOMBSTONE, RepairMode::Rewrite).expect("repaired");
                 assert_eq!(check(&left, &format!("{faults:?}, seed {seed}")), 1);
             }
         }
@@ -363,13 +372,13 @@ mod tests {
                 refused.contains(&names[place]) && refused.contains("`aside journal repair`"),
                 "{refused}"
             );
-            let (verified, repaired) = repair(&files, FILLER, false).expect("repaired");
+            let (verified, repaired) = repair(&files, TOMBSTONE, RepairMode::Rewrite).expect("repaired");
             assert_eq!((verified.findings(), repaired.len()), (1, 1), "{verified:?}");
             assert!(repaired[0].kept.join("inside").exists());
             let opened = open(dir.path()).expect("opened");
             assert_eq!(opened.last_seq, Seq(40));
             let records = read_all(&opened.journal, Seq(1));
-            let lost = records.iter().filter(|record| record.kind == FILLER.kind).count();
+            let lost = records.iter().filter(|record| record.kind == TOMBSTONE.kind).count();
             assert_eq!((records.len(), lost as u64, lost > 0), (40, repaired[0].lost, at < 2));
         }
     }
@@ -381,7 +390,7 @@ mod tests {
             write(&files, &segments(&files)[1], 8, &[9]);
             let refused = try_open_plainly(&files).map(|_| ()).expect_err("refused").to_string();
             assert!(refused.contains("is not a segment; `aside journal verify`"), "{refused}");
-            let (verified, repaired) = repair(&files, FILLER, false).expect("repaired");
+            let (verified, repaired) = repair(&files, TOMBSTONE, RepairMode::Rewrite).expect("repaired");
             assert_eq!((verified.findings(), repaired[0].lost), (1, 0), "{verified:?}");
             assert_eq!(check(&files, "a version field"), 0);
         }
@@ -395,7 +404,7 @@ mod tests {
             write(&files, &segments(&files)[0], at, &[9]);
             let refused = try_open_plainly(&files).map(|_| ()).expect_err("refused").to_string();
             assert!(refused.contains("is not a segment; `aside journal verify`"), "{refused}");
-            let (verified, repaired) = repair(&files, FILLER, false).expect("repaired");
+            let (verified, repaired) = repair(&files, TOMBSTONE, RepairMode::Rewrite).expect("repaired");
             assert_eq!((verified.findings(), repaired[0].lost), (1, 0), "{verified:?}");
             assert_eq!(segments(&files), Vec::<String>::new());
             assert_eq!(try_open_plainly(&files).expect("opened").last_seq, Seq::ZERO);
@@ -407,7 +416,8 @@ mod tests {
         let files = filled(40, false);
         write(&files, &segments(&files)[1], 0, &segment_file::header(9));
         let before = files.operations();
-        let error = repair(&files, FILLER, false).map(|_| ()).expect_err("refused").to_string();
+        let error =
+            repair(&files, TOMBSTONE, RepairMode::Rewrite).map(|_| ()).expect_err("refused").to_string();
         assert!(error.contains("was written by a newer version"), "{error}");
         assert_eq!(files.operations(), before);
     }

@@ -89,10 +89,10 @@ pub(crate) type Sink<'s> = dyn FnMut(Part<'_>) -> io::Result<()> + 's;
 
 /// Reads all records of a journal, which may be in use.
 ///
-/// `filler` is the kind of a repair's tombstones.
+/// `tombstone` is the kind of a repair's tombstones.
 ///
 /// Errors: the folder or a file cannot be read; damage in a file is in the result.
-pub fn verify(files: &dyn Files, filler: RecordKind) -> Result<Verified, VerifyError> {
+pub fn verify(files: &dyn Files, tombstone: RecordKind) -> Result<Verified, VerifyError> {
     let mut verified = Verified::default();
     let marked = mark::read(files).map_err(|source| failed(files, mark::MARK_NAME, source))?;
     let Listed { segments, kept, has_folder } = list(files)?;
@@ -102,7 +102,7 @@ pub fn verify(files: &dyn Files, filler: RecordKind) -> Result<Verified, VerifyE
         let (mut filled, mut last_time) = (0, UNKNOWN_TIME);
         let mut count = |part: Part<'_>| {
             if let Part::Good(record) = part {
-                filled += u64::from(record.kind == filler);
+                filled += u64::from(record.kind == tombstone);
                 last_time = record.time;
             }
             Ok(())
@@ -398,13 +398,13 @@ mod tests {
     use crate::journal::log::memory::MemoryFiles;
     use crate::journal::testing::*;
 
-    const FILLER: RecordKind = RecordKind(255);
+    const TOMBSTONE: RecordKind = RecordKind(255);
 
     #[test]
     fn a_good_journal_is_counted() {
         for seals in [false, true] {
             let files = filled(40, seals);
-            let verified = verify(&files, FILLER).expect("readable");
+            let verified = verify(&files, TOMBSTONE).expect("readable");
             assert_eq!(verified.totals(), (Some(Seq(1)), 40));
             assert!(verified.segments.len() > 3 && verified.torn.is_none(), "{verified:?}");
             assert_eq!(verified.findings(), 0, "{verified:?}");
@@ -422,7 +422,7 @@ mod tests {
         // What follows the last record known to be durable counts as a torn end.
         last.write_at(b"!", SEGMENT_BYTES - 1).expect("written");
         let writes = files.operations().writes;
-        let verified = verify(&files, FILLER).expect("readable");
+        let verified = verify(&files, TOMBSTONE).expect("readable");
         let said: Vec<String> = verified
             .segments
             .iter()
@@ -440,7 +440,7 @@ mod tests {
 
     #[test]
     fn an_empty_folder_has_nothing_wrong() {
-        let verified = verify(&MemoryFiles::new(), FILLER).expect("readable");
+        let verified = verify(&MemoryFiles::new(), TOMBSTONE).expect("readable");
         assert_eq!((verified.totals(), verified.findings()), ((None, 0), 0));
     }
 }

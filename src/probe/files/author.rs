@@ -6,22 +6,12 @@
 
 use std::sync::Arc;
 
-use super::{super::name_towards, Fingerprint, Look, Observed, RACY_MS};
+use super::{
+    super::finding::name_towards,
+    Fingerprint, Look, Observed,
+    change::{Author, RACY_MS},
+};
 use crate::{call::command, notification::InjectionPoint};
-
-/// The author of a file change.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Author {
-    /// The agent itself.
-    Own,
-    /// Another session; its display name.
-    Other(String),
-    /// Unknown.
-    Unknown {
-        /// An unrelated command of the agent ran at that time.
-        during_a_command: bool,
-    },
-}
 
 impl Look<'_> {
     pub(super) fn author(&self, path: &Arc<str>, observed: Observed) -> Author {
@@ -31,9 +21,9 @@ impl Look<'_> {
             .moment
             .others
             .iter()
-            .find(|other| is_recent(other.known.heard_at) && other.known.files.wrote(path, &observed));
+            .find(|other| is_recent(other.heard_at) && other.files.wrote(path, &observed));
         if let Some(writer) = writer {
-            return Author::Other(name_towards(self.moment.session, &writer.session));
+            return Author::Other(name_towards(self.moment.session, writer.session));
         }
         if self.is_said_by_a_result(path) {
             return Author::Own;

@@ -1,12 +1,4 @@
-//! Defers a call once that would overwrite a file changed by another process since the agent read
-//! it, if the user enables that.
-//!
-//! The agent may read the file again, or repeat the call, which then overwrites the change.
-
-use std::path::Path;
-
-use super::{Change, Entry, Given, Known, Look, Looked, Moment, author::Author};
-use crate::{call::TouchKind, event::Severity, probe::Facts};
+//! Whether a call is deferred that would overwrite a change.
 
 /// Whether calls are deferred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -29,43 +21,4 @@ impl Guard {
             Self::Overwrite => "overwrite",
         }
     }
-}
-
-/// Checks the files that the calls are about to write.
-pub(in crate::probe) fn look(
-    known: &Known,
-    moment: &Moment<'_>,
-    given: &Given<'_>,
-    facts: &dyn Facts,
-) -> Looked {
-    if !given.settings.enabled || given.settings.guard == Guard::Off {
-        return Looked::default();
-    }
-    let mut look = Look::new(known, moment, given, facts);
-    let touched = moment.calls.iter().flat_map(|call| &call.touched);
-    for touch in touched.filter(|touch| touch.by == TouchKind::Written) {
-        let Some(file) = known.files.get(&touch.path) else { continue };
-        let observed = match facts.entry(Path::new(&*touch.path)) {
-            Entry::File(print) => look.present(&touch.path, print),
-            Entry::Absent | Entry::Folder | Entry::Other | Entry::Unknown => continue,
-        };
-        let change = look.change(&touch.path, file, observed);
-        if change.is_none() && (!file.is_announced || file.is_held) {
-            continue;
-        }
-        let by = match change.is_some().then(|| look.author(&touch.path, observed)) {
-            Some(Author::Own) => continue,
-            Some(Author::Other(by)) => Some(by),
-            Some(Author::Unknown { .. }) | None => None,
-        };
-        let change = change.unwrap_or(Change::Modified);
-        look.announce(&touch.path, file, &change, observed, by.as_deref(), false);
-        if let Some(finding) = look.looked.findings.last_mut() {
-            (finding.event_type, finding.severity) = ("fs.write.held", Severity::Critical);
-        }
-        if let Some(Some(file)) = look.looked.noted.0.get_mut(&touch.path) {
-            file.is_held = true;
-        }
-    }
-    look.looked
 }

@@ -5,13 +5,13 @@
 //! only one other session had a call is that session's.
 
 use super::{
-    Known, Window,
+    known::{Known, OWN_MAX},
     reflog::{Entry, Last},
 };
 use crate::{
     call::command::{Step, steps},
     event::SessionId,
-    probe::{Moment, Other, name_towards},
+    probe::{Moment, OtherSession, finding::name_towards},
     time::Timestamp,
 };
 
@@ -78,6 +78,13 @@ const UNMOVING: [&str; 44] = [
 /// Options of git before its command that take a value.
 const WITH_VALUE: [&str; 6] = ["-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path"];
 
+/// The time in which the calls of an exchange may have run.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::probe) struct Window {
+    /// Its start.
+    pub(in crate::probe) since: Timestamp,
+}
+
 /// The author of a move.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Author {
@@ -109,7 +116,7 @@ pub(super) struct Evidence<'a> {
     /// Whether one of them may have moved HEAD.
     pub(super) has_moving_call: bool,
     background_since: Option<Timestamp>,
-    others: &'a [Other],
+    others: &'a [OtherSession<'a>],
 }
 
 impl<'a> Evidence<'a> {
@@ -128,7 +135,7 @@ impl<'a> Evidence<'a> {
     /// Author of a logged move, `at_ms` after 1970.
     pub(super) fn author_of(&self, entry: &Entry, at_ms: u64) -> Author {
         let is_noted = |known: &Known| !entry.new.is_none() && known.own.iter().any(|own| entry.is(own));
-        match self.others.iter().find(|other| is_noted(&other.known.around.git)) {
+        match self.others.iter().find(|other| is_noted(other.git)) {
             Some(other) => Author::Session(self.name_of(other)),
             None => self.author_at(at_ms),
         }
@@ -145,7 +152,7 @@ impl<'a> Evidence<'a> {
             return Author::Own;
         }
         let mut calling = self.others.iter().filter(|other| other.is_open).filter(|other| {
-            other.known.calling_since.is_some_and(|since| is_within(since.as_millis(), self.now_ms))
+            other.calling_since.is_some_and(|since| is_within(since.as_millis(), self.now_ms))
         });
         // With two sessions in calls, the author is unknown.
         match (calling.next(), calling.next()) {
@@ -164,8 +171,8 @@ impl<'a> Evidence<'a> {
         self.since_ms / 1_000
     }
 
-    fn name_of(&self, other: &Other) -> String {
-        name_towards(self.session, &other.session)
+    fn name_of(&self, other: &OtherSession<'_>) -> String {
+        name_towards(self.session, other.session)
     }
 }
 
@@ -216,7 +223,7 @@ pub(super) fn remember(own: &mut Vec<Last>, entry: &Entry) {
         return;
     }
     own.push(last);
-    let surplus = own.len().saturating_sub(super::OWN_MAX);
+    let surplus = own.len().saturating_sub(OWN_MAX);
     own.drain(..surplus);
 }
 

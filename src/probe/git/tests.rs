@@ -9,7 +9,8 @@ use super::*;
 use crate::{
     call::Call,
     event::SessionId,
-    probe::{self, Other},
+    probe::{self, memory::Other},
+    time::Timestamp,
 };
 
 /// The state of a session at a look: after a call at second 1,000, which began at 990.
@@ -47,10 +48,11 @@ impl Scene {
 
     fn look(&self, known: &mut Known, world: &World) -> Looked {
         let session = SessionId::new("s");
+        let others: Vec<_> = self.others.iter().map(Other::as_session).collect();
         let moment = Moment {
             workspace: Some(self.workspace),
             calls: &self.calls,
-            others: &self.others,
+            others: &others,
             utc_offset: 3_600,
             ..Moment::new(&session, self.point, Timestamp::from_millis(self.now * 1_000))
         };

@@ -135,12 +135,13 @@ fn a_damaged_record_that_was_durable_stops_the_start_and_a_repair_helps() {
         let said = format!("the record at byte {offset} of memory/{FIRST} is damaged: its checksum does not");
         assert!(error.contains(&said), "{error}");
         assert_eq!(files.list().expect("listed"), names);
-        let filler = crate::journal::Filler { kind: record::RecordKind(255), body: b"lost" };
-        let (verified, repaired) = crate::journal::repair(&files, filler, false).expect("repaired");
+        let tombstone = crate::journal::Tombstone { kind: record::RecordKind(255), body: b"lost" };
+        let (verified, repaired) =
+            crate::journal::repair(&files, tombstone, crate::journal::RepairMode::Rewrite).expect("repaired");
         assert_eq!((verified.findings(), repaired.len(), repaired[0].lost), (1, 1, 1), "{verified:?}");
         let again = reopen().expect("opened");
         let records = read_all(&again.journal, Seq(1));
-        let lost = records.iter().filter(|record| record.kind == filler.kind).map(|record| record.seq.0);
+        let lost = records.iter().filter(|record| record.kind == tombstone.kind).map(|record| record.seq.0);
         assert_eq!((records.len(), lost.collect::<Vec<_>>()), (30, vec![at]));
     }
 }

@@ -6,8 +6,6 @@
 
 use std::ops::Range;
 
-use super::eight;
-
 /// Every integer of so many digits fits 64 bits.
 const INTEGER_DIGITS_MAX: usize = 18;
 
@@ -40,15 +38,13 @@ fn is_short_integer(json: &str) -> bool {
 
 /// The fields of one object, in text order.
 #[derive(Debug, Clone)]
-pub(super) struct Spots {
-    fields: Vec<Spot>,
+pub(super) struct FieldIndex {
+    fields: Vec<FieldSpan>,
 }
 
 /// The position of one field, in bytes of the text.
 #[derive(Debug, Clone)]
-struct Spot {
-    /// The first bytes of the key, so that few keys have to be compared in the text.
-    beginning: u64,
+struct FieldSpan {
     /// The offset and length of the key, without quotes.
     key: u32,
     key_length: u32,
@@ -59,23 +55,18 @@ struct Spot {
     is_plain_text: bool,
 }
 
-impl Spot {
+impl FieldSpan {
     fn key<'p>(&self, text: &'p str) -> Option<&'p str> {
         let key = self.key as usize;
         text.get(key..key + self.key_length as usize)
     }
 
-    fn is_named(&self, beginning: u64, key: &str, text: &str) -> bool {
-        self.beginning == beginning
-            && self.key_length as usize == key.len()
-            && (key.len() <= BEGINNING || self.key(text) == Some(key))
+    fn is_named(&self, key: &str, text: &str) -> bool {
+        self.key_length as usize == key.len() && self.key(text) == Some(key)
     }
 }
 
-/// How many bytes of a key are stored in the index.
-const BEGINNING: usize = size_of::<u64>();
-
-impl Spots {
+impl FieldIndex {
     /// Finds the fields of `text`, a valid JSON object; `None` when a key contains an escape.
     pub(super) fn find(text: &str) -> Option<Self> {
         // All offsets then fit in 32 bits.
@@ -93,8 +84,7 @@ impl Spots {
             }
             scan.take(b':')?;
             let (value, is_plain_text) = scan.value()?;
-            fields.push(Spot {
-                beginning: eight::beginning(scan.bytes.get(key.inside.clone())?),
+            fields.push(FieldSpan {
                 key: key.inside.start as u32,
                 key_length: key.inside.len() as u32,
                 value: value.start as u32,
@@ -109,10 +99,9 @@ impl Spots {
 
     /// The field `key` in `text`; the last one if there are several.
     pub(super) fn get<'p>(&self, text: &'p str, key: &str) -> Option<Field<'p>> {
-        let beginning = eight::beginning(key.as_bytes());
-        let spot = self.fields.iter().rev().find(|spot| spot.is_named(beginning, key, text))?;
-        let (value, end) = (spot.value as usize, spot.end as usize);
-        Some(if spot.is_plain_text {
+        let span = self.fields.iter().rev().find(|span| span.is_named(key, text))?;
+        let (value, end) = (span.value as usize, span.end as usize);
+        Some(if span.is_plain_text {
             Field::Text(text.get(value + 1..end - 1)?)
         } else {
             Field::Json(text.get(value..end)?)
@@ -121,7 +110,7 @@ impl Spots {
 
     /// The keys in `text`.
     pub(super) fn keys<'p>(&self, text: &'p str) -> impl Iterator<Item = &'p str> {
-        self.fields.iter().filter_map(|spot| spot.key(text))
+        self.fields.iter().filter_map(|span| span.key(text))
     }
 }
 
@@ -159,7 +148,7 @@ impl Scan<'_> {
         self.take(b'"')?;
         let (start, mut has_escape) = (self.at, false);
         loop {
-            self.at += eight::find_either(self.bytes.get(self.at..)?, b'"', b'\\')?;
+            self.at += memchr::memchr2(b'"', b'\\', self.bytes.get(self.at..)?)?;
             if self.bytes.get(self.at) == Some(&b'"') {
                 self.at += 1;
                 return Some(Quoted { inside: start..self.at - 1, has_escape });
@@ -216,22 +205,22 @@ mod tests {
     /// Checks every field that is found.
     fn check(text: &str) {
         let Ok(Value::Object(object)) = serde_json::from_str(text) else { panic!("{text} is an object") };
-        let Some(spots) = Spots::find(text) else {
+        let Some(field_index) = FieldIndex::find(text) else {
             assert!(text.contains('\\'), "{text}");
             return;
         };
         for (key, value) in &object {
-            let found = match spots.get(text, key) {
+            let found = match field_index.get(text, key) {
                 Some(Field::Text(text)) => Some(Value::from(text)),
                 Some(Field::Json(json)) => serde_json::from_str(json).ok(),
                 None => None,
             };
             assert_eq!(found.as_ref(), Some(value), "{key} of {text}");
-            let literal = spots.get(text, key).and_then(Field::literal);
+            let literal = field_index.get(text, key).and_then(Field::literal);
             assert!(literal.is_none_or(|literal| *value.to_string() == *literal), "{key} of {text}");
         }
-        assert!(spots.keys(text).all(|key| object.contains_key(key)), "{text}");
-        assert_eq!(spots.get(text, "no such key"), None);
+        assert!(field_index.keys(text).all(|key| object.contains_key(key)), "{text}");
+        assert_eq!(field_index.get(text, "no such key"), None);
     }
 
     #[test]

@@ -9,14 +9,15 @@ use super::{
 };
 use crate::{
     journal::{
-        self, Filler, RepairError, Repaired, Verified, VerifyError, files::DirFiles, record::RecordKind,
+        self, RepairError, RepairMode, Repaired, Tombstone, Verified, VerifyError, files::DirFiles,
+        record::RecordKind,
     },
     records,
 };
 
 /// Why a state folder cannot be verified or repaired.
 #[derive(Debug, thiserror::Error)]
-pub enum UpkeepError {
+pub enum MaintenanceError {
     /// There is no journal.
     #[error("find a journal in {}", .0.display())]
     Missing(std::path::PathBuf),
@@ -30,7 +31,7 @@ pub enum UpkeepError {
     #[error("take the state folder; stop the daemon before")]
     Lock(#[from] LockError),
     /// The journal cannot be read.
-    #[error("look at the journal")]
+    #[error("read the journal")]
     Verify(#[from] VerifyError),
     /// The journal cannot be repaired.
     #[error("repair the journal")]
@@ -38,36 +39,36 @@ pub enum UpkeepError {
 }
 
 /// Reads the whole journal in `state`, which a daemon may be writing; changes nothing.
-pub fn verify(state: &Path) -> Result<Verified, UpkeepError> {
+pub fn verify(state: &Path) -> Result<Verified, MaintenanceError> {
     Ok(journal::verify(&files(state)?, RecordKind(records::LOST))?)
 }
 
 /// The problems of the rules stored in `state`, one sentence each; changes nothing.
 ///
 /// Errors: their folder cannot be listed.
-pub fn verify_rules(state: &Path) -> Result<Vec<String>, UpkeepError> {
-    RulesStore::new(state).verify().map_err(UpkeepError::Rules)
+pub fn verify_rules(state: &Path) -> Result<Vec<String>, MaintenanceError> {
+    RulesStore::new(state).verify().map_err(MaintenanceError::Rules)
 }
 
-/// Rewrites damaged segments of the journal in `state`; changes nothing when `is_rehearsal`.
+/// Rewrites damaged segments of the journal in `state`; changes nothing in a dry run.
 ///
 /// Errors: a daemon has the folder, a newer version wrote the journal, or a file operation failed.
-pub fn repair(state: &Path, is_rehearsal: bool) -> Result<(Verified, Vec<Repaired>), UpkeepError> {
+pub fn repair(state: &Path, mode: RepairMode) -> Result<(Verified, Vec<Repaired>), MaintenanceError> {
     let files = files(state)?;
     let _lock = StateLock::take(state)?;
     let mut body = Vec::new();
     records::encode_bare(&mut body);
-    let filler = Filler { kind: RecordKind(records::LOST), body: &body };
-    Ok(journal::repair(&files, filler, is_rehearsal)?)
+    let tombstone = Tombstone { kind: RecordKind(records::LOST), body: &body };
+    Ok(journal::repair(&files, tombstone, mode)?)
 }
 
-pub(super) fn files(state: &Path) -> Result<DirFiles, UpkeepError> {
+pub(super) fn files(state: &Path) -> Result<DirFiles, MaintenanceError> {
     let folder = state.join("journal");
     // A check must not create the folder.
     if !folder.is_dir() {
-        return Err(UpkeepError::Missing(state.to_owned()));
+        return Err(MaintenanceError::Missing(state.to_owned()));
     }
     // Every segment is held open while it is read or copied.
     limits::raise_open_files();
-    DirFiles::new(&folder).map_err(UpkeepError::Folder)
+    DirFiles::new(&folder).map_err(MaintenanceError::Folder)
 }

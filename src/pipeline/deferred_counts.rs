@@ -1,0 +1,96 @@
+//! Counts for the next notification: events that have no row in it.
+//!
+//! Repeats whose row has left and events that were over the rate are counted for each scope, until a
+//! notification of the same scope takes the counts. Each of these events has also ended with a reason
+//! of its own, so a count that no notification takes is a missing detail, and no lost event.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{event::Scope, time::Timestamp};
+
+/// Most scopes with counts, about 150 bytes each. When it is reached, the counts that were raised longest ago are
+/// forgotten.
+pub(crate) const DEFERRED_SCOPES_MAX: usize = 1_024;
+
+/// Events without a row of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct DeferredCounts {
+    /// Repeats of events whose row has left.
+    pub(crate) repeats: u32,
+    /// Events that were over the rate, with their repeats.
+    pub(crate) suppressed: u32,
+}
+
+/// The counts of one subscriber.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct DeferredByScope {
+    scopes: BTreeMap<Scope, (DeferredCounts, Timestamp)>,
+}
+
+impl DeferredByScope {
+    /// Counts `more` for `scope`.
+    pub(crate) fn add(&mut self, scope: &Scope, more: DeferredCounts, now: Timestamp) {
+        if self.scopes.len() >= DEFERRED_SCOPES_MAX && !self.scopes.contains_key(scope) {
+            self.forget_oldest();
+        }
+        let (deferred, raised_at) = self.scopes.entry(scope.clone()).or_default();
+        deferred.repeats = deferred.repeats.saturating_add(more.repeats);
+        deferred.suppressed = deferred.suppressed.saturating_add(more.suppressed);
+        *raised_at = now;
+    }
+
+    /// Takes the counts for the next notification of `scope`.
+    pub(crate) fn take(&mut self, scope: &Scope) -> DeferredCounts {
+        self.scopes.remove(scope).map(|(deferred, _)| deferred).unwrap_or_default()
+    }
+
+    /// What waits for the next notification of `scope`.
+    #[cfg(test)]
+    pub(crate) fn peek(&self, scope: &Scope) -> DeferredCounts {
+        self.scopes.get(scope).map(|(deferred, _)| *deferred).unwrap_or_default()
+    }
+
+    fn forget_oldest(&mut self) {
+        let oldest = self.scopes.iter().min_by_key(|(_, (_, raised_at))| *raised_at);
+        if let Some(scope) = oldest.map(|(scope, _)| scope.clone()) {
+            self.scopes.remove(&scope);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::SessionId;
+
+    fn scope(id: usize) -> Scope {
+        Scope::Session(SessionId::new(&id.to_string()))
+    }
+
+    #[test]
+    fn counts_add_up_and_are_taken_once_and_by_their_own_scope() {
+        let mut deferred = DeferredByScope::default();
+        let now = Timestamp::from_millis(1);
+        deferred.add(&scope(1), DeferredCounts { repeats: 2, suppressed: 0 }, now);
+        deferred.add(&scope(1), DeferredCounts { repeats: 1, suppressed: 5 }, now);
+        deferred.add(&scope(2), DeferredCounts { repeats: 7, suppressed: 0 }, now);
+        assert_eq!(deferred.take(&scope(1)), DeferredCounts { repeats: 3, suppressed: 5 });
+        assert_eq!(deferred.take(&scope(1)), DeferredCounts::default());
+        assert_eq!(deferred.take(&scope(2)), DeferredCounts { repeats: 7, suppressed: 0 });
+    }
+
+    #[test]
+    fn the_counts_raised_longest_ago_make_room() {
+        let mut deferred = DeferredByScope::default();
+        let one = DeferredCounts { repeats: 1, suppressed: 0 };
+        for id in 0..=DEFERRED_SCOPES_MAX {
+            deferred.add(&scope(id), one, Timestamp::from_millis(u64::try_from(id).expect("small")));
+        }
+        assert_eq!(deferred.scopes.len(), DEFERRED_SCOPES_MAX);
+        assert_eq!((deferred.take(&scope(0)), deferred.take(&scope(1))), (DeferredCounts::default(), one));
+    }
+}

@@ -1,0 +1,96 @@
+//! The time and place of a look.
+
+use std::collections::BTreeMap;
+
+use super::{files::Known as KnownFiles, git::Known as KnownRepository};
+use crate::{
+    call::Call,
+    event::SessionId,
+    notification::InjectionPoint,
+    time::Timestamp,
+    transcript::{Gauge, Transcript},
+};
+
+/// The time and place of a look.
+#[derive(Debug)]
+pub struct Moment<'a> {
+    /// The session that makes the exchange.
+    pub session: &'a SessionId,
+    /// The injection point: `turn_start` or `after_tool`.
+    pub point: InjectionPoint,
+    /// The current time.
+    pub now: Timestamp,
+    /// The session's working folder, absolute.
+    pub workspace: Option<&'a str>,
+    /// The top folder of its repository, if the session knows one.
+    pub repository: Option<&'a str>,
+    /// The calls that ended since the last exchange, oldest first; before a tool, the one that
+    /// begins.
+    pub calls: &'a [Call],
+    /// Earliest start of those calls, as in [`Known::calls_since`](super::Known::calls_since).
+    pub calls_since: Timestamp,
+    /// Last activity of the session before its user's prompt, if this is the first look since the
+    /// prompt.
+    pub prompt_after: Option<Timestamp>,
+    /// The harness's transcript of the conversation, and the reader for what the client reports
+    /// itself.
+    pub transcript: Option<Transcript<'a>>,
+    /// The context gauge, if the client reports one elsewhere.
+    pub gauge: Option<Gauge>,
+    /// Whether the context is new: it was compacted or cleared.
+    pub has_new_context: bool,
+    /// Context limit of each model in tokens, as learned from sessions.
+    pub limits: &'a BTreeMap<String, u64>,
+    /// The folder for temporary files.
+    pub temporary: &'a str,
+    /// The user's cache folder.
+    pub caches: Option<&'a str>,
+    /// Other sessions in, under or above the same folder, most recently active first.
+    pub others: &'a [OtherSession<'a>],
+    /// Offset of the local wall clock from UTC, in seconds.
+    pub utc_offset: i32,
+}
+
+impl<'a> Moment<'a> {
+    /// A moment without further facts: no other sessions, and no ended calls.
+    pub const fn new(session: &'a SessionId, point: InjectionPoint, now: Timestamp) -> Self {
+        static NO_LIMITS: BTreeMap<String, u64> = BTreeMap::new();
+        Self {
+            session,
+            point,
+            now,
+            workspace: None,
+            repository: None,
+            calls: &[],
+            calls_since: Timestamp::ZERO,
+            prompt_after: None,
+            transcript: None,
+            gauge: None,
+            has_new_context: false,
+            limits: &NO_LIMITS,
+            temporary: "/tmp",
+            caches: None,
+            others: &[],
+            utc_offset: 0,
+        }
+    }
+}
+
+/// Another session in this folder.
+#[derive(Debug, Clone, Copy)]
+pub struct OtherSession<'a> {
+    /// Its id.
+    pub session: &'a SessionId,
+    /// Whether it is open; else it has ended.
+    pub is_open: bool,
+    /// Last report on its turns and calls.
+    pub heard_at: Timestamp,
+    /// Since when it has had calls whose end was not reported.
+    pub calling_since: Option<Timestamp>,
+    /// Its working folder.
+    pub workspace: Option<&'a str>,
+    /// The files that it knows.
+    pub files: &'a KnownFiles,
+    /// The repository that it works in.
+    pub git: &'a KnownRepository,
+}

@@ -1,0 +1,35 @@
+//! Reads what is checked.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
+
+/// The Rust files below `folder`, by their path from `root`.
+pub(crate) fn read_tree(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries {
+        let path = entry.expect("a folder lists its entries").path();
+        if path.is_dir() {
+            read_tree(root, &path, files);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let name = path.strip_prefix(root).expect("below the root").to_string_lossy().into_owned();
+            files.insert(name, fs::read_to_string(&path).expect("sources are text"));
+        }
+    }
+}
+
+/// The crates that `Cargo.toml` names, as they are written in code.
+pub(super) fn dependencies(cargo: &str) -> BTreeSet<String> {
+    let mut is_dependency = false;
+    let mut found = BTreeSet::new();
+    for line in cargo.lines() {
+        if line.starts_with('[') {
+            is_dependency = line.contains("dependencies");
+        } else if let (true, Some((name, _))) = (is_dependency, line.split_once('=')) {
+            found.insert(name.trim().replace('-', "_"));
+        }
+    }
+    found
+}
