@@ -328,7 +328,7 @@ async fn other_bad_requests_get_one_error_that_names_the_place() {
             post("/v1/sessions/s1/exchange", json, r#"{"point":"x"}"#),
             400,
             "point",
-            "`x` is no injection point; there are immediate, turn_start, before_tool, after_tool, turn_end",
+            "`x` is not allowed; there are immediate, turn_start, before_tool, after_tool, turn_end",
         ),
         (
             post("/v1/sessions/a%0Ab/exchange", json, "{}"),

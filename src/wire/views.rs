@@ -341,6 +341,7 @@ impl WaitingView {
 
 /// Facts about a harness.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 #[schema(as = Harness)]
 pub struct HarnessView {
     /// Its name, in lower case, which is also the source of its events.
