@@ -12,6 +12,7 @@ pub mod cloudevents;
 pub mod error;
 pub mod event;
 pub mod exchange;
+pub mod harness;
 pub mod history;
 pub mod inbox;
 pub mod matching;

@@ -14,11 +14,11 @@ use crate::{
     projection::Projection,
     server::{PageStart, Query, Standing, WaitingPage},
     time::{Timestamp, duration_millis},
-    wire::history::ProjectionView,
     wire::views::{
-        ConfigView, EventCounts, FailingView, HarnessView, JournalView, NotificationCounts, RulesView,
-        SessionCounts, SessionView, StatusView, SubscriberCounts, TokenCounts, WaitingView,
+        ConfigView, EventCounts, FailingView, JournalView, NotificationCounts, RulesView, SessionCounts,
+        SessionView, StatusView, SubscriberCounts, TokenCounts, WaitingView,
     },
+    wire::{harness::HarnessView, history::ProjectionView},
 };
 
 /// Constants of the running daemon, and the projection with its progress.

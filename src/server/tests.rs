@@ -46,7 +46,10 @@ use crate::{
     projection::{Command, FILE_NAME},
     records::{self, RecordInput},
     session::{Wake, WakeKind},
-    wire::views::{HarnessView, SessionView, WaitingView},
+    wire::{
+        harness::HarnessView,
+        views::{SessionView, WaitingView},
+    },
 };
 
 /// A daemon whose event loop is the test.

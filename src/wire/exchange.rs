@@ -23,8 +23,8 @@ use crate::{
     wire::{
         FieldError,
         event::{self, Defaults, EventView, ParsedEvent, read_name, read_workspace},
+        harness::HarnessView,
         request::{self, Text},
-        views::HarnessView,
     },
 };
 

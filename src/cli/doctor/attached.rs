@@ -71,7 +71,7 @@ fn trouble(trouble: &TroubleView) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::views::HarnessView;
+    use crate::wire::harness::HarnessView;
 
     #[test]
     fn sessions_are_counted_by_how_they_are_reached() {
