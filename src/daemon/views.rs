@@ -14,11 +14,14 @@ use crate::{
     projection::Projection,
     server::{PageStart, Query, Standing, WaitingPage},
     time::{Timestamp, duration_millis},
-    wire::views::{
-        ConfigView, EventCounts, FailingView, JournalView, NotificationCounts, RulesView, SessionCounts,
-        SessionView, StatusView, SubscriberCounts, TokenCounts, WaitingView,
+    wire::{
+        harness::HarnessView,
+        history::ProjectionView,
+        views::{
+            ConfigView, EventCounts, FailingView, JournalView, NotificationCounts, RulesView, SessionCounts,
+            SessionView, StatusView, SubscriberCounts, TokenCounts, WaitingView,
+        },
     },
-    wire::{harness::HarnessView, history::ProjectionView},
 };
 
 /// Constants of the running daemon, and the projection with its progress.

@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 
 use super::Check;
 use crate::{
-    cli::{of_harness::listed, table::one_line},
+    cli::{of_harness::listed, terminal::one_line},
     client::Client,
     wire::{
         clients::{AttachedView, ClientsView, TroubleView},
