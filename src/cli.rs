@@ -33,6 +33,7 @@ mod publish;
 mod rebuild;
 mod reload;
 mod run;
+mod running;
 mod serve;
 mod sessions;
 mod shell;
@@ -45,6 +46,7 @@ mod terminal;
 mod token;
 mod up;
 mod watch;
+mod welcome;
 mod why;
 
 use std::{
@@ -247,7 +249,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, CliErro
 
 fn dispatch(command: Option<Command>, mut context: Context<'_>) -> Result<ExitCode, CliError> {
     let Some(command) = command else {
-        return overview::run(&mut context).map(|()| ExitCode::SUCCESS);
+        return welcome::run(&mut context).map(|()| ExitCode::SUCCESS);
     };
     match command {
         Command::Install(args) => install::run(&args, &mut context)?,

@@ -25,7 +25,7 @@ use crate::{
     ledger::ConfirmedBy,
     notification::{InjectionPoint, NotificationId},
     time::Timestamp,
-    wire::{exchange::ExchangeView, views::HarnessView},
+    wire::{exchange::ExchangeView, harness::HarnessView},
 };
 
 /// An event.

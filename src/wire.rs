@@ -4,7 +4,7 @@
 //! misspelt word, the nearest valid one. The engine's output becomes JSON here. This module uses no
 //! sockets, HTTP, files or clock: a caller passes the time and creates the ids.
 
-mod fields;
+mod request;
 
 pub mod body;
 pub mod clients;
@@ -12,6 +12,7 @@ pub mod cloudevents;
 pub mod error;
 pub mod event;
 pub mod exchange;
+pub mod harness;
 pub mod history;
 pub mod inbox;
 pub mod matching;

@@ -17,8 +17,9 @@ use super::{
     CliError, Context, absolute_folder,
     ids::{self, Names},
     parse, refused,
-    table::{Cell, Table, one_line},
+    table::{Cell, Table},
     terminal::Tone,
+    terminal::one_line,
     workspace_or_current,
 };
 use crate::{

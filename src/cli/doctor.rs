@@ -22,8 +22,7 @@ use serde_json::{Value, json};
 use super::{
     CliError, Context,
     of_harness::harness,
-    table::one_line,
-    terminal::{Terminal, Tone},
+    terminal::{Terminal, Tone, one_line},
 };
 use crate::harness::kind::{KINDS, Kind};
 pub(super) use round_trip::{SOURCE, is_probe};

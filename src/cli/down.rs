@@ -11,7 +11,7 @@ use rustix::{
     process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
 };
 
-use super::{CliError, Context, up};
+use super::{CliError, Context, running::running};
 use crate::daemon::{JOURNAL_FOLDER, LOCK_FILE};
 
 /// Time limit of the stop: twice the daemon's own limit.
@@ -74,7 +74,7 @@ fn stop_without_lock_file(state: &Path, context: &Context<'_>) -> Result<Option<
     if !is_locked(&journal)? {
         return Ok(None);
     }
-    let pid = up::running(&context.client).and_then(|daemon| Pid::from_raw(i32::try_from(daemon.pid).ok()?));
+    let pid = running(&context.client).and_then(|daemon| Pid::from_raw(i32::try_from(daemon.pid).ok()?));
     let pid = pid.ok_or_else(|| DownError::Unknown { state: state.to_owned() })?;
     stop(|| Ok(is_locked(&journal)?.then_some(pid)))
 }

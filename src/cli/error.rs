@@ -2,7 +2,7 @@
 
 use std::{fmt, io, process::ExitCode};
 
-use super::{down, install, paths::PathsError, table, up};
+use super::{down, install, paths::PathsError, terminal, up};
 use crate::{
     client::ClientError,
     daemon::{DaemonError, backup::BackupError, maintenance::MaintenanceError},
@@ -164,8 +164,8 @@ impl CliError {
 impl fmt::Display for ErrorView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.field.as_deref().filter(|field| !field.is_empty()) {
-            Some(field) => write!(f, "{}: {}", table::one_line(field), table::one_line(&self.message)),
-            None => f.write_str(&table::one_line(&self.message)),
+            Some(field) => write!(f, "{}: {}", terminal::one_line(field), terminal::one_line(&self.message)),
+            None => f.write_str(&terminal::one_line(&self.message)),
         }
     }
 }

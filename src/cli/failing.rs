@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{CliError, Context, parse, table::one_line, terminal::Terminal};
+use super::{CliError, Context, parse, terminal::Terminal, terminal::one_line};
 
 use crate::wire::views::{FailingView, StatusView, SubscriberCounts};
 

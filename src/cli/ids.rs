@@ -9,14 +9,15 @@ use std::{collections::BTreeSet, ops::Bound, sync::Arc};
 
 use serde::de::DeserializeOwned;
 
-use super::{CliError, Context, doctor, inbox, parse, table::one_line};
+use super::{CliError, Context, doctor, parse, terminal::one_line};
 
 use crate::{
-    wire::inbox::InboxList,
+    client::percent_encode,
     wire::{
         history::{
             ClosedSession, ClosedSessionPage, EventLine, EventPage, NotificationPage, NotificationView,
         },
+        inbox::InboxList,
         views::{SessionList, SessionView},
     },
 };
@@ -235,6 +236,19 @@ fn pick_session(text: &str, sessions: &[Session]) -> Result<Option<String>, CliE
     pick(id, there.map(|session| &*session.id))
 }
 
+/// The part of a path that limits it to a session.
+pub(super) fn session_query(session: Option<&str>) -> String {
+    session.map(|session| format!("?session={}", percent_encode(session))).unwrap_or_default()
+}
+
+/// The path of the page of the inbox that begins at `from`, or of the first one.
+pub(super) fn inbox_page(session: Option<&str>, from: Option<&str>) -> String {
+    let query = session_query(session);
+    let sign = if query.is_empty() { '?' } else { '&' };
+    let from = from.map(|from| format!("{sign}from={}", percent_encode(from))).unwrap_or_default();
+    format!("/v1/inbox{query}{from}")
+}
+
 /// The notification of the inbox, or of one session's part of it, that `text` refers to; `last` is
 /// the newest. `None` if there is none.
 ///
@@ -247,7 +261,7 @@ pub(super) fn waiting(
     let mut waiting = Vec::new();
     let mut from: Option<String> = None;
     for _ in 0..INBOX_PAGES_MAX {
-        let page: InboxList = get(context, &inbox::page(session, from.as_deref()))?;
+        let page: InboxList = get(context, &inbox_page(session, from.as_deref()))?;
         waiting.extend(page.notifications);
         from = page.next;
         if from.is_none() {

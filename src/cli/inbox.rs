@@ -8,8 +8,7 @@ use super::{
     CliError, Context,
     ids::{self, Names, ShortIds},
     parse,
-    table::one_line,
-    terminal::{self, Terminal, Tone},
+    terminal::{self, Terminal, Tone, one_line},
 };
 use crate::{
     client::percent_encode,
@@ -82,7 +81,7 @@ fn confirm(done: &str, id: &str, context: &mut Context<'_>) -> Result<(), CliErr
 /// Sends the decision; returns the notification's whole id.
 fn decide(doing: &'static str, verb: &str, which: &Which, context: &Context<'_>) -> Result<String, CliError> {
     let session = which.session.as_deref().map(|text| ids::session(text, context)).transpose()?;
-    let query = query(session.as_deref());
+    let query = ids::session_query(session.as_deref());
     let tell = |id: &str| {
         let path = format!("/v1/notifications/{}/{verb}{query}", percent_encode(id));
         context.ask(doing, "POST", &path, None).map(drop)
@@ -104,18 +103,6 @@ fn decide(doing: &'static str, verb: &str, which: &Which, context: &Context<'_>)
         }
         done => done.map(|()| which.id.clone()),
     }
-}
-
-fn query(session: Option<&str>) -> String {
-    session.map(|session| format!("?session={}", percent_encode(session))).unwrap_or_default()
-}
-
-/// The path of the page that begins at `from`, or of the first one.
-pub(super) fn page(session: Option<&str>, from: Option<&str>) -> String {
-    let query = query(session);
-    let sign = if query.is_empty() { '?' } else { '&' };
-    let from = from.map(|from| format!("{sign}from={}", percent_encode(from))).unwrap_or_default();
-    format!("/v1/inbox{query}{from}")
 }
 
 /// Lets the user pick from the pending notifications, or prints them page by page: there may be a
@@ -165,7 +152,7 @@ fn each_page<'c>(
     let doing = "list what waits";
     let mut from: Option<String> = None;
     loop {
-        let body = context.ask(doing, "GET", &page(session, from.as_deref()), None)?;
+        let body = context.ask(doing, "GET", &ids::inbox_page(session, from.as_deref()), None)?;
         let InboxList { notifications, questions, next } = parse(doing, &body)?;
         take(notifications, context)?;
         if next.is_none() {

@@ -24,7 +24,7 @@ use super::{CliError, Context, of_harness::Of, paths::Paths};
 use crate::harness::program::Version;
 use plan::{FileError, Plan};
 use settings::SettingsError;
-pub(super) use status_line::quoted;
+pub(super) use settings::quoted;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {

@@ -14,10 +14,9 @@ use std::{
 };
 
 use super::{
-    CliError, Context,
+    CliError, Context, running,
     serve::older_log,
-    table::one_line,
-    terminal::{Terminal, Tone},
+    terminal::{Terminal, Tone, one_line},
     up,
 };
 
@@ -65,7 +64,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
 }
 
 fn place(context: &Context<'_>) -> Result<Place, CliError> {
-    match up::running(&context.client) {
+    match running::running(&context.client) {
         Some(daemon) => match fs::read_link(format!("/proc/{}/fd/2", daemon.pid)) {
             Ok(stderr) => Ok(place_of(&stderr, daemon.pid)),
             Err(source) => {

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{CliError, Context, absolute_folder, ids, parse, table::one_line, workspace_or_current};
+use super::{CliError, Context, absolute_folder, ids, parse, terminal::one_line, workspace_or_current};
 use crate::{notification::Category, wire::notify::NotifyAnswer};
 
 const DOING: &str = "notify the user";

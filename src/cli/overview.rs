@@ -1,5 +1,5 @@
-//! `aside` alone: one screen with the sessions, pending notifications, last deliveries, and
-//! sources.
+//! The screen of `aside` and `aside status`: the sessions, pending notifications, last deliveries,
+//! and sources.
 //!
 //! Shape: a line about the daemon, a line per problem, then four parts of a few lines each. If a
 //! part cannot be read, its error is shown in its place.
@@ -13,13 +13,12 @@ use super::{
     ids::{Names, ShortIds},
     parse,
     sessions::{self, Sessions},
-    sources, status,
-    table::{Cell, Table, one_line},
+    sources,
+    table::{Cell, Table},
     terminal::Tone,
+    terminal::one_line,
 };
 use crate::{
-    client::ClientError,
-    harness::kind::{KINDS, Kind},
     notification::Priority,
     time::Timestamp,
     wire::{
@@ -36,32 +35,6 @@ const ROWS_MAX: usize = 3;
 const SOURCES_MAX: usize = 6;
 
 const DOING: &str = "look at the daemon";
-
-/// The screen without a daemon: the commands, and what each does.
-fn how_to_start() -> String {
-    let install =
-        |kind: &Kind| (format!("aside install {}", kind.caps.name), format!("put it into {}", kind.title));
-    let plain = |command: &str, what: &str| (command.to_owned(), what.to_owned());
-    let steps = std::iter::once(plain("aside up", "start it in the background"))
-        .chain(KINDS.into_iter().map(install))
-        .chain([
-            plain("aside demo", "see what an agent receives, without a daemon"),
-            plain("aside --help", "every command"),
-        ]);
-    steps.map(|(command, what)| format!("  {command:25}   {what}\n")).collect()
-}
-
-/// Prints the screen, also without a daemon.
-pub(super) fn run(context: &mut Context<'_>) -> Result<(), CliError> {
-    match status::run(&status::Args::default(), context) {
-        Err(CliError::Client { source: ClientError::NoDaemon { socket, .. }, .. }) => {
-            let head = format!("no daemon runs at {}", one_line(&socket.display().to_string()));
-            let head = context.terminal.paint(Tone::Warning, &context.terminal.wrap(&head, 0, 2));
-            context.print(&format!("{head}\n\n{}", how_to_start()))
-        }
-        shown => shown,
-    }
-}
 
 /// The screen for a running daemon.
 pub(super) fn screen(status: &StatusView, context: &Context<'_>) -> Result<String, CliError> {

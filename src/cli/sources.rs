@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::{
     CliError, Context, client_program, history, parse,
-    table::{self, Cell, Table, one_line},
-    terminal::{Terminal, Tone},
+    table::{self, Cell, Table},
+    terminal::{Terminal, Tone, one_line},
 };
 use crate::{
     client::percent_encode,

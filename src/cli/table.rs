@@ -4,8 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::terminal::{Terminal, Tone, cut, cut_beginning, width};
-use crate::event::clean_text;
+use super::terminal::{Terminal, Tone, cut, cut_beginning, one_line, width};
 
 /// Separator of two columns.
 const GAP: &str = "  ";
@@ -44,12 +43,6 @@ fn flatten(prefix: &str, value: &Value, fields: &mut Vec<(String, String)>) {
         }
     };
     fields.push((prefix.to_owned(), text));
-}
-
-/// `text` without terminal control sequences.
-pub(super) fn one_line(text: &str) -> String {
-    let clean: Cow<'_, str> = clean_text(text);
-    clean.replace(['\n', '\t'], " ")
 }
 
 /// One cell of a table: a line of clean text, and its meaning.

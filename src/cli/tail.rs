@@ -4,8 +4,7 @@ use serde_json::Value;
 
 use super::{
     CliError, Context, refusal,
-    table::one_line,
-    terminal::{self, Terminal, Tone},
+    terminal::{self, Terminal, Tone, one_line},
 };
 use crate::{
     client::{StreamEvent, percent_encode},

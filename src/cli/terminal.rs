@@ -18,7 +18,7 @@ use rustix::termios::tcgetwinsize;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 pub(super) use self::moments::Moments;
-use crate::{daemon::Clock, time::Timestamp};
+use crate::{daemon::Clock, event::clean_text, time::Timestamp};
 
 /// Columns of a terminal that does not report them.
 const COLUMNS_UNKNOWN: usize = 80;
@@ -196,6 +196,12 @@ pub(super) fn cut_beginning(text: &str, columns: usize) -> Cow<'_, str> {
         (left, start) = (left - width, at);
     }
     format!("{CUT_MARK}{}", text.get(start..).unwrap_or_default()).into()
+}
+
+/// `text` without terminal control sequences.
+pub(super) fn one_line(text: &str) -> String {
+    let clean: Cow<'_, str> = clean_text(text);
+    clean.replace(['\n', '\t'], " ")
 }
 
 #[cfg(test)]

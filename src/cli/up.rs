@@ -17,18 +17,15 @@ use std::{
     time::Duration,
 };
 
-use serde::Deserialize;
-
-use super::{CliError, Context, down, paths::Paths};
-use crate::{
-    wire::views::ConfigView,
-    {client::Client, daemon::LOCK_FILE, harness::kind::KINDS},
+use super::{
+    CliError, Context, down,
+    paths::Paths,
+    running::{Running, running},
 };
+use crate::{client::Client, daemon::LOCK_FILE, harness::kind::KINDS};
 
 /// Time limit of the daemon's start: it reads its journal first.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
-/// Time limit of a running daemon's status.
-const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often, and with what pause, the socket is checked for a daemon that another process has
 /// started.
 const LOOKS: (u32, Duration) = (100, Duration::from_millis(50));
@@ -85,31 +82,6 @@ pub enum UpError {
         /// Its log.
         log: PathBuf,
     },
-}
-
-/// The status of a running daemon.
-#[derive(Debug, Deserialize)]
-pub(super) struct Running {
-    pub(super) version: String,
-    pub(super) pid: u32,
-    #[serde(default)]
-    pub(super) journal: RunningJournal,
-    #[serde(default)]
-    pub(super) config: ConfigView,
-}
-
-/// The status of its journal.
-#[derive(Debug, Default, Deserialize)]
-pub(super) struct RunningJournal {
-    #[serde(default)]
-    pub(super) problems: Vec<String>,
-}
-
-/// The daemon at `client`'s socket, if it answers as one.
-pub(super) fn running(client: &Client) -> Option<Running> {
-    let client = Client::new(client.socket().to_owned(), STATUS_TIMEOUT);
-    let response = client.request("GET", "/v1/status", &[], b"").ok()?;
-    serde_json::from_slice(&response.body).ok().filter(|_| response.status == 200)
 }
 
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
@@ -244,6 +216,7 @@ fn spawn(paths: &Paths, filter: &str, stdout: UnixStream, log: &Log, log_file: F
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::running::STATUS_TIMEOUT;
     use crate::client::fake::FakeDaemon;
 
     #[test]

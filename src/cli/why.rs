@@ -10,8 +10,7 @@ use super::{
     CliError, Context, failing, history,
     ids::{self, Names},
     parse,
-    table::one_line,
-    terminal::{self, Tone},
+    terminal::{self, Tone, one_line},
 };
 use crate::{
     client::percent_encode,

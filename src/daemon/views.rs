@@ -14,10 +14,13 @@ use crate::{
     projection::Projection,
     server::{PageStart, Query, Standing, WaitingPage},
     time::{Timestamp, duration_millis},
-    wire::history::ProjectionView,
-    wire::views::{
-        ConfigView, EventCounts, FailingView, HarnessView, JournalView, NotificationCounts, RulesView,
-        SessionCounts, SessionView, StatusView, SubscriberCounts, TokenCounts, WaitingView,
+    wire::{
+        harness::HarnessView,
+        history::ProjectionView,
+        views::{
+            ConfigView, EventCounts, FailingView, JournalView, NotificationCounts, RulesView, SessionCounts,
+            SessionView, StatusView, SubscriberCounts, TokenCounts, WaitingView,
+        },
     },
 };
 

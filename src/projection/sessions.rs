@@ -4,8 +4,8 @@ use rusqlite::Row;
 
 use super::{View, rows, rows::Conditions};
 use crate::wire::{
+    harness::HarnessView,
     history::{ClosedSession, InjectionLine, Message},
-    views::HarnessView,
 };
 
 impl View<'_> {

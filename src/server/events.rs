@@ -35,8 +35,7 @@ use crate::{
         cloudevents,
         error::ErrorBody,
         event::{self, Defaults, EventView, to_json},
-        history::EventWithHistory,
-        history::{LedgerLine, raw},
+        history::{EventWithHistory, LedgerLine, raw},
         publish::{Results, Summary},
     },
 };

@@ -107,7 +107,7 @@ pub(crate) async fn undelivered(
     Path((session, injection)): Path<(String, String)>,
 ) -> Result<StatusCode, ApiError> {
     let session = session_of(&app, read_session(&session)?, None).await?;
-    let injection = read_name("injection", Some(injection.into())).map_err(ApiError::bad)?;
+    let injection = read_name("injection", Some(injection)).map_err(ApiError::bad)?;
     let injection = InjectionId::new(&injection.unwrap_or_default());
     app.append(Records::build(|records| records.undelivered(&session, &injection))).await?;
     Ok(StatusCode::NO_CONTENT)

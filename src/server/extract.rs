@@ -89,7 +89,7 @@ impl FromRequestParts<App> for SessionSegment {
 
 /// Reads the id of a session.
 pub(crate) fn read_session(text: &str) -> Result<SessionId, ApiError> {
-    let id = read_name("session", Some(text.into())).map_err(ApiError::bad)?;
+    let id = read_name("session", Some(text)).map_err(ApiError::bad)?;
     Ok(SessionId::new(&id.unwrap_or_default()))
 }
 

@@ -24,9 +24,8 @@ use crate::{
         hint,
         history::{
             ClosedSessionPage, EventPage, InjectionPage, MessagePage, NamedInjections, NotificationPage,
-            NotificationWithHistory,
+            NotificationWithHistory, ProjectionView, raw, read_limit, read_moment,
         },
-        history::{ProjectionView, raw, read_limit, read_moment},
     },
 };
 

@@ -20,8 +20,7 @@ use crate::{
     time::{Timestamp, duration_millis},
     wire::{
         error::ErrorBody,
-        notify::NotifyRequest,
-        notify::{NotifyAnswer, SinkList, SinkView},
+        notify::{NotifyAnswer, NotifyRequest, SinkList, SinkView},
     },
 };
 

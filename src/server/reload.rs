@@ -17,8 +17,7 @@ use crate::{
     server::{App, error::ApiError},
     wire::{
         error::ErrorBody,
-        views::RefusedReloadView,
-        views::{ConfigView, FindingsView, ReloadView},
+        views::{ConfigView, FindingsView, RefusedReloadView, ReloadView},
     },
 };
 

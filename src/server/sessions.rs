@@ -48,8 +48,7 @@ use crate::{
     wire::{
         FieldError,
         error::ErrorBody,
-        views::SessionList,
-        views::{PendingView, SessionView},
+        views::{PendingView, SessionList, SessionView},
     },
 };
 

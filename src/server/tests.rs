@@ -47,7 +47,10 @@ use crate::{
     projection::{Command, FILE_NAME},
     records::{self, RecordInput},
     session::{Wake, WakeKind},
-    wire::views::{HarnessView, SessionView, WaitingView},
+    wire::{
+        harness::HarnessView,
+        views::{SessionView, WaitingView},
+    },
 };
 
 /// A daemon whose event loop is the test.
@@ -329,7 +332,7 @@ async fn other_bad_requests_get_one_error_that_names_the_place() {
             post("/v1/sessions/s1/exchange", json, r#"{"point":"x"}"#),
             400,
             "point",
-            "`x` is no injection point; there are immediate, turn_start, before_tool, after_tool, turn_end",
+            "`x` is not allowed; there are immediate, turn_start, before_tool, after_tool, turn_end",
         ),
         (
             post("/v1/sessions/a%0Ab/exchange", json, "{}"),

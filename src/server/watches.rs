@@ -35,8 +35,7 @@ use crate::{
     wire::{
         FieldError,
         error::ErrorBody,
-        watches::{ConditionView, WatchRequest, WatchView},
-        watches::{WatchAnswer, WatchList},
+        watches::{ConditionView, WatchAnswer, WatchList, WatchRequest, WatchView},
     },
 };
 

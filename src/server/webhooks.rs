@@ -209,7 +209,7 @@ async fn take(
     };
     let events: Vec<Event> = said.into_iter().map(event).collect();
     for event in &events {
-        read_name("id", Some((&*event.id).into())).map_err(ApiError::bad)?;
+        read_name("id", Some(&*event.id)).map_err(ApiError::bad)?;
         check_size(event.payload.as_str().len()).map_err(ApiError::bad)?;
     }
     let published = events.len();

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::{
     event::EVENT_BYTES_MAX,
-    wire::{FieldError, event::check_size, fields::kind_of},
+    wire::{FieldError, event::check_size, request::kind_of},
 };
 
 /// Most events in a body that is read whole; a longer list has to be NDJSON, which is answered

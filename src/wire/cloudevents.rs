@@ -11,6 +11,7 @@
 use std::borrow::Cow;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::{
@@ -23,38 +24,39 @@ use crate::{
             read_timestamp, read_type, read_workspace,
         },
         excerpt,
-        fields::{Fields, Unknown},
+        request::{self, Text},
     },
 };
 
-const FIELDS: [&str; 13] = [
-    "specversion",
-    "id",
-    "source",
-    "type",
-    "time",
-    "subject",
-    "data",
-    "data_base64",
-    "severity",
-    "session",
-    "workspace",
-    "cause",
-    "dedupekey",
-];
-
+/// The attributes that are used; others are dropped.
+#[derive(Deserialize)]
 struct Attributes<'a> {
-    specversion: Option<Cow<'a, str>>,
-    id: Option<Cow<'a, str>>,
-    source: Option<Cow<'a, str>>,
-    event_type: Option<Cow<'a, str>>,
-    time: Option<Cow<'a, str>>,
-    subject: Option<Cow<'a, str>>,
-    severity: Option<Cow<'a, str>>,
-    session: Option<Cow<'a, str>>,
-    workspace: Option<Cow<'a, str>>,
-    cause: Option<Cow<'a, str>>,
-    dedupe_key: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    specversion: Option<Text<'a>>,
+    #[serde(borrow)]
+    id: Option<Text<'a>>,
+    #[serde(borrow)]
+    source: Option<Text<'a>>,
+    #[serde(borrow, rename = "type")]
+    event_type: Option<Text<'a>>,
+    #[serde(borrow)]
+    time: Option<Text<'a>>,
+    #[serde(borrow)]
+    subject: Option<Text<'a>>,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+    #[serde(borrow)]
+    data_base64: Option<Text<'a>>,
+    #[serde(borrow)]
+    severity: Option<Text<'a>>,
+    #[serde(borrow)]
+    session: Option<Text<'a>>,
+    #[serde(borrow)]
+    workspace: Option<Text<'a>>,
+    #[serde(borrow)]
+    cause: Option<Text<'a>>,
+    #[serde(borrow, rename = "dedupekey")]
+    dedupe_key: Option<Text<'a>>,
 }
 
 /// Parses one CloudEvent in structured mode; in batch mode, one item of the array.
@@ -66,34 +68,19 @@ pub fn structured<'a>(
     severities: &OwnSeverities,
 ) -> Result<ParsedEvent<'a>, FieldError> {
     check_size(body.len())?;
-    let text =
-        std::str::from_utf8(body).map_err(|error| FieldError::whole(format!("is not UTF-8: {error}")))?;
-    let fields = Fields::read(text, &FIELDS, Unknown::Ignored)?;
-    let payload = match (fields.raw("data"), fields.text("data_base64")?) {
+    let attributes: Attributes<'a> = request::read_body(body)?;
+    let payload = match (attributes.data, &attributes.data_base64) {
         (Some(_), Some(_)) => {
             return Err(FieldError::new("data_base64", "stands beside `data`; only one may"));
         }
         (Some(data), None) => payload_of_json(data.get()),
         (None, Some(encoded)) => {
             let bytes = BASE64_STANDARD
-                .decode(&*encoded)
+                .decode(&**encoded)
                 .map_err(|_| FieldError::new("data_base64", "is not base64 (RFC 4648, with padding)"))?;
             payload_of_bytes(&bytes).into_owned().into()
         }
         (None, None) => Cow::Borrowed("{}"),
-    };
-    let attributes = Attributes {
-        specversion: fields.text("specversion")?,
-        id: fields.text("id")?,
-        source: fields.text("source")?,
-        event_type: fields.text("type")?,
-        time: fields.text("time")?,
-        subject: fields.text("subject")?,
-        severity: fields.text("severity")?,
-        session: fields.text("session")?,
-        workspace: fields.text("workspace")?,
-        cause: fields.text("cause")?,
-        dedupe_key: fields.text("dedupekey")?,
     };
     event(attributes, payload, now, severities)
 }
@@ -113,7 +100,7 @@ pub fn binary<'a>(
         let decode = |text: &'a str| {
             percent_decoded(text).ok_or_else(|| FieldError::new(name, "is not percent-encoded UTF-8"))
         };
-        header(&format!("ce-{name}")).map(decode).transpose()
+        header(&format!("ce-{name}")).map(decode).transpose().map(|text| text.map(Text))
     };
     let payload = if body.is_empty() { Cow::Borrowed("{}") } else { payload_of_bytes(body) };
     let attributes = Attributes {
@@ -123,6 +110,8 @@ pub fn binary<'a>(
         event_type: attribute("type")?,
         time: attribute("time")?,
         subject: attribute("subject")?,
+        data: None,
+        data_base64: None,
         severity: attribute("severity")?,
         session: attribute("session")?,
         workspace: attribute("workspace")?,
@@ -145,7 +134,7 @@ fn event<'a>(
         }
         None => return Err(missing("specversion")),
     }
-    let event_type = attributes.event_type.ok_or_else(|| missing("type"))?;
+    let event_type = attributes.event_type.ok_or_else(|| missing("type"))?.0;
     let severity = read_severity(attributes.severity.as_deref(), read_type(&event_type)?, severities)?;
     let payload = match attributes.subject {
         None => payload,
@@ -193,9 +182,13 @@ fn payload_of_bytes(bytes: &[u8]) -> Cow<'_, str> {
 
 /// Adds `subject` after the payload's own keys, unless it is one of them.
 fn with_subject<'a>(payload: Cow<'a, str>, subject: &str) -> Result<Cow<'a, str>, FieldError> {
-    let fields = Fields::read(&payload, &["subject"], Unknown::Ignored)
-        .map_err(|error| FieldError::new("data", error.message))?;
-    if fields.raw("subject").is_some() {
+    #[derive(Deserialize)]
+    struct Own<'a> {
+        #[serde(borrow)]
+        subject: Option<&'a RawValue>,
+    }
+    let own: Own<'_> = request::read(&payload).map_err(|error| FieldError::new("data", error.message))?;
+    if own.subject.is_some() {
         return Ok(payload);
     }
     let Some(open) = payload.trim_end().strip_suffix('}') else { return Ok(payload) };

@@ -1,14 +1,15 @@
 //! The JSON of an exchange: the harness's request and its answer.
 //!
 //! A misspelt field or one of the wrong type refuses the whole exchange with its name. The
-//! journal's record of an exchange (`record`) is parsed by other rules.
+//! journal's record of an exchange (`records`) is parsed by other rules.
 
 #[cfg(test)]
 mod tests;
 
 use std::{borrow::Cow, sync::Arc};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::{
@@ -22,10 +23,8 @@ use crate::{
     wire::{
         FieldError,
         event::{self, Defaults, EventView, ParsedEvent, read_name, read_workspace},
-        excerpt,
-        fields::{Fields, Unknown, text_of},
-        hint,
-        views::HarnessView,
+        harness::HarnessView,
+        request::{self, Text},
     },
 };
 
@@ -33,31 +32,6 @@ use crate::{
 pub const OBSERVE_MAX: usize = 100;
 /// Most acknowledgements in one exchange; there are never more open leases.
 pub const ACKS_MAX: usize = 64;
-
-const FIELDS: [&str; 14] = [
-    "point",
-    "carrier",
-    "turn",
-    "harness",
-    "tool",
-    "ack",
-    "budget",
-    "format",
-    "carrier_effect",
-    "context",
-    "from",
-    "shows_notices",
-    "trigger",
-    "observe",
-];
-const HARNESS_FIELDS: [&str; 8] =
-    ["name", "version", "workspace", "user", "pid", "pid_started", "conversations", "parent"];
-const BUDGET_FIELDS: [&str; 3] = ["max_notifications", "max_tokens", "max_chars"];
-const CARRIER_EFFECTS: [(&str, CarrierEffect); 3] =
-    [("none", CarrierEffect::None), ("continue", CarrierEffect::Continue), ("cancel", CarrierEffect::Cancel)];
-const CONTEXTS: [&str; 5] = ["unchanged", "compacted", "resumed", "cleared", "forked"];
-const TRIGGERS: [(&str, Trigger); 3] =
-    [("agent", Trigger::Agent), ("wake", Trigger::Wake), ("pull", Trigger::Pull)];
 
 /// A requested exchange, with its observed events.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,15 +69,9 @@ pub fn parse<'a>(
     severities: &'a OwnSeverities,
     new_id: &mut dyn FnMut() -> String,
 ) -> Result<ExchangeRequest<'a>, FieldError> {
-    let text =
-        std::str::from_utf8(body).map_err(|error| FieldError::whole(format!("is not UTF-8: {error}")))?;
-    let fields = Fields::read(text, &FIELDS, Unknown::Refused)?;
-    let exchange = read(&fields, session)?;
-    if exchange.harness.parent.as_ref() == Some(session) {
-        return Err(FieldError::new("harness.parent", "is the session itself"));
-    }
-    check_from(&exchange)?;
-    let items = fields.items("observe")?;
+    let mut view: ExchangeView<'a> = request::read_body(body)?;
+    let items = view.observe.take().unwrap_or_default();
+    let exchange = view.into_exchange(session)?;
     check_count("observe", items.len(), OBSERVE_MAX)?;
     let api = Defaults::api(now, provenance, severities);
     let defaults = Defaults { session: Some(session.as_str()), ..api };
@@ -116,87 +84,193 @@ pub fn parse<'a>(
     Ok(ExchangeRequest { exchange, observed })
 }
 
-/// Parses all but the observed events.
-fn read<const N: usize>(fields: &Fields<'_, N>, session: &SessionId) -> Result<Exchange, FieldError> {
-    let harness = fields.raw("harness").map_or_else(
-        || Ok(Harness::default()),
-        |raw| read_harness(raw.get()).map_err(|error| error.within("harness")),
-    )?;
-    let budget = fields.raw("budget").map_or_else(
-        || Ok(Budget::default()),
-        |raw| read_budget(raw.get()).map_err(|error| error.within("budget")),
-    )?;
-    Ok(Exchange {
-        session: session.clone(),
-        point: read_point(&fields.required("point")?)?,
-        carrier: name(fields, "carrier")?.ok_or_else(|| FieldError::new("carrier", "is missing"))?,
-        turn: name(fields, "turn")?,
-        harness,
-        tool: name(fields, "tool")?,
-        acks: read_acks(fields)?,
-        budget,
-        format: fields.text("format")?.map(|word| read_format(&word)).transpose()?,
-        carrier_effect: fields
-            .text("carrier_effect")?
-            .map_or(Ok(CarrierEffect::default()), |word| read_carrier_effect(&word))?,
-        context: read_context(fields, session)?,
-        shows_notices: fields.flag("shows_notices")?.unwrap_or(false),
-        trigger: fields.text("trigger")?.map_or(Ok(Trigger::default()), |word| read_trigger(&word))?,
-    })
+/// An exchange in a request and in the journal, which omits the observed events.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Exchange)]
+pub struct ExchangeView<'a> {
+    /// `turn_start`, `before_tool`, `after_tool`, `turn_end` or `immediate`.
+    #[schema(value_type = String)]
+    point: InjectionPoint,
+    /// Id of the message that will carry the answer; a repeated id gets the same answer.
+    #[serde(borrow)]
+    #[schema(value_type = String)]
+    carrier: Text<'a>,
+    /// The harness's name of the turn.
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    turn: Option<Text<'a>>,
+    /// The harness; absent fields stay unchanged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    harness: Option<HarnessView>,
+    /// The tool whose call or result this is about.
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    tool: Option<Text<'a>>,
+    /// Events to publish, at most 100; those without an address are for this session.
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<EventView>>)]
+    observe: Option<Vec<&'a RawValue>>,
+    /// Injections known to have arrived, at most 64.
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<String>>)]
+    ack: Option<Vec<Text<'a>>>,
+    /// Limits below the configured ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    budget: Option<BudgetView>,
+    /// `xml`, `markdown`, `toon`, `json` or `line`; the configured one if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    format: Option<Format>,
+    /// What the carrying message does besides: `continue` when text at `turn_end` makes the agent go on, `cancel` when text at
+    /// `before_tool` comes in place of the call; `none` if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    carrier_effect: Option<EffectWord>,
+    /// What happened to the model's context: `compacted`; `resumed` when the conversation goes on with its history; `cleared` when
+    /// it is empty and the session replaces another one; `forked` when it is a copy of another one's; `unchanged` if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    context: Option<ContextWord>,
+    /// The session that this one replaces or is a copy of. If absent, the session that the same process was last heard of in,
+    /// where `harness` says that this has one conversation at a time.
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    from: Option<Text<'a>>,
+    /// Whether the answer may have a `notice` for the user; false if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shows_notices: Option<bool>,
+    /// `agent` when the agent is at that point; `wake` when a wake requested the exchange: the
+    /// session's state then changes only if the answer has an injection, and the exchange confirms
+    /// nothing; `agent` if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    trigger: Option<Trigger>,
 }
 
-fn read_trigger(word: &str) -> Result<Trigger, FieldError> {
-    let allowed = TRIGGERS.map(|(word, _)| word);
-    let found = TRIGGERS.into_iter().find(|(known, _)| *known == word);
-    found.map(|(_, trigger)| trigger).ok_or_else(|| wrong_word("trigger", "trigger", word, &allowed))
+/// The limits of an injection.
+#[derive(Debug, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Budget)]
+struct BudgetView {
+    /// Most notifications.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_notifications: Option<u32>,
+    /// Most estimated tokens, wrapper included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<u32>,
+    /// Most characters, wrapper included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_chars: Option<u32>,
 }
 
-fn read_context<const N: usize>(
-    fields: &Fields<'_, N>,
-    session: &SessionId,
-) -> Result<ContextChange, FieldError> {
-    let from = read_name("from", fields.text("from")?)?.map(|id| SessionId::new(&id));
-    if from.as_ref() == Some(session) {
-        return Err(FieldError::new("from", "is the session itself"));
+/// The words of [`CarrierEffect`], without those of old records.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum EffectWord {
+    None,
+    Continue,
+    Cancel,
+}
+
+/// The words of [`ContextChange`]; the session that it names is a field of its own.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ContextWord {
+    Unchanged,
+    Compacted,
+    Resumed,
+    Cleared,
+    Forked,
+}
+
+impl<'a> ExchangeView<'a> {
+    /// Borrows the parts of `exchange`.
+    pub(crate) fn of(exchange: &'a Exchange) -> Self {
+        let (context, from) = match &exchange.context {
+            ContextChange::Unchanged => (None, None),
+            ContextChange::Compacted => (Some(ContextWord::Compacted), None),
+            ContextChange::Resumed => (Some(ContextWord::Resumed), None),
+            ContextChange::Cleared { from } => (Some(ContextWord::Cleared), from.as_ref()),
+            ContextChange::Forked { from } => (Some(ContextWord::Forked), from.as_ref()),
+        };
+        let acks: Vec<Text<'a>> = exchange.acks.iter().map(|id| Text::of(id.as_str())).collect();
+        Self {
+            point: exchange.point,
+            carrier: Text::of(&exchange.carrier),
+            turn: exchange.turn.as_deref().map(Text::of),
+            harness: Some(HarnessView::of(&exchange.harness)).filter(|harness| !harness.is_empty()),
+            tool: exchange.tool.as_deref().map(Text::of),
+            observe: None,
+            ack: Some(acks).filter(|acks| !acks.is_empty()),
+            budget: Some(BudgetView::of(exchange.budget)).filter(|budget| *budget != BudgetView::default()),
+            format: exchange.format,
+            carrier_effect: match exchange.carrier_effect {
+                CarrierEffect::None => None,
+                CarrierEffect::Continue => Some(EffectWord::Continue),
+                CarrierEffect::Cancel => Some(EffectWord::Cancel),
+            },
+            context,
+            from: from.map(|from| Text::of(from.as_str())),
+            shows_notices: exchange.shows_notices.then_some(true),
+            trigger: Some(exchange.trigger).filter(|trigger| *trigger != Trigger::default()),
+        }
     }
-    let word = fields.text("context")?;
-    match (word.as_deref(), from) {
-        (Some("cleared"), from) => Ok(ContextChange::Cleared { from }),
-        (Some("forked"), from) => Ok(ContextChange::Forked { from }),
-        (None | Some("compacted" | "resumed"), Some(_)) => {
+
+    /// The exchange of `session`, without the observed events.
+    fn into_exchange(self, session: &SessionId) -> Result<Exchange, FieldError> {
+        let from = read_name("from", self.from)?.map(|id| SessionId::new(&id));
+        let harness = self.harness.unwrap_or_default().try_into();
+        let exchange = Exchange {
+            session: session.clone(),
+            point: self.point,
+            carrier: name("carrier", Some(self.carrier))?.unwrap_or_default(),
+            turn: name("turn", self.turn)?,
+            harness: harness.map_err(|error: FieldError| error.within("harness"))?,
+            tool: name("tool", self.tool)?,
+            acks: read_acks(self.ack.unwrap_or_default())?,
+            budget: self.budget.unwrap_or_default().into(),
+            format: self.format,
+            carrier_effect: match self.carrier_effect {
+                None | Some(EffectWord::None) => CarrierEffect::None,
+                Some(EffectWord::Continue) => CarrierEffect::Continue,
+                Some(EffectWord::Cancel) => CarrierEffect::Cancel,
+            },
+            context: change_of(self.context, from)?,
+            shows_notices: self.shows_notices.unwrap_or_default(),
+            trigger: self.trigger.unwrap_or_default(),
+        };
+        check_sessions(&exchange)?;
+        Ok(exchange)
+    }
+}
+
+fn change_of(word: Option<ContextWord>, from: Option<SessionId>) -> Result<ContextChange, FieldError> {
+    match (word.unwrap_or(ContextWord::Unchanged), from) {
+        (ContextWord::Cleared, from) => Ok(ContextChange::Cleared { from }),
+        (ContextWord::Forked, from) => Ok(ContextChange::Forked { from }),
+        (ContextWord::Unchanged | ContextWord::Compacted | ContextWord::Resumed, Some(_)) => {
             Err(FieldError::new("from", "needs `context` to be `cleared` or `forked`"))
         }
-        (None | Some("unchanged"), None) => Ok(ContextChange::Unchanged),
-        (Some("compacted"), None) => Ok(ContextChange::Compacted),
-        (Some("resumed"), None) => Ok(ContextChange::Resumed),
-        (Some(other), _) => Err(wrong_word("context", "change of context", other, &CONTEXTS)),
+        (ContextWord::Unchanged, None) => Ok(ContextChange::Unchanged),
+        (ContextWord::Compacted, None) => Ok(ContextChange::Compacted),
+        (ContextWord::Resumed, None) => Ok(ContextChange::Resumed),
     }
 }
 
-/// Parses the facts about a harness.
-fn read_harness(text: &str) -> Result<Harness, FieldError> {
-    let fields = Fields::read(text, &HARNESS_FIELDS, Unknown::Refused)?;
-    Ok(Harness {
-        name: name(&fields, "name")?,
-        version: name(&fields, "version")?,
-        workspace: read_workspace("workspace", fields.text("workspace")?)?.map(shared),
-        user: name(&fields, "user")?,
-        pid: fields.count("pid")?,
-        pid_started: fields.number("pid_started")?,
-        conversations: fields.text("conversations")?.map(|word| read_conversations(&word)).transpose()?,
-        parent: read_name("parent", fields.text("parent")?)?.map(|id| SessionId::new(&id)),
-    })
-}
-
-fn read_conversations(word: &str) -> Result<Conversations, FieldError> {
-    let known = Conversations::ALL.into_iter().find(|conversations| conversations.as_str() == word);
-    let allowed = Conversations::ALL.map(Conversations::as_str);
-    known.ok_or_else(|| wrong_word("conversations", "number of conversations", word, &allowed))
-}
-
-/// Refuses a search for a predecessor where a process can have many conversations: it could be
-/// another user's.
-fn check_from(exchange: &Exchange) -> Result<(), FieldError> {
+/// Refuses an exchange that names its own session as another one's, and a search for a predecessor
+/// where a process can have many conversations: it could be another user's.
+fn check_sessions(exchange: &Exchange) -> Result<(), FieldError> {
+    let from = match &exchange.context {
+        ContextChange::Cleared { from } | ContextChange::Forked { from } => from.as_ref(),
+        ContextChange::Unchanged | ContextChange::Compacted | ContextChange::Resumed => None,
+    };
+    if from == Some(&exchange.session) {
+        return Err(FieldError::new("from", "is the session itself"));
+    }
+    if exchange.harness.parent.as_ref() == Some(&exchange.session) {
+        return Err(FieldError::new("harness.parent", "is the session itself"));
+    }
     let is_unnamed = matches!(
         exchange.context,
         ContextChange::Cleared { from: None } | ContextChange::Forked { from: None }
@@ -209,47 +283,46 @@ fn check_from(exchange: &Exchange) -> Result<(), FieldError> {
     Ok(())
 }
 
-fn read_budget(text: &str) -> Result<Budget, FieldError> {
-    let fields = Fields::read(text, &BUDGET_FIELDS, Unknown::Refused)?;
-    Ok(Budget {
-        max_notifications: fields.count("max_notifications")?,
-        max_tokens: fields.count("max_tokens")?.map(Tokens),
-        max_chars: fields.count("max_chars")?,
-    })
+impl TryFrom<HarnessView> for Harness {
+    type Error = FieldError;
+
+    fn try_from(view: HarnessView) -> Result<Self, FieldError> {
+        Ok(Self {
+            name: name("name", view.name.as_deref())?,
+            version: name("version", view.version.as_deref())?,
+            workspace: read_workspace("workspace", view.workspace.as_deref())?
+                .map(|folder| folder.as_ref().into()),
+            user: name("user", view.user.as_deref())?,
+            pid: view.pid,
+            pid_started: view.pid_started,
+            conversations: view.conversations,
+            parent: read_name("parent", view.parent.as_deref())?.map(|id| SessionId::new(&id)),
+        })
+    }
 }
 
-fn read_point(word: &str) -> Result<InjectionPoint, FieldError> {
-    let allowed = InjectionPoint::ALL.map(InjectionPoint::as_str);
-    word.parse().map_err(|_| wrong_word("point", "injection point", word, &allowed))
+impl BudgetView {
+    fn of(budget: Budget) -> Self {
+        let Budget { max_notifications, max_tokens, max_chars } = budget;
+        Self { max_notifications, max_tokens: max_tokens.map(|tokens| tokens.0), max_chars }
+    }
 }
 
-fn read_format(word: &str) -> Result<Format, FieldError> {
-    let allowed = Format::ALL.map(Format::as_str);
-    word.parse().map_err(|_| wrong_word("format", "format", word, &allowed))
+impl From<BudgetView> for Budget {
+    fn from(view: BudgetView) -> Self {
+        let BudgetView { max_notifications, max_tokens, max_chars } = view;
+        Self { max_notifications, max_tokens: max_tokens.map(Tokens), max_chars }
+    }
 }
 
-fn read_carrier_effect(word: &str) -> Result<CarrierEffect, FieldError> {
-    let allowed = CARRIER_EFFECTS.map(|(word, _)| word);
-    let found = CARRIER_EFFECTS.into_iter().find(|(known, _)| *known == word);
-    found
-        .map(|(_, carrier_effect)| carrier_effect)
-        .ok_or_else(|| wrong_word("carrier_effect", "effect of a carrier", word, &allowed))
-}
-
-fn read_acks<const N: usize>(fields: &Fields<'_, N>) -> Result<Vec<InjectionId>, FieldError> {
-    let items = fields.items("ack")?;
+fn read_acks(items: Vec<Text<'_>>) -> Result<Vec<InjectionId>, FieldError> {
     check_count("ack", items.len(), ACKS_MAX)?;
-    let read = |(index, raw)| {
-        let place = |error: FieldError| FieldError::new(format!("ack[{index}]"), error.message);
-        let text = text_of(raw).map_err(|message| place(FieldError::whole(message)))?;
-        let id = read_name("ack", Some(text)).map_err(place)?;
+    let read = |(index, text)| {
+        let id = read_name("ack", Some(text))
+            .map_err(|error| FieldError::new(format!("ack[{index}]"), error.message))?;
         Ok(InjectionId::new(&id.unwrap_or_default()))
     };
     items.into_iter().enumerate().map(read).collect()
-}
-
-fn wrong_word(field: &'static str, noun: &str, word: &str, allowed: &[&str]) -> FieldError {
-    FieldError::new(field, format!("`{}` is no {noun}; {}", excerpt(word), hint(word, allowed)))
 }
 
 fn check_count(field: &'static str, count: usize, count_max: usize) -> Result<(), FieldError> {
@@ -259,128 +332,11 @@ fn check_count(field: &'static str, count: usize, count_max: usize) -> Result<()
     Ok(())
 }
 
-fn name<const N: usize>(fields: &Fields<'_, N>, field: &'static str) -> Result<Option<Arc<str>>, FieldError> {
-    Ok(read_name(field, fields.text(field)?)?.map(shared))
-}
-
-fn shared(text: Cow<'_, str>) -> Arc<str> {
-    text.as_ref().into()
-}
-
-/// An exchange in a request and in the journal, which omits the observed events.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Exchange)]
-pub struct ExchangeView<'a> {
-    /// `turn_start`, `before_tool`, `after_tool`, `turn_end` or `immediate`.
-    point: &'static str,
-    /// Id of the message that will carry the answer; a repeated id gets the same answer.
-    carrier: &'a str,
-    /// The harness's name of the turn.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    turn: Option<&'a str>,
-    /// The harness; absent fields stay unchanged.
-    #[serde(skip_serializing_if = "HarnessView::is_empty")]
-    #[schema(required = false)]
-    harness: HarnessView,
-    /// The tool whose call or result this is about.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tool: Option<&'a str>,
-    /// Events to publish, at most 100; those without an address are for this session.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    observe: Vec<EventView<'a>>,
-    /// Injections known to have arrived, at most 64.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    ack: Vec<&'a str>,
-    /// Limits below the configured ones.
-    #[serde(skip_serializing_if = "BudgetFields::is_empty")]
-    #[schema(required = false)]
-    budget: BudgetFields,
-    /// `xml`, `markdown`, `toon`, `json` or `line`; the configured one if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    format: Option<&'static str>,
-    /// What the carrying message does besides: `continue` when text at `turn_end` makes the agent go on, `cancel` when text at
-    /// `before_tool` comes in place of the call; `none` if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    carrier_effect: Option<&'static str>,
-    /// What happened to the model's context: `compacted`; `resumed` when the conversation goes on with its history; `cleared` when
-    /// it is empty and the session replaces another one; `forked` when it is a copy of another one's; `unchanged` if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    context: Option<&'static str>,
-    /// Whose place, or whose copy. If absent, the session that the same process was last heard of in, where `harness` says
-    /// that this has one conversation at a time.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    from: Option<&'a str>,
-    /// Whether the answer may have a `notice` for the user; false if absent.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    #[schema(required = false)]
-    shows_notices: bool,
-    /// `agent` when the agent is at that point; `wake` when a wake requested the exchange: the
-    /// session's state then changes only if the answer has an injection, and the exchange confirms
-    /// nothing; `agent` if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    trigger: Option<&'static str>,
-}
-
-/// The limits of an injection.
-#[derive(Debug, PartialEq, Eq, Default, Serialize, ToSchema)]
-#[schema(as = Budget)]
-struct BudgetFields {
-    /// Most notifications.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_notifications: Option<u32>,
-    /// Most estimated tokens, wrapper included.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_tokens: Option<u32>,
-    /// Most characters, wrapper included.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_chars: Option<u32>,
-}
-
-impl BudgetFields {
-    fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
-impl<'a> ExchangeView<'a> {
-    /// Borrows the parts of `exchange`.
-    pub(crate) fn of(exchange: &'a Exchange) -> Self {
-        let (context, from) = match &exchange.context {
-            ContextChange::Unchanged => (None, None),
-            ContextChange::Compacted => (Some("compacted"), None),
-            ContextChange::Resumed => (Some("resumed"), None),
-            ContextChange::Cleared { from } => (Some("cleared"), from.as_ref()),
-            ContextChange::Forked { from } => (Some("forked"), from.as_ref()),
-        };
-        Self {
-            point: exchange.point.as_str(),
-            carrier: &exchange.carrier,
-            turn: exchange.turn.as_deref(),
-            harness: HarnessView::of(&exchange.harness),
-            tool: exchange.tool.as_deref(),
-            observe: Vec::new(),
-            ack: exchange.acks.iter().map(InjectionId::as_str).collect(),
-            budget: BudgetFields {
-                max_notifications: exchange.budget.max_notifications,
-                max_tokens: exchange.budget.max_tokens.map(|tokens| tokens.0),
-                max_chars: exchange.budget.max_chars,
-            },
-            format: exchange.format.map(Format::as_str),
-            carrier_effect: match exchange.carrier_effect {
-                CarrierEffect::None => None,
-                CarrierEffect::Continue => Some("continue"),
-                CarrierEffect::Cancel => Some("cancel"),
-            },
-            context,
-            from: from.map(SessionId::as_str),
-            shows_notices: exchange.shows_notices,
-            trigger: match exchange.trigger {
-                Trigger::Agent => None,
-                Trigger::Wake => Some("wake"),
-                Trigger::Pull => Some("pull"),
-            },
-        }
-    }
+fn name<'a>(
+    field: &'static str,
+    text: Option<impl Into<Cow<'a, str>>>,
+) -> Result<Option<Arc<str>>, FieldError> {
+    Ok(read_name(field, text)?.map(|text| text.as_ref().into()))
 }
 
 /// The answer to an exchange.

@@ -13,7 +13,7 @@ use crate::{
     event::Seq,
     ledger::{LedgerEntry, Reason, Step, Subject},
     time::Timestamp,
-    wire::{FieldError, event::EventView, views::HarnessView},
+    wire::{FieldError, event::EventView, harness::HarnessView},
 };
 
 /// One ledger entry.

@@ -8,12 +8,10 @@ use crate::{
     wire::{
         FieldError,
         event::read_name,
-        fields::{Fields, Unknown},
+        request::{self, Text},
         views::WaitingView,
     },
 };
-
-const NAMES: [&str; 2] = ["cancel", "session"];
 
 /// An agent's inbox request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -25,15 +23,24 @@ pub struct InboxRequest {
     pub session: Option<SessionId>,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InboxBody<'a> {
+    #[serde(borrow)]
+    cancel: Option<Text<'a>>,
+    #[serde(borrow)]
+    session: Option<Text<'a>>,
+}
+
 impl InboxRequest {
     /// Parses the arguments of a call.
     ///
     /// Errors: the first invalid or unknown field.
     pub fn read(text: &str) -> Result<Self, FieldError> {
-        let fields = Fields::read(text, &NAMES, Unknown::Refused)?;
+        let InboxBody { cancel, session } = request::read(text)?;
         Ok(Self {
-            cancel: fields.text("cancel")?.map(|id| id.trim().to_owned()).filter(|id| !id.is_empty()),
-            session: read_name("session", fields.text("session")?)?.map(|id| SessionId::new(&id)),
+            cancel: cancel.map(|id| id.trim().to_owned()).filter(|id| !id.is_empty()),
+            session: read_name("session", session)?.map(|id| SessionId::new(&id)),
         })
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::{
@@ -17,24 +18,9 @@ use crate::{
     wire::{
         FieldError,
         event::{read_name, read_workspace},
-        excerpt,
-        fields::{Fields, Unknown, text_of},
-        hint,
+        request::{self, Text},
     },
 };
-
-const NAMES: [&str; 10] = [
-    "message",
-    "markdown",
-    "link",
-    "key",
-    "progress",
-    "level",
-    "context",
-    "category",
-    "session",
-    "workspace",
-];
 
 /// What somebody wants the user to know.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,9 +51,7 @@ impl NotifyRequest {
     /// Shape: a level that is none means `info`.
     /// Errors: the first field that is wrong, an unknown one, or a message that is empty.
     pub fn read(body: &[u8]) -> Result<Self, FieldError> {
-        let text = std::str::from_utf8(body);
-        let text = text.map_err(|error| FieldError::whole(format!("is not UTF-8: {error}")))?;
-        Self::of_fields(&Fields::read(text, &NAMES, Unknown::Refused)?)
+        request::read_body::<NoticeBody<'_>>(body)?.try_into()
     }
 
     /// The notice that is asked for, said at `now` by that session or folder.
@@ -92,48 +76,64 @@ impl NotifyRequest {
             ..Notice::new(id, &message, now)
         }
     }
+}
 
-    /// Reads the fields that each notice has, also a question.
-    pub(super) fn of_fields<const N: usize>(fields: &Fields<'_, N>) -> Result<Self, FieldError> {
-        let message = clean_line(&fields.required("message")?, MESSAGE_CHARS_MAX);
+/// A notice as requested.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NoticeBody<'a> {
+    #[serde(borrow)]
+    pub(super) message: Text<'a>,
+    pub(super) markdown: Option<bool>,
+    #[serde(borrow)]
+    pub(super) link: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) key: Option<Text<'a>>,
+    pub(super) progress: Option<u32>,
+    #[serde(default)]
+    pub(super) level: Value,
+    #[serde(borrow)]
+    pub(super) context: Option<Text<'a>>,
+    pub(super) category: Option<Category>,
+    #[serde(borrow)]
+    pub(super) session: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(super) workspace: Option<Text<'a>>,
+}
+
+impl TryFrom<NoticeBody<'_>> for NotifyRequest {
+    type Error = FieldError;
+
+    fn try_from(body: NoticeBody<'_>) -> Result<Self, FieldError> {
+        let message = clean_line(&body.message, MESSAGE_CHARS_MAX);
         if message.is_empty() {
             return Err(FieldError::new("message", "is empty"));
         }
-        let context = fields.text("context")?.map(|context| clean_line(&context, CONTEXT_CHARS_MAX));
-        let level = fields.raw("level").and_then(|raw| text_of(raw).ok());
-        let read_category = |word: &str| {
-            let word = word.trim();
-            let found = Category::ALL.into_iter().find(|known| known.as_str() == word);
-            let wrong =
-                || format!("`{}`: {}", excerpt(word), hint(word, &Category::ALL.map(Category::as_str)));
-            found.ok_or_else(|| FieldError::new("category", wrong()))
-        };
+        let context = body.context.map(|context| clean_line(&context, CONTEXT_CHARS_MAX));
         Ok(Self {
             message,
-            is_markdown: fields.flag("markdown")?.unwrap_or_default(),
-            progress: read_progress(fields)?,
-            link: fields.text("link")?.as_deref().map(read_link).transpose()?,
-            level: level.map(|word| Level::read(&word)).unwrap_or_default(),
+            is_markdown: body.markdown.unwrap_or_default(),
+            progress: read_progress(body.key.as_deref(), body.progress)?,
+            link: body.link.as_deref().map(read_link).transpose()?,
+            level: body.level.as_str().map(Level::read).unwrap_or_default(),
             context: context.filter(|text| !text.is_empty()).unwrap_or_else(|| CONTEXT_DEFAULT.to_owned()),
-            category: fields.text("category")?.as_deref().map(read_category).transpose()?,
-            session: read_name("session", fields.text("session")?)?.map(|id| SessionId::new(&id)),
-            workspace: read_workspace("workspace", fields.text("workspace")?)?
-                .map(|folder| folder.as_ref().into()),
+            category: body.category,
+            session: read_name("session", body.session)?.map(|id| SessionId::new(&id)),
+            workspace: read_workspace("workspace", body.workspace)?.map(|folder| folder.as_ref().into()),
         })
     }
 }
 
-fn read_progress<const N: usize>(fields: &Fields<'_, N>) -> Result<Option<Progress>, FieldError> {
-    let percent = fields.count("progress")?;
+fn read_progress(key: Option<&str>, percent: Option<u32>) -> Result<Option<Progress>, FieldError> {
     let percent =
         percent.map(|count| u8::try_from(count).ok().filter(|percent| *percent <= DONE).ok_or(count));
     let wrong = |count: u32| FieldError::new("progress", format!("must be from 0 to {DONE}, not {count}"));
     let percent = percent.transpose().map_err(wrong)?;
-    let Some(key) = fields.text("key")? else {
+    let Some(key) = key else {
         let missing = FieldError::new("progress", "needs `key`, which names the work");
         return percent.map_or(Ok(None), |_| Err(missing));
     };
-    let key = clean_line(&key, key.chars().count());
+    let key = clean_line(key, key.chars().count());
     match key.chars().count() {
         1..=KEY_CHARS_MAX => Ok(Some(Progress::new(&key, percent))),
         count => Err(FieldError::new("key", format!("has 1 to {KEY_CHARS_MAX} characters, not {count}"))),
@@ -244,7 +244,10 @@ mod tests {
             ("{}", "message: is missing"),
             (r#"{"message":" \n\u001b[0m "}"#, "message: is empty"),
             (r#"{"message":7}"#, "message: must be a string"),
-            (r#"{"message":"x","category":"workflows"}"#, "category: `workflows`: did you mean `workflow`?"),
+            (
+                r#"{"message":"x","category":"workflows"}"#,
+                "category: `workflows` is not allowed; did you mean `workflow`?",
+            ),
             (r#"{"message":"x","link":"file:///etc/passwd"}"#, "link: must begin with https:// or http://"),
             (r#"{"message":"x","progress":40}"#, "progress: needs `key`, which names the work"),
             (r#"{"message":"x","key":"k","progress":101}"#, "progress: must be from 0 to 100, not 101"),

@@ -3,37 +3,23 @@
 use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::{
+    notification::Category,
     sink::{
         Question, clean_line,
         question::{ASKED_FOR_DEFAULT, Awaited, CHOICE_CHARS_MAX, CHOICES},
     },
     wire::{
-        FieldError,
-        fields::{Fields, Unknown, text_of},
-        hint,
-        notify::NotifyRequest,
+        FieldError, hint,
+        notify::{NoticeBody, NotifyRequest},
+        request::{self, Text},
         watches::read_expires,
     },
 };
 
-const NAMES: [&str; 12] = [
-    "id",
-    "message",
-    "markdown",
-    "link",
-    "choices",
-    "expires",
-    "awaited",
-    "level",
-    "context",
-    "category",
-    "session",
-    "workspace",
-];
-const ANSWER_NAMES: [&str; 2] = ["answer", "own"];
 /// The letter of a question's id, and how many hexadecimal digits follow.
 pub(crate) const ID_KIND: char = 'q';
 const ID_DIGITS: usize = 16;
@@ -58,19 +44,54 @@ impl QuestionRequest {
     ///
     /// Errors: the first invalid field, an unknown one, or an empty message.
     pub fn read(body: &[u8]) -> Result<Self, FieldError> {
-        let text = std::str::from_utf8(body);
-        let text = text.map_err(|error| FieldError::whole(format!("is not UTF-8: {error}")))?;
-        let fields = Fields::read(text, &NAMES, Unknown::Refused)?;
-        let awaited =
-            if fields.flag("awaited")? == Some(true) { Awaited::ByCaller } else { Awaited::BySession };
+        let body: QuestionBody<'_> = request::read_body(body)?;
+        let notice = NoticeBody {
+            message: body.message,
+            markdown: body.markdown,
+            link: body.link,
+            key: None,
+            progress: None,
+            level: body.level,
+            context: body.context,
+            category: body.category,
+            session: body.session,
+            workspace: body.workspace,
+        };
         Ok(Self {
-            id: fields.text("id")?.map(|id| read_id(&id)).transpose()?,
-            notice: NotifyRequest::of_fields(&fields)?,
-            choices: read_choices(&fields)?,
-            expires: fields.text("expires")?.map_or(Ok(ASKED_FOR_DEFAULT), |text| read_expires(&text))?,
-            awaited,
+            id: body.id.map(|id| read_id(&id)).transpose()?,
+            notice: notice.try_into()?,
+            choices: read_choices(&body.choices.unwrap_or_default())?,
+            expires: body.expires.map_or(Ok(ASKED_FOR_DEFAULT), |text| read_expires(&text))?,
+            awaited: if body.awaited == Some(true) { Awaited::ByCaller } else { Awaited::BySession },
         })
     }
+}
+
+/// A question as requested; serde cannot refuse unknown fields of a flattened [`NoticeBody`].
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct QuestionBody<'a> {
+    #[serde(borrow)]
+    id: Option<Text<'a>>,
+    #[serde(borrow)]
+    message: Text<'a>,
+    markdown: Option<bool>,
+    #[serde(borrow)]
+    link: Option<Text<'a>>,
+    #[serde(borrow)]
+    choices: Option<Vec<Text<'a>>>,
+    #[serde(borrow)]
+    expires: Option<Text<'a>>,
+    awaited: Option<bool>,
+    #[serde(default)]
+    level: Value,
+    #[serde(borrow)]
+    context: Option<Text<'a>>,
+    category: Option<Category>,
+    #[serde(borrow)]
+    session: Option<Text<'a>>,
+    #[serde(borrow)]
+    workspace: Option<Text<'a>>,
 }
 
 fn read_id(text: &str) -> Result<String, FieldError> {
@@ -85,18 +106,17 @@ fn read_id(text: &str) -> Result<String, FieldError> {
 
 /// The distinct choices, each on one line that is never cut, because the answer must equal what was
 /// offered.
-pub(crate) fn read_choices<const N: usize>(fields: &Fields<'_, N>) -> Result<Vec<Arc<str>>, FieldError> {
+fn read_choices(texts: &[Text<'_>]) -> Result<Vec<Arc<str>>, FieldError> {
     let mut choices: Vec<Arc<str>> = Vec::new();
-    for (index, raw) in fields.items("choices")?.into_iter().enumerate() {
+    for (index, text) in texts.iter().enumerate() {
         let wrong = |message: String| FieldError::new(format!("choices[{index}]"), message);
-        let said = text_of(raw).map_err(&wrong)?;
-        let choice = clean_line(&said, said.chars().count());
+        let choice = clean_line(text, text.chars().count());
         let count = choice.chars().count();
         if count == 0 || count > CHOICE_CHARS_MAX {
             return Err(wrong(format!("has 1 to {CHOICE_CHARS_MAX} characters, not {count}")));
         }
         if choices.iter().any(|known| **known == *choice) {
-            return Err(wrong(format!("`{choice}` is there twice")));
+            return Err(wrong(format!("`{choice}` is given twice")));
         }
         choices.push(choice.into());
     }
@@ -117,18 +137,23 @@ pub struct AnswerRequest {
     pub own: bool,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AnswerBody<'a> {
+    #[serde(borrow)]
+    answer: Text<'a>,
+    own: Option<bool>,
+}
+
 /// Parses which of `choices` the body of a request selects.
 ///
 /// Errors: it is none of them.
 pub fn read_answer(body: &[u8], choices: &[Arc<str>]) -> Result<AnswerRequest, FieldError> {
-    let text = std::str::from_utf8(body);
-    let text = text.map_err(|error| FieldError::whole(format!("is not UTF-8: {error}")))?;
-    let fields = Fields::read(text, &ANSWER_NAMES, Unknown::Refused)?;
-    let said = fields.required("answer")?;
-    let answer = clean_line(&said, CHOICE_CHARS_MAX);
+    let AnswerBody { answer, own } = request::read_body(body)?;
+    let answer = clean_line(&answer, CHOICE_CHARS_MAX);
     let words: Vec<&str> = choices.iter().map(|choice| &**choice).collect();
     let wrong = || FieldError::new("answer", format!("`{answer}`: {}", hint(&answer, &words)));
-    let own = fields.flag("own")?.unwrap_or_default();
+    let own = own.unwrap_or_default();
     let answer = choices.iter().find(|choice| ***choice == *answer).cloned().ok_or_else(wrong)?;
     Ok(AnswerRequest { answer, own })
 }
@@ -240,7 +265,7 @@ mod tests {
             (r#"{"message":"x"}"#, "choices: must be 2 to 4 texts, such as [\"yes\",\"no\"], not 0"),
             (r#"{"message":"x","choices":["yes"]}"#, "not 1"),
             (r#"{"message":"x","choices":["a","b","c","d","e"]}"#, "not 5"),
-            (r#"{"message":"x","choices":["a","a"]}"#, "choices[1]: `a` is there twice"),
+            (r#"{"message":"x","choices":["a","a"]}"#, "choices[1]: `a` is given twice"),
             (r#"{"message":"x","choices":["a"," "]}"#, "choices[1]: has 1 to 40 characters, not 0"),
             (r#"{"message":"x","choices":["a",7]}"#, "choices[1]: must be a string"),
             (r#"{"message":" ","choices":["a","b"]}"#, "message: is empty"),

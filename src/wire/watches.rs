@@ -1,9 +1,8 @@
 //! The JSON of watches: requests, and open watches.
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::{
@@ -13,12 +12,9 @@ use crate::{
     wire::{
         FieldError,
         event::{read_name, read_workspace},
-        fields::{Fields, Unknown, text_of},
-        hint,
+        request::{self, Text},
     },
 };
-
-const NAMES: [&str; 8] = ["conditions", "needs", "note", "kind", "expires", "session", "workspace", "cwd"];
 
 /// A watch request. docs/watches.md defines its conditions.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,62 +43,58 @@ impl WatchRequest {
     ///
     /// Errors: the first invalid or unknown field.
     pub fn read(body: &[u8]) -> Result<Self, FieldError> {
-        let text = std::str::from_utf8(body);
-        let text = text.map_err(|error| FieldError::whole(format!("is not UTF-8: {error}")))?;
-        let fields = Fields::read(text, &NAMES, Unknown::Refused)?;
-        let conditions = read_conditions(&fields)?;
+        let body: WatchBody<'_> = request::read_body(body)?;
+        let conditions = match body.conditions {
+            Some(Conditions::Many(conditions)) => conditions,
+            Some(Conditions::One(condition)) => vec![condition],
+            None => Vec::new(),
+        };
         if conditions.is_empty() || conditions.len() > CONDITIONS_MAX {
             let message = format!("must be 1 to {CONDITIONS_MAX} texts, such as [\"exit 4711\"]");
             return Err(FieldError::new("conditions", message));
         }
-        let texts = conditions.iter().enumerate().map(|(index, raw)| {
-            let wrong = |message| FieldError::new(format!("conditions[{index}]"), message);
-            text_of(raw).map(Cow::into_owned).map_err(wrong)
-        });
         Ok(Self {
-            conditions: texts.collect::<Result<_, _>>()?,
-            needs: read_word(&fields, "needs", &["any", "all"], |word| match word {
-                "any" => Some(Needs::Any),
-                "all" => Some(Needs::All),
-                _ => None,
-            })?
-            .unwrap_or_default(),
-            note: fields.text("note")?.as_deref().map(read_note).transpose()?,
-            kind: read_word(&fields, "kind", &ReminderKind::ALL.map(ReminderKind::as_str), |word| {
-                ReminderKind::ALL.into_iter().find(|kind| kind.as_str() == word)
-            })?,
-            expires: fields.text("expires")?.as_deref().map(read_expires).transpose()?,
-            session: read_name("session", fields.text("session")?)?.map(|id| SessionId::new(&id)),
-            workspace: read_folder(&fields, "workspace")?,
-            cwd: read_folder(&fields, "cwd")?,
+            conditions,
+            needs: body.needs.unwrap_or_default(),
+            note: body.note.as_deref().map(read_note).transpose()?,
+            kind: body.kind,
+            expires: body.expires.as_deref().map(read_expires).transpose()?,
+            session: read_name("session", body.session)?.map(|id| SessionId::new(&id)),
+            workspace: read_folder("workspace", body.workspace)?,
+            cwd: read_folder("cwd", body.cwd)?,
         })
     }
 }
 
+/// A watch as requested.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WatchBody<'a> {
+    conditions: Option<Conditions>,
+    needs: Option<Needs>,
+    #[serde(borrow)]
+    note: Option<Text<'a>>,
+    kind: Option<ReminderKind>,
+    #[serde(borrow)]
+    expires: Option<Text<'a>>,
+    #[serde(borrow)]
+    session: Option<Text<'a>>,
+    #[serde(borrow)]
+    workspace: Option<Text<'a>>,
+    #[serde(borrow)]
+    cwd: Option<Text<'a>>,
+}
+
 /// The conditions; a single one may be given without brackets, as models often write it.
-fn read_conditions<'a, const N: usize>(fields: &Fields<'a, N>) -> Result<Vec<&'a RawValue>, FieldError> {
-    match fields.raw("conditions") {
-        Some(one) if one.get().starts_with('"') => Ok(vec![one]),
-        Some(_) | None => fields.items("conditions"),
-    }
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "must be 1 to 8 texts, such as [\"exit 4711\"]")]
+enum Conditions {
+    One(String),
+    Many(Vec<String>),
 }
 
-fn read_folder<const N: usize>(
-    fields: &Fields<'_, N>,
-    name: &'static str,
-) -> Result<Option<Arc<str>>, FieldError> {
-    Ok(read_workspace(name, fields.text(name)?)?.map(|folder| folder.as_ref().into()))
-}
-
-fn read_word<T, const N: usize>(
-    fields: &Fields<'_, N>,
-    name: &'static str,
-    words: &[&str],
-    read: impl Fn(&str) -> Option<T>,
-) -> Result<Option<T>, FieldError> {
-    let wrong =
-        |word: &str| FieldError::new(name, format!("`{}`: {}", super::excerpt(word), hint(word, words)));
-    fields.text(name)?.map(|word| read(&word).ok_or_else(|| wrong(&word))).transpose()
+fn read_folder(name: &'static str, text: Option<Text<'_>>) -> Result<Option<Arc<str>>, FieldError> {
+    Ok(read_workspace(name, text)?.map(|folder| folder.as_ref().into()))
 }
 
 fn read_note(text: &str) -> Result<String, FieldError> {
@@ -227,9 +219,9 @@ mod tests {
         for (text, expected) in [
             (r#"{"conditions":[]}"#, "conditions: must be 1 to 8 texts"),
             ("{}", "conditions: must be 1 to 8 texts"),
-            (r#"{"conditions":[7]}"#, "conditions[0]: must be a string"),
+            (r#"{"conditions":[7]}"#, "conditions: must be 1 to 8 texts"),
             (r#"{"condition":["in 1m"]}"#, "`conditions`"),
-            (r#"{"conditions":["in 1m"],"needs":"al"}"#, "needs: `al`: did you mean `all`?"),
+            (r#"{"conditions":["in 1m"],"needs":"al"}"#, "needs: `al` is not allowed; did you mean `all`?"),
             (r#"{"conditions":["in 1m"],"kind":"remindr"}"#, "did you mean `reminder`?"),
             (r#"{"conditions":["in 1m"],"expires":"8d"}"#, "expires: must be a duration of at most 7 days"),
             (&long, "note: has at most 500 characters"),

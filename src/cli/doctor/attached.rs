@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 
 use super::Check;
 use crate::{
-    cli::{of_harness::listed, table::one_line},
+    cli::{of_harness::listed, terminal::one_line},
     client::Client,
     wire::{
         clients::{AttachedView, ClientsView, TroubleView},
@@ -71,7 +71,7 @@ fn trouble(trouble: &TroubleView) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::views::HarnessView;
+    use crate::wire::harness::HarnessView;
 
     #[test]
     fn sessions_are_counted_by_how_they_are_reached() {

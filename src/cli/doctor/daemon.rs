@@ -8,7 +8,7 @@ use std::{
 
 use super::Check;
 use crate::{
-    cli::{Context, install::quoted, up},
+    cli::{Context, install::quoted, running::running},
     server,
     wire::views::ConfigView,
 };
@@ -21,7 +21,7 @@ pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
     let socket = context.client.socket();
     let own = env!("CARGO_PKG_VERSION");
     let mut checks = Vec::new();
-    let running = up::running(&context.client);
+    let running = running(&context.client);
     let problems = running.as_ref().map(|daemon| daemon.journal.problems.clone()).unwrap_or_default();
     let config = running.as_ref().map(|daemon| config(&daemon.config)).unwrap_or_default();
     match running {

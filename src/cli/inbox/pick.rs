@@ -2,15 +2,14 @@
 
 use dialoguer::{Select, console::Term, theme::SimpleTheme};
 
-use super::{Which, asked, discuss, dismiss, page};
+use super::{Which, asked, discuss, dismiss};
 use crate::cli::{
     CliError, Context,
-    ids::{Names, ShortIds},
+    ids::{self, Names, ShortIds},
     parse,
-    table::one_line,
+    terminal::one_line,
 };
-
-use crate::{wire::inbox::InboxList, wire::views::WaitingView};
+use crate::wire::{inbox::InboxList, views::WaitingView};
 
 /// An action for a notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +42,7 @@ pub(super) fn run(session: Option<&str>, context: &mut Context<'_>) -> Result<()
     let doing = "list what waits";
     let mut at = 0;
     loop {
-        let body = context.ask(doing, "GET", &page(session, None), None)?;
+        let body = context.ask(doing, "GET", &ids::inbox_page(session, None), None)?;
         let InboxList { notifications, questions, .. } = parse(doing, &body)?;
         if notifications.is_empty() {
             let asked = asked(questions);

@@ -13,8 +13,8 @@ use super::{
     edit::{clean, put_hooks, put_status_line},
     places::{Places, has_hooks, hooks_in},
     plan::{holds_file, read, remove_empty},
-    settings::{PROGRAM, is_program},
-    status_line::{Wish, quoted},
+    settings::{PROGRAM, is_program, quoted},
+    status_line::Wish,
     templates::{Choice, is_manifest},
 };
 use crate::{

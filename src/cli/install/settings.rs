@@ -289,3 +289,8 @@ fn lower_first(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map(|first| first.to_lowercase().chain(chars).collect()).unwrap_or_default()
 }
+
+/// Quotes `word` for a shell. Bytes that a shell cannot take cannot be in a settings file either.
+pub(in crate::cli) fn quoted(word: &str) -> String {
+    shlex::try_quote(word).map_or_else(|_| word.replace('\0', ""), std::borrow::Cow::into_owned)
+}

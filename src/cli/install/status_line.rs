@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{
     InstallError, Outcome,
     places::settings_at,
-    settings::{Settings, SettingsError, input, is_program, shape},
+    settings::{Settings, SettingsError, input, is_program, quoted, shape},
     templates::Choice,
 };
 use crate::harness::{installation::StatusLineSetting, kind::Kind};
@@ -144,11 +144,6 @@ fn command(choice: &Choice, wrapped: Option<&str>) -> String {
     let words = [&*choice.program, WORD, choice.kind.word].into_iter();
     let words = words.chain(wrapped.map(|wrapped| [WRAP, wrapped]).into_iter().flatten());
     words.map(quoted).collect::<Vec<_>>().join(" ")
-}
-
-/// Quotes `word` for a shell. Bytes that a shell cannot take cannot be in a settings file either.
-pub(in crate::cli) fn quoted(word: &str) -> String {
-    shlex::try_quote(word).map_or_else(|_| word.replace('\0', ""), std::borrow::Cow::into_owned)
 }
 
 /// The command wrapped by ours; `None` for a foreign one.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{settings::PROGRAM, status_line::quoted};
+use super::settings::{PROGRAM, quoted};
 use crate::harness::{
     installation::{Installation, Marketplace, Plugin},
     kind::Kind,

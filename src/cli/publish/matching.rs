@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::super::{Context, table::one_line};
+use super::super::{Context, terminal::one_line};
 use crate::{
     client::Client,
     wire::matching::{MatchView, TakerView},

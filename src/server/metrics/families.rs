@@ -6,9 +6,12 @@ use crate::{
     ledger::{Reason, ReasonText},
     meter::{BOUNDS_US, Histogram, Meters},
     time::Timestamp,
-    wire::history::ProjectionView,
-    wire::views::{
-        ConfigView, EventCounts, JournalView, NotificationCounts, SessionCounts, StatusView, SubscriberCounts,
+    wire::{
+        history::ProjectionView,
+        views::{
+            ConfigView, EventCounts, JournalView, NotificationCounts, SessionCounts, StatusView,
+            SubscriberCounts,
+        },
     },
 };
 

@@ -6,10 +6,12 @@ use super::{
 };
 use crate::{
     meter::Meters,
-    wire::history::ProjectionView,
-    wire::views::{
-        ConfigView, EventCounts, JournalView, NotificationCounts, RulesView, SessionCounts, StatusView,
-        SubscriberCounts, TokenCounts,
+    wire::{
+        history::ProjectionView,
+        views::{
+            ConfigView, EventCounts, JournalView, NotificationCounts, RulesView, SessionCounts, StatusView,
+            SubscriberCounts, TokenCounts,
+        },
     },
 };
 

@@ -80,23 +80,20 @@ fn bad_exchanges_are_refused_with_the_field_and_the_nearest_word() {
         (r#"{"point":"after_tool"}"#.to_owned(), "carrier: is missing"),
         (
             r#"{"point":"aftertool"}"#.to_owned(),
-            "point: `aftertool` is no injection point; did you mean `after_tool`?",
+            "point: `aftertool` is not allowed; did you mean `after_tool`?",
         ),
         (
             r#"{"point":"whenever"}"#.to_owned(),
-            "point: `whenever` is no injection point; there are immediate, turn_start, before_tool, after_tool, turn_end",
+            "point: `whenever` is not allowed; there are immediate, turn_start, before_tool, after_tool, turn_end",
         ),
         (with(r#""carier":"c""#), "carier: unknown field; did you mean `carrier`?"),
-        (with(r#""format":"xlm""#), "format: `xlm` is no format; did you mean `xml`?"),
+        (with(r#""format":"xlm""#), "format: `xlm` is not allowed; did you mean `xml`?"),
         (
             with(r#""carrier_effect":"maybe""#),
-            "carrier_effect: `maybe` is no effect of a carrier; there are none, continue, cancel",
+            "carrier_effect: `maybe` is not allowed; there are none, continue, cancel",
         ),
-        (
-            with(r#""context":"compact""#),
-            "context: `compact` is no change of context; did you mean `compacted`?",
-        ),
-        (with(r#""trigger":"wakes""#), "trigger: `wakes` is no trigger; did you mean `wake`?"),
+        (with(r#""context":"compact""#), "context: `compact` is not allowed; did you mean `compacted`?"),
+        (with(r#""trigger":"wakes""#), "trigger: `wakes` is not allowed; did you mean `wake`?"),
         (with(r#""context":"forked","from":"s1""#), "from: is the session itself"),
         (with(r#""context":"resumed","from":"s0""#), "from: needs `context` to be `cleared` or `forked`"),
         (with(r#""turn":"""#), "turn: must not be empty"),
@@ -108,7 +105,7 @@ fn bad_exchanges_are_refused_with_the_field_and_the_nearest_word() {
         (with(r#""harness":{"pid_started":-1}"#), "harness.pid_started: must be a whole number, not `-1`"),
         (
             with(r#""harness":{"conversations":"one"}"#),
-            "harness.conversations: `one` is no number of conversations; did you mean `one_per_process`?",
+            "harness.conversations: `one` is not allowed; did you mean `one_per_process`?",
         ),
         (
             with(r#""context":"cleared","harness":{"pid":41}"#),

@@ -1,0 +1,35 @@
+//! The daemon that runs, of this version or another one.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::{client::Client, wire::views::ConfigView};
+
+/// Time limit of a running daemon's status.
+pub(super) const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The status of a running daemon.
+#[derive(Debug, Deserialize)]
+pub(super) struct Running {
+    pub(super) version: String,
+    pub(super) pid: u32,
+    #[serde(default)]
+    pub(super) journal: RunningJournal,
+    #[serde(default)]
+    pub(super) config: ConfigView,
+}
+
+/// The status of its journal.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct RunningJournal {
+    #[serde(default)]
+    pub(super) problems: Vec<String>,
+}
+
+/// The daemon at `client`'s socket, if it answers as one.
+pub(super) fn running(client: &Client) -> Option<Running> {
+    let client = Client::new(client.socket().to_owned(), STATUS_TIMEOUT);
+    let response = client.request("GET", "/v1/status", &[], b"").ok()?;
+    serde_json::from_slice(&response.body).ok().filter(|_| response.status == 200)
+}

@@ -1,0 +1,241 @@
+//! Reads a request into its derived type, and says what is wrong with one that does not fit.
+//!
+//! Only an error costs: what fits is read once. `null` counts as absent where a field is optional.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize, de::IgnoredAny};
+
+use crate::wire::{FieldError, excerpt, hint};
+
+/// A text of a request, borrowed unless it has escapes.
+///
+/// An optional `Cow` by itself would be a copy: `borrow` does not reach into an `Option`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Text<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
+
+impl<'a> Text<'a> {
+    /// Borrows `text`.
+    pub(crate) fn of(text: &'a str) -> Self {
+        Self(Cow::Borrowed(text))
+    }
+}
+
+impl<'a> From<Text<'a>> for Cow<'a, str> {
+    fn from(text: Text<'a>) -> Self {
+        text.0
+    }
+}
+
+impl std::ops::Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Reads the object `text`.
+///
+/// Errors: it is no JSON object; the field that is unknown, missing, given twice or of the wrong
+/// type, with its path, the nearest valid word or the allowed ones.
+pub(crate) fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, FieldError> {
+    if !text.trim_ascii_start().starts_with('{') {
+        return Err(no_json(text)
+            .unwrap_or_else(|| FieldError::whole(format!("must be a JSON object, not {}", kind_of(text)))));
+    }
+    serde_json::from_str(text).map_err(|error| no_json(text).unwrap_or_else(|| explain::<T>(text, &error)))
+}
+
+/// Reads the object in the bytes of a body.
+///
+/// Errors: as [`read`], or it is not UTF-8.
+pub(crate) fn read_body<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, FieldError> {
+    let text = std::str::from_utf8(body);
+    read(text.map_err(|error| FieldError::whole(format!("is not UTF-8: {error}")))?)
+}
+
+fn no_json(text: &str) -> Option<FieldError> {
+    let error = serde_json::from_str::<IgnoredAny>(text).err()?;
+    Some(FieldError::whole(format!("is not JSON: {error}")))
+}
+
+/// Reads once more, to know where `error` is.
+fn explain<'a, T: Deserialize<'a>>(text: &'a str, error: &serde_json::Error) -> FieldError {
+    let mut json = serde_json::Deserializer::from_str(text);
+    let path = serde_path_to_error::deserialize::<_, T>(&mut json)
+        .map_or_else(|error| error.path().to_string(), |_| String::new());
+    let path = path.trim_end_matches('.');
+    let said = error.to_string();
+    let said = said.rsplit_once(" at line ").map_or(&*said, |(said, _)| said);
+    let (field, message) = phrase(said);
+    let field = match (path, field) {
+        (path, None) => excerpt(path),
+        ("", Some(name)) => name.to_owned(),
+        (outer, Some(name)) => format!("{}.{name}", excerpt(outer)),
+    };
+    FieldError::new(field, message)
+}
+
+/// The sentence for an error of serde, and the field that it names if its path ends at the object.
+fn phrase(said: &str) -> (Option<&str>, String) {
+    if let Some(name) = said.strip_prefix("missing field ") {
+        return (Some(name.trim_matches('`')), "is missing".to_owned());
+    }
+    if let Some(name) = said.strip_prefix("duplicate field ") {
+        return (Some(name.trim_matches('`')), "is given twice".to_owned());
+    }
+    // An untagged enum says by itself what it takes.
+    if said.starts_with("must be ") {
+        return (None, said.to_owned());
+    }
+    if said.starts_with("invalid type: null") {
+        return (None, "is missing".to_owned());
+    }
+    let (found, expected) = said.rsplit_once(", expected ").unwrap_or((said, ""));
+    if found.starts_with("unknown field ") {
+        return (None, format!("unknown field; {}", hint(quoted(found), &words(expected))));
+    }
+    if found.starts_with("unknown variant ") {
+        let word = quoted(found);
+        return (None, format!("`{}` is not allowed; {}", excerpt(word), hint(word, &words(expected))));
+    }
+    // The text is JSON, so it is an enum's word that is no text, or a text with half of a surrogate.
+    if expected.is_empty() && said != "expected value" {
+        return (None, format!("is not text: {said}"));
+    }
+    let found = found.strip_prefix("invalid type: ").or_else(|| found.strip_prefix("invalid value: "));
+    let found = found.map(|found| format!(", not {}", shown(found, expected))).unwrap_or_default();
+    (None, format!("must be {}{found}", wanted(expected)))
+}
+
+/// What stands between the first and the last backtick.
+fn quoted(text: &str) -> &str {
+    let inner = text.split_once('`').and_then(|(_, rest)| rest.rsplit_once('`'));
+    inner.map_or(text, |(inner, _)| inner)
+}
+
+/// The texts in backticks.
+fn words(list: &str) -> Vec<&str> {
+    list.split('`').skip(1).step_by(2).collect()
+}
+
+/// What serde expected, in the words of JSON; a word that is no text is not described by it.
+fn wanted(expected: &str) -> String {
+    match expected {
+        "a boolean" => "true or false".to_owned(),
+        "a sequence" => "an array".to_owned(),
+        "u32" => format!("a whole number up to {}", u32::MAX),
+        "u64" => "a whole number".to_owned(),
+        _ if expected.starts_with("struct ") => "a JSON object".to_owned(),
+        _ => "a string".to_owned(),
+    }
+}
+
+/// What serde found: a number as it is where another number would do, else its type.
+fn shown(found: &str, expected: &str) -> String {
+    let number = found.strip_prefix("integer ").or_else(|| found.strip_prefix("floating point "));
+    match number {
+        Some(number) if matches!(expected, "u32" | "u64") => excerpt(number),
+        Some(_) => "a number".to_owned(),
+        None if found.starts_with("string") => "a string".to_owned(),
+        None if found.starts_with("boolean") => "a boolean".to_owned(),
+        None if found.starts_with("sequence") => "an array".to_owned(),
+        None if found.starts_with("map") => "an object".to_owned(),
+        None => excerpt(found),
+    }
+}
+
+/// The JSON type at the start of `text`, with its article.
+pub(crate) fn kind_of(text: &str) -> &'static str {
+    match text.trim_start().as_bytes().first() {
+        None => "nothing",
+        Some(b'{') => "an object",
+        Some(b'[') => "an array",
+        Some(b'"') => "a string",
+        Some(b't' | b'f') => "a boolean",
+        Some(b'n') => "null",
+        Some(_) => "a number",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Outer<'a> {
+        #[serde(borrow)]
+        name: Text<'a>,
+        #[serde(borrow)]
+        alias: Option<Text<'a>>,
+        count: Option<u32>,
+        is_on: Option<bool>,
+        items: Option<Vec<String>>,
+        kind: Option<Kind>,
+        inner: Option<Inner>,
+    }
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Kind {
+        First,
+        Second,
+    }
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Inner {
+        total: u64,
+    }
+
+    #[test]
+    fn plain_text_is_borrowed_and_escaped_text_is_decoded() {
+        let found: Outer<'_> =
+            read(r#"{"name":"plain","alias":"\u00e4\n","count":null}"#).expect("an object");
+        assert!(matches!(found.name.0, Cow::Borrowed("plain")));
+        assert_eq!(found.alias.as_deref(), Some("\u{e4}\n"));
+        let found: Outer<'_> = read(r#"{"name":"n","alias":"a"}"#).expect("an object");
+        assert!(matches!(found.alias, Some(Text(Cow::Borrowed("a")))));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_its_place() {
+        let long = format!(r#"{{"{}":1}}"#, "k".repeat(100));
+        for (text, expected) in [
+            ("[1]", "must be a JSON object, not an array"),
+            ("", "is not JSON: EOF while parsing a value at line 1 column 0"),
+            ("{} {}", "is not JSON: trailing characters at line 1 column 4"),
+            (r#"{"name":"a" "#, "is not JSON: EOF while parsing an object at line 1 column 12"),
+            ("{}", "name: is missing"),
+            (r#"{"name":null}"#, "name: is missing"),
+            (r#"{"nam":1}"#, "nam: unknown field; did you mean `name`?"),
+            (
+                r#"{"co`lor":1}"#,
+                "co`lor: unknown field; there are name, alias, count, is_on, items, kind, inner",
+            ),
+            (r#"{"name":"a","name":"b"}"#, "name: is given twice"),
+            (r#"{"name":"\ud800"}"#, "name: is not text: unexpected end of hex escape"),
+            (r#"{"name":7}"#, "name: must be a string, not a number"),
+            (r#"{"name":{}}"#, "name: must be a string, not an object"),
+            (r#"{"name":"a","alias":true}"#, "alias: must be a string, not a boolean"),
+            (r#"{"name":"a","count":-1}"#, "count: must be a whole number up to 4294967295, not `-1`"),
+            (r#"{"name":"a","count":"x"}"#, "count: must be a whole number up to 4294967295, not a string"),
+            (r#"{"name":"a","is_on":"yes"}"#, "is_on: must be true or false, not a string"),
+            (r#"{"name":"a","items":"x"}"#, "items: must be an array, not a string"),
+            (r#"{"name":"a","items":["x",[]]}"#, "items[1]: must be a string, not an array"),
+            (r#"{"name":"a","kind":"frist"}"#, "kind: `frist` is not allowed; did you mean `first`?"),
+            (r#"{"name":"a","kind":"other"}"#, "kind: `other` is not allowed; there are first, second"),
+            (r#"{"name":"a","kind":7}"#, "kind: must be a string"),
+            (r#"{"name":"a","inner":7}"#, "inner: must be a JSON object, not a number"),
+            (r#"{"name":"a","inner":{}}"#, "inner.total: is missing"),
+            (r#"{"name":"a","inner":{"totl":1}}"#, "inner.totl: unknown field; did you mean `total`?"),
+            (r#"{"name":"a","inner":{"total":-1}}"#, "inner.total: must be a whole number, not `-1`"),
+        ] {
+            assert_eq!(read::<Outer<'_>>(text).expect_err(text).to_string(), expected);
+        }
+        let error = read::<Outer<'_>>(&long).expect_err("no such field");
+        assert_eq!(error.field.expect("its place").len(), "k".repeat(64).len() + "...".len());
+    }
+}
