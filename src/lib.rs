@@ -1,15 +1,20 @@
-//! aside tells AI agents what happened: events go onto a durable journal, subscribers written in TOML make notifications of
-//! them, and each session's queue releases those at the next safe point of the agent's turn.
+//! aside notifies AI agents of events: events go into a durable journal, subscribers written in TOML
+//! turn them into notifications, and the queue of each session releases these at the next safe point
+//! of the agent's turn.
 //!
 //! The flow, in the words of the tree:
 //!
 //! ```text
-//! harness/ server/ -> event/ -> publisher.rs -> journal/ -> engine.rs [ matcher -> pipeline/: filter -> dedupe -> batch -> limit -> supersede -> render
-//!                 -> notification.rs -> conversation/: queue -> budget -> point -> format/ ] -> harness/ -> server/ -> the agent
+//! event:     server | source | harness | probe -> wire -> publisher -> journal -> event_loop
+//!            -> records -> engine -> matcher -> pipeline -> conversation (queue)
+//! exchange:  harness (parse) -> probe -> records -> journal -> event_loop -> engine
+//!            -> conversation { acks, replay?, context, confirm, close due batches, offer,
+//!                              fit (format, tokens), release } -> harness (reply)
 //! ```
 //!
-//! Half of it decides and half moves bytes. What decides is synchronous, is told the time, and depends on nothing outside; the
-//! layers below are in reading order, and a module uses only those above it. `ARCHITECTURE.md` says why.
+//! One half decides, the other half moves bytes. The deciding half is synchronous, receives the time
+//! as an input, and depends on nothing outside. The modules below are in reading order; a layer uses
+//! only the layers before it. `ARCHITECTURE.md` gives the reasons.
 
 // Decides: words.
 pub mod hex;
