@@ -47,9 +47,9 @@ impl Client {
         let about = json!({ "name": "test", "version": "1" });
         if version == STATELESS {
             client.meta = json!({
-                "io.modelcontextwire/protocolVersion": version,
-                "io.modelcontextwire/clientInfo": about,
-                "io.modelcontextwire/clientCapabilities": {},
+                "io.modelcontextprotocol/protocolVersion": version,
+                "io.modelcontextprotocol/clientInfo": about,
+                "io.modelcontextprotocol/clientCapabilities": {},
             });
             let found = client.ask("server/discover", json!({}));
             assert!(found["result"]["supportedVersions"].to_string().contains(version), "{found}");
