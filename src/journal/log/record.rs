@@ -159,9 +159,16 @@ pub fn encode(record: Record<'_>, durable: Seq, out: &mut Vec<u8>) {
     head[18..].copy_from_slice(&unsynced);
     out.reserve(size_of(body.len()));
     out.extend_from_slice(&length);
-    out.extend_from_slice(&checksum(length, &head, body).to_le_bytes());
+    let checksum_at = out.len();
+    out.extend_from_slice(&[0; 4]);
     out.extend_from_slice(&head);
     out.extend_from_slice(body);
+    // Head and body are next to each other here, which saves a call.
+    if let Some((place, counted)) =
+        out.get_mut(checksum_at..).and_then(|rest| rest.split_first_chunk_mut::<4>())
+    {
+        *place = checksum(length, counted).to_le_bytes();
+    }
 }
 
 /// Reads the record at the beginning of `bytes`.
@@ -175,11 +182,11 @@ pub fn decode(bytes: &[u8]) -> Decoded<'_> {
         (length as usize).checked_sub(HEAD_BYTES).filter(|size| *size <= UNSYNCED_BYTES + BODY_BYTES_MAX);
     let Some(rest_bytes) = rest_bytes else { return Decoded::Damaged(Damage::Length(length)) };
     let Some((crc, rest)) = rest.split_first_chunk::<4>() else { return Decoded::Incomplete };
-    let Some((head, rest)) = rest.split_first_chunk::<HEAD_BYTES>() else { return Decoded::Incomplete };
-    let Some(rest) = rest.get(..rest_bytes) else { return Decoded::Incomplete };
-    if u32::from_le_bytes(*crc) != checksum(*length_bytes, head, rest) {
+    let Some(counted) = rest.get(..HEAD_BYTES + rest_bytes) else { return Decoded::Incomplete };
+    if u32::from_le_bytes(*crc) != checksum(*length_bytes, counted) {
         return Decoded::Damaged(Damage::Checksum);
     }
+    let Some((head, rest)) = counted.split_first_chunk::<HEAD_BYTES>() else { return Decoded::Incomplete };
     let [kind, version, numbers @ ..] = *head;
     let seq = Seq(number(numbers.first_chunk()));
     let (durable, body) = match version {
@@ -204,9 +211,8 @@ fn durable_before(seq: Seq, unsynced: u32) -> Seq {
     Seq(seq.0.saturating_sub(1).saturating_sub(unsynced.into()))
 }
 
-fn checksum(length: [u8; 4], head: &[u8], rest: &[u8]) -> u32 {
-    let crc = crc32c::crc32c_append(crc32c::crc32c(&length), head);
-    crc32c::crc32c_append(crc, rest)
+fn checksum(length: [u8; 4], counted: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&length), counted)
 }
 
 fn number(bytes: Option<&[u8; 8]>) -> u64 {
@@ -278,7 +284,7 @@ mod tests {
     fn a_newer_version_is_told_from_damage() {
         let mut bytes = encoded(RecordKind(1), Seq(1), Timestamp::ZERO, b"later");
         bytes[9] = RECORD_VERSION + 1;
-        let crc = checksum(bytes[..4].try_into().expect("four bytes"), &bytes[8..], b"");
+        let crc = checksum(bytes[..4].try_into().expect("four bytes"), &bytes[8..]);
         bytes[4..8].copy_from_slice(&crc.to_le_bytes());
         assert_eq!(decode(&bytes), Decoded::Damaged(Damage::Version(RECORD_VERSION + 1)));
     }
