@@ -15,10 +15,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    ops::Range,
-};
+use std::{collections::BTreeMap, ops::Range};
+
+use hashbrown::HashMap;
 
 use crate::event::{Pattern, PatternSegment};
 
@@ -66,11 +65,19 @@ impl Matcher {
     /// [`MEMO_TYPES_MAX`] or [`MEMO_INDEXES_MAX`] is reached, the cache is cleared and built up
     /// again, so that types that never repeat cannot displace those that do.
     pub fn matches(&mut self, event_type: &str) -> &[u32] {
+        if self.is_empty() {
+            return &[];
+        }
         let found = match self.memo.get(event_type) {
             Some(range) => range.clone(),
             None => self.look_up(event_type),
         };
         self.lists.get(found).unwrap_or_default()
+    }
+
+    /// Whether nobody has a pattern.
+    fn is_empty(&self) -> bool {
+        self.nodes.len() <= 1 && self.nodes.first().is_none_or(|root| root.rest.is_empty())
     }
 
     fn look_up(&mut self, event_type: &str) -> Range<usize> {

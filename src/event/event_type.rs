@@ -195,8 +195,20 @@ fn check_shape(text: &str, is_bad: impl Fn(usize, &str) -> bool) -> Result<(), E
     Ok(())
 }
 
+/// What a segment consists of, as a table: the bytes of every type are looked at twice.
+#[expect(clippy::indexing_slicing, reason = "a byte is an index of 256, and a constant has no `get_mut`")]
+const SEGMENT_BYTES: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut rest = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-".as_slice();
+    while let [byte, after @ ..] = rest {
+        table[*byte as usize] = true;
+        rest = after;
+    }
+    table
+};
+
 fn is_segment_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
+    SEGMENT_BYTES.get(usize::from(byte)).copied().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -147,6 +147,9 @@ const ASYNC: Where = Where::Only(&[
     "cli/serve.rs",
 ]);
 const MOVING: Where = Where::FromLayer(4, &["config/load.rs"]);
+const HASH_TABLES: Where = Where::Only(&[
+    "time/", "conversation/", "matcher.rs", "pipeline/", "snapshot/", "journal/log/idempotency.rs",
+]);
 const CLOCK: Where =
     Where::Only(&["daemon/clock.rs", "cli/run.rs", "cli/doctor/binary.rs", "client.rs", "client/"]);
 
@@ -198,10 +201,7 @@ const OUTSIDE: &[(&str, Where)] = &[
     ("tracing", Where::FromLayer(4, &["engine.rs", "engine/"])),
     ("tracing_subscriber", Where::Only(&["cli.rs", "cli/"])),
     ("mimalloc", Where::Only(&["main.rs"])),
-    (
-        "hashbrown",
-        Where::Only(&["time/", "conversation/", "pipeline/", "snapshot/", "journal/log/idempotency.rs"]),
-    ),
+    ("hashbrown", HASH_TABLES),
     ("zstd", Where::Only(&["journal/log/sealed.rs"])),
     ("tar", Where::Only(&["daemon/backup.rs"])),
     ("rustix", Where::FromLayer(4, &[])),
