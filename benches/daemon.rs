@@ -21,6 +21,8 @@ mod fanout;
 mod floor;
 #[path = "daemon/hook.rs"]
 mod hook;
+#[path = "daemon/hook_input.rs"]
+mod hook_input;
 #[path = "daemon/http.rs"]
 mod http;
 #[path = "daemon/idle.rs"]
@@ -35,7 +37,6 @@ mod peers;
 mod process;
 #[path = "daemon/reload.rs"]
 mod reload;
-#[path = "daemon/report.rs"]
 mod report;
 #[path = "daemon/restart.rs"]
 mod restart;

@@ -6,6 +6,7 @@
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
 mod fed;
+mod report;
 mod rules;
 mod support;
 
@@ -17,6 +18,7 @@ use aside::{
     notification::InjectionPoint,
 };
 use fed::Fed;
+use report::row;
 use support::{Size, machine, quantile};
 
 const SESSIONS: usize = 1_000;
@@ -58,6 +60,16 @@ fn main() {
             middle / base,
             run.held
         );
+    }
+    if let [few, many] = runs.as_slice() {
+        let [few_p50, many_p50] = [few, many].map(|run| quantile(&run.costs, 0.5));
+        let what = format!(
+            "exchange with {} pending over {sessions} sessions against {}, p50",
+            many.each * sessions,
+            few.each * sessions
+        );
+        let measured = format!("{:.2} x; {many_p50:.1} us", many_p50 / few_p50);
+        row("9", &what, "1.5 x; 200 us", &measured, many_p50 <= 1.5 * few_p50 && many_p50 <= 200.0);
     }
 }
 

@@ -53,13 +53,7 @@ pub(crate) fn run(size: Size) {
         "{records} records in full segments; an event is {} bytes of JSON, {EVENT_BYTES} by design",
         sent as u64 / events.made
     );
-    row(
-        "12",
-        "bytes an event on disk, in full segments",
-        "120",
-        &format!("{an_event:.0}"),
-        an_event <= 120.0,
-    );
+    row("12", "bytes an event on disk, in full segments", "60", &format!("{an_event:.0}"), an_event <= 60.0);
 }
 
 /// How many records are in full segments, and the bytes that the disk has for them.

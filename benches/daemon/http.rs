@@ -21,7 +21,20 @@ impl Connection {
     /// # Panics
     /// When the daemon does not take every line as a new event.
     pub(crate) fn publish(&mut self, body: &[u8], batch: usize) {
+        self.begin_publish(body);
+        self.published(batch);
+    }
+
+    /// Sends a batch of NDJSON and leaves the answer to [`Connection::published`], which comes in the order of the batches.
+    pub(crate) fn begin_publish(&mut self, body: &[u8]) {
         self.send("POST", "/v1/events", "application/x-ndjson", body);
+    }
+
+    /// Reads the answer to a batch.
+    ///
+    /// # Panics
+    /// When the daemon does not take every line as a new event.
+    pub(crate) fn published(&mut self, batch: usize) {
         let (status, answer) = self.answer();
         let is_whole = answer.contains(&format!("\"accepted\":{batch},"));
         assert!(status == 200 && is_whole, "the daemon refused a batch: {status} {answer}");

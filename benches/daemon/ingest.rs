@@ -2,7 +2,7 @@
 //!
 //! One keep-alive connection, one batch at a time; no session is open.
 
-use std::time::Instant;
+use std::{collections::VecDeque, time::Instant};
 
 use crate::{
     events::{EVENT_BYTES, Events, Matching},
@@ -84,6 +84,8 @@ pub(crate) struct Load {
     batch: usize,
     events: usize,
     matching: Matching,
+    /// Batches on their way at once.
+    window: usize,
     /// Events a second, one a round.
     pub(crate) rates: Vec<f64>,
     /// Microseconds until a batch was acknowledged.
@@ -95,7 +97,12 @@ pub(crate) struct Load {
 impl Load {
     pub(crate) fn new(batch: usize, events: usize, matching: Matching) -> Self {
         let events = events.max(batch);
-        Self { batch, events, matching, rates: Vec::new(), acks: Vec::new(), costs: Vec::new() }
+        Self { batch, events, matching, window: 1, rates: Vec::new(), acks: Vec::new(), costs: Vec::new() }
+    }
+
+    /// With so many batches on their way at once, over the same connection.
+    pub(crate) fn with_window(self, window: usize) -> Self {
+        Self { window, ..self }
     }
 
     pub(crate) fn round(&mut self, connection: &mut Connection, daemon: &Daemon, events: &mut Events) {
@@ -103,14 +110,27 @@ impl Load {
         let bodies: Vec<Vec<u8>> =
             (0..self.events / self.batch).map(|_| events.batch(self.batch).to_vec()).collect();
         let (begin, cpu) = (Instant::now(), daemon.cpu_micros());
+        let mut sent_at = VecDeque::new();
         for body in &bodies {
-            let sending = Instant::now();
-            connection.publish(body, self.batch);
-            self.acks.push(sending.elapsed().as_secs_f64() * 1e6);
+            sent_at.push_back(Instant::now());
+            connection.begin_publish(body);
+            if sent_at.len() == self.window {
+                self.answered(connection, &mut sent_at);
+            }
+        }
+        while !sent_at.is_empty() {
+            self.answered(connection, &mut sent_at);
         }
         let sent = (bodies.len() * self.batch) as f64;
         self.rates.push(sent / begin.elapsed().as_secs_f64());
         self.costs.push((daemon.cpu_micros() - cpu) / sent);
+    }
+
+    /// Reads the answer to the oldest batch on its way.
+    fn answered(&mut self, connection: &mut Connection, sent_at: &mut VecDeque<Instant>) {
+        connection.published(self.batch);
+        let sent = sent_at.pop_front().expect("one is on its way");
+        self.acks.push(sent.elapsed().as_secs_f64() * 1e6);
     }
 
     /// Forgets a round that only warmed up.

@@ -1,8 +1,8 @@
 //! How much faster than others is durable ingest, in one run on one machine?
 //!
 //! `scripts/peers` starts the others and says in `ASIDE_BENCH_PEERS` where they are, as `name=address` with a space between. Each
-//! gets messages of 300 bytes with 1,000 on their way, over a client that does no more than the protocol asks for, which flatters
-//! them. Ours gets batches of 1,000 events of 400 bytes, 5 % matching, each answered when it is synced.
+//! gets messages of 300 bytes with 2,000 on their way, over a client that does no more than the protocol asks for, which flatters
+//! them. Ours gets two batches of 1,000 events of 400 bytes on their way, 5 % matching, each answered when it is synced.
 
 use std::{
     env,
@@ -20,8 +20,10 @@ use crate::{
     support::{Size, quantile},
 };
 
-/// Messages on their way.
-const WINDOW: usize = 1_000;
+/// Messages on their way, to each server.
+const WINDOW: usize = 2_000;
+/// Messages that are sent at once.
+const BATCH: usize = WINDOW / 2;
 const PAYLOAD: [u8; 300] = [b'x'; 300];
 const EVENTS: usize = 300_000;
 
@@ -47,7 +49,7 @@ pub(crate) fn run(size: Size) {
     let daemon = home.serve();
     let mut connection = Connection::new(home.connect());
     let mut events = Events::new("peers", Matching::Few);
-    let mut ours = Load::new(WINDOW, size.scale(EVENTS, 100), Matching::Few);
+    let mut ours = Load::new(BATCH, size.scale(EVENTS, 100), Matching::Few).with_window(WINDOW / BATCH);
     ours.round(&mut connection, &daemon, &mut events);
     ours.forget();
     for _ in 0..size.rounds() {
@@ -121,21 +123,20 @@ impl Peer {
             ]
             .concat(),
         };
-        // Half a window ahead, so that the server never waits for the client.
-        let half = message.repeat(WINDOW / 2);
+        let half = message.repeat(BATCH);
         let begin = Instant::now();
         self.send(&half);
-        let mut sent = WINDOW / 2;
+        let mut sent = BATCH;
         let mut answered = 0;
         while answered < self.messages {
             if sent < self.messages {
                 self.send(&half);
-                sent += WINDOW / 2;
+                sent += BATCH;
             }
-            for _ in 0..WINDOW / 2 {
+            for _ in 0..BATCH {
                 self.confirmation();
             }
-            answered += WINDOW / 2;
+            answered += BATCH;
         }
         self.rates.push(self.messages as f64 / begin.elapsed().as_secs_f64());
     }

@@ -28,7 +28,7 @@ pub(crate) struct Home {
 
 /// A running daemon, killed when dropped.
 pub(crate) struct Daemon {
-    child: Child,
+    pub(crate) child: Child,
 }
 
 /// The program that is measured.
@@ -89,8 +89,12 @@ impl Home {
 
     /// Starts the daemon and waits until it says that it listens.
     pub(crate) fn serve(&self) -> Daemon {
-        let mut child = self
-            .command(&program())
+        Self::serve_by(self.command(&program()))
+    }
+
+    /// The same by a command that so far only names the program.
+    pub(crate) fn serve_by(mut command: Command) -> Daemon {
+        let mut child = command
             .args(["serve", "--log", "warn"])
             .stdout(Stdio::piped())
             .spawn()

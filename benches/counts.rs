@@ -1,0 +1,323 @@
+//! How many instructions do an event, an exchange and a hook take?
+//!
+//! `cargo bench --bench counts` runs whole processes under valgrind's cachegrind and compares what they took with
+//! `benches/counts.txt`; it fails when a count has moved. `-- --bless` writes the file, `-- --quick` only shows that it works, and
+//! `-- exchange` counts only what has that in its name. What the system does on behalf of a process is not in a count. The start and
+//! the end of a process are taken out: a count is what more of the same work adds. `ASIDE_BENCH_BINARY` names the program.
+#![expect(clippy::print_stdout, reason = "a bench prints its figures")]
+#![expect(clippy::disallowed_methods, reason = "a bench waits for processes")]
+
+#[expect(dead_code, reason = "the other benches use the rest")]
+mod drive;
+#[path = "daemon/events.rs"]
+#[expect(dead_code, reason = "the other benches use the rest")]
+mod events;
+#[path = "daemon/exchanges.rs"]
+#[expect(dead_code, reason = "the other benches use the rest")]
+mod exchanges;
+#[path = "daemon/hook_input.rs"]
+mod hook_input;
+#[path = "daemon/http.rs"]
+mod http;
+mod pipelines;
+#[path = "daemon/process.rs"]
+#[expect(dead_code, reason = "the other benches use the rest")]
+mod process;
+mod rules;
+#[expect(dead_code, reason = "the other benches use the rest")]
+mod support;
+
+use std::{
+    env, fs,
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use drive::Run;
+use events::{Events, Matching};
+use exchanges::AT_ONCE;
+use http::Connection;
+use process::{Daemon, Home, program};
+use rustix::process::{Pid, Signal, kill_process};
+use support::Size;
+
+/// How far a count may move, in percent. Runs of one program differ by less than 0.1, where threads wake each other by up to 2.
+const MOVED_MAX: f64 = 3.0;
+const BATCH: usize = 1_000;
+/// Small enough that sealing is in the counts.
+const SEGMENTS: (&str, &str) = ("aside.toml", "[journal]\nsegment_bytes = 8388608\n");
+
+/// How long a daemon takes no processor time before it counts as calm: longer than it waits to sync what nobody waits for.
+const CALM: Duration = Duration::from_millis(1_500);
+const END_MAX: Duration = Duration::from_secs(60);
+const VALGRIND: &str = "valgrind";
+
+/// What is counted: its name, units of work of two runs, and what a run of so many takes. One of no units counts the run itself.
+struct Kind {
+    name: &'static str,
+    units: Option<(usize, usize)>,
+    count: fn(usize) -> u64,
+}
+
+const KINDS: [Kind; 9] = [
+    // The longer run is three snapshots and five segments longer.
+    Kind {
+        name: "an event in batches of 1,000, none matching",
+        units: Some((20_000, 118_000)),
+        count: |events| published(Matching::None, events),
+    },
+    Kind {
+        name: "an event in batches of 1,000, 5 % matching",
+        units: Some((20_000, 118_000)),
+        count: |events| published(Matching::Few, events),
+    },
+    Kind {
+        name: "an event from matching to text, shipped tables",
+        units: Some((2_000, 12_000)),
+        count: |events| driven("shipped", events),
+    },
+    Kind {
+        name: "an event from matching to text, a template that loops",
+        units: Some((2_000, 12_000)),
+        count: |events| driven("looping", events),
+    },
+    Kind { name: "an event published alone", units: Some((200, 1_200)), count: published_alone },
+    Kind { name: "an exchange, nothing pending", units: Some((200, 1_200)), count: exchanged },
+    Kind {
+        name: "an event published alone, and the exchange that releases it",
+        units: Some((200, 1_200)),
+        count: released,
+    },
+    Kind { name: "a hook, start to end", units: None, count: |_| hook(true) },
+    Kind { name: "a hook without a daemon, start to end", units: None, count: |_| hook(false) },
+];
+
+fn main() {
+    let args: Vec<String> = env::args().skip(1).collect();
+    // This program again, under valgrind.
+    if let [drive, name, events] = args.as_slice()
+        && drive == "--drive"
+    {
+        run(name).round(events.parse().expect("a number"));
+        return;
+    }
+    let has = |wanted: &str| args.iter().any(|arg| arg == wanted);
+    let wanted = args.iter().find(|arg| !arg.starts_with("--"));
+    let size = Size::from_args();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/counts.txt");
+    let known = Counts::read(&path);
+    println!("{}, {}", support::machine(), compiler());
+    println!("| what | instructions | before | |");
+    println!("|---|---|---|---|");
+    let (mut counts, mut moved) = (known.clone(), 0);
+    for kind in KINDS.iter().filter(|kind| wanted.is_none_or(|wanted| kind.name.contains(wanted.as_str()))) {
+        let count = kind.count(size);
+        let before = known.get(kind.name);
+        let percent = before.map(|before| (count as f64 / before as f64 - 1.0) * 100.0);
+        moved += usize::from(percent.is_none_or(|percent| percent.abs() > MOVED_MAX));
+        let [before, percent] =
+            [before.map(|before| before.to_string()), percent.map(|by| format!("{by:+.1} %"))]
+                .map(Option::unwrap_or_default);
+        println!("| {} | {count} | {before} | {percent} |", kind.name);
+        counts.set(kind.name, count);
+    }
+    if size == Size::Quick {
+        return;
+    }
+    if has("--bless") {
+        counts.write(&path);
+        return;
+    }
+    assert!(
+        moved == 0,
+        "{moved} counts moved by more than {MOVED_MAX} % ({}): look why, then bless them with `scripts/counts --bless`",
+        known.made_by
+    );
+}
+
+impl Kind {
+    fn count(&self, size: Size) -> u64 {
+        match self.units {
+            None => (self.count)(1),
+            Some((few, many)) => {
+                let [few, many] = [few, many].map(|full| size.scale(full, 20).next_multiple_of(2));
+                (self.count)(many).saturating_sub((self.count)(few)) / (many - few) as u64
+            }
+        }
+    }
+}
+
+/// Publishes in batches; no session is open.
+fn published(matching: Matching, events: usize) -> u64 {
+    of_daemon(&[SEGMENTS], |home| {
+        let (mut connection, mut made) = (Connection::new(home.connect()), Events::new("counts", matching));
+        for _ in 0..events / BATCH {
+            connection.publish(made.batch(BATCH), BATCH);
+        }
+    })
+}
+
+fn published_alone(events: usize) -> u64 {
+    of_daemon(&[], |home| {
+        let mut connection = Connection::new(home.connect());
+        let mut made = Events::new("counts", Matching::None);
+        (0..events).for_each(|_| connection.publish(made.batch(1), 1));
+    })
+}
+
+fn exchanged(exchanges: usize) -> u64 {
+    of_daemon(&[], |home| {
+        let mut connection = Connection::new(home.connect());
+        for number in 0..exchanges {
+            exchanges::timed(&mut connection, "bench", number);
+        }
+    })
+}
+
+fn released(events: usize) -> u64 {
+    of_daemon(&[AT_ONCE], |home| {
+        let mut connection = Connection::new(home.connect());
+        connection.exchange("bench", 0);
+        for number in 1..=events {
+            let body = format!(
+                r#"{{"id":"e{number}","type":"cli.event","source":"bench","payload":{{"tool_name":"t{number}"}}}}"#
+            );
+            connection.publish(body.as_bytes(), 1);
+            let (status, _) = connection.exchange("bench", number);
+            assert_eq!(status, 200, "the event is released");
+        }
+    })
+}
+
+fn run(name: &str) -> Run {
+    if name == "shipped" { pipelines::shipped() } else { pipelines::looping() }
+}
+
+/// The engine alone, in a process of its own.
+fn driven(name: &str, events: usize) -> u64 {
+    let counter = Counter::new();
+    let own = env::current_exe().expect("this program is a file");
+    let mut command = counter.command(Command::new(VALGRIND), &own);
+    let status = command.args(["--drive", name, &events.to_string()]).status();
+    assert!(status.expect("valgrind is installed").success(), "the engine ran");
+    counter.read()
+}
+
+fn hook(has_daemon: bool) -> u64 {
+    let home = Home::new(&[]);
+    let _daemon = has_daemon.then(|| home.serve());
+    let calls = (0..3).map(|number| {
+        let counter = Counter::new();
+        let mut command = counter.command(home.command(Path::new(VALGRIND)), &program());
+        command.args(["hook", "claude"]).stdin(Stdio::piped()).stdout(Stdio::null());
+        let mut child = command.spawn().expect("valgrind is installed");
+        let mut stdin = child.stdin.take().expect("piped");
+        stdin.write_all(hook_input::after_tools(number).as_bytes()).expect("a hook reads its input");
+        drop(stdin);
+        assert!(child.wait().expect("it was started here").success(), "the hook succeeds");
+        counter.read()
+    });
+    calls.min().expect("three")
+}
+
+/// What a daemon takes that is given `work`, from its start to its end.
+fn of_daemon(files: &[(&str, &str)], work: impl FnOnce(&Home)) -> u64 {
+    let (home, counter) = (Home::new(files), Counter::new());
+    let daemon = Home::serve_by(counter.command(home.command(Path::new(VALGRIND)), &program()));
+    work(&home);
+    end_when_calm(daemon);
+    counter.read()
+}
+
+/// Waits until it has done what it was given, then ends it as a service manager does.
+fn end_when_calm(mut daemon: Daemon) {
+    let mut before = -1.0;
+    while daemon.cpu_micros() > before {
+        before = daemon.cpu_micros();
+        thread::sleep(CALM);
+    }
+    kill_process(Pid::from_child(&daemon.child), Signal::TERM).expect("it runs");
+    let begin = Instant::now();
+    while daemon.child.try_wait().expect("it was started here").is_none() {
+        assert!(begin.elapsed() < END_MAX, "the daemon does not end");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Where a process under valgrind writes what it took.
+struct Counter {
+    folder: tempfile::TempDir,
+}
+
+impl Counter {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().expect("there is a folder for temporary files") }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("counts")
+    }
+
+    /// Lets `command`, which starts valgrind, count the instructions of `program`.
+    fn command(&self, mut command: Command, program: &Path) -> Command {
+        let output = format!("--cachegrind-out-file={}", self.path().display());
+        let log = format!("--log-file={}", self.folder.path().join("log").display());
+        command.args(["--tool=cachegrind", "--cache-sim=no", &log, &output]).arg(program);
+        command
+    }
+
+    fn read(self) -> u64 {
+        let text = fs::read_to_string(self.path()).expect("valgrind wrote what it counted");
+        let summary = text.lines().find_map(|line| line.strip_prefix("summary: "));
+        summary.and_then(|count| count.parse().ok()).expect("cachegrind ends with a sum")
+    }
+}
+
+/// Counts by name, as `benches/counts.txt` holds them.
+#[derive(Clone)]
+struct Counts {
+    made_by: String,
+    counts: Vec<(String, u64)>,
+}
+
+impl Counts {
+    fn read(path: &Path) -> Self {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let made_by = text.lines().next().and_then(|line| line.strip_prefix("# ")).unwrap_or_default();
+        let counts = text.lines().filter_map(|line| {
+            let (name, count) = line.split_once(" | ")?;
+            Some((name.to_owned(), count.parse().ok()?))
+        });
+        Self { made_by: made_by.to_owned(), counts: counts.collect() }
+    }
+
+    fn get(&self, name: &str) -> Option<u64> {
+        self.counts.iter().find(|(known, _)| known == name).map(|(_, count)| *count)
+    }
+
+    fn set(&mut self, name: &str, count: u64) {
+        match self.counts.iter_mut().find(|(known, _)| known == name) {
+            Some((_, known)) => *known = count,
+            None => self.counts.push((name.to_owned(), count)),
+        }
+    }
+
+    fn write(&self, path: &Path) {
+        let rows =
+            KINDS.iter().filter_map(|kind| Some(format!("{} | {}\n", kind.name, self.get(kind.name)?)));
+        let text = format!("# {}\n{}", compiler(), rows.collect::<String>());
+        fs::write(path, text).expect("the repository takes files");
+    }
+}
+
+/// What a count depends on besides the sources.
+fn compiler() -> String {
+    let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let version = Command::new(rustc).arg("--version").output().expect("rustc compiled this bench");
+    let version = String::from_utf8_lossy(&version.stdout).trim().to_owned();
+    let build = if cfg!(debug_assertions) { "debug build" } else { "release build" };
+    format!("{version}, {build}")
+}
