@@ -77,17 +77,13 @@ mod tests {
         let (publisher, journal) = publisher();
         let (session, injection) = (SessionId::new("s1"), InjectionId::new("7fq2kd"));
         let exchange = Exchange::new(session.clone(), InjectionPoint::TurnEnd, "carrier");
-        let release = ReleaseRecord {
-            exchange: Seq(3),
-            injection: injection.clone(),
-            notifications: Vec::new(),
-            directive: None,
-        };
+        let release =
+            ReleaseRecord { exchange: Seq(3), injection, notifications: Vec::new(), directive: None };
         let written = Records::build(|records| {
             records.own_event(&event("1"));
             records.event_with_new_id(&event("2").as_ref()).expect("small");
             records.exchange(RequestId(4), &exchange).expect("small");
-            records.acks(&session, &[injection.clone(), injection.clone()], ConfirmedBy::Ack);
+            records.acks(&session, &[injection, injection], ConfirmedBy::Ack);
             records.undelivered(&session, &injection);
             records.session_opened(&session, &Harness::default());
             records.session_closed(&session, true);

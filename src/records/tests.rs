@@ -109,16 +109,12 @@ fn every_kind() -> Vec<(u8, Vec<u8>, String)> {
         (
             ACK,
             body(&|body| encode_ack(&session, &injection, ConfirmedBy::Seen, body)),
-            input(Input::Ack {
-                session: session.clone(),
-                injection: injection.clone(),
-                by: ConfirmedBy::Seen,
-            }),
+            input(Input::Ack { session: session.clone(), injection, by: ConfirmedBy::Seen }),
         ),
         (
             UNDELIVERED,
             body(&|body| encode_undelivered(&session, &injection, body)),
-            input(Input::Undelivered { session: session.clone(), injection: injection.clone() }),
+            input(Input::Undelivered { session: session.clone(), injection }),
         ),
         (
             SESSION_OPENED,
@@ -148,7 +144,7 @@ fn every_kind() -> Vec<(u8, Vec<u8>, String)> {
             body(&|body| encode_decided(Some(&session), &notification, Decision::Discuss, body)),
             input(Input::Decided {
                 session: Some(session.clone()),
-                notification: notification.clone(),
+                notification,
                 decision: Decision::Discuss,
             }),
         ),

@@ -486,24 +486,21 @@ mod tests {
             ),
             (
                 LedgerEntry::Created {
-                    notification: notification.clone(),
+                    notification,
                     subscriber: subscriber.clone(),
                     events: vec![Seq(3), Seq(4)],
                     created_at: Timestamp::ZERO,
                 },
                 r#"{"what":"created","subscriber":"ci","notification":"n1","events":[3,4]}"#,
             ),
+            (LedgerEntry::Unclaimed { notification }, r#"{"what":"unclaimed","notification":"n1"}"#),
             (
-                LedgerEntry::Unclaimed { notification: notification.clone() },
-                r#"{"what":"unclaimed","notification":"n1"}"#,
-            ),
-            (
-                LedgerEntry::Queued { notification: notification.clone(), session: session.clone() },
+                LedgerEntry::Queued { notification, session: session.clone() },
                 r#"{"what":"queued","notification":"n1","session":"s1"}"#,
             ),
             (
                 LedgerEntry::Injected {
-                    notification: notification.clone(),
+                    notification,
                     session: session.clone(),
                     injection: "a1".to_owned(),
                     point: InjectionPoint::AfterTool,
@@ -512,15 +509,11 @@ mod tests {
                 r#"{"what":"injected","notification":"n1","session":"s1","injection":"a1","by":"after_tool","detail":"context_lost"}"#,
             ),
             (
-                LedgerEntry::Confirmed {
-                    notification: notification.clone(),
-                    session: session.clone(),
-                    by: ConfirmedBy::Ack,
-                },
+                LedgerEntry::Confirmed { notification, session: session.clone(), by: ConfirmedBy::Ack },
                 r#"{"what":"confirmed","notification":"n1","session":"s1","by":"ack"}"#,
             ),
             (
-                LedgerEntry::Returned { notification: notification.clone(), session: session.clone() },
+                LedgerEntry::Returned { notification, session: session.clone() },
                 r#"{"what":"returned","notification":"n1","session":"s1"}"#,
             ),
             (

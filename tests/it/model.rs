@@ -77,10 +77,10 @@ impl Record {
             },
             Content::Ack(session, injection) => {
                 let by = ConfirmedBy::Seen;
-                Input::Ack { session: session.clone(), injection: injection.clone(), by }
+                Input::Ack { session: session.clone(), injection: *injection, by }
             }
             Content::Undelivered(session, injection) => {
-                Input::Undelivered { session: session.clone(), injection: injection.clone() }
+                Input::Undelivered { session: session.clone(), injection: *injection }
             }
             Content::Opened(session, harness) => {
                 Input::SessionOpened { session: session.clone(), harness: harness.clone() }

@@ -69,10 +69,7 @@ fn delivered_by_each(drive: &mut Drive, format: Format, budget: Budget, pending:
             .injection
             .as_ref()
             .unwrap_or_else(|| panic!("{format:?}: {left} are left and nothing leaves"));
-        assert!(
-            injection.notifications.iter().all(|released| seen.insert(released.id.clone())),
-            "one came twice"
-        );
+        assert!(injection.notifications.iter().all(|released| seen.insert(released.id)), "one came twice");
         left -= injection.notifications.len();
         assert_eq!(usize::try_from(answer.pending), Ok(left));
         delivered.push(injection.notifications.len());

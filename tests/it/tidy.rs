@@ -148,7 +148,12 @@ const ASYNC: Where = Where::Only(&[
 ]);
 const MOVING: Where = Where::FromLayer(4, &["config/load.rs"]);
 const HASH_TABLES: Where = Where::Only(&[
-    "time/", "conversation/", "matcher.rs", "pipeline/", "snapshot/", "journal/log/idempotency.rs",
+    "time/",
+    "conversation/",
+    "matcher.rs",
+    "pipeline/",
+    "snapshot/",
+    "journal/log/idempotency.rs",
 ]);
 const CLOCK: Where =
     Where::Only(&["daemon/clock.rs", "cli/run.rs", "cli/doctor/binary.rs", "client.rs", "client/"]);

@@ -80,7 +80,7 @@ proptest! {
                     prop_assert!(fitted.text.chars().count() <= 600 && fitted.tokens <= Tokens(max_tokens));
                 }
                 for candidate in &fitted.chosen {
-                    prop_assert!(left.insert(candidate.notification.id.clone()), "it left before");
+                    prop_assert!(left.insert(candidate.notification.id), "it left before");
                 }
             }
             let id = InjectionId::new(&format!("i{turn}"));

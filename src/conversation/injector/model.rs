@@ -283,7 +283,7 @@ impl Naive {
         if before_tool && fresh {
             self.held = Some((lease, now));
         }
-        let names = due.iter().map(|known| known.notification.id.clone()).collect();
+        let names = due.iter().map(|known| known.notification.id).collect();
         for known in due {
             known.place = Place::Lease(lease);
             known.has_cancelled |= cancels;
@@ -323,7 +323,7 @@ impl Naive {
         let mut waiting: Vec<&Known> =
             self.known.iter().filter(|known| known.place == Place::Queue).collect();
         waiting.sort_by(|a, b| Self::goes_before(a, b));
-        waiting.into_iter().map(|known| known.notification.id.clone()).collect()
+        waiting.into_iter().map(|known| known.notification.id).collect()
     }
 }
 
@@ -413,7 +413,7 @@ impl Pair {
         let answer = self.injector.release(exchange, decided, &id, terms, now);
         let (expected, goes_on) = self.naive.exchange(exchange, self.now);
         let released = answer.injection.map_or(Vec::new(), |injection| injection.notifications);
-        let names: Vec<NotificationId> = released.iter().map(|released| released.id.clone()).collect();
+        let names: Vec<NotificationId> = released.iter().map(|released| released.id).collect();
         assert_eq!((names, answer.directive.is_some()), (expected, goes_on));
         let release = self.naive.releases.len();
         self.naive.answered.retain(|answered| answered.exchange.carrier != exchange.carrier);

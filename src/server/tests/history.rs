@@ -19,7 +19,7 @@ fn written() -> Notes {
     let (session, subscriber) = (SessionId::new("s1"), SubscriberId::new("ci"));
     let (notification, released) = (NotificationId::new("n1"), injection());
     let made = Notification {
-        id: notification.clone(),
+        id: notification,
         subscriber: subscriber.clone(),
         scope: crate::event::Scope::Session(session.clone()),
         priority: Priority::High,
@@ -46,14 +46,14 @@ fn written() -> Notes {
         reason: Reason::FilteredOut(crate::ledger::FilteredBy::Where),
     };
     let created = LedgerEntry::Created {
-        notification: notification.clone(),
+        notification,
         subscriber: subscriber.clone(),
         events: made.events.clone(),
         created_at: made.created_at,
     };
-    let queued = LedgerEntry::Queued { notification: notification.clone(), session: session.clone() };
+    let queued = LedgerEntry::Queued { notification, session: session.clone() };
     let injected = LedgerEntry::Injected {
-        notification: notification.clone(),
+        notification,
         session: session.clone(),
         injection: "a1".to_owned(),
         point: InjectionPoint::AfterTool,

@@ -293,7 +293,7 @@ impl Account {
             LedgerEntry::Unclaimed { notification } => {
                 if !self.left.contains_key(notification) {
                     let routed = self.routed.take().expect("it was just made");
-                    assert_eq!(routed, (notification.clone(), BTreeSet::new()), "nobody is concerned");
+                    assert_eq!(routed, (*notification, BTreeSet::new()), "nobody is concerned");
                 }
                 self.made.get_mut(notification).expect("made").is_unclaimed = true;
             }
@@ -305,7 +305,7 @@ impl Account {
                 let Place::Queued { again } = *place else { panic!("injected from {place:?}: {entry:?}") };
                 assert_eq!(again, redelivered.is_some(), "{entry:?}");
                 *place = Place::Leased { injection: InjectionId::new(injection), again };
-                self.told.entry(session.clone()).or_default().insert(notification.clone());
+                self.told.entry(session.clone()).or_default().insert(*notification);
             }
             LedgerEntry::Recalled { notification, session } => {
                 assert!(loses_context(content), "{entry:?}");
@@ -331,7 +331,7 @@ impl Account {
                 assert!(never_left || !again || loses_context(content), "it goes back once: {entry:?}");
                 *place = Place::Queued { again: again || !never_left };
                 if never_left {
-                    self.cancelled.remove(&(session.clone(), notification.clone()));
+                    self.cancelled.remove(&(session.clone(), *notification));
                 }
             }
             LedgerEntry::NotificationEnded { notification, session: Some(session), reason } => {
@@ -368,10 +368,10 @@ impl Account {
         }
         let is_there = |session: &SessionId| !self.has_just_ended(session) && self.concerns(&scope, session);
         let concerned = self.open.keys().filter(|session| is_there(session)).cloned().collect();
-        self.routed = Some((id.clone(), concerned));
+        self.routed = Some((*id, concerned));
         let (subscriber, events) = (subscriber.clone(), events.to_vec());
         let made = Made { scope, created_at, is_unclaimed: false, subscriber, events };
-        assert!(self.made.insert(id.clone(), made).is_none(), "{id} was made before");
+        assert!(self.made.insert(*id, made).is_none(), "{id} was made before");
     }
 
     pub(super) fn place(&mut self, session: &SessionId, id: &NotificationId) -> &mut Place {
@@ -417,7 +417,7 @@ impl Account {
         let may_wait = |id: &NotificationId| {
             is_full
                 || waits_to_continue && open.continuations >= CONTINUATIONS_MAX
-                || waits_to_cancel && self.cancelled.contains(&(session.clone(), id.clone()))
+                || waits_to_cancel && self.cancelled.contains(&(session.clone(), *id))
         };
         assert!(critical.all(|waiting| may_wait(&waiting.id)), "what is critical waits for nothing");
         open.continuations += u32::from(is_continued);
@@ -433,11 +433,7 @@ impl Account {
         }
 
         let left: Vec<NotificationId> = outputs.iter().filter_map(injected).collect();
-        assert_eq!(
-            released.map(|told| told.id.clone()).collect::<Vec<_>>(),
-            left,
-            "the ledger says what was told"
-        );
+        assert_eq!(released.map(|told| told.id).collect::<Vec<_>>(), left, "the ledger says what was told");
         if let Some(injection) = &answer.injection {
             self.check_injection(exchange, injection);
         }
@@ -519,13 +515,13 @@ impl Account {
                 for id in lease.notifications {
                     let before = self.places[session.id].get(&id);
                     let again = matches!(before, Some(Place::Leased { again: true, .. }));
-                    let place = Place::Leased { injection: lease.injection.clone(), again };
+                    let place = Place::Leased { injection: lease.injection, again };
                     assert_eq!(held.insert(id, place), None, "in two places");
                 }
             }
             let places = self.places.get(session.id).into_iter().flatten();
             let known = places.filter(|(_, place)| **place != Place::Over);
-            let known: BTreeMap<_, _> = known.map(|(id, place)| (id.clone(), place.clone())).collect();
+            let known: BTreeMap<_, _> = known.map(|(id, place)| (*id, place.clone())).collect();
             assert_eq!(held, known, "of {}", session.id);
         }
         let unclaimed = self.made.values().filter(|made| made.is_unclaimed).count();
@@ -552,7 +548,7 @@ fn loses_context(content: Option<&Content>) -> bool {
 
 fn injected(output: &Output) -> Option<NotificationId> {
     match output {
-        Output::Record(LedgerEntry::Injected { notification, .. }) => Some(notification.clone()),
+        Output::Record(LedgerEntry::Injected { notification, .. }) => Some(*notification),
         Output::Record(_)
         | Output::Made(_)
         | Output::Said(_)

@@ -18,7 +18,7 @@ impl Account {
         if is_left {
             self.left.remove(id);
         }
-        let had_left = self.was_left.remove(&(session.clone(), id.clone()));
+        let had_left = self.was_left.remove(&(session.clone(), *id));
         let handed = if is_routed || is_claimed || is_left {
             Some(again)
         } else {
@@ -40,7 +40,7 @@ impl Account {
             *place = Place::Over;
         }
         let places = self.places.entry(session.clone()).or_default();
-        let before = places.insert(id.clone(), Place::Queued { again });
+        let before = places.insert(*id, Place::Queued { again });
         assert!(
             before.is_none() || had_left && before == Some(Place::Over),
             "{id} comes to {session} once, unless it left it: {before:?}"
@@ -52,8 +52,8 @@ impl Account {
         let made = &self.made[id];
         assert!(self.conditions.hold(&made.subscriber, &made.events), "{id} does not hold");
         let places = self.places.entry(session.clone()).or_default();
-        let before = places.insert(id.clone(), Place::Queued { again: true });
+        let before = places.insert(*id, Place::Queued { again: true });
         assert!(matches!(before, None | Some(Place::Over)), "{id} in {session}: {before:?}");
-        self.cancelled.insert((session.clone(), id.clone()));
+        self.cancelled.insert((session.clone(), *id));
     }
 }

@@ -49,8 +49,8 @@ impl Account {
             Place::Queued { again } => (None, again),
             Place::Over => unreachable!("it was somewhere"),
         };
-        self.was_left.insert((session.clone(), id.clone()));
-        self.left.insert(id.clone(), LeftBy { session: session.clone(), injection, again });
+        self.was_left.insert((session.clone(), *id));
+        self.left.insert(*id, LeftBy { session: session.clone(), injection, again });
     }
 
     /// What was left as perhaps delivered was not.

@@ -56,8 +56,8 @@ impl Account {
         if ends {
             *place = Place::Over;
         }
-        if self.cancelled.contains(&(from, id.clone())) {
-            self.cancelled.insert((to.clone(), id.clone()));
+        if self.cancelled.contains(&(from, *id)) {
+            self.cancelled.insert((to.clone(), *id));
         }
         Some(again)
     }
@@ -70,7 +70,7 @@ impl Account {
     /// A call gives way to what is critical, and for the first time.
     pub(super) fn note_cancelled(&mut self, session: &SessionId, answer: &Answer) {
         let told = answer.injection.iter().flat_map(|injection| &injection.notifications);
-        let told: Vec<_> = told.map(|told| ((session.clone(), told.id.clone()), told.priority)).collect();
+        let told: Vec<_> = told.map(|told| ((session.clone(), told.id), told.priority)).collect();
         let is_reason = |(key, priority): &(_, Priority)| {
             *priority == Priority::Critical && !self.cancelled.contains(key)
         };

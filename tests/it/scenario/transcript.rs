@@ -214,7 +214,7 @@ impl Transcript {
                 self.line(at, "queued", &format!("{name} {session}"));
             }
             LedgerEntry::Injected { notification, injection, .. } => {
-                self.recorded.insert((injection.clone(), notification.clone()));
+                self.recorded.insert((injection.clone(), *notification));
             }
             LedgerEntry::Confirmed { notification, session, by } => {
                 let name = self.name(notification);
@@ -264,7 +264,7 @@ impl Transcript {
             return;
         };
         for released in &injection.notifications {
-            if !self.recorded.contains(&(injection.id.to_string(), released.id.clone())) {
+            if !self.recorded.contains(&(injection.id.to_string(), released.id)) {
                 self.line(at, "UNRECORDED", &format!("{} was said before it was written down", released.id));
             }
         }
@@ -273,7 +273,7 @@ impl Transcript {
         let known = self.injections.iter().position(|(_, id)| *id == injection.id);
         let number = known.unwrap_or(self.injections.len());
         if known.is_none() {
-            self.injections.push((session.clone(), injection.id.clone()));
+            self.injections.push((session.clone(), injection.id));
         }
         let role = injection.role.as_str();
         let what =
@@ -298,7 +298,7 @@ impl Transcript {
     fn name(&mut self, id: &NotificationId) -> String {
         let known = self.notifications.iter().position(|known| known == id);
         let number = known.unwrap_or_else(|| {
-            self.notifications.push(id.clone());
+            self.notifications.push(*id);
             self.notifications.len() - 1
         });
         format!("n{}", number + 1)
