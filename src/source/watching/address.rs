@@ -1,4 +1,5 @@
-//! Ports and servers: one connection, closed at once. No credentials are sent and no redirect is followed.
+//! Ports and servers, by one connection that is closed at once. It sends no credentials and follows
+//! no redirect.
 
 use std::{io, pin::pin, time::Duration};
 
@@ -8,14 +9,14 @@ use tokio::{net::TcpStream, time::timeout};
 
 use super::looked::LookError;
 
-/// How long a connection may take.
+/// Time limit of a connection.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
-/// How long an answer may take.
+/// Time limit of an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// Statuses below this are an answer as it should be.
+/// The lowest status of an error.
 const STATUS_BAD: u16 = 400;
 
-/// What the system says where nobody listens.
+/// The errors of a port on which nothing listens.
 const NOBODY: [io::ErrorKind; 5] = [
     io::ErrorKind::ConnectionRefused,
     io::ErrorKind::ConnectionReset,
@@ -24,28 +25,28 @@ const NOBODY: [io::ErrorKind; 5] = [
     io::ErrorKind::NetworkUnreachable,
 ];
 
-/// What is looked for.
+/// The state that a watch waits for.
 #[derive(Debug, Clone)]
 pub(super) enum Wanted {
-    /// Somebody listens, or nobody does.
+    /// A port is open, or closed.
     Port { host: String, port: u16, is_open: bool },
     /// A server answers with a status.
     Answer { host: String, port: u16, url: String, status: Option<u16> },
 }
 
-/// How often something is looked at.
+/// The poll interval: short at first, then longer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rhythm {
-    /// Between the first looks.
+    /// The first interval.
     pub(super) soon: Duration,
-    /// How many those are: about a minute of them.
+    /// How often it applies: for about a minute.
     pub(super) looks_soon: u32,
-    /// Between later ones.
+    /// The later interval.
     pub(super) later: Duration,
 }
 
 impl Wanted {
-    /// A port costs a connection, an answer some work of its server.
+    /// An answer costs its server more work than a port, so it is polled less often.
     pub(super) const fn rhythm(&self) -> Rhythm {
         let seconds = Duration::from_secs;
         match self {
@@ -55,7 +56,7 @@ impl Wanted {
     }
 }
 
-/// How it is, if it is as wanted.
+/// Polls once: the state as a text, if it is the wanted one.
 ///
 /// Errors: the host has no address, or this process can open no connection.
 pub(super) async fn look(wanted: &Wanted) -> Result<Option<String>, LookError> {
@@ -67,7 +68,7 @@ pub(super) async fn look(wanted: &Wanted) -> Result<Option<String>, LookError> {
         }
         Wanted::Answer { host, port, url, status } => {
             let Some(connection) = connect(host, *port).await? else { return Ok(None) };
-            // What breaks off or is no HTTP is no answer yet.
+            // A connection that breaks, or speaks no HTTP, has not answered yet.
             let found = timeout(ANSWER_MAX, ask(connection, host, url)).await.ok().and_then(Result::ok);
             let is_meant = |found: &u16| status.map_or(*found < STATUS_BAD, |wanted| wanted == *found);
             Ok(found.filter(is_meant).map(|found| format!("it answers {found}")))
@@ -75,7 +76,7 @@ pub(super) async fn look(wanted: &Wanted) -> Result<Option<String>, LookError> {
     }
 }
 
-/// A connection, unless nobody listens.
+/// Connects; `None` if nothing listens.
 async fn connect(host: &str, port: u16) -> Result<Option<TcpStream>, LookError> {
     match timeout(CONNECT_MAX, TcpStream::connect((host, port))).await {
         Ok(Ok(connection)) => Ok(Some(connection)),
@@ -100,7 +101,7 @@ async fn ask(connection: TcpStream, host: &str, url: &str) -> Result<u16, LookEr
     let mut answer = pin!(sender.send_request(request));
     let answer = tokio::select! {
         answer = &mut answer => answer,
-        // What came before its end is in the answer.
+        // The connection has ended; the answer may have been received before that.
         _ = connection => answer.await,
     };
     Ok(answer.map_err(broken)?.status().as_u16())
