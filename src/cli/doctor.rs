@@ -24,7 +24,7 @@ use super::{
     of_harness::harness,
     terminal::{Terminal, Tone, one_line},
 };
-use crate::harness::kind::{KINDS, Kind};
+use crate::harness::{kind::Kind, table::KINDS};
 pub(super) use round_trip::{SOURCE, is_probe};
 
 #[derive(Debug, clap::Args)]

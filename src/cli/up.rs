@@ -22,7 +22,7 @@ use super::{
     paths::Paths,
     running::{Running, running},
 };
-use crate::{client::Client, daemon::LOCK_FILE, harness::kind::KINDS};
+use crate::{client::Client, daemon::LOCK_FILE, harness::table::KINDS};
 
 /// Time limit of the daemon's start: it reads its journal first.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
