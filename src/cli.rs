@@ -10,12 +10,15 @@ mod attach;
 mod backup;
 mod check;
 mod client_program;
+mod context;
 mod demo;
 mod doctor;
+mod doctor_probe;
 mod down;
 mod error;
 mod exchange;
 mod failing;
+mod folder;
 mod generated;
 mod history;
 mod ids;
@@ -49,28 +52,19 @@ mod watch;
 mod welcome;
 mod why;
 
-use std::{
-    borrow::Cow,
-    env,
-    ffi::OsString,
-    fs,
-    io::{self, Write},
-    path::{self, PathBuf},
-    process::ExitCode,
-    time::Duration,
-};
+use std::{env, ffi::OsString, io, process::ExitCode, time::Duration};
 
-use clap::{Parser, Subcommand};
-use serde::Deserialize;
-use serde_json::Value;
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
     client::{Client, hook, start_if_absent},
     harness::kind::Kind,
 };
+use context::{Context, parse};
 pub use error::CliError;
 use error::{refusal, refused};
-use paths::{Paths, PathsError};
+use folder::{absolute_folder, workspace_or_current};
+use paths::Paths;
 use terminal::Terminal;
 
 /// Timeout of a read from or write to the daemon; a publish may wait for a slow disk.
@@ -195,15 +189,6 @@ enum Command {
     Man(generated::ManArgs),
 }
 
-/// State shared by all commands.
-struct Context<'a> {
-    /// Commands that need only the socket also run if the folders are unknown.
-    paths: Result<Paths, PathsError>,
-    client: Client,
-    out: &'a mut dyn Write,
-    terminal: Terminal,
-}
-
 /// Runs the command in `args`, whose first element is the program's name.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, CliError> {
     let args: Vec<OsString> = args.into_iter().collect();
@@ -257,8 +242,8 @@ fn dispatch(command: Option<Command>, mut context: Context<'_>) -> Result<ExitCo
         Command::Doctor(args) => return doctor::run(&args, &mut context),
         Command::Up(args) => up::run(&args, &mut context)?,
         Command::Down => down::run(&mut context)?,
-        Command::Completions(args) => generated::completions(&args, &mut context)?,
-        Command::Man(args) => generated::man(&args, &mut context)?,
+        Command::Completions(args) => generated::completions(&args, &mut Cli::command(), &mut context)?,
+        Command::Man(args) => generated::man(&args, Cli::command(), &mut context)?,
         Command::Serve(args) => serve::run(&args, context.paths.map_err(CliError::Paths)?)?,
         Command::Reload(args) => reload::run(&args, &mut context)?,
         Command::Status(args) => status::run(&args, &mut context)?,
@@ -294,76 +279,9 @@ fn dispatch(command: Option<Command>, mut context: Context<'_>) -> Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
-impl Context<'_> {
-    fn state(&self) -> Result<PathBuf, CliError> {
-        let paths = self.paths.as_ref().map_err(|error| CliError::Paths(error.clone()))?;
-        Ok(paths.state.clone())
-    }
-
-    /// Makes a request, and returns an error unless it succeeds.
-    fn ask(
-        &self,
-        doing: &'static str,
-        method: &str,
-        path: &str,
-        body: Option<&Value>,
-    ) -> Result<Vec<u8>, CliError> {
-        let text = body.map(Value::to_string).unwrap_or_default();
-        let headers: &[(&str, &str)] =
-            if body.is_some() { &[("content-type", "application/json")] } else { &[] };
-        let response = self
-            .client
-            .request(method, path, headers, text.as_bytes())
-            .map_err(|source| CliError::Client { doing, source })?;
-        match response.status {
-            200..=299 => Ok(response.body),
-            status => Err(refused(doing, status, &response.body)),
-        }
-    }
-
-    /// Writes to the output.
-    ///
-    /// Shape: a C1 control character, which a terminal interprets and JSON need not escape, is
-    /// written as its JSON escape.
-    fn print(&mut self, text: &str) -> Result<(), CliError> {
-        self.out
-            .write_all(without_c1(text).as_bytes())
-            .and_then(|()| self.out.flush())
-            .map_err(CliError::Output)
-    }
-}
-
-fn without_c1(text: &str) -> Cow<'_, str> {
-    let is_c1 = |c: char| ('\u{80}'..='\u{9f}').contains(&c);
-    if !text.contains(is_c1) {
-        return text.into();
-    }
-    text.chars().map(|c| if is_c1(c) { format!("\\u{:04x}", u32::from(c)) } else { c.into() }).collect()
-}
-
-/// Parses JSON from the daemon.
-fn parse<'b, T: Deserialize<'b>>(doing: &'static str, body: &'b [u8]) -> Result<T, CliError> {
-    serde_json::from_slice(body).map_err(|source| CliError::Answer { doing, source })
-}
-
-/// The folder of an event or session in the form that scopes compare: absolute, with links resolved
-/// if it exists.
-fn absolute_folder(folder: &str) -> String {
-    let path = fs::canonicalize(folder).or_else(|_| path::absolute(folder));
-    path.map_or_else(|_| folder.to_owned(), |path| path.to_string_lossy().into_owned())
-}
-
-/// The given folder, else the current one, if it still exists.
-fn workspace_or_current(given: Option<&str>) -> Option<String> {
-    match given {
-        Some(folder) => Some(absolute_folder(folder)),
-        None => Some(env::current_dir().ok()?.to_string_lossy().into_owned()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use serde_json::Value;
 
     use super::*;
     use crate::client::fake::FakeDaemon;
@@ -381,17 +299,6 @@ mod tests {
         let paths = Paths { socket: daemon.socket().to_owned(), config: "c".into(), state: "s".into() };
         let client = Client::new(paths.socket.clone(), ANSWER_TIMEOUT);
         Context { client, paths: Ok(paths), out, terminal: terminal::tests::pipe() }
-    }
-
-    #[test]
-    fn a_control_character_of_the_terminal_is_printed_as_its_json_escape() {
-        for (text, printed) in [
-            ("{\"a\":\"x\u{9b}31mred\"}\n", "{\"a\":\"x\\u009b31mred\"}\n"),
-            ("\u{80}\u{9f}\u{a0}", "\\u0080\\u009f\u{a0}"),
-            ("plain \u{2713}", "plain \u{2713}"),
-        ] {
-            assert_eq!(without_c1(text), printed);
-        }
     }
 
     /// The JSON bodies of the requests to `daemon`.
@@ -413,20 +320,6 @@ mod tests {
             ("<html>", "the daemon answered with HTTP status 502"),
         ] {
             assert_eq!(refusal(502, body.as_bytes()).to_string(), expected);
-        }
-    }
-
-    #[test]
-    fn a_folder_is_told_as_scopes_compare_it() {
-        let current = env::current_dir().expect("a folder").to_string_lossy().into_owned();
-        for (given, expected) in [
-            (None, current.clone()),
-            (Some("."), current.clone()),
-            (Some("src/.."), current.clone()),
-            (Some("not/there"), format!("{current}/not/there")),
-            (Some("/not/there"), "/not/there".to_owned()),
-        ] {
-            assert_eq!(workspace_or_current(given), Some(expected), "{given:?}");
         }
     }
 }

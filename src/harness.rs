@@ -1,5 +1,5 @@
-//! Translates hook calls of each harness into the engine's terms, and answers back; [`kind`] is the
-//! table.
+//! Translates hook calls of each harness into the engine's terms, and answers back; [`table`]
+//! lists them.
 //!
 //! A harness's module turns its hook input into a [`HookCall`]: events to publish, and at most one
 //! action on the session. The answer to an exchange becomes the hook's output. This module uses no
@@ -20,6 +20,7 @@ mod seen;
 pub mod session_file;
 pub mod status_line;
 mod stdin;
+pub mod table;
 pub mod wake_route;
 
 pub use seen::ids_in;

@@ -1,10 +1,8 @@
 //! `aside down`: stops the daemon of the state folder, and waits for its end.
 
-use std::{
-    fs::File,
-    io,
-    path::{Path, PathBuf},
-};
+mod error;
+
+use std::{fs::File, io, path::Path};
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -13,45 +11,8 @@ use rustix::{
 
 use super::{CliError, Context, running::running};
 use crate::daemon::{JOURNAL_FOLDER, LOCK_FILE};
-
-/// Time limit of the stop: twice the daemon's own limit.
-const STOP_SECONDS: i64 = 10;
-
-/// Why a daemon was not stopped.
-#[derive(Debug, thiserror::Error)]
-pub enum DownError {
-    /// The lock of the state folder does not identify its holder.
-    #[error("read {}", path.display())]
-    Lock {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The process cannot be signalled.
-    #[error("ask process {pid} to stop")]
-    Signal {
-        /// The process.
-        pid: i32,
-        /// Why.
-        source: io::Error,
-    },
-    /// Its lock file was deleted, and it does not answer.
-    #[error(
-        "a daemon holds the state folder {}, but its lock file was deleted and nobody answers at the socket: stop its process by hand",
-        state.display()
-    )]
-    Unknown {
-        /// The state folder.
-        state: PathBuf,
-    },
-    /// It does not stop.
-    #[error("process {pid} was asked to stop and has not after {STOP_SECONDS} s; its log may tell why")]
-    Stays {
-        /// The process.
-        pid: i32,
-    },
-}
+pub(super) use error::DownError;
+use error::STOP_SECONDS;
 
 pub(super) fn run(context: &mut Context<'_>) -> Result<(), CliError> {
     let state = context.paths.as_ref().map_err(|error| CliError::Paths(error.clone()))?.state.clone();

@@ -2,7 +2,7 @@
 
 use std::{fmt, io, process::ExitCode};
 
-use super::{down, install, paths::PathsError, terminal, up};
+use super::{down::DownError, install::InstallError, paths::PathsError, terminal::one_line, up::UpError};
 use crate::{
     client::ClientError,
     daemon::{DaemonError, backup::BackupError, maintenance::MaintenanceError},
@@ -113,13 +113,13 @@ pub enum CliError {
     },
     /// The installation or removal failed, at least in part.
     #[error("change the installation")]
-    Install(#[source] install::InstallError),
+    Install(#[source] InstallError),
     /// The daemon was not started in the background.
     #[error("start the daemon in the background")]
-    Up(#[source] up::UpError),
+    Up(#[source] UpError),
     /// The daemon was not stopped.
     #[error("stop the daemon")]
-    Down(#[source] down::DownError),
+    Down(#[source] DownError),
     /// The demo failed.
     #[error("play the demo")]
     Demo(#[source] io::Error),
@@ -164,8 +164,8 @@ impl CliError {
 impl fmt::Display for ErrorView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.field.as_deref().filter(|field| !field.is_empty()) {
-            Some(field) => write!(f, "{}: {}", terminal::one_line(field), terminal::one_line(&self.message)),
-            None => f.write_str(&terminal::one_line(&self.message)),
+            Some(field) => write!(f, "{}: {}", one_line(field), one_line(&self.message)),
+            None => f.write_str(&one_line(&self.message)),
         }
     }
 }

@@ -5,10 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use clap::{Command, CommandFactory};
+use clap::Command;
 use clap_complete::Shell;
 
-use super::{Cli, CliError, Context, install::quoted};
+use super::{CliError, Context, install::quoted};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct CompletionsArgs {
@@ -24,15 +24,18 @@ pub(super) struct ManArgs {
 }
 
 /// Prints the completion script for a shell.
-pub(super) fn completions(args: &CompletionsArgs, context: &mut Context<'_>) -> Result<(), CliError> {
+pub(super) fn completions(
+    args: &CompletionsArgs,
+    command: &mut Command,
+    context: &mut Context<'_>,
+) -> Result<(), CliError> {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "aside", &mut text);
+    clap_complete::generate(args.shell, command, "aside", &mut text);
     context.out.write_all(&text).and_then(|()| context.out.flush()).map_err(CliError::Output)
 }
 
 /// Prints or writes the manual pages.
-pub(super) fn man(args: &ManArgs, context: &mut Context<'_>) -> Result<(), CliError> {
-    let mut command = Cli::command();
+pub(super) fn man(args: &ManArgs, mut command: Command, context: &mut Context<'_>) -> Result<(), CliError> {
     // Names subcommands in full, as in `aside-install-systemd`.
     command.build();
     let Some(folder) = &args.folder else {

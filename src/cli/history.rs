@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{
-    CliError, Context, doctor,
+    CliError, Context, doctor_probe,
     ids::{self, Names, ShortIds},
     parse,
     table::{Cell, Table},
@@ -140,7 +140,7 @@ fn read(args: &Args, session: Option<&str>, context: &Context<'_>) -> Result<Pag
 impl Args {
     /// Whether probes are left out: not with `--all`, or for filters that only probes match.
     fn leaves_out_probes(&self) -> bool {
-        !self.all && self.session.is_none() && self.source.as_deref() != Some(doctor::SOURCE)
+        !self.all && self.session.is_none() && self.source.as_deref() != Some(doctor_probe::SOURCE)
     }
 }
 
@@ -150,8 +150,9 @@ impl Page {
     }
 
     fn leave_out_probes(&mut self) {
-        self.events.retain(|line| !line.view().is_ok_and(|event| doctor::is_probe(event.session.as_deref())));
-        self.notifications.retain(|one| !doctor::is_probe(one.session.as_deref()));
+        self.events
+            .retain(|line| !line.view().is_ok_and(|event| doctor_probe::is_probe(event.session.as_deref())));
+        self.notifications.retain(|one| !doctor_probe::is_probe(one.session.as_deref()));
     }
 
     fn table(

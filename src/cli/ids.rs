@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, ops::Bound, sync::Arc};
 
 use serde::de::DeserializeOwned;
 
-use super::{CliError, Context, doctor, parse, terminal::one_line};
+use super::{CliError, Context, doctor_probe, parse, terminal::one_line};
 
 use crate::{
     client::percent_encode,
@@ -281,7 +281,7 @@ pub(super) fn waiting(
 pub(super) fn of_history(text: &str, context: &Context<'_>) -> Result<Option<String>, CliError> {
     if text == LAST {
         let page: NotificationPage = get(context, &format!("/v1/notifications?limit={PROBES_MAX}"))?;
-        let is_real = |one: &NotificationView| !doctor::is_probe(one.session.as_deref());
+        let is_real = |one: &NotificationView| !doctor_probe::is_probe(one.session.as_deref());
         return Ok(page.notifications.into_iter().find(is_real).map(|newest| newest.id));
     }
     let notifications: NotificationPage = get(context, &format!("/v1/notifications?limit={LOOKED_THROUGH}"))?;

@@ -1,6 +1,8 @@
 //! `aside inbox`: pending notifications of sessions, and the user's decisions about them.
 
+mod decision;
 mod pick;
+mod questions;
 
 use serde_json::json;
 
@@ -10,10 +12,9 @@ use super::{
     parse,
     terminal::{self, Terminal, Tone, one_line},
 };
-use crate::{
-    client::percent_encode,
-    wire::{error::ErrorView, inbox::InboxList, views::WaitingView},
-};
+use crate::wire::{inbox::InboxList, views::WaitingView};
+use decision::{Which, discuss, dismiss};
+use questions::asked;
 
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -45,63 +46,11 @@ enum Decision {
     Discuss(Which),
 }
 
-#[derive(Debug, clap::Args)]
-struct Which {
-    /// The notification, as in `aside inbox`, or a prefix of its id; `last` is the newest
-    id: String,
-    /// Only in the queue of this session
-    #[arg(long, value_name = "ID")]
-    session: Option<String>,
-}
-
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
     match &args.decision {
         None => list(&args.list, context),
         Some(Decision::Dismiss(which)) => dismiss(which, context),
         Some(Decision::Discuss(which)) => discuss(which, context),
-    }
-}
-
-fn dismiss(which: &Which, context: &mut Context<'_>) -> Result<(), CliError> {
-    let id = decide("dismiss the notification", "dismiss", which, context)?;
-    confirm("dismissed", &id, context)
-}
-
-fn discuss(which: &Which, context: &mut Context<'_>) -> Result<(), CliError> {
-    let id = decide("hand over the notification", "discuss", which, context)?;
-    confirm("handed to the agent:", &id, context)
-}
-
-/// Prints the completed action.
-fn confirm(done: &str, id: &str, context: &mut Context<'_>) -> Result<(), CliError> {
-    let done = context.terminal.paint(Tone::Good, done);
-    context.print(&format!("{done} {}\n", one_line(id)))
-}
-
-/// Sends the decision; returns the notification's whole id.
-fn decide(doing: &'static str, verb: &str, which: &Which, context: &Context<'_>) -> Result<String, CliError> {
-    let session = which.session.as_deref().map(|text| ids::session(text, context)).transpose()?;
-    let query = ids::session_query(session.as_deref());
-    let tell = |id: &str| {
-        let path = format!("/v1/notifications/{}/{verb}{query}", percent_encode(id));
-        context.ask(doing, "POST", &path, None).map(drop)
-    };
-    let nothing = || CliError::Refused {
-        doing,
-        refusal: ErrorView { field: None, message: "nothing waits".to_owned() },
-    };
-    if which.id == ids::LAST {
-        let newest = ids::waiting(&which.id, session.as_deref(), context)?.ok_or_else(nothing)?;
-        return tell(&newest).map(|()| newest);
-    }
-    match tell(&which.id) {
-        Err(refused @ CliError::Refused { .. }) => {
-            match ids::waiting(&which.id, session.as_deref(), context)?.filter(|id| *id != which.id) {
-                Some(id) => tell(&id).map(|()| id),
-                None => Err(refused),
-            }
-        }
-        done => done.map(|()| which.id.clone()),
     }
 }
 
@@ -132,15 +81,6 @@ fn list(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
     let asked = asked(questions);
     let text = if is_empty && asked.is_empty() { "nothing waits\n" } else { &asked };
     context.print(text)
-}
-
-/// The line about questions that wait for the user's answer; empty if there is none.
-fn asked(questions: usize) -> String {
-    match questions {
-        0 => String::new(),
-        1 => "1 question waits for your answer: aside answer\n".to_owned(),
-        count => format!("{count} questions wait for your answer: aside answer\n"),
-    }
 }
 
 /// Passes each page to a callback, and returns how many questions are open.

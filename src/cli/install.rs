@@ -5,7 +5,9 @@
 //! byte for byte.
 
 mod edit;
+mod error;
 mod harness;
+mod outcome;
 pub(super) mod places;
 pub(super) mod plan;
 pub(super) mod settings;
@@ -13,17 +15,13 @@ mod status_line;
 mod systemd;
 pub(super) mod templates;
 
-use std::{
-    env,
-    path::{Path, PathBuf},
-};
+use std::{env, path::Path};
 
 use clap::Subcommand;
 
 use super::{CliError, Context, of_harness::Of, paths::Paths};
-use crate::harness::program::Version;
-use plan::{FileError, Plan};
-use settings::SettingsError;
+pub(super) use error::InstallError;
+use outcome::Outcome;
 pub(super) use settings::quoted;
 
 #[derive(Debug, clap::Args)]
@@ -52,109 +50,6 @@ enum From {
     Harness(Of<harness::RemoveArgs>),
     /// systemd
     Systemd(systemd::Args),
-}
-
-/// Why an installation or removal failed.
-#[derive(Debug, thiserror::Error)]
-pub enum InstallError {
-    /// The location of the files is unknown.
-    #[error("{}HOME is {}set", either(*variable), if variable.is_some() { "" } else { "not " })]
-    NoHome {
-        /// The variable that can replace the home folder.
-        variable: Option<&'static str>,
-    },
-    /// A file cannot be read or changed.
-    #[error(transparent)]
-    File(#[from] FileError),
-    /// A settings file cannot be edited.
-    #[error("{}; nothing was changed", why.at(path))]
-    Settings {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        why: SettingsError,
-    },
-    /// It would run twice.
-    #[error("{what} is there already, and with both every hook would run twice; remove it first: {remedy}")]
-    Twice {
-        /// The other installation.
-        what: String,
-        /// The command that removes it.
-        remedy: String,
-    },
-    /// The plugin's place has foreign content.
-    #[error("{} is there already and is not aside's; move it away first", path.display())]
-    Foreign {
-        /// The place.
-        path: PathBuf,
-    },
-    /// The program's hooks would not be recognized as aside's later, so never updated or removed.
-    #[error(
-        "{program} is not called `{}`, by which its hooks are known later; give it that name first",
-        settings::PROGRAM
-    )]
-    OtherName {
-        /// The program.
-        program: String,
-    },
-    /// The project does not exist.
-    #[error("there is no folder {}", path.display())]
-    NoProject {
-        /// Its expected path.
-        path: PathBuf,
-    },
-    /// A unit cannot contain this path.
-    #[error(
-        "systemd takes no path like {path:?} in a unit; put it where no quotes, backslashes or line breaks are in its name"
-    )]
-    NotInUnit {
-        /// The path.
-        path: PathBuf,
-    },
-    /// The client does not support these hooks.
-    #[error(
-        "{client} is version {version}, and takes these hooks from {oldest} on; update it first: {update}"
-    )]
-    TooOld {
-        /// Its program.
-        client: &'static str,
-        /// Its reported version.
-        version: Version,
-        /// The oldest supported version.
-        oldest: Version,
-        /// The command that updates it.
-        update: &'static str,
-    },
-}
-
-fn either(variable: Option<&str>) -> String {
-    variable.map(|variable| format!("neither {variable} nor ")).unwrap_or_default()
-}
-
-/// The planned changes and messages.
-#[derive(Debug)]
-struct Outcome {
-    is_dry_run: bool,
-    plan: Plan,
-    notes: Vec<String>,
-    next: Vec<(String, String)>,
-    /// Folders to delete if they are empty afterwards, and the ancestors at which to stop.
-    emptied: Vec<(PathBuf, PathBuf)>,
-}
-
-impl Outcome {
-    fn new(is_dry_run: bool) -> Self {
-        Self { is_dry_run, plan: Plan::default(), notes: Vec::new(), next: Vec::new(), emptied: Vec::new() }
-    }
-
-    fn note(&mut self, text: &str) {
-        self.notes.push(text.to_owned());
-    }
-
-    /// Adds the next commands, each with its effect.
-    fn next(&mut self, steps: &[(&str, &str)]) {
-        self.next = steps.iter().map(|(step, what)| ((*step).to_owned(), (*what).to_owned())).collect();
-    }
 }
 
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {

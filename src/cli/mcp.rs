@@ -7,7 +7,7 @@ use std::env;
 use super::{CliError, refused, workspace_or_current};
 use crate::{
     client::{Client, PumpEnd, start_if_absent},
-    harness::{header, kind::KINDS},
+    harness::{header, table::KINDS},
 };
 
 const PATH: &str = "/v1/mcp";

@@ -7,7 +7,7 @@ use clap::{
     parser::ValueSource,
 };
 
-use crate::harness::kind::{KINDS, Kind};
+use crate::harness::{kind::Kind, table::KINDS};
 
 /// Parses a harness by its `name`.
 pub(super) fn harness(name: fn(&Kind) -> &'static str) -> impl TypedValueParser<Value = &'static Kind> {

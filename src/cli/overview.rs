@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use serde::de::DeserializeOwned;
 
 use super::{
-    CliError, Context, doctor,
+    CliError, Context, doctor_probe,
     ids::{Names, ShortIds},
     parse,
     sessions::{self, Sessions},
@@ -108,7 +108,7 @@ fn delivered(names: &Names, context: &Context<'_>) -> String {
         .flat_map(|one| one.deliveries.iter().map(move |delivery| (one, delivery)))
         .filter(|(_, delivery)| matches!(&*delivery.state, "injected" | "confirmed"))
         .filter_map(|(one, delivery)| Some((one, delivery, delivery.session.as_deref()?)))
-        .filter(|(_, _, session)| !doctor::is_probe(Some(session)))
+        .filter(|(_, _, session)| !doctor_probe::is_probe(Some(session)))
         .collect();
     if delivered.is_empty() {
         return "nothing was delivered lately\n".to_owned();

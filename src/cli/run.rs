@@ -11,36 +11,35 @@
 mod child;
 mod command_line;
 mod last_lines;
+mod pieces;
 mod plan;
 mod problems;
+mod publishing;
+mod task;
 
 use std::{
     ffi::{OsStr, OsString},
     io::{self, Write},
     path::Path,
-    sync::{Mutex, PoisonError, mpsc::SyncSender},
+    sync::mpsc::SyncSender,
     thread,
     time::{Duration, Instant},
 };
 
-use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{CliError, Context, ids, refusal, workspace_or_current};
+use super::{CliError, Context, ids, workspace_or_current};
 use crate::{
-    client::{Client, ClientError},
+    client::Client,
     time::{Timestamp, duration_millis},
-    wire::{error::ErrorView, publish::Results},
 };
 use child::{Ending, Running, Sink};
 use command_line::command_line;
+use pieces::Piece;
 use plan::Plan;
-use problems::{Follower, Mode, Piece};
-
-/// Time limit of a publish; a command that has ended should not keep its caller longer.
-const PUBLISH_TIMEOUT: Duration = Duration::from_secs(5);
-/// The source of these events.
-const SOURCE: &str = "run";
+use problems::{Follower, Mode};
+use publishing::Publishing;
+use task::Task;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -88,12 +87,12 @@ fn run_with(
     sinks: [Sink; 2],
     warnings: &mut (dyn Write + Send),
 ) -> Result<u8, CliError> {
-    let task = Task::new(args);
+    let task = task_of(args);
     let publishing = Publishing::new(client, &task, warnings);
     plan.warnings.iter().for_each(|warning| publishing.warn(warning));
     let mode = if args.watch { Mode::Watch } else { Mode::AtEnd };
     let clock = stopwatch();
-    let (tap, pieces) = problems::pieces();
+    let (tap, pieces) = pieces::pieces();
     let ran = thread::scope(|scope| {
         let starting = scope.spawn(|| publishing.publish(&task.started()));
         let is_read = !plan.is_empty();
@@ -145,155 +144,25 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     (result, start.elapsed())
 }
 
-/// Fields shared by all events of one run.
-struct Task {
-    start_id: String,
-    name: String,
-    command: String,
-    session: Option<String>,
-    workspace: Option<String>,
-    is_watch: bool,
-}
-
-impl Task {
-    fn new(args: &Args) -> Self {
-        let program = args.command.first().map_or(OsStr::new(""), OsString::as_os_str);
-        let program_name = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
-        Self {
-            start_id: Uuid::now_v7().to_string(),
-            name: args.name.clone().unwrap_or_else(|| program_name.into_owned()),
-            command: command_line(&args.command),
-            session: args.session.clone(),
-            workspace: if args.everywhere { None } else { workspace_or_current(args.workspace.as_deref()) },
-            is_watch: args.watch,
-        }
-    }
-
-    fn started(&self) -> Value {
-        self.event(&self.start_id, "task.started", json!({ "task": self.name, "command": self.command }))
-    }
-
-    fn ended(&self, ending: &Ending, duration: Duration) -> Value {
-        let mut payload = json!({
-            "task": self.name,
-            "command": self.command,
-            "exit_code": ending.exit_code(),
-            "duration_ms": u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
-            "tail": ending.last_lines(),
-        });
-        if let (Some(signal), Some(payload)) = (ending.signal(), payload.as_object_mut()) {
-            payload.insert("signal".to_owned(), signal.into());
-        }
-        let event_type = if ending.exit_code() == 0 { "task.completed" } else { "task.failed" };
-        self.caused(&Uuid::now_v7().to_string(), event_type, payload)
-    }
-
-    /// An event caused by the start event.
-    fn caused(&self, id: &str, event_type: &str, payload: Value) -> Value {
-        let mut event = self.event(id, event_type, payload);
-        if let Some(event) = event.as_object_mut() {
-            event.insert("cause".to_owned(), self.start_id.as_str().into());
-        }
-        event
-    }
-
-    fn event(&self, id: &str, event_type: &str, payload: Value) -> Value {
-        let fields = [
-            ("id", Some(id.into())),
-            ("type", Some(event_type.into())),
-            ("source", Some(SOURCE.into())),
-            ("session", self.session.clone().map(Value::from)),
-            ("workspace", self.workspace.clone().map(Value::from)),
-            ("payload", Some(payload)),
-        ];
-        fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
-    }
-}
-
-/// Why an event of the run is not published.
-#[derive(Debug, thiserror::Error)]
-enum PublishError {
-    #[error("{0}")]
-    Client(ClientError),
-    #[error("{0}")]
-    Refused(ErrorView),
-}
-
-/// The connection to the daemon, which warns once when it fails.
-struct Publishing<'a> {
-    client: Client,
-    task: &'a Task,
-    /// The output for warnings, and the error of the first failed event until it is reported.
-    state: Mutex<(&'a mut (dyn Write + Send), Failure)>,
-}
-
-/// Whether a publish has failed.
-enum Failure {
-    None,
-    Unsaid(PublishError),
-    Said,
-}
-
-impl<'a> Publishing<'a> {
-    fn new(client: &Client, task: &'a Task, warnings: &'a mut (dyn Write + Send)) -> Self {
-        let client = Client::new(client.socket().to_owned(), PUBLISH_TIMEOUT);
-        Self { client, task, state: Mutex::new((warnings, Failure::None)) }
-    }
-
-    /// Whether the daemon accepted the event, or each of a list.
-    fn publish(&self, events: &Value) -> bool {
-        let Err(error) = publish(&self.client, events) else { return true };
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if matches!(state.1, Failure::None) {
-            state.1 = Failure::Unsaid(error);
-        }
-        drop(state);
-        // A watched command has no end at which the error could be reported.
-        if self.task.is_watch {
-            self.finish();
-        }
-        false
-    }
-
-    fn warn(&self, text: &str) {
-        self.say(&format!("warning: {text}"));
-    }
-
-    fn say(&self, text: &str) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        // Without a stderr nobody reads it.
-        writeln!(state.0, "aside: {text}").ok();
-    }
-
-    /// Reports the failure, unless it was reported.
-    fn finish(&self) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Failure::Unsaid(error) = &state.1 {
-            let text = format!("aside: warning: {:?} is not published: {error}", self.task.name);
-            writeln!(state.0, "{text}").ok();
-            state.1 = Failure::Said;
-        }
-    }
-}
-
-fn publish(client: &Client, events: &Value) -> Result<(), PublishError> {
-    let headers = [("content-type", "application/json")];
-    let response = client
-        .request("POST", "/v1/events", &headers, events.to_string().as_bytes())
-        .map_err(PublishError::Client)?;
-    let answer = serde_json::from_slice::<Results>(&response.body).ok();
-    let refused = answer.and_then(|answer| answer.results.into_iter().find_map(|verdict| verdict.error));
-    match (response.status, refused) {
-        (_, Some(error)) => Err(PublishError::Refused(error)),
-        (200..=299, None) => Ok(()),
-        (status, None) => Err(PublishError::Refused(refusal(status, &response.body))),
+/// What all events of this run share.
+fn task_of(args: &Args) -> Task {
+    let program = args.command.first().map_or(OsStr::new(""), OsString::as_os_str);
+    let program_name = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
+    Task {
+        start_id: Uuid::now_v7().to_string(),
+        name: args.name.clone().unwrap_or_else(|| program_name.into_owned()),
+        command: command_line(&args.command),
+        session: args.session.clone(),
+        workspace: if args.everywhere { None } else { workspace_or_current(args.workspace.as_deref()) },
+        is_watch: args.watch,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::child::tests::Collected;
-    use super::*;
+    use serde_json::{Value, json};
+
+    use super::{child::tests::Collected, publishing::PUBLISH_TIMEOUT, *};
     use crate::cli::tests::bodies;
     use crate::client::fake::{FakeDaemon, Scratch};
 

@@ -4,6 +4,7 @@
 //! and unlimited lines.
 
 mod moments;
+mod one_line;
 
 use std::{
     borrow::Cow,
@@ -17,8 +18,8 @@ use jiff::tz::TimeZone;
 use rustix::termios::tcgetwinsize;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-pub(super) use self::moments::Moments;
-use crate::{daemon::Clock, event::clean_text, time::Timestamp};
+pub(super) use self::{moments::Moments, one_line::one_line};
+use crate::{daemon::Clock, time::Timestamp};
 
 /// Columns of a terminal that does not report them.
 const COLUMNS_UNKNOWN: usize = 80;
@@ -196,12 +197,6 @@ pub(super) fn cut_beginning(text: &str, columns: usize) -> Cow<'_, str> {
         (left, start) = (left - width, at);
     }
     format!("{CUT_MARK}{}", text.get(start..).unwrap_or_default()).into()
-}
-
-/// `text` without terminal control sequences.
-pub(super) fn one_line(text: &str) -> String {
-    let clean: Cow<'_, str> = clean_text(text);
-    clean.replace(['\n', '\t'], " ")
 }
 
 #[cfg(test)]

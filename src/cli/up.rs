@@ -1,5 +1,7 @@
 //! `aside up`: starts the daemon in the background, unless one runs.
 
+mod error;
+
 use std::{
     env,
     fs::{self, File, OpenOptions},
@@ -22,10 +24,10 @@ use super::{
     paths::Paths,
     running::{Running, running},
 };
-use crate::{client::Client, daemon::LOCK_FILE, harness::kind::KINDS};
+use crate::{client::Client, daemon::LOCK_FILE, harness::table::KINDS};
+use error::READY_TIMEOUT;
+pub(super) use error::UpError;
 
-/// Time limit of the daemon's start: it reads its journal first.
-const READY_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often, and with what pause, the socket is checked for a daemon that another process has
 /// started.
 const LOOKS: (u32, Duration) = (100, Duration::from_millis(50));
@@ -39,49 +41,6 @@ pub(super) struct Args {
     /// What the daemon writes to its log, as in `aside serve --log`
     #[arg(long, value_name = "FILTER", default_value = "info")]
     log: String,
-}
-
-/// Why the daemon does not run in the background.
-#[derive(Debug, thiserror::Error)]
-pub enum UpError {
-    /// A needed folder or file is not available.
-    #[error("{doing} {}", path.display())]
-    File {
-        /// The purpose.
-        doing: &'static str,
-        /// Its path.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
-    /// Its process cannot be created or awaited.
-    #[error("{doing}")]
-    Process {
-        /// The purpose.
-        doing: &'static str,
-        /// The cause.
-        source: io::Error,
-    },
-    /// It ended before it was ready.
-    #[error("the daemon ended before it was ready; {} says\n{last_lines}", log.display())]
-    Ended {
-        /// Its log.
-        log: PathBuf,
-        /// The last lines of the log.
-        last_lines: String,
-    },
-    /// It reported ready, and does not answer.
-    #[error("the daemon was ready and does not answer; {} may tell why", log.display())]
-    Silent {
-        /// Its log.
-        log: PathBuf,
-    },
-    /// It is not ready yet.
-    #[error("the daemon is not ready after {} s and goes on starting; {} tells how far it is", READY_TIMEOUT.as_secs(), log.display())]
-    Slow {
-        /// Its log.
-        log: PathBuf,
-    },
 }
 
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {

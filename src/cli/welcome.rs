@@ -3,7 +3,7 @@
 use super::{CliError, Context, status, terminal::Tone, terminal::one_line};
 use crate::{
     client::ClientError,
-    harness::kind::{KINDS, Kind},
+    harness::{kind::Kind, table::KINDS},
 };
 
 /// The screen without a daemon: the commands, and what each does.

@@ -14,7 +14,7 @@ use crate::{
         catalogue::{self, Entries},
         daemon::{self, DaemonConfig},
         layers::{FileKind, LayerKind, SourceFile, Sources, Unreadable},
-        layout::{DeclaredPlaces, TEMPLATE_SUFFIX},
+        layout::{DeclaredPlaces, KnownTemplates, TEMPLATE_SUFFIX},
         protected::Protected,
         raw::Document,
         report::{Diagnostic, Level, Place, Report, sentence, shown},
@@ -72,8 +72,10 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
     }
     let known: Vec<&str> = known_types.iter().copied().chain(events.keys().map(EventType::as_str)).collect();
     let context = Context {
-        templates: &templates,
-        template_names: sources.of_kind(FileKind::Template).map(template_name).collect(),
+        templates: KnownTemplates {
+            compiled: &templates,
+            names: sources.of_kind(FileKind::Template).map(template_name).collect(),
+        },
         known_types: if known_types.is_empty() { known_types } else { &known },
         injection_tokens: settings.injection.max_tokens,
         wake: Arc::clone(&settings.wake),

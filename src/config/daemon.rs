@@ -5,12 +5,7 @@
 //! settings: they come from the environment.
 
 use std::{
-    collections::BTreeMap,
-    net::SocketAddr,
-    ops::RangeInclusive,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
+    collections::BTreeMap, net::SocketAddr, ops::RangeInclusive, path::PathBuf, sync::Arc, time::Duration,
 };
 
 use crate::{
@@ -209,7 +204,7 @@ fn read_journal(section: &mut Section<'_>) -> JournalConfig {
 
 fn read_http(section: &mut Section<'_>) -> Option<HttpConfig> {
     let listen = section.read("listen", loopback);
-    let token_file = section.read("token_file", absolute_path);
+    let token_file = section.read("token_file", values::absolute_path);
     if section.value("listen").is_none() {
         section.object("token_file", |value| {
             value.error("`token_file` does nothing without `listen`").into_warning()
@@ -229,14 +224,6 @@ fn loopback(value: &Value<'_>) -> Parsed<SocketAddr> {
         return Err(vec![value.error(message).with_note("only 127.0.0.0/8 and [::1] are allowed")]);
     }
     Ok(address)
-}
-
-pub(super) fn absolute_path(value: &Value<'_>) -> Parsed<PathBuf> {
-    let text = values::words(value)?;
-    if !Path::new(text).is_absolute() {
-        return Err(vec![value.error(format!("`{}` is not an absolute path", shown(text)))]);
-    }
-    Ok(text.into())
 }
 
 fn read_injection(section: &mut Section<'_>) -> InjectionSettings {

@@ -1,22 +1,32 @@
 //! `template`, `one` and `table` of `[output]`: how a subscriber's notifications become text.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use crate::{
     config::{
         layers::SourceFile,
         raw::{Parsed, Section, Value},
         report::{Diagnostic, Place, sentence, shown},
-        subscriber::Context,
         values,
     },
     nearest::nearest,
     notification::SubscriberId,
-    pipeline::render::{self, Column, Declared, EventText, Layout, Table},
+    pipeline::render::{self, Column, Declared, EventText, Layout, Table, Templates},
 };
 
 /// How the name of a template ends.
 pub(crate) const TEMPLATE_SUFFIX: &str = ".toon.j2";
+
+/// The templates of all layers.
+pub(crate) struct KnownTemplates<'a> {
+    /// The templates that compile.
+    pub(crate) compiled: &'a Templates,
+    /// The names of all, those that do not compile included.
+    pub(crate) names: BTreeSet<&'a str>,
+}
 
 /// Where the parts of a declared layout are in their file.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,9 +50,9 @@ pub(super) fn read(
     section: &mut Section<'_>,
     id: Option<&SubscriberId>,
     file: &SourceFile,
-    context: &Context<'_>,
+    templates: &KnownTemplates<'_>,
 ) -> LayoutRule {
-    let template = section.read("template", |value| read_template(value, context));
+    let template = section.read("template", |value| read_template(value, templates));
     let one = section.read("one", read_one);
     let table = section.read("table", |value| read_table(value, file));
     let declared = ["one", "table"].into_iter().find(|key| section.value(key).is_some());
@@ -62,7 +72,7 @@ pub(super) fn read(
         let layout = Layout::Declared(Arc::new(Declared::new(one, table.map(|table| table.table))));
         return LayoutRule { layout, places: Some(places) };
     }
-    let name = template.unwrap_or_else(|| own_template(id, context));
+    let name = template.unwrap_or_else(|| own_template(id, templates));
     LayoutRule { layout: Layout::Template(name), places: None }
 }
 
@@ -151,20 +161,20 @@ fn read_column(name: &str, value: &Value<'_>) -> Parsed<(Column, Place)> {
 }
 
 /// A template by its path, its file name, or its file name without the ending.
-fn read_template(value: &Value<'_>, context: &Context<'_>) -> Parsed<Arc<str>> {
+fn read_template(value: &Value<'_>, templates: &KnownTemplates<'_>) -> Parsed<Arc<str>> {
     let found = values::words(value)?;
     if found == render::GENERIC {
         return Ok(render::GENERIC.into());
     }
     let name = template_name(found);
-    if context.templates.contains(&name) {
+    if templates.compiled.contains(&name) {
         return Ok(name.into());
     }
-    if context.template_names.contains(name.as_str()) {
+    if templates.names.contains(name.as_str()) {
         // It has an error of its own, which stands there; the file that names it is left out in silence.
         return Ok(name.into());
     }
-    let meant = nearest(&name, context.template_names.iter().copied());
+    let meant = nearest(&name, templates.names.iter().copied());
     let note = "a template is a file below templates/ of any layer; \"generic\" is the table without one";
     Err(vec![
         value.error(format!("there is no template `{}`", shown(&name))).with_nearest(meant).with_note(note),
@@ -177,7 +187,7 @@ fn template_name(found: &str) -> String {
     format!("{name}{suffix}")
 }
 
-fn own_template(id: Option<&SubscriberId>, context: &Context<'_>) -> Arc<str> {
-    let own = id.map(|id| template_name(id.as_str())).filter(|name| context.templates.contains(name));
+fn own_template(id: Option<&SubscriberId>, templates: &KnownTemplates<'_>) -> Arc<str> {
+    let own = id.map(|id| template_name(id.as_str())).filter(|name| templates.compiled.contains(name));
     own.map_or_else(|| render::GENERIC.into(), Arc::from)
 }

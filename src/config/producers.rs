@@ -11,7 +11,7 @@ use crate::{
     detector,
     engine::rules::{CompiledRules, outside},
     event::catalogue::{self, CatalogueEntry},
-    harness::kind::KINDS,
+    harness::table::KINDS,
     pipeline::rule::{Activity, Subscriber},
     probe::{self, Facts, git},
     settings::Row,

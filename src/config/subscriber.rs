@@ -4,11 +4,7 @@
 //! file with an error gives no subscriber; every error is found, not the first. Keys whose behaviour is not there yet are
 //! accepted only with the value that changes nothing.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    ops::RangeInclusive,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc};
 
 use crate::{
     config::{
@@ -16,7 +12,7 @@ use crate::{
         case::{self, SubscriberTest},
         later,
         layers::SourceFile,
-        layout::{self, DeclaredPlaces, LayoutRule},
+        layout::{self, DeclaredPlaces, KnownTemplates, LayoutRule},
         limits::{self, Limits},
         patterns,
         protected::Protected,
@@ -30,7 +26,7 @@ use crate::{
     pipeline::{
         activation::WakeSettings,
         condition::{CONDITION_BYTES_MAX, Condition},
-        render::{Layout, Templates},
+        render::Layout,
         rule::{Activity, OutputRule, Subscriber},
     },
 };
@@ -54,10 +50,8 @@ pub(crate) const MAX_TOKENS: u32 = 200;
 
 /// What a subscriber's file is checked against.
 pub(crate) struct Context<'a> {
-    /// The templates that compile.
-    pub(crate) templates: &'a Templates,
-    /// The names of all templates, those that do not compile included.
-    pub(crate) template_names: BTreeSet<&'a str>,
+    /// The templates that a file can name.
+    pub(crate) templates: KnownTemplates<'a>,
     /// The catalogue's event types; nothing is compared with it if empty.
     pub(crate) known_types: &'a [&'a str],
     /// What an injection holds at most; a notification alone has to fit, or it would wait for ever.
@@ -110,7 +104,7 @@ pub(crate) fn compile(file: &SourceFile, context: &Context<'_>) -> SubscriberFil
     if let Some(core) = id.as_ref().and_then(|id| context.core.get(id)) {
         core.check_resolve(&mut limits, resolve.as_ref());
     }
-    let LayoutRule { layout, places } = layout::read(&mut output, id.as_ref(), file, context);
+    let LayoutRule { layout, places } = layout::read(&mut output, id.as_ref(), file, &context.templates);
     let output_rule = read_output(&mut output, layout, context);
     check_audience(&mut output, &output_rule, activity, id.as_ref().and_then(|id| context.core.get(id)));
     let (tests, wrong_tests) = case::read(document);
@@ -119,7 +113,8 @@ pub(crate) fn compile(file: &SourceFile, context: &Context<'_>) -> SubscriberFil
     let mut found = finish_all(&documents, &SECTIONS, vec![subscriber, events, batching, limits, output]);
     found.extend(wrong_tests);
     let has_errors = found.iter().any(|diagnostic| diagnostic.level == Level::Error);
-    let has_template = output_rule.layout.template().is_none_or(|name| context.templates.contains(name));
+    let has_template =
+        output_rule.layout.template().is_none_or(|name| context.templates.compiled.contains(name));
     let compiled = id.as_ref().filter(|_| !has_errors && has_template).map(|id| Subscriber {
         id: id.clone(),
         name: name.unwrap_or_else(|| id.to_string()),
@@ -359,12 +354,12 @@ fn check_point(section: &mut Section<'_>, priority: Priority, inject_at: Injecti
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{collections::BTreeSet, time::Duration};
 
     use super::*;
     use crate::{
         config::{frames, layers::LayerKind},
-        pipeline::rule::BatchMode,
+        pipeline::{render::Templates, rule::BatchMode},
     };
 
     /// Compiles a subscriber `ci` with these lines after its `[events]`.
@@ -379,8 +374,7 @@ mod tests {
         let mut templates = Templates::new();
         templates.add("ci.toon.j2", "ci: 1\n".into()).expect("a template");
         let context = Context {
-            templates: &templates,
-            template_names: BTreeSet::from(["ci.toon.j2"]),
+            templates: KnownTemplates { compiled: &templates, names: BTreeSet::from(["ci.toon.j2"]) },
             known_types: &[],
             injection_tokens: Tokens(300),
             wake: Arc::default(),

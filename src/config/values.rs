@@ -3,7 +3,13 @@
 //! Each function takes a [`Value`] and gives what it means, or everything that is wrong with it. Units are those of the
 //! text: a duration carries its own, as in `"250ms"` or `"1h30m"`.
 
-use std::{fmt, num::NonZeroU32, ops::RangeInclusive, time::Duration};
+use std::{
+    fmt,
+    num::NonZeroU32,
+    ops::RangeInclusive,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use jiff::SignedDuration;
 
@@ -41,6 +47,15 @@ pub(crate) fn words<'s>(value: &Value<'s>) -> Parsed<&'s str> {
         text if text.trim().is_empty() => Err(vec![value.error(format!("`{}` is empty", value.name()))]),
         text => Ok(text),
     }
+}
+
+/// A path; a relative one is an error.
+pub(crate) fn absolute_path(value: &Value<'_>) -> Parsed<PathBuf> {
+    let text = words(value)?;
+    if !Path::new(text).is_absolute() {
+        return Err(vec![value.error(format!("`{}` is not an absolute path", shown(text)))]);
+    }
+    Ok(text.into())
 }
 
 /// `true` or `false`.

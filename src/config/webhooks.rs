@@ -11,7 +11,6 @@ use serde_json::Value as Json;
 use crate::{
     config::{
         case,
-        daemon::absolute_path,
         layers::{LayerKind, SourceFile},
         raw::{Document, Parsed, Section, Value, finish_all},
         report::{Diagnostic, sentence, shown},
@@ -74,8 +73,8 @@ pub(super) fn read_senders<'s>(
     for (kind, mut table) in tables {
         let is_expected = table.read("enabled", values::flag).unwrap_or(false);
         let signs = kind != Kind::Alertmanager;
-        let secret_file = signs.then(|| table.read("secret_file", absolute_path)).flatten();
-        let workspace = table.read("workspace", absolute_path);
+        let secret_file = signs.then(|| table.read("secret_file", values::absolute_path)).flatten();
+        let workspace = table.read("workspace", values::absolute_path);
         let workspace = workspace.map(|path| path.to_string_lossy().into());
         if is_expected {
             senders.insert(kind, Sender { secret_file, workspace });

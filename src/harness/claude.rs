@@ -25,8 +25,10 @@
 //! ```
 
 mod calls;
+mod caps;
 mod compared;
 mod installation;
+mod lines;
 mod message_socket;
 mod native;
 mod reply;
@@ -45,11 +47,9 @@ use serde_json::{Value, json, value::RawValue};
 use crate::{
     call,
     event::{Event, Provenance, SessionId, Severity, clean_text},
-    exchange::{Budget, CarrierEffect, ContextChange, Conversations, Exchange, Format, Harness},
+    exchange::{Budget, CarrierEffect, ContextChange, Exchange, Harness},
     harness::{
-        HookCall, HookEnv, HookError, Then, Transcript,
-        caps::Caps,
-        header,
+        HookCall, HookEnv, HookError, Then, Transcript, header,
         kind::{ClientFiles, Hooks, Kind, SessionFiles, Variables},
         stdin::read,
     },
@@ -60,6 +60,7 @@ use crate::{
         event::{read_name, read_workspace},
     },
 };
+use caps::CAPS;
 use compared::compared;
 use stdin::{
     Common, PendingCall, PostToolBatch, PostToolUseFailure, SessionEnd, SessionStart, Stop, ToolCall,
@@ -67,17 +68,6 @@ use stdin::{
 };
 
 pub use reply::reply;
-
-/// Capabilities of Claude Code.
-///
-/// Source: measured: from 10,000 characters on, the model gets a file name and a preview instead of
-/// the text; 500 are reserved.
-const CAPS: Caps = Caps {
-    name: "claude-code",
-    chars_max: 9_500,
-    format: Format::Xml,
-    conversations: Conversations::OnePerProcess,
-};
 
 /// Claude Code, in the table of harnesses.
 pub const KIND: Kind = Kind {

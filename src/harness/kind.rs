@@ -1,5 +1,5 @@
-//! The table of harnesses: everything that the rest of the program needs to know about each. No
-//! other module uses a client's words, files or variables.
+//! A row of the table of harnesses: everything that the rest of the program needs to know about one.
+//! No other module uses a client's words, files or variables.
 
 use std::path::{Path, PathBuf};
 
@@ -102,30 +102,7 @@ impl Variables {
     }
 }
 
-/// All harnesses.
-pub const KINDS: [&Kind; 1] = [&super::claude::KIND];
-
 impl Kind {
-    /// The harness of this command name.
-    pub fn of_word(word: &str) -> Option<&'static Self> {
-        KINDS.into_iter().find(|kind| kind.word == word)
-    }
-
-    /// The harness of this name, as in a session's harness.
-    pub fn of_name(name: &str) -> Option<&'static Self> {
-        KINDS.into_iter().find(|kind| kind.caps.name == name)
-    }
-
-    /// The command names of all harnesses.
-    pub fn words() -> impl Iterator<Item = &'static str> {
-        KINDS.into_iter().map(|kind| kind.word)
-    }
-
-    /// The variables forwarded by a hook of this harness; none for an unknown one.
-    pub fn forwarded(word: &str) -> &'static [(&'static str, &'static str)] {
-        Self::of_word(word).map_or(&[], |kind| kind.variables.forwarded)
-    }
-
     /// The client's folder, which contains the transcript with this path.
     pub fn client_folder<'p>(&self, transcript: &'p str) -> Option<&'p Path> {
         (self.files.sessions.as_ref()?.folder_of)(transcript)

@@ -15,7 +15,7 @@ use aside::{
         layers::{LayerKind, SourceFile, Sources},
     },
     event::{Event, Payload, Seq, Severity, catalogue::OwnSeverities},
-    harness::kind::KINDS,
+    harness::table::KINDS,
     notification::{SubscriberId, Tokens},
     pipeline::{
         render::{RenderInput, Rendered, Templates},

@@ -16,7 +16,7 @@ use aside::{
     detector,
     engine::rules::outside,
     event::catalogue,
-    harness::kind::KINDS,
+    harness::table::KINDS,
     notification::SubscriberId,
     probe,
 };

@@ -104,7 +104,7 @@ const MODULES: &[Module] = &[
     module("problem", 2, &[DATA]),
     module("lsp", 2, &[DATA, &["problem"]]),
     module("engine", DECIDING, &[DATA, RULES]),
-    module("config", DECIDING, &[DATA, RULES, &["engine::rules", "harness::kind"]]),
+    module("config", DECIDING, &[DATA, RULES, &["engine::rules", "harness::table"]]),
     module("wire", DECIDING, &[DATA, &["sink", "watch", "engine::io", "engine::rules"]]),
     module("records", DECIDING, &[DATA, &["wire", "engine::io"]]),
     module("harness", DECIDING, &[DATA, WIRE, &["engine::io"]]),

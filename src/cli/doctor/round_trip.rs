@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use super::Check;
 use crate::{
+    cli::doctor_probe::SOURCE,
     client::Client,
     harness::{
         kind::Kind,
@@ -28,14 +29,6 @@ pub(super) const NAME: &str = "round trip";
 const EVENT_TYPE: &str = "tool.call.failure";
 /// How often a file is changed until it is noticed; a look that times out is skipped.
 const LOOKS_MAX: u32 = 3;
-/// The source of its event.
-pub(in crate::cli) const SOURCE: &str = "doctor";
-
-/// Whether this is the session of a round trip, which is hidden from the history by default.
-pub(in crate::cli) fn is_probe(session: Option<&str>) -> bool {
-    let parts = session.and_then(|session| session.split_once('/'));
-    parts.is_some_and(|(parent, agent)| parent.starts_with(SESSION) && agent == AGENT)
-}
 
 /// Hooks of one harness for the round trip.
 struct Way<'a> {

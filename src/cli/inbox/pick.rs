@@ -2,7 +2,10 @@
 
 use dialoguer::{Select, console::Term, theme::SimpleTheme};
 
-use super::{Which, asked, discuss, dismiss};
+use super::{
+    decision::{Which, discuss, dismiss},
+    questions::asked,
+};
 use crate::cli::{
     CliError, Context,
     ids::{self, Names, ShortIds},

@@ -125,7 +125,7 @@ fn pretty(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::harness::kind::KINDS;
+    use crate::harness::table::KINDS;
 
     #[test]
     fn every_command_of_every_template_runs_the_program_however_it_is_called() {

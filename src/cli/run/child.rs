@@ -25,7 +25,7 @@ use signal_hook::{
     low_level::signal_name,
 };
 
-use super::{last_lines::LastLines, problems::Piece};
+use super::{last_lines::LastLines, pieces::Piece};
 use crate::problem::collector::Stream;
 
 /// How long a pipe may be silent after the child's exit; an empty pipe needs no wait, but a busy

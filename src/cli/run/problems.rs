@@ -6,13 +6,13 @@
 use std::{
     collections::BTreeMap,
     env,
-    sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
+    sync::mpsc::{Receiver, RecvTimeoutError},
     time::Duration,
 };
 
 use serde_json::Value;
 
-use super::{Publishing, Task, plan::Plan};
+use super::{pieces::Piece, plan::Plan, publishing::Publishing, task::Task};
 use crate::{
     problem::{
         Origin, Problem, Problems,
@@ -22,24 +22,8 @@ use crate::{
     time::Timestamp,
 };
 
-/// Most queued pieces of output, of at most 64 KiB each; the command waits when the queue is full.
-const PIECES_MAX: usize = 64;
 /// Wait when nothing is due.
 const FOR_LONG: Duration = Duration::from_secs(3_600);
-
-/// Input from the command.
-#[derive(Debug)]
-pub(super) enum Piece {
-    /// A piece of output.
-    Output(Stream, Vec<u8>),
-    /// The end.
-    End,
-}
-
-/// Creates the queue of pieces.
-pub(super) fn pieces() -> (SyncSender<Piece>, Receiver<Piece>) {
-    sync_channel(PIECES_MAX)
-}
 
 /// When the problems are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use jiff::{Zoned, tz::TimeZone};
 
-use crate::{cli::terminal::one_line, time::Timestamp};
+use crate::{cli::terminal::one_line::one_line, time::Timestamp};
 
 const MINUTE: i64 = 60;
 const HOUR: i64 = 60 * MINUTE;

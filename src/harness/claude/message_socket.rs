@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::{
     event::SessionId,
     exchange::Injection,
-    harness::{Headers, claude::CAPS, header, message_socket::MessageSocket},
+    harness::{Headers, claude::caps::CAPS, header, message_socket::MessageSocket},
 };
 
 /// The client's name for a run that ends with its last turn.

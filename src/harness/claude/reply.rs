@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{
     exchange::{Answer, Directive, Injection, LINE_BEGIN},
-    harness::{HookCall, claude::CAPS},
+    harness::{HookCall, claude::caps::CAPS},
 };
 
 /// Follows the notifications that replace a call: the outcome of the call. It is a fact without a

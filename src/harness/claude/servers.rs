@@ -8,7 +8,7 @@ use std::{borrow::Cow, path::Path};
 
 use serde::Deserialize;
 
-use super::transcript::lines_with;
+use super::lines::lines_with;
 use crate::{
     call::ServerCall,
     time::Timestamp,

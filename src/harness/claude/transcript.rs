@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
-use super::servers;
+use super::{lines::lines_with, servers};
 use crate::{
     call::TouchKind,
     transcript::{Context, Reader, Usage},
@@ -35,15 +35,6 @@ const TASK_ID: (&str, &str) = ("<task-id>", "</task-id>");
 const COMPACT_BOUNDARY: &str = "compact_boundary";
 /// Prefix of the model's name in messages that the client made itself.
 const SYNTHETIC: char = '<';
-
-/// The lines that contain `word`.
-pub(super) fn lines_with<'t>(
-    transcript: &'t [u8],
-    word: &'t str,
-) -> impl DoubleEndedIterator<Item = &'t [u8]> {
-    let lines = transcript.split(|byte| *byte == b'\n');
-    lines.filter(move |line| memchr::memmem::find(line, word.as_bytes()).is_some())
-}
 
 fn changed(transcript: &[u8]) -> Vec<String> {
     #[derive(Deserialize)]

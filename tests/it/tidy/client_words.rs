@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use aside::harness::kind::KINDS;
+use aside::harness::table::KINDS;
 
 use super::Finding;
 

@@ -1,0 +1,97 @@
+//! One check and its result.
+
+use std::borrow::Cow;
+
+use serde_json::{Value, json};
+
+use crate::cli::terminal::{Terminal, Tone, one_line};
+
+/// Width of the longest verdict.
+const VERDICT_WIDTH: usize = 4;
+
+/// The result of a check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Ok,
+    /// Works, but not at its best.
+    Warn,
+    /// Prevents notifications from reaching their agent.
+    Fail,
+}
+
+impl Verdict {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Warn => "warn",
+            Self::Fail => "fail",
+        }
+    }
+}
+
+/// One check.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Check {
+    pub(super) name: Cow<'static, str>,
+    pub(super) verdict: Verdict,
+    /// The finding.
+    pub(super) found: String,
+    /// The remedy, unless all is well.
+    pub(super) remedy: Option<String>,
+}
+
+impl Check {
+    pub(super) fn ok(name: impl Into<Cow<'static, str>>, found: impl Into<String>) -> Self {
+        Self { name: name.into(), verdict: Verdict::Ok, found: found.into(), remedy: None }
+    }
+
+    pub(super) fn warn(
+        name: impl Into<Cow<'static, str>>,
+        found: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self { name: name.into(), verdict: Verdict::Warn, found: found.into(), remedy: Some(remedy.into()) }
+    }
+
+    pub(super) fn fail(
+        name: impl Into<Cow<'static, str>>,
+        found: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self { name: name.into(), verdict: Verdict::Fail, found: found.into(), remedy: Some(remedy.into()) }
+    }
+
+    pub(super) fn json(&self) -> Value {
+        let Self { name, verdict, found, remedy } = self;
+        json!({ "name": name, "verdict": verdict.as_str(), "found": found, "remedy": remedy })
+    }
+
+    /// The finding next to a name padded to `width`; wrapped for a terminal, one line for a pipe.
+    pub(super) fn line(&self, width: usize, terminal: &Terminal) -> String {
+        let Self { name, verdict, found, remedy } = self;
+        let remedy = remedy.as_deref().map(|remedy| format!(" -> {}", one_line(remedy))).unwrap_or_default();
+        let indent = VERDICT_WIDTH + width + 4;
+        let found = terminal.wrap(&format!("{}{remedy}", one_line(found)), indent, indent);
+        let verdict = format!("{:VERDICT_WIDTH$}", verdict.as_str());
+        format!("{}  {name:width$}  {found}\n", terminal.paint(Tone::of(verdict.trim_end()), &verdict))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::terminal::tests::{of_width, pipe};
+
+    #[test]
+    fn a_check_is_one_line_whatever_was_found_unless_a_terminal_is_too_narrow() {
+        let check = Check::warn("hooks", "a\nb", "do\nthis");
+        assert_eq!(check.line(7, &pipe()), "warn  hooks    a b -> do this\n");
+        assert_eq!(Check::ok("daemon", "up").line(7, &pipe()), "ok    daemon   up\n");
+        let long = Check::fail("daemon", "nothing answers at /run/user/1000/aside/aside.sock", "aside up");
+        let expected = "\
+fail  daemon   nothing answers at
+               /run/user/1000/aside/aside.sock -> aside up
+";
+        assert_eq!(long.line(7, &of_width(60)), expected);
+    }
+}
