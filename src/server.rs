@@ -2,14 +2,17 @@
 //!
 //! Handlers are thin: they parse a request with `wire`, append to the journal through the
 //! publisher, and wait for the answer of the daemon's event loop. They make no decisions about
-//! events. Their state is in [`sessions::Registry`] and is not needed after a restart: waiting
-//! requests, wake routes, context gauges and hook input that could not be used. A handler whose
-//! client has disconnected is dropped at its next await and leaves no waiter behind.
+//! events. Their state is in [`Registry`] and is not needed after a restart: waiting requests, wake
+//! routes, context gauges and hook input that could not be used. A handler whose client has
+//! disconnected is dropped at its next await and leaves no waiter behind.
 
 mod admin;
+mod app;
 mod auth;
 mod bodies;
+mod client_folder;
 mod clients;
+mod config_handle;
 mod connections;
 mod error;
 mod events;
@@ -18,25 +21,32 @@ mod extract;
 mod facts;
 mod git_diff;
 mod history;
+mod hook_troubles;
 mod hooks;
 mod idle;
 mod inbox;
 mod intake;
 mod knowledge;
 mod lines;
+mod looks;
 mod matching;
 mod mcp;
 mod metrics;
 mod mounts;
+mod name_cache;
 mod naming;
 pub(crate) mod notify;
 mod probing;
+mod process_table;
 mod processes;
 mod pulse;
+mod push;
 mod questions;
+mod registry;
 mod reload;
 mod room;
 mod router;
+mod sessions;
 mod shell;
 mod sources;
 mod statusline;
@@ -44,11 +54,11 @@ mod stream;
 mod transcripts;
 mod wake_routes;
 mod watches;
+mod webhook_paths;
 mod webhooks;
 mod wrote;
 
 pub mod engine_handle;
-pub mod sessions;
 pub mod tokens;
 
 #[cfg(test)]
@@ -56,111 +66,25 @@ mod tests;
 
 use std::{
     fs, io,
-    ops::Deref,
     os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
     path::Path,
-    sync::Arc,
-    time::Duration,
 };
 
-use tokio::{
-    net::{TcpListener, UnixListener},
-    sync::{mpsc, watch},
-};
+use tokio::net::{TcpListener, UnixListener};
 
-use crate::{
-    harness::Transcript,
-    journal::{Clock, Journal},
-    meter::Meters,
-    projection::Projection,
-    publisher::{Publisher, Records},
-    server::error::ApiError,
-    time::Timestamp,
-};
-
+pub use app::{App, AppParts};
+pub use config_handle::{ConfigHandle, ConfigState, RELOADS_MAX, ReloadRefusal, ReloadRequest};
 pub use engine_handle::{EngineHandle, PageStart, Query, Standing, WaitingPage};
 pub use facts::{Contents, Machine};
 pub use idle::look_for_idle;
 pub use processes::watch_processes;
 pub use pulse::Pulse;
-pub use reload::{ConfigHandle, ConfigState, RELOADS_MAX, ReloadRefusal, ReloadRequest};
+pub use push::push_wakes;
+pub use registry::Registry;
 pub use room::Rooms;
 pub use router::openapi;
-pub use sessions::Registry;
 pub use tokens::{Tokens, TokensError};
 pub use transcripts::{TRANSCRIPTS_MAX, look_for_injections};
-pub use wake_routes::push_wakes;
-
-/// Shared state of every handler; one pointer, because each request clones it several times.
-#[derive(Clone)]
-pub struct App(Arc<AppParts>);
-
-/// The contents of an [`App`].
-pub struct AppParts {
-    /// Source of every read.
-    pub journal: Journal,
-    /// Target of every append.
-    pub publisher: Publisher,
-    /// Answers queries about sessions and counts.
-    pub engine: EngineHandle,
-    /// Reloads the configuration, and holds its last state.
-    pub config: ConfigHandle,
-    /// Answers queries about the history.
-    pub projection: Projection,
-    /// Requests that wait for answers and for changes of a queue.
-    pub registry: Arc<Registry>,
-    /// Transcripts to be searched for injections; [`look_for_injections`] receives them.
-    pub transcripts: mpsc::Sender<Transcript>,
-    /// Latency meters of requests.
-    pub meters: Arc<Meters>,
-    /// How much memory bodies may take.
-    pub rooms: Rooms,
-    /// Source of the current time.
-    pub clock: Clock,
-    /// Offset of the local wall clock from UTC at a time, in seconds.
-    pub utc_offset: fn(Timestamp) -> i32,
-    /// Time since the machine started, including its sleep.
-    pub since_boot: fn() -> Duration,
-    /// Becomes true when the daemon stops; streams and long polls then end.
-    pub shutdown: watch::Receiver<bool>,
-}
-
-impl From<AppParts> for App {
-    fn from(parts: AppParts) -> Self {
-        Self(Arc::new(parts))
-    }
-}
-
-impl Deref for App {
-    type Target = AppParts;
-
-    fn deref(&self) -> &AppParts {
-        &self.0
-    }
-}
-
-impl App {
-    fn now(&self) -> Timestamp {
-        (self.clock)()
-    }
-
-    /// Appends `records`, if there are any, without waiting for the event loop or the disk.
-    ///
-    /// Errors: the journal accepts no records.
-    async fn append(&self, records: Records) -> Result<(), ApiError> {
-        if records.is_empty() {
-            return Ok(());
-        }
-        self.publisher.append(records).await.map(drop).map_err(|error| ApiError::append(&error))
-    }
-
-    /// Waits until the daemon stops.
-    async fn stopped(&self) {
-        let mut shutdown = self.shutdown.clone();
-        // An error means that the sender is gone, which also ends the daemon.
-        drop(shutdown.wait_for(|is_stopping| *is_stopping).await);
-    }
-}
 
 /// Binds the Unix socket. Its folder and the socket are accessible to this user only.
 ///

@@ -1,4 +1,4 @@
-//! Status and health of the daemon, and the OpenAPI document.
+//! Status and health of the daemon.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use crate::{
     journal::AppendError,
-    server::{App, error::ApiError, history, router::openapi},
+    server::{App, error::ApiError, history},
     time::duration_millis,
     wire::{error::ErrorBody, history::ProjectionView, views::StatusView},
 };
@@ -95,13 +95,4 @@ pub(crate) async fn rebuild(State(app): State<App>) -> Result<(StatusCode, Json<
     let unavailable = |why| ApiError::new(StatusCode::SERVICE_UNAVAILABLE, why);
     app.projection.rebuild().await.map_err(unavailable)?;
     Ok((StatusCode::ACCEPTED, Json(history::how_far(&app, app.projection.progress().projected()))))
-}
-
-/// The API as an OpenAPI document.
-#[utoipa::path(
-    get, path = "/v1/openapi.json", tag = "admin",
-    responses((status = 200, content_type = "application/json", body = Object)),
-)]
-pub(crate) async fn document() -> Json<utoipa::openapi::OpenApi> {
-    Json(openapi())
 }

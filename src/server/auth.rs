@@ -18,7 +18,7 @@ use crate::{
         error::ApiError,
         extract,
         tokens::{Scope, Tokens},
-        webhooks,
+        webhook_paths,
     },
 };
 
@@ -129,7 +129,7 @@ pub(crate) fn token_only(router: Router, tokens: Tokens) -> Router {
     let tokens = Arc::new(tokens);
     router.layer(from_fn(move |mut request: Request, next: Next| {
         let is_unsigned = !request.headers().contains_key(header::AUTHORIZATION);
-        let may_be_signed = is_unsigned && request.uri().path().starts_with(webhooks::PATH);
+        let may_be_signed = is_unsigned && request.uri().path().starts_with(webhook_paths::PATH);
         request.extensions_mut().insert(MayPublish(!may_be_signed));
         let refusal = if may_be_signed { None } else { refusal(&request, &tokens) };
         async move {

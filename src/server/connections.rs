@@ -42,11 +42,8 @@ use super::{
     bodies::{self, Answer},
 };
 
-pub(in crate::server) use places::{For, Unanswered, Waits};
+pub(in crate::server) use places::{CONNECTIONS_MAX, For, Unanswered, Waits};
 
-/// Most open connections of one listener: a few for each of some hundred sessions, and below the
-/// usual limit of 1,024 open files.
-pub(crate) const CONNECTIONS_MAX: usize = 512;
 /// Buffer for bytes read or to be written; a head has to fit into it.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
 /// Pause after the system failed to accept a connection.

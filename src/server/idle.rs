@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use crate::{
     event::SessionId,
     publisher::Records,
-    server::{App, error::ApiError, processes::read_session_file},
+    server::{App, client_folder::read_session_file, error::ApiError},
     time::{Timestamp, duration_millis},
 };
 

@@ -4,8 +4,8 @@
 //! line. `rmcp` implements the protocol; this module implements the tools and identifies their
 //! caller. A failed tool call returns a result with `isError`, because a model sees no other error.
 //!
-//! Bounds: [`MCP_CONNECTIONS_MAX`] connections, [`MESSAGE_BYTES_MAX`] a message,
-//! [`bounded::CALLS_MAX`] concurrent calls of a connection.
+//! Bounds: [`MCP_CONNECTIONS_MAX`](super::registry::MCP_CONNECTIONS_MAX) connections,
+//! [`MESSAGE_BYTES_MAX`] a message, [`bounded::CALLS_MAX`] concurrent calls of a connection.
 
 mod bounded;
 mod caller;
@@ -51,8 +51,6 @@ use crate::server::{
 
 use crate::wire::error::ErrorBody;
 
-/// Most MCP connections: one per client, of which a machine has some dozens.
-pub(crate) const MCP_CONNECTIONS_MAX: usize = 256;
 /// Longest message in bytes: a call's arguments are a few hundred characters.
 const MESSAGE_BYTES_MAX: usize = 128 * 1024;
 /// Protocol name in the `Upgrade` header.

@@ -9,13 +9,12 @@ use std::{
     panic::{self, AssertUnwindSafe},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
 use axum::http::HeaderMap;
-use dashmap::{DashMap, DashSet};
 use tokio::time::timeout;
 
 use crate::{
@@ -27,9 +26,8 @@ use crate::{
     server::{
         App,
         extract::header,
-        facts::{Contents, Machine, Quick},
-        knowledge::Knowledge,
-        mounts::Mounts,
+        facts::{Machine, Quick},
+        looks::Missed,
     },
     time::Timestamp,
     transcript::{Gauge, Reader, Transcript},
@@ -46,61 +44,8 @@ const LOOK_PART: (u32, u32) = (2, 15);
 /// Additional wait while git compares two commits, 60 of 150 ms; a comparison takes some 10 ms on a
 /// quiet machine, once per move of a repository.
 const GIT_PART: (u32, u32) = (6, 15);
-/// Most calls of a session that are kept for its next look; the oldest are evicted.
-const MISSED_CALLS_MAX: usize = 64;
-/// Most sessions with kept calls; all are dropped beyond it.
-const MISSED_SESSIONS_MAX: usize = 256;
 /// Most concurrent looks. A look that hangs, on a mount that does not answer, occupies a thread.
 const LOOKS_MAX: usize = 8;
-
-/// The running looks, and their cached facts of files.
-#[derive(Debug, Default)]
-pub(crate) struct Probing {
-    /// Facts of sessions.
-    knowledge: Knowledge,
-    contents: Arc<Contents>,
-    mounts: Mounts,
-    looking: DashSet<SessionId>,
-    count: AtomicUsize,
-    /// Calls of exchanges whose look timed out, kept for the next look.
-    missed: DashMap<SessionId, Missed>,
-}
-
-/// Calls, and a prompt, that no look has covered.
-#[derive(Debug, Clone, Default, PartialEq)]
-struct Missed {
-    /// Earliest time at which the calls may have run.
-    since: Option<Timestamp>,
-    /// Last activity of the session before the prompt.
-    prompt_after: Option<Timestamp>,
-    /// Oldest first.
-    calls: Vec<Call>,
-}
-
-impl Probing {
-    pub(crate) const fn knowledge(&self) -> &Knowledge {
-        &self.knowledge
-    }
-
-    /// Takes the calls that no look has covered, with `calls` appended.
-    fn take_missed(&self, session: &SessionId, calls: Vec<Call>) -> Missed {
-        let mut missed = self.missed.remove(session).map(|(_, missed)| missed).unwrap_or_default();
-        missed.calls.extend(calls);
-        missed
-    }
-
-    /// Keeps calls for the session's next look.
-    fn keep_missed(&self, session: &SessionId, mut missed: Missed) {
-        if missed.calls.is_empty() && missed.prompt_after.is_none() {
-            return;
-        }
-        if self.missed.len() >= MISSED_SESSIONS_MAX {
-            self.missed.clear();
-        }
-        missed.calls.drain(..missed.calls.len().saturating_sub(MISSED_CALLS_MAX));
-        self.missed.insert(session.clone(), missed);
-    }
-}
 
 /// What the harness reports for a look.
 #[derive(Debug, Default)]
@@ -318,37 +263,4 @@ pub(crate) async fn look(app: &App, exchange: &Exchange, said: Said) -> Vec<Even
 fn miss(app: &App, question: &Question) {
     app.meters.looks_missed.fetch_add(1, Ordering::Relaxed);
     app.registry.probing().keep_missed(&question.session, question.unseen.clone());
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_no_look_has_had_is_kept_for_the_next_one_within_bounds() {
-        let probing = Probing::default();
-        let (session, at) = (SessionId::new("s"), Timestamp::from_millis);
-        let call = |number: usize| Call { command: Some(number.to_string()), ..Call::default() };
-        let missed = |since: u64, calls: &[usize]| Missed {
-            since: Some(at(since)),
-            calls: calls.iter().map(|number| call(*number)).collect(),
-            ..Missed::default()
-        };
-        let fresh = |number: usize| Missed { calls: vec![call(number)], ..Missed::default() };
-        assert_eq!(probing.take_missed(&session, vec![call(1)]), fresh(1));
-        probing.keep_missed(&session, missed(5, &[1]));
-        assert_eq!(probing.take_missed(&session, vec![call(2)]), missed(5, &[1, 2]));
-        probing.keep_missed(&session, missed(5, &[]));
-        assert_eq!(probing.take_missed(&session, vec![call(3)]), fresh(3), "nothing was missed");
-        let prompt = Missed { prompt_after: Some(at(3)), ..missed(5, &[]) };
-        probing.keep_missed(&session, prompt.clone());
-        assert_eq!(probing.take_missed(&session, Vec::new()), prompt);
-        probing.keep_missed(&session, missed(5, &(0..100).collect::<Vec<_>>()));
-        let kept = probing.take_missed(&session, Vec::new()).calls;
-        assert_eq!((kept.len(), kept.last()), (MISSED_CALLS_MAX, Some(&call(99))));
-        for number in 0..MISSED_SESSIONS_MAX + 10 {
-            probing.keep_missed(&SessionId::new(&number.to_string()), missed(5, &[1]));
-        }
-        assert!(probing.missed.len() <= MISSED_SESSIONS_MAX);
-    }
 }

@@ -4,20 +4,10 @@
 //! its folder would go to it alone. So the end of each process is awaited and recorded as if the
 //! client had reported it.
 
-use std::{
-    collections::HashSet,
-    convert::Infallible,
-    fs,
-    io::Read,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashSet, convert::Infallible, sync::Arc, time::Duration};
 
-use dashmap::{DashMap, DashSet};
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use rustix::param::clock_ticks_per_second;
-use tokio::sync::Notify;
 
 use crate::{
     event::SessionId,
@@ -25,10 +15,14 @@ use crate::{
     harness::{
         kind::Kind,
         process::{Process, ProcessStat},
-        session_file::SessionFile,
     },
     publisher::Records,
-    server::{App, error::ApiError},
+    server::{
+        App,
+        client_folder::{ClientFolder, read_session_file},
+        error::ApiError,
+        process_table::Processes,
+    },
     source::process::{self, running, stat},
     time::{Timestamp, duration_millis},
 };
@@ -38,61 +32,8 @@ use crate::{
 const WATCHED_MAX: usize = 4_096;
 /// How many ancestors of a hook are searched for its client: shells and wrappers.
 const ABOVE_MAX: usize = 16;
-/// Largest session file that is read, in bytes; a client writes some hundred.
-const SESSION_FILE_BYTES_MAX: u64 = 64 * 1024;
 /// Allowed drift between the wall clock and the boot clock; process ids are not reused within it.
 const CLOCKS_APART: Duration = Duration::from_secs(2);
-
-/// The process of each session, as far as it is known.
-#[derive(Debug, Default)]
-pub(crate) struct Processes {
-    of: DashMap<SessionId, Process>,
-    /// Processes whose end the system reports: their ids cannot be reused before that, so they need
-    /// no further checks.
-    watched: DashSet<Process>,
-    changed: Notify,
-}
-
-impl Processes {
-    /// Records that the session runs in `process`.
-    pub(crate) fn know(&self, session: &SessionId, process: Process) {
-        if self.of.insert(session.clone(), process) != Some(process) {
-            self.changed.notify_one();
-        }
-    }
-
-    /// The session's process, if it has the id `pid` and has not ended.
-    fn running(&self, session: &SessionId, pid: u32) -> Option<Process> {
-        let known = self.of(session).filter(|known| known.pid == pid)?;
-        (self.watched.contains(&known) || running(pid) == Some(known)).then_some(known)
-    }
-
-    /// The process of the session.
-    pub(crate) fn of(&self, session: &SessionId) -> Option<Process> {
-        self.of.get(session).map(|process| *process)
-    }
-
-    /// Forgets an ended session; its process may run on.
-    pub(crate) fn forget(&self, session: &SessionId) {
-        self.of.remove(session);
-    }
-
-    /// Requests a check of every process that is not watched.
-    pub(crate) fn look(&self) {
-        self.changed.notify_one();
-    }
-
-    fn all(&self) -> HashSet<Process> {
-        self.of.iter().map(|entry| *entry.value()).collect()
-    }
-
-    fn sessions_of(&self, process: Process) -> Vec<SessionId> {
-        let own = self.of.iter().filter(|entry| *entry.value() == process);
-        let mut sessions: Vec<SessionId> = own.map(|entry| entry.key().clone()).collect();
-        sessions.sort_unstable();
-        sessions
-    }
-}
 
 /// The process `from` and its ancestors, nearest first.
 fn from_upwards(from: u32) -> impl Iterator<Item = Process> {
@@ -100,21 +41,6 @@ fn from_upwards(from: u32) -> impl Iterator<Item = Process> {
     let above = move |(_, stat): &(u32, ProcessStat)| (stat.parent > 1).then(|| read(stat.parent)).flatten();
     let found = std::iter::successors(read(from), above).take(ABOVE_MAX);
     found.map(|(pid, stat)| Process { pid, started: stat.started })
-}
-
-/// The folder of a client's files, and the kind of client.
-#[derive(Debug, Clone)]
-pub(crate) struct ClientFolder {
-    pub(crate) kind: &'static Kind,
-    pub(crate) path: PathBuf,
-}
-
-impl ClientFolder {
-    /// Whether the client writes session files, or did so once.
-    fn has_session_files(&self) -> bool {
-        let files = self.kind.files.sessions.as_ref();
-        files.is_some_and(|files| (files.path)(&self.path, 0).parent().is_some_and(Path::is_dir))
-    }
 }
 
 /// How a client's process is identified.
@@ -174,19 +100,6 @@ pub(crate) fn sessions_of_process(app: &App, from: u32) -> Vec<SessionId> {
     let processes = app.registry.processes();
     let mut found = from_upwards(from).map(|process| processes.sessions_of(process));
     found.find(|sessions| !sessions.is_empty()).unwrap_or_default()
-}
-
-/// Reads the session file of the client with this process and the folder `folder`.
-pub(crate) fn read_session_file(folder: &ClientFolder, process: Process) -> Option<SessionFile> {
-    let files = folder.kind.files.sessions.as_ref()?;
-    let path = (files.path)(&folder.path, process.pid);
-    // Checked before it is opened: opening a pipe blocks until it has a writer.
-    if !fs::metadata(&path).ok()?.is_file() {
-        return None;
-    }
-    let mut text = Vec::new();
-    fs::File::open(path).ok()?.take(SESSION_FILE_BYTES_MAX).read_to_end(&mut text).ok()?;
-    (files.parse)(&text, process)
 }
 
 /// Closes sessions whose processes have ended, until the daemon stops.
@@ -292,7 +205,10 @@ async fn close_session(app: &App, session: &SessionId, process: exchange::Proces
 
 #[cfg(test)]
 mod tests {
-    use std::process::{Command, Stdio};
+    use std::{
+        fs,
+        process::{Command, Stdio},
+    };
 
     use futures_util::FutureExt;
 
@@ -332,19 +248,6 @@ mod tests {
         let other = Process { started: 1, ..running(std::process::id()).expect("this one") };
         assert_eq!(end_of(other, Arc::clone(&processes)).now_or_never(), Some(other));
         assert!(processes.watched.is_empty());
-    }
-
-    #[test]
-    fn of_a_process_whose_end_is_told_nothing_is_read() {
-        let (processes, session) = (Processes::default(), SessionId::new("s1"));
-        // No process has this start time, so every check finds it ended.
-        let process = Process { started: 1, ..running(std::process::id()).expect("this one") };
-        processes.know(&session, process);
-        assert_eq!(processes.running(&session, process.pid), None);
-        processes.watched.insert(process);
-        assert_eq!(processes.running(&session, process.pid), Some(process));
-        assert_eq!(processes.running(&session, process.pid + 1), None);
-        assert_eq!(processes.running(&SessionId::new("s2"), process.pid), None);
     }
 
     #[test]

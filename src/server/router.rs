@@ -1,7 +1,7 @@
 //! All routes, and the OpenAPI document.
 
 use axum::{
-    Router,
+    Json, Router,
     http::{Method, StatusCode, Uri},
 };
 use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder};
@@ -71,7 +71,16 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(reload::reload))
         .routes(routes!(admin::healthz))
         .routes(routes!(metrics::metrics))
-        .routes(routes!(admin::document))
+        .routes(routes!(document))
+}
+
+/// The API as an OpenAPI document.
+#[utoipa::path(
+    get, path = "/v1/openapi.json", tag = "admin",
+    responses((status = 200, content_type = "application/json", body = Object)),
+)]
+async fn document() -> Json<utoipa::openapi::OpenApi> {
+    Json(openapi())
 }
 
 async fn no_such_path(uri: Uri) -> ApiError {

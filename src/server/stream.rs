@@ -29,12 +29,13 @@ use crate::{
     server::{
         App,
         auth::PeerPid,
+        client_folder::ClientFolder,
         clients::MonitorClient,
         error::ApiError,
         extract::{IdSegment, Params, header},
         naming::session_of,
-        processes::ClientFolder,
-        sessions::{Watcher, pending_now},
+        registry::Watcher,
+        sessions::pending_now,
         wake_routes::Attached,
     },
     wire::{

@@ -25,7 +25,7 @@ use std::{
 use axum::http::Method;
 use subtle::ConstantTimeEq;
 
-use super::webhooks;
+use super::webhook_paths::{ALERTS_PATH, PATH};
 use crate::hex::hex;
 
 /// Random bytes of a new token: 256 bits.
@@ -67,8 +67,8 @@ impl Scope {
             ["/v1/sessions/", "/v1/hooks/", "/v1/statusline/"].iter().any(|begin| path.starts_with(begin));
         match path {
             "/healthz" | "/v1/openapi.json" => None,
-            "/v1/events" | webhooks::ALERTS_PATH if method == Method::POST => Some(Self::Publish),
-            _ if path.starts_with(webhooks::PATH) => Some(Self::Publish),
+            "/v1/events" | ALERTS_PATH if method == Method::POST => Some(Self::Publish),
+            _ if path.starts_with(PATH) => Some(Self::Publish),
             _ if is_harness => Some(Self::Exchange),
             _ if method == Method::GET || method == Method::HEAD => Some(Self::Read),
             _ => Some(Self::Admin),

@@ -1,5 +1,4 @@
-//! The wake routes: sessions with an attached monitor, sessions with a message socket, and the task
-//! that writes to those sockets.
+//! The wake routes: sessions with an attached monitor, and sessions with a message socket.
 //!
 //! The notification behind a wake stays in the engine's queue until an exchange leases it. So it is
 //! delivered by one route only, the quicker one. The token of a socket is kept only here, in
@@ -7,55 +6,31 @@
 
 use std::{
     collections::BTreeMap,
-    io,
-    os::unix::fs::{FileTypeExt, MetadataExt},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
 };
 
 use dashmap::{DashMap, DashSet};
-use futures_util::{StreamExt, stream};
-use tokio::{
-    io::AsyncWriteExt,
-    net::UnixStream,
-    sync::{Notify, oneshot},
-    time::timeout,
-};
+use tokio::sync::{Notify, oneshot};
 
 use crate::{
     engine::io::Pending,
-    event::{EventRef, SessionId},
-    exchange::{Budget, Exchange, Format, Injection, Trigger},
+    event::SessionId,
     harness::{
         message_socket::MessageSocket,
         process::Process,
         wake_route::{WakeRoute, choose},
     },
-    notification::InjectionPoint,
-    publisher::Records,
-    server::{
-        App,
-        exchange::perform,
-        processes::{ClientFolder, Processes},
-    },
+    server::{client_folder::ClientFolder, process_table::Processes},
     session::WakeKind,
-    source::process::running,
     wire::clients::AttachedView,
 };
 
 /// Most known message sockets; beyond it new ones are ignored, and their sessions are reached by
 /// hooks alone.
 const SOCKETS_MAX: usize = 10_000;
-/// How long a client may take to accept a connection or a message; a stuck client must not delay
-/// the others.
-const SOCKET_TIMEOUT: Duration = Duration::from_secs(2);
-/// Most concurrent writes to message sockets.
-const PUSHES_MAX: usize = 8;
-/// Most characters of a pushed injection: it arrives unrequested, and stays in the context.
-pub(crate) const PUSH_CHARS_MAX: u32 = 2_000;
 
 /// A client's message socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,14 +44,14 @@ pub(crate) struct KnownSocket {
 /// The known wake routes.
 #[derive(Debug, Default)]
 pub(crate) struct WakeRoutes {
-    next: AtomicU64,
+    pub(super) next: AtomicU64,
     attached: DashMap<SessionId, (u64, oneshot::Sender<()>)>,
-    sockets: DashMap<SessionId, KnownSocket>,
+    pub(super) sockets: DashMap<SessionId, KnownSocket>,
     /// The current wake requests of queues.
     requested: DashMap<SessionId, WakeKind>,
     /// Sessions whose message socket is to be written to, if they still request it by then.
     due: DashSet<SessionId>,
-    ready: Notify,
+    pub(super) ready: Notify,
     /// The process of each session.
     processes: Arc<Processes>,
     /// The folder of the files of each session's client.
@@ -168,7 +143,7 @@ impl WakeRoutes {
 
     /// Whether the session still requests a wake by its message socket; not if its turn has begun
     /// since.
-    fn is_for_socket(&self, session: &SessionId) -> bool {
+    pub(super) fn is_for_socket(&self, session: &SessionId) -> bool {
         let requested = self.requested.get(session).map(|kind| *kind);
         requested.is_some_and(|kind| self.route(session, kind) == WakeRoute::MessageSocket)
     }
@@ -185,7 +160,7 @@ impl WakeRoutes {
             .collect()
     }
 
-    fn take_due(&self) -> Vec<SessionId> {
+    pub(super) fn take_due(&self) -> Vec<SessionId> {
         let sessions: Vec<SessionId> = self.due.iter().map(|due| due.key().clone()).collect();
         let taken = sessions.iter().filter_map(|session| self.due.remove(session));
         taken.filter(|session| self.is_for_socket(session)).collect()
@@ -221,113 +196,22 @@ impl Drop for Attached {
     }
 }
 
-/// Writes to message sockets until the daemon stops.
-///
-/// Errors: none; a client that accepts no message is reached by its next hook.
-pub async fn push_wakes(app: App) -> io::Result<()> {
-    let routes = Arc::clone(app.registry.wake_routes());
-    loop {
-        tokio::select! {
-            () = routes.ready.notified() => {}
-            () = app.stopped() => return Ok(()),
-        }
-        let due = stream::iter(routes.take_due());
-        due.for_each_concurrent(PUSHES_MAX, |session| push(&app, session)).await;
-    }
-}
-
-async fn push(app: &App, session: SessionId) {
-    let routes = app.registry.wake_routes();
-    let Some(known) = routes.sockets.get(&session).map(|known| known.clone()) else { return };
-    if !routes.is_for_socket(&session) {
-        return;
-    }
-    // Connected first, so that nothing is released without a receiver.
-    let outcome = match connect(&known).await {
-        Ok(connection) => hand_over(app, &session, &known.socket, connection).await,
-        Err(error) => Err(error),
-    };
-    if let Err(error) = outcome {
-        tracing::info!(%session, %error, "a client's message socket takes nothing; its next hook will");
-        routes.sockets.remove_if(&session, |_, other| *other == known);
-    }
-}
-
-/// Connects to the client's socket. An API client could name any socket of this user, so the peer
-/// must be the client's own process.
-async fn connect(known: &KnownSocket) -> io::Result<UnixStream> {
-    let socket = known.socket.path.as_path();
-    let own = rustix::process::geteuid().as_raw();
-    let file = std::fs::symlink_metadata(socket)?;
-    if !file.file_type().is_socket() || file.uid() != own {
-        return Err(io::Error::other("it is no socket of this user"));
-    }
-    let connection = timeout(SOCKET_TIMEOUT, UnixStream::connect(socket)).await??;
-    let listener = connection.peer_cred()?;
-    let pid = listener.pid().and_then(|pid| u32::try_from(pid).ok());
-    if listener.uid() != own || pid.and_then(running) != Some(known.client) {
-        return Err(io::Error::other("another process than the client listens there"));
-    }
-    Ok(connection)
-}
-
-async fn hand_over(
-    app: &App,
-    session: &SessionId,
-    socket: &MessageSocket,
-    mut connection: UnixStream,
-) -> io::Result<()> {
-    let number = app.registry.wake_routes().next.fetch_add(1, Ordering::Relaxed);
-    let carrier = format!("message:{}:{number}", app.now().as_millis());
-    let exchange = Exchange {
-        budget: Budget { max_chars: Some(PUSH_CHARS_MAX), ..Budget::default() },
-        format: Some(Format::Xml),
-        trigger: Trigger::Wake,
-        ..Exchange::new(session.clone(), InjectionPoint::TurnStart, &carrier)
-    };
-    let answer = perform(app, std::iter::empty::<EventRef<'_>>(), &exchange).await;
-    let answer = answer.map_err(|error| io::Error::other(error.to_string()))?;
-    let Some(injection) = answer.injection else { return Ok(()) };
-    let lines = socket.message(&injection);
-    let write = async {
-        connection.write_all(lines.as_bytes()).await?;
-        connection.shutdown().await
-    };
-    let written = timeout(SOCKET_TIMEOUT, write).await.map_err(io::Error::from).flatten();
-    if written.is_err() {
-        take_back(app, session, &injection).await;
-    }
-    written
-}
-
-async fn take_back(app: &App, session: &SessionId, injection: &Injection) {
-    let undelivered = Records::build(|records| records.undelivered(session, &injection.id));
-    if let Err(error) = app.publisher.append(undelivered).await {
-        tracing::error!(%error, "an injection could not be taken back");
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt;
 
-    use std::path::Path;
-
     use super::*;
     use crate::{harness::claude, session::Wake};
 
-    fn socket_at(session: &SessionId, path: &str) -> MessageSocket {
+    fn socket(session: &SessionId) -> KnownSocket {
         let header = |name: &str| match name {
             "aside-session" => Some("s1".to_owned()),
-            "aside-message-socket" => Some(path.to_owned()),
+            "aside-message-socket" => Some("/nowhere".to_owned()),
             _ => None,
         };
         let read = claude::KIND.message_socket.expect("it takes messages");
-        read(session, &header).expect("a socket")
-    }
-
-    fn socket(session: &SessionId) -> KnownSocket {
-        KnownSocket { socket: socket_at(session, "/nowhere"), client: Process { pid: 41, started: 7 } }
+        let socket = read(session, &header).expect("a socket");
+        KnownSocket { socket, client: Process { pid: 41, started: 7 } }
     }
 
     fn waking(session: &SessionId) -> Pending {
@@ -337,34 +221,6 @@ mod tests {
     fn asking(session: &SessionId, kind: WakeKind) -> Pending {
         let wake = Some(Wake { kind, reason: "critical: ci".into() });
         Pending { wake, ..Pending::nothing(session.clone()) }
-    }
-
-    #[tokio::test]
-    async fn only_the_clients_own_process_may_listen() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("socket");
-        let own = running(std::process::id()).expect("this one");
-        let session = SessionId::new("s1");
-        let at = |socket: &Path, client: Process| KnownSocket {
-            socket: socket_at(&session, socket.to_str().expect("text")),
-            client,
-        };
-        let refused = async |known: KnownSocket| connect(&known).await.err().map(|error| error.to_string());
-        let listener = tokio::net::UnixListener::bind(&path).expect("bound");
-        assert_eq!(refused(at(&path, own)).await, None);
-        let stranger = Some("another process than the client listens there".to_owned());
-        assert_eq!(refused(at(&path, Process { pid: own.pid + 1, ..own })).await, stranger);
-        assert_eq!(refused(at(&path, Process { started: own.started + 1, ..own })).await, stranger);
-        let file = folder.path().join("file");
-        std::fs::write(&file, "").expect("written");
-        let link = folder.path().join("link");
-        std::os::unix::fs::symlink(&path, &link).expect("linked");
-        for no_socket in [file, link] {
-            let expected = Some("it is no socket of this user".to_owned());
-            assert_eq!(refused(at(&no_socket, own)).await, expected);
-        }
-        drop(listener);
-        assert!(refused(at(&path, own)).await.is_some());
     }
 
     #[test]

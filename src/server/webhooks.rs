@@ -28,6 +28,7 @@ use crate::{
         error::ApiError,
         exchange::records_of,
         extract::{self, Segment, read_body},
+        webhook_paths::PATH,
     },
     source::secret,
     webhook::{self, Kind, Said, signature},
@@ -38,11 +39,6 @@ use crate::{
         webhooks::{SenderList, SenderView},
     },
 };
-
-/// Path of the webhooks; the sender's name follows.
-pub(crate) const PATH: &str = "/v1/webhooks/";
-/// Path to which Prometheus posts alerts for an Alertmanager.
-pub(crate) const ALERTS_PATH: &str = "/api/v2/alerts";
 
 /// The outcome of a body.
 #[derive(Debug, Serialize, ToSchema)]

@@ -20,6 +20,9 @@ use tokio::{
     time::timeout,
 };
 
+/// Most open connections of one listener: a few for each of some hundred sessions, and below the
+/// usual limit of 1,024 open files.
+pub(in crate::server) const CONNECTIONS_MAX: usize = 512;
 /// Interval of the search for a waiting connection while every place is taken by a working one.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// How many [`HEAD_LOOK`]s a client may take for the head of a request, from the connection's start

@@ -10,16 +10,13 @@ use super::{
     rust_text::{Placed, Token, paths, tokens},
 };
 
-/// Top modules that still have a circle. A module without one may not be listed.
-const WITH_CIRCLES: &[&str] = &["server"];
-
 /// The module path of a file, such as `["journal", "log"]`.
 type Name = Vec<String>;
 /// Which files a file imports, and an item for which it does.
 type Imports = BTreeMap<Name, BTreeMap<Name, String>>;
 
-/// The broken rules, each with the top module that breaks it.
-fn check(files: &BTreeMap<String, String>, with_circles: &[&str]) -> Vec<(String, String)> {
+/// The circles, each with the top module that has it.
+fn check(files: &BTreeMap<String, String>) -> Vec<(String, String)> {
     let sources: BTreeMap<Name, Source> = files
         .iter()
         .filter_map(|(path, text)| Some((name_of(path)?, text)))
@@ -27,23 +24,15 @@ fn check(files: &BTreeMap<String, String>, with_circles: &[&str]) -> Vec<(String
         .collect();
     let imports = imports(&sources);
     let tops: BTreeSet<&String> = sources.keys().filter_map(|name| name.first()).collect();
-    let mut broken = Vec::new();
-    for top in tops {
-        let circles = circles(top, &imports);
-        let is_listed = with_circles.contains(&top.as_str());
-        if is_listed && circles.is_empty() {
-            broken.push((top.clone(), "has no circle of imports any more: take it off the list".to_owned()));
-        }
-        if !is_listed {
-            broken.extend(circles.into_iter().map(|circle| (top.clone(), circle)));
-        }
-    }
-    broken
+    let of = |top: &String| -> Vec<(String, String)> {
+        circles(top, &imports).into_iter().map(|circle| (top.clone(), circle)).collect()
+    };
+    tops.into_iter().flat_map(of).collect()
 }
 
 /// The rules that the tree itself breaks.
 pub(super) fn check_tree(files: &BTreeMap<String, String>) -> Vec<Finding> {
-    let broken = check(files, WITH_CIRCLES).into_iter();
+    let broken = check(files).into_iter();
     broken.map(|(top, rule)| Finding { path: format!("src/{top}"), line: 1, rule }).collect()
 }
 
@@ -295,9 +284,9 @@ mod tests {
     use super::*;
 
     /// The circles of a tree of files.
-    fn circles_of(files: &[(&str, &str)], with_circles: &[&str]) -> Vec<String> {
+    fn circles_of(files: &[(&str, &str)]) -> Vec<String> {
         let files = files.iter().map(|(path, text)| (format!("src/{path}"), (*text).to_owned())).collect();
-        check(&files, with_circles).into_iter().map(|(top, rule)| format!("{top}: {rule}")).collect()
+        check(&files).into_iter().map(|(top, rule)| format!("{top}: {rule}")).collect()
     }
 
     #[test]
@@ -309,14 +298,14 @@ mod tests {
             ("pub struct B(crate::a::c::C);", "use super::{d, B};"),
             ("pub struct B; mod inner { use super::super::c::C; }", "fn f(b: super::b::B) {}"),
         ] {
-            assert_eq!(circles_of(&[parent, ("a/b.rs", b), ("a/c.rs", c)], &[]), [two], "{b} {c}");
+            assert_eq!(circles_of(&[parent, ("a/b.rs", b), ("a/c.rs", c)]), [two], "{b} {c}");
         }
         let files = [
             ("a.rs", "mod b; use self::b::B; pub struct A; fn f(b: B) {}"),
             ("a/b.rs", "use super::A; pub struct B(A);"),
         ];
         assert_eq!(
-            circles_of(&files, &[]),
+            circles_of(&files),
             ["a: a circle of imports: `a` imports `B` of `a::b`, `a::b` imports `A` of `a`"]
         );
         let files = [
@@ -325,7 +314,7 @@ mod tests {
             ("a/c.rs", "use super::d::D;"),
             ("a/d.rs", "use super::b;"),
         ];
-        let found = circles_of(&files, &[]);
+        let found = circles_of(&files);
         assert!(
             matches!(found.as_slice(), [only] if only.contains("`a::d` imports `` of `a::b`")),
             "{found:?}"
@@ -347,15 +336,6 @@ mod tests {
             ("e.rs", "use crate::a::B;"),
             ("lib.rs", "pub use crate::a::B;"),
         ];
-        assert_eq!(circles_of(&files, &[]), Vec::<String>::new());
-    }
-
-    #[test]
-    fn the_list_of_modules_with_circles_is_as_short_as_it_can_be() {
-        let files = [("a.rs", ""), ("a/b.rs", "use super::c;"), ("a/c.rs", "use super::b;"), ("e.rs", "")];
-        assert_eq!(circles_of(&files, &["a"]), Vec::<String>::new());
-        assert_eq!(circles_of(&files, &[]).len(), 1);
-        let found = circles_of(&files, &["a", "e"]);
-        assert_eq!(found, ["e: has no circle of imports any more: take it off the list"]);
+        assert_eq!(circles_of(&files), Vec::<String>::new());
     }
 }

@@ -1,0 +1,89 @@
+//! What all handlers share.
+
+use std::{ops::Deref, sync::Arc, time::Duration};
+
+use tokio::sync::{mpsc, watch};
+
+use crate::{
+    harness::Transcript,
+    journal::{Clock, Journal},
+    meter::Meters,
+    projection::Projection,
+    publisher::{Publisher, Records},
+    server::{
+        config_handle::ConfigHandle, engine_handle::EngineHandle, error::ApiError, registry::Registry,
+        room::Rooms,
+    },
+    time::Timestamp,
+};
+
+/// Shared state of every handler; one pointer, because each request clones it several times.
+#[derive(Clone)]
+pub struct App(Arc<AppParts>);
+
+/// The contents of an [`App`].
+pub struct AppParts {
+    /// Source of every read.
+    pub journal: Journal,
+    /// Target of every append.
+    pub publisher: Publisher,
+    /// Answers queries about sessions and counts.
+    pub engine: EngineHandle,
+    /// Reloads the configuration, and holds its last state.
+    pub config: ConfigHandle,
+    /// Answers queries about the history.
+    pub projection: Projection,
+    /// Requests that wait for answers and for changes of a queue.
+    pub registry: Arc<Registry>,
+    /// Transcripts to be searched for injections; [`look_for_injections`](crate::server::look_for_injections) receives them.
+    pub transcripts: mpsc::Sender<Transcript>,
+    /// Latency meters of requests.
+    pub meters: Arc<Meters>,
+    /// How much memory bodies may take.
+    pub rooms: Rooms,
+    /// Source of the current time.
+    pub clock: Clock,
+    /// Offset of the local wall clock from UTC at a time, in seconds.
+    pub utc_offset: fn(Timestamp) -> i32,
+    /// Time since the machine started, including its sleep.
+    pub since_boot: fn() -> Duration,
+    /// Becomes true when the daemon stops; streams and long polls then end.
+    pub shutdown: watch::Receiver<bool>,
+}
+
+impl From<AppParts> for App {
+    fn from(parts: AppParts) -> Self {
+        Self(Arc::new(parts))
+    }
+}
+
+impl Deref for App {
+    type Target = AppParts;
+
+    fn deref(&self) -> &AppParts {
+        &self.0
+    }
+}
+
+impl App {
+    pub(super) fn now(&self) -> Timestamp {
+        (self.clock)()
+    }
+
+    /// Appends `records`, if there are any, without waiting for the event loop or the disk.
+    ///
+    /// Errors: the journal accepts no records.
+    pub(super) async fn append(&self, records: Records) -> Result<(), ApiError> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        self.publisher.append(records).await.map(drop).map_err(|error| ApiError::append(&error))
+    }
+
+    /// Waits until the daemon stops.
+    pub(super) async fn stopped(&self) {
+        let mut shutdown = self.shutdown.clone();
+        // An error means that the sender is gone, which also ends the daemon.
+        drop(shutdown.wait_for(|is_stopping| *is_stopping).await);
+    }
+}

@@ -1,0 +1,40 @@
+//! The folder of a client's files.
+
+use std::{
+    fs,
+    io::Read,
+    path::{Path, PathBuf},
+};
+
+use crate::harness::{kind::Kind, process::Process, session_file::SessionFile};
+
+/// Largest session file that is read, in bytes; a client writes some hundred.
+const SESSION_FILE_BYTES_MAX: u64 = 64 * 1024;
+
+/// The folder of a client's files, and the kind of client.
+#[derive(Debug, Clone)]
+pub(crate) struct ClientFolder {
+    pub(crate) kind: &'static Kind,
+    pub(crate) path: PathBuf,
+}
+
+impl ClientFolder {
+    /// Whether the client writes session files, or did so once.
+    pub(super) fn has_session_files(&self) -> bool {
+        let files = self.kind.files.sessions.as_ref();
+        files.is_some_and(|files| (files.path)(&self.path, 0).parent().is_some_and(Path::is_dir))
+    }
+}
+
+/// Reads the session file of the client with this process and the folder `folder`.
+pub(crate) fn read_session_file(folder: &ClientFolder, process: Process) -> Option<SessionFile> {
+    let files = folder.kind.files.sessions.as_ref()?;
+    let path = (files.path)(&folder.path, process.pid);
+    // Checked before it is opened: opening a pipe blocks until it has a writer.
+    if !fs::metadata(&path).ok()?.is_file() {
+        return None;
+    }
+    let mut text = Vec::new();
+    fs::File::open(path).ok()?.take(SESSION_FILE_BYTES_MAX).read_to_end(&mut text).ok()?;
+    (files.parse)(&text, process)
+}
