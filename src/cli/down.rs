@@ -38,7 +38,7 @@ pub enum DownError {
     },
     /// Its lock file was deleted, and it does not answer.
     #[error(
-        "a daemon holds the state folder {}, but its lock file was deleted and nobody answers at the socket: stop its process by hand",
+        "a daemon holds the state folder {}, but its lock file was deleted and the socket does not answer: stop its process manually",
         state.display()
     )]
     Unknown {
@@ -46,7 +46,7 @@ pub enum DownError {
         state: PathBuf,
     },
     /// It does not stop.
-    #[error("process {pid} was asked to stop and has not after {STOP_SECONDS} s; its log may tell why")]
+    #[error("process {pid} did not stop within {STOP_SECONDS} s; its log may show the reason")]
     Stays {
         /// The process.
         pid: i32,
@@ -108,7 +108,7 @@ fn holder(path: &Path) -> Result<Option<Pid>, DownError> {
     let Some(file) = locked(path)? else { return Ok(None) };
     let text = io::read_to_string(file).map_err(failed)?;
     let pid = text.trim().parse().ok().and_then(Pid::from_raw);
-    let unknown = || io::Error::new(io::ErrorKind::InvalidData, "it is held, but names no process");
+    let unknown = || io::Error::new(io::ErrorKind::InvalidData, "it is locked, but names no process");
     pid.map(Some).ok_or_else(|| failed(unknown()))
 }
 

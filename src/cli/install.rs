@@ -75,7 +75,7 @@ pub enum InstallError {
         why: SettingsError,
     },
     /// It would run twice.
-    #[error("{what} is there already, and with both every hook would run twice; remove it first: {remedy}")]
+    #[error("{what} exists already, and with both every hook would run twice; remove it first: {remedy}")]
     Twice {
         /// The other installation.
         what: String,
@@ -83,14 +83,14 @@ pub enum InstallError {
         remedy: String,
     },
     /// The plugin's place has foreign content.
-    #[error("{} is there already and is not aside's; move it away first", path.display())]
+    #[error("{} exists already and is not from aside; move it first", path.display())]
     Foreign {
         /// The place.
         path: PathBuf,
     },
     /// The program's hooks would not be recognized as aside's later, so never updated or removed.
     #[error(
-        "{program} is not called `{}`, by which its hooks are known later; give it that name first",
+        "{program} is not named `{}`, which identifies its hooks later; rename it first",
         settings::PROGRAM
     )]
     OtherName {
@@ -98,23 +98,21 @@ pub enum InstallError {
         program: String,
     },
     /// The project does not exist.
-    #[error("there is no folder {}", path.display())]
+    #[error("the folder {} does not exist", path.display())]
     NoProject {
         /// Its expected path.
         path: PathBuf,
     },
     /// A unit cannot contain this path.
     #[error(
-        "systemd takes no path like {path:?} in a unit; put it where no quotes, backslashes or line breaks are in its name"
+        "systemd does not accept the path {path:?} in a unit; move it to a path without quotes, backslashes or line breaks"
     )]
     NotInUnit {
         /// The path.
         path: PathBuf,
     },
     /// The client does not support these hooks.
-    #[error(
-        "{client} is version {version}, and takes these hooks from {oldest} on; update it first: {update}"
-    )]
+    #[error("{client} is version {version}; these hooks need {oldest} or later; update it first: {update}")]
     TooOld {
         /// Its program.
         client: &'static str,
@@ -183,8 +181,8 @@ fn with_socket(mut outcome: Outcome, socket: &Path) -> Outcome {
 fn with_network(mut outcome: Outcome) -> Outcome {
     if !outcome.plan.is_empty() {
         outcome.note(
-            "after a push of an agent aside asks GitHub by `gh`, if that is logged in, how its checks end; \
-             `enabled = false` below [sources.ci] in aside.toml switches that off",
+            "after a push by an agent aside requests the results of its checks from GitHub by `gh`, if it \
+             is logged in; `enabled = false` in [sources.ci] of aside.toml disables this",
         );
     }
     outcome
@@ -203,7 +201,7 @@ pub(super) fn remove(args: &RemoveArgs, context: &mut Context<'_>) -> Result<(),
 /// Lists what remains after a removal: a running daemon, and its records.
 fn with_what_stays(mut outcome: Outcome, context: &Context<'_>) -> Outcome {
     if context.client.request("GET", "/healthz", &[], b"").is_ok() {
-        outcome.note("the daemon goes on; `aside down` stops it");
+        outcome.note("the daemon keeps running; `aside down` stops it");
     }
     if let Ok(Paths { state, .. }) = &context.paths
         && state.exists()

@@ -63,7 +63,7 @@ pub enum UpError {
         source: io::Error,
     },
     /// It ended before it was ready.
-    #[error("the daemon ended before it was ready; {} says\n{last_lines}", log.display())]
+    #[error("the daemon ended before it was ready; from {}:\n{last_lines}", log.display())]
     Ended {
         /// Its log.
         log: PathBuf,
@@ -71,13 +71,13 @@ pub enum UpError {
         last_lines: String,
     },
     /// It reported ready, and does not answer.
-    #[error("the daemon was ready and does not answer; {} may tell why", log.display())]
+    #[error("the daemon was ready and does not answer; {} may show the reason", log.display())]
     Silent {
         /// Its log.
         log: PathBuf,
     },
     /// It is not ready yet.
-    #[error("the daemon is not ready after {} s and goes on starting; {} tells how far it is", READY_TIMEOUT.as_secs(), log.display())]
+    #[error("the daemon is still starting after {} s; {} shows its progress", READY_TIMEOUT.as_secs(), log.display())]
     Slow {
         /// Its log.
         log: PathBuf,
@@ -126,7 +126,7 @@ fn say(context: &mut Context<'_>, daemon: &Running, how: &str) -> Result<(), Cli
     let mut text =
         format!("aside {version} {how} as process {pid}\n  socket   {}\n", context.client.socket().display());
     if version != own {
-        text.push_str(&format!("  this is version {own}; to change over: aside down && aside up\n"));
+        text.push_str(&format!("  this is version {own}; to switch: aside down && aside up\n"));
     }
     context.print(&text)
 }
@@ -137,8 +137,8 @@ fn start(paths: &Paths, filter: &str) -> Result<Log, UpError> {
     let (log, log_file) = Log::open(&paths.state)?;
     // The daemon writes once to stdout, when it is ready. A socket supports a read timeout, a pipe
     // does not.
-    let (mut ready, stdout) = UnixStream::pair().map_err(failed("make a socket"))?;
-    ready.set_read_timeout(Some(READY_TIMEOUT)).map_err(failed("make a socket"))?;
+    let (mut ready, stdout) = UnixStream::pair().map_err(failed("create a socket pair"))?;
+    ready.set_read_timeout(Some(READY_TIMEOUT)).map_err(failed("create a socket pair"))?;
     let mut child = spawn(paths, filter, stdout, &log, log_file).map_err(failed("run this program again"))?;
     let mut first = [0];
     match ready.read(&mut first) {
@@ -168,7 +168,7 @@ impl Log {
             move |source| UpError::File { doing, path, source }
         };
         let folder = fs::DirBuilder::new().recursive(true).mode(0o700).create(state);
-        folder.map_err(failed("make the state folder", state))?;
+        folder.map_err(failed("create the state folder", state))?;
         let path = state.join(LOG_FILE);
         let opened = OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
         let opened = opened.and_then(|file| Ok((file.metadata()?.len(), file)));

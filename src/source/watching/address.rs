@@ -15,7 +15,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// Statuses below this are an answer as it should be.
 const STATUS_BAD: u16 = 400;
 
-/// What the system says where nobody listens.
+/// What the system says where no process listens.
 const NOBODY: [io::ErrorKind; 5] = [
     io::ErrorKind::ConnectionRefused,
     io::ErrorKind::ConnectionReset,
@@ -62,7 +62,7 @@ pub(super) async fn look(wanted: &Wanted) -> Result<Option<String>, LookError> {
     match wanted {
         Wanted::Port { host, port, is_open } => {
             let is_there = connect(host, *port).await?.is_some();
-            let state = if is_there { "somebody listens" } else { "nobody listens" };
+            let state = if is_there { "a process listens" } else { "no process listens" };
             Ok((is_there == *is_open).then(|| state.to_owned()))
         }
         Wanted::Answer { host, port, url, status } => {
@@ -75,7 +75,7 @@ pub(super) async fn look(wanted: &Wanted) -> Result<Option<String>, LookError> {
     }
 }
 
-/// A connection, unless nobody listens.
+/// A connection, unless no process listens.
 async fn connect(host: &str, port: u16) -> Result<Option<TcpStream>, LookError> {
     match timeout(CONNECT_MAX, TcpStream::connect((host, port))).await {
         Ok(Ok(connection)) => Ok(Some(connection)),
