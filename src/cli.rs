@@ -77,8 +77,8 @@ const PLACES: &str = "Places";
 #[command(
     name = "aside",
     version,
-    about = "Tells AI agents what happened, at the next safe point of their turn.",
-    after_help = "Without a command: who is here, what waits, what was delivered last, and what speaks."
+    about = "Notifies AI agents of events at the next safe point of their turn.",
+    after_help = "Without a command: open sessions, pending and last delivered notifications, and active sources."
 )]
 struct Cli {
     /// Socket of the daemon [default: $ASIDE_SOCKET, or aside/aside.sock in $XDG_RUNTIME_DIR]
@@ -146,7 +146,7 @@ enum Command {
     /// of theirs
     Notify(notify::Args),
     /// Ask the user a question with 2 to 4 choices, wait for the answer and print it; exits with 3
-    /// when nobody answered in time
+    /// without an answer in time
     Ask(ask::Args),
     /// Answer a question, or list the open ones
     Answer(ask::AnswerArgs),
@@ -167,9 +167,9 @@ enum Command {
     Backup(backup::Args),
     /// Restore a backup into an empty state folder
     Restore(backup::RestoreArgs),
-    /// Show in a few seconds what an agent sees, with a daemon of its own and no agent
+    /// Show in a few seconds what an agent receives, with a separate daemon and no agent
     Demo(demo::Args),
-    /// Answer a harness's hook on stdin; always succeeds
+    /// Handle a harness's hook on stdin; always succeeds
     Hook {
         #[arg(help = format!("The harness: {}", of_harness::listed(|kind| kind.word)))]
         name: String,

@@ -107,7 +107,7 @@ impl fmt::Display for ClientError {
                 write!(f, "the daemon took too long to {doing}")
             }
             Self::Connection { doing, .. } => write!(f, "the connection to the daemon failed to {doing}"),
-            Self::NotHttp { .. } => f.write_str("what listens at the socket does not answer as a daemon"),
+            Self::NotHttp { .. } => f.write_str("the process at the socket does not answer as a daemon"),
         }
     }
 }

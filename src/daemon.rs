@@ -101,7 +101,7 @@ pub struct ServeOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
     /// The state folder cannot be created.
-    #[error("make the state folder {}", path.display())]
+    #[error("create the state folder {}", path.display())]
     State {
         /// Which one.
         path: PathBuf,
@@ -109,13 +109,13 @@ pub enum DaemonError {
         source: io::Error,
     },
     /// The state folder cannot be locked.
-    #[error("take the state folder")]
+    #[error("lock the state folder")]
     Lock(#[from] LockError),
     /// The journal cannot be opened or replayed.
     #[error("rebuild the state from the journal")]
     Recovery(#[from] RecoveryError),
     /// The rules cannot be applied.
-    #[error("put the rules in force")]
+    #[error("activate the rules")]
     Rules(#[from] ReloadError),
     /// The daemon cannot listen.
     #[error("listen")]
@@ -127,7 +127,7 @@ pub enum DaemonError {
     #[error("keep running")]
     Task(#[from] TaskError),
     /// The history's file cannot be created.
-    #[error("make the history's file")]
+    #[error("create the history's file")]
     Projector(#[from] ProjectorError),
     /// A thread cannot be started.
     #[error("start a thread")]
@@ -352,7 +352,7 @@ impl Daemon {
             Ok(closed?)
         };
         let outcome = timeout(GRACE, stopping).await.unwrap_or_else(|_| {
-            tracing::warn!("stopping took too long; the next start finishes it");
+            tracing::warn!("the shutdown timed out; the next start completes it");
             Ok(())
         });
         tracing::debug!(phase = %Phase::Close, "stopping");

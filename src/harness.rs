@@ -216,7 +216,7 @@ impl Then {
 #[derive(Debug, thiserror::Error)]
 pub enum HookError {
     /// Not JSON, or a field of the wrong type.
-    #[error("hook input is wrong at `{field}`")]
+    #[error("hook input is invalid at `{field}`")]
     Input {
         /// Path of the field; `.` for the whole.
         field: String,
@@ -232,7 +232,7 @@ pub enum HookError {
         field: &'static str,
     },
     /// A field has a value that the journal does not accept.
-    #[error("hook input of {hook} is wrong")]
+    #[error("hook input of {hook} is invalid")]
     Field {
         /// The hook.
         hook: String,

@@ -236,8 +236,8 @@ impl NotSent {
         match self {
             Self::Evicted => "did not get it: too many notices were in progress",
             Self::SessionGone => "did not show it: the session ended before",
-            Self::Expired => "did not show it: no hook that can show it came in time",
-            Self::QuestionOver => "does not ask any more: the question was answered or expired",
+            Self::Expired => "did not show it: no hook that can show it was called in time",
+            Self::QuestionOver => "no longer asks: the question was answered or has expired",
             Self::Superseded => "did not get it: a newer one replaces it",
         }
     }
@@ -294,7 +294,7 @@ impl Suppressed {
     const fn sentence(self) -> Sentence {
         match self {
             Self::Repeat { .. } => Sentence {
-                end: "it repeats one of {detail}, and is counted in the next one",
+                end: "it repeats one from {detail}, and is counted in the next one",
                 next: "nothing to do",
             },
             Self::Rate { .. } => Sentence {
@@ -302,7 +302,7 @@ impl Suppressed {
                 next: "nothing to do",
             },
             Self::NoSink => Sentence {
-                end: "no sink is set",
+                end: "no sink is configured",
                 next: "name some in `default` of [sinks], then aside reload",
             },
         }
@@ -331,8 +331,8 @@ impl Redelivered {
     /// The reason for the user.
     pub const fn describe(self) -> &'static str {
         match self {
-            Self::Unconfirmed => "nothing showed that it had arrived",
-            Self::ContextLost => "the context that it was in is gone",
+            Self::Unconfirmed => "it was not confirmed",
+            Self::ContextLost => "its context was lost",
         }
     }
 }
@@ -363,7 +363,7 @@ impl ConfirmedBy {
     pub const fn describe(self) -> &'static str {
         match self {
             Self::Ack => "the harness acknowledged it",
-            Self::LaterExchange => "the session went on after it",
+            Self::LaterExchange => "the session continued after it",
             Self::Seen => "its short name is in the transcript",
         }
     }

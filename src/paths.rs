@@ -38,8 +38,8 @@ const RENAMED: &str = "fs.file.renamed";
 pub type Settings = Entries<Paths>;
 
 const IGNORED: Form<Arc<str>> = Form {
-    noun: "name of a folder",
-    note: "a folder is left out by its name, wherever it is: \"target\"",
+    noun: "the name of a folder",
+    note: "a folder is excluded by its name, at any depth: \"target\"",
     parse: |name| (!name.contains(['/', '*'])).then(|| name.into()),
 };
 
@@ -192,7 +192,7 @@ fn ignored() -> Vec<Arc<str>> {
 fn read_glob(text: &str) -> Result<Arc<str>, String> {
     let glob = entry_text(text)?;
     if glob.split('/').any(|part| part == "..") {
-        return Err("`..` is not looked up; name the folder by its absolute path".to_owned());
+        return Err("`..` is not resolved; use the absolute path of the folder".to_owned());
     }
     if glob.ends_with('/') {
         return Err("it names a folder; its files are \"**\" below it".to_owned());

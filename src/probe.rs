@@ -184,7 +184,7 @@ probes! {
     pause      "time"       "pauses"                  "exchanges at `turn_start`";
     disk       "disk"       "full disks"              "a session's folder"                           Known;
     context    "context"    "full contexts"           "a transcript or a status line"                Known;
-    background "background" "lost background ends"    "a transcript, and turns that list what runs"  Known;
+    background "background" "lost ends of background commands"    "a transcript, and turns that list running commands"  Known;
     ports      "ports"      "closed ports"            "background commands whose output is a file"   Known;
     mcp        "mcp"        "MCP servers"             "a client's log of its connections"            Known;
 }

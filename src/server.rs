@@ -123,7 +123,7 @@ pub fn safe_folder(folder: &Path) -> io::Result<()> {
     }
     if found.mode() & 0o022 != 0 && found.mode() & 0o1000 == 0 {
         let mode = found.mode() & 0o7777;
-        return refused(format!("others may write to {shown} (mode {mode:o}): chmod go-w it"));
+        return refused(format!("other users can write to {shown} (mode {mode:o}): chmod go-w it"));
     }
     Ok(())
 }

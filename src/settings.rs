@@ -116,7 +116,7 @@ pub enum Switch {
 /// What a text has to be.
 #[derive(Debug)]
 pub struct Form<T> {
-    /// What a wrong one is not, such as `free space`.
+    /// What a wrong one is not, with its article, such as `an amount of free space`.
     pub noun: &'static str,
     /// What a right one looks like.
     pub note: &'static str,

@@ -51,7 +51,7 @@ pub fn write<T: Serialize>(state: &T) -> Result<Vec<u8>, Damaged> {
 ///
 /// Errors: the bytes are not an encoded `T`.
 pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Damaged> {
-    let cut = || Damaged::new("it is cut");
+    let cut = || Damaged::new("it is truncated");
     let (length, rest) = bytes.split_first_chunk::<LENGTH_BYTES>().ok_or_else(cut)?;
     let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| cut())?;
     let (value, tables) = rest.split_at_checked(length).ok_or_else(cut)?;
@@ -72,7 +72,7 @@ pub fn append_named<T: Serialize>(value: &T, to: &mut Vec<u8>) -> Result<(), Dam
 pub fn from_named<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Damaged> {
     let mut rest = bytes;
     let value = T::deserialize(&mut rmp_serde::Deserializer::new(&mut rest))?;
-    if rest.is_empty() { Ok(value) } else { Err(Damaged::new("something follows it")) }
+    if rest.is_empty() { Ok(value) } else { Err(Damaged::new("trailing bytes")) }
 }
 
 /// Appends the tables to a value, and fills in the reserved length before it.

@@ -93,10 +93,10 @@ pub async fn keep_running<S: Source>(
         if now.since(began) >= IS_WELL_AFTER {
             back_off = BACK_OFF_MIN;
         }
-        tracing::warn!(source = S::NAME, error = why, "a source failed; it is started again in {back_off:?}");
+        tracing::warn!(source = S::NAME, error = why, "a source failed; it is restarted in {back_off:?}");
         let failed = failed(S::NAME, &why, Some(back_off), now);
         if let Err(error) = out.publisher.append(Records::build(|records| records.own_event(&failed))).await {
-            tracing::error!(%error, "that a source failed could not be published");
+            tracing::error!(%error, "the failure of a source could not be published");
         }
         tokio::select! {
             () = pause(back_off) => {}

@@ -81,9 +81,9 @@ mod examples {
             ("t[{{ count }}]{a}:\n{% for r in rows %}\n{{ r.tool_name }}\n{% endfor %}\n", "3:1", ""),
             ("- {{ count }}\n- 2\n", "1:1", "a list item needs"),
             ("a: 1\na: {{ count }}\n", "2:1", ""),
-            ("a: {{ rows }}\n", "1:1", "cannot stand in a cell"),
+            ("a: {{ rows }}\n", "1:1", "cannot be in a cell"),
             ("x: {{ rows|toon }}\n", "1:1", "a line of its own"),
-            ("{% if count > 9 %}\na: 1\n{% endif %}\n", "1:1", "it wrote nothing"),
+            ("{% if count > 9 %}\na: 1\n{% endif %}\n", "1:1", "its output is empty"),
             (
                 "{% for i in range(1000) %}{% for k in range(1000) %}{% endfor %}{% endfor %}a: 1\n",
                 "1:1",
@@ -211,7 +211,7 @@ mod examples {
         let failure = "tool.call.failure";
         for (at, expect, part) in [
             (failure, "[{ at = \"0ms\", decoded = { a = \"grep\" } }]", None),
-            (failure, "[]", Some("test `t` fails: 1 notifications come of it (at 0 ms), not 0")),
+            (failure, "[]", Some("test `t` fails: 1 notifications are made (at 0 ms), not 0")),
             (
                 failure,
                 "[{ at = \"2s\", decoded = {} }]",
@@ -220,9 +220,9 @@ mod examples {
             (
                 failure,
                 "[{ at = \"0ms\", decoded = { a = \"sed\" } }]",
-                Some("lacks something of {\"a\":\"sed\"}"),
+                Some("lacks a part of {\"a\":\"sed\"}"),
             ),
-            ("tool.call.falure", "[]", Some("`x` does not take `tool.call.falure`, so nothing comes of it")),
+            ("tool.call.falure", "[]", Some("`x` does not match `tool.call.falure`, so it has no effect")),
         ] {
             let report = tried("a: {{ events[0].payload.tool_name }}\n", &test(at, expect));
             match (report.diagnostics(), part) {

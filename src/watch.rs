@@ -417,7 +417,7 @@ impl Watches {
             let Condition::Turns { left } = condition else { return None };
             let is_own = turn_of.is_some() && turn_of == watch.session.as_ref().map(SessionId::as_str);
             is_own.then(|| match left {
-                0 | 1 => Step::Met("so many turns ended".to_owned()),
+                0 | 1 => Step::Met("the turns have ended".to_owned()),
                 left => Step::TurnsLeft(left - 1),
             })
         };

@@ -75,6 +75,8 @@ fn excerpt(text: &str) -> String {
 
 /// The end of a sentence about an invalid word: the nearest valid one, or all of them.
 pub fn hint(found: &str, allowed: &[&str]) -> String {
-    nearest(found, allowed.iter().copied())
-        .map_or_else(|| format!("there are {}", allowed.join(", ")), |word| format!("did you mean `{word}`?"))
+    nearest(found, allowed.iter().copied()).map_or_else(
+        || format!("use one of {}", allowed.join(", ")),
+        |word| format!("did you mean `{word}`?"),
+    )
 }

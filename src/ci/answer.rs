@@ -198,7 +198,7 @@ impl Outcome {
     pub fn read(output: &Output, commit: &str, branch: Option<&str>, now: Timestamp) -> Self {
         let stdout = String::from_utf8_lossy(&output.stdout);
         let stderr = String::from_utf8_lossy(&output.stderr);
-        let failed = |text: &str| said(Some(text)).unwrap_or_else(|| "it said nothing".to_owned());
+        let failed = |text: &str| said(Some(text)).unwrap_or_else(|| "it printed nothing".to_owned());
         let Some(answer) = Http::split(&stdout) else {
             let message = failed(stderr.lines().next().unwrap_or_default());
             return match output.code {
@@ -208,13 +208,13 @@ impl Outcome {
             };
         };
         match answer.status {
-            401 => Self::Unauthorised { message: "the login does not hold".to_owned() },
+            401 => Self::Unauthorised { message: "the login is not valid".to_owned() },
             403 | 429 => answer.refusal(now),
             404 => Self::Unknown,
             200..300 => match serde_json::from_str::<Reply>(answer.body) {
                 Ok(reply) => of_reply(reply, commit, branch, now),
                 Err(error) => {
-                    Self::Failed { message: failed(&format!("what came back cannot be read: {error}")) }
+                    Self::Failed { message: failed(&format!("the answer cannot be parsed: {error}")) }
                 }
             },
             status => Self::Failed { message: format!("HTTP status {status}") },

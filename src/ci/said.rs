@@ -80,18 +80,18 @@ impl End {
                 let names = if names.is_empty() { names } else { format!(": {names}{more}") };
                 format!("{failed} of {} failed{names}", counted(passed + failed, "check"))
             }
-            Self::NoChecks => "there are no checks".to_owned(),
+            Self::NoChecks => "no checks".to_owned(),
             Self::StillPending => {
                 let after = short_duration(now.since(follow.began));
-                format!("{} pending after {after}; not asked any more", counted(follow.pending, "check"))
+                format!("{} pending after {after}; no longer polled", counted(follow.pending, "check"))
             }
             Self::Superseded => "the branch is at another commit".to_owned(),
             Self::Merged => "the pull request was merged before its checks ended".to_owned(),
             Self::Closed => "the pull request was closed before its checks ended".to_owned(),
-            Self::Unauthorised(message) => format!("gh may not ask: {}", error(message)),
+            Self::Unauthorised(message) => format!("gh has no access: {}", error(message)),
             Self::NoProgram => "gh is not installed".to_owned(),
             Self::NotOfGithub => "gh knows no GitHub repository here".to_owned(),
-            Self::NoCommit => "there is no such commit".to_owned(),
+            Self::NoCommit => "unknown commit".to_owned(),
             Self::Failed(message) => format!("gh got no answer: {}", error(message)),
         }
     }

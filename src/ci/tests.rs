@@ -195,7 +195,7 @@ fn at_most_so_many_calls_are_made_for_one_push() {
     world.run(10 * HOUR, |_| answer(0, &[], 2));
     assert_eq!(world.calls.len(), 60);
     assert_eq!(world.shown(), ["2580 ci.follow.ended still_pending"]);
-    assert_eq!(world.said[0].3["summary"], "2 checks pending after 43m; not asked any more");
+    assert_eq!(world.said[0].3["summary"], "2 checks pending after 43m; no longer polled");
     assert!(world.follows.open.is_empty());
 }
 

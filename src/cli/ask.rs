@@ -41,37 +41,37 @@ const TRIES_MAX: u32 = 60;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// What the user is asked, on one line
+    /// The question, on one line
     #[arg(value_name = "QUESTION")]
     message: String,
-    /// What can be chosen, 2 to 4 times: --choice yes --choice no
+    /// A choice, 2 to 4 times: --choice yes --choice no
     #[arg(long = "choice", value_name = "TEXT", required = true)]
     choices: Vec<String>,
-    /// For how long it waits, such as 20m, 7d at most
+    /// Its lifetime, such as 20m, 7d at most
     #[arg(long = "for", value_name = "DURATION", default_value = "1h")]
     expires: String,
-    /// Print the question's id and wait for nothing: the session or folder is notified of the answer
+    /// Print the question's id and do not wait: the session or folder is notified of the answer
     #[arg(long)]
     no_wait: bool,
-    /// Read **bold**, *italic*, `code` and [text](url) in the question; else each character is shown as it is
+    /// Read **bold**, *italic*, `code` and [text](url) in the question; else each character is shown unchanged
     #[arg(long)]
     markdown: bool,
     /// A web address to open
     #[arg(long, value_name = "URL")]
     link: Option<String>,
-    /// How bad it is: info, warn or error; anything else is info
+    /// The level: info, warn or error; any other value is info
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     level: String,
-    /// What it belongs to
+    /// Its context, such as a component
     #[arg(long, value_name = "TEXT", default_value = "llm")]
     context: String,
-    /// What it is about
+    /// Its category
     #[arg(long, value_parser = Category::ALL.map(Category::as_str))]
     category: Option<String>,
     /// The session that asks, as `aside sessions` names it [default: the one this runs in]
     #[arg(long, value_name = "ID")]
     session: Option<String>,
-    /// The folder that it comes from [default: the current one, outside of a session]
+    /// The folder of origin [default: the current one, outside of a session]
     #[arg(long, value_name = "DIR", conflicts_with = "session")]
     workspace: Option<String>,
     /// Print the daemon's answer as JSON
@@ -84,10 +84,10 @@ pub(super) struct AnswerArgs {
     /// The question: its id as it is listed
     #[arg(value_name = "ID", requires = "answer")]
     id: Option<String>,
-    /// Which of its choices
+    /// One of its choices
     #[arg(value_name = "CHOICE")]
     answer: Option<String>,
-    /// Answer a question that this session asked, on its user's word
+    /// Answer a question that this session asked, as instructed by the user
     #[arg(long, requires = "answer")]
     own: bool,
     /// Print the daemon's answer as JSON

@@ -20,8 +20,8 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Folders with `aside.toml`, `events.toml`, `subscribers/`, `templates/` and `matchers/` as far as they have them, or single files, to check together
-    /// with what ships [default: the configuration folder]
+    /// Folders with `aside.toml`, `events.toml`, `subscribers/`, `templates/` and `matchers/` (each optional), or single files, to check together
+    /// with the shipped files [default: the configuration folder]
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Print the findings as JSON
@@ -114,7 +114,7 @@ impl Target {
             Some(name) => Ok(Self::Lone { path: path.to_owned(), name }),
             None => {
                 let message = format!(
-                    "{} is no subscriber (.toml), no template (.toon.j2) and no file of matchers (matchers/*.json)",
+                    "{} is not a subscriber (.toml), a template (.toon.j2) or a file of matchers (matchers/*.json)",
                     path.display()
                 );
                 Err(CliError::Usage(message))
@@ -154,14 +154,14 @@ fn read(targets: &[Target]) -> Sources {
 /// The checked paths, so that a wrong folder is noticed.
 fn places(targets: &[Target], is_of_files: bool) -> String {
     let place = |target: &Target| match target {
-        Target::Layer(folder) if !folder.is_dir() => format!("{}, which is not there", folder.display()),
+        Target::Layer(folder) if !folder.is_dir() => format!("{}, which does not exist", folder.display()),
         Target::Layer(path)
         | Target::InLayer { path, .. }
         | Target::Lone { path, .. }
         | Target::Matchers(path) => path.display().to_string(),
     };
     let all = targets.iter().map(place).collect::<Vec<_>>().join(" and ");
-    if is_of_files { all } else { format!("what ships and {all}") }
+    if is_of_files { all } else { format!("the shipped files and {all}") }
 }
 
 /// Text with the number of findings.
@@ -213,7 +213,7 @@ mod tests {
         let path = folder.path().display().to_string();
         assert_eq!(
             run_against(&daemon, &["check", &path]),
-            Ok(format!("no errors in what ships and {path}\n"))
+            Ok(format!("no errors in the shipped files and {path}\n"))
         );
         write(folder.path(), "subscribers/ci.toml", "[subscriber]\nid = 3\n");
         let output = run_against(&daemon, &["check", &path]).expect_err("not a subscriber");
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn a_configuration_folder_that_is_not_there_is_said() {
         let output = run_against(&FakeDaemon::silent(), &["check"]);
-        assert_eq!(output.as_deref(), Ok("no errors in what ships and c, which is not there\n"));
+        assert_eq!(output.as_deref(), Ok("no errors in the shipped files and c, which does not exist\n"));
     }
 
     #[test]
@@ -261,7 +261,7 @@ mod tests {
         let error = run_against(&FakeDaemon::silent(), &["check", &other]).expect_err("of no kind");
         assert!(
             error.contains(
-                "is no subscriber (.toml), no template (.toon.j2) and no file of matchers (matchers/*.json)"
+                "is not a subscriber (.toml), a template (.toon.j2) or a file of matchers (matchers/*.json)"
             ),
             "{error}"
         );

@@ -133,7 +133,7 @@ impl Turn<'_> {
         self.publish("budget.token.exceeded", &exceeded)?;
         self.exchange(
             "before_tool",
-            "The token budget is used up: the agent's next call is held back, once.\n[before_tool]",
+            "The token budget is used up: the agent's next call is cancelled, once.\n[before_tool]",
         )?;
         self.exchange("turn_end", "The agent answers the user.\n[turn_end]")?;
         self.sum_up()
@@ -225,7 +225,7 @@ impl Turn<'_> {
         let raw = tokens::estimate(&published.concat()).0;
         let told = tokens::estimate(&self.told).0;
         let summary = self.screen.heading(&format!(
-            "{} events, about {raw} tokens as they came.\nThe agent got them in about {told}, each thing once.",
+            "{} events, about {raw} tokens unprocessed.\nThe agent received them in about {told}, each item once.",
             published.len()
         ));
         let harness = listed(|kind| kind.caps.name);

@@ -78,7 +78,7 @@ fn checks(named: Option<&'static Kind>, context: &Context<'_>) -> Vec<Check> {
         checks.extend(kinds.iter().map(|kind| round_trip::check(kind, &context.client)));
     } else {
         let remedy = "aside up, then aside doctor again";
-        checks.push(Check::fail(round_trip::NAME, "not tried, as there is no daemon", remedy));
+        checks.push(Check::fail(round_trip::NAME, "not tried: no daemon runs", remedy));
     }
     checks
 }

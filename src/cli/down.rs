@@ -69,7 +69,7 @@ fn holder(path: &Path) -> Result<Option<Pid>, DownError> {
     let Some(file) = locked(path)? else { return Ok(None) };
     let text = io::read_to_string(file).map_err(failed)?;
     let pid = text.trim().parse().ok().and_then(Pid::from_raw);
-    let unknown = || io::Error::new(io::ErrorKind::InvalidData, "it is held, but names no process");
+    let unknown = || io::Error::new(io::ErrorKind::InvalidData, "it is locked, but names no process");
     pid.map(Some).ok_or_else(|| failed(unknown()))
 }
 

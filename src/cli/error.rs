@@ -36,7 +36,7 @@ pub enum CliError {
         refusal: ErrorView,
     },
     /// The daemon's answer has an unexpected form.
-    #[error("{doing}: the daemon's answer is of another shape than this version knows")]
+    #[error("{doing}: the daemon's answer has a format that this version does not know")]
     Answer {
         /// The purpose of the request.
         doing: &'static str,
@@ -44,7 +44,7 @@ pub enum CliError {
         source: serde_json::Error,
     },
     /// The user cannot be asked.
-    #[error("ask what to do")]
+    #[error("read your choice")]
     Ask(#[source] dialoguer::Error),
     /// The daemon ended a stream.
     #[error("{doing}: the daemon has stopped")]
@@ -104,7 +104,7 @@ pub enum CliError {
         source: io::Error,
     },
     /// A shortened id matches several ids.
-    #[error("tell which id `{text}` means; more than one begins so: {ids}")]
+    #[error("identify `{text}`: several ids begin with it: {ids}")]
     Ambiguous {
         /// The given text.
         text: String,
@@ -121,7 +121,7 @@ pub enum CliError {
     #[error("stop the daemon")]
     Down(#[source] DownError),
     /// The demo failed.
-    #[error("play the demo")]
+    #[error("run the demo")]
     Demo(#[source] io::Error),
     /// A command cannot be supervised.
     #[error("run the command")]

@@ -100,7 +100,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     let table = page.table(args.notifications, &Names::ask(context), context)?;
     let mut text = match (table.is_empty(), args.notifications) {
         (true, true) => "nothing\n".to_owned(),
-        (true, false) => "nothing that a subscriber asked for; `aside why ID` finds any event\n".to_owned(),
+        (true, false) => "no events that a subscriber matched; `aside why ID` finds any event\n".to_owned(),
         (false, _) => table.text(&context.terminal),
     };
     if let Some(next) = &page.next {
@@ -229,7 +229,7 @@ impl EventLine {
         let made = self.notifications.iter().map(|id| ids.short(id));
         let became: Vec<String> = made.chain(ended).collect();
         match became.as_slice() {
-            [] if event_type == sink::NOTICE => "on its way".to_owned(),
+            [] if event_type == sink::NOTICE => "in delivery".to_owned(),
             [] => "in an open batch".to_owned(),
             some => some.join(", "),
         }
@@ -251,7 +251,7 @@ impl NotificationView {
 pub(super) fn lag(projection: &ProjectionView) -> String {
     match (&projection.failed, projection.behind) {
         (Some(why), behind) => {
-            format!("\nthe history is {behind} records behind and does not go on: {why}\n")
+            format!("\nthe history is {behind} records behind and not updated: {why}\n")
         }
         (None, 0) => String::new(),
         (None, behind) => format!("\nthe history is {behind} records behind\n"),
@@ -344,8 +344,8 @@ yesterday 12:00  n1  ci          high      s1: expired, unclaimed  ci: failed; j
         let body =
             r#"{"events":[],"unmatched":0,"projection":{"seq":0,"behind":7,"failed":"the disk is full"}}"#;
         let shown = run_against(&FakeDaemon::answering_json(200, body), &["history"]);
-        let expected = "nothing that a subscriber asked for; `aside why ID` finds any event\n\n\
-                        the history is 7 records behind and does not go on: the disk is full\n";
+        let expected = "no events that a subscriber matched; `aside why ID` finds any event\n\n\
+                        the history is 7 records behind and not updated: the disk is full\n";
         assert_eq!(shown.as_deref(), Ok(expected));
         let body = r#"{"notifications":[],"projection":{"seq":9,"behind":0}}"#;
         let shown = run_against(&FakeDaemon::answering_json(200, body), &["history", "--notifications"]);

@@ -44,7 +44,7 @@ const PROBES_MAX: usize = 100;
 /// Most searched pages of the inbox.
 const INBOX_PAGES_MAX: usize = 10;
 
-const DOING: &str = "find what is meant";
+const DOING: &str = "find the id";
 
 /// The ids of a list, for shortening.
 #[derive(Debug, Default)]
@@ -355,11 +355,11 @@ mod tests {
 
     #[test]
     fn a_beginning_of_several_is_refused_with_a_few_of_them() {
-        let expected = format!("tell which id `b1c2` means; more than one begins so: {A}, {B}");
+        let expected = format!("identify `b1c2`: several ids begin with it: {A}, {B}");
         assert_eq!(picked("b1c2"), Err(expected));
         let many: Vec<String> = (0..8).map(|n| format!("aaaa{n}")).collect();
         let error = pick("aaaa", many.iter().map(String::as_str)).expect_err("ambiguous").to_string();
-        assert!(error.ends_with("begins so: aaaa0, aaaa1, aaaa2, aaaa3, aaaa4 and 3 more"), "{error}");
+        assert!(error.ends_with("begin with it: aaaa0, aaaa1, aaaa2, aaaa3, aaaa4 and 3 more"), "{error}");
     }
 
     #[test]

@@ -30,7 +30,7 @@ struct List {
     /// Only what is pending for this session, as in `aside sessions`
     #[arg(long, value_name = "ID")]
     session: Option<String>,
-    /// Print the whole list, even at a terminal, where you could pick
+    /// Print the whole list, also at a terminal, without the selection
     #[arg(long)]
     list: bool,
     /// Print the daemon's answer as JSON
@@ -79,7 +79,7 @@ fn list(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
         context.print(&text)
     })?;
     let asked = asked(questions);
-    let text = if is_empty && asked.is_empty() { "nothing waits\n" } else { &asked };
+    let text = if is_empty && asked.is_empty() { "no pending notifications\n" } else { &asked };
     context.print(text)
 }
 
@@ -89,7 +89,7 @@ fn each_page<'c>(
     context: &mut Context<'c>,
     mut take: impl FnMut(Vec<WaitingView>, &mut Context<'c>) -> Result<(), CliError>,
 ) -> Result<usize, CliError> {
-    let doing = "list what waits";
+    let doing = "list the pending notifications";
     let mut from: Option<String> = None;
     loop {
         let body = context.ask(doing, "GET", &ids::inbox_page(session, from.as_deref()), None)?;
@@ -176,7 +176,7 @@ mod tests {
         let asked = daemon.requests();
         assert!(asked.last().expect("one").starts_with("GET /v1/inbox?session=s%201 HTTP/1.1\r\n"));
         let daemon = FakeDaemon::answering_json(200, r#"{"notifications":[],"questions":0}"#);
-        assert_eq!(run_against(&daemon, &["inbox"]).as_deref(), Ok("nothing waits\n"));
+        assert_eq!(run_against(&daemon, &["inbox"]).as_deref(), Ok("no pending notifications\n"));
         let daemon = FakeDaemon::answering_json(200, r#"{"notifications":[],"questions":2}"#);
         let said = "2 questions wait for your answer: aside answer\n";
         assert_eq!(run_against(&daemon, &["inbox"]).as_deref(), Ok(said));
@@ -236,10 +236,7 @@ mod tests {
         for (text, asked_for) in [
             ("na71d", Ok("na71da67fe2fd")),
             ("last", Ok("na71ffffffff0")),
-            (
-                "na71",
-                Err("tell which id `na71` means; more than one begins so: na71da67fe2fd, na71ffffffff0"),
-            ),
+            ("na71", Err("identify `na71`: several ids begin with it: na71da67fe2fd, na71ffffffff0")),
             ("nc02", Err("dismiss the notification: there is none")),
         ] {
             let done = format!("POST /v1/notifications/{}/dismiss", asked_for.unwrap_or("-"));
@@ -250,6 +247,6 @@ mod tests {
         }
         let nothing = FakeDaemon::answering_paths(&[("/v1/inbox", r#"{"notifications":[],"questions":0}"#)]);
         let said = run_against(&nothing, &["inbox", "discuss", "last"]);
-        assert_eq!(said, Err("hand over the notification: nothing waits".to_owned()));
+        assert_eq!(said, Err("hand over the notification: no pending notifications".to_owned()));
     }
 }

@@ -78,8 +78,8 @@ fn with_socket(mut outcome: Outcome, socket: &Path) -> Outcome {
 fn with_network(mut outcome: Outcome) -> Outcome {
     if !outcome.plan.is_empty() {
         outcome.note(
-            "after a push of an agent aside asks GitHub by `gh`, if that is logged in, how its checks end; \
-             `enabled = false` below [sources.ci] in aside.toml switches that off",
+            "after a push by an agent aside requests the results of its checks from GitHub by `gh`, if it \
+             is logged in; `enabled = false` in [sources.ci] of aside.toml disables this",
         );
     }
     outcome
@@ -98,7 +98,7 @@ pub(super) fn remove(args: &RemoveArgs, context: &mut Context<'_>) -> Result<(),
 /// Lists what remains after a removal: a running daemon, and its records.
 fn with_what_stays(mut outcome: Outcome, context: &Context<'_>) -> Outcome {
     if context.client.request("GET", "/healthz", &[], b"").is_ok() {
-        outcome.note("the daemon goes on; `aside down` stops it");
+        outcome.note("the daemon keeps running; `aside down` stops it");
     }
     if let Ok(Paths { state, .. }) = &context.paths
         && state.exists()

@@ -47,10 +47,10 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
                 let (path, kept) = (one.path.display(), one.kept.display());
                 let (records, lost) = (one.records, one.lost);
                 text += &if *dry_run {
-                    format!("would write {path} anew: {records} records kept, {lost} lost\n")
+                    format!("would rewrite {path}: {records} records kept, {lost} lost\n")
                 } else {
                     format!(
-                        "wrote {path} anew: {records} records kept, {lost} lost; the damaged file is {kept}\n"
+                        "rewrote {path}: {records} records kept, {lost} lost; the damaged file is {kept}\n"
                     )
                 };
             }
@@ -64,7 +64,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
 
 /// Damaged rules do not prevent a start, and a repair cannot restore them.
 fn report_rules(wrong: &[String]) -> String {
-    let advice = "a start of the daemon writes it anew if the configuration still says that, else it uses the nearest rules";
+    let advice = "the next start of the daemon rewrites it if the configuration still has it, else uses the nearest rules";
     wrong.iter().map(|sentence| format!("{sentence}; {advice}\n")).collect()
 }
 
@@ -81,22 +81,21 @@ fn report(verified: &Verified) -> String {
     }
     if let Some(cut) = &verified.torn {
         text += &format!(
-            "{}: byte {}: {} bytes that are not known to be durable; the next start cuts them and keeps a copy if there is a good record among \
-             them, or the daemon is writing them\n",
+            "{}: byte {}: {} bytes that are not known to be durable; the next start cuts them, with a copy if they have a valid record, or the \
+             daemon is writing them\n",
             cut.path.display(),
             cut.offset,
             cut.bytes
         );
     }
     for kept in &verified.kept {
-        text +=
-            &format!("{}: kept of an earlier cut or repair; nothing reads or deletes it\n", kept.display());
+        text += &format!("{}: copy from an earlier cut or repair; never read or deleted\n", kept.display());
     }
     let (first, records) = verified.totals();
     let sealed = verified.segments.iter().filter(|segment| segment.is_sealed).count();
     let filled: u64 = verified.segments.iter().map(|segment| segment.filled).sum();
     let of_these =
-        if filled == 0 { String::new() } else { format!(", {filled} of them stand for lost ones") };
+        if filled == 0 { String::new() } else { format!(", {filled} of them tombstones of lost ones") };
     let from = first.map_or_else(String::new, |first| format!(" from {first} on"));
     let damaged = match verified.findings() {
         0 => "no damage".to_owned(),
@@ -105,6 +104,6 @@ fn report(verified: &Verified) -> String {
     };
     let segments = verified.segments.len();
     text + &format!(
-        "{records} good records{from}{of_these}, in {segments} files, {sealed} of them sealed; {damaged}\n"
+        "{records} valid records{from}{of_these}, in {segments} files, {sealed} of them sealed; {damaged}\n"
     )
 }

@@ -94,7 +94,7 @@ fn place_of(stderr: &Path, pid: u32) -> Place {
 fn no_log(path: &Path, source: io::Error) -> CliError {
     if source.kind() == io::ErrorKind::NotFound {
         let shown = path.display();
-        return CliError::Log(format!("there is none at {shown}; a daemon that `aside up` starts writes it"));
+        return CliError::Log(format!("{shown} does not exist; a daemon started by `aside up` writes it"));
     }
     unreadable(path, source)
 }

@@ -95,10 +95,10 @@ pub(super) fn read_file(path: &Path) -> Result<Matchers, Unread> {
         .map_err(|error| failed(text, ReadError::Matcher(Box::new(error))))
 }
 
-/// Errors: also for a file that is larger than `bytes_max`, and for one that is no file.
+/// Errors: also for a file that is larger than `bytes_max`, and for one that is not a file.
 pub(super) fn read_text(path: &Path, bytes_max: usize) -> io::Result<String> {
     if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("is no file"));
+        return Err(io::Error::other("is not a file"));
     }
     let mut bytes = Vec::new();
     let limit = u64::try_from(bytes_max).unwrap_or(u64::MAX);

@@ -12,10 +12,10 @@ const DOING: &str = "notify the user";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// What the user is to know, on one line
+    /// The message, on one line
     #[arg(value_name = "MESSAGE")]
     message: String,
-    /// Read **bold**, *italic*, `code` and [text](url) in the message; else each character is shown as it is
+    /// Read **bold**, *italic*, `code` and [text](url) in the message; else each character is shown unchanged
     #[arg(long)]
     markdown: bool,
     /// A web address to open
@@ -24,22 +24,22 @@ pub(super) struct Args {
     /// A name for the work; a newer message with the same name replaces the older one
     #[arg(long)]
     key: Option<String>,
-    /// How far it is, in percent
+    /// Progress in percent
     #[arg(long, value_name = "PERCENT", requires = "key", value_parser = clap::value_parser!(u8).range(..=100))]
     progress: Option<u8>,
-    /// How bad it is: info, warn or error; anything else is info
+    /// The level: info, warn or error; any other value is info
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     level: String,
-    /// What it belongs to
+    /// Its context, such as a component
     #[arg(long, value_name = "TEXT", default_value = "llm")]
     context: String,
-    /// What it is about
+    /// Its category
     #[arg(long, value_parser = Category::ALL.map(Category::as_str))]
     category: Option<String>,
     /// The session that it comes from, as `aside sessions` names it [default: the one this runs in]
     #[arg(long, value_name = "ID")]
     session: Option<String>,
-    /// The folder that it comes from [default: the current one, outside of a session]
+    /// The folder of origin [default: the current one, outside of a session]
     #[arg(long, value_name = "DIR", conflicts_with = "session")]
     workspace: Option<String>,
     /// Print the daemon's answer as JSON

@@ -47,7 +47,7 @@ impl<A: ForHarness> FromArgMatches for Of<A> {
         let (kind, matches) = given.ok_or_else(|| Error::new(ErrorKind::MissingSubcommand))?;
         let is_given = |id: &&str| matches.value_source(id) == Some(ValueSource::CommandLine);
         if let Some(id) = lacking::<A>(kind).find(is_given) {
-            let message = format!("{} has nothing for `--{}`\n", kind.title, id.replace('_', "-"));
+            let message = format!("{} does not support `--{}`\n", kind.title, id.replace('_', "-"));
             return Err(Error::raw(ErrorKind::UnknownArgument, message));
         }
         Ok(Self { kind, args: A::from_arg_matches(matches)? })

@@ -34,7 +34,7 @@ const ROWS_MAX: usize = 3;
 /// Most listed sources.
 const SOURCES_MAX: usize = 6;
 
-const DOING: &str = "look at the daemon";
+const DOING: &str = "read the daemon's status";
 
 /// The screen for a running daemon.
 pub(super) fn screen(status: &StatusView, context: &Context<'_>) -> Result<String, CliError> {
@@ -54,7 +54,7 @@ pub(super) fn screen(status: &StatusView, context: &Context<'_>) -> Result<Strin
 
 fn here(list: &Sessions, context: &Context<'_>) -> String {
     if list.len() == 0 {
-        return "no session is here: one opens with the first hook or exchange of an agent\n".to_owned();
+        return "no open session: one opens with the first hook or exchange of an agent\n".to_owned();
     }
     list.table("SESSION", ROWS_MAX, &context.terminal).text(&context.terminal)
         + &more(list.len(), "aside sessions")
@@ -71,10 +71,10 @@ fn more(count: usize, command: &str) -> String {
 fn waiting(names: &Names, context: &Context<'_>) -> String {
     let InboxList { notifications: mut waiting, next, .. } = match get(context, "/v1/inbox?limit=100") {
         Ok(inbox) => inbox,
-        Err(error) => return unknown("what waits", &error),
+        Err(error) => return unknown("pending", &error),
     };
     if waiting.is_empty() {
-        return "nothing waits\n".to_owned();
+        return "no pending notifications\n".to_owned();
     }
     let ids = ShortIds::of_notifications(waiting.iter().map(|one| &*one.id));
     waiting.sort_by_key(|one| (Reverse(one.priority.parse::<Priority>().ok()), Reverse(one.age_ms)));
@@ -100,7 +100,7 @@ fn waiting(names: &Names, context: &Context<'_>) -> String {
 fn delivered(names: &Names, context: &Context<'_>) -> String {
     let newest: NotificationPage = match get(context, "/v1/notifications?limit=100") {
         Ok(newest) => newest,
-        Err(error) => return unknown("what was delivered", &error),
+        Err(error) => return unknown("deliveries", &error),
     };
     let mut delivered: Vec<(&NotificationView, &Delivery, &str)> = newest
         .notifications
@@ -111,7 +111,7 @@ fn delivered(names: &Names, context: &Context<'_>) -> String {
         .filter(|(_, _, session)| !doctor_probe::is_probe(Some(session)))
         .collect();
     if delivered.is_empty() {
-        return "nothing was delivered lately\n".to_owned();
+        return "no recent deliveries\n".to_owned();
     }
     delivered.sort_by_cached_key(|(_, delivery, _)| Reverse(delivery.at.parse::<Timestamp>().ok()));
     let mut table = Table::new(["DELIVERED", "TO", "SUBSCRIBER", "TEXT"]);

@@ -416,16 +416,16 @@ mod tests {
         for (matched, expected) in [
             (
                 r#""subscribers":[],"sessions":[],"session_count":0,"nearest":"tool.call.failure""#,
-                "no subscriber asks for `tool.call.falure`; did you mean `tool.call.failure`?\n",
+                "no subscriber matches `tool.call.falure`; did you mean `tool.call.failure`?\n",
             ),
             (
                 r#""subscribers":[{"subscriber":"a","verdict":"takes"},{"subscriber":"b","verdict":"filtered","filtered_by":"where"},
                     {"subscriber":"c","verdict":"off"},{"subscriber":"d","verdict":"resolves"}],"sessions":["s1","s2"],"session_count":3"#,
-                "a takes it for sessions s1, s2 and 1 more\nb refuses it by its `where`\nc is off\nd withdraws what it resolves\n",
+                "a takes it for sessions s1, s2 and 1 more\nb filters it by `where`\nc is off\nd withdraws what it resolves\n",
             ),
             (
                 r#""subscribers":[{"subscriber":"a","verdict":"takes"}],"sessions":[],"session_count":0"#,
-                "a takes it for the next session in, under or above /w\n",
+                "a takes it for the next session in, below or above /w\n",
             ),
             (r#""subscribers":"of an older daemon""#, ""),
         ] {
@@ -535,7 +535,7 @@ mod tests {
             (&["publish", "a.b", "k=1", "l=2", "k=3"], "`k` is given twice"),
             (&["publish", "single"], "has 1"),
             (&["publish", "--input", "/absent/file"], "read /absent/file"),
-            (&["publish", "a.b", "--severity", "loud"], "`loud` is no severity"),
+            (&["publish", "a.b", "--severity", "loud"], "`loud` is not a severity"),
             (&["publish", "--input", "x", "--id", "e1"], "required arguments were not provided"),
         ] {
             let error = run_against(&daemon, args).expect_err(part);

@@ -39,7 +39,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     let head = begun.seq + begun.behind;
     if args.no_wait {
         return context
-            .print(&format!("the daemon reads {head} records again; `aside status` shows how far it is\n"));
+            .print(&format!("the daemon reads {head} records again; `aside status` shows the progress\n"));
     }
     loop {
         let Status { projection } = parse(DOING, &context.ask(DOING, "GET", "/v1/status", None)?)?;

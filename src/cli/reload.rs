@@ -19,10 +19,10 @@ impl ConfigView {
     pub(super) fn trouble(&self) -> Option<String> {
         let (errors, at) = (check::counted(self.errors, "error"), &self.read_at);
         match self.state.as_str() {
-            Self::REFUSED => Some(format!("REFUSED at {at} with {errors}; the rules of before hold")),
-            Self::PARTLY => {
-                Some(format!("read with {errors} at {at}; what has errors is not used as it stands"))
-            }
+            Self::REFUSED => Some(format!("REFUSED at {at} with {errors}; the previous rules stay in force")),
+            Self::PARTLY => Some(format!(
+                "read with {errors} at {at}; files with errors are not used in their present form"
+            )),
             _ => None,
         }
     }
@@ -72,10 +72,10 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
 impl ReloadView {
     fn text(&self) -> String {
         let Self { changed, rules, subscribers, restart_needed, found: _ } = self;
-        let outcome = if *changed { "in force" } else { "in force as before" };
+        let outcome = if *changed { "in force" } else { "in force, unchanged" };
         let hash: String = rules.chars().take(HASH_CHARS).collect();
         let restart =
-            if *restart_needed { "[journal] or [http] changed; that takes a restart\n" } else { "" };
+            if *restart_needed { "[journal] or [http] changed; this needs a restart\n" } else { "" };
         format!("{outcome}: {}, hash {hash}\n{restart}", check::counted(*subscribers, "subscriber"))
     }
 }
@@ -96,14 +96,14 @@ mod tests {
         let body = r#"{"changed":false,"rules":"b2","subscribers":1,"restart_needed":true,
             "errors":0,"warnings":1,"findings":[],"report":"warning: twice\n"}"#;
         let told = run_against(&FakeDaemon::answering_json(200, body), &["reload"]);
-        let expected = "warning: twice\n\n0 errors, 1 warning\nin force as before: 1 subscriber, hash b2\n\
-                        [journal] or [http] changed; that takes a restart\n";
+        let expected = "warning: twice\n\n0 errors, 1 warning\nin force, unchanged: 1 subscriber, hash b2\n\
+                        [journal] or [http] changed; this needs a restart\n";
         assert_eq!(told.as_deref(), Ok(expected));
     }
 
     #[test]
     fn a_refused_one_shows_every_finding_and_fails() {
-        let body = r#"{"error":{"message":"the configuration has 2 errors; the rules stay as they were"},
+        let body = r#"{"error":{"message":"the configuration has 2 errors; the rules are unchanged"},
             "errors":2,"warnings":0,"findings":[{"line":3}],"report":"error: a\n\nerror: b\n"}"#;
         let told = run_against(&FakeDaemon::answering_json(422, body), &["reload"]);
         let expected = "error: a\n\nerror: b\n\n2 errors, 0 warnings\nnothing was changed\n\

@@ -31,8 +31,8 @@ const WORKER_THREADS: usize = 2;
 /// Next steps for the user, printed once when the daemon listens.
 const TRY: &str =
     "  try:  aside publish tool.call.failure tool_name=grep error_type=timeout error_message='took 30 s'
-        aside exchange demo after_tool      what a session named demo is told after its next tool
-        aside tail                          every event as it comes; aside status counts what became of them";
+        aside exchange demo after_tool      the notifications of a session named demo after its next tool
+        aside tail                          every new event; aside status counts their outcomes";
 
 /// How long a stopping daemon waits for work on other threads; the next start does not need it.
 const LEFT_OVER_WAIT_MAX: Duration = Duration::from_secs(1);
@@ -41,7 +41,7 @@ const WORKER_NAME: &str = "aside-worker";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// What is written to stderr: error, warn, info, debug or trace, also a module at a time as in
+    /// The log level on stderr: error, warn, info, debug or trace, also for one module, as in
     /// `warn,aside::journal=debug`
     #[arg(long, value_name = "FILTER", default_value = "info", value_parser = parse_filter)]
     log: String,
@@ -81,7 +81,7 @@ pub(super) fn run(args: &Args, paths: Paths) -> Result<(), CliError> {
         // Without a stdout nobody reads it, but the daemon is still useful.
         writeln!(io::stdout(), "{listens}").ok();
         if let Err(error) = sd_notify::notify(&[NotifyState::Ready]) {
-            tracing::warn!(%error, "the service manager could not be told that the daemon is ready");
+            tracing::warn!(%error, "the service manager could not be notified that the daemon is ready");
         }
     };
     let say_alive = || {
@@ -105,7 +105,7 @@ fn end_with_a_broken_worker() {
     panic::set_hook(Box::new(move |info| {
         say(info);
         if is_broken_worker(thread::current().name(), tokio::task::try_id().is_some()) {
-            tracing::error!(panic = %info, "a thread of the runtime broke; the daemon ends");
+            tracing::error!(panic = %info, "a thread of the runtime panicked; the daemon stops");
             process::exit(1);
         }
     }));

@@ -138,6 +138,6 @@ demo            -            suspended     -                      1m ago
         assert_eq!(run_against(&daemon, &["sessions"]).as_deref(), Ok("no sessions\n"));
         let daemon = FakeDaemon::answering_json(200, "[1]");
         let error = run_against(&daemon, &["sessions"]).expect_err("another shape");
-        assert!(error.starts_with("list the sessions: the daemon's answer is of another shape"), "{error}");
+        assert!(error.starts_with("list the sessions: the daemon's answer has a format"), "{error}");
     }
 }

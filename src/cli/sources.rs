@@ -45,7 +45,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
         view.sources.retain(|source| source.name == *name);
         if view.sources.is_empty() {
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            return Err(CliError::Usage(format!("there is no source `{name}`; {}", hint(name, &names))));
+            return Err(CliError::Usage(format!("unknown source `{name}`; {}", hint(name, &names))));
         }
     }
     let text = match view.sources.as_slice() {
@@ -86,7 +86,7 @@ fn all(view: &SourcesView, context: &Context<'_>) -> String {
     let line = |text: &str| format!("{}\n", terminal.wrap(&one_line(text), 0, 2));
     let mut text = table.text(terminal);
     if view.more > 0 {
-        text.push_str(&line(&format!("and {} more that do not ship", view.more)));
+        text.push_str(&line(&format!("and {} more that are not shipped", view.more)));
     }
     let notes = view.sources.iter().filter_map(|source| Some((source, note(source, context)?)));
     let mut notes: String = notes.map(|(source, note)| line(&format!("{}: {note}", source.name))).collect();
@@ -95,14 +95,14 @@ fn all(view: &SourcesView, context: &Context<'_>) -> String {
     }
     text.push_str(&format!("\n{notes}{}{}", line(&period(view, terminal)), line(&looks(view))));
     if !view.unserved.is_empty() {
-        let mut table = Table::new(["WAITS FOR OTHERS", "LAST", "EVENTS", "DELIVERED", "TOKENS", "TYPES"]);
+        let mut table = Table::new(["NEEDS OTHER SOURCES", "LAST", "EVENTS", "DELIVERED", "TOKENS", "TYPES"]);
         for one in &view.unserved {
             let [last, events, delivered, tokens] = counts(&one.count, terminal);
             let types = Cell::plain(&one.types.join(", "));
             table.row([Cell::plain(&one.subscriber), last, events, delivered, tokens, types]);
         }
         text.push_str(&format!("\n{}", table.text(terminal)));
-        text.push_str(&line("nothing that ships with aside publishes what these subscribers ask for"));
+        text.push_str(&line("no shipped source publishes the events of these subscribers"));
     }
     text + &history::lag(&view.projection)
 }
@@ -132,7 +132,7 @@ pub(super) fn note(source: &SourceView, context: &Context<'_>) -> Option<String>
         return Some(one_line(missing));
     }
     if source.name == Asking::<Programs>::NAME && client_program::on_path("gh").next().is_none() {
-        return Some("no `gh` in your PATH, without which nothing is asked for".to_owned());
+        return Some("no `gh` in your PATH, so checks are not requested".to_owned());
     }
     let folder = env::current_dir().ok()?.to_string_lossy().into_owned();
     let machine = Machine {
@@ -150,11 +150,9 @@ pub(super) fn note(source: &SourceView, context: &Context<'_>) -> Option<String>
 }
 
 fn period(view: &SourcesView, terminal: &Terminal) -> String {
-    let cut = if view.is_cut { "; what came before is too much to count" } else { "" };
+    let cut = if view.is_cut { "; earlier ones are too many to count" } else { "" };
     let since = terminal.moment(&view.since);
-    format!(
-        "counted since {since}: events that a subscriber asked for, and what agents were given of them{cut}"
-    )
+    format!("counted since {since}: events that a subscriber matched, and their deliveries to agents{cut}")
 }
 
 /// The duration of the probes' looks.
@@ -165,7 +163,7 @@ pub(super) fn looks(view: &SourcesView) -> String {
     }
     let missed = match looks.missed {
         0 => String::new(),
-        missed => format!("; {missed} came too late for their exchange"),
+        missed => format!("; {missed} too late for their exchange"),
     };
     let mean = looks.mean_us as f64 / 1_000.0;
     format!("the probes looked {} times since the daemon started, {mean:.1} ms each{missed}", looks.count)
@@ -268,15 +266,15 @@ SOURCE  STATE  LAST    EVENTS  DELIVERED  TOKENS  ABOUT
 files   on     3m ago  12      9          210     changed files
 git     off    -       0       0          0       moves
 ci      -      3m ago  12      0          0       ci.check.failed
-and 2 more that do not ship
+and 2 more that are not shipped
 
 git: [sources.git] enabled = false in /c/aside.toml
-counted since yesterday 08:00: events that a subscriber asked for, and what agents were given of them; what came before is too much to count
-the probes looked 214 times since the daemon started, 0.4 ms each; 1 came too late for their exchange
+counted since yesterday 08:00: events that a subscriber matched, and their deliveries to agents; earlier ones are too many to count
+the probes looked 214 times since the daemon started, 0.4 ms each; 1 too late for their exchange
 
-WAITS FOR OTHERS  LAST  EVENTS  DELIVERED  TOKENS  TYPES
-reminder          -     0       0          0       reminder.due, timer.fired
-nothing that ships with aside publishes what these subscribers ask for
+NEEDS OTHER SOURCES  LAST  EVENTS  DELIVERED  TOKENS  TYPES
+reminder             -     0       0          0       reminder.due, timer.fired
+no shipped source publishes the events of these subscribers
 
 the history is 4 records behind
 ";
@@ -307,7 +305,7 @@ counted    since yesterday 08:00
             "{files}"
         );
         let wrong = run_against(&daemon(), &["sources", "fiels"]).expect_err("unknown");
-        assert_eq!(wrong, "understand the arguments: there is no source `fiels`; did you mean `files`?");
+        assert_eq!(wrong, "understand the arguments: unknown source `fiels`; did you mean `files`?");
     }
 
     #[test]
@@ -323,6 +321,6 @@ counted    since yesterday 08:00
         let looks =
             |count, missed| looks(&SourcesView { looks: LooksView { count, mean_us: 0, missed }, ..view() });
         assert!(looks(0, 0).starts_with("the probes have not looked"));
-        assert!(looks(0, 3).ends_with("3 came too late for their exchange"));
+        assert!(looks(0, 3).ends_with("3 too late for their exchange"));
     }
 }

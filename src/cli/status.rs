@@ -77,7 +77,7 @@ impl JournalView {
 impl TokenCounts {
     fn text(&self) -> String {
         let (saved, than) = (self.saved.unsigned_abs(), if self.saved < 0 { "more" } else { "fewer" });
-        format!("about {} injected, {saved} {than} than the payloads as they came", self.injected)
+        format!("about {} injected, {saved} {than} than the unprocessed payloads", self.injected)
     }
 }
 
@@ -143,8 +143,8 @@ impl StatusView {
         let mut text = if table.is_empty() { String::new() } else { format!("\n{}", table.text(terminal)) };
         match idle.len() {
             0 => {}
-            1 => text.push_str("\n1 subscriber had no event yet\n"),
-            count => text.push_str(&format!("\n{count} subscribers had no event yet\n")),
+            1 => text.push_str("\n1 subscriber has no event yet\n"),
+            count => text.push_str(&format!("\n{count} subscribers have no event yet\n")),
         }
         text
     }
@@ -295,14 +295,14 @@ history        up to date
 rules          3 subscribers enabled, 0 disabled, hash b21532ec8694
 events         53 published, 1 unmatched, 0 held back; ended: 3 duplicate, 2 filtered
 notifications  3 created, 2 injected, 1 confirmed, 0 pending, 0 unclaimed; ended: 1 expired; 2 carriers that never change
-tokens         about 100 injected, 80 fewer than the payloads as they came
+tokens         about 100 injected, 80 fewer than the unprocessed payloads
 sessions       1 open, 0 waiting
 
 SUBSCRIBER  STATE  CREATED  ROWS  ENDED
 deploys     on     2        9     3 duplicate, 2 filtered
 old         off    1        0
 
-2 subscribers had no event yet
+2 subscribers have no event yet
 ";
         let screen = shown(&status(), &["status"]);
         assert!(screen.starts_with("aside 0.1.0 runs: process 7, up 1h 2m\n"), "{screen}");
@@ -339,12 +339,12 @@ old         off    1        0
             (failed, "PROBLEM: journal FAILED: the disk is full\nPROBLEM: history FAILED: no space\n"),
             (
                 refused,
-                "PROBLEM: configuration REFUSED at 2026-11-21T09:00:00Z with 1 error; the rules of before hold\n\
+                "PROBLEM: configuration REFUSED at 2026-11-21T09:00:00Z with 1 error; the previous rules stay in force\n\
                  PROBLEM: ci.toml:2:6: `id` must be a string, not an integer\n",
             ),
             (
                 partly,
-                "PROBLEM: configuration read with 1 error at 2026-11-21T09:00:00Z; what has errors is not used as it stands\n",
+                "PROBLEM: configuration read with 1 error at 2026-11-21T09:00:00Z; files with errors are not used in their present form\n",
             ),
         ] {
             let screen = shown(&status, &["status"]);

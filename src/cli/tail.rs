@@ -21,7 +21,7 @@ const SEVERITY_WIDTH: usize = 8;
 pub(super) struct Args {
     /// Types to show; `*` is one segment, a final `**` one or more [default: all]
     pattern: Option<Pattern>,
-    /// Begin at this position of the journal, then follow [default: new events only]
+    /// Start at this position of the journal, then follow [default: new events only]
     #[arg(long, value_name = "SEQ")]
     from: Option<u64>,
     /// Lowest severity to show

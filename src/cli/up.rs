@@ -85,7 +85,7 @@ fn say(context: &mut Context<'_>, daemon: &Running, how: &str) -> Result<(), Cli
     let mut text =
         format!("aside {version} {how} as process {pid}\n  socket   {}\n", context.client.socket().display());
     if version != own {
-        text.push_str(&format!("  this is version {own}; to change over: aside down && aside up\n"));
+        text.push_str(&format!("  this is version {own}; to switch: aside down && aside up\n"));
     }
     context.print(&text)
 }
@@ -96,8 +96,8 @@ fn start(paths: &Paths, filter: &str) -> Result<Log, UpError> {
     let (log, log_file) = Log::open(&paths.state)?;
     // The daemon writes once to stdout, when it is ready. A socket supports a read timeout, a pipe
     // does not.
-    let (mut ready, stdout) = UnixStream::pair().map_err(failed("make a socket"))?;
-    ready.set_read_timeout(Some(READY_TIMEOUT)).map_err(failed("make a socket"))?;
+    let (mut ready, stdout) = UnixStream::pair().map_err(failed("create a socket pair"))?;
+    ready.set_read_timeout(Some(READY_TIMEOUT)).map_err(failed("create a socket pair"))?;
     let mut child = spawn(paths, filter, stdout, &log, log_file).map_err(failed("run this program again"))?;
     let mut first = [0];
     match ready.read(&mut first) {
@@ -127,7 +127,7 @@ impl Log {
             move |source| UpError::File { doing, path, source }
         };
         let folder = fs::DirBuilder::new().recursive(true).mode(0o700).create(state);
-        folder.map_err(failed("make the state folder", state))?;
+        folder.map_err(failed("create the state folder", state))?;
         let path = state.join(LOG_FILE);
         let opened = OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
         let opened = opened.and_then(|file| Ok((file.metadata()?.len(), file)));

@@ -134,7 +134,7 @@ fn set(
         }
         None => {
             let so = answer.already.iter().map(|condition| {
-                let state = condition.state.as_deref().unwrap_or("it is so");
+                let state = condition.state.as_deref().unwrap_or("it is true");
                 format!("already: {} ({})\n", one_line(&condition.text), one_line(state))
             });
             so.collect()
@@ -229,10 +229,10 @@ mod tests {
 
     #[test]
     fn what_is_so_already_is_said() {
-        let body = r#"{"already":[{"text":"port 3000","state":"somebody listens"}]}"#;
+        let body = r#"{"already":[{"text":"port 3000","state":"a process listens"}]}"#;
         let daemon = FakeDaemon::answering_json(200, body);
         let said = run_against(&daemon, &["watch", "port 3000"]);
-        assert_eq!(said.as_deref(), Ok("already: port 3000 (somebody listens)\n"));
+        assert_eq!(said.as_deref(), Ok("already: port 3000 (a process listens)\n"));
     }
 
     #[test]

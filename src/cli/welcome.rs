@@ -9,7 +9,7 @@ use crate::{
 /// The screen without a daemon: the commands, and what each does.
 fn how_to_start() -> String {
     let install =
-        |kind: &Kind| (format!("aside install {}", kind.caps.name), format!("put it into {}", kind.title));
+        |kind: &Kind| (format!("aside install {}", kind.caps.name), format!("install it in {}", kind.title));
     let plain = |command: &str, what: &str| (command.to_owned(), what.to_owned());
     let steps = std::iter::once(plain("aside up", "start it in the background"))
         .chain(KINDS.into_iter().map(install))

@@ -26,7 +26,7 @@ use crate::{
 
 const DOING: &str = "look it up";
 /// The text for entries that the history has deleted.
-const FORGOTTEN: &str = "nobody knows any more: it is older than the history";
+const FORGOTTEN: &str = "unknown: it is older than the history";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -77,7 +77,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
             let texts: Result<Vec<String>, CliError> =
                 injections.iter().map(|injection| page.injection(injection)).collect();
             let notification = injections.iter().find_map(|injection| injection.notifications.first());
-            let next = notification.map(|id| format!("aside why {id} shows the events behind it"));
+            let next = notification.map(|id| format!("aside why {id} shows its events"));
             texts?.join("\n") + &page.next(next)
         }
     };
@@ -121,7 +121,7 @@ fn look_up_id(id: &str, context: &Context<'_>) -> Result<Found, CliError> {
 
 /// The text for an event without an outcome, when the history has reached `projected`.
 fn unknown(event: u64, projected: u64) -> &'static str {
-    if projected < event { "not known yet: the history has not come to it" } else { FORGOTTEN }
+    if projected < event { "not known yet: it is not in the history yet" } else { FORGOTTEN }
 }
 
 /// Reports that the id is unknown; other messages of the daemon stay.
@@ -173,7 +173,7 @@ impl Page<'_, '_> {
         notification: &NotificationView,
         events: &[Box<RawValue>],
     ) -> Result<String, CliError> {
-        let mut text = self.head(notification) + &self.lines(&notification.content) + "\nmade of\n";
+        let mut text = self.head(notification) + &self.lines(&notification.content) + "\nevents\n";
         for event in events {
             let event: EventView<'_> = parse(DOING, event.get().as_bytes())?;
             text.push_str(&self.line(2, &self.event(&event)));
@@ -185,7 +185,7 @@ impl Page<'_, '_> {
     fn injection(&self, injection: &InjectionLine) -> Result<String, CliError> {
         let InjectionLine { id, session, timestamp, role, text, notifications } = injection;
         let (session, at) = (self.names.name(session), self.context.terminal.moment(timestamp));
-        let head = format!("injection {id}: given to session {session}, {at}, role {role}");
+        let head = format!("injection {id}: released to session {session}, {at}, role {role}");
         let mut page = self.line(0, &head) + &self.lines(text);
         for notification in notifications {
             let path = format!("/v1/notifications/{}", percent_encode(notification));
@@ -199,7 +199,7 @@ impl Page<'_, '_> {
     /// The recorded history, or `none` if empty, and current failures.
     fn became(&self, history: &[LedgerLine], none: &str) -> String {
         let terminal = &self.context.terminal;
-        let mut text = "\nwhat became of it\n".to_owned();
+        let mut text = "\noutcome\n".to_owned();
         if history.is_empty() {
             text.push_str(&self.line(2, none));
         }
@@ -253,16 +253,16 @@ notification n1: ci, high, after_tool, about 9 tokens
   ci: failed
   job: build
 
-made of
+events
   e1 (12): ci.check.failed, error, from ci, 30m ago
 
-what became of it
-  12:00:02.000  ci made n1 of 1 event
+outcome
+  12:00:02.000  ci made n1 from 1 event
   12:00:02.000  n1 waits in session s1
   12:00:05.000  n1 was delivered to session s1 at after_tool in injection abc123
-  12:00:09.000  n1 arrived in session s1: the session went on after it
+  12:00:09.000  n1 arrived in session s1: the session continued after it
 
-next: nothing to do; aside why abc123 shows the text as the agent has it
+next: nothing to do; aside why abc123 shows the text that the agent received
 ";
         let daemon = FakeDaemon::answering_json(200, &body);
         assert_eq!(run_against(&daemon, &["why", "n1"]).as_deref(), Ok(expected));
@@ -281,17 +281,17 @@ next: nothing to do; aside why abc123 shows the text as the agent has it
             ("/v1/notifications/n1", notification),
         ]);
         let expected = "\
-injection abc123: given to session s1, 29m ago, role tool
+injection abc123: released to session s1, 29m ago, role tool
   ci: failed
   job: build
 
 notification n1: ci, high, after_tool, about 9 tokens
 
-what became of it
+outcome
   12:00:05.000  n1 was delivered to session s1 at after_tool in injection abc123
   12:00:09.000  n1 arrived in session s1: its short name is in the transcript
 
-next: aside why n1 shows the events behind it
+next: aside why n1 shows its events
 ";
         assert_eq!(run_against(&daemon, &["why", "abc123"]).as_deref(), Ok(expected));
     }
@@ -349,7 +349,7 @@ next: aside why n1 shows the events behind it
         }
         assert_eq!(run_against(&daemon, &["why", "abc1"]).as_deref(), Ok(""));
         let error = run_against(&daemon, &["why", "nb02"]).expect_err("it could be two");
-        assert!(error.ends_with("begins so: nb02da67fe2fd, nb02da67ffff"), "{error}");
+        assert!(error.ends_with("begin with it: nb02da67fe2fd, nb02da67ffff"), "{error}");
         let none = FakeDaemon::answering_json(200, &list(&[]));
         let error = run_against(&none, &["why", "last"]);
         assert_eq!(error, Err("look it up: no notification was made yet".to_owned()));

@@ -132,7 +132,7 @@ impl Framing {
             return Ok(Self::Chunked);
         }
         if name.eq_ignore_ascii_case("content-length") && self != Self::Chunked {
-            return value.parse().map(Self::Length).map_err(|_| invalid("a length that is no number"));
+            return value.parse().map(Self::Length).map_err(|_| invalid("a length that is not a number"));
         }
         Ok(self)
     }
@@ -270,7 +270,7 @@ mod tests {
         for (answer, what) in [
             ("hello\r\n\r\n", "no HTTP status line"),
             ("HTTP/1.1 20 OK\r\n\r\n", "no HTTP status line"),
-            ("HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n", "a length that is no number"),
+            ("HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n", "a length that is not a number"),
             ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n", "a chunk without a size"),
             (
                 "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\nab\r\n",

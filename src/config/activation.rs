@@ -36,8 +36,7 @@ fn levels<T>(value: &Value<'_>, key: impl Fn(&Value<'_>, &str) -> Parsed<T>) -> 
     let (mut levels, mut found) = (Vec::new(), Vec::new());
     for (name, entry) in entries {
         if matches!(entry.get(), DeValue::Table(_)) {
-            let message =
-                format!("a name with a dot stands in quotes, such as \"{}.x\" = \"prompt\"", shown(name));
+            let message = format!("a name with a dot is quoted, such as \"{}.x\" = \"prompt\"", shown(name));
             found.push(entry.key_error(message));
             continue;
         }

@@ -41,7 +41,7 @@ pub(crate) fn read(section: &mut Section<'_>) -> Batching {
         section.object("mode", |value| value.error("`debounce` needs a `window_ms` of at least 1"));
     }
     if !is_debounce && !is_mode_wrong {
-        section.object("max_wait_ms", |value| value.error("`max_wait_ms` belongs to `mode = \"debounce\"`"));
+        section.object("max_wait_ms", |value| value.error("`max_wait_ms` is for `mode = \"debounce\"` only"));
     } else if max_wait.is_some_and(|max_wait| max_wait < window) {
         section.object("max_wait_ms", |value| value.error("`max_wait_ms` is less than `window_ms`"));
     }
@@ -49,7 +49,7 @@ pub(crate) fn read(section: &mut Section<'_>) -> Batching {
     if !group_by.is_empty() && window.is_zero() && !is_window_wrong {
         section.object("group_by", |value| {
             value
-                .error("`group_by` does nothing while `window_ms` is 0: each event is a batch of its own")
+                .error("`group_by` has no effect while `window_ms` is 0: each event is a separate batch")
                 .into_warning()
         });
     }
@@ -71,7 +71,7 @@ pub(crate) fn read_dedupe(section: &mut Section<'_>, batching: &Batching) -> Opt
     let window = section.read("dedupe_window_ms", |value| milliseconds(value, 0..=DEDUPE_WINDOW_MS_MAX));
     if key.is_empty() && !is_key_wrong && window.is_some_and(|window| !window.is_zero()) {
         section.object("dedupe_window_ms", |value| {
-            value.error("`dedupe_window_ms` does nothing without a `dedupe_key`").into_warning()
+            value.error("`dedupe_window_ms` has no effect without a `dedupe_key`").into_warning()
         });
     }
     let window = window.unwrap_or(DEDUPE_WINDOW);
@@ -97,11 +97,12 @@ fn doubt_of_newest(rule: Option<&DedupeRule>, batching: &Batching) -> Option<Str
         BatchMode::Debounce { max_wait } => max_wait,
     };
     let Some(rule) = rule else {
-        return Some("`dedupe_keep` does nothing without a `dedupe_key` and its window".into());
+        return Some("`dedupe_keep` has no effect without a `dedupe_key` and its window".into());
     };
     if !batching.collects() {
         return Some(
-            "`newest` does nothing while each event is a batch of its own: no row waits for a repeat".into(),
+            "`newest` has no effect while each event is a separate batch: no row is pending at a repeat"
+                .into(),
         );
     }
     (rule.window < longest).then(|| {

@@ -207,7 +207,7 @@ fn read_http(section: &mut Section<'_>) -> Option<HttpConfig> {
     let token_file = section.read("token_file", values::absolute_path);
     if section.value("listen").is_none() {
         section.object("token_file", |value| {
-            value.error("`token_file` does nothing without `listen`").into_warning()
+            value.error("`token_file` has no effect without `listen`").into_warning()
         });
     }
     listen.map(|listen| HttpConfig { listen, token_file })
@@ -216,7 +216,7 @@ fn read_http(section: &mut Section<'_>) -> Option<HttpConfig> {
 fn loopback(value: &Value<'_>) -> Parsed<SocketAddr> {
     let text = values::text(value)?;
     let Ok(address) = text.parse::<SocketAddr>() else {
-        let message = format!("`{}` is no address with a port", shown(text));
+        let message = format!("`{}` is not an address with a port", shown(text));
         return Err(vec![value.error(message).with_note("an address is written like \"127.0.0.1:4127\"")]);
     };
     if !address.ip().is_loopback() {
@@ -267,7 +267,7 @@ fn check_frames(section: &mut Section<'_>, max_tokens: Option<u32>, max_chars: O
 
 fn too_small(value: &Value<'_>, format: Format, frame: u32, room: u32, unit: &str) -> Diagnostic {
     let message = format!(
-        "the frame of `{}` takes {frame} {unit}, so {room} are left for a notification; a larger one is cut",
+        "the frame of `{}` needs {frame} {unit}, so {room} remain for a notification; a larger one is cut",
         format.as_str()
     );
     let note = format!(

@@ -58,7 +58,7 @@ fn delay(value: &Value<'_>) -> Parsed<Effect> {
     let is_tool = text.strip_prefix("tool:").is_some_and(|tool| !tool.trim().is_empty());
     let is_delay = is_turns || is_tool || minutes(text).is_some() || parse_duration(text).is_some();
     let wrong = || {
-        let message = format!("`{}` is nothing to wait for", shown(text));
+        let message = format!("`{}` is not a valid delay", shown(text));
         vec![
             value
                 .error(message)

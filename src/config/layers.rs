@@ -168,7 +168,7 @@ pub enum BundleError {
         found: u32,
     },
     /// A file of it has no text.
-    #[error("the text of `{name}` ({layer} layer) is not there")]
+    #[error("the text of `{name}` ({layer} layer) is missing")]
     Text {
         /// The layer it is in.
         layer: LayerKind,
@@ -400,6 +400,6 @@ mod tests {
         assert!(read("{").is_err());
         let lost = r#"{"version":2,"files":[{"layer":"user","name":"aside.toml","sha256":"00"}]}"#;
         let error = read(lost).expect_err("its text is not there");
-        assert_eq!(error.to_string(), "the text of `aside.toml` (user layer) is not there");
+        assert_eq!(error.to_string(), "the text of `aside.toml` (user layer) is missing");
     }
 }

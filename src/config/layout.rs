@@ -58,10 +58,10 @@ pub(super) fn read(
     let declared = ["one", "table"].into_iter().find(|key| section.value(key).is_some());
     if let Some(declared) = declared {
         section.object("template", |value| {
-            let message = format!("`template` and `{declared}` both say how a notification is written");
+            let message = format!("`template` and `{declared}` both define the text of a notification");
             value
                 .error(message)
-                .with_note(format!("keep one of them: all that `{declared}` does, a template can"))
+                .with_note(format!("keep one of them: a template can do everything that `{declared}` does"))
         });
         let text = |value: &Value<'_>| Some((value.place(), value.get().as_str()?.into()));
         let places = DeclaredPlaces {
@@ -176,9 +176,7 @@ fn read_template(value: &Value<'_>, templates: &KnownTemplates<'_>) -> Parsed<Ar
     }
     let meant = nearest(&name, templates.names.iter().copied());
     let note = "a template is a file below templates/ of any layer; \"generic\" is the table without one";
-    Err(vec![
-        value.error(format!("there is no template `{}`", shown(&name))).with_nearest(meant).with_note(note),
-    ])
+    Err(vec![value.error(format!("unknown template `{}`", shown(&name))).with_nearest(meant).with_note(note)])
 }
 
 fn template_name(found: &str) -> String {

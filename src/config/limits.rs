@@ -42,14 +42,14 @@ fn read_resolve(
     patterns::check(section, "resolved_by", &by, known_types);
     if by.is_empty() {
         if equal.is_some() && !is_unread {
-            let message =
-                "`equal` says in what an event of `resolved_by` equals what it resolves, and there is none";
+            let message = "`equal` needs `resolved_by`: it names the fields that must match for an event to resolve a notification";
             section.object("equal", |value| value.error(message));
         }
         return None;
     }
     if section.value("equal").is_none() && supersede_key.is_empty() {
-        let message = "`resolved_by` needs `equal`: the fields in which an event equals what it resolves";
+        let message =
+            "`resolved_by` needs `equal`: the fields that must match for an event to resolve a notification";
         let note = "such as equal = \"payload.name\"; with equal = \"\" it resolves everything";
         section.object("resolved_by", |value| value.error(message).with_note(note));
     }

@@ -50,7 +50,7 @@ pub fn read_layers(folders: &[(LayerKind, PathBuf)]) -> Sources {
 pub fn with_missing(sources: Sources, user_folder: &Path, used: &Sources) -> Sources {
     let is_used = used.files().iter().any(|file| file.layer == LayerKind::User);
     let is_missing = fs::metadata(user_folder).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
-    let why = "it is not there, and files of it are in force; make it, empty if they are to go";
+    let why = "it is missing, but files of it are in force; create it, empty to remove them";
     let missing = || unreadable(LayerKind::User, user_folder, "", why.to_owned());
     sources.with([], (is_used && is_missing).then(missing))
 }

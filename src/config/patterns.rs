@@ -21,7 +21,7 @@ pub(crate) fn check(
             section.object(key, |value| {
                 let item = value.items().and_then(|items| items.into_iter().nth(index));
                 item.unwrap_or_else(|| value.clone())
-                    .error(format!("`{pattern}` stands twice"))
+                    .error(format!("`{pattern}` is listed twice"))
                     .into_warning()
             });
         }
@@ -32,8 +32,7 @@ pub(crate) fn check(
             section.object(key, |value| {
                 let item = value.items().and_then(|items| items.into_iter().nth(index));
                 let message = format!("`{pattern}` matches no type of the catalogue");
-                let note =
-                    "a type of your own is fine: name it in the `events.toml` beside your `aside.toml`";
+                let note = "to use your own type, define it in the `events.toml` next to your `aside.toml`";
                 item.unwrap_or_else(|| value.clone())
                     .error(message)
                     .with_nearest(meant)

@@ -90,10 +90,10 @@ pub(super) fn switched() -> impl Iterator<Item = &'static Producer> {
 
 /// What publishes without a harness.
 const OTHERS: [Producer; 4] = [
-    row("notify", Kind::Daemon, "word to the user", "`aside notify MESSAGE`"),
+    row("notify", Kind::Daemon, "notices to the user", "`aside notify MESSAGE`"),
     row("run", Kind::Command, "ended commands and their problems", "`aside run -- COMMAND`"),
-    row(WEBHOOKS, Kind::Webhook, "what other programs send", "`enabled = true` in `[webhooks.NAME]`"),
-    row(OWN, Kind::Daemon, "its own troubles", "nothing"),
+    row(WEBHOOKS, Kind::Webhook, "events of other programs", "`enabled = true` in `[webhooks.NAME]`"),
+    row(OWN, Kind::Daemon, "its own errors", "nothing"),
 ];
 
 impl Kind {

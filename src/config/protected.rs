@@ -50,9 +50,9 @@ impl Protected {
             let message = format!("a core subscriber keeps its types, and `{first}` is missing");
             section.object("types", |value| self.refusal(value, message));
         }
-        section.object("where", |value| self.refusal(value, "a core subscriber takes no `where`"));
+        section.object("where", |value| self.refusal(value, "a core subscriber cannot have `where`"));
         if !sources.is_empty() {
-            section.object("sources", |value| self.refusal(value, "a core subscriber takes no `sources`"));
+            section.object("sources", |value| self.refusal(value, "a core subscriber cannot have `sources`"));
         }
         if severity_min > self.severity_min {
             let message = format!(
@@ -70,13 +70,14 @@ impl Protected {
         let Some(resolve) = resolve else { return };
         let by = self.resolve.as_ref().map_or(&[][..], |own| &own.by);
         if let Some(other) = resolve.by.iter().find(|pattern| !by.iter().any(|own| covers(own, pattern))) {
-            let message =
-                format!("nothing else may resolve what a core subscriber delivers, and `{other}` does");
+            let message = format!(
+                "only the shipped `resolved_by` may resolve notifications of a core subscriber, and `{other}` is not in it"
+            );
             section.object("resolved_by", |value| self.refusal(value, message));
         }
         let equal = self.resolve.as_ref().map_or(&[][..], |own| &own.equal);
         if !equal.iter().all(|field| resolve.equal.contains(field)) {
-            let message = "a core subscriber keeps the fields in which an event equals what it resolves";
+            let message = "a core subscriber's `equal` cannot be changed";
             let key = if section.value("equal").is_some() { "equal" } else { "resolved_by" };
             section.object(key, |value| self.refusal(value, message));
         }

@@ -250,7 +250,7 @@ impl<'s> Section<'s> {
         for name in names {
             let places = outer.entries.get(name).into_iter().flatten().map(|entry| entry.key_place.clone());
             let wrong = if !is_bare_key(name) || name.len() > NAME_BYTES_MAX {
-                Some(format!("`{}` is no name of letters, digits, `-` and `_`", shown(name)))
+                Some(format!("`{}` is not a name of letters, digits, `-` and `_`", shown(name)))
             } else {
                 (tables.len() >= max).then(|| format!("only {max} tables are allowed in [{}]", outer.name))
             };
@@ -301,7 +301,7 @@ impl<'s> Section<'s> {
             let is_full = read_before.len() >= max;
             match read_before.iter_mut().find(|(_, before)| name(before) == name(&entry)) {
                 Some((of, _)) if *of == file => {
-                    let message = format!("there is another one of the name `{}`", shown(name(&entry)));
+                    let message = format!("the name `{}` is used twice", shown(name(&entry)));
                     self.found.push(item.error(message).with_note("give one of them another `name`"));
                 }
                 Some(before) => *before = (file, entry),
@@ -402,7 +402,7 @@ pub(crate) fn finish_all(
 fn unknown_key(place: Place, key: &str, path: &str, allowed: &[&str], homes: &Homes) -> Diagnostic {
     let wrong = Diagnostic::error(place, shown(path), format!("unknown key `{}`", shown(key)));
     match homes.get(key) {
-        Some(home) => wrong.with_note(format!("`{key}` belongs to [{home}]")),
+        Some(home) => wrong.with_note(format!("`{key}` is a key of [{home}]")),
         None => wrong.with_allowed(key, allowed),
     }
 }
@@ -485,7 +485,7 @@ mod tests {
         assert_eq!(found, ["x=1", "y=2", "z=2"]);
         let expected = [
             "c:1:1 each table of this list is written under [[s.l]]",
-            "b:7:1 there is another one of the name `z`",
+            "b:7:1 the name `z` is used twice",
             "b:10:1 only 3 of [[s.l]] are allowed",
         ];
         assert_eq!(messages(&section.finish()), expected);
@@ -519,7 +519,7 @@ mod tests {
         let expected = [
             "b:3:1 unknown key `xx`",
             "c:2:5 `t` must be a table, not an integer",
-            "b:4:6 `no name` is no name of letters, digits, `-` and `_`",
+            "b:4:6 `no name` is not a name of letters, digits, `-` and `_`",
             "b:5:6 only 2 tables are allowed in [s.t]",
         ];
         assert_eq!(messages(&section.finish()), expected);

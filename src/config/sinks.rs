@@ -66,7 +66,7 @@ pub(super) fn read(sinks: &mut Section<'_>, tables: &mut [Section<'_>; 4]) -> Se
 /// Finds sinks that lack something, and tokens that others can read on their way.
 fn check(sinks: &mut Section<'_>, ntfy: &mut Section<'_>, webhook: &Section<'_>, settings: &Settings) {
     let lacks = |key: &str, table: &str| {
-        let message = format!("`{table}` goes nowhere: `{key}` is missing in [sinks.{table}]");
+        let message = format!("`{table}` has no target: `{key}` is missing in [sinks.{table}]");
         move |value: &Value<'_>| value.error(message)
     };
     let has = |sink: Sink| settings.default.contains(&sink);
@@ -91,7 +91,7 @@ fn read_default(value: &Value<'_>) -> Parsed<Vec<Sink>> {
     let mut once: Vec<Sink> = Vec::with_capacity(found.len());
     for sink in found {
         if once.contains(&sink) {
-            return Err(vec![value.error(format!("`{}` is there twice", sink.as_str()))]);
+            return Err(vec![value.error(format!("`{}` is listed twice", sink.as_str()))]);
         }
         once.push(sink);
     }
@@ -148,11 +148,11 @@ fn url(text: &str) -> Option<Url> {
 
 fn no_url(value: &Value<'_>, text: &str) -> Diagnostic {
     if text.starts_with(SECURE_SCHEME) && !HAS_HTTPS {
-        let note = "name a server on this machine or in your network by http://, let the sink `apprise` send it, \
+        let note = "use http:// for a server on this machine or in your network, use the sink `apprise`, \
                     which speaks https, or build the program with `--features https`";
         return value.error("this program was built without https").with_note(note);
     }
-    let wrong = value.error(format!("`{}` is no address of a server", shown(text)));
+    let wrong = value.error(format!("`{}` is not the address of a server", shown(text)));
     wrong.with_note("it is written like \"http://127.0.0.1:8080/path\"")
 }
 
@@ -198,16 +198,16 @@ mod tests {
     fn what_is_wrong_says_what_to_do() {
         for (text, expected) in [
             ("default = [\"ntfi\"]", "did you mean `ntfy`?"),
-            ("default = [\"log\", \"log\"]", "`log` is there twice"),
-            ("default = [\"ntfy\"]", "`ntfy` goes nowhere: `url` is missing in [sinks.ntfy]"),
-            ("default = [\"webhook\"]", "`webhook` goes nowhere: `url` is missing in [sinks.webhook]"),
+            ("default = [\"log\", \"log\"]", "`log` is listed twice"),
+            ("default = [\"ntfy\"]", "`ntfy` has no target: `url` is missing in [sinks.ntfy]"),
+            ("default = [\"webhook\"]", "`webhook` has no target: `url` is missing in [sinks.webhook]"),
             (
                 "default = [\"webhook\"]\nwebhook = { url = \"http://127.0.0.1/\" }",
                 "`secret_file` is missing in [sinks.webhook]",
             ),
             ("ntfy = { url = \"http://127.0.0.1/\" }", "the address does not end in a topic"),
-            ("ntfy = { url = \"http://u:p@h/x\" }", "is no address of a server"),
-            ("webhook = { url = \"http://h/a b\" }", "is no address of a server"),
+            ("ntfy = { url = \"http://u:p@h/x\" }", "is not the address of a server"),
+            ("webhook = { url = \"http://h/a b\" }", "is not the address of a server"),
             ("log = { path = \"notices\" }", "is not an absolute path"),
             ("retry = [\"1ms\"]", "must be 1s to"),
             (

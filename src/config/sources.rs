@@ -87,7 +87,7 @@ impl Keys for Section<'_> {
             if (1..=max).contains(&found.len()) && found.is_sorted_by(|one, other| one < other) {
                 return Ok(found);
             }
-            let wrong = value.error(format!("`{key}` is no list of 1 to {max} rising integers"));
+            let wrong = value.error(format!("`{key}` is not a list of 1 to {max} increasing integers"));
             Err(vec![wrong.with_note(note)])
         })
     }
@@ -115,6 +115,6 @@ impl Keys for Section<'_> {
 
 fn formed<T>(value: &Value<'_>, form: &Form<T>) -> Parsed<T> {
     let text = values::words(value)?;
-    let wrong = || value.error(format!("`{}` is no {}", shown(text), form.noun)).with_note(form.note);
+    let wrong = || value.error(format!("`{}` is not {}", shown(text), form.noun)).with_note(form.note);
     (form.parse)(text).ok_or_else(|| vec![wrong()])
 }

@@ -203,7 +203,7 @@ fn read_events(section: &mut Section<'_>, file: &SourceFile, context: &Context<'
 fn read_where(section: &mut Section<'_>) -> Option<Condition> {
     let condition = section.read("where", read_condition)?;
     if condition.is_constant() {
-        let message = "`where` asks for no field of the event, so it takes all of them or none";
+        let message = "`where` uses no field of the event, so it matches all events or none";
         section.object("where", |value| value.error(message).into_warning());
     }
     Some(condition)
@@ -217,7 +217,7 @@ fn read_condition(value: &Value<'_>) -> Parsed<Condition> {
         return Err(vec![value.error(message)]);
     }
     Condition::compile(source).map_err(|error| {
-        let mut wrong = value.error(format!("`where` is no expression: {}", sentence(&error.message)));
+        let mut wrong = value.error(format!("`where` is not an expression: {}", sentence(&error.message)));
         if let Some(range) = error.range {
             let is_unknown_field = error.message.starts_with("unknown field");
             wrong.nearest = source.get(range.clone()).filter(|_| is_unknown_field).and_then(field_meant);
@@ -287,7 +287,9 @@ fn check_audience(
     }
     if rule.activation != Activation::Passive {
         section.object("activation", |value| {
-            value.error("`activation` is about agents, and this one is for the user alone").into_warning()
+            value
+                .error("`activation` applies to agents, and this subscriber is for the user only")
+                .into_warning()
         });
     }
 }
@@ -304,7 +306,7 @@ fn check_wake(section: &mut Section<'_>, rule: &OutputRule, threshold: Priority)
     if rule.activation == Activation::Active && rule.priority < threshold && rule.escalate_at.is_none() {
         section.object("activation", |value| {
             let message = format!(
-                "it wakes nobody: its priority is {}, and `threshold` in [activation] is {threshold}",
+                "it wakes no session: its priority is {}, and `threshold` in [activation] is {threshold}",
                 rule.priority
             );
             value.error(message).into_warning()

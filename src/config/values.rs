@@ -137,7 +137,7 @@ pub(crate) fn duration(value: &Value<'_>, range: RangeInclusive<Duration>) -> Pa
             Ok(number) => format!("the unit is missing: \"{number}s\" are seconds, \"{number}m\" minutes"),
             Err(_) => "a duration is written like \"250ms\" or \"1h30m\"".to_owned(),
         };
-        return Err(vec![value.error(format!("`{}` is no duration", shown(text))).with_note(note)]);
+        return Err(vec![value.error(format!("`{}` is not a duration", shown(text))).with_note(note)]);
     };
     if !range.contains(&found) {
         let [start, end] = [range.start(), range.end()].map(|limit| duration_text(*limit));
@@ -162,7 +162,7 @@ pub(crate) fn hours(value: &Value<'_>) -> Parsed<Hours> {
     let text = words(value)?;
     text.parse().map_err(|error: HoursError| {
         let message = match error {
-            HoursError::Form => format!("`{}` is no time of the day", shown(text)),
+            HoursError::Form => format!("`{}` is not a time of day", shown(text)),
             HoursError::Empty => format!("`{}` ends when it begins", shown(text)),
         };
         vec![value.error(message).with_note("hours are written like \"22:00-07:00\"")]
@@ -179,7 +179,7 @@ pub(crate) fn rate(value: &Value<'_>) -> Parsed<Rate> {
         Err(vec![value.error(message).with_note(note)])
     };
     let Some((count, unit)) = found.split_once('/') else {
-        return wrong(format!("`{}` is no rate", shown(found)));
+        return wrong(format!("`{}` is not a rate", shown(found)));
     };
     let count = count.trim().parse::<NonZeroU32>().ok().filter(|count| count.get() <= RATE_COUNT_MAX);
     let unit = RATE_UNITS.into_iter().find(|(name, _)| *name == unit.trim());
@@ -249,7 +249,7 @@ fn bad_field_path(value: &Value<'_>, place: Place, part: &str) -> Diagnostic {
         "a field is one of {}, or `payload.` and the keys below it; several are joined by `:`",
         FieldPath::ROOTS.into_iter().filter(|root| *root != "payload").collect::<Vec<_>>().join(", ")
     );
-    let mut wrong = value.error(format!("`{}` is no field of an event", shown(part)));
+    let mut wrong = value.error(format!("`{}` is not a field of an event", shown(part)));
     wrong.place = place;
     wrong.with_nearest(meant).with_note(note)
 }
@@ -296,7 +296,7 @@ mod tests {
         assert_eq!(read("\"3h\""), Err("`x` is 3h, but must be 10ms to 2h".to_owned()));
         assert_eq!(read("\"1d\""), Err("`x` is 24h, but must be 10ms to 2h".to_owned()));
         for wrong in ["5", "-5s", "5 parsecs", "", "-1d", "1d6"] {
-            assert_eq!(read(&format!("\"{wrong}\"")), Err(format!("`{wrong}` is no duration")));
+            assert_eq!(read(&format!("\"{wrong}\"")), Err(format!("`{wrong}` is not a duration")));
         }
     }
 
@@ -310,14 +310,14 @@ mod tests {
         let count = "`-1/s` does not begin with a count of 1 to 10000";
         assert_eq!(read("\"-1/s\""), Err(count.to_owned()));
         assert_eq!(read("\"1/week\""), Err("`1/week` does not end with a unit of time".to_owned()));
-        assert_eq!(read("\"1\""), Err("`1` is no rate".to_owned()));
+        assert_eq!(read("\"1\""), Err("`1` is not a rate".to_owned()));
     }
 
     #[test]
     fn an_empty_key_has_no_fields() {
         assert_eq!(read("\"\"", field_paths).map(|paths| paths.len()), Ok(0));
         assert_eq!(read("\"type:payload.a.0\"", field_paths).map(|paths| paths.len()), Ok(2));
-        let wrong = Err("`type.x` is no field of an event; `` is no field of an event".to_owned());
+        let wrong = Err("`type.x` is not a field of an event; `` is not a field of an event".to_owned());
         assert_eq!(read("\"type.x::id\"", field_paths).map(|paths| paths.len()), wrong);
     }
 

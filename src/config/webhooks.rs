@@ -152,7 +152,7 @@ fn fields(value: &Value<'_>) -> Parsed<Vec<(String, Path)>> {
 }
 
 fn path(text: &str) -> Result<Path, String> {
-    Path::parse(text).ok_or_else(|| format!("`{}` is no path of keys with dots between them", shown(text)))
+    Path::parse(text).ok_or_else(|| format!("`{}` is not a path of keys separated by dots", shown(text)))
 }
 
 /// The entries of a table whose keys are the author's own.
@@ -205,7 +205,7 @@ mod tests {
                 "from = \"github\"\nevent = \"x\"\ntype = \"a.b\"\nwhen = { x = 7 }\n",
                 "a text, or a list of texts",
             ),
-            ("from = \"github\"\nevent = \"x\"\ntype = \"a.b\"\npayload = { x = \"a..b\" }\n", "no path"),
+            ("from = \"github\"\nevent = \"x\"\ntype = \"a.b\"\npayload = { x = \"a..b\" }\n", "not a path"),
             ("from = \"github\"\nevent = \"x\"\ntype = \"a.b\"\npaylod = {}\n", "paylod"),
         ] {
             let found = read(&file(&format!("[[webhook]]\n{text}")), &mut Vec::new());

@@ -42,13 +42,13 @@ const OPENED_AGAIN_MAX: usize = 8;
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     /// The file exists.
-    #[error("write {}: it is there already", .0.display())]
+    #[error("write {}: it exists already", .0.display())]
     Exists(PathBuf),
     /// The folder is not empty.
     #[error("restore into {}: it is not empty", .0.display())]
     NotEmpty(PathBuf),
     /// A daemon has the folder.
-    #[error("take the state folder")]
+    #[error("lock the state folder")]
     Lock(#[from] LockError),
     /// The journal cannot be used.
     #[error(transparent)]
@@ -63,7 +63,7 @@ pub enum BackupError {
         places: usize,
     },
     /// A file in the backup does not belong in a state folder.
-    #[error("use the backup: `{}` is no file of a state folder", .0.display())]
+    #[error("use the backup: `{}` is not a file of a state folder", .0.display())]
     Foreign(PathBuf),
     /// A file operation failed.
     #[error("{doing} {}", path.display())]

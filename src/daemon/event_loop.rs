@@ -91,7 +91,7 @@ pub enum LoopError {
     #[error("the journal cannot be written")]
     Append(#[from] AppendError),
     /// A record cannot be applied.
-    #[error("the journal cannot be followed")]
+    #[error("the journal cannot be replayed")]
     Fold(#[from] FoldError),
 }
 
@@ -213,7 +213,7 @@ impl EventLoop {
         match Capture::new(&self.fold) {
             Ok(capture) => self.schedule.hand_over(capture, &self.journal).await,
             Err(error) => {
-                tracing::error!(%error, "the state cannot be written down; a start reads more of the journal")
+                tracing::error!(%error, "the state cannot be encoded; a start reads more of the journal")
             }
         }
     }

@@ -40,7 +40,7 @@ pub struct Fold {
 #[derive(Debug, thiserror::Error)]
 pub enum FoldError {
     /// The record does not have the form of its kind.
-    #[error("record {seq} of the journal cannot be understood")]
+    #[error("record {seq} of the journal cannot be decoded")]
     Record {
         /// Which one.
         seq: Seq,

@@ -12,6 +12,6 @@ pub(super) fn raise_open_files() {
         return;
     }
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
-        tracing::warn!(%error, "the limit of open files stays as it is");
+        tracing::warn!(%error, "the limit of open files is unchanged");
     }
 }

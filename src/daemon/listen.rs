@@ -32,7 +32,7 @@ pub enum ListenError {
         path: PathBuf,
     },
     /// The socket cannot be created.
-    #[error("make the socket {}", path.display())]
+    #[error("create the socket {}", path.display())]
     Socket {
         /// The socket.
         path: PathBuf,
@@ -125,9 +125,7 @@ pub(super) fn unix(path: &Path) -> Result<UnixListener, ListenError> {
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.file_type().is_socket() => fs::remove_file(path),
-        Ok(_) => {
-            Err(io::Error::new(io::ErrorKind::AlreadyExists, "something stands there that is not a socket"))
-        }
+        Ok(_) => Err(io::Error::new(io::ErrorKind::AlreadyExists, "the path exists and is not a socket")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
     }

@@ -25,10 +25,10 @@ pub enum MaintenanceError {
     #[error("open the journal's folder")]
     Folder(#[source] io::Error),
     /// The folder of the rules cannot be used.
-    #[error("list the rules that are kept")]
+    #[error("list the stored rules")]
     Rules(#[source] io::Error),
     /// A daemon has the folder.
-    #[error("take the state folder; stop the daemon before")]
+    #[error("lock the state folder; stop the daemon first")]
     Lock(#[from] LockError),
     /// The journal cannot be read.
     #[error("read the journal")]

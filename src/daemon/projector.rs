@@ -379,7 +379,7 @@ impl Drop for Ended {
     fn drop(&mut self) {
         if thread::panicking() {
             self.0.progress().end_feed();
-            self.0.set_failed(Some("its thread panicked; a restart of the daemon tries again".to_owned()));
+            self.0.set_failed(Some("its thread panicked; restart the daemon to retry".to_owned()));
         }
     }
 }

@@ -59,7 +59,7 @@ const SKIPPED_MAX: usize = 16;
 #[derive(Debug, thiserror::Error)]
 pub enum RecoveryError {
     /// The folder of the journal or of the snapshots cannot be created.
-    #[error("make the folders of the journal and the snapshots")]
+    #[error("create the folders of the journal and the snapshots")]
     Folder(#[source] io::Error),
     /// The journal cannot be opened.
     #[error("open the journal")]
@@ -68,11 +68,11 @@ pub enum RecoveryError {
     #[error("read the journal")]
     Read(#[from] ReadError),
     /// A record cannot be applied.
-    #[error("follow the journal")]
+    #[error("replay the journal")]
     Fold(#[from] FoldError),
     /// More records would have to be skipped than allowed.
     #[error(
-        "follow the journal: record {seq} cannot be followed ({why}), and {SKIPPED_MAX} before it were skipped; `aside journal verify` says what is damaged"
+        "replay the journal: record {seq} cannot be applied ({why}), and {SKIPPED_MAX} before it were skipped; `aside journal verify` lists the damage"
     )]
     Unreadable {
         /// Which one.
@@ -318,11 +318,11 @@ impl Replay<'_> {
         notes_of: impl Fn(&Fold) -> Option<Notes>,
     ) -> Result<Followed, RecoveryError> {
         let attempt = Attempt::begin(state)
-            .inspect_err(|error| tracing::warn!(%error, "what this start dies of, the next one cannot know"))
+            .inspect_err(|error| tracing::warn!(%error, "if this start crashes, the next one cannot identify the record"))
             .ok();
         let mut left = SKIPPED_MAX;
         if let Some(seq) = attempt.as_ref().and_then(Attempt::culprit) {
-            self.skip(seq, "starts of the daemon died of it".to_owned(), skipped);
+            self.skip(seq, "starts of the daemon crashed on it".to_owned(), skipped);
             left -= 1;
         }
         let mut fold = Some(fold);
@@ -335,7 +335,7 @@ impl Replay<'_> {
                 Ok(followed) => {
                     let ended = attempt.map_or(Ok(()), Attempt::end);
                     if let Err(error) = ended {
-                        tracing::warn!(%error, "the next start looks more closely than it need");
+                        tracing::warn!(%error, "the file of the replayed record could not be removed; the next start notes each record");
                     }
                     return Ok(followed);
                 }
@@ -380,11 +380,12 @@ impl Replay<'_> {
 
     /// Records in the journal that a record is skipped, so that it stays skipped.
     fn skip(&self, seq: Seq, why: String, skipped: &mut Skipped) {
-        tracing::error!(%seq, why, "a record of the journal is skipped; nothing comes of it");
+        tracing::error!(%seq, why, "a record of the journal is skipped; it has no effect");
         let publisher = Publisher::new(self.journal.clone());
         let appended = publisher.append_synced_blocking(Records::build(|records| records.skipped(seq)));
-        let appended =
-            appended.inspect_err(|error| tracing::error!(%error, "it is skipped by this start alone"));
+        let appended = appended.inspect_err(
+            |error| tracing::error!(%error, "the skip could not be recorded; it applies to this start only"),
+        );
         skipped.add(seq, appended.ok().and_then(|appended| appended.first()));
         self.journal.note_skipped(seq, why);
     }
@@ -393,7 +394,7 @@ impl Replay<'_> {
 fn words_of(panic: &(dyn Any + Send)) -> String {
     let words = panic.downcast_ref::<&str>().map(|words| (*words).to_owned());
     let words = words.or_else(|| panic.downcast_ref::<String>().cloned());
-    format!("the program failed on it: {}", words.unwrap_or_else(|| "without a word".to_owned()))
+    format!("the program failed on it: {}", words.unwrap_or_else(|| "without a message".to_owned()))
 }
 
 /// Applies everything from `reader` to `fold`; returns the events that are still to be published.

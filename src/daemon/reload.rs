@@ -52,10 +52,10 @@ const PROBLEMS_MAX: usize = 10;
 /// The event that reports files with errors.
 const FAILED: &str = "config.reload.failed";
 /// The message for a file that has errors at a start.
-const LAST_GOOD: &str = "what was in force of it before is used until its errors are mended";
+const LAST_GOOD: &str = "its previous version is used until its errors are fixed";
 /// The message when a start has no valid settings.
 const NOTHING_DELETED: &str =
-    "settings could not be read, so nothing of the journal is deleted; it takes a restart once they can";
+    "settings could not be read, so retention is off; restart the daemon once they are fixed";
 
 /// Why rules could not be replaced.
 #[derive(Debug, thiserror::Error)]
@@ -67,10 +67,10 @@ pub enum ReloadError {
     #[error("read and compile the configuration")]
     Ended(#[source] JoinError),
     /// The rules cannot be stored next to the journal.
-    #[error("keep the rules")]
+    #[error("store the rules")]
     Rules(#[from] RulesError),
     /// The rules of the configuration cannot be stored, and there are none of an earlier time.
-    #[error("keep the rules: there is no room for them, and none were in force before")]
+    #[error("store the rules: the disk is full, and no earlier rules are in force")]
     None,
     /// The journal accepts no more records.
     #[error("write the journal")]
@@ -124,7 +124,7 @@ pub(super) fn log_findings(report: &Report) {
     tracing::warn!(
         errors,
         warnings,
-        "the configuration has findings; `aside check` shows them where they are"
+        "the configuration has findings; `aside check` lists them with their places"
     );
     for found in report.diagnostics() {
         let (at, key, finding) = (&found.place, found.key.as_str(), found.message.as_str());
@@ -143,7 +143,7 @@ pub(super) fn keep(store: RulesStore, sources: &Sources) -> (RulesStore, Option<
         Ok(hash) => (store.with_current(&hash), Some(hash)),
         Err(error) => {
             let error: &dyn std::error::Error = &error;
-            tracing::error!(error, "the rules of the configuration cannot be kept; those in force stay");
+            tracing::error!(error, "the rules of the configuration cannot be stored; those in force stay");
             (store, None)
         }
     }
@@ -288,8 +288,8 @@ impl Reloader {
         let (store, journal, before) = (self.store.clone(), self.journal.clone(), self.named);
         match spawn_blocking(move || store.collect_unnamed(&journal, before)).await {
             Ok(Ok(named)) => self.named = named,
-            Ok(Err(error)) => tracing::warn!(%error, "rules that nothing names any more are not deleted"),
-            Err(error) => tracing::error!(%error, "deleting rules stopped"),
+            Ok(Err(error)) => tracing::warn!(%error, "unused rules could not be deleted"),
+            Err(error) => tracing::error!(%error, "the task that deletes rules ended"),
         }
     }
 
@@ -336,7 +336,7 @@ impl Reloader {
         let (store, hash) = (self.store.clone(), self.in_force.hash.clone());
         if let Ok(Err(error)) = spawn_blocking(move || store.note_current(&hash)).await {
             let error: &dyn Error = &error;
-            tracing::warn!(error, "the next start does not know that these rules were good");
+            tracing::warn!(error, "these rules could not be recorded as the last valid ones");
         }
     }
 
@@ -355,7 +355,7 @@ impl Reloader {
                 }
             }
             Err(error) => {
-                tracing::error!(error = error as &dyn Error, "the rules stay as they were");
+                tracing::error!(error = error as &dyn Error, "the rules are unchanged");
                 match error {
                     ReloadError::Broken(report) => view(ConfigView::REFUSED, report, now),
                     ReloadError::Ended(_)
@@ -402,7 +402,7 @@ fn refusal(error: ReloadError) -> ReloadRefusal {
     match error {
         ReloadError::Broken(report) => {
             let message = format!(
-                "the configuration has {}; the rules stay as they were",
+                "the configuration has {}; the rules are unchanged",
                 counted(report.error_count(), "error")
             );
             ReloadRefusal::Files { message, found: findings(&report) }

@@ -252,7 +252,7 @@ impl RulesStore {
         let compiled = compile(&self.sources(hash)?, &[]);
         let errors = compiled.report.error_count();
         if errors > 0 {
-            tracing::debug!(hash, errors, "rules that are kept have errors; what they concern is left out");
+            tracing::debug!(hash, errors, "stored rules have errors; the files concerned are left out");
         }
         Ok(Arc::new(CompiledRules { hash: hash.into(), ..compiled.rules }))
     }
@@ -273,7 +273,7 @@ impl RulesStore {
         tracing::error!(
             error = &lost as &dyn Error,
             instead = &*nearest.hash,
-            "rules of an earlier time are lost; the nearest ones are used in their place"
+            "earlier rules are lost; the nearest ones are used"
         );
         nearest
     }
@@ -313,7 +313,7 @@ impl RulesStore {
         let Some(mut named) = named_in(journal)? else { return Ok(named_before) };
         named.extend(self.noted().map(Arc::from));
         let deleted = self.collect(&named)?;
-        tracing::debug!(deleted, named = named.len(), "rules that no record names any more are deleted");
+        tracing::debug!(deleted, named = named.len(), "rules that no record names are deleted");
         Ok(named.len())
     }
 

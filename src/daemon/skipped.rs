@@ -48,7 +48,9 @@ impl Skipped {
         });
         match searched {
             Ok(_) => found.write(),
-            Err(error) => tracing::warn!(%error, "the next start reads again which records are skipped"),
+            Err(error) => {
+                tracing::warn!(%error, "the skipped records could not be read; the next start reads them again")
+            }
         }
         found
     }

@@ -225,8 +225,8 @@ impl Snapshots {
         tracing::error!(
             %path,
             reason,
-            "a snapshot is not one of this journal: the journal was cut, replaced or lost its end; the snapshot is not used \
-             any more and kept as `*{SET_ASIDE_SUFFIX}`"
+            "a snapshot is not one of this journal: the journal was cut, replaced or lost its end; the snapshot is no \
+             longer used and is kept as `*{SET_ASIDE_SUFFIX}`"
         );
         let renamed = self.set_aside(&name).unwrap_or_else(|error| {
             let error: &dyn std::error::Error = &error;

@@ -126,7 +126,7 @@ impl fmt::Display for Severity {
 
 /// A text that is not a severity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no severity; there are debug, info, warning (or warn), error and critical")]
+#[error("`{0}` is not a severity; use debug, info, warning (or warn), error or critical")]
 pub struct SeverityError(pub String);
 
 impl FromStr for Severity {

@@ -174,7 +174,7 @@ impl Reason {
         match self {
             Self::FilteredOut(_) => event(
                 "filtered",
-                "did not take it: {detail}",
+                "filtered it: {detail}",
                 "if it should have passed, change that filter of {subscriber}, then aside reload",
             ),
             Self::Duplicate { .. } => event(
@@ -200,7 +200,7 @@ impl Reason {
             Self::SessionGone => notification("session_gone", "the session ended before", NOTHING),
             Self::Uncertain => notification(
                 "uncertain",
-                "nothing showed that it arrived, and it is not redelivered",
+                "it was not confirmed, and is not redelivered",
                 "nothing to do; the agent may or may not have read it",
             ),
             Self::SubscriberOff => notification(

@@ -323,7 +323,7 @@ impl Fleet {
         } else {
             place.state = State::GivenUp;
             let (root, _) = &run.place;
-            let error = format!("{} in {root}: {why}; it is not started again", run.tool);
+            let error = format!("{} in {root}: {why}; it is not restarted", run.tool);
             self.actions.push_back(Action::GiveUp(error));
         }
     }

@@ -27,7 +27,7 @@ pub struct Frames {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// Invalid header.
-    #[error("it wrote something else than messages to its stdout")]
+    #[error("its stdout has data other than messages")]
     NoHeader,
     /// The message is too large.
     #[error("it sent a message of {bytes} bytes; {MESSAGE_BYTES_MAX} are allowed")]

@@ -75,17 +75,17 @@ const SHIPPED: [Shipped; 5] = [
 ];
 
 const WORD: Form<String> = Form {
-    noun: "word of a command",
+    noun: "an argument of a command",
     note: "the program and its arguments are single words: [\"pyright-langserver\", \"--stdio\"]",
     parse: |text| (!text.contains('\0')).then(|| text.to_owned()),
 };
 const FILES: Form<Pattern> = Form {
-    noun: "name of files",
+    noun: "a pattern of file names",
     note: "files are named like \"*.rs\", or by a whole name",
     parse: Pattern::parse,
 };
 const MARK: Form<String> = Form {
-    noun: "name of a file",
+    noun: "the name of a file",
     note: "a root is marked by the name of a file in it, such as \"Cargo.toml\"",
     parse: |text| (!text.contains(['/', '\0', '*'])).then(|| text.to_owned()),
 };

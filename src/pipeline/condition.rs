@@ -350,13 +350,13 @@ mod tests {
     fn a_text_that_is_no_condition_is_refused_with_its_place() {
         for (source, range, part) in [
             ("payload.x >", Some(10..11), "unexpected end"),
-            ("payload.x = 1", Some(10..11), "`=` is no operator here"),
-            ("payload.x && payload.y", Some(10..12), "`&&` is no operator here"),
+            ("payload.x = 1", Some(10..11), "`=` is not an operator here"),
+            ("payload.x && payload.y", Some(10..12), "`&&` is not an operator here"),
             ("source == 'a' and paylod.x", Some(18..24), "unknown field `paylod`"),
             ("payload.retry > retry", Some(16..21), "unknown field `retry`"),
             ("typ[:1] == 'p'", Some(0..3), "unknown field `typ`"),
-            ("payload.n|lenght > 1", Some(10..16), "there is no filter `lenght`; did you mean `length`?"),
-            ("payload.n is defind", Some(13..19), "there is no test `defind`; did you mean `defined`?"),
+            ("payload.n|lenght > 1", Some(10..16), "unknown filter `lenght`; did you mean `length`?"),
+            ("payload.n is defind", Some(13..19), "unknown test `defind`; did you mean `defined`?"),
             ("severity >= 'error'", Some(0..8), "severities are words"),
             ("'a' * 1000000 == id", Some(0..13), "`*` multiplies numbers"),
         ] {

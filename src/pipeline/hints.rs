@@ -97,7 +97,7 @@ pub(crate) fn tab_in(source: &str) -> Option<Slip> {
 pub(crate) fn in_expression(source: &str) -> Option<Slip> {
     let (mut quote, mut depth) = (None, 0_usize);
     let slip = |found: &str, meant: &str, at: usize| {
-        let message = format!("`{found}` is no operator here; write `{meant}`");
+        let message = format!("`{found}` is not an operator here; use `{meant}`");
         Some(Slip { message, range: at..at + found.len() })
     };
     for (at, c) in source.char_indices() {

@@ -124,7 +124,7 @@ impl Templates {
         let attempt = match self.by_name.get(name) {
             Some(template) => fit_template(input, &mut clean, template),
             None if name == GENERIC => return generic_table(input, &mut clean, None),
-            None => Err(Attempt::Failed { line: None, message: "there is no template of this name".into() }),
+            None => Err(Attempt::Failed { line: None, message: "no template has this name".into() }),
         };
         attempt.map_or_else(
             |failed| generic_in_place(input, &mut clean, failed),
@@ -137,7 +137,7 @@ impl Templates {
 fn generic_in_place(input: &RenderInput<'_>, clean: &mut CleanRows<'_>, failed: Attempt) -> Rendered {
     let (line, message) = match failed {
         Attempt::Failed { line, message } => (line, message),
-        Attempt::Nothing => (None, "it wrote nothing".into()),
+        Attempt::Nothing => (None, "its output is empty".into()),
         Attempt::TooBig => {
             (None, format!("not even one row and field of it fit {} tokens", input.max_tokens.0))
         }

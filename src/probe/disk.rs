@@ -31,7 +31,7 @@ const DISKS_MAX: usize = 16;
 
 /// Syntax of a limit.
 const FREE_SPACE: Form<Below> = Form {
-    noun: "free space",
+    noun: "an amount of free space",
     note: "it is written like \"2GiB\", \"500MiB\" or \"5%\"; a share is at most 50%",
     parse: Below::parse,
 };

@@ -137,7 +137,7 @@ impl From<Fingerprint> for String {
 
 /// An invalid fingerprint text.
 #[derive(Debug, thiserror::Error)]
-#[error("is no fingerprint: five numbers joined by `:`")]
+#[error("is not a fingerprint: five numbers joined by `:`")]
 pub struct FingerprintError;
 
 impl FromStr for Fingerprint {

@@ -49,8 +49,8 @@ const NO_FILES: [&str; 3] = ["/dev", "/proc", "/sys"];
 
 /// Syntax of an ignored folder.
 const FOLDER: Form<String> = Form {
-    noun: "name of a folder",
-    note: "a folder is left out by its name, wherever it is: \"target\"",
+    noun: "the name of a folder",
+    note: "a folder is excluded by its name, at any depth: \"target\"",
     parse: |name| (!name.contains(['/', '*'])).then(|| name.to_owned()),
 };
 

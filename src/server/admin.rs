@@ -69,7 +69,7 @@ pub(crate) async fn healthz(State(app): State<App>) -> Result<Json<Health>, ApiE
     let lag = app.journal.lag();
     let held_up = app.engine.pulse().held_up(lag > 0);
     if held_up >= HELD_UP_MAX {
-        let message = format!("the event loop has not turned for {} seconds", held_up.as_secs());
+        let message = format!("the event loop made no progress for {} seconds", held_up.as_secs());
         return Err(ApiError::busy(&message));
     }
     let poisoned = app.journal.poisoned().map(AppendError::Poisoned);

@@ -121,7 +121,7 @@ pub(crate) async fn serve<A: Accept>(listener: A, router: Router, stopping: watc
             Err(error) if is_of_the_client(&error) => continue,
             Err(error) => {
                 // Usually too many files are open, so a waiting connection has to be evicted.
-                tracing::warn!(%error, "no connection can be taken");
+                tracing::warn!(%error, "no connection can be accepted");
                 places.evict_longest(1);
                 timeout(ACCEPT_PAUSE, stopped(stopping.clone())).await.ok();
                 continue;

@@ -125,7 +125,7 @@ mod tests {
         };
         assert_eq!(
             ApiError::append(&poisoned.into()).to_string(),
-            "the journal takes no more records since it could not write /j/1.seg: no space left"
+            "the journal accepts no records since it failed to write /j/1.seg: no space left"
         );
     }
 }

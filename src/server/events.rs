@@ -84,8 +84,8 @@ enum ResultsKind {
         (status = 207, description = "Some were refused", body = Results),
         (status = 400, description = "Nothing was published", body = ErrorBody),
         (status = 413, description = "Too large", body = ErrorBody),
-        (status = 415, description = "Of no known content type", body = ErrorBody),
-        (status = 503, description = "The journal takes nothing", body = ErrorBody),
+        (status = 415, description = "Unknown content type", body = ErrorBody),
+        (status = 503, description = "The journal accepts no records", body = ErrorBody),
     ),
 )]
 pub(crate) async fn publish(

@@ -158,10 +158,10 @@ fn too_large() -> ApiError {
 
 /// The client takes too long to send a body.
 pub(crate) fn too_slow() -> ApiError {
-    ApiError::new(StatusCode::REQUEST_TIMEOUT, "the body comes too slowly")
+    ApiError::new(StatusCode::REQUEST_TIMEOUT, "the body is sent too slowly")
 }
 
 /// The client stopped sending in the middle of a body.
 pub(crate) fn broken_off(error: &axum::Error) -> ApiError {
-    ApiError::new(StatusCode::BAD_REQUEST, format!("the body broke off: {error}"))
+    ApiError::new(StatusCode::BAD_REQUEST, format!("the body ended early: {error}"))
 }

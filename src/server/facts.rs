@@ -238,7 +238,7 @@ fn open(path: &Path) -> io::Result<File> {
     if file.metadata()?.is_file() {
         return Ok(file);
     }
-    Err(io::Error::new(io::ErrorKind::PermissionDenied, "no regular file"))
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, "not a regular file"))
 }
 
 /// The content of a file in the state `found`; `None` when its state has changed.

@@ -128,7 +128,7 @@ pub(crate) async fn notifications(
     let limit = limit(params.limit.as_deref())?;
     let priority = params.priority.as_deref().map(str::parse).transpose();
     if let Some(state) = params.state.as_deref().filter(|state| !STATES.contains(state)) {
-        return Err(bad("state", format!("`{state}` is no state; {}", hint(state, &STATES))));
+        return Err(bad("state", format!("`{state}` is not a state; {}", hint(state, &STATES))));
     }
     let filter = NotificationFilter {
         priority: priority
@@ -308,8 +308,7 @@ fn not_found(what: &str, name: &str, projection: &ProjectionView) -> ApiError {
     match projection.behind {
         0 => ApiError::not_found(what, name),
         behind => {
-            let message =
-                format!("there is no {what} `{name}` so far; the history is {behind} records behind");
+            let message = format!("there is no {what} `{name}` yet; the history is {behind} records behind");
             ApiError::new(StatusCode::NOT_FOUND, message)
         }
     }
@@ -338,7 +337,7 @@ pub(crate) fn moment(
 fn cursor(text: Option<&str>) -> Result<Option<i64>, ApiError> {
     let read = |text: &str| {
         let place = text.parse().ok().filter(|place: &i64| *place >= 0);
-        place.ok_or_else(|| bad("cursor", "must be the `next` of the page before"))
+        place.ok_or_else(|| bad("cursor", "must be the `next` of the previous page"))
     };
     text.map(read).transpose()
 }

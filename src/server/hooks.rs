@@ -38,7 +38,7 @@ use crate::{
 /// to print nothing.
 #[utoipa::path(
     post, path = "/v1/hooks/{harness}", tag = "sessions",
-    params(("harness" = String, Path, description = "The harness, by its word in `aside hook WORD`")),
+    params(("harness" = String, Path, description = "The harness, by its name in `aside hook NAME`")),
     request_body(content = Object, content_type = "application/json"),
     responses(
         (status = 200, content_type = "application/json", body = String), (status = 204),
@@ -55,7 +55,7 @@ pub(crate) async fn hook(
 ) -> Result<Response, ApiError> {
     let Some(kind) = Kind::of_word(&harness) else {
         let known: Vec<String> = Kind::words().map(|word| format!("`{word}`")).collect();
-        let message = format!("there is no harness `{harness}`; there is {}", known.join(", "));
+        let message = format!("unknown harness `{harness}`; known: {}", known.join(", "));
         app.registry.hook_troubles().note(Consequence::UnknownHarness, &harness, &message, app.now());
         return Err(ApiError::new(StatusCode::NOT_FOUND, message));
     };

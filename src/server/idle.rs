@@ -34,7 +34,7 @@ pub async fn look_for_idle(app: App) -> Result<(), Infallible> {
         }
         for session in sessions {
             if let Err(error) = look(&app, session).await {
-                tracing::debug!(?error, "whether a session is idle was not found out");
+                tracing::debug!(?error, "it could not be determined whether a session is idle");
             }
         }
         if timeout(LOOK_EVERY, app.stopped()).await.is_ok() {

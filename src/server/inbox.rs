@@ -138,7 +138,7 @@ async fn decide(
     let session = params.session(&app).await?;
     let notification = NotificationId::new(&id);
     if !app.engine.can_decide(session.clone(), notification, decision).await? {
-        return Err(ApiError::not_found("waiting notification", &id));
+        return Err(ApiError::not_found("pending notification", &id));
     }
     app.append(Records::build(|records| records.decided(session.as_ref(), &notification, decision))).await?;
     Ok(StatusCode::NO_CONTENT)

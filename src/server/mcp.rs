@@ -72,11 +72,12 @@ pub(crate) async fn connect(
 ) -> Result<Response, ApiError> {
     let asked = extract::header(&headers, header::UPGRADE.as_str());
     if route != Route::Unix || !asked.is_some_and(|asked| asked.eq_ignore_ascii_case(PROTOCOL)) {
-        let message = "MCP is spoken at the Unix socket, after `Upgrade: mcp`; `aside mcp` asks for it";
+        let message = "MCP needs the Unix socket and `Upgrade: mcp`; `aside mcp` requests it";
         return Err(ApiError::new(StatusCode::UPGRADE_REQUIRED, message));
     }
     let place = app.registry.mcp_place();
-    let place = Arc::new(place.ok_or_else(|| ApiError::busy("as many clients speak MCP as may"))?);
+    let place =
+        Arc::new(place.ok_or_else(|| ApiError::busy("the maximum number of MCP clients is connected"))?);
     let server = Server {
         caller: Caller::new(peer, &headers),
         name: Uuid::now_v7().simple().to_string().into(),
@@ -106,10 +107,10 @@ async fn serve(server: Server, taken: TakenOver) {
     let spoken = async {
         match begin(server, lines).await {
             Ok(running) => match running.waiting().await {
-                Ok(quit) => tracing::debug!(?quit, "a client of MCP is gone"),
-                Err(error) => tracing::error!(%error, "a connection that spoke MCP broke"),
+                Ok(quit) => tracing::debug!(?quit, "an MCP client disconnected"),
+                Err(error) => tracing::error!(%error, "an MCP connection failed"),
             },
-            Err(error) => tracing::debug!(%error, "a client of MCP did not begin"),
+            Err(error) => tracing::debug!(%error, "an MCP client did not initialize"),
         }
     };
     tokio::select! {

@@ -38,7 +38,7 @@ pub(crate) async fn session_of(
         Named::Several(sessions) => {
             let names: Vec<String> = sessions.iter().map(|session| format!("`{session}`")).collect();
             let message =
-                format!("several harnesses have a session `{id}`: say which, {}", names.join(" or "));
+                format!("several harnesses have a session `{id}`: use one of {}", names.join(" or "));
             Err(ApiError::new(StatusCode::CONFLICT, message))
         }
     }

@@ -139,7 +139,7 @@ fn answer(notice: &Notice, verdict: Option<&Verdict>, now: Timestamp) -> NotifyA
     let later = || match verdict {
         Some(Verdict::Later(_, at)) => {
             let seconds = duration_millis(at.since(now)).div_ceil(1_000);
-            format!(" (goes out in {seconds} s, unless a newer one takes its place)")
+            format!(" (sent in {seconds} s, unless a newer one replaces it)")
         }
         Some(Verdict::Taken(_) | Verdict::Suppressed(_)) | None => String::new(),
     };
@@ -147,10 +147,10 @@ fn answer(notice: &Notice, verdict: Option<&Verdict>, now: Timestamp) -> NotifyA
         Suppressed::Repeat { sent_at } => format!(" (already sent {})", seconds_ago(sent_at, now)),
         Suppressed::Rate { .. } => {
             format!(
-                " (counted: {PER_MINUTE_MAX} went out within a minute; the next one says how many did not)"
+                " (counted: {PER_MINUTE_MAX} were sent within a minute; the next one has the number of the others)"
             )
         }
-        Suppressed::NoSink => " (no sink is set)".to_owned(),
+        Suppressed::NoSink => " (no sink is configured)".to_owned(),
     });
     NotifyAnswer {
         text: format!("Notification sent: {}{}", notice.message, why.unwrap_or_else(later)),

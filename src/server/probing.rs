@@ -249,10 +249,10 @@ pub(crate) async fn look(app: &App, exchange: &Exchange, said: Said) -> Vec<Even
         Ok(Ok(found)) => return found,
         // A probe panicked, or the daemon stops.
         Ok(Err(error)) => {
-            tracing::warn!(session = %exchange.session, %error, "a look at the files ended early");
+            tracing::warn!(session = %exchange.session, %error, "the probes ended early");
         }
         Err(_) => {
-            tracing::debug!(session = %exchange.session, "looking takes too long; the next exchange looks again");
+            tracing::debug!(session = %exchange.session, "the probes take too long; the next exchange repeats them");
         }
     }
     miss(app, &question);

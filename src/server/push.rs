@@ -55,7 +55,7 @@ async fn push(app: &App, session: SessionId) {
         Err(error) => Err(error),
     };
     if let Err(error) = outcome {
-        tracing::info!(%session, %error, "a client's message socket takes nothing; its next hook will");
+        tracing::info!(%session, %error, "a client's message socket accepts nothing; its next hook is used");
         routes.sockets.remove_if(&session, |_, other| *other == known);
     }
 }
@@ -67,13 +67,13 @@ async fn connect(known: &KnownSocket) -> io::Result<UnixStream> {
     let own = rustix::process::geteuid().as_raw();
     let file = std::fs::symlink_metadata(socket)?;
     if !file.file_type().is_socket() || file.uid() != own {
-        return Err(io::Error::other("it is no socket of this user"));
+        return Err(io::Error::other("it is not a socket of this user"));
     }
     let connection = timeout(SOCKET_TIMEOUT, UnixStream::connect(socket)).await??;
     let listener = connection.peer_cred()?;
     let pid = listener.pid().and_then(|pid| u32::try_from(pid).ok());
     if listener.uid() != own || pid.and_then(running) != Some(known.client) {
-        return Err(io::Error::other("another process than the client listens there"));
+        return Err(io::Error::other("the process that listens there is not the client"));
     }
     Ok(connection)
 }
@@ -144,7 +144,7 @@ mod tests {
         let refused = async |known: KnownSocket| connect(&known).await.err().map(|error| error.to_string());
         let listener = tokio::net::UnixListener::bind(&path).expect("bound");
         assert_eq!(refused(at(&path, own)).await, None);
-        let stranger = Some("another process than the client listens there".to_owned());
+        let stranger = Some("the process that listens there is not the client".to_owned());
         assert_eq!(refused(at(&path, Process { pid: own.pid + 1, ..own })).await, stranger);
         assert_eq!(refused(at(&path, Process { started: own.started + 1, ..own })).await, stranger);
         let file = folder.path().join("file");
@@ -152,7 +152,7 @@ mod tests {
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(&path, &link).expect("linked");
         for no_socket in [file, link] {
-            let expected = Some("it is no socket of this user".to_owned());
+            let expected = Some("it is not a socket of this user".to_owned());
             assert_eq!(refused(at(&no_socket, own)).await, expected);
         }
         drop(listener);

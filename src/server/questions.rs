@@ -63,7 +63,7 @@ pub(crate) struct EndParams {
     post, path = "/v1/questions", tag = "notifications",
     responses(
         (status = 201, body = Asked), (status = 400, body = ErrorBody),
-        (status = 409, body = ErrorBody, description = "As many as may be are open"),
+        (status = 409, body = ErrorBody, description = "The maximum number is open"),
     ),
 )]
 pub(crate) async fn create(
@@ -152,9 +152,9 @@ fn check_room(open: &[Arc<Question>], new: &Question) -> Result<(), ApiError> {
     };
     let own = open.iter().filter(is_own).count();
     let message = if own >= PER_ASKER_MAX {
-        format!("{own} questions of this session or folder are open, which is as many as may be")
+        format!("{own} questions of this session or folder are open, the maximum")
     } else if open.len() >= QUESTIONS_MAX {
-        format!("{QUESTIONS_MAX} questions are open, which is as many as may be")
+        format!("{QUESTIONS_MAX} questions are open, the maximum")
     } else {
         return Ok(());
     };
@@ -174,11 +174,11 @@ pub(crate) async fn list(State(app): State<App>) -> Result<Json<QuestionList>, A
 /// Answers a question; it takes one answer.
 #[utoipa::path(
     post, path = "/v1/questions/{id}", tag = "notifications",
-    params(("id" = String, Path, description = "The question, or the beginning of its id")),
+    params(("id" = String, Path, description = "The question's id, or a prefix of it")),
     responses(
         (status = 200, body = QuestionEnd), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
         (status = 403, body = ErrorBody, description = "The session that asked answers"),
-        (status = 409, body = ErrorBody, description = "It has ended, or several begin so"),
+        (status = 409, body = ErrorBody, description = "It has ended, or the prefix is ambiguous"),
     ),
 )]
 pub(crate) async fn answer(
@@ -199,7 +199,7 @@ pub(crate) async fn answer(
         return Err(ApiError::new(
             StatusCode::FORBIDDEN,
             format!(
-                "{id} is a question of {asker} to its user, and this comes from that session; if the user said what to answer: \
+                "{id} is a question of {asker} to its user, and this request is from that session; if the user gave the answer: \
                  `aside answer --own`, or `\"own\":true`"
             ),
         ));

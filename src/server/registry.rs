@@ -286,7 +286,7 @@ impl Waiter {
             // Both began at once; a retry gets a session of its own.
             self.registry.names.forget(&self.session);
             let message =
-                format!("`{}` has become a session of the harness `{harness}`; ask again", self.session);
+                format!("`{}` is now a session of the harness `{harness}`; repeat the request", self.session);
             ApiError::new(StatusCode::CONFLICT, message)
         })
     }

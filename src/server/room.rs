@@ -98,7 +98,7 @@ impl Buffer {
         } else {
             let taken = room.take(bytes).await?;
             let mapping = MmapMut::map_anon(bytes);
-            let mapping = mapping.map_err(|error| ApiError::busy(&format!("there is no memory: {error}")))?;
+            let mapping = mapping.map_err(|error| ApiError::busy(&format!("out of memory: {error}")))?;
             Memory::Large { mapping, _taken: taken }
         };
         Ok(Self { memory, length: 0 })

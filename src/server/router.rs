@@ -84,9 +84,9 @@ async fn document() -> Json<utoipa::openapi::OpenApi> {
 }
 
 async fn no_such_path(uri: Uri) -> ApiError {
-    ApiError::new(StatusCode::NOT_FOUND, format!("there is no `{}`; see /v1/openapi.json", uri.path()))
+    ApiError::new(StatusCode::NOT_FOUND, format!("unknown path `{}`; see /v1/openapi.json", uri.path()))
 }
 
 async fn no_such_method(method: Method, uri: Uri) -> ApiError {
-    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, format!("`{}` does not take {method}", uri.path()))
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, format!("`{}` does not support {method}", uri.path()))
 }

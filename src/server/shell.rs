@@ -34,8 +34,9 @@ pub(crate) async fn report(
     body: Body,
 ) -> Result<Json<Reported>, ApiError> {
     let body = read_body(&app.rooms.exchanges, body).await?;
-    let ran: Ran = serde_json::from_slice(&body)
-        .map_err(|error| ApiError::bad(FieldError::whole(format!("is no report of a command: {error}"))))?;
+    let ran: Ran = serde_json::from_slice(&body).map_err(|error| {
+        ApiError::bad(FieldError::whole(format!("is not a report of a command: {error}")))
+    })?;
     let session = match peer {
         Some(peer) => processes::session_of_process(&app, peer).await?,
         None => None,

@@ -150,7 +150,7 @@ impl Here {
     /// Whether it can publish, and why not or why no subscriber takes its events.
     fn state(&self, row: &Producer) -> (bool, Option<String>) {
         if !row.kind.is_on(&self.rules) && row.kind.is_list() {
-            return (false, Some(format!("there is no [[sources.{}]] in aside.toml", row.name)));
+            return (false, Some(format!("aside.toml has no [[sources.{}]]", row.name)));
         }
         if !row.kind.is_on(&self.rules) && matches!(row.kind, Kind::Webhook) {
             return (false, Some("no [webhooks.NAME] in aside.toml has enabled = true".to_owned()));
@@ -165,7 +165,7 @@ impl Here {
             return (false, Some("no session of it is open".to_owned()));
         }
         let off = if row.kind.is_switched() { row.switched_off_subscribers(&self.rules) } else { Vec::new() };
-        let why = || format!("no subscriber takes its events: {} is switched off", off.join(", "));
+        let why = || format!("no subscriber matches its events: {} is switched off", off.join(", "));
         (true, (!off.is_empty()).then(why))
     }
 
@@ -288,9 +288,9 @@ mod tests {
         let (off, on) = (here(&off, &[]), here(&[], &["claude-code"]));
         for (name, is_on, expected) in [
             ("git", false, "[sources.git] enabled = false in /c/aside.toml"),
-            ("disk", true, "no subscriber takes its events: disk_space is switched off"),
+            ("disk", true, "no subscriber matches its events: disk_space is switched off"),
             ("claude-code", false, "no session of it is open"),
-            ("schedule", false, "there is no [[sources.schedule]] in aside.toml"),
+            ("schedule", false, "aside.toml has no [[sources.schedule]]"),
             ("files", true, ""),
             ("run", true, ""),
         ] {

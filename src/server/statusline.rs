@@ -29,7 +29,7 @@ const DOT: char = '\u{25cf}';
 /// without any. The context gauge is kept for the session's next exchange.
 #[utoipa::path(
     post, path = "/v1/statusline/{harness}", tag = "sessions",
-    params(("harness" = String, Path, description = "The harness, by its word in `aside hook WORD`")),
+    params(("harness" = String, Path, description = "The harness, by its name in `aside hook NAME`")),
     request_body(content = Object, content_type = "application/json"),
     responses((status = 200, content_type = "text/plain", body = String), (status = 204), (status = 400, body = ErrorBody),
         (status = 404, body = ErrorBody)),

@@ -328,14 +328,14 @@ async fn check_refused<const N: usize>(cases: [(Request<Body>, u16, &str, &str);
 #[tokio::test]
 async fn other_bad_requests_get_one_error_that_names_the_place() {
     let words: Vec<String> = Kind::words().map(|word| format!("`{word}`")).collect();
-    let no_harness = format!("there is no harness `vim`; there is {}", words.join(", "));
+    let no_harness = format!("unknown harness `vim`; known: {}", words.join(", "));
     let json = "application/json";
     check_refused([
         (
             post("/v1/sessions/s1/exchange", json, r#"{"point":"x"}"#),
             400,
             "point",
-            "`x` is not allowed; there are immediate, turn_start, before_tool, after_tool, turn_end",
+            "`x` is not allowed; use one of immediate, turn_start, before_tool, after_tool, turn_end",
         ),
         (
             post("/v1/sessions/a%0Ab/exchange", json, "{}"),
@@ -353,7 +353,7 @@ async fn other_bad_requests_get_one_error_that_names_the_place() {
             get("/v1/events/stream?severity=bad"),
             400,
             "severity",
-            "`bad` is no severity; there are debug, info, warning (or warn), error and critical",
+            "`bad` is not a severity; use debug, info, warning (or warn), error or critical",
         ),
         (
             get("/v1/events/stream?form=1"),
@@ -361,8 +361,8 @@ async fn other_bad_requests_get_one_error_that_names_the_place() {
             "query",
             "form: unknown field `form`, expected one of `pattern`, `severity`, `from`",
         ),
-        (get("/nowhere"), 404, "", "there is no `/nowhere`; see /v1/openapi.json"),
-        (get("/v1/sessions/s1/exchange"), 405, "", "`/v1/sessions/s1/exchange` does not take GET"),
+        (get("/nowhere"), 404, "", "unknown path `/nowhere`; see /v1/openapi.json"),
+        (get("/v1/sessions/s1/exchange"), 405, "", "`/v1/sessions/s1/exchange` does not support GET"),
         (post("/v1/hooks/vim", json, "{}"), 404, "", &no_harness),
     ])
     .await;
@@ -430,7 +430,7 @@ async fn a_health_check_does_not_wait_for_the_event_loop_and_tells_when_it_is_st
     STEADY_MS.fetch_add(1, Ordering::SeqCst);
     let reply = health().await;
     assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE);
-    assert_eq!(reply.json()["error"]["message"], "the event loop has not turned for 5 seconds");
+    assert_eq!(reply.json()["error"]["message"], "the event loop made no progress for 5 seconds");
     pulse.wait();
     assert_eq!(health().await.status, StatusCode::OK);
 }

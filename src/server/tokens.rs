@@ -95,7 +95,7 @@ impl FromStr for Scope {
 
 /// An unknown scope name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no scope: there are publish, exchange, read and admin")]
+#[error("`{0}` is not a scope; use publish, exchange, read or admin")]
 pub struct UnknownScope(String);
 
 /// One line of a token file.
@@ -132,7 +132,7 @@ pub enum TokensError {
         source: io::Error,
     },
     /// Others may read or write it.
-    #[error("use the token file {}, which is open to others (mode {mode:o}): chmod 600 it", path.display())]
+    #[error("use the token file {}, which other users can access (mode {mode:o}): chmod 600 it", path.display())]
     OpenToOthers {
         /// Which.
         path: PathBuf,
@@ -141,7 +141,7 @@ pub enum TokensError {
     },
     /// Its contents are invalid.
     #[error(
-        "use the token file {}: {why}; mend it, or delete it with `rm '{}'` and the next start makes a new token",
+        "use the token file {}: {why}; fix it, or delete it with `rm '{}'`: the next start creates a new token",
         path.display(), path.display()
     )]
     Content {
@@ -192,7 +192,7 @@ impl Tokens {
         let stamp = stamp(&self.path);
         if stamp != read.0 {
             let tokens = load(&self.path).unwrap_or_else(|error| {
-                tracing::error!(error = &error as &dyn std::error::Error, "no token is taken");
+                tracing::error!(error = &error as &dyn std::error::Error, "no token is accepted");
                 Vec::new()
             });
             *read = (stamp, tokens.into());
@@ -301,7 +301,7 @@ mod tests {
             (
                 &*format!("{LONG}\n{LONG} all"),
                 2,
-                "`all` is no scope: there are publish, exchange, read and admin",
+                "`all` is not a scope; use publish, exchange, read or admin",
             ),
         ] {
             assert_eq!(parse(text), Err((line, why.to_owned())));
@@ -320,7 +320,7 @@ mod tests {
             fs::write(&path, bytes).expect("written");
             fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("its own");
             let error = Tokens::open(&path).expect_err("no token").to_string();
-            assert!(error.contains(&format!("{}: {why}; mend it", path.display())), "{error}");
+            assert!(error.contains(&format!("{}: {why}; fix it", path.display())), "{error}");
             fs::remove_file(&path).expect("as it says");
             Tokens::open(&path).expect("a new one");
             fs::remove_file(&path).expect("made");
@@ -371,6 +371,6 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("its own");
         assert_eq!(tokens.find(own), None, "others may know it");
         let error = Tokens::open(&path).expect_err("open to others").to_string();
-        assert!(error.ends_with("which is open to others (mode 640): chmod 600 it"), "{error}");
+        assert!(error.ends_with("which other users can access (mode 640): chmod 600 it"), "{error}");
     }
 }

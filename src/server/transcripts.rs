@@ -71,7 +71,7 @@ fn read_tail(path: &str, own: u32) -> io::Result<Vec<u8>> {
     // Checked before it is opened: opening a pipe blocks until it has a writer.
     let found = fs::metadata(path)?;
     if !found.is_file() || found.uid() != own {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "no regular file of this user"));
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "not a regular file of this user"));
     }
     let mut file = File::open(path)?;
     file.seek(SeekFrom::Start(found.len().saturating_sub(TAIL_BYTES)))?;

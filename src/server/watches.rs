@@ -74,7 +74,7 @@ pub(crate) async fn list(
 /// Ends a watch before it comes true.
 #[utoipa::path(
     delete, path = "/v1/watches/{id}", tag = "watches",
-    params(("id" = String, Path, description = "The watch, or the beginning of its id")),
+    params(("id" = String, Path, description = "The watch's id, or a prefix of it")),
     responses((status = 204), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)),
 )]
 pub(crate) async fn cancel(State(app): State<App>, Segment(id): Segment) -> Result<StatusCode, ApiError> {
@@ -107,7 +107,7 @@ pub(crate) async fn end(app: &App, open: &[Arc<Watch>], id: &str) -> Result<Arc<
 #[utoipa::path(
     post, path = "/v1/watches", tag = "watches",
     responses(
-        (status = 201, body = WatchAnswer), (status = 200, body = WatchAnswer, description = "It is so already"),
+        (status = 201, body = WatchAnswer), (status = 200, body = WatchAnswer, description = "It is true already"),
         (status = 400, body = ErrorBody), (status = 409, body = ErrorBody),
     ),
 )]
@@ -142,7 +142,7 @@ pub(crate) async fn begin(app: &App, request: &WatchRequest, peer: Option<u32>) 
     let owner = Owner::find(app, request, peer).await?;
     let mut watch = read(app, request, owner).await?;
     let looks = watch.parts.iter().enumerate().map(|(index, part)| look_at(app, index, part));
-    let late = |_| ApiError::new(StatusCode::GATEWAY_TIMEOUT, "what is to be waited for does not answer");
+    let late = |_| ApiError::new(StatusCode::GATEWAY_TIMEOUT, "the target of a condition does not answer");
     watch.parts = timeout(LOOKS_MAX, try_join_all(looks)).await.map_err(late)??;
     let met = watch.parts.iter().filter(|part| part.met.is_some());
     let already: Vec<ConditionView> =
@@ -181,9 +181,9 @@ fn check_room(open: &[Arc<Watch>], new: &Watch) -> Result<(), ApiError> {
             (None, Some(folder)) => format!("folder {folder}"),
             (None, None) => "all sessions".to_owned(),
         };
-        format!("{own} watches of {whose} are open, which is as many as may be: end one of them first")
+        format!("{own} watches of {whose} are open, the maximum: end one of them first")
     } else if open.len() >= ALL_MAX {
-        format!("{ALL_MAX} watches are open, which is as many as may be: end one of them first")
+        format!("{ALL_MAX} watches are open, the maximum: end one of them first")
     } else {
         return Ok(());
     };
@@ -209,7 +209,7 @@ impl Owner {
         let Some(session) = session else {
             let Some(workspace) = workspace.clone().or_else(|| cwd.clone()) else {
                 let message =
-                    "is missing, and the request comes from no session's client: name a session or a folder";
+                    "is missing, and the request is not from a session's client: name a session or a folder";
                 return Err(ApiError::bad(FieldError::new("session", message)));
             };
             let folder = Some(cwd.clone().unwrap_or_else(|| Arc::clone(&workspace)));
@@ -231,7 +231,7 @@ async fn read(app: &App, request: &WatchRequest, owner: Owner) -> Result<Watch, 
     let rules = app.engine.rules().await?;
     let (settings, is_asking) = (rules.outside.watch.clone(), rules.outside.ci.enabled);
     if !settings.enabled {
-        let message = "nothing can be waited for: [sources.watch] enabled = false";
+        let message = "watches are disabled: [sources.watch] enabled = false";
         return Err(ApiError::new(StatusCode::CONFLICT, message));
     }
     let mut parts = Vec::with_capacity(request.conditions.len());
@@ -244,10 +244,10 @@ async fn read(app: &App, request: &WatchRequest, owner: Owner) -> Result<Watch, 
             return Err(wrong(message));
         }
         if matches!(condition, Condition::Ci { .. }) && !is_asking {
-            return Err(wrong("checks are not asked for: [sources.ci] enabled = false".to_owned()));
+            return Err(wrong("checks are disabled: [sources.ci] enabled = false".to_owned()));
         }
         if matches!(condition, Condition::Turns { .. }) && owner.session.is_none() {
-            return Err(wrong("turns are counted of a session, and none is named".to_owned()));
+            return Err(wrong("turns need a session, and none is named".to_owned()));
         }
         let condition = if let Condition::Idle { session } = condition {
             let session = session_of(app, session, None).await?;

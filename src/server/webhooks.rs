@@ -136,15 +136,15 @@ fn expected<'w>(known: &'w Webhooks, name: &str) -> Result<(Kind, &'w Sender), A
     let Some(kind) = Kind::of(name) else {
         let names = Kind::ALL.map(Kind::as_str);
         let meant = nearest(name, names).map_or_else(
-            || format!("there are {}", names.join(", ")),
+            || format!("known senders: {}", names.join(", ")),
             |meant| format!("did you mean `{meant}`?"),
         );
-        let message = format!("there is no sender `{}`; {meant}", strip_text(name));
+        let message = format!("unknown sender `{}`; {meant}", strip_text(name));
         return Err(ApiError::new(StatusCode::NOT_FOUND, message));
     };
     let missing = || {
         let message = format!(
-            "webhooks of `{kind}` are not taken: set `enabled = true` in [webhooks.{kind}] of aside.toml"
+            "webhooks of `{kind}` are disabled: set `enabled = true` in [webhooks.{kind}] of aside.toml"
         );
         ApiError::new(StatusCode::NOT_FOUND, message)
     };
@@ -160,8 +160,8 @@ fn unsigned(kind: Kind) -> ApiError {
 
 /// The reason is shown only to the daemon's user; a stranger does not see the path.
 fn unusable(kind: Kind, error: &io::Error) -> ApiError {
-    tracing::error!(%kind, %error, "the secret of a sender of webhooks cannot be read, so none of its is taken");
-    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the secret cannot be read; the log says why")
+    tracing::error!(%kind, %error, "the secret of a webhook sender cannot be read, so its webhooks are refused");
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the secret cannot be read; the log has the reason")
 }
 
 fn read_json(body: &Bytes) -> Result<Value, ApiError> {

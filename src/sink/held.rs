@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Held {
     /// Those that repeat one that was sent.
     pub repeats: u64,
-    /// Those over the rate.
+    /// Those over the rate limit.
     pub over_rate: u64,
 }
 
@@ -24,7 +24,7 @@ impl fmt::Display for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let part = |count: u64, what: &str| (count > 0).then(|| format!("{count} {what}"));
         let repeats = part(self.repeats, if self.repeats == 1 { "repeat" } else { "repeats" });
-        let parts = repeats.into_iter().chain(part(self.over_rate, "over the rate"));
+        let parts = repeats.into_iter().chain(part(self.over_rate, "over the rate limit"));
         write!(f, "not sent before: {}", parts.collect::<Vec<_>>().join(", "))
     }
 }

@@ -208,7 +208,7 @@ fn equal_ones_and_those_over_the_rate_are_counted_and_the_next_one_says_so() {
     let job = world.due().pop().expect("a job");
     assert_eq!(
         job.notice.text_for(Target::Plain, Parts::ALL),
-        "0 [not sent before: 1 repeat, 1 over the rate]"
+        "0 [not sent before: 1 repeat, 1 over the rate limit]"
     );
 }
 

@@ -475,7 +475,7 @@ impl Old<'_> {
     }
 
     fn damaged(&self) -> Damaged {
-        Damaged::new(format!("byte {} is not what form 3 has there", self.at))
+        Damaged::new(format!("byte {} is not valid in format 3", self.at))
     }
 }
 

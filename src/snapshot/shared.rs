@@ -210,13 +210,13 @@ impl ReadTables {
             for _ in 0..decode::read_array_len(&mut rest).map_err(damaged)? {
                 let length = decode::read_bin_len(&mut rest).map_err(damaged)? as usize;
                 let begin = bytes.len() - rest.len();
-                rest = rest.get(length..).ok_or_else(|| Damaged::new("a table is cut"))?;
+                rest = rest.get(length..).ok_or_else(|| Damaged::new("a table is truncated"))?;
                 slots.push(Slot { at: begin..begin + length, read: None });
             }
             tables.insert(name.to_owned(), slots);
         }
         if !rest.is_empty() {
-            return Err(Damaged::new("something follows its tables"));
+            return Err(Damaged::new("trailing bytes after its tables"));
         }
         Ok(Self { bytes: bytes.to_vec(), tables, texts: HashSet::new() })
     }
@@ -245,7 +245,7 @@ fn resolve<T: Shared>(number: u32) -> Result<Arc<T>, Damaged> {
     let bytes =
         TABLES.with_borrow_mut(|tables| tables.read.as_mut().map(|read| std::mem::take(&mut read.bytes)));
     let bytes = bytes.ok_or_else(no_state)?;
-    let thing = bytes.get(at).ok_or_else(|| Damaged::new("a table is cut")).and_then(T::from_bytes);
+    let thing = bytes.get(at).ok_or_else(|| Damaged::new("a table is truncated")).and_then(T::from_bytes);
     TABLES.with_borrow_mut(|tables| {
         let read = tables.read.as_mut().ok_or_else(no_state)?;
         read.bytes = bytes;

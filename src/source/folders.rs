@@ -57,7 +57,7 @@ impl Folders {
     pub(super) fn renew(&self, is_needed: bool) {
         let opened = if is_needed { open().map(Some) } else { Ok(None) };
         if let Err(error) = &opened {
-            tracing::warn!(%error, "changes of files are not reported; they are looked at now and then");
+            tracing::warn!(%error, "the system does not report file changes; files are polled");
         }
         let mut state = self.lock();
         state.inotify = opened.ok().flatten();
@@ -72,7 +72,7 @@ impl Folders {
     pub(super) fn add(&self, folder: &Path, who: &Arc<Notify>) -> io::Result<()> {
         let mut state = self.lock();
         let Some(inotify) = &state.inotify else {
-            return Err(io::Error::new(io::ErrorKind::Unsupported, "nothing reports changes"));
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "changes are not reported"));
         };
         let number = add_watch(inotify.get_ref(), folder, self.flags)?;
         let asked = state.asked.entry(number).or_default();

@@ -114,7 +114,7 @@ pub(super) fn open_file(path: &str) -> io::Result<Option<(File, Metadata)>> {
     };
     let found = file.metadata()?;
     if !found.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{path} is no file")));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{path} is not a file")));
     }
     Ok(Some((file, found)))
 }

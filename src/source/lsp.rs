@@ -72,7 +72,7 @@ pub enum ServersError {
     #[error("the event loop has ended")]
     Ended,
     /// A task panicked.
-    #[error("a language server could not be followed")]
+    #[error("a language server could not be served")]
     Task(#[source] JoinError),
 }
 
@@ -257,7 +257,7 @@ impl Desk {
                         tracing::info!(run, pid, errors, memory, "a language server is ready");
                     }
                     Action::GiveUp(why) => {
-                        tracing::warn!(error = why, "a language server failed; it is not started again");
+                        tracing::warn!(error = why, "a language server failed; it is not restarted");
                         publish(&failed(lsp::NAME, &why, None, self.now()), &self.out).await;
                     }
                     Action::Publish(event) => publish(&event, &self.out).await,
@@ -279,7 +279,7 @@ impl Desk {
             Err(error) => {
                 let program = command.first().map_or("", String::as_str);
                 let is_missing = error.kind() == io::ErrorKind::NotFound && Path::new(root).is_dir();
-                let missing = || format!("there is no {program} in the daemon's PATH");
+                let missing = || format!("{program} is not in the daemon's PATH");
                 let why = if is_missing { missing() } else { error.to_string() };
                 self.end(run, End::NotStarted(why));
             }
@@ -354,7 +354,7 @@ async fn wait(due: Option<Duration>) {
 
 async fn publish(event: &Event, out: &Outlet) {
     while let Err(error) = out.publisher.publish(Records::build(|records| records.own_event(event))).await {
-        tracing::warn!(%error, "what a language server found cannot be published yet");
+        tracing::warn!(%error, "diagnostics of a language server cannot be published yet");
         pause(RETRY_AFTER).await;
     }
 }

@@ -152,7 +152,7 @@ impl Task {
                     looked.is_remote
                 }
                 Err(error) => {
-                    self.note(Some(format!("{} cannot be looked at: {error}", self.search.root)));
+                    self.note(Some(format!("{} cannot be read: {error}", self.search.root)));
                     true
                 }
             };
@@ -228,7 +228,7 @@ impl Look<'_> {
             match watch(&path) {
                 Err(error) if error.raw_os_error() == Some(Errno::NOSPC.raw_os_error()) => {
                     self.trouble(
-                        "the system watches no more folders: see fs.inotify.max_user_watches".to_owned(),
+                        "the limit of watched folders is reached: see fs.inotify.max_user_watches".to_owned(),
                     );
                 }
                 Ok(()) | Err(_) => {}

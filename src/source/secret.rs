@@ -23,10 +23,10 @@ pub fn read(path: &Path) -> io::Result<String> {
         |error: io::Error| io::Error::new(error.kind(), format!("{shown} cannot be read: {error}"));
     let about = fs::metadata(path).map_err(unreadable)?;
     if !about.is_file() {
-        return refused(io::ErrorKind::InvalidInput, format!("{shown} is no file"));
+        return refused(io::ErrorKind::InvalidInput, format!("{shown} is not a file"));
     }
     if about.mode() & OTHERS != 0 {
-        let message = format!("others may use {shown}: chmod 600 it");
+        let message = format!("other users can access {shown}: chmod 600 it");
         return refused(io::ErrorKind::PermissionDenied, message);
     }
     let mut text = String::new();
@@ -55,7 +55,7 @@ mod tests {
         for (text, mode, expected) in [
             (" key\n", 0o600, Ok("key")),
             ("key", 0o400, Ok("key")),
-            ("key", 0o640, Err("others may use PATH: chmod 600 it")),
+            ("key", 0o640, Err("other users can access PATH: chmod 600 it")),
             ("\n", 0o600, Err("PATH is empty")),
             (&*"k".repeat(4_097), 0o600, Err("PATH is larger than 4096 bytes")),
         ] {
@@ -69,6 +69,6 @@ mod tests {
                 expected.map_err(|error: &str| error.replace("PATH", &path.display().to_string()))
             );
         }
-        assert!(read(folder.path()).expect_err("a folder").to_string().ends_with("is no file"));
+        assert!(read(folder.path()).expect_err("a folder").to_string().ends_with("is not a file"));
     }
 }

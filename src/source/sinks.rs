@@ -95,7 +95,7 @@ pub enum SinksError {
     #[error("the event loop has ended")]
     Ended,
     /// A task panicked.
-    #[error("a sink could not be asked")]
+    #[error("a sink could not be called")]
     Task(#[source] JoinError),
 }
 
@@ -179,7 +179,7 @@ async fn carry(
     let answered = answered.unwrap_or_else(|_| failed(format!("it took longer than {} s", limit.as_secs())));
     if let Answered::Refused { error, is_final } = &answered {
         let (notice, sink) = (&job.notice.id, job.sink.as_str());
-        tracing::debug!(%notice, sink, error, is_final, "a sink did not take a notice");
+        tracing::debug!(%notice, sink, error, is_final, "a sink did not accept a notice");
     }
     let now = (out.clock)();
     let mut events = vec![job.event(&answered, now)];
@@ -194,7 +194,7 @@ async fn carry(
 async fn publish(job: &Job, events: &[Event], out: &Outlet) {
     let records = || Records::build(|records| events.iter().for_each(|event| records.own_event(event)));
     while let Err(error) = out.publisher.publish(records()).await {
-        tracing::warn!(notice = %job.notice.id, %error, "how a sink answered cannot be published yet");
+        tracing::warn!(notice = %job.notice.id, %error, "the answer of a sink cannot be published yet");
         pause(RETRY_AFTER).await;
     }
 }
@@ -210,11 +210,11 @@ async fn ask(job: &Job, settings: &Settings, log: PathBuf, now: Timestamp) -> An
         }
         Sink::Ntfy => match &settings.ntfy.url {
             Some(url) => http::ntfy(url, settings.ntfy.token_file.as_deref(), notice).await,
-            None => never("it is not set any more".to_owned()),
+            None => never("it is no longer configured".to_owned()),
         },
         Sink::Webhook => match (&settings.webhook.url, &settings.webhook.secret_file) {
             (Some(url), Some(secret)) => webhook::post(url, secret, notice, now).await,
-            _ => never("it is not set any more".to_owned()),
+            _ => never("it is no longer configured".to_owned()),
         },
         Sink::Apprise => command::apprise(&settings.apprise, notice).await,
     }

@@ -54,7 +54,7 @@ pub enum WatchingError {
     #[error("the event loop has ended")]
     Ended,
     /// A task panicked.
-    #[error("a condition could not be waited for")]
+    #[error("a condition could not be watched")]
     Task(#[source] tokio::task::JoinError),
 }
 
@@ -126,7 +126,7 @@ async fn wait(watch: Arc<Watch>, index: usize, condition: Condition, folders: Ar
             Ok(state) => break watch.met_event(index, &state, (out.clock)()),
             Err(error) => {
                 failures += 1;
-                tracing::debug!(watch = %watch.id, %error, failures, "a condition cannot be looked at");
+                tracing::debug!(watch = %watch.id, %error, failures, "a condition cannot be checked");
                 if failures >= FAILURES_MAX {
                     break watch.failed_event(index, &error.to_string(), (out.clock)());
                 }

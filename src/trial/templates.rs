@@ -176,10 +176,10 @@ fn absent_columns(
     let absent = rendered.absent.iter().filter(|_| rendered.failure.is_none());
     absent
         .map(|column| {
-            let message = format!("no example of what `{}` takes has a column `{column}`", rule.id);
+            let message = format!("no example of the types of `{}` has a column `{column}`", rule.id);
             Diagnostic::error(text.place_of_column(column), "", message)
                 .with_nearest(hints::meant_column(column, &rows))
-                .with_note("an event in `[[tests]]` that has it shows that it is meant")
+                .with_note("if it is intended, use it in an event of `[[tests]]`")
                 .into_warning()
         })
         .collect()
@@ -208,11 +208,11 @@ fn absent_fields(
     let names = declared.one().into_iter().flat_map(EventText::fields);
     let absent = names.filter(|name| !examples.is_empty() && !has(name));
     let diagnose = |name: &String| {
-        let message = format!("no example of what `{}` takes has a field `{name}` in its payload", rule.id);
+        let message = format!("no example of the types of `{}` has a field `{name}` in its payload", rule.id);
         let at = place.first_of(&[&format!("payload.{name}")]).unwrap_or_else(|| place.clone());
         Diagnostic::error(at, "", message)
             .with_nearest(hints::meant_column(name, &rows_of(examples)).map(|name| format!("payload.{name}")))
-            .with_note("an event in `[[tests]]` that has it shows that it is meant")
+            .with_note("if it is intended, use it in an event of `[[tests]]`")
             .into_warning()
     };
     absent.map(diagnose).collect()
@@ -257,7 +257,7 @@ fn unused(files: &BTreeMap<&str, &SourceFile>, compiled: &Compiled) -> Vec<Diagn
         .map(|(name, file)| {
             let message = format!("no subscriber uses the template `{name}`");
             Diagnostic::error(Place::file(&file.path), "", message)
-                .with_note("a subscriber takes the one named like its id, or what its `template` says")
+                .with_note("a subscriber uses the template named like its id, or the one in its `template`")
                 .into_warning()
         })
         .collect()

@@ -52,7 +52,7 @@ fn takes(rule: &Subscriber, event: &TestEvent) -> bool {
 }
 
 fn type_not_taken(rule: &Subscriber, event: &TestEvent, index: usize) -> Diagnostic {
-    let message = format!("`{}` does not take `{}`, so nothing comes of it", rule.id, event.event_type);
+    let message = format!("`{}` does not match `{}`, so it has no effect", rule.id, event.event_type);
     let types = rule.types.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     Diagnostic::error(event.place.clone(), format!("tests[{index}].at"), message)
         .with_note(format!("it takes {types}"))
@@ -143,7 +143,7 @@ fn compare(made: &[Made], test: &SubscriberTest) -> Result<(), String> {
     if made.len() != test.expect.len() {
         let times = made.iter().map(|made| at(&made.notification)).collect::<Vec<_>>().join(", ");
         let times = if made.is_empty() { String::new() } else { format!(" (at {times})") };
-        return Err(format!("{} notifications come of it{times}, not {}", made.len(), test.expect.len()));
+        return Err(format!("{} notifications are made{times}, not {}", made.len(), test.expect.len()));
     }
     for (number, (Made { notification, notices }, expected)) in (1..).zip(made.iter().zip(&test.expect)) {
         if notification.created_at != START + expected.at {
@@ -153,7 +153,7 @@ fn compare(made: &[Made], test: &SubscriberTest) -> Result<(), String> {
         let decoded = toon::decode(notification.content.text()).map_err(|error| error.to_string())?;
         if !holds(&decoded, &expected.decoded) {
             return Err(format!(
-                "notification {number} is {decoded}, which lacks something of {}",
+                "notification {number} is {decoded}, which lacks a part of {}",
                 expected.decoded
             ));
         }

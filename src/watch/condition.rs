@@ -146,7 +146,7 @@ pub struct Terms<'t> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConditionError {
     /// It begins with the first word of no form.
-    #[error("`{found}` is no condition; {}", hint(*.meant))]
+    #[error("`{found}` is not a condition; {}", hint(*.meant))]
     Unknown {
         /// The text.
         found: String,
@@ -169,7 +169,7 @@ pub enum ConditionError {
 }
 
 fn hint(meant: Option<&str>) -> String {
-    let all = || format!("there are {}", FORMS.map(|(_, form)| format!("`{form}`")).join(", "));
+    let all = || format!("the conditions are {}", FORMS.map(|(_, form)| format!("`{form}`")).join(", "));
     meant.map_or_else(all, |form| format!("did you mean `{form}`?"))
 }
 
@@ -254,7 +254,7 @@ fn read_http(text: &str) -> Result<Condition, String> {
     let (url, status) = split_word(text);
     let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
     if !url.starts_with("http://") {
-        return Err("only http:// is spoken; for https wait for its port".to_owned());
+        return Err("only http:// is supported; for https use its port".to_owned());
     }
     host_of(&url).ok_or_else(|| "the URL names no host".to_owned())?;
     let status = match status.trim() {
@@ -496,7 +496,7 @@ mod tests {
             ("exit", "`exit`: something is missing; it is written `exit PID`"),
             ("exit cargo", "`exit cargo`: a process is named by its number; it is written `exit PID`"),
             ("port 99999", "a port is a number from 1 to 65535"),
-            ("http https://x.org", "only http:// is spoken"),
+            ("http https://x.org", "only http:// is supported"),
             ("http u:p@localhost", "the URL names no host"),
             ("http localhost 20", "a status is a number from 100 to 599"),
             ("line a.log ERROR", "a regular expression between slashes"),
@@ -508,10 +508,10 @@ mod tests {
             ("in 0 turns", "a count of turns is a number from 1 to 1000"),
             ("at 25:00", "a time is written 14:30"),
             ("at 2026-11-25T11:00:00Z", "that time has passed"),
-            ("exti 4711", "`exti 4711` is no condition; did you mean `exit PID`?"),
+            ("exti 4711", "`exti 4711` is not a condition; did you mean `exit PID`?"),
             ("Port 3000", "did you mean `port [HOST:]PORT`?"),
-            ("pid 4711", "`pid 4711` is no condition; there are `exit PID`, `port"),
-            ("", "`` is no condition"),
+            ("pid 4711", "`pid 4711` is not a condition; the conditions are `exit PID`, `port"),
+            ("", "`` is not a condition"),
         ] {
             let error = read(text).expect_err(text);
             assert!(error.contains(expected), "{text}: {error}");

@@ -31,7 +31,7 @@ pub enum AlertError {
     #[error("must be an array of alerts, or an object with `alerts`")]
     Shape,
     /// Too many.
-    #[error("has {0} alerts; at most {ALERTS_MAX} are taken at a time")]
+    #[error("has {0} alerts; at most {ALERTS_MAX} are accepted at a time")]
     Many(usize),
     /// One of them has no labels.
     #[error("alerts[{0}].labels: must be an object of texts with `alertname`")]

@@ -33,7 +33,7 @@ pub enum Refused {
     #[error("the signature is not that of this secret and this body")]
     Signature,
     /// It was signed too long ago, or will be.
-    #[error("it was signed more than {} minutes from now: the clocks differ, or somebody sends it again", TOLERANCE_SECONDS / 60)]
+    #[error("it was signed more than {} minutes from now: the clocks differ, or it is a replay", TOLERANCE_SECONDS / 60)]
     Time,
     /// The secret cannot be one.
     #[error("the secret is not what `{0}` signs with")]

@@ -71,7 +71,7 @@ pub fn structured<'a>(
     let attributes: Attributes<'a> = request::read_body(body)?;
     let payload = match (attributes.data, &attributes.data_base64) {
         (Some(_), Some(_)) => {
-            return Err(FieldError::new("data_base64", "stands beside `data`; only one may"));
+            return Err(FieldError::new("data_base64", "is given together with `data`; only one is allowed"));
         }
         (Some(data), None) => payload_of_json(data.get()),
         (None, Some(encoded)) => {
@@ -288,7 +288,10 @@ mod tests {
                 with(r#","time":"noon""#),
                 "time: `noon` is not an RFC 3339 timestamp after 1970, such as 2026-11-21T12:00:00Z",
             ),
-            (with(r#","data":1,"data_base64":"aGk=""#), "data_base64: stands beside `data`; only one may"),
+            (
+                with(r#","data":1,"data_base64":"aGk=""#),
+                "data_base64: is given together with `data`; only one is allowed",
+            ),
             (with(r#","data_base64":"?""#), "data_base64: is not base64 (RFC 4648, with padding)"),
             (with(r#","data_base64":"aGk""#), "data_base64: is not base64 (RFC 4648, with padding)"),
             (

@@ -473,12 +473,12 @@ mod tests {
             (r#"{"type":"tool"}"#, "type: an event type has 2 to 8 segments separated by dots, `tool` has 1"),
             (
                 r#"{"type":"a.b","severity":"fatal"}"#,
-                "severity: `fatal` is no severity; there are debug, info, warning (or warn), error and critical",
+                "severity: `fatal` is not a severity; use debug, info, warning (or warn), error or critical",
             ),
             (r#"{"type":"a.b","severty":"error"}"#, "severty: unknown field; did you mean `severity`?"),
             (
                 r#"{"type":"a.b","color":"red"}"#,
-                "color: unknown field; there are id, type, source, severity, timestamp, payload, dedupe_key, session, workspace, cause",
+                "color: unknown field; use one of id, type, source, severity, timestamp, payload, dedupe_key, session, workspace, cause",
             ),
             (
                 r#"{"type":"a.b","timestamp":"yesterday"}"#,

@@ -276,8 +276,8 @@ fn check_sessions(exchange: &Exchange) -> Result<(), FieldError> {
         ContextChange::Cleared { from: None } | ContextChange::Forked { from: None }
     );
     if is_unnamed && exchange.harness.conversations != Some(Conversations::OnePerProcess) {
-        let message = "is missing: name the session that this one goes on from, or say with `harness.conversations` that \
-                       the process `harness.pid` has one at a time";
+        let message = "is missing: name the predecessor session, or set `harness.conversations` if the process \
+                       `harness.pid` has one conversation at a time";
         return Err(FieldError::new("from", message));
     }
     Ok(())

@@ -213,7 +213,7 @@ mod tests {
             (r#"{"nam":1}"#, "nam: unknown field; did you mean `name`?"),
             (
                 r#"{"co`lor":1}"#,
-                "co`lor: unknown field; there are name, alias, count, is_on, items, kind, inner",
+                "co`lor: unknown field; use one of name, alias, count, is_on, items, kind, inner",
             ),
             (r#"{"name":"a","name":"b"}"#, "name: is given twice"),
             (r#"{"name":"\ud800"}"#, "name: is not text: unexpected end of hex escape"),
@@ -226,7 +226,7 @@ mod tests {
             (r#"{"name":"a","items":"x"}"#, "items: must be an array, not a string"),
             (r#"{"name":"a","items":["x",[]]}"#, "items[1]: must be a string, not an array"),
             (r#"{"name":"a","kind":"frist"}"#, "kind: `frist` is not allowed; did you mean `first`?"),
-            (r#"{"name":"a","kind":"other"}"#, "kind: `other` is not allowed; there are first, second"),
+            (r#"{"name":"a","kind":"other"}"#, "kind: `other` is not allowed; use one of first, second"),
             (r#"{"name":"a","kind":7}"#, "kind: must be a string"),
             (r#"{"name":"a","inner":7}"#, "inner: must be a JSON object, not a number"),
             (r#"{"name":"a","inner":{}}"#, "inner.total: is missing"),

@@ -173,7 +173,7 @@ fn a_watch_for_checks_asks_at_once_and_says_each_way_in_which_it_cannot_know() {
     hook(&home, "SessionStart", &json!({ "source": "startup" }));
     answers(&home, 4, "", "To get started with GitHub CLI, please run:  gh auth login");
     let text = watched(&home, "ci");
-    assert!(text.contains("watch: ci") && text.contains("gh may not ask: To get started"), "{text}");
+    assert!(text.contains("watch: ci") && text.contains("gh has no access: To get started"), "{text}");
     answers(
         &home,
         1,
@@ -182,7 +182,7 @@ fn a_watch_for_checks_asks_at_once_and_says_each_way_in_which_it_cannot_know() {
     );
     assert!(watched(&home, "ci fix-cart").contains("gh knows no GitHub repository here"));
     assert_eq!(calls(&home), 2);
-    assert!(watched(&home, "ci no-such-branch").contains("there is no such commit"));
+    assert!(watched(&home, "ci no-such-branch").contains("unknown commit"));
     assert_eq!(calls(&home), 2, "git said so");
     let refused =
         home.ask("POST", "/v1/watches", &json!({ "conditions": ["ci -x"], "workspace": "/" }).to_string());

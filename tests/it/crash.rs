@@ -350,7 +350,7 @@ impl Workload {
         for error in [error, refused] {
             let AppendError::Poisoned(poisoned) = error else { panic!("{error}") };
             let text = poisoned.to_string();
-            assert!(text.starts_with("the journal takes no more records since it could not "), "{text}");
+            assert!(text.starts_with("the journal accepts no records since it failed to "), "{text}");
             assert!(poisoned.path.starts_with("memory"), "{poisoned:?}");
             assert!(poisoned.source.to_string().contains("was told to fail"), "{}", poisoned.source);
         }

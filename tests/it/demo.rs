@@ -37,7 +37,7 @@ fn steady(text: &str) -> String {
         let line = masked(line, "duration_ms: ", "3000");
         let line = masked(&line, "id=\"", "7k2m9x");
         let line = masked(&line, "events, about ", "2500");
-        let line = masked(&line, "got them in about ", "200");
+        let line = masked(&line, "received them in about ", "200");
         masked_time(&line, "(checkout ", "14:02")
     });
     lines.map(|line| line + "\n").collect()

@@ -102,10 +102,11 @@ fn the_tools_and_who_may_send_webhooks_are_looked_at() {
     assert!(tools.starts_with("ok tools watch, inbox, notify by `aside mcp`, "), "{tools}");
     assert!(tools.ends_with(" tokens; installed in claude-code"), "{tools}");
     let github = line("webhook github");
-    let problem = format!("fail webhook github others may use {}: chmod 600 it -> mend", secret.display());
+    let problem =
+        format!("fail webhook github other users can access {}: chmod 600 it -> fix", secret.display());
     assert!(github.starts_with(&problem), "{github}");
     let alerts = line("webhook alertmanager");
-    assert!(alerts.starts_with("warn webhook alertmanager taken at /v1/webhooks/alertmanager of the Unix socket only -> set `listen`"), "{alerts}");
+    assert!(alerts.starts_with("warn webhook alertmanager accepted at /v1/webhooks/alertmanager of the Unix socket only -> set `listen`"), "{alerts}");
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).expect("set");
     let said = text(&run(&home, &["doctor"]).stdout);
     assert!(said.contains("webhook github"), "{said}");
@@ -134,7 +135,7 @@ fn a_hook_of_a_harness_that_is_not_known_is_silent_and_named_here() {
     let asked = home.ask("POST", "/v1/hooks/claud", "{}");
     assert_eq!(asked.status(), 404);
     let said = remedy(&home, "hook input");
-    assert!(said.starts_with("unknown_harness claud (1 times): there is no harness `claud`"), "{said}");
+    assert!(said.starts_with("unknown_harness claud (1 times): unknown harness `claud`"), "{said}");
     assert!(said.ends_with("correct the settings that name another"), "{said}");
     assert_eq!(verdicts(&home).0, Some(0));
 }
@@ -203,17 +204,17 @@ fn hooks_that_run_twice_or_another_program_or_not_at_all_are_found() {
 
     fs::write(&shared, r#"{ "disableAllHooks": true }"#).expect("written");
     let said = remedy(&home, "hooks");
-    assert!(said.contains("turns all hooks off: take `disableAllHooks` out of it"), "{said}");
+    assert!(said.contains("disables all hooks: remove `disableAllHooks` from it"), "{said}");
 
     fs::remove_file(&shared).expect("removed");
     let text = fs::read_to_string(&plugin_hooks).expect("there");
     fs::write(&plugin_hooks, text.replace(env!("CARGO_BIN_EXE_aside"), "/gone/aside")).expect("written");
     let said = remedy(&home, "hooks");
-    assert!(said.ends_with("calls /gone/aside, which is not there: aside install claude-code"), "{said}");
+    assert!(said.ends_with("calls /gone/aside, which does not exist: aside install claude-code"), "{said}");
 
     fs::write(&plugin_hooks, "{").expect("written");
     let said = remedy(&home, "hooks");
-    assert!(said.ends_with("has none that can be read: aside install claude-code"), "{said}");
+    assert!(said.ends_with("has none that are readable: aside install claude-code"), "{said}");
 
     fs::write(&plugin_hooks, text.replace("\"Stop\"", "\"Other\"")).expect("written");
     let said = remedy(&home, "hooks");
@@ -226,7 +227,7 @@ fn a_socket_or_state_that_is_open_to_others_is_found() {
     let (home, daemon) = installed();
     fs::set_permissions(home.state(), fs::Permissions::from_mode(0o755)).expect("open");
     let said = remedy(&home, "state");
-    assert!(said.contains("is open to others (mode 755): chmod 700 "), "{said}");
+    assert!(said.contains("is accessible to other users (mode 755): chmod 700 "), "{said}");
     assert_eq!(daemon.stop().status.code(), Some(0));
 }
 

@@ -73,7 +73,7 @@ fn row(home: &Home, name: &str) -> Value {
 fn every_line_of_a_log_is_said_or_counted_over_a_rename_and_a_truncation() {
     let home = Home::new();
     let _daemon = home.serve();
-    assert_eq!(row(&home, "log")["why"], "there is no [[sources.log]] in aside.toml");
+    assert_eq!(row(&home, "log")["why"], "aside.toml has no [[sources.log]]");
     exchange(&home, "s1", "c1", None);
     let path = home.path("work").join("dev.log");
     append(&path, "ERROR from before\n");
@@ -121,7 +121,7 @@ fn a_log_that_is_no_file_is_said_by_sources_and_the_rest_goes_on() {
     let _daemon = home.serve();
     exchange(&home, "s1", "c1", None);
     let trouble = eventually("the trouble", || row(&home, "log")["troubles"][0].as_str().map(str::to_owned));
-    assert_eq!(trouble, "bad: / cannot be read: / is no file");
+    assert_eq!(trouble, "bad: / cannot be read: / is not a file");
     let shown = home.print(&["sources", "log"]);
     assert!(shown.contains("[[sources.log]] in aside.toml") && shown.contains(&trouble), "{shown}");
 }

@@ -45,11 +45,11 @@ fn two_harnesses_with_one_id_have_a_session_each() {
         "/v1/inbox?session=main",
     ] {
         let refused = home.ask("GET", path, "");
-        let expected = json!("several harnesses have a session `main`: say which, `a:main` or `b:main`");
+        let expected = json!("several harnesses have a session `main`: use one of `a:main` or `b:main`");
         assert_eq!((refused.status(), &refused.json()["error"]["message"]), (409, &expected), "{path}");
     }
     let shown = home.run(&["exchange", "main", "after_tool"]);
-    assert!(text(&shown.stderr).contains("say which, `a:main` or `b:main`"), "{}", text(&shown.stderr));
+    assert!(text(&shown.stderr).contains("use one of `a:main` or `b:main`"), "{}", text(&shown.stderr));
     let body =
         json!({ "point": "after_tool", "carrier": "c3", "harness": { "name": "b", "parent": "main" } });
     assert_eq!(home.exchange("b:main", &body).status(), 400, "it would be its own parent");

@@ -25,7 +25,7 @@ fn the_daemon_is_started_before_it_is_checked_and_what_an_uninstall_leaves_is_sa
     assert!(place("aside up ") < place("aside doctor "), "{said}");
     let daemon = home.serve();
     let said = print(&home, &UNINSTALL);
-    assert!(said.contains("note: the daemon goes on; `aside down` stops it\n"), "{said}");
+    assert!(said.contains("note: the daemon keeps running; `aside down` stops it\n"), "{said}");
     assert!(said.ends_with("note: what it recorded stays in ~/state\n"), "{said}");
     drop(daemon);
     print(&home, &["install", "claude-code"]);
@@ -160,7 +160,7 @@ fn the_status_line_shows_what_waits_unless_it_shows_something_else_or_is_not_wan
 
     let own = r#"{ "statusLine": { "type": "command", "command": "line" } }"#;
     settings(&home, "settings.json", own.as_bytes());
-    let note = "note: the status line in ~/home/.claude/settings.json stays as it is; with --statusline it shows what waits too\n";
+    let note = "note: the status line in ~/home/.claude/settings.json is unchanged; with --statusline it also shows pending notifications\n";
     for args in [&["install", "claude-code"][..], &["install", "claude-code", "--settings"]] {
         assert!(print(&home, args).contains(note), "{args:?}");
         assert_eq!(set(&path)["command"], "line", "{args:?}");
@@ -200,7 +200,7 @@ fn what_the_user_changes_later_stays_when_ours_goes() {
     fs::write(&path, installed.replace("\"opus\"", "\"sonnet\"")).expect("written");
     let said = print(&home, &UNINSTALL);
     assert_eq!(fs::read_to_string(&path).expect("there"), "{\n  \"model\": \"sonnet\"\n}\n");
-    assert!(said.contains("settings.json.aside-backup stays"), "{said}");
+    assert!(said.contains("settings.json.aside-backup is kept"), "{said}");
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn an_installation_moves_older_hooks_of_ours_out_of_the_settings() {
     let hooks = r#"{ "model": "opus", "hooks": { "Stop": [{ "hooks": [{ "type": "command", "command": "aside hook claude" }] }] } }"#;
     let path = settings(&home, "settings.json", hooks.as_bytes());
     let said = print(&home, &["install", "claude-code", "--autostart"]);
-    let note = "note: the plugin in ~/home/.claude/skills/aside takes the place of the hooks in ~/home/.claude/settings.json\n";
+    let note = "note: the plugin in ~/home/.claude/skills/aside replaces the hooks in ~/home/.claude/settings.json\n";
     assert!(said.contains(note), "{said}");
     let after: Value = serde_json::from_str(&fs::read_to_string(&path).expect("there")).expect("JSON");
     assert_eq!((&after["model"], after.get("hooks")), (&Value::from("opus"), None));
@@ -243,7 +243,8 @@ fn hooks_in_the_settings_take_the_place_of_the_plugin_and_say_so() {
     let home = Home::new();
     print(&home, &["install", "claude-code"]);
     let said = print(&home, &["install", "claude-code", "--settings"]);
-    let note = "note: the hooks in ~/home/.claude/settings.json take the place of the plugin in ~/home/.claude/skills/aside\n";
+    let note =
+        "note: the hooks in ~/home/.claude/settings.json replace the plugin in ~/home/.claude/skills/aside\n";
     assert!(said.contains(note), "{said}");
     let names: Vec<String> = files(&client(&home)).into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["settings.json"]);
@@ -258,7 +259,7 @@ fn files_that_somebody_put_beside_ours_stay() {
     print(&home, &UNINSTALL);
     assert_eq!(files(&client(&home)), [("skills/aside/notes.txt".to_owned(), "mine".to_owned())]);
     let said = refusal(&home, &["install", "claude-code"]);
-    assert!(said.contains("~/home/.claude/skills/aside is there already and is not aside's"), "{said}");
+    assert!(said.contains("~/home/.claude/skills/aside exists already and is not from aside"), "{said}");
 }
 
 #[test]
@@ -297,7 +298,7 @@ fn a_program_of_another_name_installs_nothing_that_could_not_be_taken_out() {
         .output()
         .expect("the program runs");
     let said = shown(&home, &output.stderr);
-    assert!(said.contains("~/aside-0.1 is not called `aside`, by which its hooks are known later"), "{said}");
+    assert!(said.contains("~/aside-0.1 is not named `aside`, which identifies its hooks later"), "{said}");
     assert_eq!(files(&client(&home)), []);
 }
 
@@ -321,7 +322,7 @@ fn an_installation_that_fails_midway_is_taken_back() {
 fn a_project_that_is_not_there_is_not_made() {
     let home = Home::new();
     let said = refusal(&home, &["install", "claude-code", "--project", "tpyo"]);
-    assert!(said.ends_with("there is no folder ~/work/tpyo\n"), "{said}");
+    assert!(said.ends_with("the folder ~/work/tpyo does not exist\n"), "{said}");
     assert!(!home.path("work/tpyo").exists());
 }
 
@@ -401,7 +402,7 @@ fn two_installations_beside_each_other_are_refused() {
     let local = home.path("work/.claude/settings.local.json");
     assert!(fs::read_to_string(&local).expect("there").contains("PostToolBatch"));
     let said = refusal(&home, &["install", "claude-code"]);
-    assert!(said.contains("settings.local.json is there already"), "{said}");
+    assert!(said.contains("settings.local.json exists already"), "{said}");
     assert!(print(&home, &UNINSTALL).contains("aside uninstall claude-code --project\n"));
     print(&home, &["uninstall", "claude-code", "--project"]);
     assert!(!home.path("work/.claude").exists());
@@ -424,17 +425,14 @@ fn an_old_client_gets_hooks_in_its_settings_and_one_older_still_is_refused() {
     let home = Home::new();
     let output = run_with_client(&home, "2.1.150", &["install", "claude-code"]);
     assert!(output.status.success(), "{output:?}");
-    assert!(
-        text(&output.stdout).contains("note: the client loads plugins of its own from 2.1.160 on"),
-        "{output:?}"
-    );
+    assert!(text(&output.stdout).contains("note: the client loads plugins from 2.1.160 on"), "{output:?}");
     assert!(client(&home).join("settings.json").exists() && !client(&home).join("skills").exists());
 
     let home = Home::new();
     let output = run_with_client(&home, "2.1.120", &["install", "claude-code"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(text(&output.stderr).ends_with(
-        "claude is version 2.1.120, and takes these hooks from 2.1.140 on; update it first: claude update\n"
+        "claude is version 2.1.120; these hooks need 2.1.140 or later; update it first: claude update\n"
     ));
     assert!(!client(&home).exists());
 }
@@ -474,7 +472,7 @@ fn a_marketplace_or_plugin_of_somebody_else_stays() {
         fs::create_dir_all(path.parent().expect("a folder")).expect("made");
         fs::write(&path, text).expect("written");
         let said = refusal(&home, &["install", "claude-code", "--plugin", "market"]);
-        assert!(said.ends_with("is there already and is not aside's; move it away first\n"), "{said}");
+        assert!(said.ends_with("exists already and is not from aside; move it first\n"), "{said}");
         assert_eq!(files(&home.path("work/market")), [(name.to_owned(), text.to_owned())]);
     }
 }
@@ -486,13 +484,10 @@ fn units_of_somebody_else_stay() {
     fs::create_dir_all(own.parent().expect("a folder")).expect("made");
     fs::write(&own, "[Service]\nExecStart=/bin/true\n").expect("written");
     let said = refusal(&home, &["install", "systemd"]);
-    assert!(
-        said.ends_with("aside.service is there already and is not aside's; move it away first\n"),
-        "{said}"
-    );
+    assert!(said.ends_with("aside.service exists already and is not from aside; move it first\n"), "{said}");
     let said = print(&home, &["uninstall", "systemd"]);
     assert!(
-        said.contains("nothing of aside is installed") && said.contains("stays; it is not aside's"),
+        said.contains("nothing of aside is installed") && said.contains("is kept; it is not from aside"),
         "{said}"
     );
     assert_eq!(files(own.parent().expect("a folder")).len(), 1);

@@ -34,8 +34,7 @@ fn a_slip_of_the_pen_takes_no_subscriber_from_the_next_start() {
     home.configure("aside.toml", "[injection]\nmax_notifications = 3\n");
     for _ in 0..2 {
         let daemon = home.serve();
-        daemon
-            .said(&format!("what was in force of it before is used until its errors are mended file={file}"));
+        daemon.said(&format!("its previous version is used until its errors are fixed file={file}"));
         assert!(told(&home, "a").contains(&"each".to_owned()));
         let status = home.print(&["status"]);
         assert!(status.contains("PROBLEM: configuration read with 2 errors at "), "{status}");
@@ -43,10 +42,7 @@ fn a_slip_of_the_pen_takes_no_subscriber_from_the_next_start() {
             status.contains(&format!("PROBLEM: {file}:5:1: unknown key `typs`; did you mean `types`?")),
             "{status}"
         );
-        assert!(
-            status.contains(&format!("PROBLEM: {file}: what was in force of it before is used")),
-            "{status}"
-        );
+        assert!(status.contains(&format!("PROBLEM: {file}: its previous version is used")), "{status}");
         let doctor = home.run(&["doctor"]);
         assert!(text(&doctor.stdout).contains("fail  config "), "{doctor:?}");
         let metrics = text(&home.ask("GET", "/metrics", "").0.body);
@@ -69,11 +65,11 @@ fn a_folder_that_is_gone_is_not_an_empty_one() {
     assert!(home.serve().stop().status.success());
     fs::rename(home.path("config"), home.path("unmounted")).expect("moved");
     let daemon = home.serve();
-    daemon.said("it is not there, and files of it are in force");
+    daemon.said("it is missing, but files of it are in force");
     assert!(told(&home, "a").contains(&"each".to_owned()));
     let refused = home.run(&["reload"]);
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
-    assert!(text(&refused.stdout).contains("make it, empty if they are to go"), "{refused:?}");
+    assert!(text(&refused.stdout).contains("create it, empty to remove them"), "{refused:?}");
     fs::create_dir(home.path("config")).expect("made");
     assert!(home.print(&["reload"]).contains("in force: "));
     assert!(!told(&home, "b").contains(&"each".to_owned()));
@@ -83,10 +79,7 @@ fn a_folder_that_is_gone_is_not_an_empty_one() {
 fn settings_that_cannot_be_read_delete_nothing() {
     let home = Home::with(&[("aside.toml", "[journal]\nretain_age = 30d\n")]);
     let daemon = home.serve();
-    daemon.said("settings could not be read, so nothing of the journal is deleted");
+    daemon.said("settings could not be read, so retention is off");
     let status = home.print(&["status"]);
-    assert!(
-        status.contains("PROBLEM: settings could not be read, so nothing of the journal is deleted"),
-        "{status}"
-    );
+    assert!(status.contains("PROBLEM: settings could not be read, so retention is off"), "{status}");
 }

@@ -123,7 +123,7 @@ fn what_is_off_starts_nothing_and_what_cannot_be_started_is_said() {
         events(&home, "source.failed").pop()
     });
     let error = at(&failed, "/payload/error").as_str().unwrap_or_default();
-    assert!(error.contains("there is no no-such-server in the daemon's PATH"), "{failed}");
+    assert!(error.contains("no-such-server is not in the daemon's PATH"), "{failed}");
     assert_eq!(log(&home), "");
     home.configure("aside.toml", SETTINGS);
     assert!(home.command(&["reload"]).status().expect("it runs").success());

@@ -136,10 +136,13 @@ fn three_versions_of_the_protocol_are_spoken() {
         let id = set.split([' ', ',']).nth(1).expect("an id").to_owned();
         assert!(set.starts_with("watching w") && set.ends_with("1h00m at most"), "{set}");
         let inbox = client.said("inbox", &json!({}));
-        assert!(inbox.starts_with("nothing waits\nwatches[1]{id,waits_for,ends_in}:\n"), "{inbox}");
+        assert!(
+            inbox.starts_with("no pending notifications\nwatches[1]{id,waits_for,ends_in}:\n"),
+            "{inbox}"
+        );
         assert!(inbox.contains(&format!("\n  {id},file built,")), "{inbox}");
         assert_eq!(client.said("inbox", &json!({ "cancel": id })), format!("ended {id}: file built"));
-        assert_eq!(client.said("inbox", &json!({})), "nothing waits");
+        assert_eq!(client.said("inbox", &json!({})), "no pending notifications");
         let message = format!("{version} is done.");
         let said =
             client.said("notify", &json!({ "message": message, "level": "warn", "category": "workflow" }));
@@ -149,7 +152,7 @@ fn three_versions_of_the_protocol_are_spoken() {
         let (wrong, is_error) = client.call("watch", &json!({ "conditions": "prot 3000" }));
         assert!(is_error && wrong.contains("did you mean `port [HOST:]PORT`?"), "{wrong}");
         let unknown = client.ask("tools/call", json!({ "name": "wach", "arguments": {} }));
-        assert_eq!(unknown["error"]["message"], "there is no tool `wach`: did you mean `watch`?");
+        assert_eq!(unknown["error"]["message"], "unknown tool `wach`: did you mean `watch`?");
         assert_eq!(client.version, version);
         assert_eq!(client.end(), (Some(0), String::new()), "{version}");
     }
@@ -191,7 +194,7 @@ fn a_watch_that_comes_true_is_said_to_the_session_that_set_it() {
     let inbox = client.said("inbox", &json!({}));
     assert!(inbox.contains("watch: file built") && inbox.contains("note: go on"), "{inbox}");
     let already = client.said("watch", &json!({ "conditions": ["file built"] }));
-    assert_eq!(already, "already: file built (it is there)");
+    assert_eq!(already, "already: file built (it exists)");
 }
 
 #[test]
@@ -211,14 +214,14 @@ fn the_session_is_found_by_what_the_client_says_then_by_its_process_then_by_its_
     };
     let mut nobody = Client::new(&home, VERSIONS[0]);
     let said = whose(&mut nobody);
-    assert_eq!(said, "session: is missing, and nothing says which session this is: none is open");
+    assert_eq!(said, "session: is missing, and the session cannot be determined: none is open");
     // The only one of the folder.
     open(&home, "s1");
     assert_eq!(whose(&mut nobody), "s1");
     open(&home, "s2");
     let said = whose(&mut nobody);
-    assert!(said.ends_with("which session this is: `s1`, `s2`"), "{said}");
-    assert!(nobody.said("inbox", &json!({ "session": "s2" })).starts_with("nothing waits"));
+    assert!(said.ends_with("the session cannot be determined: `s1`, `s2`"), "{said}");
+    assert!(nobody.said("inbox", &json!({ "session": "s2" })).starts_with("no pending notifications"));
     let (said, is_error) = nobody.call("inbox", &json!({ "session": "s3" }));
     assert!(is_error && said == "there is no open session `s3`", "{said}");
     // The client's variable.
@@ -264,7 +267,7 @@ fn what_a_client_does_wrong_costs_its_own_call_alone() {
         let params = json!({ "name": "inbox", "arguments": {} });
         client.send(&json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }));
     }
-    assert_eq!(Client::new(&home, VERSIONS[1]).said("inbox", &json!({})), "nothing waits");
+    assert_eq!(Client::new(&home, VERSIONS[1]).said("inbox", &json!({})), "no pending notifications");
     let mut answered: Vec<u64> = (0..200).filter_map(|_| client.read()["id"].as_u64()).collect();
     answered.sort_unstable();
     assert_eq!(answered, (1_000..1_200).collect::<Vec<_>>());

@@ -280,7 +280,7 @@ fn a_message_is_marked_up_where_that_can_be_shown_and_its_link_goes_along() {
     let wrong = home.run(&["notify", "x", "--link", "javascript:alert(1)"]);
     let said = String::from_utf8_lossy(&wrong.stderr).into_owned();
     assert!(!wrong.status.success() && said.contains("link: must begin with https:// or http://"), "{said}");
-    // Without markdown each character is shown as it is.
+    // Without markdown each character is shown unchanged.
     home.print(&["notify", "**x** [y](https://h/)", "--session", "s1"]);
     assert_eq!(exchange(&home, "c3")["notice"], "aside: llm: **x** [y](https://h/)");
 }
@@ -528,9 +528,9 @@ fn a_sink_that_never_will_is_said_and_no_request_waits_for_it() {
     eventually("three failures", || (steps(&home, &id).len() == 6).then_some(()));
     let why = home.print(&["why", &id]);
     for line in [
-        "desktop did not accept it: there is no desktop: no session bus",
-        "apprise did not accept it: there is no apprise in the daemon's PATH; not retried",
-        "log did not accept it: /dev/null: it is no regular file; retried at ",
+        "desktop did not accept it: no desktop: no session bus",
+        "apprise did not accept it: apprise is not in the daemon's PATH; not retried",
+        "log did not accept it: /dev/null: it is not a regular file; retried at ",
     ] {
         assert!(why.replace("\n               ", " ").contains(line), "{line}: {why}");
     }

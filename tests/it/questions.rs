@@ -202,7 +202,7 @@ fn what_waits_on_the_desktop_ends_when_it_is_answered_elsewhere_and_holds_up_not
         || !fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains("sleep"));
     eventually("its window's end", || is_gone().then_some(()));
     let why = home.print(&["why", &id]);
-    assert!(why.contains("desktop does not ask any more: the question was answered or expired"), "{why}");
+    assert!(why.contains("desktop no longer asks: the question was answered or has expired"), "{why}");
 }
 
 #[test]

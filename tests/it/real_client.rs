@@ -104,7 +104,7 @@ fn count(messages: &[Value], words: &str) -> usize {
 }
 
 fn less_sentence(line: &str) -> String {
-    let begins = ["aside: ", "aside held this back: ", "aside (automated notification): "];
+    let begins = ["aside: ", "aside cancelled this call: ", "aside (automated notification): "];
     let Some(end) = begins.iter().find_map(|begin| Some(line.find(begin)? + begin.len())) else {
         return line.to_owned();
     };
@@ -201,7 +201,7 @@ fn calls_that_are_made_together_are_all_held_back_once() {
     let conversation = play(&home, turns);
     assert_eq!(told(&conversation, "marker_critical"), [0, 1, 1]);
     assert_eq!(told(&conversation, TOOL_SAYS), [0, 0, 3], "{:?}", conversation[1].last());
-    assert_eq!(told(&conversation, "aside held this back"), [0, 3, 3], "{:?}", conversation[1].last());
+    assert_eq!(told(&conversation, "aside cancelled this call"), [0, 3, 3], "{:?}", conversation[1].last());
 }
 
 #[test]

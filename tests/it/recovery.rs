@@ -191,7 +191,7 @@ fn a_record_that_cannot_be_read_is_skipped_once_and_that_is_shown() {
     let seq = append_unreadable(&home);
 
     let daemon = home.serve();
-    daemon.said("a record of the journal is skipped; nothing comes of it");
+    daemon.said("a record of the journal is skipped; it has no effect");
     let problems = at(&home.get("/v1/status"), "/journal/problems").to_string();
     assert!(problems.contains(&format!("the start skipped record {seq}")), "{problems}");
     let answer = home.exchange("s", &json!({ "point": "after_tool", "carrier": "c" })).json();

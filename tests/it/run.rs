@@ -162,5 +162,5 @@ fn what_a_command_and_its_report_say_is_one_table() {
     let wrong = home.run(&["run", "--matcher", "gc", "--", "true"]);
     assert_eq!(wrong.status.code(), Some(2));
     let said = String::from_utf8_lossy(&wrong.stderr).into_owned();
-    assert!(said.contains("--matcher: there is no matcher `gc`; did you mean `gcc`?"), "{said}");
+    assert!(said.contains("--matcher: unknown matcher `gc`; did you mean `gcc`?"), "{said}");
 }

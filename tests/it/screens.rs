@@ -56,7 +56,7 @@ fn one_screen_says_what_there_is_and_how_to_start_what_is_not() {
     let _daemon = home.serve();
     let empty = home.print(&[]);
     for said in
-        ["no session is here", "nothing waits", "nothing was delivered lately", "SOURCES  none published"]
+        ["no open session", "no pending notifications", "no recent deliveries", "SOURCES  none published"]
     {
         assert!(empty.contains(&format!("\n{said}")), "{empty}");
     }
@@ -104,7 +104,7 @@ fn what_a_person_types_short_is_found() {
     assert_eq!(home.print(&["inbox", "dismiss", &newest[..8]]), format!("dismissed {newest}\n"));
     let refused = home.run(&["inbox", "dismiss", &newest[..8]]);
     assert_eq!(refused.status.code(), Some(1));
-    assert!(text(&refused.stderr).contains("there is no waiting notification"), "{refused:?}");
+    assert!(text(&refused.stderr).contains("there is no pending notification"), "{refused:?}");
 }
 
 /// A terminal of `columns`, and the end of it that a program has.
@@ -177,7 +177,7 @@ fn the_log_is_shown_and_followed_where_it_is_a_file() {
     let home = home();
     let refused = home.run(&["logs"]);
     assert_eq!(refused.status.code(), Some(1));
-    assert!(text(&refused.stderr).contains("there is none at "), "{refused:?}");
+    assert!(text(&refused.stderr).contains("/daemon.log does not exist; "), "{refused:?}");
 
     let log = home.path("its.log").display().to_string();
     let daemon = home.serve_with(&["--log-file", &log]);
@@ -234,10 +234,10 @@ fn a_person_at_a_terminal_picks_what_waits_and_decides() {
     let keys = |mut terminal: File, keys: &str| terminal.write_all(keys.as_bytes()).expect("written");
     let list = seen("for the agent of b1c2@shop");
     keys(list, enter);
-    let asked = seen("dismiss it: nobody is notified");
+    let asked = seen("dismiss it: the agent is not notified");
     keys(asked, &format!("{down}{enter}"));
     seen("dismissed");
-    seen("nothing waits");
+    seen("no pending notifications");
     assert!(child.wait().expect("it ends").success());
-    assert!(home.print(&["inbox"]).starts_with("nothing waits"));
+    assert!(home.print(&["inbox"]).starts_with("no pending notifications"));
 }

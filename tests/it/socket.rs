@@ -63,8 +63,8 @@ fn the_daemon_says_where_it_listens_and_what_to_try() {
     let expected = format!(
         "aside listens at {}
   try:  aside publish tool.call.failure tool_name=grep error_type=timeout error_message='took 30 s'
-        aside exchange demo after_tool      what a session named demo is told after its next tool
-        aside tail                          every event as it comes; aside status counts what became of them
+        aside exchange demo after_tool      the notifications of a session named demo after its next tool
+        aside tail                          every new event; aside status counts their outcomes
 ",
         home.socket().display()
     );
@@ -72,7 +72,7 @@ fn the_daemon_says_where_it_listens_and_what_to_try() {
 
     let second = home.command(&["serve"]).env("ASIDE_SOCKET", home.path("other")).output().expect("it runs");
     let refusal = format!(
-        "aside: failed to run the daemon: take the state folder: the state folder {} is in use by another daemon \
+        "aside: failed to run the daemon: lock the state folder: the state folder {} is in use by another daemon \
          (process {})\n",
         home.state().display(),
         daemon.pid().as_raw_nonzero()
@@ -235,7 +235,7 @@ fn a_reload_takes_effect_whole_or_not_at_all() {
     home.configure("subscribers/broken.toml", "[subscriber]\nid = 7\n");
     daemon.signal(Signal::HUP);
     daemon.said(&format!("{}:2:6", home.path("config/subscribers/broken.toml").display()));
-    daemon.said("the rules stay as they were");
+    daemon.said("the rules are unchanged");
     assert_eq!(told(2), "each");
 
     fs::remove_file(home.path("config/subscribers/broken.toml")).expect("it was written");
@@ -255,7 +255,7 @@ fn a_reload_says_what_it_found_and_a_refused_one_is_seen_until_the_next() {
     };
     let successful = "aside_config_last_reload_successful";
     assert_eq!(metric(successful), "1.0");
-    assert!(home.print(&["reload"]).contains("\nin force as before: "));
+    assert!(home.print(&["reload"]).contains("\nin force, unchanged: "));
 
     home.configure("subscribers/each.toml", &EACH.replace("types", "typs"));
     let refused = home.run(&["reload"]);

@@ -107,7 +107,7 @@ fn a_daemon_that_cannot_start_says_why() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(
         said.contains("the daemon ended before it was ready")
-            && said.contains("something stands there that is not a socket"),
+            && said.contains("the path exists and is not a socket"),
         "{said}"
     );
 }
@@ -143,7 +143,7 @@ fn a_folder_that_cannot_be_made_is_named() {
     let home = Home::new();
     let output = home.command(&["up"]).env("ASIDE_STATE", "/proc/none").output().expect("it runs");
     let said = text(&output.stderr);
-    assert!(said.contains("make the state folder /proc/none: "), "{said}");
+    assert!(said.contains("create the state folder /proc/none: "), "{said}");
 }
 
 /// Runs the hook that starts the daemon, and waits for its end.

@@ -215,14 +215,14 @@ fn rules_that_are_damaged_or_gone_stop_no_start_and_lose_nothing() {
             let said = String::from_utf8_lossy(&verified.stdout).into_owned();
             assert_eq!(verified.status.code(), Some(1), "{said}");
             assert!(
-                said.contains("its content has another hash; a start of the daemon writes it anew"),
+                said.contains("its content has another hash; the next start of the daemon rewrites it"),
                 "{said}"
             );
         }
         // One of the files is another one now, so that the rules of the journal's time are lost for good.
         home.configure("subscribers/other.toml", &each.replace("each", "other"));
         let daemon = home.serve();
-        daemon.said("rules of an earlier time are lost; the nearest ones are used in their place");
+        daemon.said("earlier rules are lost; the nearest ones are used");
         let answer = home.exchange("s", &json!({ "point": "after_tool", "carrier": "c" })).json();
         assert_eq!(*at(&answer, "/notifications/0/subscriber"), json!("each"), "{damage}: {answer}");
     }

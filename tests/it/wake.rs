@@ -388,8 +388,8 @@ fn a_prompt_is_shown_to_the_user_who_decides() {
         Some(text(&home.hook(prompt).stdout)).filter(|stdout| stdout.contains("additionalContext"))
     });
     assert!(told.contains("shop.offer.made"), "{told}");
-    assert_eq!(home.print(&["inbox"]), "nothing waits\n");
+    assert_eq!(home.print(&["inbox"]), "no pending notifications\n");
     let output = home.run(&["inbox", "dismiss", id]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("there is no waiting notification"), "{output:?}");
+    assert!(text(&output.stderr).contains("there is no pending notification"), "{output:?}");
 }

@@ -88,22 +88,19 @@ fn what_is_so_already_is_the_answer_and_sets_nothing() {
     open(&home, "s1");
     let answer = set(&home, &json!({ "conditions": ["file .", "in 1h"], "session": "s1" }));
     assert_eq!(answer.status(), 200, "{answer:?}");
-    assert_eq!(answer.json(), json!({ "already": [{ "text": "file .", "state": "it is there" }] }));
+    assert_eq!(answer.json(), json!({ "already": [{ "text": "file .", "state": "it exists" }] }));
     let answer = set(&home, &json!({ "conditions": ["idle s1"], "session": "s1" }));
     assert_eq!(answer.json()["already"][0]["state"], "no turn is under way");
     let all = json!({ "conditions": ["file .", "file x"], "needs": "all", "session": "s1" });
     let watch = set(&home, &all).json();
     assert_eq!(
         watch["watch"]["conditions"],
-        json!([{ "text": "file .", "state": "it is there" }, { "text": "file x" }])
+        json!([{ "text": "file .", "state": "it exists" }, { "text": "file x" }])
     );
     fs::write(home.path("work").join("x"), "").expect("written");
     eventually("its end", || (pending(&home, "s1") == 1).then_some(()));
     let text = take(&home, "s1", "c3");
-    assert!(
-        text.contains("watch: file .; file x") && text.contains("state: it is there; it is there"),
-        "{text}"
-    );
+    assert!(text.contains("watch: file .; file x") && text.contains("state: it exists; it exists"), "{text}");
 }
 
 #[test]
@@ -115,7 +112,7 @@ fn a_wrong_one_is_refused_with_its_place_and_the_nearest_form() {
         (
             json!({ "conditions": ["in 1m", "exti 12"], "session": "s1" }),
             400,
-            "conditions[1]: `exti 12` is no condition; did you mean `exit PID`?",
+            "conditions[1]: `exti 12` is not a condition; did you mean `exit PID`?",
         ),
         (
             json!({ "conditions": ["port example.org:80"], "session": "s1" }),
@@ -123,7 +120,7 @@ fn a_wrong_one_is_refused_with_its_place_and_the_nearest_form() {
             "`example.org` is another machine, which needs `remote = true`",
         ),
         (json!({ "conditions": ["in 8d"], "session": "s1" }), 400, "more than 7 days away"),
-        (json!({ "conditions": ["in 2 turns"], "workspace": "/w" }), 400, "turns are counted of a session"),
+        (json!({ "conditions": ["in 2 turns"], "workspace": "/w" }), 400, "turns need a session"),
         (json!({ "conditions": ["idle s9"], "session": "s1" }), 400, "there is no session `s9`"),
         (json!({ "conditions": ["in 1m"], "session": "s9" }), 404, "there is no session `s9`"),
         (json!({ "conditions": ["in 1m"] }), 400, "name a session or a folder"),

@@ -141,7 +141,7 @@ fn what_is_not_signed_is_not_read() {
     let (status, _) = refused(github, &[event, ("authorization", &bearer)], &body);
     assert_eq!(status, 401);
     let (status, said) = refused("/v1/webhooks/githb", &[], &body);
-    assert_eq!((status, said.as_str()), (404, "there is no sender `githb`; did you mean `github`?"));
+    assert_eq!((status, said.as_str()), (404, "unknown sender `githb`; did you mean `github`?"));
     let (status, said) = refused("/v1/webhooks/gitlab", &[], &body);
     assert!(status == 404 && said.contains("[webhooks.gitlab]"), "{said}");
     let (status, said) = refused("/v1/webhooks/alertmanager", &[], "[]");
@@ -157,7 +157,7 @@ fn what_is_not_signed_is_not_read() {
     let secret = served.home.path("github.secret");
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o644)).expect("changed");
     let (status, said) = refused(github, &[event, ("x-hub-signature-256", &signed(SECRET, &body))], &body);
-    assert_eq!((status, said.as_str()), (503, "the secret cannot be read; the log says why"));
+    assert_eq!((status, said.as_str()), (503, "the secret cannot be read; the log has the reason"));
 }
 
 #[test]

@@ -154,7 +154,7 @@ fn each_way_not_to_answer_has_an_outcome_of_its_own() {
         ),
         (
             http("401 Unauthorized", &[], &json!({ "message": "Bad credentials" })),
-            unauthorised("the login does not hold"),
+            unauthorised("the login is not valid"),
         ),
         (http("200 OK", &[], &errors("FORBIDDEN")), unauthorised("no such thing")),
         (http("200 OK", &[], &errors("NOT_FOUND")), Outcome::Unknown),
@@ -174,15 +174,15 @@ fn each_way_not_to_answer_has_an_outcome_of_its_own() {
             output(1, "", "error connecting to api.github.com\ncheck your internet connection"),
             failed("error connecting to api.github.com"),
         ),
-        (output(1, "", ""), failed("it said nothing")),
-        (Output::default(), failed("it said nothing")),
+        (output(1, "", ""), failed("it printed nothing")),
+        (Output::default(), failed("it printed nothing")),
     ] {
         assert_eq!(read(&output), expected, "{output:?}");
     }
     let Outcome::Failed { message } = read(&output(0, "HTTP/2.0 200 OK\n\n<html>", "")) else {
         panic!("no JSON")
     };
-    assert!(message.starts_with("what came back cannot be read"), "{message}");
+    assert!(message.starts_with("the answer cannot be parsed"), "{message}");
 }
 
 #[test]

@@ -35,7 +35,7 @@ impl Screen {
     pub(super) fn step(&self, happens: &str, sees: Option<&str>) -> String {
         let right = match sees {
             Some(text) => wrap(text, self.right),
-            None => vec!["(nothing: not one byte is added)".to_owned()],
+            None => vec!["(nothing: no byte is added)".to_owned()],
         };
         let tone = if sees.is_some() { Tone::Good } else { Tone::Dim };
         let left = wrap(happens, self.left);
@@ -100,7 +100,7 @@ grep fails                  | tool_fail: grep timeout
                             | error: a message that is so long that it
                             |   does not fit into the column
                             |
-a read                      | (nothing: not one byte is added)
+a read                      | (nothing: no byte is added)
                             |
 ";
         assert_eq!(drawn, expected);

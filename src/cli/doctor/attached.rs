@@ -17,7 +17,7 @@ use crate::{
 /// The checks, for a daemon that answers.
 pub(super) fn checks(client: &Client) -> Vec<Check> {
     let (Some(sessions), Some(clients)) = (get(client, "/v1/sessions"), get(client, "/v1/clients")) else {
-        return vec![Check::warn("sessions", "the daemon does not tell of them", "aside down && aside up")];
+        return vec![Check::warn("sessions", "the daemon does not report them", "aside down && aside up")];
     };
     let SessionList { sessions } = sessions;
     let ClientsView { attached, troubles } = clients;
@@ -59,10 +59,10 @@ fn trouble(trouble: &TroubleView) -> Check {
             listed(|kind| kind.word)
         ),
         Some("left_out") => {
-            "hooks are answered without that; the value has to be changed where the client gets it"
+            "hooks are answered without it; correct the value in the client's environment or settings"
         }
         Some(_) | None => {
-            "hooks like that get no answer: aside and the client may be of versions that do not fit"
+            "such hooks get no answer: the versions of aside and the client may be incompatible"
         }
     };
     Check::warn("hook input", format!("{} ({count} times): {}", one_line(kind), one_line(last)), remedy)

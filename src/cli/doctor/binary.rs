@@ -27,18 +27,18 @@ pub(super) fn kind() -> Check {
     let read =
         own.and_then(fs::File::open).and_then(|file| file.take(HEADER_BYTES_MAX).read_to_end(&mut head));
     if let Err(error) = read {
-        return Check::warn(NAME, format!("{found} cannot be read: {error}"), "look at its permissions");
+        return Check::warn(NAME, format!("{found} cannot be read: {error}"), "check its permissions");
     }
     let version = env!("CARGO_PKG_VERSION");
     if cfg!(debug_assertions) {
-        let remedy = "cargo install --path . builds a quick one";
+        let remedy = "cargo install --path . builds an optimized one";
         return Check::warn(NAME, format!("{found}, version {version}, built for debugging"), remedy);
     }
     Check::ok(
         NAME,
         match is_static(&head) {
             Some(true) => format!("{found}, version {version}, static"),
-            Some(false) => format!("{found}, version {version}, dynamic; a static one starts quicker"),
+            Some(false) => format!("{found}, version {version}, dynamic; a static one starts faster"),
             None => format!("{found}, version {version}"),
         },
     )
@@ -64,10 +64,10 @@ pub(super) fn time(kind: &Kind, socket: &Path) -> Check {
         Check::fail(
             NAME,
             found,
-            format!("after {limit} ms a hook gives up; see what keeps the machine or the daemon busy"),
+            format!("a hook times out after {limit} ms; check the load of the machine and the daemon"),
         )
     } else if median >= NOTICED {
-        Check::warn(NAME, found, "every step of the agent waits for this; see what keeps the machine busy")
+        Check::warn(NAME, found, "every step of the agent waits for this; check the load of the machine")
     } else {
         Check::ok(NAME, found)
     }

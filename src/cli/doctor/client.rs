@@ -54,7 +54,7 @@ fn client(kind: &Kind, version: Option<Version>) -> Check {
     const NAME: &str = "client";
     let Program { name, update, lacks } = &kind.program;
     let Some(version) = version else {
-        let found = format!("there is no `{name}` on the PATH that tells its version");
+        let found = format!("no `{name}` on the PATH reports its version");
         return Check::warn(NAME, found, format!("install {}", kind.title));
     };
     let found = format!("{name} {version}");
@@ -74,7 +74,7 @@ fn native(kind: &Kind, version: Option<Version>) -> Option<Check> {
         format!("{}, {} (known by the {place})", native.what, native.says)
     };
     let said: Vec<String> = said.map(shown).collect();
-    let found = format!("the client says by itself, and aside does not: {}", said.join("; "));
+    let found = format!("reported by the client, so not by aside: {}", said.join("; "));
     (!said.is_empty()).then(|| Check::ok("native", found))
 }
 
@@ -131,8 +131,8 @@ impl Found {
             return vec![Check::fail(HOOKS, "not installed", again)];
         }
         if let Some((path, key)) = &self.switched_off {
-            let found = format!("{} turns all hooks off", path.display());
-            checks.push(Check::fail(HOOKS, found, format!("take `{key}` out of it")));
+            let found = format!("{} disables all hooks", path.display());
+            checks.push(Check::fail(HOOKS, found, format!("remove `{key}` from it")));
         }
         let hooks_of = |installation| hooks_of(self.kind, installation, &again);
         checks.extend(self.installations.iter().map(hooks_of));
@@ -154,7 +154,7 @@ fn hooks_of(kind: &'static Kind, installation: &Installation, again: &str) -> Ch
     let Installation { place, hooks, .. } = installation;
     let Some(hooks) = hooks else { return Check::ok(HOOKS, format!("those of the {place}")) };
     if hooks.is_empty() {
-        return Check::fail(HOOKS, format!("{place} has none that can be read"), again);
+        return Check::fail(HOOKS, format!("{place} has none that are readable"), again);
     }
     let mut programs: Vec<&str> = hooks.iter().map(|hook| hook.program.as_str()).collect();
     programs.sort_unstable();
@@ -181,12 +181,12 @@ fn is_this_program(program: &str) -> Result<(), String> {
         client_program::on_path(program).next().ok_or("which is not on the PATH")?
     };
     let other = |error: io::Error| match fs::metadata(&path) {
-        Err(_) => "which is not there".to_owned(),
+        Err(_) => "which does not exist".to_owned(),
         Ok(_) => error.to_string(),
     };
     match env::current_exe().and_then(|own| is_same_file(&own, &path)) {
         Ok(true) => Ok(()),
-        Ok(false) => Err("which is another program than this one".to_owned()),
+        Ok(false) => Err("which is a different program".to_owned()),
         Err(error) => Err(other(error)),
     }
 }

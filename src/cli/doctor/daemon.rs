@@ -38,7 +38,7 @@ pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
         }
     }
     if problems.is_empty() {
-        checks.push(Check::ok("journal", "no damage was met since the daemon started"));
+        checks.push(Check::ok("journal", "no damage found since the daemon started"));
     }
     for problem in problems {
         checks.push(Check::warn("journal", problem, "aside journal verify"));
@@ -46,7 +46,7 @@ pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
     checks.extend(config);
     checks.push(private("socket", socket, "chmod 600"));
     if let Err(error) = server::safe_folder(server::folder_of(socket)) {
-        let remedy = "set ASIDE_SOCKET to a place in a folder of your own";
+        let remedy = "set ASIDE_SOCKET to a path in a folder of yours";
         checks.push(Check::fail("folder", error.to_string(), remedy));
     }
     match &context.paths {
@@ -60,7 +60,7 @@ pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
 fn config(config: &ConfigView) -> Vec<Check> {
     let remedy = "aside check shows where; then aside reload";
     match config.trouble() {
-        None => vec![Check::ok(CONFIG, "the files are in force as they were read last")],
+        None => vec![Check::ok(CONFIG, "the last read of the files is in force")],
         Some(trouble) => std::iter::once(&trouble)
             .chain(config.problems())
             .map(|found| Check::fail(CONFIG, found.as_str(), remedy))
@@ -73,20 +73,20 @@ fn private(name: &'static str, path: &Path, remedy: &str) -> Check {
     let shown = path.display();
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let remedy = "look whether the daemon was started with other ASIDE_ variables than this command";
-            Check::warn(name, format!("{shown} is not there"), remedy)
+            let remedy = "check whether the daemon and this command have the same ASIDE_ variables";
+            Check::warn(name, format!("{shown} does not exist"), remedy)
         }
-        Err(error) => Check::fail(name, format!("{shown}: {error}"), "look at its permissions"),
+        Err(error) => Check::fail(name, format!("{shown}: {error}"), "check its permissions"),
         Ok(found) if found.uid() != rustix::process::getuid().as_raw() => Check::fail(
             name,
             format!("{shown} belongs to another user"),
-            "set ASIDE_SOCKET and ASIDE_STATE to places of your own",
+            "set ASIDE_SOCKET and ASIDE_STATE to paths of yours",
         ),
         Ok(found) if found.permissions().mode() & 0o077 != 0 => {
             let mode = found.permissions().mode() & 0o777;
             Check::warn(
                 name,
-                format!("{shown} is open to others (mode {mode:o})"),
+                format!("{shown} is accessible to other users (mode {mode:o})"),
                 format!("{remedy} {}", quoted(&shown.to_string())),
             )
         }

@@ -58,7 +58,7 @@ fn installed(kind: &'static Kind) -> Option<String> {
     let name = kind.caps.name;
     Some(match manifest.get(SERVERS) {
         Some(_) => format!("installed in {name}"),
-        None => format!("not installed in {name}: aside install {name} --tools gives its agent these"),
+        None => format!("not installed in {name}: aside install {name} --tools installs them for its agent"),
     })
 }
 

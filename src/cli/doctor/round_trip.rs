@@ -40,7 +40,7 @@ struct Way<'a> {
 
 pub(super) fn check(kind: &'static Kind, client: &Client) -> Check {
     let Some(hooks) = &kind.round_trip else {
-        let found = format!("not tried, as the hooks of {} can speak for no made-up subagent", kind.title);
+        let found = format!("not tried: the hooks of {} do not support an artificial subagent", kind.title);
         return Check::ok(NAME, found);
     };
     let id = format!("{SESSION}{}", Uuid::now_v7());
@@ -50,7 +50,7 @@ pub(super) fn check(kind: &'static Kind, client: &Client) -> Check {
     let closed = way.hook(&(hooks.end)(&way.made_up));
     match (outcome, closed) {
         (Ok(characters), Ok(_)) => {
-            Check::ok(NAME, format!("an event came back once, as {characters} characters of text"))
+            Check::ok(NAME, format!("an event was delivered once, as {characters} characters of text"))
         }
         (Err(trouble), _) => Check::fail(NAME, trouble, "aside status, and the daemon's log"),
         (Ok(_), Err(error)) => {
@@ -93,7 +93,7 @@ impl Way<'_> {
                 return Ok(());
             }
         }
-        Err("a file that changed was not noticed in time".to_owned())
+        Err("a changed file was not detected in time".to_owned())
     }
 
     /// Returns the number of characters that the agent would have received.
@@ -101,7 +101,7 @@ impl Way<'_> {
         let MadeUp { conversation: id, agent } = self.made_up;
         let event = json!({
             "id": id, "type": EVENT_TYPE, "source": SOURCE, "session": format!("{id}/{agent}"),
-            "payload": { "tool_name": "doctor", "error_type": "none", "error_message": "a test of the way" },
+            "payload": { "tool_name": "doctor", "error_type": "none", "error_message": "a delivery test" },
         });
         let headers = [("content-type", "application/json")];
         let answer = self
@@ -111,15 +111,16 @@ impl Way<'_> {
         if answer.status != 200 {
             return Err(format!("the event was refused with HTTP status {}", answer.status));
         }
-        let characters = match self.ask("first", None)? {
-            None => Err("the hook was silent: it got no answer in time, or the event became no notification"
-                .to_owned()),
-            Some(text) => Ok(text.chars().count()),
-        }?;
+        let characters =
+            match self.ask("first", None)? {
+                None => Err("the hook printed nothing: no answer in time, or no notification for the event"
+                    .to_owned()),
+                Some(text) => Ok(text.chars().count()),
+            }?;
         // Also confirms the delivery, so that the text is not redelivered.
         match self.ask("second", None)? {
             None => Ok(characters),
-            Some(_) => Err("the event was told twice".to_owned()),
+            Some(_) => Err("the event was delivered twice".to_owned()),
         }
     }
 

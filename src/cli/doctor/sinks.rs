@@ -6,7 +6,7 @@ use crate::{
     wire::notify::{SinkList, SinkView},
 };
 
-const DOING: &str = "look at the sinks";
+const DOING: &str = "check the sinks";
 
 /// One check per sink; none if the daemon has none.
 pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
@@ -15,7 +15,7 @@ pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
     match answer {
         Ok(SinkList { sinks }) => sinks.iter().map(check).collect(),
         Err(error) => {
-            vec![Check::warn("sinks", format!("failed to {error}"), "aside status says what is wrong")]
+            vec![Check::warn("sinks", format!("failed to {error}"), "aside status shows the error")]
         }
     }
 }
@@ -27,7 +27,7 @@ fn check(sink: &SinkView) -> Check {
         // It is enabled by default, and a machine without a desktop is no problem.
         Some(problem) if sink.name == "desktop" => Check::ok(name, format!("not used: {problem}")),
         Some(problem) => {
-            let remedy = "mend it, or take it out of `default` in [sinks], then aside reload";
+            let remedy = "fix it, or remove it from `default` in [sinks], then aside reload";
             Check::warn(name, problem.clone(), remedy)
         }
     }

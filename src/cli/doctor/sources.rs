@@ -22,7 +22,7 @@ pub(super) fn checks(kinds: &[&'static Kind], context: &Context<'_>) -> Vec<Chec
     let view = match sources::read(SINCE, context) {
         Ok(view) => view,
         Err(error) => {
-            return vec![Check::warn(NAME, format!("failed to {error}"), "aside status says what is wrong")];
+            return vec![Check::warn(NAME, format!("failed to {error}"), "aside status shows the error")];
         }
     };
     let switched =
@@ -35,19 +35,19 @@ pub(super) fn checks(kinds: &[&'static Kind], context: &Context<'_>) -> Vec<Chec
 /// Changes a file that an invented subagent has read.
 fn look(kinds: &[&'static Kind], view: &SourcesView, context: &Context<'_>) -> Check {
     let looks = sources::looks(view);
-    let not_tried = |why: &str| Check::ok(LOOK, format!("not tried, as {why}; {looks}"));
+    let not_tried = |why: &str| Check::ok(LOOK, format!("not tried: {why}; {looks}"));
     let files = view.sources.iter().find(|source| source.name == "files");
     if files.is_none_or(|files| files.is_on != Some(true) || files.why.is_some()) {
         return not_tried("`files` is off or no subscriber takes its events");
     }
-    let Ok(paths) = &context.paths else { return not_tried("no folder is known to write a file in") };
+    let Ok(paths) = &context.paths else { return not_tried("no folder is known in which to write a file") };
     let folder = absolute_folder(&paths.state.to_string_lossy());
     let change = |kind: &&'static Kind| round_trip::change_a_file(kind, &context.client, Path::new(&folder));
     match kinds.iter().find_map(change) {
-        None => not_tried("no hook here can speak for a made-up subagent"),
-        Some(Ok(())) => Check::ok(LOOK, format!("a file that changed was noticed; {looks}")),
+        None => not_tried("no hook here supports an artificial subagent"),
+        Some(Ok(())) => Check::ok(LOOK, format!("a changed file was detected; {looks}")),
         Some(Err(trouble)) => {
-            let remedy = "see what keeps the machine or the disk busy, and the daemon's log";
+            let remedy = "check the load of the machine and the disk, and the daemon's log";
             Check::warn(LOOK, format!("{trouble}; {looks}"), remedy)
         }
     }
@@ -67,7 +67,7 @@ fn source_check(source: &SourceView, context: &Context<'_>) -> Check {
             String::new()
         };
         let remedy = format!(
-            "mend it, or the entry under [[sources.{}]] in aside.toml, then aside reload",
+            "fix it, or the entry under [[sources.{}]] in aside.toml, then aside reload",
             source.name
         );
         return Check::warn(name, format!("{trouble}{more}"), remedy);
@@ -77,10 +77,10 @@ fn source_check(source: &SourceView, context: &Context<'_>) -> Check {
             Check::ok(name, format!("off: {why}"))
         }
         (Some(false), _, Some(why)) => {
-            Check::ok(name, format!("off: {why}; without that, after aside reload, it is on"))
+            Check::ok(name, format!("off: {why}; to enable it, change that and run aside reload"))
         }
         (_, Some(_), Some(why)) => {
-            Check::warn(name, why, "switch the subscriber on in its file, then aside reload")
+            Check::warn(name, why, "enable the subscriber in its file, then aside reload")
         }
         (_, None, Some(missing)) => Check::ok(name, format!("on; {missing}")),
         (_, _, None) => Check::ok(name, format!("on; {said}")),

@@ -6,7 +6,7 @@ use crate::{
     wire::webhooks::{SenderList, SenderView},
 };
 
-const DOING: &str = "look at the senders of webhooks";
+const DOING: &str = "check the senders of webhooks";
 
 /// One check per permitted sender.
 pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
@@ -17,7 +17,7 @@ pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
             senders.iter().map(|sender| check(sender, listens_on.as_deref())).collect()
         }
         Err(error) => {
-            vec![Check::warn("webhooks", format!("failed to {error}"), "aside status says what is wrong")]
+            vec![Check::warn("webhooks", format!("failed to {error}"), "aside status shows the error")]
         }
     }
 }
@@ -26,15 +26,15 @@ fn check(sender: &SenderView, listens_on: Option<&str>) -> Check {
     let SenderView { name, path, is_signed, problem, workspace: _ } = sender;
     let check = format!("webhook {name}");
     if let Some(problem) = problem {
-        let remedy = format!("mend `secret_file` in [webhooks.{name}]; until then none of its is taken");
+        let remedy = format!("fix `secret_file` in [webhooks.{name}]; until then its webhooks are refused");
         return Check::fail(check, problem.clone(), remedy);
     }
-    let by = if *is_signed { "signed" } else { "with a token that may publish" };
+    let by = if *is_signed { "signed" } else { "with a token of the scope `publish`" };
     match listens_on {
-        Some(address) => Check::ok(check, format!("taken at http://{address}{path}, {by}")),
+        Some(address) => Check::ok(check, format!("accepted at http://{address}{path}, {by}")),
         None => {
-            let found = format!("taken at {path} of the Unix socket only");
-            Check::warn(check, found, "set `listen` in [http], and start the daemon again")
+            let found = format!("accepted at {path} of the Unix socket only");
+            Check::warn(check, found, "set `listen` in [http], then restart the daemon")
         }
     }
 }

@@ -26,7 +26,7 @@ pub enum DownError {
     },
     /// Its lock file was deleted, and it does not answer.
     #[error(
-        "a daemon holds the state folder {}, but its lock file was deleted and nobody answers at the socket: stop its process by hand",
+        "a daemon holds the state folder {}, but its lock file was deleted and the socket does not answer: stop its process manually",
         state.display()
     )]
     Unknown {
@@ -34,7 +34,7 @@ pub enum DownError {
         state: PathBuf,
     },
     /// It does not stop.
-    #[error("process {pid} was asked to stop and has not after {STOP_SECONDS} s; its log may tell why")]
+    #[error("process {pid} did not stop within {STOP_SECONDS} s; its log may show the reason")]
     Stays {
         /// The process.
         pid: i32,

@@ -33,8 +33,8 @@ impl Choice {
 
     const fn shown(self) -> &'static str {
         match self {
-            Self::Leave => "leave it",
-            Self::Dismiss => "dismiss it: nobody is notified",
+            Self::Leave => "keep it",
+            Self::Dismiss => "dismiss it: the agent is not notified",
             Self::Discuss => "hand it to the agent",
         }
     }
@@ -42,14 +42,14 @@ impl Choice {
 
 /// Prompts until nothing is pending or nothing is picked.
 pub(super) fn run(session: Option<&str>, context: &mut Context<'_>) -> Result<(), CliError> {
-    let doing = "list what waits";
+    let doing = "list the pending notifications";
     let mut at = 0;
     loop {
         let body = context.ask(doing, "GET", &ids::inbox_page(session, None), None)?;
         let InboxList { notifications, questions, .. } = parse(doing, &body)?;
         if notifications.is_empty() {
             let asked = asked(questions);
-            return context.print(if asked.is_empty() { "nothing waits\n" } else { &asked });
+            return context.print(if asked.is_empty() { "no pending notifications\n" } else { &asked });
         }
         let names = Names::ask(context);
         let ids = ShortIds::of_notifications(notifications.iter().map(|one| &*one.id));
@@ -60,13 +60,13 @@ pub(super) fn run(session: Option<&str>, context: &mut Context<'_>) -> Result<()
             context.terminal.cut_after(3, &one_line(&format!("{shown}: {first}"))).into_owned()
         };
         let lines: Vec<String> = notifications.iter().map(line).collect();
-        let Some(picked) = pick("what waits (Esc ends)", &lines, at)? else { return Ok(()) };
+        let Some(picked) = pick("pending notifications (Esc quits)", &lines, at)? else { return Ok(()) };
         let Some(one) = notifications.get(picked) else { return Ok(()) };
         let shown = one.shown(&ids.short(&one.id), &names, &context.terminal);
         context.print(&shown)?;
         let choices = Choice::of(one);
         let words: Vec<&str> = choices.iter().map(|choice| choice.shown()).collect();
-        let chosen = pick("what is to become of it?", &words, 0)?.and_then(|chosen| choices.get(chosen));
+        let chosen = pick("what to do with it?", &words, 0)?.and_then(|chosen| choices.get(chosen));
         let which = || Which { id: one.id.clone(), session: one.session.clone() };
         match chosen {
             Some(Choice::Dismiss) => dismiss(&which(), context)?,

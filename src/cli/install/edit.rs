@@ -104,7 +104,7 @@ pub(super) fn clean(outcome: &mut Outcome, kind: &'static Kind, path: &Path) -> 
     if original.as_ref() == Some(&after) {
         outcome.plan.remove(copy)?;
     } else if original.is_some() && !outcome.plan.is_empty() {
-        outcome.note(&format!("{} stays; it is the file as it was before the first change", copy.display()));
+        outcome.note(&format!("{} is kept; it is the file before the first change", copy.display()));
     }
     Ok(())
 }

@@ -29,7 +29,7 @@ pub enum InstallError {
         why: SettingsError,
     },
     /// It would run twice.
-    #[error("{what} is there already, and with both every hook would run twice; remove it first: {remedy}")]
+    #[error("{what} exists already, and with both every hook would run twice; remove it first: {remedy}")]
     Twice {
         /// The other installation.
         what: String,
@@ -37,14 +37,14 @@ pub enum InstallError {
         remedy: String,
     },
     /// The plugin's place has foreign content.
-    #[error("{} is there already and is not aside's; move it away first", path.display())]
+    #[error("{} exists already and is not from aside; move it first", path.display())]
     Foreign {
         /// The place.
         path: PathBuf,
     },
     /// The program's hooks would not be recognized as aside's later, so never updated or removed.
     #[error(
-        "{program} is not called `{}`, by which its hooks are known later; give it that name first",
+        "{program} is not named `{}`, which identifies its hooks later; rename it first",
         settings::PROGRAM
     )]
     OtherName {
@@ -52,23 +52,21 @@ pub enum InstallError {
         program: String,
     },
     /// The project does not exist.
-    #[error("there is no folder {}", path.display())]
+    #[error("the folder {} does not exist", path.display())]
     NoProject {
         /// Its expected path.
         path: PathBuf,
     },
     /// A unit cannot contain this path.
     #[error(
-        "systemd takes no path like {path:?} in a unit; put it where no quotes, backslashes or line breaks are in its name"
+        "systemd does not accept the path {path:?} in a unit; move it to a path without quotes, backslashes or line breaks"
     )]
     NotInUnit {
         /// The path.
         path: PathBuf,
     },
     /// The client does not support these hooks.
-    #[error(
-        "{client} is version {version}, and takes these hooks from {oldest} on; update it first: {update}"
-    )]
+    #[error("{client} is version {version}; these hooks need {oldest} or later; update it first: {update}")]
     TooOld {
         /// Its program.
         client: &'static str,

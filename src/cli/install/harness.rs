@@ -33,7 +33,7 @@ pub(in crate::cli) struct Args {
     /// Write the plugin into DIR as a separate marketplace, and explain how to add it to the client
     #[arg(long, value_name = "DIR", conflicts_with_all = ["statusline", "no_statusline", "settings"])]
     plugin: Option<PathBuf>,
-    /// Put the hooks into the user's settings instead of a plugin; nothing wakes an idle session
+    /// Install the hooks in the user's settings instead of a plugin; an idle session cannot be woken
     /// then
     #[arg(long, conflicts_with_all = ["project", "plugin"])]
     settings: bool,
@@ -132,7 +132,7 @@ pub(super) fn install(kind: &'static Kind, args: &Args) -> Result<Outcome, Insta
         }
         Some(_) => {}
         None => outcome.note(&format!(
-            "there is no `{name}` on the PATH that tells its version; what is installed waits for one"
+            "no `{name}` on the PATH reports its version; the installation takes effect once there is one"
         )),
     }
     let wish = args.status_line();
@@ -152,10 +152,10 @@ pub(super) fn install(kind: &'static Kind, args: &Args) -> Result<Outcome, Insta
             _ => user_settings(&mut outcome, &places, &choice, wish, is_too_old)?,
         }
     }
-    let up = format!("starts the daemon; sessions of `{name}` that start from now on are told");
+    let up = format!("starts the daemon; new sessions of `{name}` are notified");
     outcome.next(&[
         if args.autostart {
-            (name, "the next session starts the daemon, and is told from then on")
+            (name, "the next session starts the daemon and is notified")
         } else {
             ("aside up", &*up)
         },
@@ -209,7 +209,7 @@ fn user_plugin(
     let settings = places.user_settings();
     if !hooks_in(&settings)?.is_empty() {
         outcome.note(&format!(
-            "the plugin in {} takes the place of the hooks in {}",
+            "the plugin in {} replaces the hooks in {}",
             folder.display(),
             settings.display()
         ));
@@ -227,12 +227,12 @@ fn user_settings(
 ) -> Result<(), InstallError> {
     let settings = places.user_settings();
     if let (true, Some((_, Plugin { since, .. }))) = (is_too_old, places.plugin()) {
-        outcome.note(&format!("the client loads plugins of its own from {since} on; until then the hooks are in its settings, and nothing wakes an idle session"));
+        outcome.note(&format!("the client loads plugins from {since} on; until then the hooks are in its settings, and an idle session cannot be woken"));
     }
     remove_plugin(outcome, places)?;
     if let (false, Some((folder, _))) = (outcome.plan.is_empty(), places.plugin()) {
         outcome.note(&format!(
-            "the hooks in {} take the place of the plugin in {}",
+            "the hooks in {} replace the plugin in {}",
             settings.display(),
             folder.display()
         ));

@@ -132,7 +132,7 @@ impl Change {
         let failed = |doing| move |error| FileError::new(doing, &self.path, error);
         if read(&self.path)? != self.before {
             // The client writes its settings too, and its latest changes would be lost.
-            return Err(failed("change")(io::Error::other("somebody else has just changed it; try again")));
+            return Err(failed("change")(io::Error::other("it was changed by another program; try again")));
         }
         if self.has_backup
             && let Some(before) = &self.before

@@ -53,7 +53,7 @@ pub(super) fn is_put(
             let foreign = foreign(setting, std::iter::once(settings).chain(others))?;
             if let Some(file) = foreign {
                 outcome.note(&format!(
-                    "the status line in {} stays as it is; with --statusline it shows what waits too",
+                    "the status line in {} is unchanged; with --statusline it also shows pending notifications",
                     file.display()
                 ));
             }

@@ -67,7 +67,7 @@ pub(super) fn uninstall(args: &Args) -> Result<Outcome, InstallError> {
         let path = folder.join(name);
         match read(&path)? {
             Some(text) if !is_ours(&text) => {
-                outcome.note(&format!("{} stays; it is not aside's", path.display()));
+                outcome.note(&format!("{} is kept; it is not from aside", path.display()));
             }
             Some(_) | None => outcome.plan.remove(path)?,
         }
@@ -75,7 +75,7 @@ pub(super) fn uninstall(args: &Args) -> Result<Outcome, InstallError> {
     if !outcome.plan.is_empty() {
         outcome.next(&[
             ("systemctl --user stop aside.socket aside.service", "if they still run"),
-            ("systemctl --user disable aside.socket", "if it was enabled: nothing looks for it any more"),
+            ("systemctl --user disable aside.socket", "if it was enabled: nothing uses it any longer"),
         ]);
     }
     Ok(outcome)

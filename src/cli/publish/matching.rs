@@ -37,14 +37,14 @@ impl Matched {
         let MatchView { subscribers, nearest, .. } = &self.answer;
         if subscribers.is_empty() {
             let meant = nearest.as_ref().map(|meant| format!("; did you mean `{}`?", one_line(meant)));
-            return format!("no subscriber asks for `{event_type}`{}\n", meant.unwrap_or_default());
+            return format!("no subscriber matches `{event_type}`{}\n", meant.unwrap_or_default());
         }
         let reached = self.reached(event);
         let line = |taker: &TakerView| {
             let what = match (taker.verdict.as_str(), &taker.filtered_by) {
                 ("takes", _) => format!("takes it {reached}"),
                 ("resolves", _) => "withdraws what it resolves".to_owned(),
-                ("filtered", Some(key)) => format!("refuses it by its `{}`", one_line(key)),
+                ("filtered", Some(key)) => format!("filters it by `{}`", one_line(key)),
                 (verdict, _) => format!("is {}", one_line(verdict)),
             };
             format!("{} {what}\n", one_line(&taker.subscriber))
@@ -58,7 +58,7 @@ impl Matched {
         let session = event.get("session").and_then(Value::as_str).map(one_line);
         match (sessions.as_slice(), session, folder) {
             ([], Some(session), _) => format!("for session {session}, which is not open yet"),
-            ([], None, Some(folder)) => format!("for the next session in, under or above {folder}"),
+            ([], None, Some(folder)) => format!("for the next session in, below or above {folder}"),
             ([], None, None) => "for the next session".to_owned(),
             ([only], _, _) => format!("for session {}", one_line(only)),
             (shown, _, _) => {

@@ -80,7 +80,7 @@ impl Plan {
         } else {
             let found = all.named(name).map_err(|near| {
                 let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-                format!("--matcher: there is no matcher `{name}`{near}")
+                format!("--matcher: unknown matcher `{name}`{near}")
             })?;
             self.matchers.extend(found);
         }
@@ -101,7 +101,7 @@ impl Report {
             return Err(format!("--report: {text:?} is not FORMAT=FILE; formats: {}", names()));
         };
         let Some(format) = Format::of(format) else {
-            return Err(format!("--report: there is no format `{format}`; formats: {}", names()));
+            return Err(format!("--report: unknown format `{format}`; formats: {}", names()));
         };
         let path = PathBuf::from(path);
         let seen = mark(&path);
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn what_is_wrong_with_an_option_is_said() {
         for (names, reports, expected) in [
-            (&["esling"][..], &[][..], "--matcher: there is no matcher `esling`; did you mean `eslint`?"),
+            (&["esling"][..], &[][..], "--matcher: unknown matcher `esling`; did you mean `eslint`?"),
             (&["/absent/m.json"], &[], "/absent/m.json: No such file or directory (os error 2)"),
             (
                 &[],
@@ -170,7 +170,7 @@ mod tests {
             (
                 &[],
                 &["xunit=a"],
-                "--report: there is no format `xunit`; formats: cargo-json, go-test-json, eslint-json, sarif, junit",
+                "--report: unknown format `xunit`; formats: cargo-json, go-test-json, eslint-json, sarif, junit",
             ),
         ] {
             assert_eq!(plan(names, reports, "true", None).expect_err("wrong"), expected);

@@ -27,7 +27,7 @@ pub enum UpError {
         source: io::Error,
     },
     /// It ended before it was ready.
-    #[error("the daemon ended before it was ready; {} says\n{last_lines}", log.display())]
+    #[error("the daemon ended before it was ready; from {}:\n{last_lines}", log.display())]
     Ended {
         /// Its log.
         log: PathBuf,
@@ -35,13 +35,13 @@ pub enum UpError {
         last_lines: String,
     },
     /// It reported ready, and does not answer.
-    #[error("the daemon was ready and does not answer; {} may tell why", log.display())]
+    #[error("the daemon was ready and does not answer; {} may show the reason", log.display())]
     Silent {
         /// Its log.
         log: PathBuf,
     },
     /// It is not ready yet.
-    #[error("the daemon is not ready after {} s and goes on starting; {} tells how far it is", READY_TIMEOUT.as_secs(), log.display())]
+    #[error("the daemon is still starting after {} s; {} shows its progress", READY_TIMEOUT.as_secs(), log.display())]
     Slow {
         /// Its log.
         log: PathBuf,

@@ -27,7 +27,7 @@ pub(super) fn sentence(line: &LedgerLine, names: &Names) -> String {
         return format!("{} {}", line.what, or_dash(line.reason.as_deref()));
     };
     match what {
-        What::Unmatched => "no subscriber takes it".to_owned(),
+        What::Unmatched => "no subscriber matches it".to_owned(),
         What::HeldBack => {
             let by = line.reason.as_deref().and_then(ledger::of_word::<HeldBackBy>);
             format!("not dispatched: {}", by.map_or("unknown reason", HeldBackBy::describe))
@@ -37,14 +37,15 @@ pub(super) fn sentence(line: &LedgerLine, names: &Names) -> String {
         What::Created => {
             let count = line.events.len();
             let events = if count == 1 { "event" } else { "events" };
-            format!("{subscriber} made {notification} of {count} {events}")
+            format!("{subscriber} made {notification} from {count} {events}")
         }
         What::Unclaimed => format!("{notification} waits for a session: none in its scope is open"),
         What::Queued => format!("{notification} waits in session {session}"),
         What::Injected => {
             let injection = or_dash(line.injection.as_deref());
             let redelivered = line.detail.as_deref().and_then(ledger::of_word::<Redelivered>);
-            let again = redelivered.map(|why| format!(", once more: {}", why.describe())).unwrap_or_default();
+            let again =
+                redelivered.map(|why| format!(", redelivered: {}", why.describe())).unwrap_or_default();
             format!(
                 "{notification} was delivered to session {session} at {by} in injection {injection}{again}"
             )
@@ -58,7 +59,7 @@ pub(super) fn sentence(line: &LedgerLine, names: &Names) -> String {
         }
         What::Recalled => {
             format!(
-                "{notification} waits once more in session {session}: its context is gone, and it still holds"
+                "{notification} is pending again in session {session}: the context was lost, and its condition still holds"
             )
         }
         What::NotificationEnded => {
@@ -111,7 +112,7 @@ fn next_after(line: &LedgerLine, history: &[LedgerLine]) -> String {
         text.map_or_else(nothing, |sentence| filled(sentence.next, line))
     };
     let Some(what) = ledger::of_word::<What>(&line.what) else {
-        return "aside history lists what else happened".to_owned();
+        return "aside history lists other events".to_owned();
     };
     match what {
         What::Unmatched => {
@@ -127,20 +128,18 @@ fn next_after(line: &LedgerLine, history: &[LedgerLine]) -> String {
             format!("the next session in its scope gets it; aside inbox dismiss {notification} ends it")
         }
         What::Created | What::Queued | What::Returned | What::Recalled => {
-            format!("an exchange that may carry it delivers it; aside inbox dismiss {notification} ends it")
+            format!("the next exchange at its point delivers it; aside inbox dismiss {notification} ends it")
         }
-        What::Injected => {
-            "nothing has shown yet that it arrived; the next exchange of the session does".to_owned()
-        }
+        What::Injected => "it is not confirmed yet; the next exchange of the session confirms it".to_owned(),
         What::Confirmed => match history.iter().rev().find_map(|line| line.injection.as_ref()) {
             Some(injection) => {
-                format!("nothing to do; aside why {injection} shows the text as the agent has it")
+                format!("nothing to do; aside why {injection} shows the text that the agent received")
             }
             None => nothing(),
         },
         What::UserSuppressed => suppressed(line).next.to_owned(),
         What::UserFailed if line.retry_at().is_none() => {
-            format!("aside doctor looks at the sink {}", or_dash(line.by.as_deref()))
+            format!("aside doctor checks the sink {}", or_dash(line.by.as_deref()))
         }
         What::UserWaits => "it is sent then; without `quiet` in [sinks], at once".to_owned(),
         What::UserQueued | What::UserSent | What::UserFailed | What::UserEnded => nothing(),
@@ -154,12 +153,12 @@ mod tests {
     #[test]
     fn every_way_an_event_ends_has_its_sentence() {
         for (line, words) in [
-            (r#"{"what":"unmatched"}"#, "no subscriber takes it"),
+            (r#"{"what":"unmatched"}"#, "no subscriber matches it"),
             (r#"{"what":"held_back","reason":"causes"}"#, "not dispatched: chain of causes too long"),
             (r#"{"what":"held_back","reason":"source_rate"}"#, "not dispatched: source over its rate"),
             (
                 r#"{"what":"event_ended","subscriber":"ci","reason":"filtered","detail":"severity_filter"}"#,
-                "ci did not take it: severity_filter",
+                "ci filtered it: severity_filter",
             ),
             (
                 r#"{"what":"event_ended","subscriber":"ci","reason":"duplicate","detail":"7"}"#,
@@ -167,20 +166,20 @@ mod tests {
             ),
             (
                 r#"{"what":"event_ended","subscriber":"ci","reason":"filtered","detail":"where could not be evaluated"}"#,
-                "ci did not take it: where could not be evaluated",
+                "ci filtered it: where could not be evaluated",
             ),
             (r#"{"what":"event_ended","subscriber":"ci","reason":"subscriber_off"}"#, "ci is switched off"),
             (
                 r#"{"what":"injected","notification":"n1","session":"s1","injection":"i1","by":"turn_start","detail":"context_lost"}"#,
-                "n1 was delivered to session s1 at turn_start in injection i1, once more: the context that it was in is gone",
+                "n1 was delivered to session s1 at turn_start in injection i1, redelivered: its context was lost",
             ),
             (
                 r#"{"what":"injected","notification":"n1","session":"s1","injection":"i1","by":"turn_start","detail":"unconfirmed"}"#,
-                "n1 was delivered to session s1 at turn_start in injection i1, once more: nothing showed that it had arrived",
+                "n1 was delivered to session s1 at turn_start in injection i1, redelivered: it was not confirmed",
             ),
             (
                 r#"{"what":"notification_ended","notification":"n1","session":"s1","reason":"uncertain"}"#,
-                "n1 ended in session s1: nothing showed that it arrived, and it is not redelivered",
+                "n1 ended in session s1: it was not confirmed, and is not redelivered",
             ),
         ] {
             let line: LedgerLine = serde_json::from_str(line).expect("a line");
@@ -193,7 +192,7 @@ mod tests {
         let given = r#"{"what":"injected","notification":"n1","session":"s1","injection":"abc123","by":"after_tool"}"#;
         for (lines, next_step) in [
             (&[r#"{"what":"queued","notification":"n1","session":"s1"}"#][..], "aside inbox dismiss n1"),
-            (&[given], "the next exchange of the session does"),
+            (&[given], "the next exchange of the session confirms it"),
             (
                 &[given, r#"{"what":"confirmed","notification":"n1","session":"s1"}"#],
                 "aside why abc123 shows the text",

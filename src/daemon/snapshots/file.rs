@@ -93,7 +93,7 @@ pub enum Unusable {
         found: u32,
     },
     /// Its name refers to another record.
-    #[error("it is named {named} and holds what was up to record {seq}")]
+    #[error("it is named {named} and has the state at record {seq}")]
     Name {
         /// According to its name.
         named: Seq,
@@ -118,13 +118,13 @@ pub enum Unusable {
     #[error("it is ahead of the journal")]
     Ahead(#[source] OpenError),
     /// The journal has other records after an earlier one.
-    #[error("the journal's record {seq} is not the one that it holds")]
+    #[error("the journal's record {seq} differs from the one in it")]
     OtherRecord {
         /// Its last record.
         seq: Seq,
     },
     /// Records that follow it were deleted.
-    #[error("the journal begins with record {first} and it ends before")]
+    #[error("it ends before the journal's first record {first}")]
     BeforeJournal {
         /// The journal's first record.
         first: Seq,

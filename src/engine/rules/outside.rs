@@ -9,11 +9,11 @@ use crate::{
 
 sources! {
     // Module, name in `[sources]`, subject of its events, and what it requires.
-    watch "watch" "what somebody waits for" "`aside watch CONDITION`";
-    ci "ci" "checks of what was pushed" "`gh`, logged in";
-    lsp "lsp" "what language servers find" "`enabled = true` in `[sources.lsp]`, and the servers";
-    shell "shell" "what its user runs" "`aside shell-init`";
+    watch "watch" "conditions of watches" "`aside watch CONDITION`";
+    ci "ci" "checks of pushed commits" "`gh`, logged in";
+    lsp "lsp" "diagnostics of language servers" "`enabled = true` in `[sources.lsp]`, and the servers";
+    shell "shell" "commands of the user" "`aside shell-init`";
     log "log" "lines of logs" "`[[sources.log]]` in aside.toml" list;
-    paths "paths" "files that were named" "`[[sources.paths]]` in aside.toml" list;
-    schedule "schedule" "times that were set" "`[[sources.schedule]]` in aside.toml" list;
+    paths "paths" "changes of listed files" "`[[sources.paths]]` in aside.toml" list;
+    schedule "schedule" "scheduled times" "`[[sources.schedule]]` in aside.toml" list;
 }

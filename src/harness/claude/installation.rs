@@ -22,7 +22,7 @@ const HOOKS_FILE: &str = "hooks/hooks.json";
 pub(super) const PROGRAM: Program = Program {
     name: "claude",
     update: "claude update",
-    lacks: &[(Version([2, 1, 224]), "has no message socket, so a session may be reached by hooks alone")],
+    lacks: &[(Version([2, 1, 224]), "has no message socket, so a session is reached by hooks only")],
 };
 
 pub(super) const INSTALLATION: Installation = Installation {

@@ -10,7 +10,7 @@ use crate::harness::{
 
 pub(super) const NATIVE: &[Native] = &[
     Native {
-        what: "a file that the agent edited, or printed with `cat` and the like",
+        what: "a file that the agent edited, or printed with `cat` or a similar command",
         says: "once in a process, with the request after the tool",
         since: None,
         evidence: Evidence::Announcement,
@@ -23,19 +23,19 @@ pub(super) const NATIVE: &[Native] = &[
     },
     Native {
         what: "a command in the background ended",
-        says: "at once, as a prompt of its own or with the next request; sometimes it is lost",
+        says: "at once, as a separate prompt or with the next request; sometimes lost",
         since: None,
         evidence: Evidence::End,
     },
     Native {
-        what: "an MCP server whose tools it loads when they are asked for went, or is back",
+        what: "an MCP server with tools loaded on demand was lost, or is back",
         says: "with the next request, by the names of the tools; not while they stay listed",
         since: None,
         evidence: Evidence::Server,
     },
     Native {
         what: "an MCP server failed at its start",
-        says: "with the first request, where it loads tools when they are asked for",
+        says: "with the first request, if it loads tools on demand",
         since: Some(Version([2, 1, 332])),
         evidence: Evidence::Server,
     },

@@ -11,10 +11,10 @@ use crate::{
 
 /// Follows the notifications that replace a call: the outcome of the call. It is a fact without a
 /// request.
-const NOT_RUN: &str = "\n\nThe call was held back so that this could be read first; it was not run. The same call can be made again.";
+const NOT_RUN: &str = "\n\nThe call was cancelled so that this could be read first; it was not run. The same call can be made again.";
 
 /// Prefix of the reason for denying a call. A user at a terminal sees only its first line.
-const HELD_BACK: &str = "aside held this back: ";
+const HELD_BACK: &str = "aside cancelled this call: ";
 
 /// Most characters of the reason after [`HELD_BACK`]; it names subscribers, and one line of a
 /// terminal has no more room.

@@ -225,26 +225,26 @@ fn an_interrupted_tool_has_not_failed() {
 #[test]
 fn wrong_input_is_named_by_its_place() {
     for (stdin, expected) in [
-        ("", "hook input is wrong at `.`: EOF while parsing a value at line 1 column 0"),
-        ("[]", "hook input is wrong at `.`: "),
-        ("{}", "hook input is wrong at `.`: missing field `hook_event_name` at line 1 column 2"),
+        ("", "hook input is invalid at `.`: EOF while parsing a value at line 1 column 0"),
+        ("[]", "hook input is invalid at `.`: "),
+        ("{}", "hook input is invalid at `.`: missing field `hook_event_name` at line 1 column 2"),
         (
             "{\"hook_event_name\":\"Stop\"} {}",
-            "hook input is wrong at `.`: trailing characters at line 1 column 28",
+            "hook input is invalid at `.`: trailing characters at line 1 column 28",
         ),
         (
             "{\"hook_event_name\":\"Stop\",\n\"cwd\":1}",
-            "hook input is wrong at `cwd`: invalid type: integer `1`",
+            "hook input is invalid at `cwd`: invalid type: integer `1`",
         ),
         ("{\"hook_event_name\":\"Stop\"}", "hook input of Stop has no `session_id`"),
         ("{\"hook_event_name\":\"Stop\",\"session_id\":\"\"}", "hook input of Stop has no `session_id`"),
         (
             "{\"hook_event_name\":\"PostToolBatch\",\"session_id\":\"s\",\"tool_calls\":[{\"tool_name\":\"x\"}]}",
-            "hook input is wrong at `tool_calls[0]`: missing field `tool_use_id`",
+            "hook input is invalid at `tool_calls[0]`: missing field `tool_use_id`",
         ),
         (
             "{\"hook_event_name\":\"Stop\",\"session_id\":\"s",
-            "hook input is wrong at `session_id`: EOF while parsing",
+            "hook input is invalid at `session_id`: EOF while parsing",
         ),
     ] {
         let error = parse(stdin.as_bytes(), &HookEnv::default(), NOW).expect_err(stdin);
@@ -355,14 +355,16 @@ fn the_reply_before_a_tool_is_that_it_was_not_run_and_why() {
         );
         reason
     };
-    let not_run = "The call was held back so that this could be read first; it was not run. The same call can be made again.";
+    let not_run = "The call was cancelled so that this could be read first; it was not run. The same call can be made again.";
     let full = said(Some(injection), &"r".repeat(1_000));
     assert!(
-        full.starts_with("aside held this back: rrr") && full.contains("\n\nxx") && full.ends_with(not_run)
+        full.starts_with("aside cancelled this call: rrr")
+            && full.contains("\n\nxx")
+            && full.ends_with(not_run)
     );
     assert_eq!(full.chars().count(), 9_500);
     let beside = said(None, "critical: budget");
-    assert_eq!(beside, format!("aside held this back: critical: budget\n\n{not_run}"));
+    assert_eq!(beside, format!("aside cancelled this call: critical: budget\n\n{not_run}"));
 }
 
 #[test]

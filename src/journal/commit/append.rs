@@ -43,7 +43,7 @@ struct Draft {
 
 /// Why a body is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("record body has {bytes} bytes, at most {BODY_BYTES_MAX} fit")]
+#[error("record body has {bytes} bytes, at most {BODY_BYTES_MAX} are allowed")]
 pub struct BodyTooLarge {
     /// Its size.
     pub bytes: usize,

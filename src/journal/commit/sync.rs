@@ -145,7 +145,7 @@ impl Commits {
             return;
         }
         if let Err(error) = mark::write(self.store.files.as_ref(), durable) {
-            tracing::warn!(%error, "the journal could not note how far it is durable");
+            tracing::warn!(%error, "the mark of the durable position could not be written");
         }
     }
 
@@ -486,7 +486,7 @@ mod tests {
         let failing = files.operations().syncs + 1;
         files.set_faults(Faults { fail_sync: Some(failing), ..Faults::default() });
         let error = journal.append_blocking(batch(2), Level::Synced).expect_err("refused").to_string();
-        assert!(error.contains("could not sync memory/00000000000000000001.seg"), "{error}");
+        assert!(error.contains("failed to sync memory/00000000000000000001.seg"), "{error}");
         for level in [Level::Written, Level::Synced] {
             assert!(journal.append_blocking(batch(3), level).is_err());
         }
@@ -519,7 +519,7 @@ mod tests {
         let refused =
             (1..100).find_map(|number| journal.append_blocking(batch(number), Level::Written).err());
         let error = refused.expect("refused at last").to_string();
-        assert!(error.contains("could not sync memory/00000000000000000001.seg"), "{error}");
+        assert!(error.contains("failed to sync memory/00000000000000000001.seg"), "{error}");
     }
 
     #[test]

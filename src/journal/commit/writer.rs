@@ -446,7 +446,7 @@ mod tests {
         for _ in 0..2 {
             let error = journal.append_blocking(batch(2), Level::Written).expect_err("refused");
             let said =
-                "the journal takes no more records since it could not write memory/00000000000000000001.seg";
+                "the journal accepts no records since it failed to write memory/00000000000000000001.seg";
             assert_eq!(error.to_string(), said);
         }
         assert_eq!(numbers(&journal), [1]);
@@ -475,7 +475,7 @@ mod tests {
             std::thread::yield_now();
         }
         let (refused, error) = fill(101, false);
-        let said = "the disk is full: the journal needs 4096 bytes in memory/ for its next file; until they are there it keeps what room it has for what sessions need";
+        let said = "the disk is full: the journal needs 4096 bytes in memory/ for its next file; until there is space, the remaining room is for exchanges";
         assert_eq!((error.to_string().as_str(), journal.disk_full().is_some()), (said, true));
         let (refused_at_last, _) = fill(refused, true);
         assert!(refused_at_last > refused + 10, "{refused} {refused_at_last}");

@@ -7,8 +7,8 @@ use std::{io, path::PathBuf, sync::Arc};
 /// is lost.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the disk is full: the journal needs {bytes} bytes in {} for its next file; until they are there it keeps what room it has \
-     for what sessions need",
+    "the disk is full: the journal needs {bytes} bytes in {} for its next file; until there is space, the remaining room is \
+     for exchanges",
     folder.display()
 )]
 pub struct DiskFull {
@@ -30,7 +30,7 @@ impl DiskFull {
 /// After a failed sync the state of the disk is unknown, and a retry may succeed without the bytes
 /// being there.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("the journal takes no more records since it could not {operation} {}", path.display())]
+#[error("the journal accepts no records since it failed to {operation} {}", path.display())]
 pub struct Poisoned {
     /// What failed.
     pub operation: &'static str,

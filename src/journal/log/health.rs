@@ -56,7 +56,7 @@ impl JournalHealth {
     /// One sentence per problem, for the user.
     pub fn sentences(&self) -> Vec<String> {
         let advice =
-            "`aside journal verify` lists what is damaged, `aside journal repair` keeps what is good";
+            "`aside journal verify` lists the damage, `aside journal repair` keeps the valid records";
         let mut sentences: Vec<String> = self
             .damaged
             .iter()
@@ -72,17 +72,17 @@ impl JournalHealth {
         }
         sentences.extend(self.retention_blocked.iter().map(|place| {
             format!(
-                "nothing of the journal is deleted, as {} cannot be: {}; it is tried again with the next segment",
+                "retention deletes nothing, because {} cannot be deleted: {}; retried with the next segment",
                 place.path.display(),
                 place.what
             )
         }));
         sentences.extend(self.skipped.iter().map(|(seq, why)| {
-            format!("the start skipped record {seq}: {why}; nothing came of it, and `aside why` of its event says so")
+            format!("the start skipped record {seq}: {why}; it had no effect, and `aside why` of its event says so")
         }));
         sentences.extend(self.unmatched_snapshots.iter().map(|path| {
             format!(
-                "the journal lost its end or is an older copy: {} is a snapshot of what it does not have, and is not used",
+                "the journal lost its end or is an older copy: the snapshot {} is ahead of it and is not used",
                 path.display()
             )
         }));

@@ -98,7 +98,7 @@ pub enum Damage {
     #[error("its version {0} is newer than {RECORD_VERSION}, the newest this program reads")]
     Version(u8),
     /// It is whole, and not the expected record.
-    #[error("it has number {found} where {expected} belongs")]
+    #[error("it has number {found}, expected {expected}")]
     Order {
         /// The expected record.
         expected: Seq,

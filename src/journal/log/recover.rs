@@ -61,8 +61,8 @@ pub enum OpenError {
     },
     /// A file has a segment's name and no valid header.
     #[error(
-        "open the journal: {} is not a segment; `aside journal verify` lists what is damaged, \
-         `aside journal repair` keeps what is good", path.display()
+        "open the journal: {} is not a segment; `aside journal verify` lists the damage, \
+         `aside journal repair` keeps the valid records", path.display()
     )]
     NotASegment {
         /// Which file.
@@ -70,8 +70,8 @@ pub enum OpenError {
     },
     /// A record that must be valid is damaged.
     #[error(
-        "open the journal: the record at byte {offset} of {} is damaged: {damage}; `aside journal verify` lists what is \
-         damaged, `aside journal repair` keeps what is good", path.display()
+        "open the journal: the record at byte {offset} of {} is damaged: {damage}; `aside journal verify` lists the \
+         damage, `aside journal repair` keeps the valid records", path.display()
     )]
     Damaged {
         /// Which file.
@@ -83,7 +83,7 @@ pub enum OpenError {
     },
     /// The caller knows records that are missing, such as from a snapshot that is newer than what a
     /// power loss left.
-    #[error("open the journal: it ends with record {last}, and what is known of it goes up to {known}")]
+    #[error("open the journal: it ends with record {last}, but record {known} is known to exist")]
     Behind {
         /// The last record of the journal.
         last: Seq,
@@ -92,8 +92,8 @@ pub enum OpenError {
     },
     /// A sealed segment does not match its seal.
     #[error(
-        "open the journal: {} cannot be read: {damage}; `aside journal verify` lists what is damaged, \
-         `aside journal repair` keeps what is good", path.display()
+        "open the journal: {} cannot be read: {damage}; `aside journal verify` lists the damage, \
+         `aside journal repair` keeps the valid records", path.display()
     )]
     Sealed {
         /// Which file.

@@ -42,10 +42,10 @@ pub enum FoundDamage {
     #[error("the record is damaged: {0}")]
     Record(Damage),
     /// Zeros, followed by other bytes.
-    #[error("there are zeros in the midst of the records")]
+    #[error("there are zeros between records")]
     Zeros,
     /// A sealed segment is damaged.
-    #[error("the sealed file cannot be trusted: {0}")]
+    #[error("the sealed file is damaged: {0}")]
     Sealed(SealDamage),
 }
 

@@ -109,7 +109,7 @@ impl Store {
     pub(crate) fn set_room(&self) {
         let before = self.full.lock().unwrap_or_else(PoisonError::into_inner).take();
         if before.is_some() {
-            tracing::info!("the journal has space again and goes on");
+            tracing::info!("the journal has space again and accepts events");
             // Sealing that failed for lack of space can work now.
             self.maintenance.ask();
         }

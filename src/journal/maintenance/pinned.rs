@@ -78,7 +78,8 @@ impl Pinned {
         }
         let mut pairs = self.segments.iter().zip(self.segments.iter().skip(1));
         if let Some((part, _)) = pairs.find(|(part, following)| part.last.next() != following.first) {
-            let missing = format!("record {} is damaged; `aside journal verify` says more", part.last.next());
+            let missing =
+                format!("record {} is damaged; `aside journal verify` has the details", part.last.next());
             return Err(failed(files, &part.name, io::Error::new(io::ErrorKind::InvalidData, missing)));
         }
         Ok(self.segments)
@@ -170,6 +171,6 @@ mod tests {
         files.open(&first).expect("there").write_at(b"!", 50).expect("written");
         let error = Pinned::open(&files).expect("readable").parts(&files).expect_err("damaged");
         assert_eq!(error.to_string(), format!("read memory/{first}"));
-        assert_eq!(error.source.to_string(), "record 1 is damaged; `aside journal verify` says more");
+        assert_eq!(error.source.to_string(), "record 1 is damaged; `aside journal verify` has the details");
     }
 }

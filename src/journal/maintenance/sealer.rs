@@ -61,7 +61,7 @@ impl Sealer {
         while self.store.maintenance.wait() {
             // Out of memory can surface as a panic; unfinished work is retried at the next signal.
             if catch_unwind(AssertUnwindSafe(|| self.work())).is_err() {
-                tracing::error!("sealing the journal failed for now");
+                tracing::error!("sealing failed; it is retried");
                 self.store.files.remove(UNFINISHED_NAME).ok();
             }
         }
@@ -84,7 +84,7 @@ impl Sealer {
                     let path = self.store.files.path(&segment.name());
                     tracing::warn!(
                         path = %path.display(), %error,
-                        "a segment of the journal could not be sealed; it stays as it is"
+                        "a segment of the journal could not be sealed; it stays unsealed"
                     );
                     self.store.health.note_damage(&path, None, format!("it cannot be sealed: {error}"));
                     self.given_up.insert(segment.first);

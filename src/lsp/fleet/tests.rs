@@ -202,7 +202,7 @@ fn one_that_dies_is_started_again_three_times_later_each_time() {
     }
     lab.take();
     lab.die();
-    let given_up = "given up: rust-analyzer in /w: it died; it is not started again";
+    let given_up = "given up: rust-analyzer in /w: it died; it is not restarted";
     assert_eq!(lab.take(), [given_up]);
     lab.write("s", "/w", "2");
     lab.wait(SECOND * 3_600);
@@ -227,7 +227,7 @@ fn one_that_is_not_there_or_never_answers_is_said_once() {
     let run = lab.running.pop().expect("one runs");
     lab.fleet.ended(run, End::NotStarted("there is no rust-analyzer".to_owned()), lab.now);
     lab.act();
-    let missing = "given up: rust-analyzer in /w: there is no rust-analyzer; it is not started again";
+    let missing = "given up: rust-analyzer in /w: there is no rust-analyzer; it is not restarted";
     assert_eq!(lab.take(), ["start /w", missing]);
 
     let mut lab = Lab { answers: false, ..Lab::new() };

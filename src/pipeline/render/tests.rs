@@ -316,7 +316,7 @@ fn a_template_that_fails_gives_way_to_the_generic_table_and_says_where() {
         ("{% macro m() %}\na: 1\nb\n{% endmacro %}\n{{ m() }}", Some(3), "line 2"),
         ("- a: 1", Some(1), "above it"),
         ("a[{{ 'x' }}]: 1", Some(1), "whole number"),
-        ("{% if false %}a: 1{% endif %}", None, "nothing"),
+        ("{% if false %}a: 1{% endif %}", None, "its output is empty"),
     ] {
         let rendered = Case::new(template, [payload.clone()]).render();
         let failure = rendered.failure.expect(template);
@@ -503,16 +503,16 @@ fn what_a_template_says_to_the_user_is_no_part_of_its_output() {
 fn a_template_that_fails_says_nothing() {
     for (template, why) in [
         ("{{ notify(\"x\") }}\na: {{ events[0].payload.none }}", "undefined"),
-        ("{{ notify(\"x\") }}\na: {{ rows }}", "cannot stand in a cell"),
-        ("{{ notify(\"x\") }}", "it wrote nothing"),
-        ("a: 1{{ notify(\" \") }}", "its text is blank"),
+        ("{{ notify(\"x\") }}\na: {{ rows }}", "cannot be in a cell"),
+        ("{{ notify(\"x\") }}", "its output is empty"),
+        ("a: 1{{ notify(\" \") }}", "notify() has an empty text"),
         (
             "a: 1{{ notify(\"x\", level=\"loud\") }}",
             "level= is one of info, warn, error, or a severity, not `loud`",
         ),
         ("a: 1{{ notify(\"x\", category=\"y\") }}", "category= is one of analysis"),
         ("a: 1{{ notify(\"x\", levle=\"warn\") }}", "levle"),
-        ("a: 1{{ notify(rows) }}", "cannot stand in a cell"),
+        ("a: 1{{ notify(rows) }}", "cannot be in a cell"),
         ("a: 1{{ notify(events[0].payload.none) }}", "undefined"),
     ] {
         let rendered = Case::new(template, [json!({ "tool": "grep" })]).render();

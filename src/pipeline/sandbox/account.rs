@@ -51,7 +51,7 @@ impl Account {
         let left = self.left.load(Ordering::Relaxed);
         self.left.store(left.saturating_sub(steps), Ordering::Relaxed);
         if left < steps {
-            let message = format!("it does more than {} steps of work", self.all);
+            let message = format!("it exceeds its budget of {} steps", self.all);
             return Err(Error::new(ErrorKind::OutOfFuel, message));
         }
         Ok(())
@@ -82,8 +82,7 @@ pub(in crate::pipeline) fn account(state: &mut State<'_, '_>) -> Result<Arc<Acco
         return Ok(Arc::clone(account));
     }
     let found = state.lookup(ACCOUNT).and_then(|value: Value| value.downcast_object::<Account>());
-    let account =
-        found.ok_or_else(|| Error::new(ErrorKind::InvalidOperation, "there is no account of steps"))?;
+    let account = found.ok_or_else(|| Error::new(ErrorKind::InvalidOperation, "no step budget is set"))?;
     Ok(Arc::clone(state.get_or_insert_extension_with(|| account)))
 }
 

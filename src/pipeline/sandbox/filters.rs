@@ -17,13 +17,13 @@ use super::{
 
 /// Names that an author may know from elsewhere, each with what to use here.
 pub(super) const REFUSED_FILTERS: [(&str, &str); 9] = [
-    ("safe", "every value is encoded, so `safe` has no use here"),
-    ("escape", "every value is encoded, so `escape` has no use here"),
-    ("e", "every value is encoded, so `e` has no use here"),
-    ("pprint", "`pprint` is for looking at a template's values; `tojson` writes one as text"),
+    ("safe", "every value is encoded, so `safe` is not needed"),
+    ("escape", "every value is encoded, so `escape` is not needed"),
+    ("e", "every value is encoded, so `e` is not needed"),
+    ("pprint", "`pprint` is for debugging a template; `tojson` writes one as text"),
     ("chain", "there is no filter `chain`; `+` joins lists"),
-    ("zip", "there is no filter `zip`; `loop.index0` finds what belongs together"),
-    ("center", "a cell has no width, so `center` has no use here"),
+    ("zip", "unknown filter `zip`; `loop.index0` is the position in both lists"),
+    ("center", "a cell has no width, so `center` is not needed"),
     ("urlencode", "there is no filter `urlencode`"),
     (
         "truncate",

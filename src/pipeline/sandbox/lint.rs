@@ -191,7 +191,7 @@ impl<'g, 's> Walk<'g, 's> {
             Stmt::Do(call) => self.call(&call.call),
             Stmt::AutoEscape(escape) => self.refuse(
                 named(escape.span(), "autoescape"),
-                "every value is encoded, so `autoescape` has no use here",
+                "every value is encoded, so `autoescape` is not needed",
             ),
             Stmt::Include(found) => {
                 self.refuse(named(found.span(), "include"), format!("{ONE_FILE} `include` another"));
@@ -403,7 +403,7 @@ impl<'g, 's> Walk<'g, 's> {
                     Some(nearest) => format!("did you mean `{nearest}`?"),
                     None => "those that write TOON are toon, toon_key and toon_row".to_owned(),
                 };
-                format!("there is no filter `{name}`; {hint}")
+                format!("unknown filter `{name}`; {hint}")
             }
         };
         self.refuse(place, message);
@@ -415,7 +415,7 @@ impl<'g, 's> Walk<'g, 's> {
         }
         let hint = nearest(name, self.tests.iter().copied())
             .map_or_else(String::new, |nearest| format!("; did you mean `{nearest}`?"));
-        self.refuse(place, format!("there is no test `{name}`{hint}"));
+        self.refuse(place, format!("unknown test `{name}`{hint}"));
     }
 }
 

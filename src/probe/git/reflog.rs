@@ -27,7 +27,7 @@ pub(super) struct Id(Arc<str>);
 
 /// An invalid commit id.
 #[derive(Debug, thiserror::Error)]
-#[error("is no id of a commit: 40 or 64 hexadecimal digits")]
+#[error("is not a commit id: 40 or 64 hexadecimal digits")]
 pub(super) struct IdError;
 
 impl Id {

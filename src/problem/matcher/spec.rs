@@ -232,7 +232,7 @@ impl Spec {
             None => Level::Error,
             Some(word) => match Level::of_word(word) {
                 Some(level) => level,
-                None => return fail("severity", &format!("{word:?} is none of error, warning, info")),
+                None => return fail("severity", &format!("{word:?} is not one of error, warning, info")),
             },
         };
         let mut patterns = Vec::new();

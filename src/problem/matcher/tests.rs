@@ -171,7 +171,7 @@ fn what_is_wrong_with_a_file_is_said_with_its_place() {
         (one(""), "m.json: problemMatcher[0].pattern: 1 to 8 patterns are allowed"),
         (r#"{"problemMatcher": [{"owner": "none", "pattern": []}]}"#.to_owned(), "m.json: problemMatcher[0].owner: a name other than `none` is needed"),
         (r#"{"problemMatcher": [{"owner": "x", "severity": "bad", "pattern": [{"regexp": "(.)", "message": 1}]}]}"#.to_owned(),
-            "m.json: problemMatcher[0].severity: \"bad\" is none of error, warning, info"),
+            "m.json: problemMatcher[0].severity: \"bad\" is not one of error, warning, info"),
     ] {
         let error = Matchers::parse("m.json", &text).expect_err(&text);
         assert_eq!(error.to_string(), expected);

@@ -1,5 +1,5 @@
 //! The byte stream of a connection: bounds unread writes, and notes what the connection waits for.
-#![expect(clippy::disallowed_methods, reason = "a client that does not read is given up in time")]
+#![expect(clippy::disallowed_methods, reason = "a connection whose client does not read is closed in time")]
 
 use std::{
     io::{self, IoSlice},
@@ -63,7 +63,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Guarded<T> {
         match limit.as_mut().poll(cx) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(()) => {
-                tracing::warn!(seconds = READ_WAIT_MAX.as_secs(), "a client that does not read is given up");
+                tracing::warn!(
+                    seconds = READ_WAIT_MAX.as_secs(),
+                    "a connection whose client does not read is closed"
+                );
                 Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
             }
         }

@@ -116,5 +116,5 @@ fn missing(sessions: &[SessionView], folder: &Option<Arc<str>>) -> String {
     open.sort_by_key(|session| session.harness.workspace.as_deref() != folder.as_deref());
     let names: Vec<String> = open.iter().take(NAMED_MAX).map(|session| format!("`{}`", session.id)).collect();
     let which = if names.is_empty() { "none is open".to_owned() } else { names.join(", ") };
-    format!("is missing, and nothing says which session this is: {which}")
+    format!("is missing, and the session cannot be determined: {which}")
 }

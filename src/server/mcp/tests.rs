@@ -36,6 +36,6 @@ fn no_definition_keeps_a_word_from_its_tool() {
 
 #[test]
 fn a_tool_that_is_not_there_is_answered_with_the_nearest() {
-    assert_eq!(tools::unknown("inbx"), "there is no tool `inbx`: did you mean `inbox`?");
-    assert_eq!(tools::unknown("\u{1b}[31mfly"), "there is no tool `fly`");
+    assert_eq!(tools::unknown("inbx"), "unknown tool `inbx`: did you mean `inbox`?");
+    assert_eq!(tools::unknown("\u{1b}[31mfly"), "unknown tool `fly`");
 }

@@ -37,7 +37,7 @@ pub(super) fn definitions() -> Vec<Tool> {
 /// The error for an unknown tool name.
 pub(super) fn unknown(name: &str) -> String {
     let meant = nearest(name, NAMES).map(|meant| format!(": did you mean `{meant}`?")).unwrap_or_default();
-    format!("there is no tool `{}`{meant}", strip_text(name))
+    format!("unknown tool `{}`{meant}", strip_text(name))
 }
 
 /// Calls a tool; `None` for an unknown name.
@@ -84,8 +84,9 @@ async fn inbox(call: &Called<'_>) -> Result<String, ApiError> {
         ..Exchange::new(session, InjectionPoint::AfterTool, &call.carrier)
     };
     let answer = perform(call.app, std::iter::empty::<EventRef<'_>>(), &exchange).await?;
-    let mut text =
-        answer.injection.map_or_else(|| "nothing waits".to_owned(), |injection| injection.text.to_string());
+    let mut text = answer
+        .injection
+        .map_or_else(|| "no pending notifications".to_owned(), |injection| injection.text.to_string());
     list(&mut text, &watches, call.app.now());
     Ok(text)
 }
@@ -115,7 +116,7 @@ async fn ask(call: &Called<'_>) -> Result<String, ApiError> {
     let ends_in = short_duration(request.expires);
     let asked = questions::ask(call.app, request, session).await?;
     let shown = match asked.suppressed {
-        Some(why) => format!(", shown nowhere ({why})"),
+        Some(why) => format!(", not shown ({why})"),
         None => String::new(),
     };
     Ok(format!(

@@ -95,7 +95,7 @@ fn about(status: &StatusView) -> Vec<Family> {
         ),
         gauge(
             "aside_config_last_reload_successful",
-            "0 while the configuration's files, as they were read last, are not in force as they stand.",
+            "0 while the last read of the configuration's files is not in force.",
             u64::from(is_in_force),
         ),
         gauge(
@@ -108,11 +108,11 @@ fn about(status: &StatusView) -> Vec<Family> {
 
 fn events(events: &EventCounts) -> Vec<Family> {
     vec![
-        counter("aside_events", None, "Events taken in, since the journal began.", events.published),
+        counter("aside_events", None, "Events published, since the journal began.", events.published),
         counter(
             "aside_events_unmatched",
             None,
-            "Events that no subscriber asked for, since the journal began.",
+            "Events that no subscriber matched, since the journal began.",
             events.unmatched,
         ),
         counter(
@@ -138,19 +138,19 @@ fn notifications(counts: &NotificationCounts) -> Vec<Family> {
         counter(
             "aside_notifications_injected",
             None,
-            "Notifications handed to a carrier, once a session and release, since the journal began.",
+            "Notifications released to a carrier, once for each session and release, since the journal began.",
             counts.injected,
         ),
         counter(
             "aside_notifications_confirmed",
             None,
-            "Notifications known to have arrived, once a session, since the journal began.",
+            "Notifications confirmed, once for each session, since the journal began.",
             counts.confirmed,
         ),
         family(
             "aside_notifications_ended",
             None,
-            "Notifications that ended without being known to have arrived, by reason, since the journal began.",
+            "Notifications that ended unconfirmed, by reason, since the journal began.",
             Values::Counter(ended.into_iter().collect()),
         ),
         gauge("aside_notifications_pending", "Notifications in the queues of sessions.", counts.pending),
@@ -174,13 +174,13 @@ fn tokens(status: &StatusView) -> Vec<Family> {
         counter(
             "aside_raw",
             Some("bytes"),
-            "JSON of the payloads of all events that the injected notifications stand for, repeats and counted ones included.",
+            "Bytes of JSON of the payloads of all events in injected notifications, with repeats and counted ones.",
             tokens.raw_bytes,
         ),
         family(
             "aside_saved",
             Some("tokens"),
-            "aside_raw_bytes at five bytes a token, less aside_injected_tokens: what giving each payload as it came would have cost more.",
+            "aside_raw_bytes at five bytes a token, less aside_injected_tokens: the additional cost of the unprocessed payloads.",
             Values::Gauge(vec![(Labels::new(), tokens.saved as f64)]),
         ),
     ]
@@ -203,7 +203,7 @@ fn subscribers(status: &StatusView) -> Vec<Family> {
         family(
             "aside_subscriber_events",
             None,
-            "Events that reached a subscriber, by what became of them there: a row, or the reason why not; since the journal began.",
+            "Events that matched a subscriber, by outcome: a row, or the reason for none; since the journal began.",
             Values::Counter(outcomes),
         ),
         family(
@@ -215,7 +215,7 @@ fn subscribers(status: &StatusView) -> Vec<Family> {
         family(
             "aside_subscriber_failures",
             None,
-            "How often a subscriber's template or `where` failed, since the rules in force came.",
+            "How often a subscriber's template or `where` failed, since the rules came into force.",
             each(|counts| counts.failing.iter().map(|failing| failing.times).sum()),
         ),
         family(
@@ -227,7 +227,7 @@ fn subscribers(status: &StatusView) -> Vec<Family> {
         family(
             "aside_subscriber_raw",
             Some("bytes"),
-            "JSON of the payloads that a subscriber's injected notifications stand for, since the journal began.",
+            "Bytes of JSON of the payloads in a subscriber's injected notifications, since the journal began.",
             each(|counts| counts.raw_bytes),
         ),
     ]
@@ -263,11 +263,7 @@ fn sessions(counts: &SessionCounts) -> Vec<Family> {
             "Requests that wait for an answer or for a change of a queue.",
             counts.waiting,
         ),
-        gauge(
-            "aside_injections_unconfirmed",
-            "Injections that nothing has confirmed yet.",
-            counts.unconfirmed,
-        ),
+        gauge("aside_injections_unconfirmed", "Injections that are not confirmed yet.", counts.unconfirmed),
     ]
 }
 
@@ -277,7 +273,7 @@ fn journal(journal: &JournalView) -> Vec<Family> {
         family(
             "aside_journal_size",
             Some("bytes"),
-            "What the journal's files take up, with what is preallocated.",
+            "Size of the journal's files, with preallocated space.",
             Values::Gauge(vec![(Labels::new(), journal.bytes as f64)]),
         ),
         gauge("aside_journal_segments", "Files of the journal.", journal.segments as u64),
@@ -296,12 +292,12 @@ fn journal(journal: &JournalView) -> Vec<Family> {
         gauge("aside_journal_full", "1 while the disk is full and events are refused.", is(&journal.full)),
         gauge(
             "aside_journal_failed",
-            "1 when the disk failed and nothing more is taken.",
+            "1 when the journal is poisoned and accepts no records.",
             is(&journal.failed),
         ),
         gauge(
             "aside_journal_problems",
-            "Damaged places of the journal and segments that cannot be deleted, as far as they were met.",
+            "Damaged places of the journal and segments that cannot be deleted, found so far.",
             journal.problems.len() as u64,
         ),
     ]
@@ -311,12 +307,12 @@ fn projection(projection: &ProjectionView) -> Vec<Family> {
     vec![
         gauge(
             "aside_projection_lag_records",
-            "Records that are written and not in the history that people query.",
+            "Records that are written and not in the history.",
             projection.behind,
         ),
         gauge(
             "aside_projection_failed",
-            "1 while the history does not go on; it is tried again.",
+            "1 while the history is not updated; it is retried.",
             u64::from(projection.failed.is_some()),
         ),
     ]
@@ -326,12 +322,12 @@ fn latencies(meters: &Meters) -> Vec<Family> {
     vec![
         histogram(
             "aside_publish_duration",
-            "From events that were read to their being as durable as is set, once a batch, since the start.",
+            "From the receipt of events to their configured durability, once for each batch, since the start.",
             &meters.publish,
         ),
         histogram(
             "aside_exchange_duration",
-            "From an exchange that was read to its answer, those of hooks included, since the start.",
+            "From the receipt of an exchange to its answer, with those of hooks, since the start.",
             &meters.exchange,
         ),
         histogram(
@@ -346,13 +342,13 @@ fn latencies(meters: &Meters) -> Vec<Family> {
         ),
         histogram(
             "aside_look_duration",
-            "What all probes of an exchange take, also when it did not wait for them, since the start.",
+            "Duration of all probes of an exchange, also if it did not wait for them, since the start.",
             &meters.look,
         ),
         counter(
             "aside_looks_missed",
             None,
-            "Exchanges that were made without what their probes would have found, since the start.",
+            "Exchanges without the findings of their probes, since the start.",
             meters.looks_missed.load(Ordering::Relaxed),
         ),
     ]

@@ -288,7 +288,7 @@ async fn a_projection_that_is_behind_or_not_there_says_so() {
     let page = send_asked(&mut daemon, get("/v1/events?limit=1")).await.json();
     assert_eq!(page["projection"], json!({ "seq": 7, "behind": 2 }));
     let missing = send_asked(&mut daemon, get("/v1/notifications/n9")).await;
-    let message = "there is no notification `n9` so far; the history is 2 records behind";
+    let message = "there is no notification `n9` yet; the history is 2 records behind";
     assert_eq!(
         (missing.status, &missing.json()["error"]["message"]),
         (StatusCode::NOT_FOUND, &json!(message))
@@ -319,8 +319,8 @@ async fn a_rebuild_is_answered_when_the_old_file_is_gone() {
 async fn filters_that_make_no_sense_are_named() {
     check_refused([
         (get("/v1/events?limit=0"), 400, "limit", "must be a number from 1 to 1000"),
-        (get("/v1/events?cursor=x"), 400, "cursor", "must be the `next` of the page before"),
-        (get("/v1/notifications?cursor=-1"), 400, "cursor", "must be the `next` of the page before"),
+        (get("/v1/events?cursor=x"), 400, "cursor", "must be the `next` of the previous page"),
+        (get("/v1/notifications?cursor=-1"), 400, "cursor", "must be the `next` of the previous page"),
         (
             get("/v1/events?since=yesterday"),
             400,
@@ -337,7 +337,7 @@ async fn filters_that_make_no_sense_are_named() {
             get("/v1/notifications?state=pendin"),
             400,
             "state",
-            "`pendin` is no state; did you mean `pending`?",
+            "`pendin` is not a state; did you mean `pending`?",
         ),
         (
             get("/v1/notifications?priority=hihg"),

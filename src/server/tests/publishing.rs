@@ -55,7 +55,7 @@ async fn each_event_of_an_array_has_its_own_verdict() {
     let body = r#"[{"id":"1","type":"a.b"},{"type":"a.b","severity":"bad"},{"id":"1","type":"a.b"},7]"#;
     let reply = send(&app, post("/v1/events", "application/json", body)).await;
     assert_eq!(reply.status, StatusCode::MULTI_STATUS);
-    let message = "`bad` is no severity; there are debug, info, warning (or warn), error and critical";
+    let message = "`bad` is not a severity; use debug, info, warning (or warn), error or critical";
     let expected = json!({ "results": [
         { "seq": 1, "id": "1" },
         { "error": { "field": "severity", "message": message } },

@@ -258,7 +258,7 @@ async fn a_hook_is_answered_with_its_stdout_or_with_silence() {
     let from = app.journal.written().borrow().0 + 1;
     let unreadable = r#"{"hook_event_name":"Stop","session_id":"s\u0007","cwd":"/w","prompt_id":"p1"}"#;
     let refused = send(&app, hook(unreadable)).await;
-    let error = r#"{"error":{"message":"hook input of Stop is wrong: session_id: must be made of printable characters: no line breaks, control or invisible ones"}}"#;
+    let error = r#"{"error":{"message":"hook input of Stop is invalid: session_id: must be made of printable characters: no line breaks, control or invisible ones"}}"#;
     assert_eq!((refused.status, refused.body.as_str()), (StatusCode::BAD_REQUEST, error));
     assert_eq!(journaled(&app, from), []);
     let bad = send(&app, hook("{}")).await;

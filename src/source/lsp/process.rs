@@ -141,7 +141,7 @@ async fn follow(
     let mut said = Vec::new();
     let why = tokio::select! {
         why = read(stdout, run, hear) => why,
-        () = write(stdin, to_write) => Some("it went on after its stdin was closed".to_owned()),
+        () = write(stdin, to_write) => Some("it kept running after its stdin was closed".to_owned()),
         () = listen_for_ever(&mut stderr, &mut said) => None,
     };
     let ended = timeout(CLOSE_MAX, child.wait()).await;

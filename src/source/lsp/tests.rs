@@ -8,7 +8,7 @@ use super::process::{self, Heard};
 async fn why_a_process_is_no_server_is_said() {
     for (script, expected) in [
         ("echo one >&2; echo oops >&2; exit 3", "it ended: exit status: 3: oops"),
-        ("printf 'Starting\\r\\n\\r\\n'; sleep 100", "it wrote something else than messages to its stdout"),
+        ("printf 'Starting\\r\\n\\r\\n'; sleep 100", "its stdout has data other than messages"),
         (
             "printf 'Content-Length: 99999999\\r\\n\\r\\n'",
             "it sent a message of 99999999 bytes; 16777216 are allowed",

@@ -24,14 +24,14 @@ pub async fn check(sink: Sink, settings: &Settings) -> Result<String, String> {
         Sink::Log => match settings.log.path.as_deref() {
             None => Ok("notices.jsonl in the state folder".to_owned()),
             Some(path) if Path::new(path).parent().is_some_and(Path::is_dir) => Ok(path.to_owned()),
-            Some(path) => Err(format!("the folder of {path} is not there")),
+            Some(path) => Err(format!("the folder of {path} does not exist")),
         },
         Sink::Ntfy => server(settings.ntfy.url.as_ref(), settings.ntfy.token_file.as_deref()).await,
         Sink::Webhook => server(settings.webhook.url.as_ref(), settings.webhook.secret_file.as_deref()).await,
         Sink::Apprise => {
             let program = in_path(&settings.apprise.command)?;
             match settings.apprise.config_file.as_deref().filter(|file| !Path::new(file).is_file()) {
-                Some(file) => Err(format!("{file} is not there")),
+                Some(file) => Err(format!("{file} does not exist")),
                 None => Ok(program),
             }
         }
@@ -62,5 +62,5 @@ fn in_path(program: &str) -> Result<String, String> {
     let found = candidates.find(|path| is_program(path));
     found
         .map(|path| path.display().to_string())
-        .ok_or_else(|| format!("there is no {program} in the daemon's PATH"))
+        .ok_or_else(|| format!("{program} is not in the daemon's PATH"))
 }

@@ -21,7 +21,7 @@ const SAID_BYTES_MAX: u64 = 4 * 1024;
 /// Shows a notice on the desktop, if there is one.
 pub(super) async fn desktop(notice: &Notice) -> Answered {
     if !has_bus() {
-        return never(format!("there is no desktop: no session bus, {BUS_VARIABLE} is not set"));
+        return never(format!("no desktop: no session bus, {BUS_VARIABLE} is not set"));
     }
     if let Some(choices) = &notice.choices
         && let Ok(answered) = ask(notice, &choices.words).await
@@ -119,7 +119,7 @@ async fn run(program: &str, args: &[String], input: &str) -> Result<String, Answ
     let mut child = match spawned {
         Ok(child) => child,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(never(format!("there is no {program} in the daemon's PATH")));
+            return Err(never(format!("{program} is not in the daemon's PATH")));
         }
         Err(error) => return Err(failed(format!("{program}: {error}"))),
     };
@@ -167,6 +167,6 @@ mod tests {
         let loud = outcome("head -c 300000 /dev/zero >&2", &"x".repeat(300_000)).await;
         assert_eq!(loud, Ok(String::new()));
         let none = run("aside-no-such-program", &[], "").await;
-        assert_eq!(none, Err(never("there is no aside-no-such-program in the daemon's PATH".to_owned())));
+        assert_eq!(none, Err(never("aside-no-such-program is not in the daemon's PATH".to_owned())));
     }
 }

@@ -56,7 +56,7 @@ fn open(path: &Path) -> io::Result<File> {
     let file =
         OpenOptions::new().read(true).append(true).create(true).mode(0o600).custom_flags(flags).open(path)?;
     if !file.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
     }
     Ok(file)
 }

@@ -22,7 +22,7 @@ const GONE: u16 = 410;
 pub(super) async fn post(url: &Url, secret_file: &str, notice: &Notice, now: Timestamp) -> Answered {
     let key = match read_secret(secret_file).await.map(|secret| standard_key(&secret)) {
         Ok(Some(key)) => key,
-        Ok(None) => return failed("the secret is no base64".to_owned()),
+        Ok(None) => return failed("the secret is not base64".to_owned()),
         Err(error) => return failed(error),
     };
     let body =

@@ -63,7 +63,7 @@ pub(super) async fn look(wanted: &Wanted) -> Result<Option<String>, LookError> {
     match wanted {
         Wanted::Port { host, port, is_open } => {
             let is_there = connect(host, *port).await?.is_some();
-            let state = if is_there { "somebody listens" } else { "nobody listens" };
+            let state = if is_there { "a process listens" } else { "no process listens" };
             Ok((is_there == *is_open).then(|| state.to_owned()))
         }
         Wanted::Answer { host, port, url, status } => {

@@ -36,7 +36,7 @@ fn look_at_process(pid: u32, started: Option<u64>) -> Look {
         (Some(found), started) if started.is_none_or(|started| started == found.started) => {
             Look::Open(Condition::Exit { pid, started: Some(found.started) })
         }
-        (None, None) => Look::Met("there is no such process".to_owned()),
+        (None, None) => Look::Met("no such process".to_owned()),
         (Some(_) | None, _) => Look::Met("it has ended".to_owned()),
     }
 }
@@ -51,7 +51,7 @@ pub(super) async fn until_met(condition: &Condition, folders: &Arc<Folders>) -> 
     if condition.path().is_some() {
         return path::until_met(condition, folders).await;
     }
-    let wanted = wanted(condition).ok_or_else(|| LookError::new("there is nothing to look at"))?;
+    let wanted = wanted(condition).ok_or_else(|| LookError::new("nothing to check"))?;
     let rhythm = wanted.rhythm();
     let mut looks = 0;
     loop {

@@ -91,7 +91,7 @@ fn look_again(condition: &Condition, tail: &mut Tail) -> io::Result<Found> {
     if let Condition::Change { path, since } = condition {
         let state = match (since, content(path)?) {
             (before, now) if *before == now => return Ok(open),
-            (None, _) => "it was made",
+            (None, _) => "it was created",
             (Some(_), None) => "it was removed",
             (Some(_), Some(_)) => "it has changed",
         };
@@ -113,7 +113,7 @@ fn look_again(condition: &Condition, tail: &mut Tail) -> io::Result<Found> {
 
 fn look_for(path: &str, exists: bool) -> io::Result<Option<String>> {
     let is_there = metadata(path)?.is_some();
-    let state = if is_there { "it is there" } else { "it is not there" };
+    let state = if is_there { "it exists" } else { "it does not exist" };
     Ok((is_there == exists).then(|| state.to_owned()))
 }
 

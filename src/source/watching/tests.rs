@@ -81,10 +81,7 @@ async fn the_end_of_a_process_is_seen_and_one_that_is_gone_has_ended() {
         child.wait().expect("killed");
     });
     assert_eq!(state_after.await, "it has ended");
-    assert_eq!(
-        state(&format!("exit {}", i32::MAX), folder.path()).await.as_deref(),
-        Some("there is no such process")
-    );
+    assert_eq!(state(&format!("exit {}", i32::MAX), folder.path()).await.as_deref(), Some("no such process"));
     // Another process with the number.
     let own = Condition::Exit { pid: std::process::id(), started: Some(1) };
     assert_eq!(look(&own).await.expect("looked at"), Look::Met("it has ended".to_owned()));
@@ -96,14 +93,14 @@ async fn a_port_opens_and_closes() {
     let folder = temporary();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("bound").port();
-    assert_eq!(state(&format!("port {port}"), folder.path()).await.as_deref(), Some("somebody listens"));
+    assert_eq!(state(&format!("port {port}"), folder.path()).await.as_deref(), Some("a process listens"));
     let closed = open(&format!("no port {port}"), folder.path()).await;
     let mut listener = Some(listener);
-    assert_eq!(met(&closed, || drop(listener.take())).await, "nobody listens");
+    assert_eq!(met(&closed, || drop(listener.take())).await, "no process listens");
     let opened = open(&format!("port {port}"), folder.path()).await;
     let mut listeners = Vec::new();
     let listen = || listeners.extend(TcpListener::bind(("127.0.0.1", port)).ok());
-    assert_eq!(met(&opened, listen).await, "somebody listens");
+    assert_eq!(met(&opened, listen).await, "a process listens");
 }
 
 #[tokio::test]
@@ -132,7 +129,7 @@ async fn a_server_answers_with_the_status_that_is_waited_for() {
     assert_eq!(met(&up, || ()).await, "it answers 302");
     let asked = server.join().expect("served");
     assert!(asked[0].starts_with("GET /health?x=1 HTTP/1.1\r\nhost: localhost\r\n"), "{}", asked[0]);
-    assert_eq!(state(&text, folder.path()).await, None, "nobody listens any more");
+    assert_eq!(state(&text, folder.path()).await, None, "no process listens any more");
 }
 
 #[tokio::test]
@@ -144,10 +141,10 @@ async fn a_file_comes_into_a_folder_that_was_not_there_and_goes() {
         fs::create_dir_all(folder.path().join("dist")).expect("made");
         fs::write(&path, "x").expect("written");
     };
-    assert_eq!(met(&there, make).await, "it is there");
-    assert_eq!(state("file dist/app.js", folder.path()).await.as_deref(), Some("it is there"));
+    assert_eq!(met(&there, make).await, "it exists");
+    assert_eq!(state("file dist/app.js", folder.path()).await.as_deref(), Some("it exists"));
     let gone = open("no file dist/app.js", folder.path()).await;
-    assert_eq!(met(&gone, || drop(fs::remove_file(&path))).await, "it is not there");
+    assert_eq!(met(&gone, || drop(fs::remove_file(&path))).await, "it does not exist");
 }
 
 #[tokio::test]
@@ -155,7 +152,7 @@ async fn a_change_is_one_of_the_content_also_by_an_atomic_save() {
     let folder = temporary();
     let path = folder.path().join("a.rs");
     let made = open("change a.rs", folder.path()).await;
-    assert_eq!(met(&made, || fs::write(&path, "1").expect("written")).await, "it was made");
+    assert_eq!(met(&made, || fs::write(&path, "1").expect("written")).await, "it was created");
     let changed = open("change a.rs", folder.path()).await;
     let mut round = 0;
     let save = || {
@@ -235,10 +232,10 @@ async fn what_is_no_file_is_refused_and_nothing_waits_for_its_other_end() {
     let fifo = folder.path().join("fifo");
     let made = Command::new("mkfifo").arg(&fifo).status().expect("it runs");
     assert!(made.success());
-    assert_eq!(state("file fifo", folder.path()).await.as_deref(), Some("it is there"));
+    assert_eq!(state("file fifo", folder.path()).await.as_deref(), Some("it exists"));
     let line = open("line fifo /x/", folder.path()).await;
     let refused = timeout(SOON, until_met(&line, &Arc::default())).await.expect("in time");
-    assert!(refused.expect_err("no file").to_string().contains("is no file"));
+    assert!(refused.expect_err("no file").to_string().contains("is not a file"));
     // Not read, so its times are what counts.
     open("change fifo", folder.path()).await;
 }

@@ -84,13 +84,13 @@ fn bad_exchanges_are_refused_with_the_field_and_the_nearest_word() {
         ),
         (
             r#"{"point":"whenever"}"#.to_owned(),
-            "point: `whenever` is not allowed; there are immediate, turn_start, before_tool, after_tool, turn_end",
+            "point: `whenever` is not allowed; use one of immediate, turn_start, before_tool, after_tool, turn_end",
         ),
         (with(r#""carier":"c""#), "carier: unknown field; did you mean `carrier`?"),
         (with(r#""format":"xlm""#), "format: `xlm` is not allowed; did you mean `xml`?"),
         (
             with(r#""carrier_effect":"maybe""#),
-            "carrier_effect: `maybe` is not allowed; there are none, continue, cancel",
+            "carrier_effect: `maybe` is not allowed; use one of none, continue, cancel",
         ),
         (with(r#""context":"compact""#), "context: `compact` is not allowed; did you mean `compacted`?"),
         (with(r#""trigger":"wakes""#), "trigger: `wakes` is not allowed; did you mean `wake`?"),
@@ -109,8 +109,8 @@ fn bad_exchanges_are_refused_with_the_field_and_the_nearest_word() {
         ),
         (
             with(r#""context":"cleared","harness":{"pid":41}"#),
-            "from: is missing: name the session that this one goes on from, or say with `harness.conversations` that the \
-             process `harness.pid` has one at a time",
+            "from: is missing: name the predecessor session, or set `harness.conversations` if the process `harness.pid` \
+             has one conversation at a time",
         ),
         (with(r#""harness":{"parent":"s1"}"#), "harness.parent: is the session itself"),
         (with(r#""harness":{"workspace":"w"}"#), "harness.workspace: must be an absolute path, not `w`"),

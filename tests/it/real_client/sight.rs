@@ -30,7 +30,7 @@ fn a_call_that_is_held_back_and_an_end_that_goes_on_say_why_in_their_first_line(
     let seat = Seat::served_at(home, turns, &["go"]);
     seat.next_request(3);
     assert!(
-        seat.sees("aside held this back: tool failure (critical): marker_held timeout"),
+        seat.sees("aside cancelled this call: tool failure (critical): marker_held timeout"),
         "{}",
         seat.sight()
     );

@@ -192,7 +192,7 @@ fn asks_once(tool: &str, call: &Value, result: impl Fn(&str, &str) -> String) {
     let said = request.last().expect("a message").to_string();
     // A monitor's line says it for the user who looks on, and for the agent.
     let times = if seat.can_be_woken { 2 } else { 1 };
-    for words in ["file built", "it is there", "marker_note"] {
+    for words in ["file built", "it exists", "marker_note"] {
         assert_eq!(said.matches(words).count(), times, "{words}: {said}");
     }
     // The frame around the line is the client's own.

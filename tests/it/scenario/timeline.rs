@@ -455,7 +455,7 @@ mod tests {
             ("@0 emit tool", "has 1"),
             ("@0 emit a.b x", "`x` is no `key=value`"),
             ("@0 emit a.b --sessoin=s1", "`--sessoin` is not among"),
-            ("@0 emit a.b --severity=bad", "`bad` is no severity"),
+            ("@0 emit a.b --severity=bad", "`bad` is not a severity"),
             ("@0 exchange s1 after", "`after` is not one of"),
             ("@0 exchange s1 turn_end budget=4", "`budget=` means nothing"),
             ("@0 exchange s1 turn_end max_tokens=x", "`max_tokens`: invalid digit"),

@@ -130,7 +130,7 @@ impl Scanner<'_> {
         } else {
             self.files.remove(NEXT_NAME).map_err(|source| self.failed("remove", NEXT_NAME, source))?;
         }
-        tracing::warn!(%cut, "a file continued what was lost");
+        tracing::warn!(%cut, "a file continued lost records");
         Ok(cut)
     }
 
@@ -149,7 +149,7 @@ impl Scanner<'_> {
             cut.kept = Some(self.files.path(&kept));
         }
         fill_with_zeros(file, cut.offset, end).map_err(|source| self.failed("write", &name, source))?;
-        tracing::warn!(%cut, "the journal ends with what a crash left");
+        tracing::warn!(%cut, "the journal has a torn end");
         Ok(cut)
     }
 

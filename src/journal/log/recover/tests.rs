@@ -246,7 +246,7 @@ fn damage_before_the_last_segment_stops_the_start_and_is_named() {
         error(&files),
         format!(
             "open the journal: the record at byte {second} of memory/{FIRST} is damaged: its checksum does not match; \
-             `aside journal verify` lists what is damaged, `aside journal repair` keeps what is good"
+             `aside journal verify` lists the damage, `aside journal repair` keeps the valid records"
         )
     );
     assert_eq!(files.list().expect("listed"), journal_of(30).list().expect("listed"));

@@ -221,7 +221,7 @@ pub(super) fn to_scalar(state: &State<'_, '_>, value: &Printed) -> Result<Value,
         return Ok(if kind == ValueKind::Bool { value.is_true().into() } else { Value::Null });
     }
     Err(invalid(format!(
-        "a value of type {kind} cannot stand in a cell: use `|toon(key=\"name\")` on a line of its own, or `|toon_row` for the \
+        "a value of type {kind} cannot be in a cell: use `|toon(key=\"name\")` on a line of its own, or `|toon_row` for the \
          cells of a row"
     )))
 }

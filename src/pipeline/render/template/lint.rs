@@ -96,7 +96,7 @@ pub(super) fn template_error(source: &str, fault: Fault) -> TemplateError {
 /// What to say about a variable that no template has.
 pub(super) fn unknown_variable(name: &str) -> String {
     let hint = nearest(name, VARIABLES).map_or_else(String::new, |near| format!("did you mean `{near}`? "));
-    format!("there is no variable `{name}`; {hint}there are {}", VARIABLES.join(", "))
+    format!("unknown variable `{name}`; {hint}the variables are {}", VARIABLES.join(", "))
 }
 
 /// What to say about a variable that no text of one event has.
@@ -105,7 +105,7 @@ pub(super) fn unknown_event_variable(name: &str) -> String {
         Some(near) => format!("did you mean `{near}`? "),
         None => format!("a field of its payload is `payload.{name}`; "),
     };
-    format!("an event has no `{name}`; {hint}there are {}", EVENT_VARIABLES.join(", "))
+    format!("an event has no `{name}`; {hint}its fields are {}", EVENT_VARIABLES.join(", "))
 }
 
 fn error_at(source: &str, start: usize, end: usize, message: String) -> TemplateError {
@@ -132,14 +132,14 @@ mod tests {
             ("a: 1\n  {%- autoescape false %}x{% endautoescape %}", 2, 7, "`autoescape`"),
             ("{% include 'x' %}", 1, 4, "one file"),
             ("{% block x %}{% endblock %}", 1, 4, "`block`"),
-            ("a: {{ now|shout }}", 1, 11, "no filter `shout`"),
+            ("a: {{ now|shout }}", 1, 11, "unknown filter `shout`"),
             ("a: {{ now|uper }}", 1, 11, "did you mean `upper`"),
-            ("a: {{ now is defind }}", 1, 14, "no test `defind`; did you mean `defined`"),
+            ("a: {{ now is defind }}", 1, 14, "unknown test `defind`; did you mean `defined`"),
             ("a: {{ rows|map('uper')|list }}", 1, 16, "did you mean `upper`"),
-            ("a: {{ rows|selectattr('n', 'defind')|list }}", 1, 28, "no test `defind`"),
-            ("a: {{ evnts[0].id }}", 1, 7, "no variable `evnts`; did you mean `events`"),
-            ("a: {{ evnts[:2]|length }}", 1, 7, "no variable `evnts`"),
-            ("{% for r in rows %}{% endfor %}a: {{ r.n }}", 1, 38, "no variable `r`"),
+            ("a: {{ rows|selectattr('n', 'defind')|list }}", 1, 28, "unknown test `defind`"),
+            ("a: {{ evnts[0].id }}", 1, 7, "unknown variable `evnts`; did you mean `events`"),
+            ("a: {{ evnts[:2]|length }}", 1, 7, "unknown variable `evnts`"),
+            ("{% for r in rows %}{% endfor %}a: {{ r.n }}", 1, 38, "unknown variable `r`"),
             ("a: {{ now }", 1, 4, "`{{` without its `}}`"),
             ("a:\n\tb: 1\n", 2, 1, "a level is two spaces"),
             ("a: \u{2}0\u{3}", 1, 4, "U+0002"),

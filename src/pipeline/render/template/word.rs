@@ -65,7 +65,7 @@ fn notify(state: &mut State<'_, '_>, text: &Printed, options: Kwargs) -> Result<
     options.assert_all_used()?;
     let message = Placeholder::Scalar(to_scalar(state, text)?).text();
     if message.trim().is_empty() {
-        return Err(invalid("notify() has nothing to say: its text is blank".to_owned()));
+        return Err(invalid("notify() has an empty text".to_owned()));
     }
     let option = |value: Option<Printed>| -> Result<Option<String>, Error> {
         let is_there = |value: &Printed| !value.is_none() && !value.is_undefined();
