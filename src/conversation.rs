@@ -5,7 +5,7 @@
 //! answers with [`SessionOutput`]s, in order. It knows neither pipelines nor the text of an
 //! injection; the engine asks it step by step what an exchange releases.
 //!
-//! Shape: inside, a session is a [`key::SessionKey`]; its id is looked up where an input comes in.
+//! Shape: inside, a session is a `SessionKey`; its id is looked up where an input comes in.
 
 pub mod injector;
 
