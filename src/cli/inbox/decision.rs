@@ -45,7 +45,7 @@ fn decide(doing: &'static str, verb: &str, which: &Which, context: &Context<'_>)
     };
     let nothing = || CliError::Refused {
         doing,
-        refusal: ErrorView { field: None, message: "nothing waits".to_owned() },
+        refusal: ErrorView { field: None, message: "no pending notifications".to_owned() },
     };
     if which.id == ids::LAST {
         let newest = ids::waiting(&which.id, session.as_deref(), context)?.ok_or_else(nothing)?;
