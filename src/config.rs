@@ -19,10 +19,10 @@ pub mod shipped;
 
 mod catalogue;
 mod frames;
-mod later;
 mod patterns;
 mod protected;
 mod raw;
+mod unsupported;
 mod values;
 
 pub(crate) mod activation;

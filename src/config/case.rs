@@ -1,7 +1,7 @@
-//! `[[tests]]`: what a subscriber's author says it does, as a timeline and what comes of it.
+//! `[[tests]]` of a subscriber: a timeline of events, and the expected outcome.
 //!
-//! Read here and kept beside the subscriber; whoever runs them does so in simulated time. Units: every time is counted from
-//! the beginning of the test.
+//! They are read here, kept with the subscriber, and run in simulated time. Units: every time counts
+//! from the beginning of the test.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 

@@ -3,7 +3,7 @@
 use std::{ops::RangeInclusive, time::Duration};
 
 use crate::{
-    config::{later, patterns, raw::Section, values},
+    config::{patterns, raw::Section, unsupported, values},
     event::FieldPath,
     pipeline::rule::{Rate, ResolveRule},
 };
@@ -25,7 +25,7 @@ pub(crate) fn read(section: &mut Section<'_>, known_types: &[&str]) -> Limits {
     let ttl = section.read("ttl", |value| values::duration(value, TTL_LIMITS));
     let supersede_key = section.read("supersede_key", values::field_paths).unwrap_or_default();
     let resolve = read_resolve(section, &supersede_key, known_types);
-    later::check_limits(section);
+    unsupported::check_limits(section);
     Limits { rate, ttl, supersede_key, resolve }
 }
 

@@ -45,8 +45,8 @@ pub fn read_layers(folders: &[(LayerKind, PathBuf)]) -> Sources {
     })
 }
 
-/// Adds the user's folder if it is not there, although files of it are among those that were used before: a home that is not mounted
-/// looks the same as one without files. The system's folder goes with whoever removes it.
+/// Adds the user's folder if it is missing but some of its files were used before: a home that is
+/// not mounted looks like one without files. A removed folder of the system stays removed.
 pub fn with_missing(sources: Sources, user_folder: &Path, used: &Sources) -> Sources {
     let is_used = used.files().iter().any(|file| file.layer == LayerKind::User);
     let is_missing = fs::metadata(user_folder).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);

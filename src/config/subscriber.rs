@@ -10,7 +10,6 @@ use crate::{
     config::{
         batching,
         case::{self, SubscriberTest},
-        later,
         layers::SourceFile,
         layout::{self, DeclaredPlaces, KnownTemplates, LayoutRule},
         limits::{self, Limits},
@@ -18,7 +17,7 @@ use crate::{
         protected::Protected,
         raw::{Document, Parsed, Section, Value, finish_all},
         report::{Diagnostic, Level, Place, sentence, shown},
-        values,
+        unsupported, values,
     },
     event::{FieldPath, Pattern, Severity},
     nearest::nearest,
@@ -265,7 +264,7 @@ fn read_output(section: &mut Section<'_>, layout: Layout, context: &Context<'_>)
             .unwrap_or_default(),
     };
     check_wake(section, &rule, context.wake.threshold);
-    later::check_output(section);
+    unsupported::check_output(section);
     rule
 }
 

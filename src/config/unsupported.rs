@@ -1,7 +1,7 @@
-//! Keys that the format has and the program does not act on yet.
+//! Keys that are not supported yet.
 //!
-//! Their shape is checked like that of any other, and the value that changes nothing is accepted, so that a file which spells
-//! out the defaults loads. Any other value is an error: a key that is read and ignored would promise what does not happen.
+//! Their shape is checked, and the value without effect is accepted, so that a file with all the
+//! defaults loads. Any other value is an error: a key that is read and ignored would be a promise.
 
 use crate::{
     config::{
@@ -13,7 +13,7 @@ use crate::{
     time::{hours::minutes, parse_duration},
 };
 
-/// Whether a value asks for more than what happens without the key.
+/// Whether a value differs from an absent key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Effect {
     None,
