@@ -4,8 +4,8 @@
 //! Nothing ends without a [`Reason`]: every drop, count or cut makes an entry. Entries are outputs
 //! of the engine; other modules count and list them.
 
+mod entry_kind;
 mod reason;
-mod what;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -15,8 +15,8 @@ use crate::{
     time::Timestamp,
 };
 
+pub use entry_kind::EntryKind;
 pub use reason::{FilteredBy, Reason, ReasonText, Sentence};
-pub use what::What;
 
 /// The value of one of the enums of this module whose word is `word`; `None` for an unknown word.
 pub fn of_word<T: DeserializeOwned>(word: &str) -> Option<T> {

@@ -25,7 +25,7 @@ pub(crate) mod dump;
 mod tests;
 
 pub use self::{
-    notes::{Note, Notes, Place, What},
+    notes::{Note, NoteContent, Notes, Place},
     progress::Progress,
     reader::{Command, Projection, View},
     writer::{EVENTS_MAX, Writer},

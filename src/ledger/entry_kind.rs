@@ -8,7 +8,7 @@ use super::{LedgerEntry, Step};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "`LedgerEntry` and `Step` describe them")]
-pub enum What {
+pub enum EntryKind {
     Unmatched,
     HeldBack,
     Batched,
@@ -29,7 +29,7 @@ pub enum What {
     UserSuppressed,
 }
 
-impl What {
+impl EntryKind {
     /// The kind's word.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -57,27 +57,27 @@ impl What {
 
 impl LedgerEntry {
     /// Its kind.
-    pub const fn what(&self) -> What {
+    pub const fn kind(&self) -> EntryKind {
         match self {
-            Self::Unmatched { .. } => What::Unmatched,
-            Self::HeldBack { .. } => What::HeldBack,
-            Self::Batched { .. } => What::Batched,
-            Self::EventEnded { .. } => What::EventEnded,
-            Self::Created { .. } => What::Created,
-            Self::Unclaimed { .. } => What::Unclaimed,
-            Self::Queued { .. } => What::Queued,
-            Self::Injected { .. } => What::Injected,
-            Self::Confirmed { .. } => What::Confirmed,
-            Self::Returned { .. } => What::Returned,
-            Self::Recalled { .. } => What::Recalled,
-            Self::NotificationEnded { .. } => What::NotificationEnded,
+            Self::Unmatched { .. } => EntryKind::Unmatched,
+            Self::HeldBack { .. } => EntryKind::HeldBack,
+            Self::Batched { .. } => EntryKind::Batched,
+            Self::EventEnded { .. } => EntryKind::EventEnded,
+            Self::Created { .. } => EntryKind::Created,
+            Self::Unclaimed { .. } => EntryKind::Unclaimed,
+            Self::Queued { .. } => EntryKind::Queued,
+            Self::Injected { .. } => EntryKind::Injected,
+            Self::Confirmed { .. } => EntryKind::Confirmed,
+            Self::Returned { .. } => EntryKind::Returned,
+            Self::Recalled { .. } => EntryKind::Recalled,
+            Self::NotificationEnded { .. } => EntryKind::NotificationEnded,
             Self::ForUser { step, .. } => match step {
-                Step::Queued(_) => What::UserQueued,
-                Step::Sent(..) => What::UserSent,
-                Step::Failed { .. } => What::UserFailed,
-                Step::Waits { .. } => What::UserWaits,
-                Step::Ended(..) => What::UserEnded,
-                Step::Suppressed(_) => What::UserSuppressed,
+                Step::Queued(_) => EntryKind::UserQueued,
+                Step::Sent(..) => EntryKind::UserSent,
+                Step::Failed { .. } => EntryKind::UserFailed,
+                Step::Waits { .. } => EntryKind::UserWaits,
+                Step::Ended(..) => EntryKind::UserEnded,
+                Step::Suppressed(_) => EntryKind::UserSuppressed,
             },
         }
     }

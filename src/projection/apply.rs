@@ -5,7 +5,7 @@
 use rusqlite::{Connection, Result, params};
 
 use super::{
-    notes::{Note, Place, What},
+    notes::{Note, NoteContent, Place},
     sql::to_sql,
 };
 use crate::{
@@ -28,19 +28,19 @@ pub(super) struct Wrote {
 /// Writes one note.
 pub(super) fn note(connection: &Connection, note: &Note, wrote: &mut Wrote) -> Result<()> {
     match &note.what {
-        What::Event(body) => {
+        NoteContent::Event(body) => {
             // The engine has decoded it, so it is valid.
             let Ok(event) = codec::decode(body) else { return Ok(()) };
             wrote.events += write_event(connection, note.place.seq(), &event)?;
         }
-        What::Entry(entry) => {
+        NoteContent::Entry(entry) => {
             write_entry(connection, note, &LedgerLine::of(entry))?;
             wrote.entries += 1;
             follow(connection, note, entry)?;
         }
-        What::Made(notification) => write_notification(connection, note.place, notification)?,
-        What::Injection(session, injection) => write_injection(connection, note, session, injection)?,
-        What::Session(session, change) => write_session(connection, note, session, change)?,
+        NoteContent::Made(notification) => write_notification(connection, note.place, notification)?,
+        NoteContent::Injection(session, injection) => write_injection(connection, note, session, injection)?,
+        NoteContent::Session(session, change) => write_session(connection, note, session, change)?,
     }
     Ok(())
 }

@@ -48,12 +48,12 @@ pub struct Note {
     /// The time of its record.
     pub at: Timestamp,
     /// Its content.
-    pub what: What,
+    pub what: NoteContent,
 }
 
 /// The content of a note.
 #[derive(Debug)]
-pub enum What {
+pub enum NoteContent {
     /// An event that a subscriber takes, or that was throttled: the body of its record.
     Event(Box<[u8]>),
     /// A ledger entry.
@@ -113,14 +113,16 @@ impl Notes {
                 if notification.events.contains(&self.upto) {
                     self.take_event();
                 }
-                self.push(What::Made(notification.clone()));
+                self.push(NoteContent::Made(notification.clone()));
             }
             Output::Answer { session, answer, .. } => {
                 if let Some(injection) = answer.injection.as_ref().filter(|_| self.has_released) {
-                    self.push(What::Injection(session.clone(), injection.clone()));
+                    self.push(NoteContent::Injection(session.clone(), injection.clone()));
                 }
             }
-            Output::Session(session, change) => self.push(What::Session(session.clone(), change.clone())),
+            Output::Session(session, change) => {
+                self.push(NoteContent::Session(session.clone(), change.clone()))
+            }
             Output::Publish(_) | Output::Said(_) | Output::Wake(_) | Output::Refuse { .. } => {}
         }
     }
@@ -146,17 +148,17 @@ impl Notes {
             | LedgerEntry::NotificationEnded { .. }
             | LedgerEntry::ForUser { subject: Subject::Notification(_), .. } => {}
         }
-        self.push(What::Entry(entry.clone()));
+        self.push(NoteContent::Entry(entry.clone()));
     }
 
     fn take_event(&mut self) {
         if mem::take(&mut self.has_event) {
             self.bytes += self.event.len();
-            self.push(What::Event(self.event.as_slice().into()));
+            self.push(NoteContent::Event(self.event.as_slice().into()));
         }
     }
 
-    fn push(&mut self, what: What) {
+    fn push(&mut self, what: NoteContent) {
         self.number += 1;
         let place = Place(Place::first_of(self.upto).0 + self.number);
         self.notes.push(Note { place, at: self.at, what });

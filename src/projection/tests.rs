@@ -75,7 +75,7 @@ fn an_event_that_nobody_asked_for_is_counted_and_no_row() {
 #[test]
 fn an_event_that_two_subscribers_took_is_noted_once() {
     let notes = noted(0, 1, records::EVENT, &event_body("e1"), &[batched(1), batched(1)]);
-    let events = notes.notes().iter().filter(|note| matches!(note.what, What::Event(_)));
+    let events = notes.notes().iter().filter(|note| matches!(note.what, NoteContent::Event(_)));
     assert_eq!((events.count(), notes.notes().len()), (1, 3));
 }
 

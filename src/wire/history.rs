@@ -272,7 +272,7 @@ impl LedgerLine {
 
     /// The view of `entry`.
     pub fn of(entry: &LedgerEntry) -> Self {
-        let line = Self { what: entry.what().as_str().into(), ..Self::default() };
+        let line = Self { what: entry.kind().as_str().into(), ..Self::default() };
         match entry {
             LedgerEntry::Unmatched { seq } => line.event(*seq),
             LedgerEntry::HeldBack { seq, by } => {

@@ -3,7 +3,8 @@
 use crate::{
     cli::ids::Names,
     ledger::{
-        self, ConfirmedBy, HeldBackBy, NotSent, Reason, ReasonText, Redelivered, Sentence, Suppressed, What,
+        self, ConfirmedBy, EntryKind, HeldBackBy, NotSent, Reason, ReasonText, Redelivered, Sentence,
+        Suppressed,
     },
     wire::history::LedgerLine,
 };
@@ -23,25 +24,25 @@ pub(super) fn sentence(line: &LedgerLine, names: &Names) -> String {
     let subscriber = or_dash(line.subscriber.as_deref());
     let notification = or_dash(line.notification.as_deref());
     let session = line.session.as_ref().map_or_else(|| "-".to_owned(), |session| names.name(session));
-    let Some(what) = ledger::of_word::<What>(&line.what) else {
+    let Some(what) = ledger::of_word::<EntryKind>(&line.what) else {
         return format!("{} {}", line.what, or_dash(line.reason.as_deref()));
     };
     match what {
-        What::Unmatched => "no subscriber matches it".to_owned(),
-        What::HeldBack => {
+        EntryKind::Unmatched => "no subscriber matches it".to_owned(),
+        EntryKind::HeldBack => {
             let by = line.reason.as_deref().and_then(ledger::of_word::<HeldBackBy>);
             format!("not dispatched: {}", by.map_or("unknown reason", HeldBackBy::describe))
         }
-        What::Batched => format!("waited in a batch of {subscriber}"),
-        What::EventEnded => format!("{subscriber} {}", end(line, |text| text.event)),
-        What::Created => {
+        EntryKind::Batched => format!("waited in a batch of {subscriber}"),
+        EntryKind::EventEnded => format!("{subscriber} {}", end(line, |text| text.event)),
+        EntryKind::Created => {
             let count = line.events.len();
             let events = if count == 1 { "event" } else { "events" };
             format!("{subscriber} made {notification} from {count} {events}")
         }
-        What::Unclaimed => format!("{notification} waits for a session: none in its scope is open"),
-        What::Queued => format!("{notification} waits in session {session}"),
-        What::Injected => {
+        EntryKind::Unclaimed => format!("{notification} waits for a session: none in its scope is open"),
+        EntryKind::Queued => format!("{notification} waits in session {session}"),
+        EntryKind::Injected => {
             let injection = or_dash(line.injection.as_deref());
             let redelivered = line.detail.as_deref().and_then(ledger::of_word::<Redelivered>);
             let again =
@@ -50,37 +51,37 @@ pub(super) fn sentence(line: &LedgerLine, names: &Names) -> String {
                 "{notification} was delivered to session {session} at {by} in injection {injection}{again}"
             )
         }
-        What::Confirmed => {
+        EntryKind::Confirmed => {
             let how = ledger::of_word::<ConfirmedBy>(by).map_or("unknown evidence", ConfirmedBy::describe);
             format!("{notification} arrived in session {session}: {how}")
         }
-        What::Returned => {
+        EntryKind::Returned => {
             format!("{notification} returned to the queue of session {session}: it did not arrive")
         }
-        What::Recalled => {
+        EntryKind::Recalled => {
             format!(
                 "{notification} is pending again in session {session}: the context was lost, and its condition still holds"
             )
         }
-        What::NotificationEnded => {
+        EntryKind::NotificationEnded => {
             let place = line.session.as_ref().map(|_| format!(" in session {session}")).unwrap_or_default();
             format!("{notification} ended{place}: {}", end(line, |text| text.notification))
         }
-        What::UserQueued => format!("queued for {by}"),
-        What::UserSent => match &line.detail {
+        EntryKind::UserQueued => format!("queued for {by}"),
+        EntryKind::UserSent => match &line.detail {
             Some(id) => format!("{by} accepted it, as {id}"),
             None => format!("{by} accepted it"),
         },
-        What::UserFailed => match line.retry_at() {
+        EntryKind::UserFailed => match line.retry_at() {
             Some(at) => format!("{by} did not accept it: {detail}; retried at {at}"),
             None => format!("{by} did not accept it: {detail}; not retried"),
         },
-        What::UserWaits => format!("waits for {by} until the quiet hours end, at {detail}"),
-        What::UserEnded => {
+        EntryKind::UserWaits => format!("waits for {by} until the quiet hours end, at {detail}"),
+        EntryKind::UserEnded => {
             let why = line.reason.as_deref().and_then(ledger::of_word::<NotSent>);
             format!("{by} {}", why.map_or("did not get it", NotSent::describe))
         }
-        What::UserSuppressed => format!("not sent: {}", filled(suppressed(line).end, line)),
+        EntryKind::UserSuppressed => format!("not sent: {}", filled(suppressed(line).end, line)),
     }
 }
 
@@ -111,38 +112,44 @@ fn next_after(line: &LedgerLine, history: &[LedgerLine]) -> String {
         let text = line.reason.as_deref().and_then(Reason::text_of).and_then(part);
         text.map_or_else(nothing, |sentence| filled(sentence.next, line))
     };
-    let Some(what) = ledger::of_word::<What>(&line.what) else {
+    let Some(what) = ledger::of_word::<EntryKind>(&line.what) else {
         return "aside history lists other events".to_owned();
     };
     match what {
-        What::Unmatched => {
+        EntryKind::Unmatched => {
             "a subscriber gets it once its `types` name the type; aside check compares them".to_owned()
         }
-        What::HeldBack => {
+        EntryKind::HeldBack => {
             "nothing to do for this one; aside history shows what else its source published".to_owned()
         }
-        What::Batched => format!("its batch is still open; {subscriber} closes it at the end of its window"),
-        What::EventEnded => reason(|text| text.event),
-        What::NotificationEnded => reason(|text| text.notification),
-        What::Unclaimed => {
+        EntryKind::Batched => {
+            format!("its batch is still open; {subscriber} closes it at the end of its window")
+        }
+        EntryKind::EventEnded => reason(|text| text.event),
+        EntryKind::NotificationEnded => reason(|text| text.notification),
+        EntryKind::Unclaimed => {
             format!("the next session in its scope gets it; aside inbox dismiss {notification} ends it")
         }
-        What::Created | What::Queued | What::Returned | What::Recalled => {
+        EntryKind::Created | EntryKind::Queued | EntryKind::Returned | EntryKind::Recalled => {
             format!("the next exchange at its point delivers it; aside inbox dismiss {notification} ends it")
         }
-        What::Injected => "it is not confirmed yet; the next exchange of the session confirms it".to_owned(),
-        What::Confirmed => match history.iter().rev().find_map(|line| line.injection.as_ref()) {
+        EntryKind::Injected => {
+            "it is not confirmed yet; the next exchange of the session confirms it".to_owned()
+        }
+        EntryKind::Confirmed => match history.iter().rev().find_map(|line| line.injection.as_ref()) {
             Some(injection) => {
                 format!("nothing to do; aside why {injection} shows the text that the agent received")
             }
             None => nothing(),
         },
-        What::UserSuppressed => suppressed(line).next.to_owned(),
-        What::UserFailed if line.retry_at().is_none() => {
+        EntryKind::UserSuppressed => suppressed(line).next.to_owned(),
+        EntryKind::UserFailed if line.retry_at().is_none() => {
             format!("aside doctor checks the sink {}", or_dash(line.by.as_deref()))
         }
-        What::UserWaits => "it is sent then; without `quiet` in [sinks], at once".to_owned(),
-        What::UserQueued | What::UserSent | What::UserFailed | What::UserEnded => nothing(),
+        EntryKind::UserWaits => "it is sent then; without `quiet` in [sinks], at once".to_owned(),
+        EntryKind::UserQueued | EntryKind::UserSent | EntryKind::UserFailed | EntryKind::UserEnded => {
+            nothing()
+        }
     }
 }
 
