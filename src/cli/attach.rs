@@ -139,7 +139,7 @@ impl Monitor {
         while let Ok(Some(event)) = events.next_event() {
             let end = match event.kind.as_str() {
                 "replaced" => Some(End::Replaced),
-                "pending" => self.told(&event.data),
+                "pending" => self.on_pending(&event.data),
                 _ => None,
             };
             if let Some(end) = end {
@@ -151,7 +151,7 @@ impl Monitor {
 
     /// Updates the session and the queue state, and performs the requested action. Returns an end
     /// if it was the last one.
-    fn told(&mut self, data: &str) -> Option<End> {
+    fn on_pending(&mut self, data: &str) -> Option<End> {
         let pending: PendingView = serde_json::from_str(data).ok()?;
         self.session = pending.session;
         // During a turn the client's hooks are the wake route.

@@ -78,7 +78,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
         carriers: 0,
         observed: Vec::new(),
         last: 0,
-        told: String::new(),
+        delivered: String::new(),
     };
     turn.play()?;
     drop(daemon);
@@ -95,7 +95,7 @@ struct Turn<'a> {
     observed: Vec<Value>,
     /// The position of the last published event.
     last: u64,
-    told: String,
+    delivered: String,
 }
 
 impl Turn<'_> {
@@ -201,7 +201,7 @@ impl Turn<'_> {
     }
 
     fn show(&mut self, happens: &str, text: Option<&str>) -> Result<(), CliError> {
-        self.told.push_str(text.unwrap_or_default());
+        self.delivered.push_str(text.unwrap_or_default());
         let drawn = self.screen.step(happens, text);
         self.context.print(&drawn)
     }
@@ -223,9 +223,9 @@ impl Turn<'_> {
     fn sum_up(&mut self) -> Result<(), CliError> {
         let published = self.published()?;
         let raw = tokens::estimate(&published.concat()).0;
-        let told = tokens::estimate(&self.told).0;
+        let delivered = tokens::estimate(&self.delivered).0;
         let summary = self.screen.heading(&format!(
-            "{} events, about {raw} tokens unprocessed.\nThe agent received them in about {told}, each item once.",
+            "{} events, about {raw} tokens unprocessed.\nThe agent received them in about {delivered}, each item once.",
             published.len()
         ));
         let harness = listed(|kind| kind.caps.name);

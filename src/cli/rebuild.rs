@@ -53,7 +53,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a person waits, and is told as soon as a look shows it")]
+#[expect(clippy::disallowed_methods, reason = "a person waits for the result of the poll")]
 fn wait() {
     thread::sleep(LOOK);
 }

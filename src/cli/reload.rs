@@ -89,31 +89,31 @@ mod tests {
         let body = r#"{"changed":true,"rules":"b21532ec8694b10c52aa","subscribers":12,"restart_needed":false,
             "errors":0,"warnings":0,"findings":[],"report":""}"#;
         let daemon = FakeDaemon::answering_json(200, body);
-        let told = run_against(&daemon, &["reload"]);
-        assert_eq!(told.as_deref(), Ok("in force: 12 subscribers, hash b21532ec8694\n"));
+        let printed = run_against(&daemon, &["reload"]);
+        assert_eq!(printed.as_deref(), Ok("in force: 12 subscribers, hash b21532ec8694\n"));
         assert!(daemon.requests()[0].starts_with("POST /v1/reload HTTP/1.1\r\n"));
 
         let body = r#"{"changed":false,"rules":"b2","subscribers":1,"restart_needed":true,
             "errors":0,"warnings":1,"findings":[],"report":"warning: twice\n"}"#;
-        let told = run_against(&FakeDaemon::answering_json(200, body), &["reload"]);
+        let printed = run_against(&FakeDaemon::answering_json(200, body), &["reload"]);
         let expected = "warning: twice\n\n0 errors, 1 warning\nin force, unchanged: 1 subscriber, hash b2\n\
                         [journal] or [http] changed; this needs a restart\n";
-        assert_eq!(told.as_deref(), Ok(expected));
+        assert_eq!(printed.as_deref(), Ok(expected));
     }
 
     #[test]
     fn a_refused_one_shows_every_finding_and_fails() {
         let body = r#"{"error":{"message":"the configuration has 2 errors; the rules are unchanged"},
             "errors":2,"warnings":0,"findings":[{"line":3}],"report":"error: a\n\nerror: b\n"}"#;
-        let told = run_against(&FakeDaemon::answering_json(422, body), &["reload"]);
+        let printed = run_against(&FakeDaemon::answering_json(422, body), &["reload"]);
         let expected = "error: a\n\nerror: b\n\n2 errors, 0 warnings\nnothing was changed\n\
                         accept the configuration: 2 errors";
-        assert_eq!(told.expect_err("refused"), expected);
-        let told = run_against(&FakeDaemon::answering_json(422, body), &["reload", "--json"]);
-        assert!(told.expect_err("refused").starts_with("{\"error\":"));
+        assert_eq!(printed.expect_err("refused"), expected);
+        let printed = run_against(&FakeDaemon::answering_json(422, body), &["reload", "--json"]);
+        assert!(printed.expect_err("refused").starts_with("{\"error\":"));
 
         let body = r#"{"error":{"message":"the disk is full"}}"#;
-        let told = run_against(&FakeDaemon::answering_json(507, body), &["reload"]);
-        assert_eq!(told.expect_err("refused"), "reload the configuration: the disk is full");
+        let printed = run_against(&FakeDaemon::answering_json(507, body), &["reload"]);
+        assert_eq!(printed.expect_err("refused"), "reload the configuration: the disk is full");
     }
 }

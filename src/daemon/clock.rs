@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(read(&mut last, 2 * YEAR + 3_000, 4_000), YEAR + 4_000);
         assert_eq!(read(&mut last, YEAR + 5_000, 5_000), YEAR + 5_000, "the clock is right again");
         assert_eq!(read(&mut last, 2 * YEAR, 6_000), YEAR + 6_000);
-        assert_eq!(read(&mut last, 2 * YEAR + 299_000, 305_000), YEAR + 305_000, "it is doubted anew");
+        assert_eq!(read(&mut last, 2 * YEAR + 299_000, 305_000), YEAR + 305_000, "it is doubted again");
     }
 
     #[test]

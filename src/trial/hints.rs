@@ -7,7 +7,7 @@ use crate::{nearest::nearest, pipeline::row::Row};
 /// What a template sees of an event.
 const EVENT_FIELDS: [&str; 9] =
     ["id", "type", "source", "severity", "timestamp", "payload", "repeats", "session", "workspace"];
-/// What `toon` and its kin are told by name.
+/// Named arguments of `toon` and the related filters.
 const TOON_OPTIONS: [&str; 3] = ["key", "columns", "indent"];
 
 /// The name that was meant where `template` failed with `message` for `rows`; `None` if none is near.

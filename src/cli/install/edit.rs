@@ -8,7 +8,7 @@ use super::{
     places::{parse, settings_at},
     plan::{Plan, backup_path, read},
     settings::{Settings, SettingsError},
-    status_line::{self, Wish},
+    status_line::{self, StatusLineChoice},
     templates::Choice,
 };
 use crate::harness::kind::Kind;
@@ -19,12 +19,12 @@ pub(super) fn put_hooks(
     outcome: &mut Outcome,
     path: &Path,
     choice: &Choice,
-    wish: Wish,
+    wanted: StatusLineChoice,
     others: &[PathBuf],
 ) -> Result<(), InstallError> {
     let kind = choice.kind;
-    let has_status_line = status_line::is_put(outcome, kind, path, wish, others)?;
-    let base = if wish == Wish::Never { less_ours(path, kind)? } else { read(path)? };
+    let has_status_line = status_line::is_put(outcome, kind, path, wanted, others)?;
+    let base = if wanted == StatusLineChoice::Never { less_ours(path, kind)? } else { read(path)? };
     edit(&mut outcome.plan, path, kind, base, |settings| {
         settings.put_hooks(&choice.hooks())?;
         if has_status_line { status_line::put(settings, choice) } else { Ok(()) }
@@ -36,13 +36,13 @@ pub(super) fn put_status_line(
     outcome: &mut Outcome,
     path: &Path,
     choice: &Choice,
-    wish: Wish,
+    wanted: StatusLineChoice,
 ) -> Result<(), InstallError> {
     let kind = choice.kind;
-    if wish == Wish::Never {
+    if wanted == StatusLineChoice::Never {
         return clean(outcome, kind, path);
     }
-    let has_status_line = status_line::is_put(outcome, kind, path, wish, &[])?;
+    let has_status_line = status_line::is_put(outcome, kind, path, wanted, &[])?;
     edit(&mut outcome.plan, path, kind, read(path)?, |settings| {
         settings.remove_hooks()?;
         if has_status_line { status_line::put(settings, choice) } else { Ok(()) }

@@ -14,7 +14,7 @@ use super::{
     places::{Places, has_hooks, hooks_in},
     plan::{holds_file, read, remove_empty},
     settings::{PROGRAM, is_program, quoted},
-    status_line::Wish,
+    status_line::StatusLineChoice,
     templates::{Choice, is_manifest},
 };
 use crate::{
@@ -67,11 +67,11 @@ pub(in crate::cli) struct RemoveArgs {
 }
 
 impl Args {
-    const fn status_line(&self) -> Wish {
+    const fn status_line(&self) -> StatusLineChoice {
         match (self.statusline, self.no_statusline) {
-            (true, _) => Wish::Always,
-            (false, true) => Wish::Never,
-            (false, false) => Wish::UnlessThereIsOne,
+            (true, _) => StatusLineChoice::Always,
+            (false, true) => StatusLineChoice::Never,
+            (false, false) => StatusLineChoice::UnlessThereIsOne,
         }
     }
 }
@@ -135,21 +135,21 @@ pub(super) fn install(kind: &'static Kind, args: &Args) -> Result<Outcome, Insta
             "no `{name}` on the PATH reports its version; the installation takes effect once there is one"
         )),
     }
-    let wish = args.status_line();
+    let status_line = args.status_line();
     if args.project.is_some() {
         if !places.project.is_dir() {
             return Err(InstallError::NoProject { path: places.project });
         }
-        project(&mut outcome, &places, &choice, wish)?;
+        project(&mut outcome, &places, &choice, status_line)?;
     } else {
         let plugin = places.plugin();
         let since = plugin.as_ref().map(|(_, plugin)| plugin.since);
         let is_too_old = client.zip(since).is_some_and(|(version, since)| version < since);
         match plugin {
             Some((folder, plugin)) if !args.settings && !is_too_old => {
-                user_plugin(&mut outcome, &places, &folder, plugin, &choice, wish)?;
+                user_plugin(&mut outcome, &places, &folder, plugin, &choice, status_line)?;
             }
-            _ => user_settings(&mut outcome, &places, &choice, wish, is_too_old)?,
+            _ => user_settings(&mut outcome, &places, &choice, status_line, is_too_old)?,
         }
     }
     let up = format!("starts the daemon; new sessions of `{name}` are notified");
@@ -200,7 +200,7 @@ fn user_plugin(
     folder: &Path,
     plugin: &Plugin,
     choice: &Choice,
-    wish: Wish,
+    status_line: StatusLineChoice,
 ) -> Result<(), InstallError> {
     refuse_foreign(folder, &folder.join(plugin.manifest))?;
     for (name, text) in choice.plugin_files(plugin) {
@@ -214,7 +214,7 @@ fn user_plugin(
             settings.display()
         ));
     }
-    put_status_line(outcome, &settings, choice, wish)
+    put_status_line(outcome, &settings, choice, status_line)
 }
 
 /// Adds hooks to the user's settings, and removes the plugin; `is_too_old` for a plugin.
@@ -222,7 +222,7 @@ fn user_settings(
     outcome: &mut Outcome,
     places: &Places,
     choice: &Choice,
-    wish: Wish,
+    status_line: StatusLineChoice,
     is_too_old: bool,
 ) -> Result<(), InstallError> {
     let settings = places.user_settings();
@@ -237,12 +237,17 @@ fn user_settings(
             folder.display()
         ));
     }
-    put_hooks(outcome, &settings, choice, wish, &[])
+    put_hooks(outcome, &settings, choice, status_line, &[])
 }
 
 /// Adds hooks to the file that already has ours, else to the first one, which is private to this
 /// user if the client has such a file: a colleague without aside would see an error at every step.
-fn project(outcome: &mut Outcome, places: &Places, choice: &Choice, wish: Wish) -> Result<(), InstallError> {
+fn project(
+    outcome: &mut Outcome,
+    places: &Places,
+    choice: &Choice,
+    status_line: StatusLineChoice,
+) -> Result<(), InstallError> {
     let files = places.project_settings();
     let mut found = files.first();
     for path in &files {
@@ -253,7 +258,7 @@ fn project(outcome: &mut Outcome, places: &Places, choice: &Choice, wish: Wish) 
     }
     let Some(path) = found else { return Ok(()) };
     // The status line that the client would show there without ours, wherever it is configured.
-    put_hooks(outcome, path, choice, wish, &places.all_settings())
+    put_hooks(outcome, path, choice, status_line, &places.all_settings())
 }
 
 fn plugin_folder(

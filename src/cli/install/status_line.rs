@@ -24,7 +24,7 @@ const REFRESH_SECONDS: u32 = 5;
 
 /// The user's choice for the status line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum StatusLineChoice {
     /// Use it, unless the user has their own.
     UnlessThereIsOne,
     /// Use it, and wrap the user's own.
@@ -41,14 +41,14 @@ pub(super) fn is_put(
     outcome: &mut Outcome,
     kind: &'static Kind,
     settings: &Path,
-    wish: Wish,
+    status_line: StatusLineChoice,
     others: &[PathBuf],
 ) -> Result<bool, InstallError> {
     let Some(setting) = &kind.installation.status_line else { return Ok(false) };
-    match wish {
-        Wish::Always => Ok(true),
-        Wish::Never => Ok(false),
-        Wish::UnlessThereIsOne => {
+    match status_line {
+        StatusLineChoice::Always => Ok(true),
+        StatusLineChoice::Never => Ok(false),
+        StatusLineChoice::UnlessThereIsOne => {
             let others = others.iter().map(PathBuf::as_path);
             let foreign = foreign(setting, std::iter::once(settings).chain(others))?;
             if let Some(file) = foreign {

@@ -193,7 +193,7 @@ mod tests {
         let (journal, (sender, ordered), files) = (journal(), orders(), MemoryFiles::new());
         let snapshots = snapshots(&files);
         let mut batch = AppendBatch::new();
-        batch.push(RecordKind(1), b"owed", None).expect("small");
+        batch.push(RecordKind(1), b"outbox", None).expect("small");
         journal.append(batch, Level::Written).await.expect("appended");
         let mut schedule = Schedule::new(sender, 100, Seq::ZERO);
         schedule.hand_over(capture(1), &journal).await;
