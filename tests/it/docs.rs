@@ -106,6 +106,27 @@ fn what_a_client_says_by_itself_is_documented_as_the_program_takes_it() {
     }
 }
 
+/// The marks of a merge that was not resolved, at the beginning of a line.
+const MERGE_MARKS: [&str; 2] = ["<<<<<<< ", ">>>>>>> "];
+
+#[test]
+fn no_document_has_the_marks_of_a_merge() {
+    let in_folder = |folder: &str| {
+        let entries = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)).expect("a folder");
+        entries.map(|entry| entry.expect("an entry").path()).collect::<Vec<_>>()
+    };
+    let documents: Vec<_> = ["", "docs", "docs/design"].into_iter().flat_map(in_folder).collect();
+    let documents = documents.iter().filter(|path| path.extension().is_some_and(|end| end == "md"));
+    let mut count = 0;
+    for path in documents {
+        count += 1;
+        let text = fs::read_to_string(path).expect("UTF-8");
+        let marked = text.lines().find(|line| MERGE_MARKS.iter().any(|mark| line.starts_with(mark)));
+        assert_eq!(marked, None, "{}", path.display());
+    }
+    assert!(count > 30, "{count} documents");
+}
+
 fn read(document: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(document);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{document}: {error}"))
