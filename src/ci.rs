@@ -38,7 +38,7 @@ use self::{
 };
 use crate::{
     call::push::{Push, pushes},
-    event::{Event, EventRef, Seq, SessionId},
+    event::{Event, EventRef, Seq, SessionId, Trust},
     time::Timestamp,
 };
 
@@ -160,14 +160,8 @@ impl Follows {
     }
 
     /// Takes an event, trusted or not, and returns the events to publish.
-    pub fn observe(
-        &mut self,
-        seq: Seq,
-        event: &EventRef<'_>,
-        is_trusted: bool,
-        now: Timestamp,
-    ) -> Vec<Event> {
-        if !is_trusted {
+    pub fn observe(&mut self, seq: Seq, event: &EventRef<'_>, trust: Trust, now: Timestamp) -> Vec<Event> {
+        if !trust.is_trusted() {
             return Vec::new();
         }
         if let Some(session) = event.session.filter(|_| said::is_of_checks(event)) {

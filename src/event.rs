@@ -12,6 +12,7 @@ mod printable;
 mod provenance;
 mod secrets;
 mod state;
+mod trust;
 
 pub mod catalogue;
 pub mod codec;
@@ -28,3 +29,4 @@ pub use payload::{
 };
 pub use provenance::Provenance;
 pub use secrets::{is_harmless, mask_secrets};
+pub use trust::Trust;

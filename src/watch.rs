@@ -23,7 +23,7 @@ use serde_json::{Map, Value, json};
 
 pub use self::condition::Condition;
 use crate::{
-    event::{Event, EventRef, OWN_SOURCE, Pattern, Provenance, Scope, Seq, SessionId, Severity},
+    event::{Event, EventRef, OWN_SOURCE, Pattern, Provenance, Scope, Seq, SessionId, Severity, Trust},
     time::{Timestamp, short_duration},
 };
 
@@ -189,8 +189,8 @@ struct ChecksEnded {
 impl ChecksEnded {
     /// Reads it from an event; `None` for other events, and for an end that another push
     /// supersedes.
-    fn of(event: &EventRef<'_>, is_trusted: bool) -> Option<Self> {
-        let is_it = is_trusted && event.source == SOURCE && CHECKS_ENDED.contains(&event.event_type);
+    fn of(event: &EventRef<'_>, trust: Trust) -> Option<Self> {
+        let is_it = trust.is_trusted() && event.source == SOURCE && CHECKS_ENDED.contains(&event.event_type);
         let ended: Self = is_it.then(|| serde_json::from_str(event.payload).ok())??;
         (ended.reason.as_deref() != Some(SUPERSEDED)).then_some(ended)
     }
@@ -388,22 +388,16 @@ impl Watches {
     /// Takes an event, trusted or not, and returns the events to publish: ends of watches.
     ///
     /// Shape: an end caused by an untrusted event is untrusted too, so it wakes no session.
-    pub fn observe(
-        &mut self,
-        seq: Seq,
-        event: &EventRef<'_>,
-        is_trusted: bool,
-        now: Timestamp,
-    ) -> Vec<Event> {
+    pub fn observe(&mut self, seq: Seq, event: &EventRef<'_>, trust: Trust, now: Timestamp) -> Vec<Event> {
         let is_own = event.source == SOURCE && event.event_type.starts_with(PREFIX);
         if self.open.is_empty() && !(is_own && event.event_type == SET) {
             return Vec::new();
         }
         if is_own {
-            return if is_trusted { self.take_own(event, now) } else { Vec::new() };
+            return if trust.is_trusted() { self.take_own(event, now) } else { Vec::new() };
         }
-        let turn_of = event.session.filter(|_| is_trusted && event.event_type == TURN_END);
-        let checks = ChecksEnded::of(event, is_trusted);
+        let turn_of = event.session.filter(|_| trust.is_trusted() && event.event_type == TURN_END);
+        let checks = ChecksEnded::of(event, trust);
         let step = |condition: &Condition, watch: &Watch| {
             if let Condition::Ci { reference, .. } = condition {
                 let checks = checks.as_ref().filter(|checks| checks.is_of(reference.as_deref()))?;
@@ -421,7 +415,7 @@ impl Watches {
                 left => Step::TurnsLeft(left - 1),
             })
         };
-        let provenance = if is_trusted { Provenance::Local } else { event.provenance };
+        let provenance = if trust.is_trusted() { Provenance::Local } else { event.provenance };
         let done = self.meet(step);
         for watch in &done {
             let is_of_events =

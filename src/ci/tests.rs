@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::event::{Payload, Provenance, Severity};
+use crate::event::{Payload, Provenance, Severity, Trust};
 
 const COMMIT: &str = "1111111111111111111111111111111111111111";
 const HOUR: u64 = 3_600;
@@ -46,7 +46,7 @@ impl World {
     }
 
     fn feed(&mut self, event: &Event) {
-        let said = self.follows.observe(Seq(1), &event.as_ref(), true, self.now);
+        let said = self.follows.observe(Seq(1), &event.as_ref(), Trust::Trusted, self.now);
         let seconds = self.now.as_millis() / 1_000;
         for event in said {
             let payload = Value::clone(event.payload.value());
@@ -354,7 +354,7 @@ fn a_command_of_another_loop_is_read_and_what_is_not_trusted_is_not() {
     assert!(world.follows.open.is_empty(), "it was switched off");
     let event =
         world.plan.answered_event(&Follow::new("x".into(), None, "/w", at(0)), answer(0, &["a"], 0), at(0));
-    assert!(world.follows.observe(Seq(1), &event.as_ref(), false, at(0)).is_empty());
+    assert!(world.follows.observe(Seq(1), &event.as_ref(), Trust::Untrusted, at(0)).is_empty());
 }
 
 #[test]

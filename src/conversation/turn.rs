@@ -2,9 +2,9 @@
 
 use serde::Deserialize;
 
-use super::sessions::Sessions;
+use super::{session::Session, sessions::Sessions};
 use crate::{
-    event::{EventRef, SessionId},
+    event::{EventRef, SessionId, Trust},
     exchange::{Answer, Exchange, Trigger},
     notification::InjectionPoint,
     session::{CLEARED, CLOSING_EVENT, OPENING_EVENT, SessionState, WAITING_EVENT},
@@ -12,14 +12,14 @@ use crate::{
 };
 
 impl Sessions {
-    /// Updates the turn state of an event's session. `trusted`: the source may report on sessions.
-    pub fn note_turn(&mut self, event: &EventRef<'_>, is_trusted: impl FnOnce() -> bool, now: Timestamp) {
+    /// Updates the turn state of an event's session.
+    pub fn note_turn(&mut self, event: &EventRef<'_>, trust: Trust, now: Timestamp) {
         let is_of_an_agent = event.event_type.starts_with("agent.");
         let is_of_a_tool = event.event_type.starts_with("tool.call.");
         let Some(id) = event.session.filter(|_| is_of_an_agent || is_of_a_tool).map(SessionId::new) else {
             return;
         };
-        if !is_trusted() {
+        if !trust.is_trusted() {
             return;
         }
         let Some(key) = self.table.open_key(&id) else {
@@ -64,27 +64,6 @@ impl Sessions {
         }
     }
 
-    /// Updates the turn state after an exchange that was not a repetition.
-    pub fn note_point(&mut self, exchange: &Exchange, answer: &Answer, now: Timestamp) {
-        let Some(key) = self.table.open_key(&exchange.session) else { return };
-        let session = self.table.get_mut(key);
-        match exchange.trigger {
-            Trigger::Pull => return,
-            Trigger::Wake if answer.injection.is_none() => return,
-            // What a wake route takes starts a turn, even in a session that has had none.
-            Trigger::Wake => session.is_opening = false,
-            Trigger::Agent => {
-                session.state_at = now;
-                let is_turn_start = exchange.point == InjectionPoint::TurnStart;
-                if is_turn_start && std::mem::take(&mut session.is_opening) {
-                    return;
-                }
-            }
-        }
-        session.state = session.state.after_exchange(exchange.point, answer.directive.is_some());
-        session.state_at = now;
-    }
-
     /// Accepts a client's own files as evidence that no turn was running at `as_of`, unless its
     /// harness reported later.
     pub fn note_idle(&mut self, id: &SessionId, as_of: Timestamp) {
@@ -110,6 +89,27 @@ impl Sessions {
     pub fn is_idle(&self, id: &SessionId) -> bool {
         let current = self.table.open_key(&self.current(id));
         current.is_none_or(|key| !self.table.get(key).state.is_in_turn())
+    }
+}
+
+impl Session {
+    /// Updates the turn state after an exchange that was not a repetition.
+    pub(super) fn note_point(&mut self, exchange: &Exchange, answer: &Answer, now: Timestamp) {
+        match exchange.trigger {
+            Trigger::Pull => return,
+            Trigger::Wake if answer.injection.is_none() => return,
+            // What a wake route takes starts a turn, even in a session that has had none.
+            Trigger::Wake => self.is_opening = false,
+            Trigger::Agent => {
+                self.state_at = now;
+                let is_turn_start = exchange.point == InjectionPoint::TurnStart;
+                if is_turn_start && std::mem::take(&mut self.is_opening) {
+                    return;
+                }
+            }
+        }
+        self.state = self.state.after_exchange(exchange.point, answer.directive.is_some());
+        self.state_at = now;
     }
 }
 

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     ci::Wanted,
-    event::{Event, EventRef, OWN_SOURCE, Provenance, Seq, SessionId},
+    event::{Event, EventRef, OWN_SOURCE, Provenance, Seq, SessionId, Trust},
     ledger::{HeldBackBy, LedgerEntry, Reason},
     notification::Notification,
     pipeline::{Pipeline, rule::Activity},
@@ -27,30 +27,32 @@ impl Engine {
     /// Passes an event to every pipeline that selects its type.
     pub(super) fn dispatch(&mut self, seq: Seq, event: &EventRef<'_>, now: Timestamp) {
         self.tally.events += 1;
-        let rules = &self.rules;
-        self.sessions.note_turn(event, || rules.wake.trusts(event.source, event.provenance), now);
+        let trust = self.rules.wake.trust(event.source, event.provenance);
+        self.sessions.note_turn(event, trust, now);
         self.drain_sessions();
         let chain = event.cause.map_or(0, |cause| self.lineage.of(cause) + 1);
         self.lineage.remember(seq, event.id, chain);
-        let by = (chain > CHAIN_MAX).then_some(HeldBackBy::Causes).or_else(|| self.over_rate(event, now));
+        let by =
+            (chain > CHAIN_MAX).then_some(HeldBackBy::Causes).or_else(|| self.over_rate(event, trust, now));
         if let Some(by) = by {
             self.throttle.hold_back(event, by, now);
             self.record(LedgerEntry::HeldBack { seq, by });
             return;
         }
-        self.detect(event, now);
+        if trust.is_trusted() {
+            self.detect(event, now);
+        }
         self.probes.note_published(seq, event);
-        let is_trusted = self.rules.wake.trusts(event.source, event.provenance);
-        let ended = self.watches.observe(seq, event, is_trusted, now);
-        let mut checked = self.ci.observe(seq, event, is_trusted, now);
-        if is_trusted && event.event_type == watch::SET && event.source == watch::SOURCE {
+        let ended = self.watches.observe(seq, event, trust, now);
+        let mut checked = self.ci.observe(seq, event, trust, now);
+        if trust.is_trusted() && event.event_type == watch::SET && event.source == watch::SOURCE {
             checked.extend(self.follow_for_watch(event, now));
         }
         self.publish(ended.into_iter().chain(checked));
-        let for_user = self.for_user.observe(seq, event, is_trusted, &self.rules.sinks, now);
+        let for_user = self.for_user.observe(seq, event, trust, &self.rules.sinks, now);
         let is_for_user = for_user.is_some();
         self.record_all(for_user.unwrap_or_default());
-        let ended = self.questions.observe(event, is_trusted, now);
+        let ended = self.questions.observe(event, trust, now);
         self.close_questions();
         self.publish(ended);
         let matched: Vec<u32> = self.matcher.matches(event.event_type).to_vec();
@@ -61,7 +63,7 @@ impl Engine {
             }
             return;
         }
-        if is_trusted {
+        if trust.is_trusted() {
             self.note_summed_up(event, &matched);
         }
         let event = Arc::new(event.to_event());
@@ -118,7 +120,7 @@ impl Engine {
 
     /// Updates the probes with a trusted event, and publishes what the detectors find.
     fn detect(&mut self, event: &EventRef<'_>, now: Timestamp) {
-        if event.session.is_some() && self.rules.wake.trusts(event.source, event.provenance) {
+        if event.session.is_some() {
             self.probes.learn(event, now);
             let found = self.detectors.observe(event, &self.rules.detectors, now);
             self.publish(found);
@@ -138,13 +140,12 @@ impl Engine {
     }
 
     /// Whether the source of `event` exceeds its rate; the engine's own events have no limit.
-    fn over_rate(&mut self, event: &EventRef<'_>, now: Timestamp) -> Option<HeldBackBy> {
+    fn over_rate(&mut self, event: &EventRef<'_>, trust: Trust, now: Timestamp) -> Option<HeldBackBy> {
         let SourceSettings { rate, remote_rate } = self.rules.sources;
         if (rate.is_none() && remote_rate.is_none()) || event.source == OWN_SOURCE {
             return None;
         }
-        let is_from_elsewhere =
-            event.provenance == Provenance::Remote && !self.rules.wake.trusts(event.source, event.provenance);
+        let is_from_elsewhere = event.provenance == Provenance::Remote && !trust.is_trusted();
         let rate = if is_from_elsewhere { remote_rate } else { rate };
         (!self.throttle.try_take(event.source, rate?, now)).then_some(HeldBackBy::SourceRate)
     }

@@ -7,9 +7,9 @@
 use std::sync::Arc;
 
 use crate::{
-    event::{Event, Pattern, PatternSegment, Provenance, cut_text, strip_text},
+    event::{Event, Pattern, PatternSegment, Provenance, Trust, cut_text, strip_text},
     notification::{Activation, InjectionPoint, Priority},
-    pipeline::{key::Trust, row::Row},
+    pipeline::row::Row,
 };
 
 /// `[activation]` of `aside.toml`.
@@ -52,31 +52,28 @@ impl Default for WakeSettings {
 }
 
 impl WakeSettings {
-    /// Whether events of `source` that came by the way of `provenance` may be critical and active, and may say where a session stands.
-    pub fn trusts(&self, source: &str, provenance: Provenance) -> bool {
+    /// Whether events of `source` with this `provenance` may be critical and active, and may report
+    /// on sessions.
+    pub fn trust(&self, source: &str, provenance: Provenance) -> Trust {
         let is_trusted_by_default = match provenance {
             Provenance::Harness => true,
             Provenance::Local => TRUSTED_LOCALLY.contains(&source),
             Provenance::Remote => false,
         };
-        is_trusted_by_default || self.trusted.iter().any(|name| nearness(name, source).is_some())
+        let is_named = || self.trusted.iter().any(|name| nearness(name, source).is_some());
+        if is_trusted_by_default || is_named() { Trust::Trusted } else { Trust::Untrusted }
     }
 
-    /// Whether `event` is trusted, as [`WakeSettings::trusts`] says.
-    pub(crate) fn trusts_event(&self, event: &Event) -> bool {
-        self.trusts(&event.source, event.provenance)
-    }
-
-    /// The same as part of a key.
+    /// [`Self::trust`] of the source of `event`.
     pub(crate) fn trust_in(&self, event: &Event) -> Trust {
-        if self.trusts_event(event) { Trust::Trusted } else { Trust::Untrusted }
+        self.trust(&event.source, event.provenance)
     }
 
     /// The source of the first of these rows that is not trusted, as a reader is to see it; `None` if all are.
     ///
     /// Shape: at most [`SHOWN_SOURCE_CHARS_MAX`] characters without control characters.
     pub(crate) fn untrusted_source(&self, rows: &[Row]) -> Option<Arc<str>> {
-        let untrusted = rows.iter().find(|row| !self.trusts_event(&row.event))?;
+        let untrusted = rows.iter().find(|row| !self.trust_in(&row.event).is_trusted())?;
         Some(cut_text(strip_text(&untrusted.event.source), SHOWN_SOURCE_CHARS_MAX).into())
     }
 
@@ -87,7 +84,7 @@ impl WakeSettings {
         inject_at: InjectionPoint,
         rows: &[Row],
     ) -> (Priority, InjectionPoint) {
-        let is_trusted = || rows.iter().any(|row| self.trusts_event(&row.event));
+        let is_trusted = || rows.iter().any(|row| self.trust_in(&row.event).is_trusted());
         if priority < Priority::Critical || is_trusted() {
             return (priority, inject_at);
         }
@@ -112,7 +109,7 @@ impl WakeSettings {
         let by_type =
             by_type.max_by_key(|(pattern, _)| exactness(pattern)).map(|(_, activation)| *activation);
         let set = by_type.or_else(|| self.of_source(&event.source).map(|(_, activation)| activation));
-        let limit = if self.trusts_event(event) { Activation::Active } else { Activation::Prompt };
+        let limit = if self.trust_in(event).is_trusted() { Activation::Active } else { Activation::Prompt };
         set.unwrap_or(own).min(limit)
     }
 
@@ -249,7 +246,11 @@ mod tests {
             ("webhook.owner", Remote, false),
             ("webhook", Remote, false),
         ] {
-            assert_eq!(settings().trusts(source, provenance), is_trusted, "{source} {provenance:?}");
+            assert_eq!(
+                settings().trust(source, provenance).is_trusted(),
+                is_trusted,
+                "{source} {provenance:?}"
+            );
         }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 
 use crate::{
-    event::{Event, FieldPath, FieldValue, Scope},
+    event::{Event, FieldPath, FieldValue, Scope, Trust},
     notification::StateKey,
 };
 
@@ -28,19 +28,11 @@ const ZERO: [u8; 2] = [0, DIGEST_MARK];
 /// A key that is kept.
 pub(crate) type Key = Arc<[u8]>;
 
-/// Whether the source of an event is trusted; part of the keys of states and conditions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Trust {
-    Trusted,
-    Untrusted,
-}
-
-impl Trust {
-    const fn word(self) -> &'static [u8] {
-        match self {
-            Self::Trusted => b"trusted",
-            Self::Untrusted => b"untrusted",
-        }
+/// A part of the keys of states and conditions.
+const fn word_of(trust: Trust) -> &'static [u8] {
+    match trust {
+        Trust::Trusted => b"trusted",
+        Trust::Untrusted => b"untrusted",
     }
 }
 
@@ -107,7 +99,7 @@ impl KeyWriter {
 
     /// Writes the key of the state or condition that `fields` name in `event`; an event that is not trusted never has that of one that is.
     pub(crate) fn state(&mut self, fields: &[FieldPath], trust: Trust, event: &Event) -> StateKey {
-        let hash = Sha256::digest(self.start().word(trust.word()).identity(fields, event).finish());
+        let hash = Sha256::digest(self.start().word(word_of(trust)).identity(fields, event).finish());
         StateKey(u64::from_be_bytes(*hash.first_chunk().expect("32 bytes begin with 8")))
     }
 

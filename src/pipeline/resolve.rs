@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::{Pipeline, PipelineOutput};
 use crate::{
-    event::{Event, Seq},
+    event::{Event, Seq, Trust},
     ledger::{FilteredBy, Reason},
     notification::Resolution,
-    pipeline::{filter, key::Trust, render::Templates, row::Row, rule::Subscriber, unresolved::condition_of},
+    pipeline::{filter, render::Templates, row::Row, rule::Subscriber, unresolved::condition_of},
     time::Timestamp,
 };
 
@@ -28,7 +28,7 @@ impl Pipeline {
         filter::check_source(&rule, event)?;
         let equal = rule.resolve.as_ref().map_or(&[][..], |resolve| &resolve.equal);
         let mut keys = vec![self.key.state(equal, Trust::Untrusted, event)];
-        if rule.wake.trusts_event(event) {
+        if rule.wake.trust_in(event).is_trusted() {
             keys.push(self.key.state(equal, Trust::Trusted, event));
         }
         let resolution = Resolution { subscriber: rule.id.clone(), seq, scope: event.scope(), keys };

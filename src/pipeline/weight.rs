@@ -15,7 +15,7 @@ pub(crate) enum Weight {
 
 impl Weight {
     pub(crate) fn of(rule: &Subscriber, event: &Event) -> Self {
-        if !rule.wake.trusts_event(event) {
+        if !rule.wake.trust_in(event).is_trusted() {
             return Self::Untrusted;
         }
         let escalates = rule.output.escalate_at.is_some_and(|least| event.severity >= least);

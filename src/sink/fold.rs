@@ -14,7 +14,7 @@ use super::{
     question,
 };
 use crate::{
-    event::{EventRef, Seq, SessionId},
+    event::{EventRef, Seq, SessionId, Trust},
     ledger::{LedgerEntry, NotSent, Step, Subject, Suppressed},
     notification::Sink,
     time::Timestamp,
@@ -106,11 +106,11 @@ impl Deliveries {
         &mut self,
         seq: Seq,
         event: &EventRef<'_>,
-        is_trusted: bool,
+        trust: Trust,
         settings: &Settings,
         now: Timestamp,
     ) -> Option<Vec<LedgerEntry>> {
-        if event.source != SOURCE || !is_trusted {
+        if event.source != SOURCE || !trust.is_trusted() {
             return None;
         }
         match event.event_type {

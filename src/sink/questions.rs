@@ -14,7 +14,7 @@ use super::{
     },
 };
 use crate::{
-    event::{Event, EventRef, SessionId},
+    event::{Event, EventRef, SessionId, Trust},
     time::Timestamp,
 };
 
@@ -71,8 +71,8 @@ struct Taken {
 
 impl Questions {
     /// Takes an event, and gives what is to be published with it: ends of questions.
-    pub fn observe(&mut self, event: &EventRef<'_>, is_trusted: bool, now: Timestamp) -> Vec<Event> {
-        if event.source != SOURCE || !is_trusted {
+    pub fn observe(&mut self, event: &EventRef<'_>, trust: Trust, now: Timestamp) -> Vec<Event> {
+        if event.source != SOURCE || !trust.is_trusted() {
             return Vec::new();
         }
         match event.event_type {

@@ -11,7 +11,7 @@ use super::{
     *,
 };
 use crate::{
-    event::{Event, Seq, SessionId},
+    event::{Event, Seq, SessionId, Trust},
     ledger::{LedgerEntry, Step, Subject, Suppressed},
     notification::{Level, NotificationId},
     snapshot,
@@ -42,7 +42,7 @@ impl World {
 
     fn observe(&mut self, event: &Event) -> Option<Vec<LedgerEntry>> {
         self.seq += 1;
-        self.deliveries.observe(Seq(self.seq), &event.as_ref(), true, &self.settings, self.now)
+        self.deliveries.observe(Seq(self.seq), &event.as_ref(), Trust::Trusted, &self.settings, self.now)
     }
 
     /// Says `message`; gives the steps that follow.
@@ -381,7 +381,8 @@ fn only_the_daemons_own_events_say_something() {
     let own = notice("u1", None, "x").event();
     let foreign = Event { source: "cli".into(), ..notice("u1", None, "x").event() };
     assert!(world.observe(&foreign).is_none());
-    let untrusted = world.deliveries.observe(Seq(9), &own.as_ref(), false, &world.settings.clone(), START);
+    let untrusted =
+        world.deliveries.observe(Seq(9), &own.as_ref(), Trust::Untrusted, &world.settings.clone(), START);
     assert!(untrusted.is_none());
     let hostile = Notice { message: "a\u{1b}[2J\nb".repeat(900).into(), ..notice("u2", None, "") };
     world.observe(&hostile.event()).expect("a notice");

@@ -3,7 +3,10 @@
 use serde_json::json;
 
 use super::{condition::Terms, *};
-use crate::{event::Payload, snapshot};
+use crate::{
+    event::{Payload, Trust},
+    snapshot,
+};
 
 const START: Timestamp = Timestamp::from_millis(1_000_000_000);
 
@@ -42,18 +45,18 @@ impl World {
     fn with(watches: &[&Watch]) -> Self {
         let mut world = Self::default();
         for watch in watches {
-            assert_eq!(world.take(&watch.set_event(), true, START), Vec::<String>::new());
+            assert_eq!(world.take(&watch.set_event(), Trust::Trusted, START), Vec::<String>::new());
         }
         world
     }
 
-    fn take(&mut self, event: &Event, is_trusted: bool, now: Timestamp) -> Vec<String> {
+    fn take(&mut self, event: &Event, trust: Trust, now: Timestamp) -> Vec<String> {
         self.seq += 1;
-        shown(&self.watches.observe(Seq(self.seq), &event.as_ref(), is_trusted, now))
+        shown(&self.watches.observe(Seq(self.seq), &event.as_ref(), trust, now))
     }
 
     fn publish(&mut self, event_type: &str, session: Option<&str>, workspace: Option<&str>) -> Vec<String> {
-        self.take(&other_event(event_type, session, workspace), true, after(5))
+        self.take(&other_event(event_type, session, workspace), Trust::Trusted, after(5))
     }
 
     fn open(&self) -> Vec<&str> {
@@ -89,11 +92,11 @@ fn shown(events: &[Event]) -> Vec<String> {
 fn one_condition_is_enough_and_a_watch_ends_once() {
     let exit = watch("w1", &["exit 4711", "in 20m"]);
     let mut world = World::with(&[&exit]);
-    let fired = world.take(&exit.met_event(0, "it has ended", after(61)), true, after(61));
+    let fired = world.take(&exit.met_event(0, "it has ended", after(61)), Trust::Trusted, after(61));
     let expected = r#"watch.fired w1 for s1: {"watch":"w1","after":"1m","condition":"exit 4711","state":"it has ended"}"#;
     assert_eq!(fired, [expected]);
     assert_eq!(
-        world.take(&exit.met_event(0, "it has ended", after(62)), true, after(62)),
+        world.take(&exit.met_event(0, "it has ended", after(62)), Trust::Trusted, after(62)),
         Vec::<String>::new()
     );
     assert_eq!(shown(&world.watches.take_due(after(10_000))), Vec::<String>::new());
@@ -105,8 +108,8 @@ fn all_conditions_are_waited_for_in_any_order() {
     let both =
         Watch { needs: Needs::All, note: Some("go on".into()), ..watch("w1", &["port 3000", "file x"]) };
     let mut world = World::with(&[&both]);
-    assert!(world.take(&both.met_event(1, "there", after(1)), true, after(1)).is_empty());
-    let fired = world.take(&both.met_event(0, "open", after(2)), true, after(2));
+    assert!(world.take(&both.met_event(1, "there", after(1)), Trust::Trusted, after(1)).is_empty());
+    let fired = world.take(&both.met_event(0, "open", after(2)), Trust::Trusted, after(2));
     let expected = r#"watch.fired w1 for s1: {"watch":"w1","note":"go on","after":"2s","condition":"port 3000; file x","state":"open; there","paths":["/w/x"]}"#;
     assert_eq!(fired, [expected]);
 }
@@ -130,7 +133,7 @@ fn a_watch_that_waits_for_time_alone_is_a_reminder() {
 fn what_does_not_come_true_expires_with_what_is_open() {
     let both = Watch { needs: Needs::All, ..watch("w1", &["port 3000", "file x"]) };
     let mut world = World::with(&[&both]);
-    world.take(&both.met_event(1, "there", after(1)), true, after(1));
+    world.take(&both.met_event(1, "there", after(1)), Trust::Trusted, after(1));
     let expired = shown(&world.watches.take_due(after(3_600)));
     assert_eq!(
         expired,
@@ -158,10 +161,10 @@ fn an_event_counts_if_it_concerns_who_waits() {
 
 #[test]
 fn a_watch_that_an_untrusted_event_ends_is_untrusted() {
-    for (is_trusted, expected) in [(true, Provenance::Local), (false, Provenance::Remote)] {
+    for (trust, expected) in [(Trust::Trusted, Provenance::Local), (Trust::Untrusted, Provenance::Remote)] {
         let mut watches = World::with(&[&watch("w1", &["event ci.**"])]).watches;
         let fired =
-            watches.observe(Seq(9), &other_event("ci.run.failed", None, None).as_ref(), is_trusted, after(1));
+            watches.observe(Seq(9), &other_event("ci.run.failed", None, None).as_ref(), trust, after(1));
         assert_eq!(fired.iter().map(|event| event.provenance).collect::<Vec<_>>(), [expected]);
     }
 }
@@ -188,12 +191,12 @@ fn nobody_else_sets_meets_or_ends_a_watch() {
     let exit = watch("w1", &["exit 1"]);
     let foreign = |event: Event| Event { source: "cli".into(), ..event };
     let mut world = World::with(&[&exit]);
-    world.take(&foreign(watch("w2", &["exit 1"]).set_event()), true, START);
-    world.take(&foreign(exit.met_event(0, "x", START)), true, START);
-    world.take(&foreign(exit.cancelled_event(START)), true, START);
-    world.take(&exit.cancelled_event(START), false, START);
+    world.take(&foreign(watch("w2", &["exit 1"]).set_event()), Trust::Trusted, START);
+    world.take(&foreign(exit.met_event(0, "x", START)), Trust::Trusted, START);
+    world.take(&foreign(exit.cancelled_event(START)), Trust::Trusted, START);
+    world.take(&exit.cancelled_event(START), Trust::Untrusted, START);
     assert_eq!(world.open(), ["w1"]);
-    world.take(&exit.cancelled_event(START), true, START);
+    world.take(&exit.cancelled_event(START), Trust::Trusted, START);
     assert_eq!(world.open(), Vec::<&str>::new());
 }
 
@@ -204,7 +207,7 @@ fn one_that_cannot_be_looked_at_ends() {
     let failed = port.failed_event(0, "too many open files", after(9));
     let expected = r#"watch.failed w1 for s1: {"watch":"w1","after":"9s","condition":"port 3000","error":"too many open files"}"#;
     assert_eq!(shown(std::slice::from_ref(&failed)), [expected]);
-    world.take(&failed, true, after(9));
+    world.take(&failed, Trust::Trusted, after(9));
     assert_eq!(world.open(), Vec::<&str>::new());
 }
 
@@ -244,7 +247,7 @@ fn a_snapshot_holds_all_of_it_and_says_once_what_changed() {
 fn there_are_no_more_than_the_bound() {
     let mut world = World::default();
     for number in 0..=ALL_MAX {
-        world.take(&watch(&format!("w{number}"), &["exit 1"]).set_event(), true, START);
+        world.take(&watch(&format!("w{number}"), &["exit 1"]).set_event(), Trust::Trusted, START);
     }
     assert_eq!(world.open().len(), ALL_MAX);
 }
@@ -261,19 +264,19 @@ fn checks_that_end_count_for_the_branch_and_session_that_are_meant() {
         |branch: &str| json!({ "branch": branch, "commit": "384a3e139", "summary": "4 checks passed" });
     let superseded =
         json!({ "branch": "fix", "commit": "384a3e139", "reason": "superseded", "summary": "-" });
-    for (condition, event, is_trusted, is_meant) in [
-        ("ci", ended("ci.run.completed", payload("fix"), SOURCE), true, true),
-        ("ci HEAD", ended("ci.run.failed", payload("fix"), SOURCE), true, true),
-        ("ci fix", ended("ci.follow.ended", payload("fix"), SOURCE), true, true),
-        ("ci 384a3e139a2dfa", ended("ci.run.completed", payload("fix"), SOURCE), true, true),
-        ("ci main", ended("ci.run.completed", payload("fix"), SOURCE), true, false),
-        ("ci", ended("ci.follow.ended", superseded, SOURCE), true, false),
-        ("ci", ended("ci.check.failed", payload("fix"), SOURCE), true, false),
-        ("ci", ended("ci.run.completed", payload("fix"), "cli"), true, false),
-        ("ci", ended("ci.run.completed", payload("fix"), SOURCE), false, false),
+    for (condition, event, trust, is_meant) in [
+        ("ci", ended("ci.run.completed", payload("fix"), SOURCE), Trust::Trusted, true),
+        ("ci HEAD", ended("ci.run.failed", payload("fix"), SOURCE), Trust::Trusted, true),
+        ("ci fix", ended("ci.follow.ended", payload("fix"), SOURCE), Trust::Trusted, true),
+        ("ci 384a3e139a2dfa", ended("ci.run.completed", payload("fix"), SOURCE), Trust::Trusted, true),
+        ("ci main", ended("ci.run.completed", payload("fix"), SOURCE), Trust::Trusted, false),
+        ("ci", ended("ci.follow.ended", superseded, SOURCE), Trust::Trusted, false),
+        ("ci", ended("ci.check.failed", payload("fix"), SOURCE), Trust::Trusted, false),
+        ("ci", ended("ci.run.completed", payload("fix"), "cli"), Trust::Trusted, false),
+        ("ci", ended("ci.run.completed", payload("fix"), SOURCE), Trust::Untrusted, false),
     ] {
         let mut world = World::with(&[&watch("w1", &[condition])]);
-        let fired = world.take(&event, is_trusted, after(5));
+        let fired = world.take(&event, trust, after(5));
         assert_eq!(!fired.is_empty(), is_meant, "{condition} {event:?}");
         assert!(!is_meant || fired[0].contains(r#""state":"4 checks passed""#), "{fired:?}");
         assert_eq!(world.watches.has_said(&SessionId::new("s1"), &[Seq(world.seq)]), is_meant);

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::{
+    event::Trust,
     sink::{
         Notice,
         question::{ANSWERED, EXPIRED, taken_event},
@@ -29,7 +30,7 @@ impl World {
     }
 
     fn observe(&mut self, event: &Event) -> Vec<String> {
-        lines(&self.questions.observe(&event.as_ref(), true, self.now))
+        lines(&self.questions.observe(&event.as_ref(), Trust::Trusted, self.now))
     }
 
     fn ask(&mut self, id: &str, awaited: Awaited) {

@@ -6,7 +6,7 @@ use tokio::sync::Notify;
 use super::*;
 use crate::{
     ci::{Follows, Wanted},
-    event::{Seq, SessionId, codec},
+    event::{Seq, SessionId, Trust, codec},
     journal::{Clock, Journal, JournalSettings, memory::MemoryFiles},
     publisher::{Publisher, Records},
     time::Timestamp,
@@ -55,7 +55,7 @@ async fn fold(mut follows: Follows, journal: Journal, plan: watch::Sender<Plan>,
         for found in reader.next_batch(100).expect("readable").iter() {
             next = Seq(found.seq.0 + 1);
             let event = codec::decode(found.body).expect("only events are written here");
-            outputs.extend(follows.observe(found.seq, &event, true, found.time));
+            outputs.extend(follows.observe(found.seq, &event, Trust::Trusted, found.time));
         }
         for event in outputs {
             publisher.append(Records::build(|records| records.own_event(&event))).await.expect("appended");
