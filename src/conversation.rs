@@ -5,7 +5,7 @@
 //! answers with [`SessionOutput`]s, in order. It knows neither pipelines nor the text of an
 //! injection; the engine asks it step by step what an exchange releases.
 //!
-//! Shape: inside, a session is a `SessionKey`; its id is looked up where an input comes in.
+//! Shape: inside, a session is a [`SessionKey`]; its id is looked up where an input comes in.
 
 pub mod injector;
 
@@ -37,6 +37,7 @@ pub use self::{
     departures::Suspension,
     exchange::Begun,
     fanout::{DIRECT_MAX, LOG_MAX, TAKEN_PER_TICK},
+    key::SessionKey,
     naming::Named,
     session::SessionView,
     sessions::{SessionOutput, Sessions},

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     event::{Seq, SessionId},
+    exchange::InjectionId,
     notification::{InjectionPoint, NotificationId, Sink, SubscriberId},
     time::Timestamp,
 };
@@ -117,7 +118,7 @@ pub enum LedgerEntry {
         /// The session.
         session: SessionId,
         /// The injection that released it.
-        injection: String,
+        injection: InjectionId,
         /// The injection point.
         point: InjectionPoint,
         /// Why it was redelivered; `None` the first time.

@@ -23,7 +23,7 @@ pub enum Concerned {
     /// None: it waits for the next session.
     Nobody,
     /// These, oldest first.
-    Few(Vec<SessionId>),
+    Few(Vec<SessionKey>),
     /// So many that they take it in slices.
     Many,
 }
@@ -34,27 +34,32 @@ impl Sessions {
         match self.table.concerned(scope, DIRECT_MAX) {
             None => Concerned::Many,
             Some(keys) if keys.is_empty() => Concerned::Nobody,
-            Some(keys) => Concerned::Few(self.ids(keys)),
+            Some(keys) => Concerned::Few(keys),
         }
     }
 
     /// All open sessions that `scope` concerns, in id order.
     pub fn all_concerned(&self, scope: &Scope) -> Vec<SessionId> {
         let keys = self.table.concerned(scope, usize::MAX).expect("there is no bound");
-        let mut ids = self.ids(keys);
+        let mut ids: Vec<SessionId> = keys.into_iter().map(|key| self.id(key).clone()).collect();
         ids.sort_unstable();
         ids
     }
 
-    fn ids(&self, keys: Vec<SessionKey>) -> Vec<SessionId> {
-        keys.into_iter().map(|key| self.table.get(key).id().clone()).collect()
+    /// The folder of a session.
+    pub fn workspace(&self, session: SessionKey) -> Option<&str> {
+        self.table.get(session).workspace()
     }
 
-    /// Puts a notification into the queue of a known session; returns whether it is new there.
-    pub fn queue(&mut self, session: &SessionId, notification: Arc<Notification>) -> bool {
-        let Some(key) = self.table.key(session) else { return false };
-        self.catch_up(key);
-        self.with_queue(key, |injector| injector.push(notification).is_new)
+    /// The id of a session.
+    pub fn id(&self, session: SessionKey) -> &SessionId {
+        self.table.get(session).id()
+    }
+
+    /// Puts a notification into the queue of a session, unless it has or recently had it.
+    pub fn queue(&mut self, session: SessionKey, notification: Arc<Notification>) {
+        self.catch_up(session);
+        self.with_queue(session, |injector| injector.push(notification));
     }
 
     /// Adds a notification for the sessions that it concerns; they take it in slices.
@@ -131,7 +136,7 @@ impl Sessions {
         let (mut ended, is_for_others) = self.fanout.resolve(resolution);
         ended.extend(self.unclaimed.take_resolved(resolution).iter().map(|resolved| resolved.id));
         for notification in ended {
-            self.end(&notification, Reason::Withdrawn);
+            self.end(notification, Reason::Withdrawn);
         }
         for key in self.table.known_concerned(&resolution.scope) {
             if is_for_others {
@@ -155,7 +160,7 @@ impl Sessions {
                     self.catch_up_all();
                 }
                 if decision == Decision::Dismiss && self.unclaimed.take(notification).is_some() {
-                    self.end(notification, Reason::Dismissed);
+                    self.end(*notification, Reason::Dismissed);
                 }
                 // One table lookup per session, some hundred nanoseconds: an index of ids would
                 // cost memory for each of a million notifications.
@@ -200,7 +205,7 @@ impl Sessions {
     /// Ends the unclaimed notifications that expire at or before `at`.
     pub fn expire_unclaimed(&mut self, at: Timestamp) {
         for notification in self.unclaimed.take_expired(at) {
-            self.end(&notification.id, Reason::Expired);
+            self.end(notification.id, Reason::Expired);
         }
     }
 
@@ -228,8 +233,7 @@ impl Sessions {
     }
 
     /// Records that a notification is not queued in a session.
-    pub fn refuse(&mut self, notification: &NotificationId, session: SessionId, reason: Reason) {
-        let notification = *notification;
+    pub fn refuse(&mut self, notification: NotificationId, session: SessionId, reason: Reason) {
         self.record(LedgerEntry::NotificationEnded { notification, session: Some(session), reason });
     }
 }

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use super::{
-    injector::{Aside, Decided, Injector, Limits, Offer, Replayed, Terms},
+    injector::{Aside, Decided, Injector, Limits, Offer, Replayed, Terms, Writer},
     key::SessionKey,
     sessions::Sessions,
 };
 use crate::{
-    event::{Scope, SessionId},
+    event::Scope,
     exchange::{Answer, Exchange, InjectionId, Release, ReleaseRecord, Trigger},
     ledger::ConfirmedBy,
     notification::{Notification, SubscriberId},
@@ -30,14 +30,21 @@ pub enum Begun {
 impl Sessions {
     /// Begins an exchange: opens its session, confirms what arrived, and applies what it says about
     /// the context.
-    pub fn begin_exchange(&mut self, exchange: &Exchange, release: &Release, now: Timestamp) -> Begun {
+    ///
+    /// Shape: also the session's key, for the steps that follow; none of them closes a session.
+    pub fn begin_exchange(
+        &mut self,
+        exchange: &Exchange,
+        release: &Release,
+        now: Timestamp,
+    ) -> (SessionKey, Begun) {
         let (key, met) = self.upsert(&exchange.session, &exchange.harness, now);
         let session = self.table.get_mut(key);
         for injection in &exchange.acks {
             session.injector.ack(injection, ConfirmedBy::Ack);
         }
         if let Some(replayed) = session.injector.replay(exchange, now) {
-            return Begun::Replayed(replayed);
+            return (key, Begun::Replayed(replayed));
         }
         self.apply_context(key, exchange, met, now);
         let threshold = self.settings.wake_threshold;
@@ -51,23 +58,23 @@ impl Sessions {
         }
         let has_released = matches!(release, Release::Recorded(Some(_)));
         if exchange.trigger == Trigger::Wake && wake.is_none() && !has_released {
-            return Begun::Late(session.injector.unanswered());
+            return (key, Begun::Late(session.injector.unanswered()));
         }
-        Begun::Open
+        (key, Begun::Open)
     }
 
     /// Whether `scope` concerns an open session.
-    pub fn is_concerned(&self, session: &SessionId, scope: &Scope) -> bool {
-        self.table.get(self.key_of(session)).is_concerned_by(scope)
+    pub fn is_concerned(&self, session: SessionKey, scope: &Scope) -> bool {
+        self.table.get(session).is_concerned_by(scope)
     }
 
     /// Takes pending notifications out of the session's queue, for [`Self::take_back`].
-    pub fn put_aside(&mut self, session: &SessionId, is_wanted: impl Fn(&Notification) -> bool) -> Aside {
+    pub fn put_aside(&mut self, session: SessionKey, is_wanted: impl Fn(&Notification) -> bool) -> Aside {
         self.injector_mut(session).put_aside(is_wanted)
     }
 
     /// Returns what was put aside.
-    pub fn take_back(&mut self, session: &SessionId, aside: Aside) {
+    pub fn take_back(&mut self, session: SessionKey, aside: Aside) {
         self.injector_mut(session).take_back(aside);
     }
 
@@ -76,33 +83,30 @@ impl Sessions {
     /// Shape: also how many events of each subscriber were evicted from the queue.
     pub fn offer(
         &mut self,
+        session: SessionKey,
         exchange: &Exchange,
         limits: &Limits,
         now: Timestamp,
     ) -> (Offer, BTreeMap<SubscriberId, u32>) {
-        let injector = self.injector_mut(&exchange.session);
+        let injector = self.injector_mut(session);
         injector.note_exchange(exchange, now);
         (injector.offer(exchange, limits), injector.evicted().clone())
     }
 
     /// Makes the decision of a record again.
-    pub fn repeat(
-        &mut self,
-        session: &SessionId,
-        record: &ReleaseRecord,
-        writer: &impl super::injector::Writer,
-    ) -> Decided {
+    pub fn repeat(&mut self, session: SessionKey, record: &ReleaseRecord, writer: &impl Writer) -> Decided {
         self.injector_mut(session).repeat(record, writer)
     }
 
     /// The answer that releases nothing.
-    pub fn unanswered(&self, session: &SessionId) -> Answer {
-        self.table.get(self.key_of(session)).injector.unanswered()
+    pub fn unanswered(&self, session: SessionKey) -> Answer {
+        self.table.get(session).injector.unanswered()
     }
 
     /// Releases what was decided.
     pub fn release(
         &mut self,
+        session: SessionKey,
         exchange: &Exchange,
         decided: Decided,
         injection: &InjectionId,
@@ -111,21 +115,20 @@ impl Sessions {
     ) -> Answer {
         let settings = &self.settings.injection;
         let terms = Terms { lease: settings.lease, has_delivery_notice: settings.delivery_notice, for_user };
-        let key = self.key_of(&exchange.session);
-        self.table.get_mut(key).injector.release(exchange, decided, injection, terms, now)
+        self.table.get_mut(session).injector.release(exchange, decided, injection, terms, now)
+    }
+
+    /// Updates the turn state after an exchange that was not a repetition.
+    pub fn note_point(&mut self, session: SessionKey, exchange: &Exchange, answer: &Answer, now: Timestamp) {
+        self.table.get_mut(session).note_point(exchange, answer, now);
     }
 
     /// Publishes what an exchange changed in its session.
-    pub fn finish_exchange(&mut self, session: &SessionId) {
-        self.refresh(self.key_of(session));
+    pub fn finish_exchange(&mut self, session: SessionKey) {
+        self.refresh(session);
     }
 
-    fn injector_mut(&mut self, session: &SessionId) -> &mut Injector {
-        let key = self.key_of(session);
-        &mut self.table.get_mut(key).injector
-    }
-
-    fn key_of(&self, session: &SessionId) -> SessionKey {
-        self.table.open_key(session).expect("an exchange opens its session")
+    fn injector_mut(&mut self, session: SessionKey) -> &mut Injector {
+        &mut self.table.get_mut(session).injector
     }
 }

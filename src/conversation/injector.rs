@@ -418,7 +418,7 @@ impl Injector {
             self.outputs.push_back(LedgerEntry::Injected {
                 notification: released.id,
                 session: self.session.clone(),
-                injection: injection.to_string(),
+                injection: *injection,
                 point: exchange.point,
                 redelivered,
             });

@@ -8,4 +8,4 @@ use serde::{Deserialize, Serialize};
 /// not assigned yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct SessionKey(pub(super) u64);
+pub struct SessionKey(pub(super) u64);

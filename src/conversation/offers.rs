@@ -61,10 +61,10 @@ impl Sessions {
         let expires_at = notification.expires_at.unwrap_or(waits_until);
         self.record(LedgerEntry::Unclaimed { notification: notification.id });
         for older in self.unclaimed.take_superseded(&notification) {
-            self.end(&older.id, Reason::Superseded);
+            self.end(older.id, Reason::Superseded);
         }
         if let Some(evicted) = self.unclaimed.keep(notification, expires_at, left_by, earlier) {
-            self.end(&evicted.id, Reason::QueueOverflow);
+            self.end(evicted.id, Reason::QueueOverflow);
         }
     }
 
@@ -113,7 +113,7 @@ impl Sessions {
         if to.is_some_and(|to| self.take_over(to, left)) {
             return;
         }
-        self.refuse(&notification, from.clone(), Reason::SessionGone);
+        self.refuse(notification, from.clone(), Reason::SessionGone);
     }
 }
 

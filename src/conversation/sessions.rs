@@ -94,7 +94,7 @@ impl Sessions {
     pub fn replace_settings(&mut self, settings: Settings, switched_off: &BTreeSet<SubscriberId>) {
         self.settings = settings;
         for notification in self.unclaimed.take_of(switched_off) {
-            self.end(&notification.id, Reason::SubscriberOff);
+            self.end(notification.id, Reason::SubscriberOff);
         }
         for key in self.table.keys() {
             let injector = &mut self.table.get_mut(key).injector;
@@ -199,8 +199,7 @@ impl Sessions {
     }
 
     /// Records the end of a notification that no session has.
-    pub(super) fn end(&mut self, notification: &NotificationId, reason: Reason) {
-        let notification = *notification;
+    pub(super) fn end(&mut self, notification: NotificationId, reason: Reason) {
         self.record(LedgerEntry::NotificationEnded { notification, session: None, reason });
     }
 

@@ -75,7 +75,7 @@ impl Table {
 
     /// The open session with this id.
     pub(super) fn open_key(&self, id: &SessionId) -> Option<SessionKey> {
-        self.key(id).filter(|key| self.open.contains(key))
+        self.key(id).filter(|key| self.get(*key).is_open())
     }
 
     /// Whether the key still names a session.
@@ -238,7 +238,7 @@ impl Table {
     ) -> Box<dyn Iterator<Item = SessionKey> + 'a> {
         match scope {
             Scope::Session(id) => {
-                Box::new(self.addressed(id).filter(|key| self.open.contains(key)).into_iter())
+                Box::new(self.addressed(id).filter(|key| self.get(*key).is_open()).into_iter())
             }
             Scope::Workspace(folder) => Box::new(self.folders.around(folder)),
             Scope::All => Box::new(self.roots.iter().copied()),
@@ -250,7 +250,7 @@ impl Table {
         let mut concerned: Vec<SessionKey> = self.each_concerned(scope).collect();
         match scope {
             Scope::Session(id) => {
-                concerned.extend(self.addressed(id).filter(|key| self.suspended.contains(key)));
+                concerned.extend(self.addressed(id).filter(|key| !self.get(*key).is_open()));
             }
             Scope::Workspace(_) | Scope::All => {
                 let suspended = self.suspended();

@@ -29,6 +29,11 @@ fn notification(name: String, priority: Priority) -> Arc<Notification> {
     Arc::new(Notification { created_at: NOW, ..Notification::example(&name, priority) })
 }
 
+fn queue(all: &mut Sessions, session: &SessionId, notification: Arc<Notification>) {
+    let key = all.table.key(session).expect("it is open");
+    all.queue(key, notification);
+}
+
 #[test]
 fn all_queues_together_hold_no_more_than_the_bound_and_the_least_important_goes() {
     const MAX: usize = 10_000;
@@ -39,17 +44,17 @@ fn all_queues_together_hold_no_more_than_the_bound_and_the_least_important_goes(
     for number in 0..=100 {
         all.open_session(&id(number), &Harness::default(), NOW);
     }
-    all.queue(&id(0), notification("low".to_owned(), Priority::Low));
+    queue(&mut all, &id(0), notification("low".to_owned(), Priority::Low));
     for number in 1..=100 {
         for n in 0..100 {
             let priority = if number == 7 { Priority::Normal } else { Priority::High };
-            all.queue(&id(number), notification(format!("{number}/{n}"), priority));
+            queue(&mut all, &id(number), notification(format!("{number}/{n}"), priority));
         }
     }
     all.relieve();
     let pending = |all: &Sessions, number| all.view(&id(number)).expect("open").injector.pending().0;
     assert_eq!((pending(&all, 0), pending(&all, 7), all.table.pressure.total), (0, 100, MAX));
-    all.queue(&id(0), notification("critical".to_owned(), Priority::Critical));
+    queue(&mut all, &id(0), notification("critical".to_owned(), Priority::Critical));
     all.relieve();
     assert_eq!((pending(&all, 0), pending(&all, 7), pending(&all, 8)), (1, 99, 100));
     all.end_session(&id(8), NOW);
@@ -60,9 +65,9 @@ fn all_queues_together_hold_no_more_than_the_bound_and_the_least_important_goes(
     all.relieve();
     assert!(!all.table.pressure.keeps_order(), "half of the room is free");
     for (number, n) in (71..80).flat_map(|number| (0..700).map(move |n| (number, n))) {
-        all.queue(&id(number), notification(format!("{number} again {n}"), Priority::High));
+        queue(&mut all, &id(number), notification(format!("{number} again {n}"), Priority::High));
     }
-    all.queue(&id(71), notification("least".to_owned(), Priority::Low));
+    queue(&mut all, &id(71), notification("least".to_owned(), Priority::Low));
     all.relieve();
     assert_eq!((all.table.pressure.total, pending(&all, 71)), (MAX, 800));
 }

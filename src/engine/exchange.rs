@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     conversation::{
-        Begun,
+        Begun, SessionKey,
         injector::{self, Decided, Limits, Replayed},
     },
     event::Seq,
@@ -34,7 +34,7 @@ impl Engine {
             self.outputs.push_back(Output::Refuse { request, harness });
             return;
         }
-        let begun = self.sessions.begin_exchange(exchange, release, now);
+        let (session, begun) = self.sessions.begin_exchange(exchange, release, now);
         self.drain_sessions();
         let (answer, released) = match begun {
             Begun::Replayed(Replayed { answer, shows_fixed_carrier }) => {
@@ -43,14 +43,14 @@ impl Engine {
             }
             Begun::Late(answer) => (answer, None),
             Begun::Open => {
-                self.close_due(exchange, now);
-                let answer = self.release(seq, exchange, release, now);
-                self.sessions.note_point(exchange, &answer, now);
+                self.close_due(session, exchange, now);
+                let answer = self.release(seq, session, exchange, release, now);
+                self.sessions.note_point(session, exchange, &answer, now);
                 let released = record_of(seq, &answer);
                 (answer, released)
             }
         };
-        self.sessions.finish_exchange(&exchange.session);
+        self.sessions.finish_exchange(session);
         self.drain_sessions();
         let session = exchange.session.clone();
         self.outputs.push_back(Output::Answer { request, session, answer, released });
@@ -58,7 +58,7 @@ impl Engine {
 
     /// Closes the open batches that this point would release, so that none waits for a timer: those
     /// of high priority at any point, all of them at the end of a turn and on a pull.
-    fn close_due(&mut self, exchange: &Exchange, now: Timestamp) {
+    fn close_due(&mut self, session: SessionKey, exchange: &Exchange, now: Timestamp) {
         let point = exchange.releases_as_at();
         let closes_all = exchange.point == InjectionPoint::TurnEnd || exchange.trigger == Trigger::Pull;
         let is_due = |pipeline: &Pipeline| {
@@ -66,38 +66,52 @@ impl Engine {
             let is_urgent = closes_all || output.priority >= Priority::High;
             is_urgent && injector::releases(point, output.inject_at, output.priority)
         };
-        self.close_batches(is_due, Some(&exchange.session), now);
+        self.close_batches(is_due, Some(session), now);
     }
 
     /// Releases what is due. Notifications about checks wait for the first prompt of a resumed
     /// session, which may summarize them.
-    fn release(&mut self, seq: Seq, exchange: &Exchange, release: &Release, now: Timestamp) -> Answer {
+    fn release(
+        &mut self,
+        seq: Seq,
+        session: SessionKey,
+        exchange: &Exchange,
+        release: &Release,
+        now: Timestamp,
+    ) -> Answer {
         let (ci, id) = (&self.ci, &exchange.session);
         let waits = exchange.context == ContextChange::Resumed && ci.has_said_anything(id);
         let is_said = |notification: &Notification| waits && ci.has_said(id, &notification.events);
-        let aside = self.sessions.put_aside(id, is_said);
-        let answer = self.release_due(seq, exchange, release, now);
-        self.sessions.take_back(id, aside);
+        let aside = self.sessions.put_aside(session, is_said);
+        let answer = self.release_due(seq, session, exchange, release, now);
+        self.sessions.take_back(session, aside);
         answer
     }
 
     /// Releases what is decided, or what was released when the exchange was recorded.
-    fn release_due(&mut self, seq: Seq, exchange: &Exchange, release: &Release, now: Timestamp) -> Answer {
+    fn release_due(
+        &mut self,
+        seq: Seq,
+        session: SessionKey,
+        exchange: &Exchange,
+        release: &Release,
+        now: Timestamp,
+    ) -> Answer {
         let injection = match release {
             Release::Recorded(Some(record)) => record.injection,
             Release::Decide | Release::Recorded(None) => injection_id(exchange, seq, now),
         };
         let limits = limits(&self.rules, exchange);
-        let (offer, evicted) = self.sessions.offer(exchange, &limits, now);
+        let (offer, evicted) = self.sessions.offer(session, exchange, &limits, now);
         let format = exchange.format.unwrap_or(self.rules.injection.format);
         let writer = Text { format, injection: &injection, evicted: &evicted };
         let decided = injector::fit(offer, &limits, &writer);
         let decided = match release {
             Release::Recorded(Some(record)) if !record_says(record, &decided) => {
-                self.sessions.repeat(&exchange.session, record, &writer)
+                self.sessions.repeat(session, record, &writer)
             }
             Release::Recorded(None) if decided.fitted.is_some() => {
-                return self.sessions.unanswered(&exchange.session);
+                return self.sessions.unanswered(session);
             }
             Release::Decide | Release::Recorded(_) => decided,
         };
@@ -105,12 +119,11 @@ impl Engine {
             self.tally.count_injection(fitted);
         }
         let shown = exchange.shows_notices.then(|| {
-            let session = self.sessions.view(&exchange.session);
-            let folder = session.and_then(|session| session.harness.workspace.as_deref());
+            let folder = self.sessions.workspace(session);
             self.for_user.show(&exchange.session, folder, &exchange.carrier, now)
         });
         let (for_user, entries) = shown.flatten().unzip();
-        let answer = self.sessions.release(exchange, decided, &injection, for_user.as_deref(), now);
+        let answer = self.sessions.release(session, exchange, decided, &injection, for_user.as_deref(), now);
         self.record_all(entries.unwrap_or_default());
         answer
     }

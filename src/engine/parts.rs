@@ -5,9 +5,9 @@ use std::{collections::VecDeque, sync::Arc};
 use super::{io::Output, lineage::Lineage, rules::CompiledRules, tally::Tally, throttle::Throttle};
 use crate::{
     ci::Follows,
-    conversation::{SessionOutput, Sessions},
+    conversation::{SessionKey, SessionOutput, Sessions},
     detector::Detectors,
-    event::{Event, Scope, SessionId},
+    event::{Event, Scope},
     ledger::LedgerEntry,
     matcher::Matcher,
     pipeline::Pipeline,
@@ -147,7 +147,7 @@ impl Engine {
     pub(super) fn close_batches(
         &mut self,
         is_wanted: impl Fn(&Pipeline) -> bool,
-        of: Option<&SessionId>,
+        of: Option<SessionKey>,
         now: Timestamp,
     ) {
         for index in self.pipeline_deadlines.keys() {

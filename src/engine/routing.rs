@@ -63,9 +63,10 @@ impl Engine {
             Concerned::Nobody => self.sessions.keep(notification),
             Concerned::Few(sessions) => {
                 for session in sessions {
-                    match self.reason_against(&session, &notification) {
-                        Some(reason) => self.sessions.refuse(&notification.id, session, reason),
-                        None => drop(self.sessions.queue(&session, Arc::clone(&notification))),
+                    let id = self.sessions.id(session);
+                    match self.reason_against(id, &notification) {
+                        Some(reason) => self.sessions.refuse(notification.id, id.clone(), reason),
+                        None => self.sessions.queue(session, Arc::clone(&notification)),
                     }
                 }
             }

@@ -155,7 +155,7 @@ fn follow(connection: &Connection, note: &Note, entry: &LedgerEntry) -> Result<(
             stand(connection, note, notification, Some(session), &Standing::at("pending"))
         }
         LedgerEntry::Injected { notification, session, injection, .. } => {
-            let standing = Standing { injection: Some(injection), ..Standing::at("injected") };
+            let standing = Standing { injection: Some(injection.as_str()), ..Standing::at("injected") };
             stand(connection, note, notification, Some(session), &standing)
         }
         LedgerEntry::Confirmed { notification, session, .. } => {

@@ -125,7 +125,7 @@ fn an_answer_that_is_asked_for_again_is_no_other_injection() {
     let injected = Output::Record(LedgerEntry::Injected {
         notification: NotificationId::new("n1"),
         session: session.clone(),
-        injection: "abc123".to_owned(),
+        injection: crate::exchange::InjectionId::new("abc123"),
         point: InjectionPoint::AfterTool,
         redelivered: None,
     });

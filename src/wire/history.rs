@@ -298,7 +298,7 @@ impl LedgerLine {
             }
             LedgerEntry::Injected { notification, session, injection, point, redelivered } => Self {
                 session: text(session),
-                injection: Some(injection.clone()),
+                injection: Some(injection.to_string()),
                 by: Some(point.as_str().into()),
                 detail: redelivered.map(|why| why.as_str().to_owned()),
                 notification: text(notification),
@@ -502,7 +502,7 @@ mod tests {
                 LedgerEntry::Injected {
                     notification,
                     session: session.clone(),
-                    injection: "a1".to_owned(),
+                    injection: crate::exchange::InjectionId::new("a1"),
                     point: InjectionPoint::AfterTool,
                     redelivered: Some(Redelivered::ContextLost),
                 },

@@ -447,7 +447,7 @@ impl Pair {
                 if let LedgerEntry::Injected { notification, injection, .. } = entry
                     && *notification == known.notification.id
                 {
-                    return Some(InjectionId::new(injection)).filter(|injection| !is_lost(injection));
+                    return Some(*injection).filter(|injection| !is_lost(injection));
                 }
                 None
             };

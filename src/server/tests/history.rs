@@ -55,7 +55,7 @@ fn written() -> Notes {
     let injected = LedgerEntry::Injected {
         notification,
         session: session.clone(),
-        injection: "a1".to_owned(),
+        injection: crate::exchange::InjectionId::new("a1"),
         point: InjectionPoint::AfterTool,
         redelivered: None,
     };

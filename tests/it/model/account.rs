@@ -304,7 +304,7 @@ impl Account {
                 let place = self.place(session, notification);
                 let Place::Queued { again } = *place else { panic!("injected from {place:?}: {entry:?}") };
                 assert_eq!(again, redelivered.is_some(), "{entry:?}");
-                *place = Place::Leased { injection: InjectionId::new(injection), again };
+                *place = Place::Leased { injection: *injection, again };
                 self.told.entry(session.clone()).or_default().insert(*notification);
             }
             LedgerEntry::Recalled { notification, session } => {

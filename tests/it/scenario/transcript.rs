@@ -140,7 +140,7 @@ struct Transcript {
     /// Rows of open batches.
     open: BTreeSet<(Seq, String)>,
     /// What the ledger says was injected.
-    recorded: BTreeSet<(String, NotificationId)>,
+    recorded: BTreeSet<(InjectionId, NotificationId)>,
 }
 
 impl Transcript {
@@ -214,7 +214,7 @@ impl Transcript {
                 self.line(at, "queued", &format!("{name} {session}"));
             }
             LedgerEntry::Injected { notification, injection, .. } => {
-                self.recorded.insert((injection.clone(), *notification));
+                self.recorded.insert((*injection, *notification));
             }
             LedgerEntry::Confirmed { notification, session, by } => {
                 let name = self.name(notification);
@@ -264,7 +264,7 @@ impl Transcript {
             return;
         };
         for released in &injection.notifications {
-            if !self.recorded.contains(&(injection.id.to_string(), released.id)) {
+            if !self.recorded.contains(&(injection.id, released.id)) {
                 self.line(at, "UNRECORDED", &format!("{} was said before it was written down", released.id));
             }
         }
@@ -409,7 +409,7 @@ mod tests {
         Output::Record(LedgerEntry::Injected {
             notification: NotificationId::new("9f3a"),
             session: SessionId::new("s1"),
-            injection: "k2q7".to_owned(),
+            injection: InjectionId::new("k2q7"),
             point: InjectionPoint::AfterTool,
             redelivered: None,
         })
