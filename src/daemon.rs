@@ -244,9 +244,9 @@ impl Daemon {
         let (transcripts, to_read) = mpsc::channel(TRANSCRIPTS_MAX);
         let (engine, queries) = EngineHandle::new(monotonic_now);
         let store = fold.rules.clone();
-        let (followed, kept, rules, ended) =
-            (journal.clone(), snapshots.clone(), store.clone(), fold.applied);
-        let replay_source = ReplaySource { journal: followed, snapshots: kept, rules, ended, skipped };
+        let (rules, ended) = (store.clone(), fold.applied);
+        let replay_source =
+            ReplaySource { journal: journal.clone(), snapshots: snapshots.clone(), rules, ended, skipped };
         let History { projection, feed, projector } =
             History::start(&options.state, replay_source, projected, &mut fold)?;
         let about = About::new(clock.now(), compiled.daemon.journal.durability, projection.clone());

@@ -30,7 +30,7 @@ use crate::{
     },
     wire::{
         error::ErrorBody,
-        event::{ParsedEvent, read_name},
+        event::{ParsedEvent, checked_name},
         exchange::{AnswerView, ExchangeView, parse},
     },
 };
@@ -107,8 +107,7 @@ pub(crate) async fn undelivered(
     Path((session, injection)): Path<(String, String)>,
 ) -> Result<StatusCode, ApiError> {
     let session = session_of(&app, read_session(&session)?, None).await?;
-    let injection = read_name("injection", Some(injection)).map_err(ApiError::bad)?;
-    let injection = InjectionId::new(&injection.unwrap_or_default());
+    let injection = InjectionId::new(&checked_name("injection", injection).map_err(ApiError::bad)?);
     app.append(Records::build(|records| records.undelivered(&session, &injection))).await?;
     Ok(StatusCode::NO_CONTENT)
 }

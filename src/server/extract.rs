@@ -20,7 +20,7 @@ use crate::{
         naming::session_of,
         room::{Buffer, Room},
     },
-    wire::{FieldError, event::read_name},
+    wire::{FieldError, event::checked_name},
 };
 
 /// Largest body that is read whole, in bytes; larger ones have to be NDJSON, which is read in
@@ -89,8 +89,7 @@ impl FromRequestParts<App> for SessionSegment {
 
 /// Reads the id of a session.
 pub(crate) fn read_session(text: &str) -> Result<SessionId, ApiError> {
-    let id = read_name("session", Some(text)).map_err(ApiError::bad)?;
-    Ok(SessionId::new(&id.unwrap_or_default()))
+    checked_name("session", text).map(|id| SessionId::new(&id)).map_err(ApiError::bad)
 }
 
 /// The value of a header, if it is text.

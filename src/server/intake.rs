@@ -89,7 +89,7 @@ impl Ids {
     }
 
     fn get(&self, id: Range<usize>) -> &str {
-        self.0.get(id).unwrap_or_default()
+        self.0.get(id).expect("a range that `add` gave")
     }
 }
 

@@ -58,7 +58,8 @@ pub(crate) async fn sources(
     State(app): State<App>,
     Params(params): Params<SourcesParams>,
 ) -> Result<Json<SourcesView>, ApiError> {
-    let since = moment(&app, "since", Some(params.since.as_deref().unwrap_or(SINCE)))?.unwrap_or_default();
+    let since =
+        moment(&app, "since", Some(params.since.as_deref().unwrap_or(SINCE)))?.expect("a moment was given");
     let read = app.projection.read(move |view| Ok((view.counted(since, COUNTED_MAX)?, view.projected)));
     let (counted, projected) = read.await.map_err(|error| unreadable(&error))?;
     let open = app.engine.sessions().await?.into_iter().filter(|session| session.is_open);

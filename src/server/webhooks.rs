@@ -35,7 +35,7 @@ use crate::{
     wire::{
         FieldError,
         error::ErrorBody,
-        event::{check_size, read_name},
+        event::{check_size, checked_name},
         webhooks::{SenderList, SenderView},
     },
 };
@@ -205,7 +205,7 @@ async fn take(
     };
     let events: Vec<Event> = said.into_iter().map(event).collect();
     for event in &events {
-        read_name("id", Some(&*event.id)).map_err(ApiError::bad)?;
+        checked_name("id", &*event.id).map_err(ApiError::bad)?;
         check_size(event.payload.as_str().len()).map_err(ApiError::bad)?;
     }
     let published = events.len();

@@ -2,6 +2,8 @@
 //!
 //! Sources: Alertmanager's OpenAPI document (`api/v2`, `postableAlert`), and its documentation of `webhook_config` (version 4).
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
@@ -114,7 +116,7 @@ fn fingerprint(labels: &Map<String, Value>) -> String {
     for (name, value) in sorted {
         hash.update(name);
         hash.update([0xff]);
-        hash.update(value.as_str().unwrap_or_default());
+        hash.update(value.as_str().map_or_else(|| value.to_string().into(), Cow::Borrowed).as_bytes());
         hash.update([0xff]);
     }
     hex(hash.finalize().iter().take(8))

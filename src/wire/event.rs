@@ -295,16 +295,24 @@ pub(super) fn read_timestamp(
 }
 
 /// Validates a name: printable, not empty, at most [`NAME_BYTES_MAX`] bytes.
-pub(crate) fn read_name<'a>(
+pub(crate) fn checked_name<'a>(
     field: &'static str,
-    text: Option<impl Into<Cow<'a, str>>>,
-) -> Result<Option<Cow<'a, str>>, FieldError> {
-    let Some(text) = text.map(Into::into) else { return Ok(None) };
+    text: impl Into<Cow<'a, str>>,
+) -> Result<Cow<'a, str>, FieldError> {
+    let text = text.into();
     if text.is_empty() {
         return Err(FieldError::new(field, "must not be empty"));
     }
     check_printable(field, &text, NAME_BYTES_MAX)?;
-    Ok(Some(text))
+    Ok(text)
+}
+
+/// The same for a name that may be absent.
+pub(crate) fn read_name<'a>(
+    field: &'static str,
+    text: Option<impl Into<Cow<'a, str>>>,
+) -> Result<Option<Cow<'a, str>>, FieldError> {
+    text.map(|text| checked_name(field, text)).transpose()
 }
 
 /// Parses a folder: an absolute path, because folders are compared by segment.

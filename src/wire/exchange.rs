@@ -22,7 +22,7 @@ use crate::{
     time::Timestamp,
     wire::{
         FieldError,
-        event::{self, Defaults, EventView, ParsedEvent, read_name, read_workspace},
+        event::{self, Defaults, EventView, ParsedEvent, checked_name, read_name, read_workspace},
         harness::HarnessView,
         request::{self, Text},
     },
@@ -224,7 +224,7 @@ impl<'a> ExchangeView<'a> {
         let exchange = Exchange {
             session: session.clone(),
             point: self.point,
-            carrier: name("carrier", Some(self.carrier))?.unwrap_or_default(),
+            carrier: checked_name("carrier", self.carrier)?.as_ref().into(),
             turn: name("turn", self.turn)?,
             harness: harness.map_err(|error: FieldError| error.within("harness"))?,
             tool: name("tool", self.tool)?,
@@ -318,9 +318,9 @@ impl From<BudgetView> for Budget {
 fn read_acks(items: Vec<Text<'_>>) -> Result<Vec<InjectionId>, FieldError> {
     check_count("ack", items.len(), ACKS_MAX)?;
     let read = |(index, text)| {
-        let id = read_name("ack", Some(text))
+        let id = checked_name("ack", text)
             .map_err(|error| FieldError::new(format!("ack[{index}]"), error.message))?;
-        Ok(InjectionId::new(&id.unwrap_or_default()))
+        Ok(InjectionId::new(&id))
     };
     items.into_iter().enumerate().map(read).collect()
 }

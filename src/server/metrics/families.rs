@@ -126,7 +126,7 @@ fn events(events: &EventCounts) -> Vec<Family> {
 
 fn notifications(counts: &NotificationCounts) -> Vec<Family> {
     let ended = Reason::texts().map(|ReasonText { word, .. }| {
-        (labels([("reason", word)]), counts.ended.get(word).copied().unwrap_or_default())
+        (labels([("reason", word)]), counts.ended.get(word).copied().unwrap_or(0))
     });
     vec![
         counter(
