@@ -113,7 +113,9 @@ fn main() {
     println!("| what | instructions | before | |");
     println!("|---|---|---|---|");
     let (mut counts, mut moved) = (known.clone(), 0);
-    for kind in KINDS.iter().filter(|kind| wanted.is_none_or(|wanted| kind.name.contains(wanted.as_str()))) {
+    let is_wanted = |kind: &&Kind| wanted.is_none_or(|wanted| kind.name.contains(wanted.as_str()));
+    assert!(KINDS.iter().any(|kind| is_wanted(&kind)), "no count has {wanted:?} in its name");
+    for kind in KINDS.iter().filter(is_wanted) {
         let count = kind.count(size);
         let before = known.get(kind.name);
         let percent = before.map(|before| (count as f64 / before as f64 - 1.0) * 100.0);

@@ -276,7 +276,7 @@ impl FromStr for Format {
 
 /// A text that is not a format.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a format; use xml, markdown, toon, json or line")]
+#[error("`{0}` is not a format; use one of {formats}", formats = Format::ALL.map(Format::as_str).join(", "))]
 pub struct FormatError(pub String);
 
 /// The short name of an injection, which is also in its text.

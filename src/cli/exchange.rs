@@ -157,6 +157,6 @@ mod tests {
         assert!(error.contains("`midway` is not one of immediate, turn_start"), "{error}");
         let error =
             run_against(&daemon, &["exchange", "s1", "turn_end", "--format", "yaml"]).expect_err("no format");
-        assert!(error.contains("use xml, markdown, toon, json or line"), "{error}");
+        assert!(error.contains("use one of xml, markdown, toon, json, line"), "{error}");
     }
 }

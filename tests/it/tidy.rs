@@ -255,7 +255,7 @@ fn the_tree_is_tidy() {
     for folder in ["src", "tests", "benches"] {
         read_tree(root, &root.join(folder), &mut files);
     }
-    assert!(files.contains_key("src/lib.rs"), "nothing was read");
+    assert!(files.contains_key("src/lib.rs") && files.contains_key("tests/it/tidy.rs"), "nothing was read");
     let cargo = fs::read_to_string(root.join("Cargo.toml")).expect("Cargo.toml is beside src");
     let mut findings = check(&files, &dependencies(&cargo));
     findings.extend(client_words::check(&files, &client_words::words()));
