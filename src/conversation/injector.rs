@@ -15,6 +15,7 @@ mod budget;
 mod candidate;
 mod context;
 mod delivered;
+mod entry;
 mod handover;
 mod held;
 mod lease;
@@ -60,10 +61,11 @@ pub use self::{
 use self::{
     asks::is_withheld,
     candidate::{candidate, released},
+    entry::Entry,
     held::Held,
     lease::Lease,
     point::Selection,
-    queue::{Entry, Queue},
+    queue::Queue,
 };
 use crate::{
     event::SessionId,

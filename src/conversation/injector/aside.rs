@@ -1,6 +1,6 @@
 //! Due notifications that one exchange leaves out: put aside before it, and taken back after it.
 
-use super::{parts::Injector, queue::Entry};
+use super::{entry::Entry, parts::Injector};
 use crate::notification::Notification;
 
 /// The notifications put aside.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::queue::Entry;
+use super::entry::Entry;
 use crate::{
     exchange::Released,
     ledger::Redelivered,

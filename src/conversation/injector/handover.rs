@@ -6,9 +6,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
+    entry::Entry,
     left::{Earlier, Left, Marks},
     parts::{Injector, Pushed},
-    queue::{Entry, Queue},
+    queue::Queue,
 };
 use crate::{
     event::Scope,

@@ -19,7 +19,7 @@ use crate::{
     time::Timestamp,
 };
 
-use super::queue::Entry;
+use super::entry::Entry;
 
 /// How long after a release an exchange at the same point and turn counts as a parallel one, which
 /// proves nothing: the deadline after which a hook gives up waiting for an answer.

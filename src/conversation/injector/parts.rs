@@ -10,9 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     delivered::Delivered,
+    entry::Entry,
     held::Held,
     lease::{Answers, Lease, Leases},
-    queue::{Entry, Queue},
+    queue::Queue,
     recent::RecentIds,
 };
 use crate::{

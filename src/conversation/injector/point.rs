@@ -8,7 +8,7 @@ use crate::{
     notification::{InjectionPoint, Priority},
 };
 
-use super::queue::{Hold, Lane};
+use super::entry::{Hold, Lane};
 
 /// Whether `point` releases a notification for `inject_at`.
 pub fn releases(point: InjectionPoint, inject_at: InjectionPoint, priority: Priority) -> bool {

@@ -10,7 +10,7 @@ mod states;
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
-    ops::{Bound, Not},
+    ops::Bound,
     sync::Arc,
 };
 
@@ -19,148 +19,14 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
     exchange::InjectionId,
-    ledger::Redelivered,
-    notification::{
-        Activation, InjectionPoint, Interrupt, Notification, NotificationId, Priority, StateKey, SubscriberId,
-    },
-    snapshot,
+    notification::{InjectionPoint, Notification, NotificationId, Priority, StateKey, SubscriberId},
     time::Timestamp,
 };
 
-use super::left::{Earlier, Marks};
-
-/// Notifications that are released together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Lane {
-    pub(super) urgency: Reverse<Priority>,
-    pub(super) hold: Hold,
-    pub(super) inject_at: InjectionPoint,
-}
-
-/// What delays a notification besides its point.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Hold {
-    /// Nothing, and it may cancel the current step.
-    Cancels,
-    /// Nothing.
-    Free,
-    /// Nothing, and the user wants it delivered, so it wakes an idle agent.
-    Asked,
-    /// It is critical and waits for the next turn.
-    NextTurn,
-    /// The user decides whether it is delivered.
-    User,
-}
-
-/// The position of a notification in the queue: its lane, then oldest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Key {
-    lane: Lane,
-    age: Age,
-}
-
-/// The age of a notification: by creation, then by arrival.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Age {
-    created_at: Timestamp,
-    arrival: u64,
-}
-
-impl Age {
-    const OLDEST: Self = Self { created_at: Timestamp::ZERO, arrival: 0 };
-    const NEWEST: Self = Self { created_at: Timestamp::from_millis(u64::MAX), arrival: u64::MAX };
-}
-
-impl Key {
-    const FIRST: Self = Self {
-        lane: Lane {
-            urgency: Reverse(Priority::Critical),
-            hold: Hold::Cancels,
-            inject_at: InjectionPoint::Immediate,
-        },
-        age: Age::OLDEST,
-    };
-    const LAST: Self = Self {
-        lane: Lane { urgency: Reverse(Priority::Low), hold: Hold::User, inject_at: InjectionPoint::TurnEnd },
-        age: Age::NEWEST,
-    };
-
-    /// The delivery order: priority, then age, in any lane.
-    fn rank(self) -> (Reverse<Priority>, Age) {
-        (self.lane.urgency, self.age)
-    }
-}
-
-/// A pending or leased notification.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Entry {
-    /// The notification.
-    #[serde(with = "snapshot::shared")]
-    pub(super) notification: Arc<Notification>,
-    /// The earlier injection that released it and was not confirmed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) returned_from: Option<InjectionId>,
-    /// Whether it was delivered in a context that is gone.
-    #[serde(default, skip_serializing_if = "Not::not")]
-    pub(super) is_recalled: bool,
-    /// Whether it already cancelled a tool call, which it may once.
-    #[serde(default, skip_serializing_if = "Not::not")]
-    pub(super) has_cancelled: bool,
-    /// The user wants it delivered to the agent.
-    #[serde(default, skip_serializing_if = "Not::not")]
-    pub(super) is_released_by_user: bool,
-    /// It was shown to the user as waiting.
-    #[serde(default, skip_serializing_if = "Not::not")]
-    pub(super) is_shown: bool,
-    /// Its order within its age, kept when it returns.
-    arrival: u64,
-}
-
-impl Entry {
-    fn key(&self) -> Key {
-        let (urgency, inject_at) = (Reverse(self.notification.priority), self.notification.inject_at);
-        Key {
-            lane: Lane { urgency, hold: self.hold(), inject_at },
-            age: Age { created_at: self.notification.created_at, arrival: self.arrival },
-        }
-    }
-
-    fn hold(&self) -> Hold {
-        let notification = &self.notification;
-        if notification.activation == Activation::Prompt {
-            match (self.is_released_by_user, self.is_recalled) {
-                (false, _) => return Hold::User,
-                (true, false) => return Hold::Asked,
-                // A delivered notification needs no second request.
-                (true, true) => {}
-            }
-        }
-        match (notification.priority, notification.interrupt) {
-            (Priority::Critical, Interrupt::CancelAndRestart) => Hold::Cancels,
-            (Priority::Critical, Interrupt::QueueForNext) => Hold::NextTurn,
-            (Priority::Critical, Interrupt::InjectAndContinue) => Hold::Free,
-            (Priority::Low | Priority::Normal | Priority::High, _) => Hold::Free,
-        }
-    }
-
-    /// Whether it waits for the user's decision.
-    pub(super) fn is_for_user(&self) -> bool {
-        self.hold() == Hold::User
-    }
-
-    /// Whether it wakes the agent, given enough priority or a user's request.
-    fn is_active(&self) -> bool {
-        self.notification.activation == Activation::Active || self.hold() == Hold::Asked
-    }
-
-    /// Why it is redelivered; `None` when it was not delivered before.
-    pub(super) fn redelivered(&self) -> Option<Redelivered> {
-        match self.returned_from {
-            Some(_) => Some(Redelivered::Unconfirmed),
-            None => self.is_recalled.then_some(Redelivered::ContextLost),
-        }
-    }
-}
+use super::{
+    entry::{Age, Entry, Hold, Key, Lane},
+    left::{Earlier, Marks},
+};
 
 /// The pending notifications of one session.
 #[derive(Debug, Default)]

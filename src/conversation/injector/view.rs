@@ -9,8 +9,9 @@ use crate::{
 };
 
 use super::{
+    entry::Entry,
     lease::{Lease, Leases},
-    queue::{Entry, Queue},
+    queue::Queue,
 };
 
 /// One session's notifications at a moment.

@@ -9,7 +9,10 @@ use crate::{
     session::{SessionState, Wake, WakeKind},
 };
 
-use super::queue::{Hold, Lane, Queue};
+use super::{
+    entry::{Hold, Lane},
+    queue::Queue,
+};
 
 /// The wake that the queue requests while its session is in `state`; `None` when it can wait.
 pub(super) fn wanted(queue: &Queue, state: SessionState, threshold: Priority) -> Option<Wake> {

@@ -5,7 +5,8 @@ use std::{
     sync::Arc,
 };
 
-use super::{Entry, Key, Queue};
+use super::Queue;
+use crate::conversation::injector::entry::{Entry, Key};
 use crate::notification::{Notification, Resolution, StateKey};
 
 impl Queue {
