@@ -63,23 +63,31 @@ pub(super) fn on_path(name: &str) -> impl Iterator<Item = PathBuf> {
     files.filter(|file| file.is_file())
 }
 
-/// The command by which others call this program.
+/// The path by which others call this program; a harness may have another PATH than the terminal.
 ///
 /// Shape: its path as found on the PATH, which stays valid when a newer version replaces the
-/// program; else the path of the running file. A harness may have another PATH than the terminal,
-/// so this is a path and not a name, unless `prefers_name`.
-pub(super) fn own_program(prefers_name: bool) -> String {
-    let own = env::current_exe().unwrap_or_else(|_| PathBuf::from("aside"));
+/// program; else the path of the running file.
+pub(super) fn own_path() -> String {
+    found_on_path().unwrap_or_else(own_file).to_string_lossy().into_owned()
+}
+
+/// The name by which others call this program if the PATH leads to it, else its path.
+pub(super) fn own_name() -> String {
+    found_on_path().map_or_else(own_path, |_| "aside".to_owned())
+}
+
+/// This program, if it is the first of its name on the PATH, which is the one that the name runs.
+fn found_on_path() -> Option<PathBuf> {
+    let own = own_file();
     let is_own = |path: &Path| match (fs::canonicalize(path), fs::canonicalize(&own)) {
         (Ok(one), Ok(other)) => one == other,
         (Err(_), _) | (_, Err(_)) => false,
     };
-    // Only the first one counts, because the name runs that one.
-    match on_path("aside").next().filter(|path| is_own(path)) {
-        Some(_) if prefers_name => "aside".to_owned(),
-        Some(path) => path.to_string_lossy().into_owned(),
-        None => own.to_string_lossy().into_owned(),
-    }
+    on_path("aside").next().filter(|path| is_own(path))
+}
+
+fn own_file() -> PathBuf {
+    env::current_exe().unwrap_or_else(|_| PathBuf::from("aside"))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use crate::{
         client_program,
         install::{
             InstallError,
-            places::{Places, hooks_in, is_same_file, settings_at},
+            places::{Places, Target, hooks_in, is_same_file, settings_at},
             plan::read,
             settings::{OurHook, our_hooks},
             templates::events,
@@ -104,7 +104,11 @@ impl Found {
             let text = read(&folder.join(plugin.hooks))?.unwrap_or_default();
             let hooks = our_hooks(&serde_json::from_str::<Value>(&text).unwrap_or_default());
             let place = folder.display().to_string();
-            installations.push(Installation { place, hooks: Some(hooks), remedy: places.removal(false) });
+            installations.push(Installation {
+                place,
+                hooks: Some(hooks),
+                remedy: places.removal(Target::User),
+            });
         }
         for path in places.all_settings() {
             if let Some((name, remedy)) = places.enabled_plugin(&path)? {
@@ -112,7 +116,8 @@ impl Found {
             }
             let hooks = hooks_in(&path)?;
             if !hooks.is_empty() {
-                let remedy = places.removal(path != places.user_settings());
+                let is_user = path == places.user_settings();
+                let remedy = places.removal(if is_user { Target::User } else { Target::Project });
                 let place = path.display().to_string();
                 installations.push(Installation { place, hooks: Some(hooks), remedy });
             }

@@ -11,7 +11,7 @@ use clap::Command;
 use super::{
     InstallError, Outcome,
     edit::{clean, put_hooks, put_status_line},
-    places::{Places, has_hooks, hooks_in},
+    places::{Places, Target, has_hooks, hooks_in},
     plan::{holds_file, read, remove_empty},
     settings::{PROGRAM, is_program, quoted},
     status_line::StatusLineChoice,
@@ -115,7 +115,10 @@ impl ForHarness for RemoveArgs {
 pub(super) fn install(kind: &'static Kind, args: &Args) -> Result<Outcome, InstallError> {
     let places = Places::find(kind, args.project.as_deref().unwrap_or(Path::new(".")))?;
     let mut outcome = Outcome::new(args.dry_run);
-    let program = client_program::own_program(args.plugin.is_some());
+    let program = match args.plugin {
+        Some(_) => client_program::own_name(),
+        None => client_program::own_path(),
+    };
     let choice = Choice { kind, program, autostart: args.autostart, tools: args.tools };
     if !is_program(&choice.program) {
         return Err(InstallError::OtherName { program: choice.program });
@@ -125,7 +128,7 @@ pub(super) fn install(kind: &'static Kind, args: &Args) -> Result<Outcome, Insta
         return Ok(outcome);
     }
     let (client, oldest, name) = (client_program::version(kind), kind.installation.since, kind.program.name);
-    refuse_twice(&places, args.project.is_some())?;
+    refuse_twice(&places, if args.project.is_some() { Target::Project } else { Target::User })?;
     match client {
         Some(version) if version < oldest => {
             return Err(InstallError::TooOld { client: name, version, oldest, update: kind.program.update });
@@ -178,7 +181,11 @@ pub(super) fn uninstall(kind: &'static Kind, args: &RemoveArgs) -> Result<Outcom
         clean(&mut outcome, kind, &user)?;
         // An unreadable file of a project must not prevent the removal from the user's places.
         for path in places.all_settings().into_iter().filter(|path| *path != user && has_hooks(path)) {
-            outcome.note(&format!("{} has hooks of aside too: {}", path.display(), places.removal(true)));
+            outcome.note(&format!(
+                "{} has hooks of aside too: {}",
+                path.display(),
+                places.removal(Target::Project)
+            ));
         }
     }
     Ok(outcome)
@@ -279,7 +286,7 @@ fn plugin_folder(
     if own.exists() || !hooks_in(&places.user_settings())?.is_empty() {
         outcome.note(&format!(
             "aside is installed for this user already, and with both every hook would run twice: {}",
-            places.removal(false)
+            places.removal(Target::User)
         ));
     }
     let steps = (market.next)(&quoted(&folder.display().to_string()));
@@ -289,7 +296,7 @@ fn plugin_folder(
 
 /// Refuses a second installation that would run as well: of another scope, or managed by the
 /// client. One of the same scope in another form is replaced, with a message.
-fn refuse_twice(places: &Places, is_project: bool) -> Result<(), InstallError> {
+fn refuse_twice(places: &Places, target: Target) -> Result<(), InstallError> {
     for path in places.all_settings() {
         if let Some((plugin, remedy)) = places.enabled_plugin(&path)? {
             let what = format!("the plugin {plugin}, which {} enables,", path.display());
@@ -297,14 +304,16 @@ fn refuse_twice(places: &Places, is_project: bool) -> Result<(), InstallError> {
         }
     }
     let user = places.user_settings();
-    if is_project && (places.has_plugin() || !hooks_in(&user)?.is_empty()) {
+    if target == Target::Project && (places.has_plugin() || !hooks_in(&user)?.is_empty()) {
         let what = "the installation for all projects of this user".to_owned();
-        return Err(InstallError::Twice { what, remedy: places.removal(false) });
+        return Err(InstallError::Twice { what, remedy: places.removal(Target::User) });
     }
     let mut project = places.all_settings().into_iter().filter(|path| *path != user);
-    if !is_project && let Some(path) = project.find(|path| has_hooks(path)) {
+    if target == Target::User
+        && let Some(path) = project.find(|path| has_hooks(path))
+    {
         let what = format!("the installation in {}", path.display());
-        return Err(InstallError::Twice { what, remedy: places.removal(true) });
+        return Err(InstallError::Twice { what, remedy: places.removal(Target::Project) });
     }
     Ok(())
 }

@@ -15,6 +15,15 @@ use crate::{
     harness::{installation::Plugin, kind::Kind},
 };
 
+/// For what an installation is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// All projects of the user.
+    User,
+    /// One project.
+    Project,
+}
+
 /// The places of one client that an installation uses.
 #[derive(Debug, Clone)]
 pub(crate) struct Places {
@@ -73,9 +82,13 @@ impl Places {
         Ok(name.map(|name| (name.clone(), (plugin.remove)(&name))))
     }
 
-    /// The command that removes ours from the user's places, or from the project's.
-    pub(crate) fn removal(&self, is_project: bool) -> String {
-        format!("aside uninstall {}{}", self.kind.caps.name, if is_project { " --project" } else { "" })
+    /// The command that removes an installation.
+    pub(crate) fn removal(&self, target: Target) -> String {
+        let option = match target {
+            Target::User => "",
+            Target::Project => " --project",
+        };
+        format!("aside uninstall {}{option}", self.kind.caps.name)
     }
 }
 

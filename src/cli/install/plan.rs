@@ -29,8 +29,15 @@ struct Change {
     path: PathBuf,
     before: Option<String>,
     after: Option<String>,
-    /// Whether the file belongs to the user, so that a copy is kept.
-    has_backup: bool,
+    owner: Owner,
+}
+
+/// To whom a file belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Aside,
+    /// A copy is kept.
+    User,
 }
 
 /// Why a file cannot be read or changed.
@@ -51,21 +58,21 @@ impl FileError {
 impl Plan {
     /// Plans to write `text` to `path`.
     pub(super) fn write(&mut self, path: PathBuf, text: String) -> Result<(), FileError> {
-        self.change(path, Some(text), false)
+        self.change(path, Some(text), Owner::Aside)
     }
 
     /// Plans to write `text` to `path`, a file of the user, or to delete it if that is `None`; its
     /// first change makes a copy.
     pub(super) fn edit(&mut self, path: PathBuf, text: Option<String>) -> Result<(), FileError> {
-        self.change(path, text, true)
+        self.change(path, text, Owner::User)
     }
 
     /// Plans to remove `path`.
     pub(super) fn remove(&mut self, path: PathBuf) -> Result<(), FileError> {
-        self.change(path, None, false)
+        self.change(path, None, Owner::Aside)
     }
 
-    fn change(&mut self, path: PathBuf, after: Option<String>, has_backup: bool) -> Result<(), FileError> {
+    fn change(&mut self, path: PathBuf, after: Option<String>, owner: Owner) -> Result<(), FileError> {
         let before = read(&path)?;
         if before == after {
             return Ok(());
@@ -77,7 +84,7 @@ impl Plan {
                 return Err(FileError::new("change", &path, source));
             }
         }
-        self.changes.push(Change { path, before, after, has_backup });
+        self.changes.push(Change { path, before, after, owner });
         Ok(())
     }
 
@@ -134,7 +141,7 @@ impl Change {
             // The client writes its settings too, and its latest changes would be lost.
             return Err(failed("change")(io::Error::other("it was changed by another program; try again")));
         }
-        if self.has_backup
+        if self.owner == Owner::User
             && let Some(before) = &self.before
         {
             let copy = backup_path(&self.path);

@@ -29,7 +29,7 @@ pub(super) fn install(args: &Args, paths: &Result<Paths, PathsError>) -> Result<
     let mut outcome = Outcome::new(args.dry_run);
     let folder = units()?;
     let paths = paths.as_ref().map_err(|_| no_home())?;
-    let program = client_program::own_program(false);
+    let program = client_program::own_path();
     // Without the variable, systemd's own specifier is better than a fixed user id.
     let default = given("XDG_RUNTIME_DIR").map(|folder| folder.join("aside/aside.sock"));
     let socket = Some(&paths.socket).filter(|socket| Some(*socket) != default.as_ref());
