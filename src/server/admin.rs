@@ -67,7 +67,7 @@ const HELD_UP_MAX: Duration = Duration::from_secs(5);
 )]
 pub(crate) async fn healthz(State(app): State<App>) -> Result<Json<Health>, ApiError> {
     let lag = app.journal.lag();
-    let held_up = app.engine.pulse().held_up(lag > 0);
+    let held_up = app.engine.pulse().held_up(lag);
     if held_up >= HELD_UP_MAX {
         let message = format!("the event loop made no progress for {} seconds", held_up.as_secs());
         return Err(ApiError::busy(&message));

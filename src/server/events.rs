@@ -12,7 +12,7 @@ use axum::{
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::IntoParams;
 
 use crate::{
     event::{EVENT_BYTES_MAX, EventRef, Seq, codec},
@@ -36,7 +36,7 @@ use crate::{
         error::ErrorBody,
         event::{self, Defaults, EventView, to_json},
         history::{EventWithHistory, LedgerLine, raw},
-        publish::{Results, Summary},
+        publish::{Results, ResultsKind, Summary},
     },
 };
 
@@ -57,13 +57,6 @@ pub(crate) struct PublishParams {
     /// `full`: a verdict for each event. `summary`: counts, and the first refusals. The default is
     /// `full`; for an NDJSON body that is answered at its end it is `summary`.
     results: Option<ResultsKind>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-enum ResultsKind {
-    Full,
-    Summary,
 }
 
 /// Publishes events.
@@ -152,7 +145,7 @@ async fn publish_lines(
     let accepts_lines = header(headers, header::ACCEPT.as_str())
         .is_some_and(|accept| accept.split(',').any(|kind| BodyKind::of(Some(kind)) == Ok(BodyKind::Lines)));
     if accepts_lines {
-        return Ok(lines::publish_streaming(app, route, body, params.results == Some(ResultsKind::Summary)));
+        return Ok(lines::publish_streaming(app, route, body, params.results.unwrap_or(ResultsKind::Full)));
     }
     if params.results == Some(ResultsKind::Full) {
         // Verdicts for each line of a body of any length would have to be held in memory until its

@@ -25,7 +25,7 @@ use crate::{
     wire::{
         body::LineSplitter,
         event::{self, Defaults},
-        publish::Summary,
+        publish::{ResultsKind, Summary},
     },
 };
 
@@ -71,11 +71,11 @@ pub(crate) async fn publish(app: App, route: Route, body: Body) -> Result<Respon
 /// Publishes the lines and answers with one line of JSON per batch, as soon as it is published.
 ///
 /// Errors: none; an error is the last line.
-pub(crate) fn publish_streaming(app: App, route: Route, body: Body, is_summary: bool) -> Response {
+pub(crate) fn publish_streaming(app: App, route: Route, body: Body, results: ResultsKind) -> Response {
     let reports = stream::unfold(Some(Lines::new(app, route, body)), move |lines| async move {
         let mut lines = lines?;
         Some(match lines.next_batch().await? {
-            Ok(verdicts) => (report(verdicts, is_summary), Some(lines)),
+            Ok(verdicts) => (report(verdicts, results), Some(lines)),
             Err(error) => (json_line(&error.into_body()), None),
         })
     });
@@ -83,13 +83,14 @@ pub(crate) fn publish_streaming(app: App, route: Route, body: Body, is_summary: 
     ([(header::CONTENT_TYPE, "application/x-ndjson")], body).into_response()
 }
 
-fn report(verdicts: Verdicts, is_summary: bool) -> Bytes {
-    if is_summary {
-        let mut summary = Summary::default();
-        summary.add(verdicts);
-        json_line(&summary)
-    } else {
-        json_line(&verdicts.into_results())
+fn report(verdicts: Verdicts, results: ResultsKind) -> Bytes {
+    match results {
+        ResultsKind::Full => json_line(&verdicts.into_results()),
+        ResultsKind::Summary => {
+            let mut summary = Summary::default();
+            summary.add(verdicts);
+            json_line(&summary)
+        }
     }
 }
 

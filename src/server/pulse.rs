@@ -39,11 +39,11 @@ impl Pulse {
         self.begun.store(WAITS, Ordering::Relaxed);
     }
 
-    /// How long the current turn has lasted, or how long the loop has been idle although there
-    /// `is_work`.
-    pub fn held_up(&self, is_work: bool) -> Duration {
+    /// How long the current turn has lasted, or how long the loop has been idle although `lag`
+    /// records wait for it.
+    pub fn held_up(&self, lag: u64) -> Duration {
         let since = match self.begun.load(Ordering::Relaxed) {
-            WAITS if is_work => self.waited.load(Ordering::Relaxed),
+            WAITS if lag > 0 => self.waited.load(Ordering::Relaxed),
             WAITS => return Duration::ZERO,
             begun => begun,
         };
@@ -64,18 +64,18 @@ mod tests {
     #[test]
     fn a_loop_is_held_up_in_a_turn_and_by_work_that_it_does_not_come_to() {
         let pulse = Pulse::new(|| Duration::from_millis(NOW.load(Ordering::Relaxed)));
-        let after = |ms: u64, is_work| {
+        let after = |ms: u64, lag| {
             NOW.fetch_add(ms, Ordering::Relaxed);
-            u64::try_from(pulse.held_up(is_work).as_millis()).expect("small")
+            u64::try_from(pulse.held_up(lag).as_millis()).expect("small")
         };
         assert_eq!(
-            (after(7, false), after(0, true)),
+            (after(7, 0), after(0, 1)),
             (0, 7),
             "it waits for long, which is held up if there is work"
         );
         pulse.begin();
-        assert_eq!((after(0, true), after(5, false)), (0, 5));
+        assert_eq!((after(0, 1), after(5, 0)), (0, 5));
         pulse.wait();
-        assert_eq!((after(0, true), after(3, true)), (0, 3));
+        assert_eq!((after(0, 1), after(3, 1)), (0, 3));
     }
 }

@@ -16,6 +16,16 @@ pub struct Results {
     pub durability: Option<String>,
 }
 
+/// How outcomes are answered: one by one, or as counts and the first refusals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ResultsKind {
+    /// A [`ResultView`] for each event.
+    Full,
+    /// A [`Summary`].
+    Summary,
+}
+
 /// The outcome of one event: published (with `seq` and `id`), or refused (with `error`).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct ResultView {
