@@ -78,6 +78,13 @@ struct Column<'v> {
     group: Vec<Self>,
 }
 
+/// How the rows of a header are written.
+#[derive(Debug, Clone, Copy)]
+enum Rows {
+    Listed,
+    Keyed,
+}
+
 #[derive(Default)]
 struct Writer {
     out: String,
@@ -142,14 +149,14 @@ impl Writer {
         if let Some((objects, columns)) =
             objects.and_then(|all| uniform_columns(&all).map(|columns| (all, columns)))
         {
-            self.header(key, items.len(), false, Some(&columns));
+            self.header(key, items.len(), Rows::Listed, Some(&columns));
             for object in objects {
                 self.begin_line(depth + 1);
                 self.row(object, &columns);
             }
             return;
         }
-        self.header(key, items.len(), false, None);
+        self.header(key, items.len(), Rows::Listed, None);
         self.items(items, depth + 1);
     }
 
@@ -180,7 +187,7 @@ impl Writer {
             Value::Array(items) => {
                 self.hyphen = true;
                 self.begin_line(depth + 1);
-                self.header(None, items.len(), false, None);
+                self.header(None, items.len(), Rows::Listed, None);
                 self.items(items, depth + 1);
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
@@ -199,7 +206,7 @@ impl Writer {
         depth: usize,
     ) {
         self.begin_line(depth);
-        self.header(key, fields.len(), true, Some(columns));
+        self.header(key, fields.len(), Rows::Keyed, Some(columns));
         for (name, value) in fields {
             self.begin_line(depth + 1);
             write_key(&mut self.out, name);
@@ -210,13 +217,16 @@ impl Writer {
         }
     }
 
-    fn header(&mut self, key: Option<&str>, length: usize, is_keyed: bool, columns: Option<&[Column<'_>]>) {
+    fn header(&mut self, key: Option<&str>, length: usize, rows: Rows, columns: Option<&[Column<'_>]>) {
         if let Some(key) = key {
             write_key(&mut self.out, key);
         }
         self.out.push('[');
         self.out.push_str(&length.to_string());
-        self.out.push_str(if is_keyed { ":]" } else { "]" });
+        self.out.push_str(match rows {
+            Rows::Listed => "]",
+            Rows::Keyed => ":]",
+        });
         if let Some(columns) = columns {
             self.columns(columns);
         }
