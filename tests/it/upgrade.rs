@@ -2,8 +2,9 @@
 //!
 //! `scripts/fixture-state` made them with the program of a commit each: `state-1` of b332fef, whose
 //! snapshots have form 3, `state-2` of abff047, the last one of form 4, and `state-3` of 6480980, the
-//! last one of form 5. Each is a month old, its first segment was deleted by age, and it was killed
-//! while a batch was open. `answer.json` in each is what the session `leased` was answered last.
+//! last one of form 5. `state-4` is of the same program as `state-3`, and its full segment is sealed.
+//! Each is a month old, its first segment was deleted by age, and it was killed while a batch was
+//! open. `answer.json` in each is what the session `leased` was answered last.
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
@@ -18,7 +19,7 @@ use aside::{
     event::{Seq, SessionId},
     exchange::{Exchange, Harness},
     journal::{
-        IdempotencyKey, JournalSettings, Level,
+        IdempotencyKey, JournalSettings, Level, Opened,
         files::{DirFiles, Files},
         memory::MemoryFiles,
     },
@@ -43,10 +44,11 @@ struct Left {
     unmatched: u64,
 }
 
-const LEFT: [Left; 3] = [
+const LEFT: [Left; 4] = [
     Left { archive: "state-1", snapshots: [Seq(2_703), Seq(2_805)], unmatched: 2_793 },
     Left { archive: "state-2", snapshots: [Seq(2_707), Seq(2_809)], unmatched: 2_793 },
     Left { archive: "state-3", snapshots: [Seq(2_707), Seq(2_812)], unmatched: 2_795 },
+    Left { archive: "state-4", snapshots: [Seq(2_707), Seq(2_807)], unmatched: 2_790 },
 ];
 
 impl Left {
@@ -234,17 +236,40 @@ fn the_keys_of_an_earlier_form_are_read_from_the_records_and_its_key_files_go() 
     LEFT.iter().take(2).for_each(check_keys);
 }
 
-fn check_keys(left: &Left) {
-    let state = left.state();
-    let snapshots = snapshots(state.path());
+fn open(state: &Path) -> (Fold, Opened) {
     let journal = ClosedJournal {
-        files: Arc::new(DirFiles::new(&state.path().join("journal")).expect("a folder")),
+        files: Arc::new(DirFiles::new(&state.join("journal")).expect("a folder")),
         settings: JournalSettings { seal: false, ..JournalSettings::default() },
         clock: Arc::new(|| Timestamp::ZERO),
         key_of: |found| key_of(found.kind.0, found.body),
     };
-    let rules = RulesStore::new(state.path());
-    let (fold, opened) = recovery::open_after(&snapshots, &rules, &journal).expect("opened");
+    recovery::open_after(&snapshots(state), &RulesStore::new(state), &journal).expect("opened")
+}
+
+#[test]
+fn what_an_earlier_program_sealed_is_read_whole() {
+    let state = LEFT[3].state();
+    let sealed = fs::metadata(state.path().join("journal/00000000000000001014.seg")).expect("it is there");
+    assert!(sealed.len() < 1 << 18, "it is not sealed");
+    let journal = open(state.path()).1.journal;
+    let mut reader = journal.read_from(Seq(1_014));
+    let mut fillers = 0;
+    let mut next = 1_014;
+    while let Some(found) = Some(reader.next_batch(1_000).expect("readable")).filter(|all| !all.is_empty()) {
+        for record in found.iter() {
+            assert_eq!(record.seq, Seq(next));
+            next += 1;
+            fillers += u64::from(String::from_utf8_lossy(record.body).contains("nobody.asks"));
+        }
+    }
+    // Of the 2,800 a thousand and twelve were in the segment that was deleted.
+    assert_eq!((next, fillers), (2_822, 1_788));
+}
+
+fn check_keys(left: &Left) {
+    let state = left.state();
+    let snapshots = snapshots(state.path());
+    let (fold, opened) = open(state.path());
     assert_eq!(fold.applied, left.newest());
     let (journal, mut expected) = (opened.journal, Vec::new());
     let mut reader = journal.read_from(journal.stored().expect("listed").first);
@@ -266,6 +291,6 @@ fn check_keys(left: &Left) {
     names.sort();
     let kept = left.snapshots.map(|seq| std::ffi::OsString::from(format!("{:020}.snap", seq.0)));
     assert_eq!(names, kept);
-    let known = snapshots.load(&rules).expect("whole").keys.expect("in it").to_vec();
+    let known = snapshots.load(&RulesStore::new(state.path())).expect("whole").keys.expect("in it").to_vec();
     assert!(known.iter().eq(keys.iter().filter(|key| key.seq <= left.newest())));
 }
