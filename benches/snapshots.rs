@@ -1,8 +1,8 @@
 //! What does a snapshot cost for each pending notification: bytes, time to write it down, time to read it again?
 //!
 //! `cargo bench --bench snapshots`, or with `-- --quick` for a size that only shows that it works. A thousand sessions wait for a
-//! thousand notifications each: once the same thousand, once a million of their own. Writing is what the event loop stands
-//! still for. Time is the CPU time of this thread.
+//! thousand notifications each: once the same thousand, once a million of their own. The event loop waits for
+//! the writing. Time is the CPU time of this thread.
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
 mod support;

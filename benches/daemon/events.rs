@@ -77,7 +77,7 @@ impl Events {
     }
 }
 
-/// A number without a pattern that stands for `number` (the finaliser of splitmix64).
+/// A number without a pattern, made of `number` (the finaliser of splitmix64).
 fn scrambled(number: u64) -> u64 {
     let mixed =
         (number.wrapping_add(0x9e37_79b9_7f4a_7c15) ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

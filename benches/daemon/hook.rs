@@ -162,7 +162,7 @@ fn print(variants: &[Variant]) {
     }
 }
 
-/// Calls while the daemon is loaded: all are in time, none fails, none tells what was told.
+/// Calls while the daemon is loaded: all are in time, none fails, none delivers twice.
 fn under_load(home: &Home, size: Size) {
     let is_done = AtomicBool::new(false);
     let calls: Vec<Call> = thread::scope(|scope| {
@@ -189,7 +189,7 @@ fn under_load(home: &Home, size: Size) {
     let injections: Vec<&str> = calls.iter().filter_map(|call| injection(&call.stdout)).collect();
     let twice = injections.len() - injections.iter().collect::<BTreeSet<_>>().len();
     let measured = format!(
-        "{} calls, {} told something: p50 {:.2}, p99 {:.2}, most {:.2} ms; {late} late, {failed} failed, {twice} twice",
+        "{} calls, {} delivered something: p50 {:.2}, p99 {:.2}, most {:.2} ms; {late} late, {failed} failed, {twice} twice",
         calls.len(),
         injections.len(),
         quantile(&millis, 0.5),

@@ -40,7 +40,7 @@ impl Connection {
         assert!(status == 200 && is_whole, "the daemon refused a batch: {status} {answer}");
     }
 
-    /// Asks for what a session may be told; gives the answer's status and body.
+    /// Makes an exchange of a session; returns the status and the body of the answer.
     pub(crate) fn exchange(&mut self, session: &str, carrier: usize) -> (u16, String) {
         let path = format!("/v1/sessions/{session}/exchange");
         let body = format!(r#"{{"point":"after_tool","carrier":"c{carrier}"}}"#);

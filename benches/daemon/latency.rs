@@ -1,4 +1,4 @@
-//! How soon does a listener have what was published, and how soon may an agent be told of it?
+//! How soon does a listener have what was published, and how soon does an agent get it?
 
 use std::time::Instant;
 
@@ -93,7 +93,7 @@ impl Releasing {
     fn round(&mut self, count: usize) {
         for _ in 0..count {
             self.number += 1;
-            let id = format!("told-{}", self.number);
+            let id = format!("delivered-{}", self.number);
             let body = format!(
                 r#"{{"id":"{id}","type":"cli.event","source":"bench","payload":{{"tool_name":"{id}"}}}}"#
             );

@@ -176,7 +176,7 @@ impl Step {
 
 /// The programs that `command` runs, in the order of its text.
 ///
-/// Shape: split at `|`, `&&`, `||`, `;`, `&` and line ends; what stands in parentheses or behind `$(` belongs to it.
+/// Shape: split at `|`, `&&`, `||`, `;`, `&` and line ends; text in parentheses or behind `$(` belongs to it.
 pub fn steps(command: &str) -> Vec<Step> {
     let (mut steps, mut step, mut word) = (Vec::new(), Step::default(), Word::default());
     let mut chars = command.chars().peekable();

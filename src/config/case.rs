@@ -33,7 +33,7 @@ pub struct SubscriberTest {
     pub at: Vec<TestEvent>,
     /// Every notification that comes of it, in order; nothing comes of it if empty.
     pub expect: Vec<Expectation>,
-    /// Where its name stands.
+    /// The position of its name.
     pub place: Place,
 }
 
@@ -52,7 +52,7 @@ pub struct TestEvent {
     pub source: Option<Arc<str>>,
     /// The producer's own key of sameness.
     pub dedupe_key: Option<Arc<str>>,
-    /// Where its type stands.
+    /// The position of its type.
     pub place: Place,
 }
 
@@ -65,7 +65,7 @@ pub struct Expectation {
     pub decoded: Json,
     /// What its template says to the user, all of it; not compared if there is none.
     pub notices: Option<Vec<Json>>,
-    /// Where it stands.
+    /// Its position.
     pub place: Place,
 }
 

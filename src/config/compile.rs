@@ -37,7 +37,7 @@ pub struct Compiled {
     pub rules: CompiledRules,
     /// What the daemon is set to.
     pub daemon: DaemonConfig,
-    /// The tests that stand in the subscribers' files; of every subscriber in `rules`, switched-off ones included.
+    /// The tests in the subscribers' files; of every subscriber in `rules`, switched-off ones included.
     pub tests: BTreeMap<SubscriberId, Vec<SubscriberTest>>,
     /// Where the subscribers' files declare how their notifications are written; of those that name no template.
     pub declared: BTreeMap<SubscriberId, DeclaredPlaces>,

@@ -1,6 +1,6 @@
 //! `aside.toml`: what the daemon, the injections and the sessions are set to.
 //!
-//! Every key, its default and its unit stand in `config/aside.toml`, which is the lowest layer; the defaults here are the same
+//! Every key, its default and its unit are in `config/aside.toml`, which is the lowest layer; the defaults here are the same
 //! ones, a test compares them. A wrong value is reported, and the value below it stays. Folders and the socket's path are not
 //! settings: they come from the environment.
 

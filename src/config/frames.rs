@@ -17,7 +17,7 @@ use crate::{
 /// The shortest content there is; what is written besides it is frame.
 const CONTENT: &str = "x: 1";
 
-/// What stands around one notification.
+/// The text around one notification.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Frame {
     /// In this format.

@@ -15,15 +15,15 @@ use crate::config::{
 /// Files that a start can go on with.
 #[derive(Debug)]
 pub struct Usable {
-    /// The files, each as it stands or as it was when it was good.
+    /// The files, each as it is or as it was when it was good.
     pub sources: Sources,
     /// What they mean.
     pub compiled: Compiled,
-    /// What is wrong with the files as they stand.
+    /// What is wrong with the files as they are.
     pub report: Report,
     /// The paths of those of which an earlier text is used.
     pub replaced: Vec<Arc<str>>,
-    /// Whether every `aside.toml` is used whole, as it stands or as it was; otherwise some settings are defaults that nobody chose.
+    /// Whether every `aside.toml` is used whole, as it is or as it was; otherwise some settings are defaults that nobody chose.
     pub has_all_settings: bool,
 }
 

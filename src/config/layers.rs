@@ -5,7 +5,7 @@
 //! are listed in its bundle; the hash of the bundle names the generation, and the bundle read again compiles to the same rules.
 //! A workspace's own layer is not among them: it needs the user's trust first.
 //!
-//! The bundle is JSON: `{"version":2,"files":[{"layer":"user","name":"aside.toml","sha256":"..."}]}`. The texts stand beside it, each
+//! The bundle is JSON: `{"version":2,"files":[{"layer":"user","name":"aside.toml","sha256":"..."}]}`. The texts are beside it, each
 //! under the SHA-256 of its bytes, so that an edit costs one file (how they are kept: `daemon/rules.rs`). Where the layer's folder is does
 //! not count: the same files in another home are the same generation. Version 1 had `path` and `text` in place of `sha256`; it is read,
 //! not written.
@@ -108,7 +108,7 @@ pub struct Unreadable {
 }
 
 impl Unreadable {
-    /// Where `file` stands below this file or folder of its layer: nothing for the file itself; `None` if it is elsewhere.
+    /// The path of `file` below this file or folder of its layer: nothing for the file itself; `None` if it is elsewhere.
     pub(crate) fn path_below<'f>(&self, file: &'f SourceFile) -> Option<&'f str> {
         let below = file.name.strip_prefix(&*self.name).filter(|_| file.layer == self.layer)?;
         let is_inside = below.is_empty() || self.name.is_empty() || below.starts_with('/');

@@ -171,7 +171,7 @@ fn read_template(value: &Value<'_>, templates: &KnownTemplates<'_>) -> Parsed<Ar
         return Ok(name.into());
     }
     if templates.names.contains(name.as_str()) {
-        // It has an error of its own, which stands there; the file that names it is left out in silence.
+        // It has an error of its own; the file that names it is left out without another one.
         return Ok(name.into());
     }
     let meant = nearest(&name, templates.names.iter().copied());

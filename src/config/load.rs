@@ -78,7 +78,7 @@ impl Found {
         sources.with(self.files, self.unreadable).with_ignored(self.ignored)
     }
 
-    /// Notes what stands at the top of a layer under a name that is almost one of a layer's own.
+    /// Notes entries at the top of a layer whose name is almost one of a layer's own.
     fn look_for_slips(&mut self, folder: &Path) {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let name = entry.file_name();

@@ -9,7 +9,7 @@ use crate::{
     event::{Pattern, PatternSegment},
 };
 
-/// Warns of patterns that stand twice or match no known type.
+/// Warns of patterns that are repeated or match no known type.
 pub(crate) fn check(
     section: &mut Section<'_>,
     key: &'static str,
@@ -62,7 +62,7 @@ fn is_unknown(pattern: &Pattern, known_types: &[&str]) -> bool {
     !known_types.is_empty() && !known_types.iter().any(|known| pattern.matches_text(known))
 }
 
-/// The known type that may have been meant by a pattern which matches none of them; what a star stands for is no likeness.
+/// The known type that is most like a pattern which matches none; segments that a star matches do not count.
 fn nearest_type<'t>(pattern: &Pattern, known_types: &[&'t str]) -> Option<&'t str> {
     let own_chars = |segment| if let PatternSegment::Exact(word) = segment { word.len() } else { 0 };
     let limit = (pattern.segments().map(own_chars).sum::<usize>() / 3).max(1);

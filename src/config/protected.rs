@@ -20,7 +20,7 @@ pub(crate) struct Protected {
 }
 
 impl Protected {
-    /// What `rule`, which stands in the file `path`, keeps.
+    /// What `rule`, from the file `path`, keeps.
     pub(crate) fn new(path: &Arc<str>, rule: &Subscriber) -> Self {
         Self {
             path: Arc::clone(path),

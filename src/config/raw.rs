@@ -68,13 +68,13 @@ impl<'s> Document<'s> {
     }
 }
 
-/// A value and where it stands.
+/// A value and its position.
 #[derive(Clone)]
 pub(crate) struct Value<'s> {
     file: &'s SourceFile,
     key: String,
     span: Range<usize>,
-    /// Where its key stands, if it has one of its own.
+    /// The position of its key, if it has one of its own.
     key_span: Option<Range<usize>>,
     value: &'s DeValue<'s>,
 }
@@ -94,12 +94,12 @@ impl<'s> Value<'s> {
         self.key.rsplit('.').next().unwrap_or(&self.key)
     }
 
-    /// Where it stands.
+    /// Its position.
     pub(crate) fn place(&self) -> Place {
         Place::new(&self.file.path, &self.file.text, self.span.clone())
     }
 
-    /// Where its key stands; where it stands itself if it has none.
+    /// The position of its key; its own if it has none.
     pub(crate) fn key_place(&self) -> Place {
         let span = self.key_span.clone().unwrap_or_else(|| self.span.clone());
         Place::new(&self.file.path, &self.file.text, span)

@@ -40,7 +40,7 @@ pub struct Report {
 pub enum Level {
     /// What it concerns is not used.
     Error,
-    /// It is used as it stands, and is probably not what was meant.
+    /// It is used as it is, and is probably not what was meant.
     Warning,
 }
 
@@ -110,7 +110,7 @@ impl Place {
         Self::new(file, text, start..start + length)
     }
 
-    /// A piece of what stands at this place, if that is how the text reads.
+    /// A part of the value at this place, if the text has it unchanged.
     ///
     /// `content` is what the place says once quotes and escapes are read; a range of it maps to the file only when the file
     /// says it literally. Otherwise the place stays as it is.
@@ -123,7 +123,7 @@ impl Place {
         if is_inside { Self { span, ..self.clone() } } else { self.clone() }
     }
 
-    /// Line `line`, from 1, of what stands at this place; `content` is as for [`Place::within`].
+    /// Line `line`, from 1, of the value at this place; `content` is as for [`Place::within`].
     pub(crate) fn line_within(&self, content: &str, line: usize) -> Self {
         let mut start = 0;
         for (number, text) in (1..).zip(content.split_inclusive('\n')) {
@@ -310,7 +310,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// A file's own words as they may stand in a message: on one line, with invisible characters spelled out, not too long.
+/// A file's own words as a message shows them: on one line, with invisible characters spelled out, not too long.
 pub(crate) fn shown(text: &str) -> String {
     spelled_out(text, SHOWN_CHARS_MAX)
 }

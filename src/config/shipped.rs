@@ -57,7 +57,7 @@ files! {
     ;
 }
 
-/// How the tests of a subscriber begin, which stand at its file's end.
+/// The first line of a subscriber's tests, which are at the end of its file.
 const TESTS: &str = "[[tests]]";
 
 /// Name and rules of every shipped file: its text without the tests, which decide nothing and are two thirds of a subscriber.

@@ -38,7 +38,7 @@ const POINTS: [InjectionPoint; 4] = [
     InjectionPoint::AfterTool,
     InjectionPoint::TurnEnd,
 ];
-/// Longest id in bytes; it stands in every notification.
+/// Longest id in bytes; every notification has it.
 const ID_BYTES_MAX: usize = 64;
 /// Fewest and most tokens of a notification: a line with its wrapper, and a share of an injection that leaves others room.
 const MAX_TOKENS_LIMITS: RangeInclusive<u32> = 20..=2_000;
@@ -63,7 +63,7 @@ pub(crate) struct Context<'a> {
 
 /// What became of a file.
 pub(crate) struct SubscriberFile {
-    /// Its id and where that stands, if it could be read.
+    /// Its id and the position of that, if it could be read.
     pub(crate) id: Option<(SubscriberId, Place)>,
     /// The subscriber with its tests, if nothing is wrong.
     pub(crate) compiled: Option<(Subscriber, Vec<SubscriberTest>)>,

@@ -28,7 +28,7 @@ use crate::{
     },
 };
 
-/// What stands for no limit.
+/// The text for no limit.
 const OFF: &str = "off";
 /// Most notifications a `rate` may name; more a unit of time is no limit.
 const RATE_COUNT_MAX: u32 = 10_000;

@@ -127,7 +127,7 @@ mod tests {
             assert!(entry.example.as_str() != "{}", "{}", entry.event_type);
             for (alias, field) in &entry.aliases {
                 let example = entry.example.value();
-                assert!(example.get(field).is_some(), "{}: `{alias}` stands for `{field}`", entry.event_type);
+                assert!(example.get(field).is_some(), "{}: `{alias}` means `{field}`", entry.event_type);
                 assert!(example.get(alias).is_none(), "{}: `{alias}` is a field", entry.event_type);
             }
             let is_sentence = entry.description.ends_with('.')

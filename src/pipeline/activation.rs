@@ -1,7 +1,7 @@
 //! What a notification may do by itself while it waits: what its subscriber asks for, as far as the user lets its events.
 //!
 //! A critical notification asks for everything, whatever its subscriber says. What the user sets for a type, or else for a
-//! source, takes the place of that; the nearest name wins, so `ide.diagnostics` goes before `ide`. Above all of it stands one
+//! source, takes the place of that; the nearest name wins, so `ide.diagnostics` goes before `ide`. Above all of it is one
 //! level that nothing exceeds. An event that is not trusted can make nothing active or critical.
 
 use std::sync::Arc;

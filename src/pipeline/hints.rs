@@ -26,7 +26,7 @@ struct Tag<'s> {
 }
 
 impl Tag<'_> {
-    /// Where its word stands, or the tag when it has none.
+    /// The position of its word, or of the tag when it has none.
     fn range(&self) -> Range<usize> {
         let word = self.inside.find(self.word).map_or(self.at, |found| self.at + 2 + found);
         word..word + self.word.len().max(2)

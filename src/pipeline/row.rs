@@ -12,7 +12,7 @@ use crate::{
 /// An event in a batch, with its repeats.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Row {
-    /// Where the event stands in the journal that opened the row.
+    /// The position in the journal of the event that opened the row.
     pub seq: Seq,
     /// The event that it shows: the first, or the newest of its repeats.
     #[serde(with = "snapshot::shared")]

@@ -1,4 +1,4 @@
-//! Asks `gh` how the checks of a pushed commit stand, when the engine's plan says so (docs/design/ci.md).
+//! Asks `gh` for the checks of a pushed commit, when the engine's plan says so (docs/design/ci.md).
 //!
 //! One call at a time runs, as a child process without a shell, in the folder that was pushed from, with the daemon's own variables and
 //! nothing to read. What it leaves is published; what that means the engine decides. While nothing is followed nothing wakes.

@@ -24,7 +24,7 @@ const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 /// How long after its last event a test ends: no batch stays open for longer.
 const TAIL: Duration = Duration::from_secs(60);
 
-/// Runs the tests that stand in the files `own`, and gives those that fail.
+/// Runs the tests in the files `own`, and returns those that fail.
 pub(super) fn findings(compiled: &Compiled, own: &BTreeSet<&Arc<str>>) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     let severities = OwnSeverities::new(&compiled.events);

@@ -99,7 +99,7 @@ pub(super) fn template_line(output: &str, placeholders: &Placeholders, wanted: u
     known
 }
 
-/// The body of a text that is canonical as it stands; `None` for one that has to be decoded.
+/// The body of a text that is canonical already; `None` for one that has to be decoded.
 fn canonical(text: &str) -> Option<Body> {
     let fields = toon::flat_fields(text)?;
     if fields.iter().any(|field| field.rows > ROWS_MAX) {

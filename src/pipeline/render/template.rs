@@ -182,7 +182,7 @@ impl Template {
         Ok(Draft { body, printed, left_out, absent, words: said.words() })
     }
 
-    /// The line of the template that wrote a line of its output: what fails runs once more, and its own text says where it stands.
+    /// The line of the template that wrote a line of its output: a template that fails runs once more, with its line numbers in its text.
     fn line(
         &self,
         output_line: usize,

@@ -1,7 +1,7 @@
 //! Compiled code, with a call of a priced function in place of each instruction that could walk or make much.
 //!
 //! What remains are instructions of constant cost, which fuel counts. An instruction with two operands and a filter with two arguments
-//! take the same values from the stack, so most are replaced where they stand; some get a call before them. Targets of jumps follow.
+//! take the same values from the stack, so most are replaced in place; some get a call before them. Targets of jumps follow.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ impl Object for OwnText {
 pub(in crate::pipeline) enum Trace {
     /// Those that have to be paid for.
     Off,
-    /// All, so that the lines of the output can be told from those of the template.
+    /// All, so that the lines of the output can be distinguished from those of the template.
     Lines,
 }
 

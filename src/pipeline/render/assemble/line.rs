@@ -51,7 +51,7 @@ impl<'a> Line<'a> {
         self.symbols.iter().all(is_space)
     }
 
-    /// The lines that stand here, if a filter wrote them and nothing else is on the line; with the key of a table.
+    /// Its lines, if a filter wrote them and nothing else is on the line; with the key of a table.
     pub(super) fn block(&self) -> Option<(&'a str, Option<&'a str>)> {
         match self.symbols.as_slice() {
             [Symbol::Placeholder(Placeholder::Block(text, key))] => Some((text, key.as_deref())),
@@ -98,7 +98,7 @@ pub(super) fn text(symbols: &[Symbol<'_>]) -> String {
     text
 }
 
-/// Where the colon stands that ends the key: the first one outside quotes with a space or nothing after it.
+/// The position of the colon that ends the key: the first one outside quotes with a space or nothing after it.
 pub(super) fn separator(symbols: &[Symbol<'_>]) -> Option<usize> {
     let ends_key = |at: &usize| {
         let next = symbols.get(at + 1);
@@ -144,7 +144,7 @@ fn quoted_length(symbols: &[Symbol<'_>]) -> Option<usize> {
     None
 }
 
-/// What stands between quotes that enclose all of `symbols`, with the escapes of the template's own text resolved.
+/// The text between quotes that enclose all of `symbols`, with the escapes of the template's own text resolved.
 pub(super) fn quoted_text(symbols: &[Symbol<'_>]) -> Option<String> {
     if quoted_length(symbols)? != symbols.len() {
         return None;
@@ -235,7 +235,7 @@ pub(super) struct Header<'s, 'a> {
 }
 
 impl<'s, 'a> Header<'s, 'a> {
-    /// Reads what stands before a colon; `None` if it is a plain key.
+    /// Reads the text before a colon; `None` if it is a plain key.
     pub(super) fn parse(symbols: &'s [Symbol<'a>]) -> Option<Self> {
         let symbols = trim(symbols);
         let quoted = quoted_length(symbols).unwrap_or(0);

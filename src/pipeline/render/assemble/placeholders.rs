@@ -20,7 +20,7 @@ pub(in crate::pipeline::render) const CLOSE: char = '\u{3}';
 /// One printed thing.
 #[derive(Debug)]
 pub(in crate::pipeline::render) enum Placeholder {
-    /// A null, boolean, number or string, to be encoded where it stands.
+    /// A null, boolean, number or string, to be encoded in place.
     Scalar(Value),
     /// A key, already encoded.
     Key(String),
@@ -28,7 +28,7 @@ pub(in crate::pipeline::render) enum Placeholder {
     Cells(String),
     /// Whole lines, already encoded; with its key if it is a single table that needs no check.
     Block(String, Option<String>),
-    /// What follows stands on this line of the template.
+    /// What follows is on this line of the template.
     Line(usize),
     /// A value that is not there, where that prints nothing.
     Nothing,
