@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_is_told_as_scopes_compare_it() {
+    fn a_folder_is_named_as_scopes_compare_it() {
         let current = env::current_dir().expect("a folder").to_string_lossy().into_owned();
         for (given, expected) in [
             (None, current.clone()),

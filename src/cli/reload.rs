@@ -85,7 +85,7 @@ mod tests {
     use crate::{cli::tests::run_against, client::fake::FakeDaemon};
 
     #[test]
-    fn what_became_of_it_is_told_with_what_was_found() {
+    fn the_outcome_is_shown_with_the_findings() {
         let body = r#"{"changed":true,"rules":"b21532ec8694b10c52aa","subscribers":12,"restart_needed":false,
             "errors":0,"warnings":0,"findings":[],"report":""}"#;
         let daemon = FakeDaemon::answering_json(200, body);

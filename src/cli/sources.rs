@@ -317,7 +317,7 @@ counted    since yesterday 08:00
     }
 
     #[test]
-    fn probes_that_have_not_looked_are_told_from_quick_ones() {
+    fn probes_that_have_not_looked_are_distinguished_from_quick_ones() {
         let looks =
             |count, missed| looks(&SourcesView { looks: LooksView { count, mean_us: 0, missed }, ..view() });
         assert!(looks(0, 0).starts_with("the probes have not looked"));

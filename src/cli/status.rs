@@ -364,7 +364,7 @@ old         off    1        0
     }
 
     #[test]
-    fn how_long_it_is_up_is_told_in_the_units_that_matter() {
+    fn how_long_it_is_up_is_shown_in_the_units_that_matter() {
         for (millis, expected) in
             [(999, "0s"), (59_999, "59s"), (61_000, "1m 1s"), (7_260_000, "2h 1m"), (90_000_000, "1d 1h")]
         {

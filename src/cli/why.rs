@@ -239,7 +239,7 @@ mod tests {
     const EVENT: &str = r#"{"seq":12,"id":"e1","type":"ci.check.failed","severity":"error","source":"ci","timestamp":"2026-11-21T12:00:00Z","payload":{"job":"build"}}"#;
 
     #[test]
-    fn a_notification_is_told_from_its_events_to_its_end() {
+    fn a_notification_is_explained_from_its_events_to_its_end() {
         let body = format!(
             r#"{{"notification":{{"id":"n1","severity":"error","created_at":"2026-11-21T12:00:02Z","events":[12],"deliveries":[],"subscriber":"ci","priority":"high","inject_at":"after_tool","tokens":9,"content":"ci: failed\njob: build"}},
             "events":[{EVENT}],"projection":{{"seq":20,"behind":0}},"history":[

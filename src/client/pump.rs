@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_stops_is_told_from_a_client_that_ends() {
+    fn a_daemon_that_stops_is_distinguished_from_a_client_that_ends() {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         let ((_give, input), (output, _take)) = (pipe(), pipe());
         drop(theirs);

@@ -295,7 +295,7 @@ enabled = {}
     }
 
     #[test]
-    fn a_source_whose_subscribers_are_off_is_told_from_others() {
+    fn a_source_whose_subscribers_are_off_is_distinguished_from_others() {
         let git = Producer::find("git").expect("a row");
         assert_eq!(git.switched_off_subscribers(&rules(&[])), Vec::<&str>::new());
         let text = "[subscriber]\nid = \"git_change\"\nenabled = false\n[events]\ntypes = [\"git.**\"]\n";

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_daemon_is_refused_and_told_who_has_the_folder() {
+    fn a_second_daemon_is_refused_and_named_who_has_the_folder() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let held = StateLock::take(folder.path()).expect("the first one gets it");
         let error = StateLock::take(folder.path()).expect_err("the second one does not");

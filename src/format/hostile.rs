@@ -244,8 +244,8 @@ impl Case<'_> {
             let rest = line.strip_prefix(sentence).expect("it begins so");
             if rest != "[in full: aside why n] id=7fq2kd" {
                 prop_assert!(sentence.ends_with(" id=7fq2kd "), "{}", line);
-                let told: Value = serde_json::from_str(rest).expect("JSON");
-                prop_assert_eq!(&told["content"], value);
+                let delivered: Value = serde_json::from_str(rest).expect("JSON");
+                prop_assert_eq!(&delivered["content"], value);
             }
         }
         Ok(())

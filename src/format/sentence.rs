@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn one_is_told_by_its_first_words_and_several_by_the_critical_one_or_by_their_number() {
+    fn one_is_shown_by_its_first_words_and_several_by_the_critical_one_or_by_their_number() {
         use Priority::{Critical, High, Normal};
         let budget = || made("budget_exceeded", Critical, "budget_exceeded: token 100% used (9 of 9)", 1);
         let failures =

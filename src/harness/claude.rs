@@ -227,8 +227,8 @@ impl Call<'_> {
         if prompt.starts_with(WAKE_PREFIX) {
             self.calls = vec![call::Call { ended: transcript::task_ids(&prompt), ..call::Call::default() }];
         }
-        let is_told = [WAKE_PREFIX, message_socket::INTRO].iter().any(|begin| prompt.starts_with(begin));
-        let started_by = if is_told { "client" } else { "prompt" };
+        let is_pushed = [WAKE_PREFIX, message_socket::INTRO].iter().any(|begin| prompt.starts_with(begin));
+        let started_by = if is_pushed { "client" } else { "prompt" };
         // A prompt during the agent's work belongs to the current turn, and has its id.
         let event = self.event(
             "agent.turn.start",

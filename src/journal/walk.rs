@@ -249,7 +249,7 @@ impl Walk {
         let Model { durable, written, said, .. } = &self.model;
         let mut must = durable.clone();
         if is_flipped {
-            // Without evidence of durability, damage cannot be told from a torn end.
+            // Without evidence of durability, damage cannot be distinguished from a torn end.
             let durable_to = durable.last_key_value().map_or(0, |(seq, _)| *seq);
             let survives = |(seq, _): &&(u64, u64)| end == End::Killed || *seq <= durable_to;
             let said_to = said.iter().filter(survives).map(|(_, said)| *said).max().unwrap_or(0);

@@ -16,7 +16,7 @@ use crate::{
 };
 
 #[test]
-fn one_event_alone_is_told_when_its_window_closes() {
+fn one_event_alone_is_delivered_when_its_window_closes() {
     let mut run = Run::new(rule());
     run.event(1, 100, "");
     assert_eq!(run.outcomes(), [waits(1)]);
@@ -62,7 +62,7 @@ fn three_equal_events_are_one_row() {
 }
 
 #[test]
-fn a_repeat_of_a_row_that_left_is_told_by_the_next_notification() {
+fn a_repeat_of_a_row_that_left_is_counted_in_the_next_notification() {
     let mut run = Run::new(rule());
     run.event(1, 0, r#""tool":"grep""#);
     run.advance(2_000);
@@ -132,7 +132,7 @@ fn debounce_restarts_with_every_event_and_max_wait_ends_it() {
 }
 
 #[test]
-fn groups_and_scopes_are_told_apart() {
+fn groups_and_scopes_are_kept_apart() {
     let mut rule = rule();
     rule.batching.group_by = vec![field("payload.tool")];
     let mut run = Run::new(rule);
@@ -189,7 +189,7 @@ fn what_is_filtered_out_says_by_what() {
 }
 
 #[test]
-fn an_event_that_escalates_is_told_at_once_and_once() {
+fn an_event_that_escalates_is_delivered_at_once_and_once() {
     let mut rule = rule();
     rule.output.escalate_at = Some(Severity::Error);
     rule.rate = Some(Rate { count: NonZeroU32::MIN, per: Duration::from_secs(60) });

@@ -117,7 +117,7 @@ mod tests {
     use crate::journal::Poisoned;
 
     #[test]
-    fn a_publisher_is_told_what_the_disk_said() {
+    fn a_publisher_gets_what_the_disk_said() {
         let poisoned = Poisoned {
             operation: "write",
             path: "/j/1.seg".into(),

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_entry_is_told_from_the_others() {
+    fn each_kind_of_entry_differs_from_the_others() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = |name: &str| folder.path().join(name);
         fs::write(path("file"), "x").expect("written");

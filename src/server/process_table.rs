@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_process_whose_end_is_told_nothing_is_read() {
+    fn of_a_process_whose_end_is_reported_nothing_is_read() {
         let (processes, session) = (Processes::default(), SessionId::new("s1"));
         // No process has this start time, so every check finds it ended.
         let process = Process { started: 1, ..running(std::process::id()).expect("this one") };

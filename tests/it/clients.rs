@@ -97,7 +97,7 @@ fn what_is_published_after_a_client_was_killed_reaches_the_next_session() {
     let mut second = FakeClient::start(&home);
     let start = json!({ "hook_event_name": "SessionStart", "session_id": "s2", "source": "startup", "cwd": home.work() });
     let said =
-        eventually("the next one is told", || Some(second.hook(&start)).filter(|said| said.contains("mail")));
+        eventually("the next one gets it", || Some(second.hook(&start)).filter(|said| said.contains("mail")));
     assert!(said.contains("additionalContext"), "{said}");
 }
 
@@ -230,7 +230,7 @@ fn a_folder_with_an_odd_name_does_not_turn_hooks_off_and_a_wrong_one_is_counted(
         home.publish(
             &json!({ "type": "shop.order.placed", "workspace": cwd, "payload": { "note": session } }),
         );
-        let said = eventually("told", || Some(ask(session, cwd)).filter(|(status, _)| *status == 200)).1;
+        let said = eventually("an answer", || Some(ask(session, cwd)).filter(|(status, _)| *status == 200)).1;
         assert!(said.contains(session), "{said}");
     }
     assert_eq!(ask("relative", "w").0, 204);

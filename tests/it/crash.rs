@@ -3,7 +3,7 @@
 //! The workload runs once as it should, through journal and engine, and every call of the journal is kept. Then the same calls
 //! are made again on a disk that fails at one point, for every point; what a restart finds there, after a power loss or a kill,
 //! is replayed and compared record by record and output by output. In the end the producers publish again whatever they were
-//! not answered for, and every event must be told once.
+//! not answered for, and every event must be delivered once.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -72,14 +72,14 @@ struct Workload {
     records: Vec<RecordBuf>,
     /// For each record.
     outputs: Vec<Vec<String>>,
-    told: Told,
+    delivered: Delivered,
 }
 
 /// What came back: how many records, for which act, and up to where by a snapshot.
 type Beginnings = BTreeSet<(usize, usize, Seq)>;
 
 /// Which subscribers accounted for an event, by the event's id.
-type Told = BTreeMap<String, BTreeSet<String>>;
+type Delivered = BTreeMap<String, BTreeSet<String>>;
 
 static WORKLOAD: LazyLock<Workload> = LazyLock::new(Workload::new);
 
@@ -235,7 +235,7 @@ impl Run {
     ///
     /// # Panics
     /// When a subscriber accounted for an event twice, or a notification was made twice.
-    fn told(&self) -> Told {
+    fn delivered(&self) -> Delivered {
         let (mut ids, mut known) = (BTreeMap::new(), BTreeSet::new());
         for found in self.daemon.disk().records() {
             if found.kind.0 == records::EVENT {
@@ -245,9 +245,9 @@ impl Run {
                 ids.insert(found.seq, id);
             }
         }
-        let (mut told, mut made) = (Told::new(), BTreeSet::new());
+        let (mut delivered, mut made) = (Delivered::new(), BTreeSet::new());
         let mut tell = |seq: &Seq, subscriber: &str| {
-            let is_first = told.entry(ids[seq].clone()).or_default().insert(subscriber.to_owned());
+            let is_first = delivered.entry(ids[seq].clone()).or_default().insert(subscriber.to_owned());
             assert!(is_first, "{} ends twice in {subscriber}", ids[seq]);
         };
         for entry in &self.seen.entries {
@@ -262,7 +262,7 @@ impl Run {
                 tell(seq, "nobody");
             }
         }
-        told
+        delivered
     }
 }
 
@@ -289,8 +289,8 @@ impl Workload {
         let outputs =
             records.iter().map(|found| run.seen.outputs.get(&found.seq).cloned().unwrap_or_default());
         let outputs = outputs.collect();
-        let told = run.told();
-        Self { folder, acts, calls: run.daemon.calls, acts_of_calls, records, outputs, told }
+        let delivered = run.delivered();
+        Self { folder, acts, calls: run.daemon.calls, acts_of_calls, records, outputs, delivered }
     }
 
     fn rules(&self) -> &Path {
@@ -427,11 +427,14 @@ impl Workload {
         for timed in self.acts.iter().skip(act.min(self.acts.len() - 1)) {
             run.act(timed).expect("nothing fails");
         }
-        let told = run.told();
-        let ids: BTreeSet<&String> = told.keys().chain(self.told.keys()).collect();
-        let differs = |id: &&String| told.get(*id) != self.told.get(*id);
-        let differing: Vec<_> =
-            ids.into_iter().filter(differs).map(|id| (id, self.told.get(id), told.get(id))).collect();
+        let delivered = run.delivered();
+        let ids: BTreeSet<&String> = delivered.keys().chain(self.delivered.keys()).collect();
+        let differs = |id: &&String| delivered.get(*id) != self.delivered.get(*id);
+        let differing: Vec<_> = ids
+            .into_iter()
+            .filter(differs)
+            .map(|id| (id, self.delivered.get(id), delivered.get(id)))
+            .collect();
         assert!(differing.is_empty(), "events, who should account for them and who does: {differing:#?}");
     }
 
@@ -486,7 +489,7 @@ fn operations() -> aside::journal::memory::Operations {
 
 #[test]
 fn the_workload_has_something_of_everything() {
-    let Workload { records, told, outputs, .. } = &*WORKLOAD;
+    let Workload { records, delivered, outputs, .. } = &*WORKLOAD;
     let kinds: BTreeSet<u8> = records.iter().map(|found| found.kind.0).collect();
     assert_eq!(
         kinds.len(),
@@ -506,18 +509,23 @@ fn the_workload_has_something_of_everything() {
     ] {
         assert!(all.contains(word), "no {word}");
     }
-    assert!(records.len() > 200 && told.len() > 140, "{} records, {} events", records.len(), told.len());
-    assert!(told.keys().any(|id| id.starts_with("aside ")), "{told:?}");
+    assert!(
+        records.len() > 200 && delivered.len() > 140,
+        "{} records, {} events",
+        records.len(),
+        delivered.len()
+    );
+    assert!(delivered.keys().any(|id| id.starts_with("aside ")), "{delivered:?}");
 }
 
 #[test]
-fn a_cut_at_any_write_leaves_a_beginning_from_which_everything_is_told_once() {
+fn a_cut_at_any_write_leaves_a_beginning_from_which_everything_is_delivered_once() {
     let at = |write| Faults { cut_after_write: Some(write), ..Faults::default() };
     WORKLOAD.cut_everywhere(operations().writes, at);
 }
 
 #[test]
-fn a_cut_at_any_sync_leaves_a_beginning_from_which_everything_is_told_once() {
+fn a_cut_at_any_sync_leaves_a_beginning_from_which_everything_is_delivered_once() {
     let at = |sync| Faults { cut_after_sync: Some(sync), ..Faults::default() };
     WORKLOAD.cut_everywhere(operations().syncs, at);
 }

@@ -232,7 +232,7 @@ fn a_socket_or_state_that_is_open_to_others_is_found() {
 }
 
 #[test]
-fn a_file_of_the_client_that_cannot_be_read_is_told_with_the_reason() {
+fn a_file_of_the_client_that_cannot_be_read_is_reported_with_the_reason() {
     let (home, daemon) = installed();
     let settings = home.path("home/.claude/settings.json");
     fs::remove_file(&settings).expect("it has the status line");

@@ -235,13 +235,13 @@ fn start(home: &Home) -> (Daemon, String) {
 }
 
 /// Whether something in a log, or in how the daemon is, tells of damage.
-fn is_told(said: &str, home: &Home) -> bool {
+fn is_reported(said: &str, home: &Home) -> bool {
     let is_in_log = said.lines().any(|line| line.contains(" warn ") || line.contains(" error "));
     let health = home.ask("GET", "/healthz", "").json();
     is_in_log || health["status"] != "ok"
 }
 
-/// Lives with what is left after a flip: what waited is there or the loss is told, and what is acknowledged from now on stays.
+/// Lives with what is left after a flip: what waited is there or the loss is reported, and what is acknowledged from now on stays.
 fn live_with(home: &Home, expected: &[Value], flip: &Flip) {
     let verified = home.run(&["journal", "verify"]);
     let is_found = verified.status.code() == Some(1);
@@ -250,7 +250,7 @@ fn live_with(home: &Home, expected: &[Value], flip: &Flip) {
     let (daemon, said) = start(home);
     let found = delivered(home);
     assert!(
-        found == expected || is_told(&(said.clone() + &daemon.said_so_far()), home),
+        found == expected || is_reported(&(said.clone() + &daemon.said_so_far()), home),
         "something else is delivered, and nothing tells of it: {found:?}\n{said}"
     );
     let event = json!({ "id": "after", "type": "cli.event", "source": "test", "session": "s1", "payload": { "n": 1 } });
@@ -278,7 +278,7 @@ fn flip_and_live(signal: Signal) {
     let whole = again();
     let (daemon, said) = start(&whole);
     let expected = delivered(&whole);
-    assert!(!is_told(&said, &whole), "{said}");
+    assert!(!is_reported(&said, &whole), "{said}");
     assert_eq!(expected.len() as u64, PENDING, "{expected:?}");
     daemon.kill();
     let first = setting("ASIDE_FLIP_FIRST", 0);
@@ -296,11 +296,11 @@ fn flip_and_live(signal: Signal) {
 }
 
 #[test]
-fn a_flipped_bit_in_what_an_orderly_stop_left_is_survived_or_told() {
+fn a_flipped_bit_in_what_an_orderly_stop_left_is_survived_or_reported() {
     flip_and_live(Signal::TERM);
 }
 
 #[test]
-fn a_flipped_bit_in_what_a_kill_left_is_survived_or_told() {
+fn a_flipped_bit_in_what_a_kill_left_is_survived_or_reported() {
     flip_and_live(Signal::KILL);
 }

@@ -153,7 +153,7 @@ fn captures() -> Vec<(String, String)> {
 }
 
 /// The text that a hook's output gives to the model; checks that nothing else is there but a line for the user.
-fn told(name: &str, stdin: &str, output: &Output) -> Option<String> {
+fn delivered(name: &str, stdin: &str, output: &Output) -> Option<String> {
     assert!(output.status.success() && output.stderr.is_empty(), "{name}: {output:?}");
     if output.stdout.is_empty() {
         return None;
@@ -189,12 +189,12 @@ fn every_hook_of_the_real_client_is_answered_in_its_shape_or_not_at_all() {
         let stdin = input.to_string();
         let hook = || home.hook_of(1_000 + u32::try_from(number).expect("few"), &stdin);
         let event = input["hook_event_name"].as_str().expect("a name");
-        assert_eq!(told(&name, &stdin, &hook()), None, "{name}: nothing is pending");
+        assert_eq!(delivered(&name, &stdin, &hook()), None, "{name}: nothing is pending");
         let session = input["session_id"].as_str().expect("a session");
         let failure =
             json!({ "type": "tool.call.failure", "session": session, "payload": { "tool_name": name } });
         home.publish(&failure);
-        let look = || told(&name, &stdin, &hook());
+        let look = || delivered(&name, &stdin, &hook());
         match look() {
             Some(context) if CARRYING.contains(&event) => assert!(
                 context.starts_with("<notifications count=") && context.contains(&name),
@@ -205,7 +205,7 @@ fn every_hook_of_the_real_client_is_answered_in_its_shape_or_not_at_all() {
     }
     assert_eq!(daemon.stop().status.code(), Some(0));
     for (name, stdin) in captures() {
-        assert_eq!(told(&name, &stdin, &home.hook(&stdin)), None, "{name}: nobody is there");
+        assert_eq!(delivered(&name, &stdin, &home.hook(&stdin)), None, "{name}: nobody is there");
     }
 }
 
@@ -221,7 +221,7 @@ fn what_is_pending_is_printed_once_and_confirmed_by_the_next_hook() {
     let stop = json!({ "hook_event_name": "Stop", "session_id": "77e7b829-647f-4714-bc7b-808f2cb6a596",
         "prompt_id": "0b22b073-9966-419d-aab8-4d409fbb534c", "stop_hook_active": false })
     .to_string();
-    let hook = |stdin: &str| told("hook", stdin, &home.hook(stdin));
+    let hook = |stdin: &str| delivered("hook", stdin, &home.hook(stdin));
     assert_eq!(hook(&batch), None);
     let event = json!({ "id": "f", "type": "tool.call.failure", "source": "cli",
         "payload": { "tool_name": "grep", "error_type": "timeout" } });
@@ -310,7 +310,7 @@ fn under_load_no_hook_fails_and_none_tells_twice() {
         drop(called);
         calling.into_iter().flat_map(|calling| calling.join().expect("every call ends")).collect()
     });
-    let mut told = BTreeSet::new();
+    let mut delivered = BTreeSet::new();
     for output in &outputs {
         assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
         // The line for the user only repeats what stands in the text.
@@ -318,11 +318,11 @@ fn under_load_no_hook_fails_and_none_tells_twice() {
         let (_, text) = stdout.split_once("additionalContext").unwrap_or_default();
         for (at, _) in text.match_indices("tool-") {
             let name = text[at..].split(|c: char| !c.is_alphanumeric() && c != '-').next().expect("a name");
-            assert!(told.insert(name.to_owned()), "{name} was told twice");
+            assert!(delivered.insert(name.to_owned()), "{name} was delivered twice");
         }
     }
     assert_eq!(outputs.len(), CALLS);
-    assert!(!told.is_empty(), "nothing was told, so nothing was shown");
+    assert!(!delivered.is_empty(), "nothing was delivered, so nothing was shown");
 }
 
 /// A hook's input with the fields that all of them have.
@@ -366,7 +366,7 @@ fn a_call_is_denied_once_for_what_is_critical_and_never_one_that_only_looks() {
         (!output.stdout.is_empty()).then(|| serde_json::from_slice::<Value>(&output.stdout).expect("JSON"))
     };
     assert_eq!(
-        told("start", "{}", &home.hook(&input("SessionStart", "s1", json!({ "source": "startup" })))),
+        delivered("start", "{}", &home.hook(&input("SessionStart", "s1", json!({ "source": "startup" })))),
         None
     );
     let failure = json!({ "type": "message.agent.sent", "session": "s1", "payload": { "text": "high" } });
@@ -398,7 +398,7 @@ fn a_cleared_conversation_goes_on_in_the_next_one_of_the_same_client() {
     let home = Home::new();
     let _daemon = home.serve();
     let start = |session: &str, source: &str| input("SessionStart", session, json!({ "source": source }));
-    let hook = |pid, stdin: &str| told("hook", stdin, &home.hook_of(pid, stdin));
+    let hook = |pid, stdin: &str| delivered("hook", stdin, &home.hook_of(pid, stdin));
     assert_eq!(hook(41, &start("old", "startup")), None);
     home.publish(&json!({ "type": "message.agent.sent", "session": "old", "payload": { "text": "kept" } }));
     assert_eq!(hook(41, &input("SessionEnd", "old", json!({ "reason": "clear" }))), None);
@@ -418,12 +418,13 @@ fn what_stands_in_the_transcript_has_arrived() {
     let home = Home::new();
     let _daemon = home.serve();
     assert_eq!(
-        told("start", "{}", &home.hook(&input("SessionStart", "s1", json!({ "source": "startup" })))),
+        delivered("start", "{}", &home.hook(&input("SessionStart", "s1", json!({ "source": "startup" })))),
         None
     );
     home.publish(&critical("c", "s1"));
-    let context =
-        eventually("it is told", || told("hook", &batch("s1", "t1"), &home.hook(&batch("s1", "t1"))));
+    let context = eventually("it is delivered", || {
+        delivered("hook", &batch("s1", "t1"), &home.hook(&batch("s1", "t1")))
+    });
     let transcript = home.path("transcript.jsonl");
     let line = json!({ "type": "attachment", "content": [context] }).to_string();
     fs::write(&transcript, line + "\n").expect("written");
@@ -445,15 +446,15 @@ fn a_prompt_that_carries_an_injection_confirms_it_and_takes_the_rest() {
     let prompt = format!("<task-notification>\n<event>{text}</event>\n</task-notification>");
     let submit = |prompt: &str| input("UserPromptSubmit", "s1", json!({ "prompt": prompt }));
     let own = submit(&prompt);
-    let context = eventually("the rest", || told("own", &own, &home.hook(&own)));
+    let context = eventually("the rest", || delivered("own", &own, &home.hook(&own)));
     assert!(context.contains("text: later") && !context.contains("budget"), "{context}");
     assert_eq!(confirmed(&home, "c"), "confirmed seen");
     let stdin = submit("go on");
-    assert_eq!(told("prompt", &stdin, &home.hook(&stdin)), None);
+    assert_eq!(delivered("prompt", &stdin, &home.hook(&stdin)), None);
 }
 
 #[test]
-fn a_subagent_is_told_what_is_for_it_and_leaves_the_rest_to_its_parent() {
+fn a_subagent_gets_what_is_for_it_and_leaves_the_rest_to_its_parent() {
     let home = Home::new();
     let _daemon = home.serve();
     let of_agent = |event: &str, mut fields: Value| {
@@ -461,19 +462,19 @@ fn a_subagent_is_told_what_is_for_it_and_leaves_the_rest_to_its_parent() {
         fields["agent_type"] = "explore".into();
         input(event, "s1", fields)
     };
-    let hook = |stdin: &str| told("hook", stdin, &home.hook(stdin));
+    let hook = |stdin: &str| delivered("hook", stdin, &home.hook(stdin));
     assert_eq!(hook(&input("SessionStart", "s1", json!({ "source": "startup" }))), None);
     home.publish(&json!({ "id": "c", "type": "budget.token.exceeded", "source": "cli", "session": "s1/a7",
         "payload": { "budget_type": "token" } }));
     let start = of_agent("SubagentStart", json!({}));
-    let context = eventually("it is told", || hook(&start));
+    let context = eventually("it is delivered", || hook(&start));
     assert!(context.contains("budget_exceeded: token"), "{context}");
     assert_eq!(home.get("/v1/sessions/s1%2Fa7")["harness"]["parent"], "s1");
     home.publish(&json!({ "type": "message.agent.sent", "session": "s1/a7", "payload": { "text": "left" } }));
     assert_eq!(hook(&of_agent("SubagentStop", json!({}))), None);
     assert_eq!(confirmed(&home, "c"), "confirmed ack");
     let submit = input("UserPromptSubmit", "s1", json!({ "prompt": "go on" }));
-    let context = eventually("its parent is told", || hook(&submit));
+    let context = eventually("its parent gets it", || hook(&submit));
     assert!(context.contains("text: left"), "{context}");
     assert_eq!(home.ask("GET", "/v1/sessions/s1%2Fa7", "").status(), 404);
 }

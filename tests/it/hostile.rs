@@ -1,6 +1,6 @@
 //! Hostile payloads through the whole engine: whatever an event holds, an injection stays one block of its format and says it.
 //!
-//! Four sessions hear the same events, each in another format. What they are told is read back and compared with the values that
+//! Four sessions hear the same events, each in another format. What they get is read back and compared with the values that
 //! were published, as [`clean_text`] leaves them.
 
 use std::{cell::RefCell, collections::BTreeMap, env, time::Duration};
@@ -150,7 +150,7 @@ impl Stage {
         Self { drive, now, count: 0 }
     }
 
-    /// Publishes `events` and gives what each session is then told.
+    /// Publishes `events` and returns what each session then gets.
     fn tell(&mut self, events: &[(&str, Value)]) -> BTreeMap<Format, Injection> {
         self.now = self.now + PAUSE;
         self.drive.advance(self.now);
@@ -180,11 +180,12 @@ impl Stage {
         self.drive.take_outputs().into_iter().filter_map(|(_, output)| injection(output)).collect()
     }
 
-    /// Checks that every session is told exactly `expected`, in its format.
+    /// Checks that every session gets exactly `expected`, in its format.
     fn check(&mut self, events: &[(&str, Value)], expected: &[(Priority, Value)]) {
-        let told = self.tell(events);
+        let delivered = self.tell(events);
         for format in Format::ALL {
-            let injection = told.get(&format).unwrap_or_else(|| panic!("{format:?}: nothing for {events:?}"));
+            let injection =
+                delivered.get(&format).unwrap_or_else(|| panic!("{format:?}: nothing for {events:?}"));
             let text = &injection.text;
             let priorities: Vec<Priority> =
                 injection.notifications.iter().map(|released| released.priority).collect();
@@ -423,7 +424,7 @@ fn the_shipped_subscribers_say_what_was_published() {
         let (cleaned, cleaned_next) = (clean_text(text), clean_text(next));
         let or_source = |text: &str| if text.is_empty() { "test".to_owned() } else { text.to_owned() };
         let message = |from: &str, text: &str| json!({ "from": from, "text": text });
-        let told = |from: &str, text: &str| {
+        let delivered = |from: &str, text: &str| {
             (Priority::High, json!({ "message_from": or_source(from), "text": text }))
         };
         let budget = json!({ "budget_type": text, "percentage": 100, "current": 2, "limit": 1 });
@@ -442,8 +443,8 @@ fn the_shipped_subscribers_say_what_was_published() {
             ],
             &[
                 (Priority::Critical, exceeded),
-                told(&cleaned, &cleaned_next),
-                told(&cleaned_next, &cleaned),
+                delivered(&cleaned, &cleaned_next),
+                delivered(&cleaned_next, &cleaned),
                 (Priority::High, Value::Object(reminder)),
             ],
         );
@@ -571,7 +572,7 @@ fn nested() -> impl Strategy<Value = Value> {
 }
 
 #[test]
-fn generated_payloads_are_told_as_they_were_published() {
+fn generated_payloads_are_delivered_as_they_were_published() {
     let stage = RefCell::new(Stage::new());
     let lines = prop::collection::vec((text(), text(), text()), 0..3);
     let rows = prop::collection::vec((scalar(), scalar()), 1..4);

@@ -99,8 +99,8 @@ fn a_client_whose_id_is_taken_has_its_own_session_all_the_same() {
     };
     hook("SessionStart");
     publish(&home, "workspace", "/w/client", 7);
-    let told = hook("UserPromptSubmit");
-    assert!(told.contains("n: 7"), "{told}");
+    let delivered = hook("UserPromptSubmit");
+    assert!(delivered.contains("n: 7"), "{delivered}");
     assert_eq!(home.get(&format!("/v1/sessions/a:{id}"))["pending"], 0);
     let own = home.get(&format!("/v1/sessions/claude-code:{id}"));
     assert_eq!(

@@ -3,7 +3,7 @@
 //! Publishers and harnesses work against the real daemon until one of them, having got a drawn number of answers, kills it as
 //! `kill -9` does while the others have requests on their way. After each restart they ask again for what was not answered, as
 //! clients do. In the end the journal is replayed apart from the daemon, and what that gives is compared with what the clients
-//! were told.
+//! got.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -269,8 +269,8 @@ impl Known {
         assert_eq!((self.unanswered.as_slice(), self.asked.as_slice()), (&[][..], &[][..]));
     }
 
-    /// The notifications that a session was told of, with whether they were said to be repeats.
-    fn told(&self, session: &str) -> Vec<(String, bool)> {
+    /// The notifications that a session got, with whether they were said to be repeats.
+    fn delivered(&self, session: &str) -> Vec<(String, bool)> {
         let answers = self.answers.iter().filter(|((of, _), _)| of == session);
         let released = answers.filter_map(|(_, answer)| answer["notifications"].as_array()).flatten();
         let show = |n: &Value| (n["id"].as_str().expect("an id").to_owned(), n["redelivered"] == true);
@@ -353,7 +353,7 @@ impl Replayed {
             LedgerEntry::Created { notification, subscriber, events, .. } => {
                 self.created.push(notification.to_string());
                 for seq in events {
-                    self.outcomes.entry((seq.0, subscriber.to_string())).or_default().push("told");
+                    self.outcomes.entry((seq.0, subscriber.to_string())).or_default().push("delivered");
                 }
             }
             LedgerEntry::EventEnded { seq, subscriber, reason } => {
@@ -378,11 +378,11 @@ impl Replayed {
 fn endings(id: &str) -> Vec<(&'static str, &'static [&'static str])> {
     let n: usize = id.rsplit('-').next().and_then(|n| n.parse().ok()).expect("a number");
     let repeats: (&str, &[&str]) =
-        ("repeats", if n.is_multiple_of(2) { &["told", "duplicate"] } else { &["filtered"] });
+        ("repeats", if n.is_multiple_of(2) { &["delivered", "duplicate"] } else { &["filtered"] });
     if n.is_multiple_of(3) {
-        vec![("single", &["told"]), repeats]
+        vec![("single", &["delivered"]), repeats]
     } else {
-        vec![("window", &["told"]), ("quiet", &["told"]), repeats]
+        vec![("window", &["delivered"]), ("quiet", &["delivered"]), repeats]
     }
 }
 
@@ -459,11 +459,12 @@ fn compare(known: &Known, replayed: &Replayed, lives: usize) {
     }
     assert_eq!(replayed.ended, []);
     for session in SESSIONS {
-        let told = known.told(session);
-        let first: Vec<&String> = told.iter().filter(|(_, is_repeat)| !is_repeat).map(|(id, _)| id).collect();
+        let delivered = known.delivered(session);
+        let first: Vec<&String> =
+            delivered.iter().filter(|(_, is_repeat)| !is_repeat).map(|(id, _)| id).collect();
         let distinct: BTreeSet<&String> = first.iter().copied().collect();
-        assert_eq!(first.len(), distinct.len(), "{session} was told something twice");
+        assert_eq!(first.len(), distinct.len(), "{session} got something twice");
         let differences: Vec<_> = distinct.symmetric_difference(&created).collect();
-        assert!(differences.is_empty(), "{session} was told something else than was made: {differences:?}");
+        assert!(differences.is_empty(), "{session} got something else than was made: {differences:?}");
     }
 }

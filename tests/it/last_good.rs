@@ -18,7 +18,7 @@ priority = "high"
 "#;
 
 /// Who tells of a message that is published now.
-fn told(home: &Home, carrier: &str) -> Vec<String> {
+fn delivered(home: &Home, carrier: &str) -> Vec<String> {
     home.publish(&json!({ "type": "message.agent.sent", "payload": { "from": carrier, "text": carrier } }));
     let answer = home.exchange("s", &json!({ "point": "turn_start", "carrier": carrier })).json();
     let notifications = answer["notifications"].as_array().cloned().unwrap_or_default();
@@ -35,7 +35,7 @@ fn a_slip_of_the_pen_takes_no_subscriber_from_the_next_start() {
     for _ in 0..2 {
         let daemon = home.serve();
         daemon.said(&format!("its previous version is used until its errors are fixed file={file}"));
-        assert!(told(&home, "a").contains(&"each".to_owned()));
+        assert!(delivered(&home, "a").contains(&"each".to_owned()));
         let status = home.print(&["status"]);
         assert!(status.contains("PROBLEM: configuration read with 2 errors at "), "{status}");
         assert!(
@@ -66,13 +66,13 @@ fn a_folder_that_is_gone_is_not_an_empty_one() {
     fs::rename(home.path("config"), home.path("unmounted")).expect("moved");
     let daemon = home.serve();
     daemon.said("it is missing, but files of it are in force");
-    assert!(told(&home, "a").contains(&"each".to_owned()));
+    assert!(delivered(&home, "a").contains(&"each".to_owned()));
     let refused = home.run(&["reload"]);
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     assert!(text(&refused.stdout).contains("create it, empty to remove them"), "{refused:?}");
     fs::create_dir(home.path("config")).expect("made");
     assert!(home.print(&["reload"]).contains("in force: "));
-    assert!(!told(&home, "b").contains(&"each".to_owned()));
+    assert!(!delivered(&home, "b").contains(&"each".to_owned()));
 }
 
 #[test]

@@ -31,8 +31,8 @@ fn the_metrics_follow_what_happens_and_outlive_the_daemon() {
     assert_eq!(before.value("aside_injected_tokens_total"), 0.0);
 
     home.publish(&json!([failure(1), failure(2), { "type": "nobody.asked.for", "payload": {} }]));
-    let told = home.exchange("s", &json!({ "point": "after_tool", "carrier": "c1" })).json();
-    assert!(told["text"].is_string(), "{told}");
+    let delivered = home.exchange("s", &json!({ "point": "after_tool", "carrier": "c1" })).json();
+    assert!(delivered["text"].is_string(), "{delivered}");
     let after = page(&home);
     let moved = |series: &str| after.value(series) - before.samples.get(series).copied().unwrap_or_default();
     for (series, by) in [
@@ -65,7 +65,7 @@ fn the_metrics_follow_what_happens_and_outlive_the_daemon() {
         tokens,
         "the same carrier costs nothing more"
     );
-    home.exchange("s", &json!({ "point": "after_tool", "carrier": "c2", "ack": [told["injection"]] }));
+    home.exchange("s", &json!({ "point": "after_tool", "carrier": "c2", "ack": [delivered["injection"]] }));
     assert_eq!(page(&home).value("aside_notifications_confirmed_total"), 1.0);
     assert_eq!(
         home.hook(r#"{"hook_event_name":"Stop","session_id":"s2","cwd":"/w"}"#).status.code(),

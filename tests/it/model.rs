@@ -356,10 +356,10 @@ fn live(steps: &[Step]) -> Live {
 
 #[test]
 fn narrower_limits_hold_as_soon_as_they_are_in_force() {
-    let all_are_told =
+    let all_are_delivered =
         |n| What::Emit { event_type: 3, severity: 2, scope: 0, tool: 0, n, own_key: false, cause: None };
     let mut steps = vec![Step { after_ms: 0, what: What::Open { session: 0 } }];
-    steps.extend((0..12).map(|_| Step { after_ms: 1_000, what: all_are_told(1) }));
+    steps.extend((0..12).map(|_| Step { after_ms: 1_000, what: all_are_delivered(1) }));
     // The queue holds two more than it may, and the session was silent for longer than it may be.
     steps.push(Step { after_ms: 60_000, what: What::Open { session: 1 } });
     steps.push(Step { after_ms: 0, what: What::Rules { generation: 2 } });

@@ -22,7 +22,7 @@ use crate::support::{
     mounts::has_own_mounts,
 };
 
-/// For how long a hook waits unless it is told otherwise.
+/// How long a hook waits by default.
 const HOOK_TIMEOUT: Duration = Duration::from_millis(150);
 
 /// One client of a session in the folder `work`.
@@ -126,16 +126,19 @@ fn a_file_that_was_only_read_is_announced_once_also_by_the_next_daemon() {
     daemon.kill();
     let daemon = home.serve();
     fs::write(&path, "one\nTWO\n").expect("written");
-    let told = client.run("sleep 0").expect("it is told");
+    let delivered = client.run("sleep 0").expect("it is delivered");
     // The new daemon has not kept the text, so it names no lines.
-    assert!(told.contains("file_changed: a.rs") && !told.contains("lines"), "{told}");
+    assert!(delivered.contains("file_changed: a.rs") && !delivered.contains("lines"), "{delivered}");
     daemon.kill();
     let daemon = home.serve();
     assert_eq!((client.prompt(), client.run("ls")), (None, None), "once, whatever dies");
     for (content, lines) in [("ONE\nTWO\n", None), ("ONE\ntwo\n", Some("lines: \"2\""))] {
         fs::write(&path, content).expect("written");
-        let told = client.run("ls").expect("it changed again");
-        assert!(told.contains("file_changed: a.rs") && told.contains(lines.unwrap_or_default()), "{told}");
+        let delivered = client.run("ls").expect("it changed again");
+        assert!(
+            delivered.contains("file_changed: a.rs") && delivered.contains(lines.unwrap_or_default()),
+            "{delivered}"
+        );
     }
     assert_eq!(daemon.stop().status.code(), Some(0));
 }
@@ -197,8 +200,11 @@ fn the_agents_own_doings_are_silent_and_another_sessions_are_named() {
     other.read("a.rs");
     fs::write(&path, "two\n").expect("written");
     assert_eq!(other.call("Edit", json!({ "file_path": path })), None);
-    let told = client.run("ls").expect("the other session wrote it");
-    assert!(told.contains("file_changed: a.rs") && told.contains("by: session other-se"), "{told}");
+    let delivered = client.run("ls").expect("the other session wrote it");
+    assert!(
+        delivered.contains("file_changed: a.rs") && delivered.contains("by: session other-se"),
+        "{delivered}"
+    );
     assert_eq!(other.run("ls"), None);
 }
 
@@ -221,8 +227,8 @@ fn what_is_no_plain_file_and_what_has_a_hostile_name_harms_nothing() {
     fs::create_dir(at("unreadable")).expect("made");
     assert_eq!(client.run("ls"), None);
     fs::write(at(&hostile.replace('/', "_")), "y").expect("written");
-    let told = client.run("ls").expect("it changed");
-    assert!(!told.contains('\u{1b}') && told.matches("notifications>").count() == 2, "{told}");
+    let delivered = client.run("ls").expect("it changed");
+    assert!(!delivered.contains('\u{1b}') && delivered.matches("notifications>").count() == 2, "{delivered}");
 }
 
 #[test]
@@ -239,7 +245,7 @@ fn a_known_file_on_a_mount_that_hangs_holds_up_no_hook_and_the_exchange_after_it
     let work = tempfile::tempdir().expect("a folder");
     let path = work.path().join("a.rs");
     let mut client = Client::new(&home, "s1", work.path());
-    let is_change = |told: &String| told.contains("file_changed: a.rs");
+    let is_change = |delivered: &String| delivered.contains("file_changed: a.rs");
     let mut contents = (1..).map(|number| format!("{number}\n"));
     let mut write = || fs::write(&path, contents.next().expect("endless")).expect("written");
     // On a loaded machine a look may come too late, and the file is not known yet.
@@ -255,14 +261,14 @@ fn a_known_file_on_a_mount_that_hangs_holds_up_no_hook_and_the_exchange_after_it
     write();
     client.limit = HOOK_TIMEOUT;
     // One that comes too late for other reasons has taken what there was.
-    let told = eventually("a hook has its answer in its time", || {
+    let delivered = eventually("a hook has its answer in its time", || {
         let payload = json!({ "tool_name": "marker", "error_type": "timeout" });
         home.publish(
             &json!({ "type": "tool.call.failure", "severity": "error", "session": "s1", "payload": payload }),
         );
         client.run("ls")
     });
-    assert!(told.contains("marker") && !is_change(&told), "{told}");
+    assert!(delivered.contains("marker") && !is_change(&delivered), "{delivered}");
     eventually("the mount is asked", || mount.holds_somebody_up().then_some(()));
     client.limit = PATIENCE;
     assert_eq!(client.run("ls").filter(is_change), None, "it still hangs");
@@ -302,8 +308,8 @@ fn an_agent_loop_of_ones_own_says_what_its_calls_touch() {
     assert_eq!(exchange("c1", json!([call])).status(), 204);
     fs::write(work.path().join("a.rs"), "two").expect("written");
     let answer = exchange("c2", json!([])).json();
-    let told = at(&answer, "/text").as_str().expect("a text");
-    assert!(told.contains("file_changed: a.rs"), "{told}");
+    let delivered = at(&answer, "/text").as_str().expect("a text");
+    assert!(delivered.contains("file_changed: a.rs"), "{delivered}");
 }
 
 /// What the client writes down of a message of the model, and of a compaction that it made by itself.
@@ -331,15 +337,15 @@ fn a_context_that_is_nearly_full_is_said_when_its_limit_is_known() {
     client.writes_down(&message(20_000));
     assert_eq!(client.run("ls"), None);
     client.writes_down(&message(130_000));
-    let told = client.run("ls").expect("80 percent are reached");
-    assert!(told.contains("budget_warning: context 81% of 160k used"), "{told}");
+    let delivered = client.run("ls").expect("80 percent are reached");
+    assert!(delivered.contains("budget_warning: context 81% of 160k used"), "{delivered}");
     assert_eq!(client.run("ls"), None);
     client.writes_down(&compaction(150_000));
     assert_eq!(client.hook("SessionStart", json!({ "source": "compact" })), None, "it holds no more");
     let mut other = Client::new(&home, "s2", work.path());
     other.writes_down(&message(141_000));
-    let told = other.run("ls").expect("this model's limit is known");
-    assert!(told.contains("budget_warning: context 94% of 150k used"), "{told}");
+    let delivered = other.run("ls").expect("this model's limit is known");
+    assert!(delivered.contains("budget_warning: context 94% of 150k used"), "{delivered}");
 }
 
 #[test]
@@ -374,8 +380,8 @@ fn a_status_line_says_how_large_the_context_is() {
     assert_eq!(drawn.status(), 204);
     assert_eq!(client.run("ls"), None);
     client.writes_down(&message(170_000));
-    let told = client.run("ls").expect("it is nearly full");
-    assert!(told.contains("budget_warning: context 85% of 200k used"), "{told}");
+    let delivered = client.run("ls").expect("it is nearly full");
+    assert!(delivered.contains("budget_warning: context 85% of 200k used"), "{delivered}");
 }
 
 #[test]
@@ -402,12 +408,13 @@ fn a_background_end_that_the_client_swallows_is_said_once() {
     assert_eq!(client.hook("UserPromptSubmit", json!({ "prompt": report })), None);
     client.writes_down(&json!({ "attachment": { "prompt": report.replace("b2", "b3") } }));
     assert_eq!(stop(&client, &[]), None);
-    let told = eventually("its end is said", || client.prompt());
+    let delivered = eventually("its end is said", || client.prompt());
     assert!(
-        told.contains("background_ended: b1 make b1") && told.contains("client_did_not_report_it: true"),
-        "{told}"
+        delivered.contains("background_ended: b1 make b1")
+            && delivered.contains("client_did_not_report_it: true"),
+        "{delivered}"
     );
-    assert!(!told.contains("make b2") && !told.contains("make b3"), "{told}");
+    assert!(!delivered.contains("make b2") && !delivered.contains("make b3"), "{delivered}");
     assert_eq!((client.prompt(), client.run("ls")), (None, None), "once");
 }
 
@@ -442,10 +449,10 @@ impl Server {
     }
 }
 
-/// The same command again and again, and what is said with the first one that is told something.
-fn until_told(client: &mut Client<'_>) -> String {
+/// Repeats one command until an answer has text, and returns that.
+fn until_delivered(client: &mut Client<'_>) -> String {
     let mut number = 0;
-    eventually("it is told", || {
+    eventually("it is delivered", || {
         number += 1;
         client.run(&format!("ls {number}"))
     })
@@ -464,15 +471,16 @@ fn a_port_that_closed_is_said_once_also_by_the_next_daemon_and_so_is_its_return(
     daemon.kill();
     let _daemon = home.serve();
     let port = server.port;
-    let told = until_told(&mut client);
+    let delivered = until_delivered(&mut client);
     assert!(
-        told.contains(&format!("port_closed: {port}\n")) && told.contains("was: \"npm run dev, up "),
-        "{told}"
+        delivered.contains(&format!("port_closed: {port}\n"))
+            && delivered.contains("was: \"npm run dev, up "),
+        "{delivered}"
     );
     assert_eq!((client.prompt(), client.run("ls")), (None, None), "once");
     server.open();
-    let told = client.run("ls").expect("it is open again");
-    assert!(told.contains(&format!("port_opened: {port}\n")), "{told}");
+    let delivered = client.run("ls").expect("it is open again");
+    assert!(delivered.contains(&format!("port_opened: {port}\n")), "{delivered}");
     assert_eq!(client.run("ls"), None, "once");
 }
 
@@ -529,8 +537,8 @@ fn an_mcp_server_that_a_call_found_gone_is_said_to_be_back_by_the_clients_log() 
     assert_eq!(client.call_that_says("mcp__depot__lookup", json!({}), lost), None);
     assert_eq!(client.run("ls"), None, "that was before");
     fs::write(logs.join("2.jsonl"), connected(2999)).expect("written");
-    let told = until_told(&mut client);
-    assert!(told.contains("mcp_reconnected: depot"), "{told}");
+    let delivered = until_delivered(&mut client);
+    assert!(delivered.contains("mcp_reconnected: depot"), "{delivered}");
     assert_eq!((client.run("ls"), client.prompt()), (None, None), "once");
 }
 
@@ -541,14 +549,17 @@ fn another_session_of_the_folder_is_said_once_while_it_is_open() {
     let _daemon = home.serve();
     let [mut first, mut second, mut third] = ["s1", "s2", "s3"].map(|id| Client::new(&home, id, work.path()));
     assert_eq!(first.run("ls"), None, "it is alone");
-    let told = second.run("ls").expect("another one is here");
-    assert!(told.contains("works_here_too: session s1"), "{told}");
-    let told = first.run("ls").expect("another one came");
-    assert!(told.contains("works_here_too: session s2"), "{told}");
+    let delivered = second.run("ls").expect("another one is here");
+    assert!(delivered.contains("works_here_too: session s1"), "{delivered}");
+    let delivered = first.run("ls").expect("another one came");
+    assert!(delivered.contains("works_here_too: session s2"), "{delivered}");
     assert_eq!((first.run("ls"), second.run("ls")), (None, None), "once");
     assert_eq!(second.hook("SessionEnd", json!({ "reason": "other" })), None);
-    let told = third.run("ls").expect("one is here");
-    assert!(told.contains("works_here_too: session s1") && !told.contains("session s2"), "{told}");
+    let delivered = third.run("ls").expect("one is here");
+    assert!(
+        delivered.contains("works_here_too: session s1") && !delivered.contains("session s2"),
+        "{delivered}"
+    );
 }
 
 #[test]
@@ -574,7 +585,8 @@ fn a_call_that_would_overwrite_a_change_is_held_back_once() {
     assert_eq!(client.denied(edit("t2")), None, "the same call again is a decision");
     assert_eq!(batch(edit("t2"), "<tool_use_error>String to replace not found in file."), None);
     fs::write(&path, "one\nTWO\nthree\n").expect("written");
-    let told = batch(edit("t3"), "<tool_use_error>String to replace not found in file.").expect("a change");
-    assert!(told.contains("file_changed: a.rs"), "an edit that failed hides none: {told}");
+    let delivered =
+        batch(edit("t3"), "<tool_use_error>String to replace not found in file.").expect("a change");
+    assert!(delivered.contains("file_changed: a.rs"), "an edit that failed hides none: {delivered}");
     assert_eq!(client.run("ls"), None, "nothing is said of it again");
 }

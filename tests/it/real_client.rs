@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 
 use self::{
     api::{Api, Turn},
-    calls::told,
+    calls::delivered,
     client::{aside, run_headless, settle},
 };
 use crate::support::daemon::{Daemon, Home};
@@ -65,7 +65,7 @@ fn says() -> Value {
     json!({ "command": format!("echo {TOOL_SAYS}"), "description": "Says something" })
 }
 
-/// Publishes a failure for whoever works in this home's folder; `words` are found again in what the agent is told.
+/// Publishes a failure for whoever works in this home's folder; `words` are found again in what the agent gets.
 fn fail(home: &Home, severity: &str, words: &str) {
     fail_for(home, ("workspace", &home.work()), severity, words);
 }
@@ -150,7 +150,7 @@ fn what_happens_during_a_tool_rides_with_its_result_once() {
     ];
     let conversation = play(&home, turns);
     assert_eq!(conversation.len(), 3);
-    assert_eq!(told(&conversation, "marker_during"), [0, 1, 1]);
+    assert_eq!(delivered(&conversation, "marker_during"), [0, 1, 1]);
     let (result, text) = (place(&conversation[1], TOOL_SAYS), place(&conversation[1], "marker_during"));
     assert!(result.is_some() && text >= result, "the result at {result:?}, the text at {text:?}");
     assert_eq!(conversation[2].iter().filter(|message| message["role"] == "assistant").count(), 2);
@@ -160,12 +160,12 @@ fn what_happens_during_a_tool_rides_with_its_result_once() {
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn what_happened_before_the_session_is_told_with_the_first_prompt() {
+fn what_happened_before_the_session_is_delivered_with_the_first_prompt() {
     let home = home();
     let _daemon = home.serve();
     fail(&home, "error", "marker_before");
     let conversation = play(&home, vec![bash("toolu_1"), Turn::says("done")]);
-    assert_eq!(told(&conversation, "marker_before"), [1, 1]);
+    assert_eq!(delivered(&conversation, "marker_before"), [1, 1]);
 }
 
 #[test]
@@ -180,8 +180,8 @@ fn something_critical_stops_the_next_call_once() {
         Turn::says("done"),
     ];
     let conversation = play(&home, turns);
-    assert_eq!(told(&conversation, "marker_critical"), [0, 1, 1]);
-    let ran = told(&conversation, TOOL_SAYS);
+    assert_eq!(delivered(&conversation, "marker_critical"), [0, 1, 1]);
+    let ran = delivered(&conversation, TOOL_SAYS);
     // The words also stand in the calls themselves, which `texts` does not look at.
     assert_eq!(ran, [0, 0, 1], "the first call was not run, the second one was");
 }
@@ -199,9 +199,14 @@ fn calls_that_are_made_together_are_all_held_back_once() {
         Turn::says("done"),
     ];
     let conversation = play(&home, turns);
-    assert_eq!(told(&conversation, "marker_critical"), [0, 1, 1]);
-    assert_eq!(told(&conversation, TOOL_SAYS), [0, 0, 3], "{:?}", conversation[1].last());
-    assert_eq!(told(&conversation, "aside cancelled this call"), [0, 3, 3], "{:?}", conversation[1].last());
+    assert_eq!(delivered(&conversation, "marker_critical"), [0, 1, 1]);
+    assert_eq!(delivered(&conversation, TOOL_SAYS), [0, 0, 3], "{:?}", conversation[1].last());
+    assert_eq!(
+        delivered(&conversation, "aside cancelled this call"),
+        [0, 3, 3],
+        "{:?}",
+        conversation[1].last()
+    );
 }
 
 #[test]
@@ -215,7 +220,7 @@ fn something_critical_at_the_end_of_the_turn_lets_the_agent_go_on_once() {
         Turn::says("looked at it"),
     ];
     let conversation = play(&home, turns);
-    assert_eq!(told(&conversation, "marker_end"), [0, 1]);
+    assert_eq!(delivered(&conversation, "marker_end"), [0, 1]);
 }
 
 #[test]
@@ -229,11 +234,11 @@ fn without_the_daemon_the_transcript_is_the_same_less_our_text() {
     let daemon = home.serve();
     assert_eq!(play(&home, turns()), absent, "nothing to tell");
 
-    fail(&home, "error", "marker_told");
+    fail(&home, "error", "marker_delivered");
     let conversation = play(&home, turns());
-    assert_eq!(count(&conversation[2], "marker_told"), 1);
+    assert_eq!(count(&conversation[2], "marker_delivered"), 1);
     let less: Vec<_> = conversation.iter().map(|messages| less_our_text(messages)).collect();
-    assert_eq!(less, absent, "told");
+    assert_eq!(less, absent, "delivered");
 
     // Killed while the model thinks about the result of the first tool.
     let daemon = Arc::new(Mutex::new(Some(daemon)));

@@ -75,7 +75,7 @@ fn at(ms: u64) -> Timestamp {
     Timestamp::from_millis(1_700_000_000_000 + ms)
 }
 
-/// Some events of every round are told, wait, repeat, or fail; the rules change in the midst.
+/// Some events of every round are delivered, wait, repeat, or fail; the rules change in the midst.
 fn live(daemon: &mut Daemon, round: u64) {
     let now = at(round * 1_000);
     daemon.pass(now, |_, _| {}).expect("appended");

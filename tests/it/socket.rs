@@ -85,7 +85,7 @@ fn the_daemon_says_where_it_listens_and_what_to_try() {
 }
 
 #[test]
-fn a_published_failure_is_told_once_and_then_there_is_silence() {
+fn a_published_failure_is_delivered_once_and_then_there_is_silence() {
     let home = Home::new();
     let _daemon = home.serve();
     let said = home.print(&FAILURE);
@@ -96,8 +96,8 @@ fn a_published_failure_is_told_once_and_then_there_is_silence() {
 
     let silence = |carrier: &str| {
         let answer = home.exchange("demo", &json!({ "point": "after_tool", "carrier": carrier })).0;
-        let told = answer.headers.into_iter().filter(|(name, _)| name != "date").collect::<Vec<_>>();
-        (answer.status, told, answer.body)
+        let delivered = answer.headers.into_iter().filter(|(name, _)| name != "date").collect::<Vec<_>>();
+        (answer.status, delivered, answer.body)
     };
     let headers = [("aside-pending", "0"), ("aside-check-before-tool", "false")];
     let expected =
@@ -109,7 +109,7 @@ fn a_published_failure_is_told_once_and_then_there_is_silence() {
 }
 
 #[test]
-fn a_command_that_fails_is_told_to_the_session_in_its_folder_alone() {
+fn a_command_that_fails_is_delivered_to_the_session_in_its_folder_alone() {
     let home = Home::new();
     let _daemon = home.serve();
     let exchange = |session: &str, workspace: &str| {
@@ -128,10 +128,10 @@ fn a_command_that_fails_is_told_to_the_session_in_its_folder_alone() {
         (run.status.code(), text(&run.stdout), text(&run.stderr)),
         (Some(1), String::new(), String::new())
     );
-    let told = exchange("here", &home.work());
-    let lines: Vec<&str> = told.as_str().expect("text").lines().collect();
-    assert_eq!(lines[..3], ["task_failed: \"false\"", "task: \"false\"", "exit_code: 1"], "{told}");
-    assert!(lines[3].starts_with("duration_ms: ") && lines.len() == 4, "{told}");
+    let delivered = exchange("here", &home.work());
+    let lines: Vec<&str> = delivered.as_str().expect("text").lines().collect();
+    assert_eq!(lines[..3], ["task_failed: \"false\"", "task: \"false\"", "exit_code: 1"], "{delivered}");
+    assert!(lines[3].starts_with("duration_ms: ") && lines.len() == 4, "{delivered}");
     assert_eq!(
         (exchange("here", &home.work()), exchange("elsewhere", "/elsewhere")),
         (Value::Null, Value::Null)
@@ -210,8 +210,8 @@ fn a_broken_file_is_named_at_the_start_and_the_rest_works() {
     let place = format!("{}:4:21", home.path("config/subscribers/broken.toml").display());
     daemon.said(&place);
     home.publish(&each(1));
-    let told = home.exchange("s", &json!({ "point": "after_tool", "carrier": "c" })).json();
-    assert_eq!(told["notifications"][0]["subscriber"], "each");
+    let delivered = home.exchange("s", &json!({ "point": "after_tool", "carrier": "c" })).json();
+    assert_eq!(delivered["notifications"][0]["subscriber"], "each");
 
     let check = home.run(&["check"]);
     assert_eq!(check.status.code(), Some(1));
@@ -223,25 +223,25 @@ fn a_reload_takes_effect_whole_or_not_at_all() {
     let home = Home::with(&[("subscribers/each.toml", EACH)]);
     let daemon = home.serve();
     let mut carrier = 0;
-    let mut told = |n: u64| {
+    let mut delivered = |n: u64| {
         home.publish(&each(n));
         carrier += 1;
         let answer =
             home.exchange("s", &json!({ "point": "after_tool", "carrier": format!("c{carrier}") })).json();
         answer["notifications"][0]["subscriber"].as_str().unwrap_or("nobody").to_owned()
     };
-    assert_eq!(told(1), "each");
+    assert_eq!(delivered(1), "each");
     home.configure("subscribers/each.toml", &EACH.replace("\"each\"", "\"renamed\""));
     home.configure("subscribers/broken.toml", "[subscriber]\nid = 7\n");
     daemon.signal(Signal::HUP);
     daemon.said(&format!("{}:2:6", home.path("config/subscribers/broken.toml").display()));
     daemon.said("the rules are unchanged");
-    assert_eq!(told(2), "each");
+    assert_eq!(delivered(2), "each");
 
     fs::remove_file(home.path("config/subscribers/broken.toml")).expect("it was written");
     daemon.signal(Signal::HUP);
     daemon.said("the configuration was read again");
-    assert_eq!(told(3), "renamed");
+    assert_eq!(delivered(3), "renamed");
 }
 
 #[test]
@@ -286,8 +286,8 @@ fn a_reload_says_what_it_found_and_a_refused_one_is_seen_until_the_next() {
     assert!(!home.print(&["status"]).contains("REFUSED"));
     // What is published after the answer is handled by the new rules.
     home.publish(&each(1));
-    let told = home.exchange("s", &json!({ "point": "after_tool", "carrier": "c1" })).json();
-    assert_eq!(told["notifications"][0]["subscriber"], "renamed");
+    let delivered = home.exchange("s", &json!({ "point": "after_tool", "carrier": "c1" })).json();
+    assert_eq!(delivered["notifications"][0]["subscriber"], "renamed");
 }
 
 #[test]
@@ -296,19 +296,19 @@ fn a_type_of_ones_own_has_the_severity_that_its_layer_gives_it() {
     let filtered = EACH.replace("[batching]", "severity_filter = \"error\"\n[batching]");
     let home = Home::with(&[("subscribers/each.toml", &filtered), ("events.toml", &named("error"))]);
     let _daemon = home.serve();
-    let told = |carrier: &str, format: &str, event: &Value| {
+    let delivered = |carrier: &str, format: &str, event: &Value| {
         let kinds = [("content-type", format)];
         let published = home.client().request("POST", "/v1/events", &kinds, event.to_string().as_bytes());
         assert_eq!(published.expect("answered").status, 200);
         home.exchange("s", &json!({ "point": "turn_start", "carrier": carrier })).status() == 200
     };
     let cloud_event = json!({ "specversion": "1.0", "id": "1", "source": "/s", "type": "test.each" });
-    assert!(told("c1", "application/json", &each(1)));
-    assert!(told("c2", "application/cloudevents+json", &cloud_event));
-    assert!(told("c3", "application/x-ndjson", &each(2)));
+    assert!(delivered("c1", "application/json", &each(1)));
+    assert!(delivered("c2", "application/cloudevents+json", &cloud_event));
+    assert!(delivered("c3", "application/x-ndjson", &each(2)));
     home.configure("events.toml", &named("info"));
     home.print(&["reload"]);
-    assert!(!told("c4", "application/json", &each(3)));
+    assert!(!delivered("c4", "application/json", &each(3)));
 }
 
 #[test]
@@ -359,7 +359,7 @@ fn a_tail_goes_on_where_it_was_without_a_gap() {
 }
 
 #[test]
-fn who_waits_is_told_as_soon_as_something_is_pending() {
+fn a_listener_hears_as_soon_as_something_is_pending() {
     let home = Home::with(&[("subscribers/each.toml", EACH)]);
     let _daemon = home.serve();
     home.exchange("s", &json!({ "point": "turn_start", "carrier": "c1" }));
@@ -437,10 +437,10 @@ fn a_stop_closes_open_batches_and_leaves_no_socket() {
 
     let _daemon = home.serve();
     assert_eq!(home.get("/v1/sessions/s")["pending"], 1);
-    let told =
+    let delivered =
         home.exchange("s", &json!({ "point": "after_tool", "carrier": "c2", "format": "toon" })).json();
-    assert_eq!(told["notifications"].as_array().expect("a list").len(), 1);
-    assert!(told["text"].as_str().expect("text").contains("[2]"), "{told}");
+    assert_eq!(delivered["notifications"].as_array().expect("a list").len(), 1);
+    assert!(delivered["text"].as_str().expect("text").contains("[2]"), "{delivered}");
 }
 
 #[test]

@@ -97,7 +97,7 @@ fn waiting(enabled: bool) -> std::sync::Arc<CompiledRules> {
 }
 
 #[test]
-fn nothing_more_is_told_of_a_subscriber_that_is_switched_off() {
+fn nothing_more_is_delivered_of_a_subscriber_that_is_switched_off() {
     let mut engine = Engine::new(waiting(true));
     let at = |seconds| START + std::time::Duration::from_secs(seconds);
     let publish = |engine: &mut Engine, seq, session: &str, now| {

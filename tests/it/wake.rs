@@ -136,12 +136,12 @@ fn what_waits_with_a_critical_one_is_printed_whole_as_far_as_the_client_shows_it
         "{burst:#?}"
     );
     assert!(burst[1].starts_with("aside: tool failure (critical): now timeout"), "{burst:#?}");
-    let told: Vec<&String> =
+    let delivered: Vec<&String> =
         marks.iter().filter(|mark| burst.iter().any(|line| line.contains(*mark))).collect();
-    assert!(told.len() >= 3, "{burst:#?}");
+    assert!(delivered.len() >= 3, "{burst:#?}");
     let whole = burst.iter().filter(|line| line.contains(&"m".repeat(280)));
-    assert_eq!(whole.count(), told.len() + 1, "each that was printed is whole: {burst:#?}");
-    let rest = marks.len() - told.len();
+    assert_eq!(whole.count(), delivered.len() + 1, "each that was printed is whole: {burst:#?}");
+    let rest = marks.len() - delivered.len();
     assert_eq!(session(&home)["pending"], rest);
 
     // The turn that begins with them brings the rest.
@@ -157,7 +157,7 @@ fn what_waits_with_a_critical_one_is_printed_whole_as_far_as_the_client_shows_it
     child.wait().expect("killed");
 }
 
-/// Tells the daemon what the client, which is this process, told a hook; a hook itself gives up when the machine is busy.
+/// Sends the daemon the input that the client, which is this process, gave a hook; a hook itself gives up when the machine is busy.
 fn tell(home: &Home, stdin: &str) {
     let pid = std::process::id().to_string();
     let headers = [("content-type", "application/json"), ("aside-pid", pid.as_str())];
@@ -224,9 +224,9 @@ fn a_monitor_that_another_one_takes_the_place_of_stays_and_says_nothing() {
         .stream("/v1/sessions/s1/stream?wake_route=monitor", &[])
         .expect("the daemon answers")
         .unwrap_or_else(|refused| panic!("{refused:?}"));
-    assert_eq!(stream.next_event().expect("told").expect("an event").kind, "pending");
+    assert_eq!(stream.next_event().expect("an answer").expect("an event").kind, "pending");
     let (mut second, mut second_lines) = client(&home);
-    assert_eq!(stream.next_event().expect("told").expect("an event").kind, "replaced");
+    assert_eq!(stream.next_event().expect("an answer").expect("an event").kind, "replaced");
     order(&home, "once");
     assert!(next_line(&mut second_lines).contains("once"));
     tell(&home, r#"{"hook_event_name":"SessionEnd","session_id":"s1","reason":"other"}"#);
@@ -383,11 +383,11 @@ fn a_prompt_is_shown_to_the_user_who_decides() {
     assert!(listed.contains("high offers") && listed.contains("for the user of s1"), "{listed}");
     let id = listed.split_whitespace().next().expect("an id");
     home.print(&["inbox", "discuss", id]);
-    let told = eventually("the agent is told", || {
+    let delivered = eventually("the agent gets it", || {
         let prompt = r#"{"hook_event_name":"UserPromptSubmit","session_id":"s1","cwd":"/w","prompt":"go"}"#;
         Some(text(&home.hook(prompt).stdout)).filter(|stdout| stdout.contains("additionalContext"))
     });
-    assert!(told.contains("shop.offer.made"), "{told}");
+    assert!(delivered.contains("shop.offer.made"), "{delivered}");
     assert_eq!(home.print(&["inbox"]), "no pending notifications\n");
     let output = home.run(&["inbox", "dismiss", id]);
     assert_eq!(output.status.code(), Some(1));

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_told_by_its_distance_or_its_day() {
+    fn a_time_is_shown_by_its_distance_or_its_day() {
         let moments = at_noon(Some(|| TimeZone::fixed(tz::offset(1))));
         for (at, shown) in [
             ("2026-11-21T12:00:00.4Z", "0s ago"),

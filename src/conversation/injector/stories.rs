@@ -232,7 +232,7 @@ fn the_end_of_a_turn_goes_on_only_for_something_critical_and_twice_in_a_row_at_m
 }
 
 #[test]
-fn a_carrier_that_takes_text_anyway_is_told_to_go_on_under_the_same_cap() {
+fn a_carrier_that_takes_text_anyway_has_to_go_on_under_the_same_cap() {
     let mut story = Story::new();
     story.push("normal", Normal, TurnEnd);
     let quiet = story.answer(&exchange(TurnEnd, "c0"), 0);

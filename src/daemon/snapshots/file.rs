@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_told_from_another_one_of_its_number() {
+    fn a_record_is_distinguished_from_another_one_of_its_number() {
         let record =
             Record { kind: RecordKind(1), seq: Seq(7), time: Timestamp::from_millis(9), body: b"one" };
         let last = LastRecord { checksum: Some(record.checksum()), ..LAST };

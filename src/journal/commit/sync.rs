@@ -512,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_that_needs_the_next_file_is_told_when_there_will_be_none() {
+    fn a_writer_that_needs_the_next_file_learns_when_there_will_be_none() {
         let files = MemoryFiles::new();
         let journal = open_prepared(&files, SEGMENT_BYTES);
         files.set_faults(Faults { fail_sync: Some(files.operations().syncs + 1), ..Faults::default() });

@@ -374,8 +374,8 @@ impl Disk {
             Some(index) => state.check_file_failing(operation, index),
             None => state.check_failing(operation, ""),
         };
-        let is_told = state.faults.fail_sync == Some(count);
-        if is_told || failing.is_err() {
+        let is_due = state.faults.fail_sync == Some(count);
+        if is_due || failing.is_err() {
             apply(&mut state, false);
             return failing.and(Err(io::Error::other("this sync was told to fail")));
         }
@@ -549,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_fail_as_often_as_they_are_told_to_and_only_on_the_named_files() {
+    fn operations_fail_as_often_as_was_set_and_only_on_the_named_files() {
         let files = MemoryFiles::new();
         files.create("b").expect("created");
         let denied = io::ErrorKind::PermissionDenied;

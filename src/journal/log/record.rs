@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_version_is_told_from_damage() {
+    fn a_newer_version_is_distinguished_from_damage() {
         let mut bytes = encoded(RecordKind(1), Seq(1), Timestamp::ZERO, b"later");
         bytes[9] = RECORD_VERSION + 1;
         let crc = checksum(bytes[..4].try_into().expect("four bytes"), &bytes[8..]);

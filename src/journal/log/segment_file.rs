@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_of_newer_formats_and_damaged_ones_are_told_apart() {
+    fn headers_of_newer_formats_and_damaged_ones_are_distinguished() {
         let files = MemoryFiles::new();
         let file = prepare(&files, 64).expect("prepared");
         let kind_of = |header: &[u8]| {

@@ -272,7 +272,7 @@ fn a_commit_that_waits_is_said_with_the_move_that_follows_or_not_at_all() {
 }
 
 #[test]
-fn a_session_is_not_told_of_its_own_moves() {
+fn a_session_gets_nothing_of_its_own_moves() {
     let cases = [
         ("git checkout fix", 995, true),
         ("./release.sh", 995, true),
@@ -296,7 +296,7 @@ fn a_session_is_not_told_of_its_own_moves() {
 }
 
 #[test]
-fn what_others_did_between_own_moves_is_told_from_its_begin_to_its_end() {
+fn what_others_did_between_own_moves_is_delivered_from_its_begin_to_its_end() {
     let mut world = World::on_main();
     let mut known = noted(&world);
     world.head("refs/heads/x", 996);

@@ -161,9 +161,9 @@ async fn a_notification_tells_its_events_and_what_became_of_it() {
         "deliveries": [{ "session": "s1", "state": "confirmed", "injection": "a1", "at": "1970-01-01T00:00:06Z" }],
     });
     assert_eq!(shown["notification"], expected);
-    let told: Vec<_> =
+    let delivered: Vec<_> =
         shown["history"].as_array().expect("a list").iter().map(|line| &line["what"]).collect();
-    assert_eq!(told, ["created", "queued", "injected", "confirmed"]);
+    assert_eq!(delivered, ["created", "queued", "injected", "confirmed"]);
     assert_eq!(shown["events"][1]["id"], "e2");
     for (query, expected) in [
         ("", 1),
@@ -298,7 +298,7 @@ async fn a_projection_that_is_behind_or_not_there_says_so() {
     let reply = send_asked(&mut daemon, get("/v1/events")).await;
     assert_eq!(reply.status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(reply.body.contains("the projection cannot be read"), "{}", reply.body);
-    assert!(matches!(daemon.orders.try_recv(), Ok(Command::Check)), "its thread is told to look");
+    assert!(matches!(daemon.orders.try_recv(), Ok(Command::Check)), "its thread gets the order to look");
 }
 
 #[tokio::test]

@@ -16,9 +16,9 @@ async fn an_exchange_journals_what_it_observed_before_itself_and_shows_the_answe
     assert_eq!(journaled(&app, 1), observed);
     let (reply, _) = send_answered(&app, request(), 4, nothing()).await;
     assert_eq!((reply.status, reply.body.as_str()), (StatusCode::NO_CONTENT, ""));
-    let told =
+    let delivered =
         ["aside-pending", "aside-check-before-tool"].map(|name| reply.headers[name].to_str().expect("text"));
-    assert_eq!(told, ["2", "true"]);
+    assert_eq!(delivered, ["2", "true"]);
     assert_eq!(journaled(&app, 4), [("exchange", "c1".to_owned())], "the same request observes nothing new");
 }
 
@@ -189,21 +189,21 @@ async fn of_two_monitors_the_newer_one_stays_and_goes_on_with_its_process() {
     assert_eq!(next_text(&mut first).await.as_deref(), Some("event: replaced\ndata: {}\n\n"));
     assert_eq!(next_text(&mut first).await, None);
     app.registry.wake(waking("s2"));
-    let told = next_text(&mut second).await.expect("a change");
-    assert!(told.contains("\"wake\":\"start_turn\""), "{told}");
+    let delivered = next_text(&mut second).await.expect("a change");
+    assert!(delivered.contains("\"wake\":\"start_turn\""), "{delivered}");
     app.registry.wake(Pending { is_closed: true, ..Pending::nothing(SessionId::new("s2")) });
     assert_eq!(next_text(&mut second).await.as_deref(), Some("event: closed\ndata: {}\n\n"));
     let moved_to = Some(SessionId::new("s3"));
     app.registry.wake(Pending { moved_to, ..Pending::nothing(SessionId::new("s2")) });
-    let told = tokio::select! {
-        told = next_text(&mut second) => told.expect("where it goes on"),
+    let delivered = tokio::select! {
+        delivered = next_text(&mut second) => delivered.expect("where it goes on"),
         () = answer_queries(&mut daemon.queries, 0) => panic!("the daemon is gone"),
     };
-    assert!(told.contains("\"session\":\"s3\",\"pending\":0"), "{told}");
+    assert!(delivered.contains("\"session\":\"s3\",\"pending\":0"), "{delivered}");
     app.registry.wake(waking("s2"));
     app.registry.wake(waking("s3"));
-    let told = next_text(&mut second).await.expect("a change");
-    assert!(told.contains("\"session\":\"s3\"") && told.contains("start_turn"), "{told}");
+    let delivered = next_text(&mut second).await.expect("a change");
+    assert!(delivered.contains("\"session\":\"s3\"") && delivered.contains("start_turn"), "{delivered}");
     drop((first, second));
     assert_eq!(app.registry.waiting(), 0);
 }

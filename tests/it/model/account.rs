@@ -74,8 +74,8 @@ pub(super) struct Account {
     /// The session that the one of the present input goes on from, and whether that one ends with it.
     pub(super) goes_on_from: Option<(SessionId, bool)>,
     /// What left for a session, or is in the context that it has a copy of.
-    pub(super) told: BTreeMap<SessionId, BTreeSet<NotificationId>>,
-    /// What came in place of a tool call, or was told in a context that is gone, and has not come back as if it had not left.
+    pub(super) delivered: BTreeMap<SessionId, BTreeSet<NotificationId>>,
+    /// What came in place of a tool call, or was delivered in a context that is gone, and has not come back as if it had not left.
     pub(super) cancelled: BTreeSet<(SessionId, NotificationId)>,
     /// Sessions in which a call was cancelled, and with it those that are made together with it.
     pub(super) held: BTreeSet<SessionId>,
@@ -102,7 +102,7 @@ impl Account {
             open: BTreeMap::new(),
             away: BTreeMap::new(),
             goes_on_from: None,
-            told: BTreeMap::new(),
+            delivered: BTreeMap::new(),
             cancelled: BTreeSet::new(),
             held: BTreeSet::new(),
             places: BTreeMap::new(),
@@ -305,7 +305,7 @@ impl Account {
                 let Place::Queued { again } = *place else { panic!("injected from {place:?}: {entry:?}") };
                 assert_eq!(again, redelivered.is_some(), "{entry:?}");
                 *place = Place::Leased { injection: *injection, again };
-                self.told.entry(session.clone()).or_default().insert(*notification);
+                self.delivered.entry(session.clone()).or_default().insert(*notification);
             }
             LedgerEntry::Recalled { notification, session } => {
                 assert!(loses_context(content), "{entry:?}");
@@ -379,7 +379,7 @@ impl Account {
         place.unwrap_or_else(|| panic!("{id} never came to {session}"))
     }
 
-    /// Whether `session` is told what has this scope; a child only what names it.
+    /// Whether `session` gets events of this scope; a child gets only those that name it.
     pub(super) fn concerns(&self, scope: &Scope, session: &SessionId) -> bool {
         let Some(open) = self.open.get(session) else { return false };
         match scope {
@@ -433,29 +433,37 @@ impl Account {
         }
 
         let left: Vec<NotificationId> = outputs.iter().filter_map(injected).collect();
-        assert_eq!(released.map(|told| told.id).collect::<Vec<_>>(), left, "the ledger says what was told");
+        assert_eq!(
+            released.map(|delivered| delivered.id).collect::<Vec<_>>(),
+            left,
+            "the ledger has what was delivered"
+        );
         if let Some(injection) = &answer.injection {
             self.check_injection(exchange, injection);
         }
     }
 
     fn check_injection(&self, exchange: &Exchange, injection: &Injection) {
-        let told = &injection.notifications;
-        assert!(!told.is_empty());
-        let rank = |index: usize| (Reverse(told[index].priority), self.made[&told[index].id].created_at);
-        assert!((1..told.len()).all(|index| rank(index - 1) <= rank(index)), "priority, then age: {told:?}");
+        let delivered = &injection.notifications;
+        assert!(!delivered.is_empty());
+        let rank =
+            |index: usize| (Reverse(delivered[index].priority), self.made[&delivered[index].id].created_at);
+        assert!(
+            (1..delivered.len()).all(|index| rank(index - 1) <= rank(index)),
+            "priority, then age: {delivered:?}"
+        );
 
         let limits = &self.rules.injection;
         let chars = injection.text.chars().count();
         let held = exchange.budget.max_chars.unwrap_or(limits.max_chars.max(CARRIER_CHARS_MAX));
-        assert!(chars <= usize::try_from(held).expect("small"), "more than the carrier holds: {told:?}");
-        if told.iter().any(|told| told.priority != Priority::Critical) {
+        assert!(chars <= usize::try_from(held).expect("small"), "more than the carrier holds: {delivered:?}");
+        if delivered.iter().any(|delivered| delivered.priority != Priority::Critical) {
             let budget = &exchange.budget;
             let max_notifications =
                 budget.max_notifications.unwrap_or(u32::MAX).min(limits.max_notifications);
             let max_chars = budget.max_chars.unwrap_or(u32::MAX).min(limits.max_chars);
             let max_tokens = budget.max_tokens.unwrap_or(limits.max_tokens).min(limits.max_tokens);
-            assert!(told.len() <= usize::try_from(max_notifications).expect("small"), "{told:?}");
+            assert!(delivered.len() <= usize::try_from(max_notifications).expect("small"), "{delivered:?}");
             assert!(chars <= usize::try_from(max_chars).expect("small"));
             assert!(tokens::estimate(&injection.text) <= max_tokens);
         }
@@ -489,7 +497,7 @@ impl Account {
         for id in over {
             self.open.remove(&id);
             self.away.remove(&id);
-            self.told.remove(&id);
+            self.delivered.remove(&id);
             self.cancelled.retain(|(session, _)| *session != id);
             self.answers.retain(|(session, _), _| *session != id);
             let mut left = self.places.remove(&id).unwrap_or_default();

@@ -23,9 +23,9 @@ impl Account {
     /// A notification ended in a session; others can have it if it was not addressed to that one.
     pub(super) fn end(&mut self, id: &NotificationId, session: &SessionId, reason: &Reason) {
         let place = std::mem::replace(self.place(session, id), Place::Over);
-        let was_told = *reason == Reason::Uncertain;
+        let was_delivered = *reason == Reason::Uncertain;
         assert_eq!(
-            was_told,
+            was_delivered,
             matches!(place, Place::Leased { .. }),
             "{id} in {session}: {place:?}, {reason:?}"
         );

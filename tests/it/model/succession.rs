@@ -32,7 +32,7 @@ impl Account {
         let newest = others.max_by_key(|(_, known)| known.last_seen).filter(|(_, known)| is_there(known));
         let found = newest.map(|(id, _)| id.clone());
         let Some(from) = found else { return };
-        let told = self.told.get(&from).cloned().unwrap_or_default();
+        let delivered = self.delivered.get(&from).cloned().unwrap_or_default();
         if ends {
             let gone = self.open.get(&from).or_else(|| self.away.get(&from)).expect("found");
             let former: Vec<SessionId> = gone.former.iter().cloned().chain([from.clone()]).collect();
@@ -43,7 +43,7 @@ impl Account {
             }
             self.open.get_mut(&exchange.session).expect("met").former.extend(former);
         } else {
-            self.told.entry(exchange.session.clone()).or_default().extend(told);
+            self.delivered.entry(exchange.session.clone()).or_default().extend(delivered);
         }
         self.goes_on_from = Some((from, ends));
     }
@@ -69,13 +69,14 @@ impl Account {
 
     /// A call gives way to what is critical, and for the first time.
     pub(super) fn note_cancelled(&mut self, session: &SessionId, answer: &Answer) {
-        let told = answer.injection.iter().flat_map(|injection| &injection.notifications);
-        let told: Vec<_> = told.map(|told| ((session.clone(), told.id), told.priority)).collect();
+        let delivered = answer.injection.iter().flat_map(|injection| &injection.notifications);
+        let delivered: Vec<_> =
+            delivered.map(|delivered| ((session.clone(), delivered.id), delivered.priority)).collect();
         let is_reason = |(key, priority): &(_, Priority)| {
             *priority == Priority::Critical && !self.cancelled.contains(key)
         };
-        let is_first = told.iter().any(is_reason);
-        self.cancelled.extend(told.into_iter().map(|(key, _)| key));
+        let is_first = delivered.iter().any(is_reason);
+        self.cancelled.extend(delivered.into_iter().map(|(key, _)| key));
         if is_first {
             self.held.insert(session.clone());
         }

@@ -1,4 +1,4 @@
-//! A file system with one file that stops answering when it is told to, as a network mount does whose server is gone.
+//! A file system with one file that stops answering on request, as a network mount does whose server is gone.
 //!
 //! Source: `linux/fuse.h`, protocol 7.31: a request is length, opcode, a number, the node, three ids and a word, then its arguments; an
 //! answer is length, error and the number.

@@ -8,7 +8,7 @@ use super::{
     TOOL_SAYS,
     api::{Api, Turn},
     assert_only_added, bash,
-    calls::told,
+    calls::delivered,
     client::run_headless,
     count, fail, fail_for, home,
     terminal::Seat,
@@ -25,8 +25,8 @@ fn after_a_compaction_nothing_that_was_delivered_is_delivered_again() {
     let seat = Seat::taken(&["ready", "heard", summary], &["go"]);
     seat.next_request(1);
     let session = seat.idle_session();
-    seat.fail_for(&session, "marker_told");
-    assert_eq!(count(&seat.prompt("before it"), "marker_told"), 1);
+    seat.fail_for(&session, "marker_delivered");
+    assert_eq!(count(&seat.prompt("before it"), "marker_delivered"), 1);
     seat.fail_for(&session, "marker_waiting");
 
     let mut starts = seat
@@ -36,19 +36,19 @@ fn after_a_compaction_nothing_that_was_delivered_is_delivered_again() {
         .expect("the daemon answers")
         .unwrap_or_else(|refused| panic!("{refused:?}"));
     seat.enter("/compact");
-    let event = starts.next_event().expect("told").expect("an event");
+    let event = starts.next_event().expect("an answer").expect("an event");
     let event: Value = serde_json::from_str(&event.data).expect("JSON");
     assert_eq!(event["payload"]["start"], "compact");
     assert_eq!(seat.idle_session(), session);
     let request = seat.prompt("after it");
-    let told = ["marker_told", "marker_waiting", AGAIN].map(|words| count(&request, words));
-    assert_eq!(told, [0, 1, 0], "{request:?}");
+    let delivered = ["marker_delivered", "marker_waiting", AGAIN].map(|words| count(&request, words));
+    assert_eq!(delivered, [0, 1, 0], "{request:?}");
     // The client tells of hooks that it runs at a compaction.
     assert_eq!(count(&request, "aside hook claude"), 0, "{request:?}");
     assert!(!seat.sight().contains("Compact ["), "{}", seat.sight());
     let request = seat.prompt("and later");
-    let told = ["marker_told", "marker_waiting", AGAIN].map(|words| count(&request, words));
-    assert_eq!(told, [0, 1, 0], "{request:?}");
+    let delivered = ["marker_delivered", "marker_waiting", AGAIN].map(|words| count(&request, words));
+    assert_eq!(delivered, [0, 1, 0], "{request:?}");
 }
 
 #[test]
@@ -57,21 +57,21 @@ fn a_conversation_that_is_resumed_is_given_only_what_waits() {
     let mut seat = Seat::taken(&[], &["go"]);
     seat.next_request(1);
     let session = seat.idle_session();
-    seat.fail_for(&session, "marker_told");
-    assert_eq!(count(&seat.prompt("before it"), "marker_told"), 1);
+    seat.fail_for(&session, "marker_delivered");
+    assert_eq!(count(&seat.prompt("before it"), "marker_delivered"), 1);
     seat.fail_for(&session, "marker_waiting");
     seat.come_back(&["--continue"]);
     assert_eq!(seat.idle_session(), session);
     let resumed = seat.prompt("after it");
-    let told =
-        |request: &[Value]| ["marker_told", "marker_waiting", AGAIN].map(|words| count(request, words));
-    assert_eq!(told(&resumed), [1, 1, 0], "the history has the first one");
+    let delivered =
+        |request: &[Value]| ["marker_delivered", "marker_waiting", AGAIN].map(|words| count(request, words));
+    assert_eq!(delivered(&resumed), [1, 1, 0], "the history has the first one");
     let later = seat.prompt("and later");
-    assert_eq!(told(&later), [1, 1, 0]);
+    assert_eq!(delivered(&later), [1, 1, 0]);
     assert_only_added(&[resumed, later]);
 }
 
-/// Publishes a failure for the subagent that is at work; `words` are found again in what it is told.
+/// Publishes a failure for the subagent that is at work; `words` are found again in what it gets.
 fn fail_for_the_subagent(home: &Home, words: &str) {
     let list = home.get("/v1/sessions");
     let ids =
@@ -82,7 +82,7 @@ fn fail_for_the_subagent(home: &Home, words: &str) {
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn a_subagent_is_told_what_is_for_it_and_the_rest_waits_for_its_parent() {
+fn a_subagent_gets_what_is_for_it_and_the_rest_waits_for_its_parent() {
     let home = home();
     let _daemon = home.serve();
     let during: Arc<Home> = home.clone();
@@ -102,9 +102,9 @@ fn a_subagent_is_told_what_is_for_it_and_the_rest_waits_for_its_parent() {
     let (parent, subagent) = (api.conversation(), api.subagents());
     assert_only_added(&parent);
     assert_only_added(&subagent);
-    assert_eq!(told(&subagent, TOOL_SAYS), [0, 1, 2], "all of its tools ran");
-    assert_eq!(told(&subagent, "marker_child"), [0, 1, 1]);
-    assert_eq!(told(&subagent, "marker_parent"), [0, 0, 0]);
-    assert_eq!(told(&parent, "marker_child"), vec![0; parent.len()]);
-    assert_eq!(told(&parent, "marker_parent").last(), Some(&1), "{parent:?}");
+    assert_eq!(delivered(&subagent, TOOL_SAYS), [0, 1, 2], "all of its tools ran");
+    assert_eq!(delivered(&subagent, "marker_child"), [0, 1, 1]);
+    assert_eq!(delivered(&subagent, "marker_parent"), [0, 0, 0]);
+    assert_eq!(delivered(&parent, "marker_child"), vec![0; parent.len()]);
+    assert_eq!(delivered(&parent, "marker_parent").last(), Some(&1), "{parent:?}");
 }

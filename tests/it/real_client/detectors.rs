@@ -1,8 +1,8 @@
-//! What the client's own hooks are enough for: an agent that repeats itself is told so, one that gets further is not.
+//! What the client's own hooks are enough for: an agent that repeats itself gets a notification, one that gets further is not.
 
 use super::{
     api::Turn,
-    calls::{bash, told},
+    calls::{bash, delivered},
     home, play,
 };
 
@@ -13,24 +13,24 @@ fn repeat(command: &str) -> Vec<usize> {
     let home = home();
     let _daemon = home.serve();
     let calls = (1..=CALLS).map(|number| bash(number, command));
-    told(&play(&home, calls.chain([Turn::says("done")]).collect()), "loop_detected")
+    delivered(&play(&home, calls.chain([Turn::says("done")]).collect()), "loop_detected")
 }
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn an_agent_that_repeats_itself_is_told_so_once() {
+fn an_agent_that_repeats_itself_gets_one_notification() {
     assert_eq!(repeat("echo the same"), [0, 0, 0, 0, 0, 1, 1]);
 }
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn one_that_repeats_itself_with_failures_is_told_so_and_once_more_when_it_has_done_so_twice_as_often() {
+fn one_that_repeats_itself_with_failures_gets_one_and_another_when_it_has_done_so_twice_as_often() {
     // A failure has a hook of its own, before that of its batch: what it leads to leaves with the same call.
     assert_eq!(repeat("echo the same; exit 3"), [0, 0, 0, 1, 1, 1, 2]);
 }
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn one_whose_calls_give_something_else_each_time_is_told_nothing() {
+fn one_whose_calls_give_something_else_each_time_gets_none() {
     assert_eq!(repeat("echo x >> log; wc -l < log"), [0; CALLS + 1]);
 }

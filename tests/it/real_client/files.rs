@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::{
     api::{Api, Turn},
-    calls::{BLOCK, bash, call, edit, path, put, read, told, user_writes},
+    calls::{BLOCK, bash, call, delivered, edit, path, put, read, user_writes},
     client::run_headless,
     home, play,
 };
@@ -42,8 +42,8 @@ fn a_file_that_was_only_read_is_announced_once_for_each_change_and_a_touched_one
         Turn::says("done"),
     ];
     let conversation = play(&home, turns);
-    assert_eq!(told(&conversation, "file_changed: a.txt"), [0, 0, 0, 1, 1, 1, 2, 2]);
-    assert_eq!(told(&conversation, "file_changed: d.txt"), [0; 8]);
+    assert_eq!(delivered(&conversation, "file_changed: a.txt"), [0, 0, 0, 1, 1, 1, 2, 2]);
+    assert_eq!(delivered(&conversation, "file_changed: d.txt"), [0; 8]);
 }
 
 #[test]
@@ -65,9 +65,13 @@ fn a_change_of_an_edited_or_printed_file_is_announced_once_by_the_client_and_the
             Turn::says("done"),
         ];
         let conversation = play(&home, begin.into_iter().chain(rest).collect());
-        assert_eq!(told(&conversation, &format!("file_changed: {name}")), [0, 0, 0, 0, 0, 1, 1], "{name}");
+        assert_eq!(
+            delivered(&conversation, &format!("file_changed: {name}")),
+            [0, 0, 0, 0, 0, 1, 1],
+            "{name}"
+        );
         // The client's own words differ between versions; what it shows is the line that changed.
-        let by_client = told(&conversation, "kumquat");
+        let by_client = delivered(&conversation, "kumquat");
         assert!(by_client.last().is_some_and(|count| *count == 1), "{name}: {by_client:?}");
     }
 }
@@ -99,7 +103,7 @@ fn nothing_is_said_of_what_the_agent_does_itself() {
     let own = [edit(&home, 4, "b.txt", "two", "TWO")];
     let ran = commands.iter().zip(5..).map(|(command, id)| bash(id, command));
     let conversation = play(&home, reads.chain(own).chain(ran).chain([Turn::says("done")]).collect());
-    assert_eq!(told(&conversation, BLOCK), vec![0; conversation.len()]);
+    assert_eq!(delivered(&conversation, BLOCK), vec![0; conversation.len()]);
     assert_eq!(conversation.len(), 3 + 1 + commands.len() + 1);
 }
 
@@ -129,8 +133,8 @@ fn a_subagents_edit_of_a_file_that_its_parent_has_read_is_said_once() {
     let api = Api::playing_both(turns, subagent);
     run_headless(&home, &api.url());
     let conversation = api.conversation();
-    let last = told(&conversation, "file_changed: a.txt").last().copied();
-    assert_eq!(last, Some(1), "{:?}", told(&conversation, "by: your subagent"));
-    assert_eq!(told(&conversation, "by: your subagent").last(), Some(&1));
-    assert_eq!(told(&api.subagents(), BLOCK).last(), Some(&0));
+    let last = delivered(&conversation, "file_changed: a.txt").last().copied();
+    assert_eq!(last, Some(1), "{:?}", delivered(&conversation, "by: your subagent"));
+    assert_eq!(delivered(&conversation, "by: your subagent").last(), Some(&1));
+    assert_eq!(delivered(&api.subagents(), BLOCK).last(), Some(&0));
 }

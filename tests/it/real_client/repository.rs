@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     api::{Api, Turn},
-    calls::{bash, edit, git, make_repository, read, told},
+    calls::{bash, delivered, edit, git, make_repository, read},
     client::run_headless,
     home, play,
 };
@@ -30,9 +30,9 @@ fn a_branch_that_the_user_switches_is_said_once_with_the_files_that_the_agent_re
         Turn::says("done"),
     ];
     let conversation = play(&home, turns);
-    assert_eq!(told(&conversation, "main -> other (checkout"), [0, 0, 0, 1, 1]);
-    assert_eq!(told(&conversation, "changed_that_you_read: a.txt"), [0, 0, 0, 1, 1]);
-    assert_eq!(told(&conversation, "file_changed"), [0; 5], "one cause, one line");
+    assert_eq!(delivered(&conversation, "main -> other (checkout"), [0, 0, 0, 1, 1]);
+    assert_eq!(delivered(&conversation, "changed_that_you_read: a.txt"), [0, 0, 0, 1, 1]);
+    assert_eq!(delivered(&conversation, "file_changed"), [0; 5], "one cause, one line");
 }
 
 #[test]
@@ -60,13 +60,13 @@ fn what_another_session_edits_and_switches_here_is_said_with_its_name_and_not_to
         Turn::says("done"),
     ];
     let conversation = play(&home, turns);
-    assert_eq!(told(&conversation, "file_changed: b.txt"), [0, 0, 0, 1, 1, 1]);
-    assert_eq!(told(&conversation, "by: session "), [0, 0, 0, 1, 1, 1], "the line says who");
-    assert_eq!(told(&conversation, "main -> other (checkout"), [0, 0, 0, 0, 1, 1]);
-    assert_eq!(told(&conversation, "by session "), [0, 0, 0, 0, 1, 1], "and so does the branch");
+    assert_eq!(delivered(&conversation, "file_changed: b.txt"), [0, 0, 0, 1, 1, 1]);
+    assert_eq!(delivered(&conversation, "by: session "), [0, 0, 0, 1, 1, 1], "the line says who");
+    assert_eq!(delivered(&conversation, "main -> other (checkout"), [0, 0, 0, 0, 1, 1]);
+    assert_eq!(delivered(&conversation, "by session "), [0, 0, 0, 0, 1, 1], "and so does the branch");
     for other in [editing, switching] {
         let last = other.conversation();
-        assert_eq!(told(&last, "file_changed").last(), Some(&0));
-        assert_eq!(told(&last, "-> other").last(), Some(&0));
+        assert_eq!(delivered(&last, "file_changed").last(), Some(&0));
+        assert_eq!(delivered(&last, "-> other").last(), Some(&0));
     }
 }

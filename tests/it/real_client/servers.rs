@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     api::{Api, Turn},
-    calls::{bash, call, go_on, in_background, put, told},
+    calls::{bash, call, delivered, go_on, in_background, put},
     client::{client, run_headless_with},
     home,
     said::Played,
@@ -182,8 +182,8 @@ fn an_mcp_server_that_failed_at_its_start_is_said_once_by_the_client_or_by_aside
     fs::write(depot.folder.join("refuse"), "").expect("written");
     let turns = vec![go_on(1), go_on(2), bash(3, LONG), bash(4, LONG), go_on(5), Turn::says("done")];
     let conversation = depot.play(&home, turns);
-    let by_client = told(&conversation, "depot (CONNECTION_CLOSED)");
-    let by_aside = told(&conversation, "mcp_disconnected: depot");
+    let by_client = delivered(&conversation, "depot (CONNECTION_CLOSED)");
+    let by_aside = delivered(&conversation, "mcp_disconnected: depot");
     let last = (by_client.last().copied(), by_aside.last().copied());
     assert!(matches!(last, (Some(1), Some(0)) | (Some(0), Some(1))), "{by_client:?} {by_aside:?}");
 }
@@ -198,9 +198,9 @@ fn an_mcp_server_that_runs_is_no_news() {
     let conversation =
         depot.play(&home, vec![lookup(1), go_on(2), bash(3, LONG), lookup(4), go_on(5), Turn::says("done")]);
     for words in ["mcp_reconnected", "mcp_disconnected"] {
-        assert_eq!(told(&conversation, words).iter().sum::<usize>(), 0, "{words}");
+        assert_eq!(delivered(&conversation, words).iter().sum::<usize>(), 0, "{words}");
     }
-    assert_eq!(told(&conversation, "is not connected").iter().sum::<usize>(), 0);
+    assert_eq!(delivered(&conversation, "is not connected").iter().sum::<usize>(), 0);
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn an_mcp_server_whose_tools_went_and_came_is_left_to_the_client() {
     ];
     let conversation = depot.play_by_hand(&home, turns, asked);
     let said = ["are no longer available", "available again", "mcp_reconnected"]
-        .map(|words| told(&conversation, words));
+        .map(|words| delivered(&conversation, words));
     let last = said.each_ref().map(|counts| counts.last().copied().unwrap_or_default());
     // A client that lists all tools says neither, and its agent reads of aside that they are back.
     let is_listed = last == [0, 0, 1];

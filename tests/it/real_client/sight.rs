@@ -8,10 +8,10 @@ fn what_was_delivered_is_one_line_for_the_user_and_nothing_of_it_reaches_the_mod
     let seat = Seat::taken(&[], &["go"]);
     seat.next_request(1);
     let session = seat.idle_session();
-    seat.fail_for(&session, "marker_told");
+    seat.fail_for(&session, "marker_delivered");
     let request = seat.prompt("and now");
-    assert_eq!(count(&request, "marker_told"), 1);
-    let line = "aside: tool failure (high): marker_told timeout";
+    assert_eq!(count(&request, "marker_delivered"), 1);
+    let line = "aside: tool failure (high): marker_delivered timeout";
     assert!(seat.sees(line), "{}", seat.sight());
     let later = seat.prompt("and later");
     assert_eq!([place(&request, line), place(&later, line)], [None, None], "{later:?}");

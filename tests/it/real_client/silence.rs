@@ -16,7 +16,7 @@ use super::{
     LABEL,
     api::{Api, Turn},
     assert_only_added,
-    calls::{BLOCK, bash, call, edit, git, in_background, path, put, read, told},
+    calls::{BLOCK, bash, call, delivered, edit, git, in_background, path, put, read},
     client::run_headless,
     home, install, play, settled_home,
 };
@@ -184,7 +184,7 @@ fn failures(messages: &[Value]) -> Vec<&Value> {
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn of_sixty_calls_of_its_own_an_agent_is_told_nothing_but_what_its_subagent_did() {
+fn of_sixty_calls_of_its_own_an_agent_gets_only_what_its_subagent_did() {
     let home = home();
     let _daemon = home.serve();
     make_project(&home);
@@ -222,7 +222,7 @@ fn of_sixty_calls_of_its_own_an_agent_is_told_nothing_but_what_its_subagent_did(
     let last = conversation.last().expect("requests");
     assert_eq!(failures(last), Vec::<&Value>::new());
     assert!(conversation.len() > steps.len(), "{} requests", conversation.len());
-    let blocks = told(&conversation, BLOCK);
+    let blocks = delivered(&conversation, BLOCK);
     let first = blocks.iter().position(|count| *count > 0);
     assert_eq!(
         blocks.last(),
@@ -230,9 +230,9 @@ fn of_sixty_calls_of_its_own_an_agent_is_told_nothing_but_what_its_subagent_did(
         "the first in request {first:?}: {:?}",
         first.map(|at| conversation[at].last())
     );
-    assert_eq!(told(&conversation, "by: your subagent").last(), Some(&1));
-    assert_eq!(told(&conversation, LABEL).last(), Some(&1));
-    assert_eq!(told(&api.subagents(), LABEL).last(), Some(&0));
+    assert_eq!(delivered(&conversation, "by: your subagent").last(), Some(&1));
+    assert_eq!(delivered(&conversation, LABEL).last(), Some(&1));
+    assert_eq!(delivered(&api.subagents(), LABEL).last(), Some(&0));
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn a_session_of_a_hundred_calls_in_which_nothing_happens_is_the_same_without_asi
     let _daemon = home.serve();
     let mut with_aside = play(&home, turns());
     assert_eq!(with_aside.len(), QUIET_CALLS + 1);
-    assert_eq!(told(&with_aside, LABEL), [0; QUIET_CALLS + 1]);
+    assert_eq!(delivered(&with_aside, LABEL), [0; QUIET_CALLS + 1]);
     let skills: BTreeSet<String> =
         with_aside.iter_mut().flatten().flat_map(|message| take_skill(&mut message["content"])).collect();
     let tokens: u32 = skills.iter().map(|line| tokens::estimate(line).0).sum();

@@ -71,7 +71,7 @@ fn what_waits_with_a_critical_one_reaches_the_model_whole() {
     one_watcher(&seat);
     let session = seat.idle_session();
     let texts = ["first", "second", "third"].map(|name| {
-        // Whole only with its end, and told from the others by its beginning.
+        // Whole only with its end, and distinguished from the others by its beginning.
         let text = format!("{name} {}", "of three hundred characters ".repeat(20));
         format!("{}{name}_end", text.chars().take(300 - name.len() - 4).collect::<String>())
     });
@@ -118,7 +118,7 @@ fn the_queue_and_the_watcher_go_on_where_the_client_does() {
     let request = woken(&seat, "marker_branch", 5);
     assert_eq!([count(&request, BY_MONITOR), count(&request, "marker_copied")], [2 * wakes, copies]);
 
-    // The original has kept what waited, and was told nothing of the branch.
+    // The original has kept what waited, and got nothing of the branch.
     seat.enter(&format!("/resume {cleared}"));
     assert_eq!(seat.session_other_than(&branch), cleared);
     let request = seat.prompt("back in the original");

@@ -121,7 +121,7 @@ where = "payload.n + 1 > 2"
 template = "templates/broken.toon.j2"
 "#;
 
-const BROKEN_TEMPLATE: &str = "told: {{ events[0].payload.missing.deeper }}\n";
+const BROKEN_TEMPLATE: &str = "message: {{ events[0].payload.missing.deeper }}\n";
 
 /// What holds until it is resolved, for an event that only resolves and for one that is a row too.
 const HOLDS: &str = r#"
