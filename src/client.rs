@@ -222,7 +222,7 @@ impl Client {
     ///
     /// Shape: `headers` as for [`Client::request`], but values may be any text. Errors: also an
     /// answer other than 101, which is returned whole.
-    pub fn carry(
+    pub fn relay(
         &self,
         path: &str,
         protocol: &str,
@@ -242,8 +242,8 @@ impl Client {
         }
         let reader = reader.into_inner();
         let first = reader.buffer().to_vec();
-        let carried = pump::between_stdio_and(&reader.into_inner().into_inner(), &first);
-        carried.map(Ok).map_err(|source| ClientError::Connection { doing: "carry bytes", source })
+        let end = pump::between_stdio_and(&reader.into_inner().into_inner(), &first);
+        end.map(Ok).map_err(|source| ClientError::Connection { doing: "relay bytes", source })
     }
 }
 

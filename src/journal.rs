@@ -52,6 +52,7 @@ pub use self::{
     },
     log::{
         clock::Clock,
+        damaged::FoundDamage,
         failure::{DiskFull, Poisoned},
         files::{self, Files},
         health::{DAMAGED_PLACES_MAX, DamagedPlace, JournalHealth},
@@ -60,7 +61,6 @@ pub use self::{
         reader::{Closed, ReadError, Reader, RecordBuf, Records},
         record::{self, Record, RecordKind},
         recover::{Cut, KeyOf, OpenError, RecoveryHint, ScanReport},
-        salvage::FoundDamage,
         sealed::SealDamage,
         store::{ForgetError, Stored},
     },

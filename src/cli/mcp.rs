@@ -33,8 +33,8 @@ pub(super) fn run(args: &Args, client: &Client) -> Result<(), CliError> {
     let named = [(header::SESSION, session), (header::CWD, workspace_or_current(None))];
     let headers: Vec<(&str, &str)> =
         named.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))).collect();
-    let carried = client.carry(PATH, PROTOCOL, &headers);
-    match carried.map_err(|source| CliError::Client { doing: DOING, source })? {
+    let relayed = client.relay(PATH, PROTOCOL, &headers);
+    match relayed.map_err(|source| CliError::Client { doing: DOING, source })? {
         Ok(PumpEnd::ToTheEnd) => Ok(()),
         Ok(PumpEnd::UntilTheDaemonStopped) => Err(CliError::Ended { doing: DOING }),
         Err(response) => Err(refused(DOING, response.status, &response.body)),

@@ -30,10 +30,10 @@ pub(super) fn between_stdio_and(socket: &UnixStream, first: &[u8]) -> io::Result
     // The files themselves, because the standard library's buffers could retain a line.
     let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-    carry(socket, first, input, output)
+    relay(socket, first, input, output)
 }
 
-fn carry(socket: &UnixStream, first: &[u8], mut input: File, mut output: File) -> io::Result<PumpEnd> {
+fn relay(socket: &UnixStream, first: &[u8], mut input: File, mut output: File) -> io::Result<PumpEnd> {
     socket.set_nonblocking(false)?;
     let has_ended = std::sync::Arc::new(AtomicBool::new(false));
     let (mut to, ended) = (socket.try_clone()?, std::sync::Arc::clone(&has_ended));
@@ -85,7 +85,7 @@ mod tests {
     fn bytes_go_both_ways_until_stdin_ends_and_the_rest_of_the_answer_still_comes() {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         let ((mut give, input), (output, take)) = (pipe(), pipe());
-        let carrying = thread::spawn(move || carry(&ours, b"hello\n", input, output));
+        let copying = thread::spawn(move || relay(&ours, b"hello\n", input, output));
         let mut lines = BufReader::new(take).lines();
         assert_eq!(lines.next().expect("a line").expect("read"), "hello");
         give.write_all(b"ask\n").expect("written");
@@ -97,7 +97,7 @@ mod tests {
         (&theirs).write_all(b"answer\n").expect("written");
         drop(theirs);
         assert_eq!(lines.next().expect("a line").expect("read"), "answer");
-        assert_eq!(carrying.join().expect("it ends").expect("carried"), PumpEnd::ToTheEnd);
+        assert_eq!(copying.join().expect("it ends").expect("relayed"), PumpEnd::ToTheEnd);
     }
 
     #[test]
@@ -105,7 +105,7 @@ mod tests {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         let ((_give, input), (output, _take)) = (pipe(), pipe());
         drop(theirs);
-        assert_eq!(carry(&ours, b"", input, output).expect("carried"), PumpEnd::UntilTheDaemonStopped);
+        assert_eq!(relay(&ours, b"", input, output).expect("relayed"), PumpEnd::UntilTheDaemonStopped);
     }
 
     #[test]
@@ -114,6 +114,6 @@ mod tests {
         let ((_give, input), (output, take)) = (pipe(), pipe());
         drop(take);
         (&theirs).write_all(b"answer\n").expect("written");
-        assert_eq!(carry(&ours, b"", input, output).expect("carried"), PumpEnd::ToTheEnd);
+        assert_eq!(relay(&ours, b"", input, output).expect("relayed"), PumpEnd::ToTheEnd);
     }
 }

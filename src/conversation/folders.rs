@@ -29,12 +29,12 @@ impl Folders {
         if self.of.get(&key) == folder {
             return;
         }
-        if let Some(former) = self.of.remove(&key) {
-            let former = without_end(&former);
-            if let Some(sessions) = self.by_folder.get_mut(former) {
+        if let Some(previous) = self.of.remove(&key) {
+            let previous = without_end(&previous);
+            if let Some(sessions) = self.by_folder.get_mut(previous) {
                 sessions.remove(&key);
                 if sessions.is_empty() {
-                    self.by_folder.remove(former);
+                    self.by_folder.remove(previous);
                     self.has_changed = true;
                 }
             }

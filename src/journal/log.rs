@@ -2,6 +2,7 @@
 
 pub(crate) mod clock;
 pub(crate) mod cursor;
+pub(crate) mod damaged;
 pub(crate) mod failure;
 pub mod files;
 pub(crate) mod health;
@@ -12,7 +13,6 @@ pub mod memory;
 pub(crate) mod reader;
 pub mod record;
 pub(crate) mod recover;
-pub(crate) mod salvage;
 pub(crate) mod sealed;
 pub(crate) mod segment;
 pub(crate) mod segment_file;

@@ -11,7 +11,7 @@ use crate::{
         App,
         client_folder::ClientFolder,
         error::ApiError,
-        processes::{self, Claim},
+        processes::{self, IdentifiedBy},
     },
     wire::clients::ClientsView,
 };
@@ -48,7 +48,7 @@ impl MonitorClient {
         let found = app.engine.session(now.clone()).await?;
         let is_open = found.is_some_and(|found| found.is_open);
         let session = if is_open { &now } else { session };
-        let process = peer.and_then(|peer| processes::learn(app, session, peer, Claim::Pid(pid)));
+        let process = peer.and_then(|peer| processes::record(app, session, peer, IdentifiedBy::Pid(pid)));
         if let Some(folder) = &self.folder {
             app.registry.wake_routes().know_folder(session, folder);
         }

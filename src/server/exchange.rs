@@ -25,7 +25,7 @@ use crate::{
         extract::{IdSegment, read_body, read_session},
         naming::{name_sessions, session_of},
         probing::{self, Said},
-        processes::{self, Claim},
+        processes::{self, IdentifiedBy},
         wrote,
     },
     wire::{
@@ -76,7 +76,7 @@ pub(crate) async fn exchange(
     let session = request.exchange.session.clone();
     let harness = &mut request.exchange.harness;
     if let (Some(peer), Some(pid), None) = (peer, harness.pid, &harness.parent)
-        && let Some(process) = processes::learn(&app, &session, peer, Claim::Pid(pid))
+        && let Some(process) = processes::record(&app, &session, peer, IdentifiedBy::Pid(pid))
     {
         harness.runs_in(process);
     }

@@ -25,7 +25,7 @@ use crate::{
         hook_troubles::Consequence,
         naming::session_of,
         probing::{self, Said},
-        processes::{self, Claim},
+        processes::{self, IdentifiedBy},
         wake_routes::KnownSocket,
         wrote,
     },
@@ -78,10 +78,10 @@ pub(crate) async fn hook(
     }
     let folder = call.transcript.as_ref().and_then(|transcript| kind.client_folder(&transcript.path));
     let folder = folder.map(|path| ClientFolder { kind, path: path.to_owned() });
-    let claim = env.pid.map(Claim::Pid).or(folder.as_ref().map(Claim::SessionFile));
+    let claim = env.pid.map(IdentifiedBy::Pid).or(folder.as_ref().map(IdentifiedBy::SessionFile));
     if let (Some(peer), Some(claim), Some(exchange)) = (peer, claim, call.then.exchange_mut())
         && exchange.harness.parent.is_none()
-        && let Some(process) = processes::learn(&app, &exchange.session, peer, claim)
+        && let Some(process) = processes::record(&app, &exchange.session, peer, claim)
     {
         exchange.harness.runs_in(process);
     }

@@ -45,7 +45,7 @@ fn from_upwards(from: u32) -> impl Iterator<Item = Process> {
 
 /// How a client's process is identified.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Claim<'c> {
+pub(crate) enum IdentifiedBy<'c> {
     /// By its id. An id from another PID namespace, or an invented one, matches no ancestor of the
     /// caller.
     Pid(u32),
@@ -55,19 +55,19 @@ pub(crate) enum Claim<'c> {
 
 /// Finds and records the process of the session's client: the requesting process `peer`, or an
 /// ancestor of it, because a client starts its hooks.
-pub(crate) fn learn(
+pub(crate) fn record(
     app: &App,
     session: &SessionId,
     peer: u32,
-    claim: Claim<'_>,
+    by: IdentifiedBy<'_>,
 ) -> Option<exchange::Process> {
     let processes = app.registry.processes();
-    let found = match claim {
-        Claim::Pid(pid) => match processes.running(session, pid) {
+    let found = match by {
+        IdentifiedBy::Pid(pid) => match processes.running(session, pid) {
             known @ Some(_) => known,
             None => from_upwards(peer).find(|process| process.pid == pid),
         },
-        Claim::SessionFile(folder) => {
+        IdentifiedBy::SessionFile(folder) => {
             let known = processes.of(session).filter(|known| processes.watched.contains(known));
             // Reading the ancestors of a hook costs a tenth of the hook, and is useless if the
             // client writes no session files.

@@ -133,7 +133,7 @@ impl Source for Sinks {
                     continue;
                 }
                 let (settings, log, out) = (Arc::clone(&settings), self.log.clone(), out.clone());
-                let task = tasks.spawn(carry(job.clone(), settings, log, self.utc_offset, out));
+                let task = tasks.spawn(deliver(job.clone(), settings, log, self.utc_offset, out));
                 running.insert(key(job), (lane, task));
             }
             loop {
@@ -158,7 +158,7 @@ fn key(job: &Job) -> Key {
 }
 
 /// Has a sink take a notice, and publishes how it answered, or until when it waits.
-async fn carry(
+async fn deliver(
     job: Job,
     settings: Arc<Settings>,
     log: PathBuf,

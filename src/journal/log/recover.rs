@@ -22,12 +22,12 @@ use crate::{
     event::Seq,
     journal::log::{
         cursor::{Cursor, Step},
+        damaged,
         files::Files,
         idempotency::{IDEMPOTENCY_KEYS_MAX, IdempotencyKey, IdempotencyKeys},
         mark,
         reader::RecordBuf,
         record::{Damage, Record},
-        salvage,
         sealed::{SealDamage, SealedFile},
         segment::Segment,
         segment_file::{self, HEADER_BYTES, Header, NEXT_NAME},
@@ -451,8 +451,8 @@ impl<'a> Scanner<'a> {
         let used = segment_file::used_end(segment.file.as_ref(), offset).map_err(failed)?;
         let Some(end) = used else { return Ok(None) };
         let (mut has_records, mut durable) = (false, Seq::ZERO);
-        let mut note = |_, found: salvage::Found<'_>| {
-            if let salvage::Found::Record(record, said) = found
+        let mut note = |_, found: damaged::Found<'_>| {
+            if let damaged::Found::Record(record, said) = found
                 && record.seq >= segment.first
             {
                 has_records = true;
@@ -460,7 +460,7 @@ impl<'a> Scanner<'a> {
             }
             Ok(())
         };
-        salvage::walk_plain(&segment.file, offset, &mut note).map_err(failed)?;
+        damaged::walk_plain(&segment.file, offset, &mut note).map_err(failed)?;
         let cut = Cut { path: self.files.path(name), offset, bytes: end - offset, kept: None };
         Ok(Some(Torn { cut, has_records, durable }))
     }

@@ -6,11 +6,11 @@ use std::{fmt, io, path::PathBuf, sync::Arc};
 use crate::{
     event::Seq,
     journal::log::{
+        damaged::{Found, FoundDamage, walk},
         files::{File, Files},
         mark,
         record::{Damage, Record, RecordKind},
         recover::Cut,
-        salvage::{Found, FoundDamage, walk},
         segment_file::{self, NEXT_NAME},
     },
     time::Timestamp,

@@ -90,13 +90,13 @@ fn a_whole_record_after_the_torn_one_is_kept_beside_and_does_not_come_back() {
     let cuts = opened.cuts.iter().map(|cut| (cut.offset, cut.kept.clone())).collect::<Vec<_>>();
     assert_eq!(cuts, [(second, Some(files.path(&kept)))]);
     let mut good = Vec::new();
-    let mut note = |_, found: salvage::Found<'_>| {
-        if let salvage::Found::Record(record, _) = found {
+    let mut note = |_, found: damaged::Found<'_>| {
+        if let damaged::Found::Record(record, _) = found {
             good.push(record.seq);
         }
         Ok(())
     };
-    salvage::walk(&files.open(&kept).expect("there"), &mut note).expect("readable");
+    damaged::walk(&files.open(&kept).expect("there"), &mut note).expect("readable");
     assert_eq!(good, [Seq(3)]);
     opened.journal.append_blocking(batch(2), Level::Synced).expect("appended");
     opened.journal.close_blocking().expect("closed");
