@@ -40,7 +40,7 @@ pub use self::{
 use crate::{
     conversation::{Suspension, TAKEN_PER_TICK},
     event::{EventRef, Seq, SessionId},
-    ledger::{HeldBackBy, LedgerEntry},
+    ledger::LedgerEntry,
     time::Timestamp,
 };
 
@@ -103,7 +103,7 @@ impl Engine {
     /// Records that an event has no effect.
     fn skip(&mut self, event: Option<Seq>) {
         if let Some(seq) = event {
-            self.record(LedgerEntry::HeldBack { seq, by: HeldBackBy::Unreadable });
+            self.record(LedgerEntry::Skipped { seq });
         }
     }
 

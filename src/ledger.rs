@@ -25,25 +25,22 @@ pub fn of_word<T: DeserializeOwned>(word: &str) -> Option<T> {
     T::deserialize(word).ok()
 }
 
-/// Why an event was not dispatched.
+/// Why an event was throttled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum HeldBackBy {
+pub enum ThrottledBy {
     /// Its chain of causes is too long.
     Causes,
     /// Its source exceeded its rate.
     SourceRate,
-    /// The process crashed on it, or its record cannot be read; the next start skipped it.
-    Unreadable,
 }
 
-impl HeldBackBy {
+impl ThrottledBy {
     /// The reason's text.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Causes => "causes",
             Self::SourceRate => "source_rate",
-            Self::Unreadable => "unreadable",
         }
     }
 
@@ -52,7 +49,6 @@ impl HeldBackBy {
         match self {
             Self::Causes => "chain of causes too long",
             Self::SourceRate => "source over its rate",
-            Self::Unreadable => "its record cannot be read, and a start skipped it",
         }
     }
 }
@@ -66,11 +62,16 @@ pub enum LedgerEntry {
         seq: Seq,
     },
     /// The event was journaled but not dispatched.
-    HeldBack {
+    Throttled {
         /// The event.
         seq: Seq,
         /// The reason.
-        by: HeldBackBy,
+        by: ThrottledBy,
+    },
+    /// The process crashed on the event, or its record cannot be read; the next start skipped it.
+    Skipped {
+        /// The event.
+        seq: Seq,
     },
     /// The event became a row of an open batch.
     Batched {
@@ -266,7 +267,7 @@ impl Suppressed {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Repeat { .. } => "repeat",
-            Self::Rate { .. } => "over_rate",
+            Self::Rate { .. } => "rate_limited",
             Self::NoSink => "no_sink",
         }
     }

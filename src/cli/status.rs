@@ -111,7 +111,7 @@ impl StatusView {
             "files": journal.files(terminal),
             "history": projection.text(),
             "rules": format!("{} subscribers enabled, {} disabled, hash {hash}", rules.enabled, rules.disabled),
-            "events": format!("{} published, {} unmatched, {} held back{}", events.published, events.unmatched, events.held_back, ended(&events.ended)),
+            "events": format!("{} published, {} unmatched, {} throttled, {} skipped{}", events.published, events.unmatched, events.throttled, events.skipped, ended(&events.ended)),
             "notifications": format!(
                 "{} created, {} injected, {} confirmed, {} pending, {} unclaimed{}{}",
                 notifications.created, notifications.injected, notifications.confirmed, notifications.pending,
@@ -249,7 +249,8 @@ mod tests {
             events: EventCounts {
                 published: 53,
                 unmatched: 1,
-                held_back: 0,
+                throttled: 0,
+                skipped: 0,
                 ended: counts(&[("duplicate", 3), ("filtered", 2)]),
             },
             notifications: NotificationCounts {
@@ -293,7 +294,7 @@ journal        96 records, 93 synced, durability sync
 files          1.5 MiB in 2 from record 1, yesterday 08:00, 1 sealed from 1.0 MiB to 1000 bytes
 history        up to date
 rules          3 subscribers enabled, 0 disabled, hash b21532ec8694
-events         53 published, 1 unmatched, 0 held back; ended: 3 duplicate, 2 filtered
+events         53 published, 1 unmatched, 0 throttled, 0 skipped; ended: 3 duplicate, 2 filtered
 notifications  3 created, 2 injected, 1 confirmed, 0 pending, 0 unclaimed; ended: 1 expired; 2 carriers that never change
 tokens         about 100 injected, 80 fewer than the unprocessed payloads
 sessions       1 open, 0 waiting

@@ -255,7 +255,13 @@ fn events(fold: &Fold) -> EventCounts {
     for (reason, count) in tally.subscribers.values().flat_map(|subscriber| &subscriber.events_ended) {
         *ended.entry(reason.to_string()).or_default() += count;
     }
-    EventCounts { published: tally.events, unmatched: tally.unmatched, held_back: tally.held_back, ended }
+    EventCounts {
+        published: tally.events,
+        unmatched: tally.unmatched,
+        throttled: tally.throttled,
+        skipped: tally.skipped,
+        ended,
+    }
 }
 
 fn notifications(fold: &Fold) -> NotificationCounts {

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     ci::Wanted,
     event::{Event, EventRef, OWN_SOURCE, Provenance, Seq, SessionId, Trust},
-    ledger::{HeldBackBy, LedgerEntry, Reason},
+    ledger::{LedgerEntry, Reason, ThrottledBy},
     notification::Notification,
     pipeline::{Pipeline, rule::Activity},
     probe::{
@@ -32,11 +32,12 @@ impl Engine {
         self.drain_sessions();
         let chain = event.cause.map_or(0, |cause| self.lineage.of(cause) + 1);
         self.lineage.remember(seq, event.id, chain);
-        let by =
-            (chain > CHAIN_MAX).then_some(HeldBackBy::Causes).or_else(|| self.over_rate(event, trust, now));
+        let by = (chain > CHAIN_MAX)
+            .then_some(ThrottledBy::Causes)
+            .or_else(|| self.over_source_rate(event, trust, now));
         if let Some(by) = by {
-            self.throttle.hold_back(event, by, now);
-            self.record(LedgerEntry::HeldBack { seq, by });
+            self.throttle.count(event, by, now);
+            self.record(LedgerEntry::Throttled { seq, by });
             return;
         }
         if trust.is_trusted() {
@@ -140,14 +141,19 @@ impl Engine {
     }
 
     /// Whether the source of `event` exceeds its rate; the engine's own events have no limit.
-    fn over_rate(&mut self, event: &EventRef<'_>, trust: Trust, now: Timestamp) -> Option<HeldBackBy> {
+    fn over_source_rate(
+        &mut self,
+        event: &EventRef<'_>,
+        trust: Trust,
+        now: Timestamp,
+    ) -> Option<ThrottledBy> {
         let SourceSettings { rate, remote_rate } = self.rules.sources;
         if (rate.is_none() && remote_rate.is_none()) || event.source == OWN_SOURCE {
             return None;
         }
         let is_from_elsewhere = event.provenance == Provenance::Remote && !trust.is_trusted();
         let rate = if is_from_elsewhere { remote_rate } else { rate };
-        (!self.throttle.try_take(event.source, rate?, now)).then_some(HeldBackBy::SourceRate)
+        (!self.throttle.try_take(event.source, rate?, now)).then_some(ThrottledBy::SourceRate)
     }
 
     fn feed(&mut self, index: u32, seq: Seq, event: &Arc<Event>, now: Timestamp) {

@@ -22,7 +22,10 @@ pub struct Tally {
     pub unmatched: u64,
     /// Events not dispatched because their chain of causes is too long or their source exceeded its
     /// rate.
-    pub held_back: u64,
+    #[serde(alias = "held_back")]
+    pub throttled: u64,
+    /// Events that a start skipped.
+    pub skipped: u64,
     /// Notifications made.
     pub created: u64,
     /// Notifications handed to a carrier; once per session and release.
@@ -64,7 +67,8 @@ impl Tally {
     pub(super) fn count(&mut self, entry: &LedgerEntry) {
         match entry {
             LedgerEntry::Unmatched { .. } => self.unmatched += 1,
-            LedgerEntry::HeldBack { .. } => self.held_back += 1,
+            LedgerEntry::Throttled { .. } => self.throttled += 1,
+            LedgerEntry::Skipped { .. } => self.skipped += 1,
             LedgerEntry::Batched { subscriber, .. } => self.of(subscriber, |own| own.batched += 1),
             LedgerEntry::EventEnded { subscriber, reason, .. } => {
                 self.of(subscriber, |own| {

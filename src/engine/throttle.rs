@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::{
     event::{Event, EventRef, SessionId, Severity},
-    ledger::HeldBackBy,
+    ledger::ThrottledBy,
     pipeline::{TokenBucket, rule::Rate},
     time::{Timestamp, deadlines::Deadlines},
 };
@@ -26,17 +26,17 @@ const SOURCES_MAX: usize = 1_024;
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(from = "ThrottleState")]
 pub(super) struct Throttle {
-    open: BTreeMap<Window, HeldBack>,
+    open: BTreeMap<Window, Throttled>,
     #[serde(skip)]
     deadlines: Deadlines<Window>,
     rates: BTreeMap<Arc<str>, TokenBucket>,
 }
 
 /// The key of a count: the source, and the reason.
-type Window = (Arc<str>, HeldBackBy);
+type Window = (Arc<str>, ThrottledBy);
 
 #[derive(Debug, Serialize, Deserialize)]
-struct HeldBack {
+struct Throttled {
     count: u64,
     first: Arc<str>,
     session: Option<SessionId>,
@@ -61,16 +61,16 @@ impl Throttle {
     }
 
     /// Counts an event that is not dispatched.
-    pub(super) fn hold_back(&mut self, event: &EventRef<'_>, by: HeldBackBy, now: Timestamp) {
+    pub(super) fn count(&mut self, event: &EventRef<'_>, by: ThrottledBy, now: Timestamp) {
         let window: Window = (event.source.into(), by);
-        if let Some(held_back) = self.open.get_mut(&window) {
-            held_back.count += 1;
+        if let Some(throttled) = self.open.get_mut(&window) {
+            throttled.count += 1;
             return;
         }
         let ends_at = now + THROTTLE_WINDOW;
         self.deadlines.set(window.clone(), Some(ends_at));
         let session = event.session.map(SessionId::new);
-        self.open.insert(window, HeldBack { count: 1, first: event.id.into(), session, ends_at });
+        self.open.insert(window, Throttled { count: 1, first: event.id.into(), session, ends_at });
     }
 
     /// When the next window ends.
@@ -83,29 +83,29 @@ impl Throttle {
         let due = self.deadlines.take_due(at);
         due.into_iter()
             .filter_map(|window| self.open.remove_entry(&window))
-            .map(|((source, by), held_back)| throttled_event(&source, by, held_back, at))
+            .map(|((source, by), throttled)| throttled_event(&source, by, throttled, at))
             .collect()
     }
 }
 
-fn throttled_event(source: &str, by: HeldBackBy, held_back: HeldBack, at: Timestamp) -> Event {
-    let payload = json!({ "source": source, "count": held_back.count, "reason": by.describe() });
-    let id = format!("throttled-{source}-{}", held_back.first);
-    Event { session: held_back.session, ..Event::own("source.throttled", id, Severity::Warning, payload, at) }
+fn throttled_event(source: &str, by: ThrottledBy, throttled: Throttled, at: Timestamp) -> Event {
+    let payload = json!({ "source": source, "count": throttled.count, "reason": by.describe() });
+    let id = format!("throttled-{source}-{}", throttled.first);
+    Event { session: throttled.session, ..Event::own("source.throttled", id, Severity::Warning, payload, at) }
 }
 
 /// The snapshot form; the deadlines are rebuilt.
 #[derive(Deserialize)]
 struct ThrottleState {
-    open: BTreeMap<Window, HeldBack>,
+    open: BTreeMap<Window, Throttled>,
     rates: BTreeMap<Arc<str>, TokenBucket>,
 }
 
 impl From<ThrottleState> for Throttle {
     fn from(ThrottleState { open, rates }: ThrottleState) -> Self {
         let mut deadlines = Deadlines::default();
-        for (window, held_back) in &open {
-            deadlines.set(window.clone(), Some(held_back.ends_at));
+        for (window, throttled) in &open {
+            deadlines.set(window.clone(), Some(throttled.ends_at));
         }
         Self { open, deadlines, rates }
     }

@@ -10,7 +10,8 @@ use super::{LedgerEntry, Step};
 #[expect(missing_docs, reason = "`LedgerEntry` and `Step` describe them")]
 pub enum EntryKind {
     Unmatched,
-    HeldBack,
+    Throttled,
+    Skipped,
     Batched,
     EventEnded,
     Created,
@@ -34,7 +35,8 @@ impl EntryKind {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Unmatched => "unmatched",
-            Self::HeldBack => "held_back",
+            Self::Throttled => "throttled",
+            Self::Skipped => "skipped",
             Self::Batched => "batched",
             Self::EventEnded => "event_ended",
             Self::Created => "created",
@@ -60,7 +62,8 @@ impl LedgerEntry {
     pub const fn kind(&self) -> EntryKind {
         match self {
             Self::Unmatched { .. } => EntryKind::Unmatched,
-            Self::HeldBack { .. } => EntryKind::HeldBack,
+            Self::Throttled { .. } => EntryKind::Throttled,
+            Self::Skipped { .. } => EntryKind::Skipped,
             Self::Batched { .. } => EntryKind::Batched,
             Self::EventEnded { .. } => EntryKind::EventEnded,
             Self::Created { .. } => EntryKind::Created,

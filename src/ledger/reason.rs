@@ -183,7 +183,7 @@ impl Reason {
                 "aside why {detail} shows the first of them",
             ),
             Self::RateLimited { .. } => event(
-                "over_rate",
+                "rate_limited",
                 "was rate-limited until {detail} and counts it in its next notification",
                 "if each of them should be delivered, raise `rate` of {subscriber}, then aside reload",
             ),

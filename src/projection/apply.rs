@@ -137,7 +137,8 @@ impl Standing<'_> {
 fn follow(connection: &Connection, note: &Note, entry: &LedgerEntry) -> Result<()> {
     match entry {
         LedgerEntry::Unmatched { .. }
-        | LedgerEntry::HeldBack { .. }
+        | LedgerEntry::Throttled { .. }
+        | LedgerEntry::Skipped { .. }
         | LedgerEntry::Batched { .. }
         | LedgerEntry::EventEnded { .. }
         | LedgerEntry::Created { .. }

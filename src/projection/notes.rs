@@ -129,7 +129,8 @@ impl Notes {
 
     fn take_entry(&mut self, entry: &LedgerEntry) {
         match entry {
-            LedgerEntry::HeldBack { seq, .. }
+            LedgerEntry::Throttled { seq, .. }
+            | LedgerEntry::Skipped { seq }
             | LedgerEntry::Batched { seq, .. }
             | LedgerEntry::EventEnded { seq, .. }
             | LedgerEntry::ForUser { subject: Subject::Event(seq), .. } => {

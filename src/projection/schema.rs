@@ -12,7 +12,7 @@ use super::{Doing, Failed, ProjectionError};
 
 /// The version of the tables, kept in the file's header; incremented with every change of their
 /// content.
-pub(super) const VERSION: i64 = 3;
+pub(super) const VERSION: i64 = 4;
 
 /// Prepared statements kept per connection; more than there are.
 const STATEMENTS_MAX: usize = 64;

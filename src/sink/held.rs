@@ -10,7 +10,8 @@ pub struct Held {
     /// Those that repeat one that was sent.
     pub repeats: u64,
     /// Those over the rate limit.
-    pub over_rate: u64,
+    #[serde(alias = "over_rate")]
+    pub rate_limited: u64,
 }
 
 impl Held {
@@ -24,7 +25,7 @@ impl fmt::Display for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let part = |count: u64, what: &str| (count > 0).then(|| format!("{count} {what}"));
         let repeats = part(self.repeats, if self.repeats == 1 { "repeat" } else { "repeats" });
-        let parts = repeats.into_iter().chain(part(self.over_rate, "over the rate limit"));
+        let parts = repeats.into_iter().chain(part(self.rate_limited, "over the rate limit"));
         write!(f, "not sent before: {}", parts.collect::<Vec<_>>().join(", "))
     }
 }

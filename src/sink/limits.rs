@@ -89,7 +89,7 @@ impl Limits {
             return Err(Suppressed::Repeat { sent_at: equal.at });
         }
         if let Some(oldest) = known.sent.front().filter(|_| known.sent.len() >= PER_MINUTE_MAX) {
-            known.held.over_rate += 1;
+            known.held.rate_limited += 1;
             return Err(Suppressed::Rate { retry_at: oldest.at + WINDOW });
         }
         let Notice { level, context, message, link, .. } = notice.clone();

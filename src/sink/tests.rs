@@ -199,7 +199,7 @@ fn equal_ones_and_those_over_the_rate_are_counted_and_the_next_one_says_so() {
     for number in 2..6 {
         world.say("s1", &number.to_string());
     }
-    assert_eq!(world.say("s1", "6"), ["10007 over_rate"]);
+    assert_eq!(world.say("s1", "6"), ["10007 rate_limited"]);
     assert_eq!(world.say("s2", "6"), ["10008 queued log"], "another session has its own rate");
     world.wait(WINDOW - Duration::from_millis(1));
     assert_eq!(world.say("s1", "0"), ["10009 repeat"]);
@@ -287,7 +287,7 @@ fn keys_and_their_ends_get_around_no_limit() {
         world.say("s3", &number.to_string());
     }
     assert!(is_out(&world.progress("s3", "k23", Some(2))), "known");
-    assert_eq!(world.progress("s3", "k00", Some(2)), [format!("{} over_rate", world.seq)]);
+    assert_eq!(world.progress("s3", "k00", Some(2)), [format!("{} rate_limited", world.seq)]);
 }
 
 #[test]
@@ -496,12 +496,12 @@ proptest! {
                     _ => {}
                 }
             }
-            let is_over = said.iter().any(|line| line.ends_with("over_rate"));
+            let is_over = said.iter().any(|line| line.ends_with("rate_limited"));
             if let Act::Progress { session, .. } = act && is_over {
                 *held.entry(*session).or_default() += 1;
             }
             if let Act::Say { session, .. } = act {
-                let is_held = said.iter().any(|line| line.ends_with("repeat") || line.ends_with("over_rate"));
+                let is_held = said.iter().any(|line| line.ends_with("repeat") || line.ends_with("rate_limited"));
                 if is_held {
                     *held.entry(*session).or_default() += 1;
                     continue;
@@ -513,7 +513,7 @@ proptest! {
                 let id = format!("u{}", whole.seq);
                 let due = whole.due();
                 let said = due.iter().find(|job| *job.notice.id == *id).expect("its log is due");
-                let counted = said.notice.held.repeats + said.notice.held.over_rate;
+                let counted = said.notice.held.repeats + said.notice.held.rate_limited;
                 prop_assert_eq!(counted, held.remove(session).unwrap_or_default());
             }
         }

@@ -22,7 +22,7 @@ pub struct LedgerLine {
     /// Time of the record; absent if only the newest entries in memory have it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
-    /// `unmatched`, `held_back`, `batched`, `event_ended`, `created`, `unclaimed`, `queued`,
+    /// `unmatched`, `throttled`, `skipped`, `batched`, `event_ended`, `created`, `unclaimed`, `queued`,
     /// `injected`, `confirmed`, `returned`, `recalled` or `notification_ended`; for notices to the
     /// user `user_queued`, `user_waits`, `user_sent`, `user_failed`, `user_ended` or
     /// `user_suppressed`.
@@ -49,7 +49,7 @@ pub struct LedgerLine {
     #[schema(value_type = Option<String>)]
     pub reason: Option<Cow<'static, str>>,
     /// What belongs to the reason: the filter of `filtered`, the event that a `duplicate` repeats,
-    /// the time until which `over_rate` or `quiet` holds, when a `repeat` was sent first; of
+    /// the time until which `rate_limited` or `quiet` holds, when a `repeat` was sent first; of
     /// `injected` why it was redelivered, of `user_sent` the sink's id, of `user_failed` the error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
@@ -275,7 +275,8 @@ impl LedgerLine {
         let line = Self { what: entry.kind().as_str().into(), ..Self::default() };
         match entry {
             LedgerEntry::Unmatched { seq } => line.event(*seq),
-            LedgerEntry::HeldBack { seq, by } => {
+            LedgerEntry::Skipped { seq } => line.event(*seq),
+            LedgerEntry::Throttled { seq, by } => {
                 Self { reason: Some(by.as_str().into()), ..line.event(*seq) }
             }
             LedgerEntry::Batched { seq, subscriber } => {
@@ -482,7 +483,7 @@ mod tests {
             ),
             (
                 ended(Reason::RateLimited { retry_at: Timestamp::ZERO }),
-                r#"{"what":"event_ended","subscriber":"ci","reason":"over_rate","detail":"1970-01-01T00:00:00Z","events":[3]}"#,
+                r#"{"what":"event_ended","subscriber":"ci","reason":"rate_limited","detail":"1970-01-01T00:00:00Z","events":[3]}"#,
             ),
             (
                 LedgerEntry::Created {

@@ -155,7 +155,7 @@ pub struct NotifyAnswer {
     pub id: String,
     /// The sinks that receive it.
     pub sinks: Vec<String>,
-    /// Why no sink receives it: `repeat`, `over_rate` or `no_sink`.
+    /// Why no sink receives it: `repeat`, `rate_limited` or `no_sink`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suppressed: Option<String>,
 }

@@ -161,7 +161,9 @@ pub struct EventCounts {
     /// No subscriber takes them.
     pub unmatched: u64,
     /// Not dispatched, because their chain of causes is too long or their source was throttled.
-    pub held_back: u64,
+    pub throttled: u64,
+    /// Skipped by a start, because the daemon crashed on them or their records cannot be read.
+    pub skipped: u64,
     /// Ended in a pipeline, by reason.
     pub ended: BTreeMap<String, u64>,
 }

@@ -362,7 +362,8 @@ impl Replayed {
             LedgerEntry::NotificationEnded { .. } => self.ended.push(entry),
             LedgerEntry::Batched { .. }
             | LedgerEntry::Unmatched { .. }
-            | LedgerEntry::HeldBack { .. }
+            | LedgerEntry::Throttled { .. }
+            | LedgerEntry::Skipped { .. }
             | LedgerEntry::Unclaimed { .. }
             | LedgerEntry::Queued { .. }
             | LedgerEntry::Injected { .. }

@@ -3,7 +3,7 @@
 //! A line has a time, a level, a target (the module), a constant message, and fields. Repetitions
 //! are limited: of the warnings and errors of one call site at most [`SAID_MAX`] a minute are
 //! written. The last of them has the field `muted_for`, and the first one after that minute has the
-//! number of suppressed ones in `held_back`.
+//! number of suppressed ones in `suppressed`.
 
 use std::{
     collections::HashMap,
@@ -38,7 +38,7 @@ const WINDOW: Duration = Duration::from_secs(60);
 /// Field that announces the suppression.
 const MUTED_FOR: &str = "muted_for";
 /// Field with the number of suppressed lines.
-const HELD_BACK: &str = "held_back";
+const SUPPRESSED: &str = "suppressed";
 
 /// Excluded from the log: `rmcp` logs the content of an agent's messages.
 const QUIET: &str = "rmcp=off";
@@ -113,7 +113,7 @@ where
                 match note {
                     Note::Nothing => {}
                     Note::MutedFor => write!(writer, " {MUTED_FOR}={WINDOW:?}")?,
-                    Note::HeldBack(count) => write!(writer, " {HELD_BACK}={count}")?,
+                    Note::Suppressed(count) => write!(writer, " {SUPPRESSED}={count}")?,
                 }
                 writeln!(writer)
             }
@@ -161,8 +161,8 @@ fn json_line(event: &Event<'_>, note: Note) -> Result<Map<String, Value>, fmt::E
         Note::MutedFor => {
             line.insert(MUTED_FOR.to_owned(), format!("{WINDOW:?}").into());
         }
-        Note::HeldBack(count) => {
-            line.insert(HELD_BACK.to_owned(), count.into());
+        Note::Suppressed(count) => {
+            line.insert(SUPPRESSED.to_owned(), count.into());
         }
     }
     Ok(line)
@@ -225,7 +225,7 @@ enum Note {
     /// Further ones are suppressed for a while.
     MutedFor,
     /// This many were suppressed before it.
-    HeldBack(u64),
+    Suppressed(u64),
 }
 
 /// Counts per call site; their number is bounded by the program.
@@ -236,7 +236,7 @@ struct Storms(Mutex<HashMap<Identifier, Storm>>);
 struct Storm {
     began: Duration,
     said: u32,
-    held_back: u64,
+    suppressed: u64,
 }
 
 impl Storms {
@@ -256,13 +256,13 @@ impl Storm {
     fn check(&mut self, now: Duration) -> Option<Note> {
         let mut note = Note::Nothing;
         if now.saturating_sub(self.began) >= WINDOW {
-            if self.held_back > 0 {
-                note = Note::HeldBack(self.held_back);
+            if self.suppressed > 0 {
+                note = Note::Suppressed(self.suppressed);
             }
             *self = Self { began: now, ..Self::default() };
         }
         if self.said == SAID_MAX {
-            self.held_back += 1;
+            self.suppressed += 1;
             return None;
         }
         self.said += 1;
@@ -348,7 +348,7 @@ mod tests {
         let of = |message: &'static str| lines.iter().filter(move |line| line["message"] == message);
         assert_eq!((of("another").count(), of("news").count(), of("again").count()), (1, 10, 12));
         let notes: Vec<_> =
-            of("again").map(|line| (line[MUTED_FOR].as_str(), line[HELD_BACK].as_u64())).collect();
+            of("again").map(|line| (line[MUTED_FOR].as_str(), line[SUPPRESSED].as_u64())).collect();
         let mut expected = vec![(None, None); 12];
         expected[9] = (Some("60s"), None);
         expected[10] = (None, Some(6));

@@ -3,8 +3,8 @@
 use crate::{
     cli::ids::Names,
     ledger::{
-        self, ConfirmedBy, EntryKind, HeldBackBy, NotSent, Reason, ReasonText, Redelivered, Sentence,
-        Suppressed,
+        self, ConfirmedBy, EntryKind, NotSent, Reason, ReasonText, Redelivered, Sentence, Suppressed,
+        ThrottledBy,
     },
     wire::history::LedgerLine,
 };
@@ -29,10 +29,11 @@ pub(super) fn sentence(line: &LedgerLine, names: &Names) -> String {
     };
     match what {
         EntryKind::Unmatched => "no subscriber matches it".to_owned(),
-        EntryKind::HeldBack => {
-            let by = line.reason.as_deref().and_then(ledger::of_word::<HeldBackBy>);
-            format!("not dispatched: {}", by.map_or("unknown reason", HeldBackBy::describe))
+        EntryKind::Throttled => {
+            let by = line.reason.as_deref().and_then(ledger::of_word::<ThrottledBy>);
+            format!("throttled: {}", by.map_or("unknown reason", ThrottledBy::describe))
         }
+        EntryKind::Skipped => "skipped: its record cannot be read, or the daemon crashed on it".to_owned(),
         EntryKind::Batched => format!("waited in a batch of {subscriber}"),
         EntryKind::EventEnded => format!("{subscriber} {}", end(line, |text| text.event)),
         EntryKind::Created => {
@@ -119,9 +120,10 @@ fn next_after(line: &LedgerLine, history: &[LedgerLine]) -> String {
         EntryKind::Unmatched => {
             "a subscriber gets it once its `types` name the type; aside check compares them".to_owned()
         }
-        EntryKind::HeldBack => {
+        EntryKind::Throttled => {
             "nothing to do for this one; aside history shows what else its source published".to_owned()
         }
+        EntryKind::Skipped => "aside journal verify shows whether its record can be read".to_owned(),
         EntryKind::Batched => {
             format!("its batch is still open; {subscriber} closes it at the end of its window")
         }
@@ -161,8 +163,8 @@ mod tests {
     fn every_way_an_event_ends_has_its_sentence() {
         for (line, words) in [
             (r#"{"what":"unmatched"}"#, "no subscriber matches it"),
-            (r#"{"what":"held_back","reason":"causes"}"#, "not dispatched: chain of causes too long"),
-            (r#"{"what":"held_back","reason":"source_rate"}"#, "not dispatched: source over its rate"),
+            (r#"{"what":"throttled","reason":"causes"}"#, "throttled: chain of causes too long"),
+            (r#"{"what":"throttled","reason":"source_rate"}"#, "throttled: source over its rate"),
             (
                 r#"{"what":"event_ended","subscriber":"ci","reason":"filtered","detail":"severity_filter"}"#,
                 "ci filtered it: severity_filter",

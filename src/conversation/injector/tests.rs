@@ -105,7 +105,8 @@ fn ledger_line(entry: &LedgerEntry) -> String {
             format!("{notification} {}", reason.as_str())
         }
         LedgerEntry::Unmatched { .. }
-        | LedgerEntry::HeldBack { .. }
+        | LedgerEntry::Throttled { .. }
+        | LedgerEntry::Skipped { .. }
         | LedgerEntry::Batched { .. }
         | LedgerEntry::EventEnded { .. }
         | LedgerEntry::Created { .. }

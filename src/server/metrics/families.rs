@@ -116,10 +116,16 @@ fn events(events: &EventCounts) -> Vec<Family> {
             events.unmatched,
         ),
         counter(
-            "aside_events_held_back",
+            "aside_events_throttled",
             None,
             "Events that were not dispatched, as their chain of causes is too long or their source was over its rate, since the journal began.",
-            events.held_back,
+            events.throttled,
+        ),
+        counter(
+            "aside_events_skipped",
+            None,
+            "Events that a start skipped, since the journal began.",
+            events.skipped,
         ),
     ]
 }

@@ -13,7 +13,7 @@ use aside::{
     engine::{CompiledRules, Engine, Output},
     event::{Event, Scope, Seq, SessionId},
     exchange::{Answer, CarrierEffect, ContextChange, Directive, Exchange, Harness, Injection, InjectionId},
-    ledger::{HeldBackBy, LedgerEntry, Reason},
+    ledger::{LedgerEntry, Reason, ThrottledBy},
     notification::{InjectionPoint, NotificationId, Priority, SubscriberId},
     time::Timestamp,
     tokens,
@@ -126,7 +126,7 @@ impl Account {
         let answered_before = self.answered_before(content, now);
         for output in outputs {
             match output {
-                Output::Record(entry @ (LedgerEntry::Unmatched { .. } | LedgerEntry::HeldBack { .. })) => {
+                Output::Record(entry @ (LedgerEntry::Unmatched { .. } | LedgerEntry::Throttled { .. })) => {
                     assert_eq!(unheard.take().as_ref(), Some(entry));
                 }
                 Output::Record(entry) => self.follow(entry, content),
@@ -207,7 +207,7 @@ impl Account {
         self.chains.insert(event.id.clone(), chain);
         self.scopes.insert(seq, event.scope());
         if chain > CHAIN_MAX {
-            return Some(LedgerEntry::HeldBack { seq, by: HeldBackBy::Causes });
+            return Some(LedgerEntry::Throttled { seq, by: ThrottledBy::Causes });
         }
         let types: Vec<&str> = event.event_type.as_str().split('.').collect();
         let asks = |pattern: String| is_match(&pattern.split('.').collect::<Vec<_>>(), &types);
@@ -272,10 +272,23 @@ impl Account {
         is_same.then(|| answer.clone())
     }
 
+    fn take_back(&mut self, notification: &NotificationId, session: &SessionId, content: Option<&Content>) {
+        let never_left = matches!(content, Some(Content::Undelivered(of, _)) if of == session);
+        let place = self.place(session, notification);
+        let Place::Leased { again, .. } = *place else { panic!("{notification} returned from {place:?}") };
+        assert!(never_left || !again || loses_context(content), "{notification} goes back once");
+        *place = Place::Queued { again: again || !never_left };
+        if never_left {
+            self.cancelled.remove(&(session.clone(), *notification));
+        }
+    }
+
     fn follow(&mut self, entry: &LedgerEntry, content: Option<&Content>) {
         match entry {
-            LedgerEntry::Unmatched { .. } | LedgerEntry::HeldBack { .. } => unreachable!("checked before"),
-            LedgerEntry::ForUser { .. } => unreachable!("nothing is said to the user here"),
+            LedgerEntry::Unmatched { .. }
+            | LedgerEntry::Throttled { .. }
+            | LedgerEntry::Skipped { .. }
+            | LedgerEntry::ForUser { .. } => unreachable!("checked before, or not in this model"),
             LedgerEntry::Batched { seq, subscriber } => {
                 let owed = self.owed.get_mut(&(*seq, subscriber.clone()));
                 assert_eq!(owed.map(|is_batched| std::mem::replace(is_batched, true)), Some(false));
@@ -323,16 +336,7 @@ impl Account {
                 *place = Place::Over;
             }
             LedgerEntry::Returned { notification, session } => {
-                let never_left = matches!(content, Some(Content::Undelivered(of, _)) if of == session);
-                let place = self.place(session, notification);
-                let Place::Leased { again, .. } = *place else {
-                    panic!("returned from {place:?}: {entry:?}")
-                };
-                assert!(never_left || !again || loses_context(content), "it goes back once: {entry:?}");
-                *place = Place::Queued { again: again || !never_left };
-                if never_left {
-                    self.cancelled.remove(&(session.clone(), *notification));
-                }
+                self.take_back(notification, session, content);
             }
             LedgerEntry::NotificationEnded { notification, session: Some(session), reason } => {
                 self.end(notification, session, reason);

@@ -186,8 +186,9 @@ impl Transcript {
     fn write_record(&mut self, at: Timestamp, entry: &LedgerEntry) {
         match entry {
             LedgerEntry::Unmatched { seq } => self.line(at, "unmatched", &format!("seq={seq}")),
-            LedgerEntry::HeldBack { seq, by } => {
-                self.line(at, "held_back", &format!("seq={seq} by={}", by.as_str()));
+            LedgerEntry::Skipped { seq } => self.line(at, "skipped", &format!("seq={seq}")),
+            LedgerEntry::Throttled { seq, by } => {
+                self.line(at, "throttled", &format!("seq={seq} by={}", by.as_str()));
             }
             LedgerEntry::Batched { seq, subscriber } => {
                 self.open.insert((*seq, subscriber.to_string()));
@@ -451,7 +452,7 @@ mod tests {
         }
         assert_eq!(transcript.injection(&SessionId::new("s1"), "last"), InjectionId::new("k2q7"));
         let expected = "\
-@3        ended        seq=3 subscriber=tools reason=over_rate retry_at=60
+@3        ended        seq=3 subscriber=tools reason=rate_limited retry_at=60
 @4        notification n1 tools events=1
 @5        wake         s1 pending=1 top=high
 @6        inject       s1 after_tool i1 role=tool pending=2 check_before_tool notifications=n1(redelivered)
