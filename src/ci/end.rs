@@ -1,7 +1,5 @@
 //! How a follow ends.
 
-use sha2::{Digest, Sha256};
-
 /// The end of a follow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum End {
@@ -34,10 +32,4 @@ pub(super) enum End {
     NoCommit,
     /// There was no valid answer.
     Failed(String),
-}
-
-/// The first 64 bits of a SHA-256 over the parts.
-pub(super) fn hash(parts: &[&str]) -> u64 {
-    let hash = parts.iter().fold(Sha256::new(), |hash, part| hash.chain_update(part).chain_update([0]));
-    u64::from_be_bytes(*hash.finalize().first_chunk().expect("32 bytes begin with 8"))
 }

@@ -4,12 +4,8 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Checks, Failure, Head, Outcome, Output, PrState,
-    end::{End, hash},
-    reply,
-};
-use crate::{event::SessionId, time::Timestamp};
+use super::{Checks, Failure, Head, Outcome, Output, PrState, end::End, reply};
+use crate::{event::SessionId, hash::hash_parts, time::Timestamp};
 
 /// Until then an end must be answered twice: at first checks appear one after another.
 const SETTLED_AFTER: Duration = Duration::from_secs(60);
@@ -143,13 +139,13 @@ impl Follow {
 
 /// Identifies a failed check of a push.
 pub(super) fn failed_key(failure: &Failure) -> u64 {
-    hash(&[&failure.check, failure.url.as_deref().unwrap_or_default()])
+    hash_parts(&[&failure.check, failure.url.as_deref().unwrap_or_default()])
 }
 
 impl Follow {
     pub(super) fn new(id: Arc<str>, session: Option<SessionId>, folder: &str, now: Timestamp) -> Self {
         Self {
-            owner: hash(&[session.as_ref().map_or(folder, SessionId::as_str)]),
+            owner: hash_parts(&[session.as_ref().map_or(folder, SessionId::as_str)]),
             id,
             session,
             workspace: None,

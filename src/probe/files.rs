@@ -28,6 +28,7 @@ use self::{
 use super::{Facts, Finding, Fingerprint, Moment, facts::Entry, finding::shown_path};
 use crate::{
     event::Severity,
+    hash::first_64_bits,
     settings::{Form, settings},
     time::Timestamp,
     transcript::Transcript,
@@ -409,5 +410,5 @@ fn name_of(path: &str, noted: u64, observed: Observed) -> u64 {
         Observed::Present { hash: Some(content), .. } => hash.update(content.0.to_le_bytes()),
         Observed::Present { print, hash: None } => hash.update(print.to_string()),
     }
-    u64::from_be_bytes(*hash.finalize().first_chunk().expect("32 bytes begin with 8"))
+    first_64_bits(hash)
 }
