@@ -72,7 +72,7 @@ enum Phase {
     /// The event loop feeds.
     Following { writer: Writer, feed: mpsc::Receiver<Notes> },
     /// An error is logged; the next try is after the backoff, or with a command.
-    Failed { backoff: Duration },
+    Failed,
 }
 
 /// What a start found.
@@ -106,7 +106,7 @@ pub(super) struct Projector {
     subscribe: mpsc::Sender<Subscription>,
     source: ReplaySource,
     at_start: Option<AtStart>,
-    /// The next one.
+    /// How long the next failure waits for a try.
     backoff: Duration,
 }
 
@@ -159,7 +159,7 @@ impl Projector {
             Phase::Subscribing { writer, fold } => self.subscribe(writer, fold).await,
             Phase::CatchingUp { writer, fold, target } => self.catch_up(writer, fold, target),
             Phase::Following { writer, feed } => self.follow(writer, feed).await,
-            Phase::Failed { backoff } => self.wait(backoff).await,
+            Phase::Failed => self.wait().await,
         }
     }
 
@@ -322,14 +322,14 @@ impl Projector {
         {
             tracing::error!(%error, "the broken projection cannot be deleted");
         }
-        let backoff = self.backoff;
-        self.backoff = (backoff * 2).min(BACKOFF_MAX);
-        Phase::Failed { backoff }
+        Phase::Failed
     }
 
     /// Waits for the next try; a command is one.
     #[expect(clippy::disallowed_methods, reason = "nothing is decided by when a failed disk is tried again")]
-    async fn wait(&mut self, backoff: Duration) -> Result<Option<Phase>, ProjectorError> {
+    async fn wait(&mut self) -> Result<Option<Phase>, ProjectorError> {
+        let backoff = self.backoff;
+        self.backoff = (backoff * 2).min(BACKOFF_MAX);
         tokio::select! {
             () = self.subscribe.closed() => Ok(None),
             () = tokio::time::sleep(backoff) => Ok(Some(Phase::Opening(None))),
