@@ -79,8 +79,8 @@ enum Phase {
 struct AtStart {
     /// The file; the thread checks whether it belongs to this journal.
     writer: Writer,
-    /// What the start's replay noted for it, and what follows.
-    feed: mpsc::Receiver<Notes>,
+    /// What the start's replay noted for it, and what follows; `None` if the replay took no notes.
+    feed: Option<mpsc::Receiver<Notes>>,
 }
 
 /// How far a file catches up.
@@ -113,18 +113,17 @@ pub(super) struct Projector {
 impl Projector {
     /// A projector, and the event loop's end of it; nothing runs yet.
     ///
-    /// `at_start` is the existing file, and the notes of `fold` are what it lacks: they are fed
-    /// first.
+    /// `opened` is the existing file. If `fold` has notes, they are what it lacks, and are fed first.
     pub(super) fn new(
         projection: Projection,
         commands: mpsc::Receiver<Command>,
         source: ReplaySource,
-        at_start: Option<Writer>,
+        opened: Option<Writer>,
         fold: &mut Fold,
     ) -> (Self, Feed) {
         let (mut feed, subscribe) = Feed::new(projection.clone());
-        let at_start =
-            at_start.and_then(|writer| Some(AtStart { writer, feed: feed.start_with_replay(fold)? }));
+        // Even without notes the file is handed on: to close it would write its log into it here.
+        let at_start = opened.map(|writer| AtStart { writer, feed: feed.start_with_replay(fold) });
         (Self { projection, commands, subscribe, source, at_start, backoff: BACKOFF_MIN }, feed)
     }
 
@@ -164,24 +163,26 @@ impl Projector {
     }
 
     fn open(&mut self, at_start: Option<AtStart>) -> Result<Phase, ProjectorError> {
-        let Some(AtStart { writer: opened, feed }) = at_start else {
-            return Ok(Phase::Subscribing { writer: self.open_file()?, fold: None });
-        };
-        let cursor = opened.cursor();
-        let writer = self.with_no_reader(|path| file::keep_or_replace(opened, &self.source.journal, path))?;
-        self.report_progress(&writer);
+        let (opened, feed) = at_start.map(|AtStart { writer, feed }| (writer, feed)).unzip();
+        let cursor = opened.as_ref().map(Writer::cursor);
+        let writer = self.open_file(opened)?;
         // A replaced file lacks more than the feed has.
-        if writer.cursor() == cursor {
+        if let Some(feed) = feed.flatten()
+            && cursor == Some(writer.cursor())
+        {
             return Ok(self.start_following(writer, feed));
         }
+        // A fold takes long, so check first that the disk can be written.
+        writer.probe()?;
         Ok(Phase::Subscribing { writer, fold: None })
     }
 
-    fn open_file(&self) -> Result<Writer, ProjectorError> {
-        let journal = &self.source.journal;
-        let writer = self.with_no_reader(|path| file::keep_or_replace(file::open(path)?, journal, path))?;
-        // A fold takes long, so check first that the disk can be written.
-        writer.probe()?;
+    /// The file at its path, unless `opened` is it, or a new one.
+    fn open_file(&self, opened: Option<Writer>) -> Result<Writer, ProjectorError> {
+        let writer = self.with_no_reader(|path| {
+            let opened = opened.map_or_else(|| file::open(path), Ok)?;
+            file::keep_or_replace(opened, &self.source.journal, path)
+        })?;
         self.report_progress(&writer);
         Ok(writer)
     }
@@ -336,7 +337,7 @@ impl Projector {
             Some(command) = self.commands.recv() => {
                 let writer = match command {
                     Command::Rebuild(reply) => self.rebuild(reply, None)?,
-                    Command::ForgetBefore(_) | Command::Check => match self.handle(command, self.open_file()?)? {
+                    Command::ForgetBefore(_) | Command::Check => match self.handle(command, self.open_file(None)?)? {
                         Handled::Kept(writer) | Handled::Replaced(writer) => writer,
                     },
                 };
