@@ -19,7 +19,7 @@ pub struct Memory<'a> {
     dedupe: Held<'a, Dedupe>,
     batcher: Held<'a, Batcher>,
     limiter: Held<'a, Limiter>,
-    #[serde(rename = "carry")]
+    #[serde(alias = "carry")]
     deferred: Held<'a, DeferredByScope>,
     failures: Held<'a, Failures>,
 }
