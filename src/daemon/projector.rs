@@ -164,8 +164,15 @@ impl Projector {
 
     fn open(&mut self, at_start: Option<AtStart>) -> Result<Phase, ProjectorError> {
         let (opened, feed) = at_start.map(|AtStart { writer, feed }| (writer, feed)).unzip();
+        if self.take_damage() {
+            return Ok(Phase::Subscribing { writer: self.replace(opened)?, fold: None });
+        }
         let cursor = opened.as_ref().map(Writer::cursor);
-        let writer = self.open_file(opened)?;
+        let mut writer = self.with_no_reader(|path| {
+            let opened = opened.map_or_else(|| file::open(path), Ok)?;
+            file::keep_or_replace(opened, &self.source.journal, path)
+        })?;
+        self.report_progress(&writer);
         // A replaced file lacks more than the feed has.
         if let Some(feed) = feed.flatten()
             && cursor == Some(writer.cursor())
@@ -174,17 +181,12 @@ impl Projector {
         }
         // A fold takes long, so check first that the disk can be written.
         writer.probe()?;
+        // What the journal has deleted; a command for it may have come while no file was open.
+        let first = self.source.journal.stored().map_err(ProjectorError::List)?.first;
+        if first > Seq::ZERO.next() {
+            writer.forget_before(first)?;
+        }
         Ok(Phase::Subscribing { writer, fold: None })
-    }
-
-    /// The file at its path, unless `opened` is it, or a new one.
-    fn open_file(&self, opened: Option<Writer>) -> Result<Writer, ProjectorError> {
-        let writer = self.with_no_reader(|path| {
-            let opened = opened.map_or_else(|| file::open(path), Ok)?;
-            file::keep_or_replace(opened, &self.source.journal, path)
-        })?;
-        self.report_progress(&writer);
-        Ok(writer)
     }
 
     /// Subscribes to what follows the cursor; a file that is behind the feed's start catches up.
@@ -280,17 +282,22 @@ impl Projector {
             }
             Command::ForgetBefore(seq) => writer.forget_before(seq)?,
             Command::Check => {
-                let damage = self.projection.take_damage();
-                if let Some(damage) = &damage {
-                    tracing::error!(damage, "the history is broken and is rebuilt from the journal");
-                    self.projection.set_failed(Some(format!("{damage}; it is rebuilt from the journal")));
-                }
-                if damage.is_some() || !writer.is_in_place() {
+                if self.take_damage() || !writer.is_in_place() {
                     return Ok(Handled::Replaced(self.replace(Some(writer))?));
                 }
             }
         }
         Ok(Handled::Kept(writer))
+    }
+
+    /// Takes what a reader found broken; logs and publishes it. Returns whether there was any.
+    fn take_damage(&self) -> bool {
+        let damage = self.projection.take_damage();
+        if let Some(damage) = &damage {
+            tracing::error!(damage, "the history is broken and is rebuilt from the journal");
+            self.projection.set_failed(Some(format!("{damage}; it is rebuilt from the journal")));
+        }
+        damage.is_some()
     }
 
     /// Executes and answers a command to rebuild: the rest of it is catching up.
@@ -334,15 +341,13 @@ impl Projector {
         tokio::select! {
             () = self.subscribe.closed() => Ok(None),
             () = tokio::time::sleep(backoff) => Ok(Some(Phase::Opening(None))),
-            Some(command) = self.commands.recv() => {
-                let writer = match command {
-                    Command::Rebuild(reply) => self.rebuild(reply, None)?,
-                    Command::ForgetBefore(_) | Command::Check => match self.handle(command, self.open_file(None)?)? {
-                        Handled::Kept(writer) | Handled::Replaced(writer) => writer,
-                    },
-                };
-                Ok(Some(Phase::Subscribing { writer, fold: None }))
-            }
+            Some(command) = self.commands.recv() => Ok(Some(match command {
+                Command::Rebuild(reply) => {
+                    Phase::Subscribing { writer: self.rebuild(reply, None)?, fold: None }
+                }
+                // To open the file does both.
+                Command::ForgetBefore(_) | Command::Check => Phase::Opening(None),
+            })),
         }
     }
 
