@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Held, Notice, progress::Keys};
+use super::{NotSent, Notice, progress::Keys};
 use crate::{ledger::Suppressed, notification::Level, time::Timestamp};
 
 /// Most notices of one speaker that go out within a minute: more than a person reads.
@@ -22,7 +22,7 @@ pub(super) const SPEAKERS_MAX: usize = 256;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Passed {
     /// What was not sent before it.
-    pub(super) held: Held,
+    pub(super) held: NotSent,
     /// When it goes out.
     pub(super) at: Timestamp,
 }
@@ -37,7 +37,7 @@ pub(super) struct Limits {
 struct Speaker {
     /// What went out, oldest first; at most [`PER_MINUTE_MAX`].
     sent: VecDeque<Sent>,
-    held: Held,
+    held: NotSent,
     #[serde(default)]
     keys: Keys,
     /// When it spoke last.
@@ -71,7 +71,7 @@ impl Limits {
         let known = self.speakers.entry(speaker.into()).or_default();
         known.last = now;
         if let Some(at) = notice.progress.as_ref().and_then(|progress| known.keys.next(progress, now)) {
-            return Ok(Passed { held: Held::default(), at });
+            return Ok(Passed { held: NotSent::default(), at });
         }
         while known.sent.front().is_some_and(|sent| now.since(sent.at) >= WINDOW) {
             known.sent.pop_front();
@@ -89,7 +89,7 @@ impl Limits {
             return Err(Suppressed::Repeat { sent_at: equal.at });
         }
         if let Some(oldest) = known.sent.front().filter(|_| known.sent.len() >= PER_MINUTE_MAX) {
-            known.held.over_rate += 1;
+            known.held.rate_limited += 1;
             return Err(Suppressed::Rate { retry_at: oldest.at + WINDOW });
         }
         let Notice { level, context, message, link, .. } = notice.clone();
@@ -98,7 +98,7 @@ impl Limits {
         let held = match &notice.progress {
             Some(progress) => {
                 known.keys.note(progress, now);
-                Held::default()
+                NotSent::default()
             }
             None => std::mem::take(&mut known.held),
         };
