@@ -7,8 +7,6 @@
 //! leads to. `source::ci` makes the calls. docs/design/ci.md describes the parts together.
 
 mod answer;
-mod answered;
-mod end;
 mod follow;
 mod reply;
 mod said;
@@ -27,13 +25,13 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    answer::{Checks, Failure, Head, Outcome, Output, Pr, PrState, Remark},
-    answered::{ANSWERED, Answered, FOLLOWED, SOURCE},
+    answer::{
+        ANSWERED, Answered, Checks, FOLLOWED, Failure, Head, Outcome, Output, Pr, PrState, Remark, SOURCE,
+    },
     follow::{Follow, Found},
 };
 use self::{
-    end::End,
-    follow::failed_key,
+    follow::{End, failed_key},
     schedule::{CALLS_MAX, FOLLOWED_FOR, Gate, gap},
 };
 use crate::{

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Checks, Failure, Head, Outcome, Output, PrState, end::End, reply};
+use super::{Checks, Failure, Head, Outcome, Output, PrState, reply};
 use crate::{event::SessionId, hash::hash_parts, time::Timestamp};
 
 /// Until then an end must be answered twice: at first checks appear one after another.
@@ -85,6 +85,40 @@ pub struct Found {
     /// The top folder of the repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top: Option<String>,
+}
+
+/// The end of a follow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum End {
+    /// No check is in progress any more.
+    Run {
+        /// Number of passed checks.
+        passed: u32,
+        /// Number of failed ones.
+        failed: u32,
+        /// Number of skipped ones.
+        skipped: u32,
+    },
+    /// The commit gets no checks.
+    NoChecks,
+    /// The limit of calls or of time was reached.
+    StillPending,
+    /// The branch has moved to another commit.
+    Superseded,
+    /// The pull request was merged.
+    Merged,
+    /// The pull request was closed.
+    Closed,
+    /// No access.
+    Unauthorised(String),
+    /// `gh` is not installed.
+    NoProgram,
+    /// The repository is not on GitHub.
+    NotOfGithub,
+    /// The commit does not exist, locally or at GitHub.
+    NoCommit,
+    /// There was no valid answer.
+    Failed(String),
 }
 
 impl Follow {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{
     ANSWERED, Answered, FOLLOWED, Failure, Follow, Found, Outcome, Remark, SOURCE,
     answer::{line, name},
-    end::End,
+    follow::End,
 };
 use crate::{
     event::{Event, EventRef, Provenance, Severity},

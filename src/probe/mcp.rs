@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::{
     Facts, Finding, Moment,
     facts::{end_of, end_of_file},
-    state::Probe,
+    kind::Probe,
 };
 use crate::{
     call::ServerCall,
