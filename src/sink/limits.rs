@@ -1,4 +1,5 @@
-//! How much of one speaker goes out: six notices a minute, and equal ones once a minute. What does not is counted.
+//! How much of one speaker goes out: six notices a minute, and equal ones once a minute. What does
+//! not is counted.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -55,8 +56,8 @@ struct Sent {
 }
 
 impl Limits {
-    /// Lets a notice of `speaker` pass, with what was held before it, or counts it. How far a work is that is known has a pace of its
-    /// own.
+    /// Lets a notice of `speaker` pass, with what was held before it, or counts it. How far a work
+    /// is that is known has a pace of its own.
     pub(super) fn pass(
         &mut self,
         speaker: &str,
