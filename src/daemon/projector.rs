@@ -9,7 +9,7 @@
 //! ```text
 //! Opening -> Subscribing -> Following      the feed begins at the file's cursor
 //!                  ^  |         |
-//!                  |  v         |          it is cut, or the file is replaced
+//!                  |  v         |          the feed is cut, or the file is replaced
 //!              CatchingUp <-----+
 //! ```
 //!
