@@ -1,9 +1,11 @@
 //! How many instructions do an event, an exchange and a hook take?
 //!
-//! `cargo bench --bench counts` runs whole processes under valgrind's cachegrind and compares what they took with
-//! `benches/counts.txt`; it fails when a count has moved. `-- --bless` writes the file, `-- --quick` only shows that it works, and
-//! `-- exchange` counts only what has that in its name. What the system does on behalf of a process is not in a count. The start and
-//! the end of a process are taken out: a count is what more of the same work adds. `ASIDE_BENCH_BINARY` names the program.
+//! `cargo bench --bench counts` runs whole processes under valgrind's cachegrind and compares what
+//! they took with `benches/counts.txt`; it fails when a count has moved. `-- --bless` writes the
+//! file, `-- --quick` only shows that it works, and `-- exchange` counts only what has that in its
+//! name. What the system does on behalf of a process is not in a count. The start and the end of a
+//! process are taken out: a count is what more of the same work adds. `ASIDE_BENCH_BINARY` names
+//! the program.
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 #![expect(clippy::disallowed_methods, reason = "a bench waits for processes")]
 
@@ -44,18 +46,21 @@ use process::{Daemon, Home, program};
 use rustix::process::{Pid, Signal, kill_process};
 use support::Size;
 
-/// How far a count may move, in percent. Runs of one program differ by less than 0.1, where threads wake each other by up to 2.
+/// How far a count may move, in percent. Runs of one program differ by less than 0.1, where threads
+/// wake each other by up to 2.
 const MOVED_MAX: f64 = 3.0;
 const BATCH: usize = 1_000;
 /// Small enough that sealing is in the counts.
 const SEGMENTS: (&str, &str) = ("aside.toml", "[journal]\nsegment_bytes = 8388608\n");
 
-/// How long a daemon takes no processor time before it counts as calm: longer than it waits to sync what nobody waits for.
+/// How long a daemon takes no processor time before it counts as calm: longer than it waits to sync
+/// what nobody waits for.
 const CALM: Duration = Duration::from_millis(1_500);
 const END_MAX: Duration = Duration::from_secs(60);
 const VALGRIND: &str = "valgrind";
 
-/// What is counted: its name, units of work of two runs, and what a run of so many takes. One of no units counts the run itself.
+/// What is counted: its name, units of work of two runs, and what a run of so many takes. One of no
+/// units counts the run itself.
 struct Kind {
     name: &'static str,
     units: Option<(usize, usize)>,

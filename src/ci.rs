@@ -7,8 +7,6 @@
 //! leads to. `source::ci` makes the calls. docs/design/ci.md describes the parts together.
 
 mod answer;
-mod answered;
-mod end;
 mod follow;
 mod reply;
 mod said;
@@ -27,18 +25,19 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    answer::{Checks, Failure, Head, Outcome, Output, Pr, PrState, Remark},
-    answered::{ANSWERED, Answered, FOLLOWED, SOURCE},
+    answer::{
+        ANSWERED, Answered, Checks, FOLLOWED, Failure, Head, Outcome, Output, Pr, PrState, Remark, SOURCE,
+    },
     follow::{Follow, Found},
 };
 use self::{
-    end::{End, hash},
-    follow::failed_key,
+    follow::{End, failed_key},
     schedule::{CALLS_MAX, FOLLOWED_FOR, Gate, gap},
 };
 use crate::{
     call::push::{Push, pushes},
     event::{Event, EventRef, Seq, SessionId, Trust},
+    hash::hash_parts,
     time::Timestamp,
 };
 
@@ -206,7 +205,7 @@ impl Follows {
         let mut ended = Vec::new();
         let session = SessionId::new(session);
         for (number, push) in pushed.into_iter().enumerate() {
-            let id = format!("ci{:016x}", hash(&[event.source, event.id, &number.to_string()]));
+            let id = format!("ci{:016x}", hash_parts(&[event.source, event.id, &number.to_string()]));
             ended.extend(self.open(
                 Follow {
                     workspace: event.workspace.map(Into::into),
@@ -243,7 +242,7 @@ impl Follows {
             branch: reference.filter(is_name).map(str::to_owned),
             is_asked: true,
             may_repeat: true,
-            ..Follow::new(format!("ci{:016x}", hash(&[by])).into(), session.cloned(), folder, now)
+            ..Follow::new(format!("ci{:016x}", hash_parts(&[by])).into(), session.cloned(), folder, now)
         };
         self.open(follow, now)
     }

@@ -15,9 +15,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use self::finding::{Finding, first_64_bits};
+use self::finding::Finding;
 use crate::{
     event::{Event, EventRef, SessionId},
+    hash::first_64_bits,
     settings::sources,
     time::Timestamp,
 };

@@ -17,6 +17,7 @@
 //! only the layers before it. `ARCHITECTURE.md` gives the reasons.
 
 // Decides: words.
+pub mod hash;
 pub mod hex;
 pub mod meter;
 pub mod name;

@@ -96,9 +96,9 @@ impl Meters {
         Stopwatch((self.clock)())
     }
 
-    /// The time since `begun`.
-    pub fn since(&self, begun: Stopwatch) -> Duration {
-        (self.clock)().saturating_sub(begun.0)
+    /// The time since `stopwatch` was started.
+    pub fn since(&self, stopwatch: Stopwatch) -> Duration {
+        (self.clock)().saturating_sub(stopwatch.0)
     }
 }
 

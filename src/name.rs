@@ -6,8 +6,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// A text of at most `N` bytes, in place.
 ///
-/// Shape: a longer text is cut to `N` bytes, at a character. So a type of names whose longest one is
-/// shorter than `N` never takes a cut text for one of them.
+/// Shape: a longer text is cut to `N` bytes, at a character. So a type of names whose longest one
+/// is shorter than `N` never takes a cut text for one of them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShortName<const N: usize> {
     /// Zeroes after the text.

@@ -3,9 +3,8 @@
 //! The stages, in order: filter, dedupe, batch, limit, supersede, render. None knows another;
 //! [`Pipeline::handle`] lists them. Events that resolve conditions bypass them
 //! ([`Pipeline::resolve`]). A pipeline takes an event and the time, and returns outputs and its next
-//! deadline. Every event is in exactly one output: in a row of a notification, or ended with a
-//! [`Reason`]. Only open batches have deadlines. A pipeline knows no sessions and no other
-//! subscribers.
+//! deadline. Every event ends exactly once: in a row of a notification, or with a [`Reason`]. Only
+//! open batches have deadlines. A pipeline knows no sessions and no other subscribers.
 
 mod batch;
 mod dedupe;

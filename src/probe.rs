@@ -15,6 +15,7 @@ pub mod facts;
 pub mod files;
 mod finding;
 pub mod git;
+mod kind;
 pub mod mcp;
 pub mod memory;
 mod moment;
@@ -22,8 +23,6 @@ pub mod others;
 pub mod pause;
 pub mod ports;
 mod published;
-mod pushed;
-mod state;
 
 #[cfg(test)]
 mod world;
@@ -36,13 +35,12 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use self::state::Probe;
+use self::kind::Probe;
 pub use self::{
     facts::{Entry, Facts, Fingerprint, Space},
     finding::{Finding, name_towards},
     memory::{Memory, View},
-    moment::{Moment, OtherSession},
-    pushed::Pushed,
+    moment::{Moment, OtherSession, Pushed},
 };
 use crate::{
     call::{Call, TouchKind},

@@ -7,9 +7,9 @@
 
 mod choices;
 mod fold;
-mod held;
 mod job;
 mod limits;
+mod not_sent;
 mod notice;
 pub mod progress;
 pub mod question;
@@ -25,9 +25,9 @@ use std::sync::Arc;
 pub use self::{
     choices::Choices,
     fold::{Deliveries, Verdict},
-    held::Held,
     job::{Answered, FAILED, Job, SENT, WAITS},
     limits::PER_MINUTE_MAX,
+    not_sent::NotSent,
     notice::{CONTEXT_CHARS_MAX, CONTEXT_DEFAULT, MESSAGE_CHARS_MAX, NOTICE, Notice, Parts, Shown},
     progress::Progress,
     question::Question,

@@ -1,7 +1,17 @@
 //! Transcripts of harnesses, as far as probes need them: read in parts by the harness's own
 //! [`Reader`].
 
+use std::time::Duration;
+
 use crate::{call::TouchKind, time::Timestamp};
+
+/// After this time from the first look at what happened, the client has written it into its
+/// transcript and its logs, or does not write it.
+///
+/// Source: 2.1.332 wrote the announcement of a changed file up to 112 ms late on two busy cores, in
+/// which an agent made three calls; 2.1.197 wrote the failed start of an MCP server into its log up
+/// to a second late.
+pub const WRITTEN_AFTER: Duration = Duration::from_secs(2);
 
 /// Reads parts of a transcript, which may begin and end anywhere.
 ///

@@ -3,15 +3,22 @@
 //!
 //! Its texts are from strangers: they are cleaned and cut here, before any other use.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
 use super::reply::{Context, Pull, Reply, Written};
 use crate::{
-    event::{cut_text, strip_text},
+    event::{OWN_SOURCE, cut_text, strip_text},
     time::{Timestamp, duration_millis},
 };
+
+/// The type of the event with a follow's commit; its payload is a [`Found`](super::Found).
+pub const FOLLOWED: &str = "ci.followed";
+/// The type of the event with an answer; its payload is an [`Answered`].
+pub const ANSWERED: &str = "ci.answered";
+/// The source of these events; events of other sources have no effect.
+pub const SOURCE: &str = OWN_SOURCE;
 
 /// Most named failed checks of one answer.
 const FAILURES_MAX: usize = 20;
@@ -73,6 +80,18 @@ pub enum Outcome {
         /// The reason.
         message: String,
     },
+}
+
+/// An answer; the payload of an [`ANSWERED`] event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answered {
+    /// Its follow.
+    pub follow: Arc<str>,
+    /// The number of the call, from 1.
+    pub call: u32,
+    /// Its outcome.
+    #[serde(flatten)]
+    pub outcome: Outcome,
 }
 
 /// The state of a commit's checks.

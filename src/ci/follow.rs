@@ -4,12 +4,8 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Checks, Failure, Head, Outcome, Output, PrState,
-    end::{End, hash},
-    reply,
-};
-use crate::{event::SessionId, time::Timestamp};
+use super::{Checks, Failure, Head, Outcome, Output, PrState, reply};
+use crate::{event::SessionId, hash::hash_parts, time::Timestamp};
 
 /// Until then an end must be answered twice: at first checks appear one after another.
 const SETTLED_AFTER: Duration = Duration::from_secs(60);
@@ -91,6 +87,40 @@ pub struct Found {
     pub top: Option<String>,
 }
 
+/// The end of a follow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum End {
+    /// No check is in progress any more.
+    Run {
+        /// Number of passed checks.
+        passed: u32,
+        /// Number of failed ones.
+        failed: u32,
+        /// Number of skipped ones.
+        skipped: u32,
+    },
+    /// The commit gets no checks.
+    NoChecks,
+    /// The limit of calls or of time was reached.
+    StillPending,
+    /// The branch has moved to another commit.
+    Superseded,
+    /// The pull request was merged.
+    Merged,
+    /// The pull request was closed.
+    Closed,
+    /// No access.
+    Unauthorised(String),
+    /// `gh` is not installed.
+    NoProgram,
+    /// The repository is not on GitHub.
+    NotOfGithub,
+    /// The commit does not exist, locally or at GitHub.
+    NoCommit,
+    /// There was no valid answer.
+    Failed(String),
+}
+
 impl Follow {
     /// The arguments of `gh` for its query; `None` before its commit is known.
     pub fn arguments(&self) -> Option<Vec<String>> {
@@ -143,13 +173,13 @@ impl Follow {
 
 /// Identifies a failed check of a push.
 pub(super) fn failed_key(failure: &Failure) -> u64 {
-    hash(&[&failure.check, failure.url.as_deref().unwrap_or_default()])
+    hash_parts(&[&failure.check, failure.url.as_deref().unwrap_or_default()])
 }
 
 impl Follow {
     pub(super) fn new(id: Arc<str>, session: Option<SessionId>, folder: &str, now: Timestamp) -> Self {
         Self {
-            owner: hash(&[session.as_ref().map_or(folder, SessionId::as_str)]),
+            owner: hash_parts(&[session.as_ref().map_or(folder, SessionId::as_str)]),
             id,
             session,
             workspace: None,

@@ -7,10 +7,11 @@ use serde_json::{Map, Value, json};
 use super::{
     ANSWERED, Answered, FOLLOWED, Failure, Follow, Found, Outcome, Remark, SOURCE,
     answer::{line, name},
-    end::{End, hash},
+    follow::End,
 };
 use crate::{
     event::{Event, EventRef, Provenance, Severity},
+    hash::hash_parts,
     time::{Timestamp, short_duration},
 };
 
@@ -151,7 +152,7 @@ impl Follow {
         let Failure { check, summary, url } = failure;
         let commit = self.commit.as_deref().unwrap_or_default();
         let owner = format!("{:016x}", self.owner);
-        let id = hash(&[&owner, commit, check, url.as_deref().unwrap_or_default()]);
+        let id = hash_parts(&[&owner, commit, check, url.as_deref().unwrap_or_default()]);
         let payload = self.with([
             ("check", Some(json!(check))),
             ("summary", summary.clone().map(Value::from)),
@@ -163,7 +164,7 @@ impl Follow {
     /// A check that failed in an earlier run of the branch passes again. It resolves the failure,
     /// and is no news itself.
     pub(super) fn passed_event(&self, check: &str, now: Timestamp) -> Event {
-        let id = format!("{}:passed:{:016x}", self.id, hash(&[check]));
+        let id = format!("{}:passed:{:016x}", self.id, hash_parts(&[check]));
         self.event(CHECK_PASSED, id, Severity::Debug, self.with([("check", Some(json!(check)))]), now)
     }
 
@@ -172,7 +173,7 @@ impl Follow {
         let Remark { id, at: _, author, state, body, url } = remark;
         let is_request = state.as_deref() == Some("changes_requested");
         let severity = if is_request { Severity::Warning } else { Severity::Info };
-        let id = hash(&[&format!("{:016x}", self.owner), id]);
+        let id = hash_parts(&[&format!("{:016x}", self.owner), id]);
         let payload = self.with([
             ("pr", self.pr.map(Value::from)),
             ("author", Some(json!(author))),

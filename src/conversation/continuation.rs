@@ -149,7 +149,8 @@ impl Table {
         self.get(one).workspace() == self.get(other).workspace()
     }
 
-    /// Whether `from` ended because its user cleared the conversation, and `key` works where it did.
+    /// Whether `from` ended because its user cleared the conversation, and `key` works where it
+    /// did.
     fn was_cleared(&self, from: SessionKey, key: SessionKey) -> bool {
         let session = self.get(from);
         !session.is_open() && session.is_cleared && self.are_in_one_folder(from, key)

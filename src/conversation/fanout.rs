@@ -25,8 +25,8 @@ pub const DIRECT_MAX: usize = 8;
 /// exchange waits for it. The current session first takes all that is pending.
 pub const TAKEN_PER_TICK: usize = 1_024;
 /// With this many broadcasts in the log, each input does as much work as a broadcast adds, so the
-/// log stops growing. With many sessions, publishing waits before that ([`super::Sessions::untaken`]); with
-/// few, the work is small.
+/// log stops growing. With many sessions, publishing waits before that
+/// ([`super::Sessions::untaken`]); with few, the work is small.
 pub const LOG_MAX: usize = 4_000;
 
 /// The broadcasts that some session may not have taken.

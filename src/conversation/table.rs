@@ -215,8 +215,8 @@ impl Table {
         self.roots.range((std::ops::Bound::Excluded(after), std::ops::Bound::Unbounded)).next().copied()
     }
 
-    /// The open sessions that `scope` concerns, oldest first; `None` if there are more than `count`,
-    /// after visiting no more than that.
+    /// The open sessions that `scope` concerns, oldest first; `None` if there are more than
+    /// `count`, after visiting no more than that.
     pub(super) fn concerned(&self, scope: &Scope, count: usize) -> Option<Vec<SessionKey>> {
         let mut concerned: Vec<SessionKey> =
             self.each_concerned(scope).take(count.saturating_add(1)).collect();

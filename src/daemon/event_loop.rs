@@ -91,7 +91,7 @@ pub enum LoopError {
     #[error("the journal cannot be written")]
     Append(#[from] AppendError),
     /// A record cannot be applied.
-    #[error("the journal cannot be replayed")]
+    #[error("a record cannot be applied")]
     Fold(#[from] FoldError),
 }
 

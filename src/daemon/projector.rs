@@ -9,7 +9,7 @@
 //! ```text
 //! Opening -> Subscribing -> Following      the feed begins at the file's cursor
 //!                  ^  |         |
-//!                  |  v         |          it is cut, or the file is replaced
+//!                  |  v         |          the feed is cut, or the file is replaced
 //!              CatchingUp <-----+
 //! ```
 //!
@@ -72,15 +72,15 @@ enum Phase {
     /// The event loop feeds.
     Following { writer: Writer, feed: mpsc::Receiver<Notes> },
     /// An error is logged; the next try is after the backoff, or with a command.
-    Failed { backoff: Duration },
+    Failed,
 }
 
 /// What a start found.
 struct AtStart {
     /// The file; the thread checks whether it belongs to this journal.
     writer: Writer,
-    /// What the start's replay noted for it, and what follows.
-    feed: mpsc::Receiver<Notes>,
+    /// What the start's replay noted for it, and what follows; `None` if the replay took no notes.
+    feed: Option<mpsc::Receiver<Notes>>,
 }
 
 /// How far a file catches up.
@@ -106,25 +106,24 @@ pub(super) struct Projector {
     subscribe: mpsc::Sender<Subscription>,
     source: ReplaySource,
     at_start: Option<AtStart>,
-    /// The next one.
+    /// How long the next failure waits for a try.
     backoff: Duration,
 }
 
 impl Projector {
     /// A projector, and the event loop's end of it; nothing runs yet.
     ///
-    /// `at_start` is the existing file, and the notes of `fold` are what it lacks: they are fed
-    /// first.
+    /// `opened` is the existing file. If `fold` has notes, they are what it lacks, and are fed first.
     pub(super) fn new(
         projection: Projection,
         commands: mpsc::Receiver<Command>,
         source: ReplaySource,
-        at_start: Option<Writer>,
+        opened: Option<Writer>,
         fold: &mut Fold,
     ) -> (Self, Feed) {
         let (mut feed, subscribe) = Feed::new(projection.clone());
-        let at_start =
-            at_start.and_then(|writer| Some(AtStart { writer, feed: feed.start_with_replay(fold)? }));
+        // Even without notes the file is handed on: to close it would write its log into it here.
+        let at_start = opened.map(|writer| AtStart { writer, feed: feed.start_with_replay(fold) });
         (Self { projection, commands, subscribe, source, at_start, backoff: BACKOFF_MIN }, feed)
     }
 
@@ -159,31 +158,35 @@ impl Projector {
             Phase::Subscribing { writer, fold } => self.subscribe(writer, fold).await,
             Phase::CatchingUp { writer, fold, target } => self.catch_up(writer, fold, target),
             Phase::Following { writer, feed } => self.follow(writer, feed).await,
-            Phase::Failed { backoff } => self.wait(backoff).await,
+            Phase::Failed => self.wait().await,
         }
     }
 
     fn open(&mut self, at_start: Option<AtStart>) -> Result<Phase, ProjectorError> {
-        let Some(AtStart { writer: opened, feed }) = at_start else {
-            return Ok(Phase::Subscribing { writer: self.open_file()?, fold: None });
-        };
-        let cursor = opened.cursor();
-        let writer = self.with_no_reader(|path| file::keep_or_replace(opened, &self.source.journal, path))?;
+        let (opened, feed) = at_start.map(|AtStart { writer, feed }| (writer, feed)).unzip();
+        if self.take_damage() {
+            return Ok(Phase::Subscribing { writer: self.replace(opened)?, fold: None });
+        }
+        let cursor = opened.as_ref().map(Writer::cursor);
+        let mut writer = self.with_no_reader(|path| {
+            let opened = opened.map_or_else(|| file::open(path), Ok)?;
+            file::keep_or_replace(opened, &self.source.journal, path)
+        })?;
         self.report_progress(&writer);
         // A replaced file lacks more than the feed has.
-        if writer.cursor() == cursor {
+        if let Some(feed) = feed.flatten()
+            && cursor == Some(writer.cursor())
+        {
             return Ok(self.start_following(writer, feed));
         }
-        Ok(Phase::Subscribing { writer, fold: None })
-    }
-
-    fn open_file(&self) -> Result<Writer, ProjectorError> {
-        let journal = &self.source.journal;
-        let writer = self.with_no_reader(|path| file::keep_or_replace(file::open(path)?, journal, path))?;
         // A fold takes long, so check first that the disk can be written.
         writer.probe()?;
-        self.report_progress(&writer);
-        Ok(writer)
+        // What the journal has deleted; a command for it may have come while no file was open.
+        let first = self.source.journal.stored().map_err(ProjectorError::List)?.first;
+        if first > Seq::ZERO.next() {
+            writer.forget_before(first)?;
+        }
+        Ok(Phase::Subscribing { writer, fold: None })
     }
 
     /// Subscribes to what follows the cursor; a file that is behind the feed's start catches up.
@@ -279,17 +282,22 @@ impl Projector {
             }
             Command::ForgetBefore(seq) => writer.forget_before(seq)?,
             Command::Check => {
-                let damage = self.projection.take_damage();
-                if let Some(damage) = &damage {
-                    tracing::error!(damage, "the history is broken and is rebuilt from the journal");
-                    self.projection.set_failed(Some(format!("{damage}; it is rebuilt from the journal")));
-                }
-                if damage.is_some() || !writer.is_in_place() {
+                if self.take_damage() || !writer.is_in_place() {
                     return Ok(Handled::Replaced(self.replace(Some(writer))?));
                 }
             }
         }
         Ok(Handled::Kept(writer))
+    }
+
+    /// Takes what a reader found broken; logs and publishes it. Returns whether there was any.
+    fn take_damage(&self) -> bool {
+        let damage = self.projection.take_damage();
+        if let Some(damage) = &damage {
+            tracing::error!(damage, "the history is broken and is rebuilt from the journal");
+            self.projection.set_failed(Some(format!("{damage}; it is rebuilt from the journal")));
+        }
+        damage.is_some()
     }
 
     /// Executes and answers a command to rebuild: the rest of it is catching up.
@@ -322,26 +330,24 @@ impl Projector {
         {
             tracing::error!(%error, "the broken projection cannot be deleted");
         }
-        let backoff = self.backoff;
-        self.backoff = (backoff * 2).min(BACKOFF_MAX);
-        Phase::Failed { backoff }
+        Phase::Failed
     }
 
     /// Waits for the next try; a command is one.
     #[expect(clippy::disallowed_methods, reason = "nothing is decided by when a failed disk is tried again")]
-    async fn wait(&mut self, backoff: Duration) -> Result<Option<Phase>, ProjectorError> {
+    async fn wait(&mut self) -> Result<Option<Phase>, ProjectorError> {
+        let backoff = self.backoff;
+        self.backoff = (backoff * 2).min(BACKOFF_MAX);
         tokio::select! {
             () = self.subscribe.closed() => Ok(None),
             () = tokio::time::sleep(backoff) => Ok(Some(Phase::Opening(None))),
-            Some(command) = self.commands.recv() => {
-                let writer = match command {
-                    Command::Rebuild(reply) => self.rebuild(reply, None)?,
-                    Command::ForgetBefore(_) | Command::Check => match self.handle(command, self.open_file()?)? {
-                        Handled::Kept(writer) | Handled::Replaced(writer) => writer,
-                    },
-                };
-                Ok(Some(Phase::Subscribing { writer, fold: None }))
-            }
+            Some(command) = self.commands.recv() => Ok(Some(match command {
+                Command::Rebuild(reply) => {
+                    Phase::Subscribing { writer: self.rebuild(reply, None)?, fold: None }
+                }
+                // To open the file does both.
+                Command::ForgetBefore(_) | Command::Check => Phase::Opening(None),
+            })),
         }
     }
 

@@ -443,8 +443,8 @@ mod tests {
     use crate::event::{Payload, Provenance, Severity};
 
     #[test]
-    fn what_was_owed_long_before_the_end_is_not_published() {
-        let outbox = |id: &str, second: u64| Event {
+    fn an_event_of_the_outbox_from_long_before_the_end_is_not_published() {
+        let event = |id: &str, second: u64| Event {
             id: id.into(),
             event_type: "source.throttled".parse().expect("a type"),
             source: "aside".into(),
@@ -457,7 +457,7 @@ mod tests {
             workspace: None,
             cause: None,
         };
-        let all = vec![outbox("old", 39), outbox("edge", 40), outbox("new", 100)];
+        let all = vec![event("old", 39), event("edge", 40), event("new", 100)];
         let kept = newest(all, Timestamp::from_millis(100_000));
         let ids: Vec<&str> = kept.iter().map(|event| &*event.id).collect();
         assert_eq!(ids, ["edge", "new"]);

@@ -1,7 +1,6 @@
 //! What a detector found, before it is an event.
 
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
 use crate::event::Severity;
 
@@ -14,9 +13,4 @@ pub(super) struct Finding {
     /// Distinguishes it from other findings of the session for the same event.
     pub(super) name: String,
     pub(super) payload: Value,
-}
-
-/// The first 64 bits of a hash.
-pub(super) fn first_64_bits(hash: Sha256) -> u64 {
-    u64::from_be_bytes(*hash.finalize().first_chunk().expect("32 bytes begin with 8"))
 }

@@ -16,9 +16,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::finding::{Finding, first_64_bits};
+use super::finding::Finding;
 use crate::{
     event::{EventRef, SessionId, Severity, cut_text, strip_text},
+    hash::first_64_bits,
     session::CLOSING_EVENT,
     settings::settings,
     time::Timestamp,

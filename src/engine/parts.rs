@@ -142,8 +142,8 @@ impl Engine {
         }
     }
 
-    /// Closes the open batches of the pipelines that `is_wanted` selects: all of them, or those that
-    /// concern the open session `of`.
+    /// Closes the open batches of the pipelines that `is_wanted` selects: all of them, or those
+    /// that concern the open session `of`.
     pub(super) fn close_batches(
         &mut self,
         is_wanted: impl Fn(&Pipeline) -> bool,

@@ -262,7 +262,7 @@ fn ends_at(rule: &Batching, opened_at: Timestamp, now: Timestamp) -> Timestamp {
     }
 }
 
-/// What stands of the batches in a snapshot; their deadlines are made of them.
+/// The batches in a snapshot; their deadlines are computed again.
 #[derive(Serialize, Deserialize)]
 struct BatcherState<B> {
     open: B,

@@ -210,7 +210,7 @@ impl Dedupe {
     }
 }
 
-/// What stands of the windows in a snapshot; how they are found is made of them.
+/// The windows in a snapshot; the index over them is rebuilt.
 #[derive(Serialize, Deserialize)]
 struct DedupeState<W> {
     windows: W,

@@ -1,8 +1,8 @@
 //! Counts for the next notification: events that have no row in it.
 //!
-//! Repeats whose row has left and events that were over the rate are counted for each scope, until a
-//! notification of the same scope takes the counts. Each of these events has also ended with a reason
-//! of its own, so a count that no notification takes is a missing detail, and no lost event.
+//! Repeats whose row has left and events that were over the rate are counted for each scope, until
+//! a notification of the same scope takes the counts. Each of these events has also ended with a
+//! reason of its own, so a count that no notification takes is a missing detail, and no lost event.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{event::Scope, time::Timestamp};
 
-/// Most scopes with counts, about 150 bytes each. When it is reached, the counts that were raised longest ago are
-/// forgotten.
+/// Most scopes with counts, about 150 bytes each. When it is reached, the counts that were raised
+/// longest ago are forgotten.
 pub(crate) const DEFERRED_SCOPES_MAX: usize = 1_024;
 
 /// Events without a row of their own.

@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     event::{Event, FieldPath, FieldValue, Scope, Trust},
+    hash::first_64_bits,
     notification::StateKey,
 };
 
@@ -99,8 +100,8 @@ impl KeyWriter {
 
     /// Writes the key of the state or condition that `fields` name in `event`; an event that is not trusted never has that of one that is.
     pub(crate) fn state(&mut self, fields: &[FieldPath], trust: Trust, event: &Event) -> StateKey {
-        let hash = Sha256::digest(self.start().word(word_of(trust)).identity(fields, event).finish());
-        StateKey(u64::from_be_bytes(*hash.first_chunk().expect("32 bytes begin with 8")))
+        let key = self.start().word(word_of(trust)).identity(fields, event).finish();
+        StateKey(first_64_bits(Sha256::new_with_prefix(key)))
     }
 
     /// Adds whom something concerns.

@@ -23,7 +23,8 @@ pub enum PipelineOutput {
         /// What.
         word: Word,
     },
-    /// The event is a row of an open batch. An event whose batch closes at once is in the notification only.
+    /// The event is a row of an open batch. An event whose batch closes at once is in the
+    /// notification only.
     Batched {
         /// The event.
         seq: Seq,
@@ -35,7 +36,7 @@ pub enum PipelineOutput {
         /// Why.
         reason: Reason,
     },
-    /// The author's template or `where` failed; what to publish as `subscriber.failed`. A place is reported once, and again
-    /// only after it succeeded, at most once a minute.
+    /// The author's template or `where` failed; what to publish as `subscriber.failed`. A place is
+    /// reported once, and again only after it succeeded, at most once a minute.
     Failed(Failure),
 }

@@ -24,10 +24,8 @@ mod draft;
 mod free_key;
 mod generic;
 mod input;
-mod limits;
 mod table;
 mod template;
-mod template_error;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -48,10 +46,8 @@ use self::{
 
 pub use self::{
     declared::{Declared, EventText, Layout},
-    input::RenderInput,
-    limits::{OUTPUT_BYTES_MAX, ROWS_MAX},
+    input::{OUTPUT_BYTES_MAX, ROWS_MAX, RenderInput, TemplateError},
     table::{Column, Table},
-    template_error::TemplateError,
 };
 
 /// The key of the count of repeats of events that were delivered before; those of a shown row are its `repeats`.

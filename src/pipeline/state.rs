@@ -1,6 +1,8 @@
-//! What a subscriber remembers, as it stands in a snapshot, between two inputs: what it has to say was taken before.
+//! What a subscriber remembers between two inputs, as a snapshot has it. Its outputs were taken
+//! before.
 //!
-//! The rule is not written: it is read again with the rules of the time, and the same subscriber gets its memory back.
+//! The rule is not written: it is read again with the rules of that time, and the subscriber of the
+//! same id gets its memory back.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -19,7 +21,7 @@ pub struct Memory<'a> {
     dedupe: Held<'a, Dedupe>,
     batcher: Held<'a, Batcher>,
     limiter: Held<'a, Limiter>,
-    #[serde(rename = "carry")]
+    #[serde(alias = "carry")]
     deferred: Held<'a, DeferredByScope>,
     failures: Held<'a, Failures>,
 }

@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// What the rows of a notification tell of.
+/// What the rows of a notification say about conditions.
 #[derive(Debug, Default)]
 pub(crate) struct Conditions {
     pub(crate) nature: Nature,

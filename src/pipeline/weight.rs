@@ -9,7 +9,8 @@ pub(crate) enum Weight {
     Untrusted,
     /// It travels as its subscriber says.
     Usual,
-    /// It is at least as severe as `escalate_at`, and of a trusted source: past any batch and rate, but not past filters and dedupe.
+    /// It is at least as severe as `escalate_at`, and of a trusted source: past any batch and rate,
+    /// but not past filters and dedupe.
     Escalated,
 }
 

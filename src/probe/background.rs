@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Facts, Finding, Moment, facts::end_of, state::Probe};
+use super::{Facts, Finding, Moment, facts::end_of, kind::Probe};
 use crate::{
     call::{Call, RUNNING},
     event::{EventRef, Severity, cut_text, strip_text},

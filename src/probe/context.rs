@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Facts, Finding, Moment, facts::end_of, state::Probe};
+use super::{Facts, Finding, Moment, facts::end_of, kind::Probe};
 use crate::{
     event::Severity,
     settings::settings,

@@ -6,7 +6,7 @@ use std::{fmt, path::Path, str::FromStr, sync::Arc};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::transcript::Transcript;
+use crate::{hash::first_64_bits, transcript::Transcript};
 
 /// Largest file whose content is hashed, in bytes; a larger one is compared by size and time.
 pub const HASHED_BYTES_MAX: u64 = 1024 * 1024;
@@ -85,7 +85,7 @@ pub struct ContentHash(pub u64);
 impl ContentHash {
     /// The hash of `content`.
     pub fn of(content: &[u8]) -> Self {
-        Self(u64::from_be_bytes(*Sha256::digest(content).first_chunk().expect("32 bytes begin with 8")))
+        Self(first_64_bits(Sha256::new_with_prefix(content)))
     }
 }
 

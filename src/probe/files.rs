@@ -14,7 +14,7 @@ pub(super) mod overwrite;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -28,9 +28,10 @@ use self::{
 use super::{Facts, Finding, Fingerprint, Moment, facts::Entry, finding::shown_path};
 use crate::{
     event::Severity,
+    hash::first_64_bits,
     settings::{Form, settings},
     time::Timestamp,
-    transcript::Transcript,
+    transcript::{Transcript, WRITTEN_AFTER},
 };
 
 /// Most findings of one look; further files are checked at the next exchange.
@@ -39,11 +40,6 @@ const FINDINGS_MAX: usize = 100;
 const PATH_BYTES_MAX: usize = 4_096;
 /// Searched bytes of a transcript.
 const TRANSCRIPT_BYTES_MAX: u64 = 512 * 1024;
-/// After this time from the first look at a change, the client's announcement is in the transcript,
-/// or there is none.
-///
-/// Source: 2.1.332 wrote it up to 112 ms late on two busy cores, in which an agent made three calls.
-const WRITTEN_AFTER: Duration = Duration::from_secs(2);
 /// Folders in which the system shows its own state as files.
 const NO_FILES: [&str; 3] = ["/dev", "/proc", "/sys"];
 
@@ -409,5 +405,5 @@ fn name_of(path: &str, noted: u64, observed: Observed) -> u64 {
         Observed::Present { hash: Some(content), .. } => hash.update(content.0.to_le_bytes()),
         Observed::Present { print, hash: None } => hash.update(print.to_string()),
     }
-    u64::from_be_bytes(*hash.finalize().first_chunk().expect("32 bytes begin with 8"))
+    first_64_bits(hash)
 }

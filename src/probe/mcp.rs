@@ -4,9 +4,9 @@
 //! A client reports some of that itself, by listing removed and added tools. It reports nothing if
 //! the tools stayed listed, or if it lists none by name. Then the client's own connection log shows
 //! it; without an entry there, there is no finding. Nothing is read while no server is known to be
-//! gone, except for some looks at the logs after a session's first calls.
+//! gone, except for two looks at the logs in a session's first exchanges.
 
-use std::{collections::BTreeMap, ops::RangeInclusive, path::Path};
+use std::{collections::BTreeMap, path::Path};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::{
     Facts, Finding, Moment,
     facts::{end_of, end_of_file},
-    state::Probe,
+    kind::Probe,
 };
 use crate::{
     call::ServerCall,
@@ -22,7 +22,7 @@ use crate::{
     notification::InjectionPoint,
     settings::settings,
     time::{Timestamp, duration_millis},
-    transcript::{Connection, Connections, ServerSaid, ServerState, Transcript},
+    transcript::{Connection, Connections, ServerSaid, ServerState, Transcript, WRITTEN_AFTER},
 };
 
 /// Most disconnected servers of a session; beyond it the one that is gone longest is evicted.
@@ -31,10 +31,9 @@ const SERVERS_MAX: usize = 8;
 const NAME_BYTES_MAX: usize = 128;
 /// Displayed characters of a name.
 const NAME_CHARS_MAX: usize = 64;
-/// The looks after calls at which the start of the servers is checked, until a failure is found.
-/// Before the first of them the client has not made its own report. It writes its log up to a second
-/// after a failure (measured with 2.1.197), and several quick calls can end before that.
-const START_LOOKS: RangeInclusive<u8> = 2..=8;
+/// The look after calls at which the start of the servers is checked; before it the client has not
+/// made its own report. If nothing failed, it is checked once more after [`WRITTEN_AFTER`].
+const START_LOOK: u8 = 2;
 /// Most servers whose start is checked.
 const STARTED_MAX: usize = 16;
 /// How many logs of a server are read, newest first: each process of the client begins one.
@@ -55,8 +54,10 @@ pub struct Known {
     /// Start of each server's absence, by the client's names: the start of the calls that found it
     /// disconnected, because it may be back before the last of them ends.
     gone: BTreeMap<String, Timestamp>,
-    /// Number of looks after calls, up to the last of [`START_LOOKS`].
+    /// Number of looks after calls, up to [`START_LOOK`].
     looks: u8,
+    /// When the start was checked, while it is to be checked once more.
+    start_checked_at: Option<Timestamp>,
 }
 
 /// The connection logs of a session's client.
@@ -138,15 +139,32 @@ impl Known {
         findings
     }
 
+    /// Whether the start is still to be checked, now or later.
+    fn is_starting(&self) -> bool {
+        self.looks < START_LOOK || self.start_checked_at.is_some()
+    }
+
+    /// Counts this look; returns whether the start is to be checked now.
+    fn is_start_due(&mut self, moment: &Moment<'_>) -> bool {
+        if let Some(at) = self.start_checked_at {
+            let is_due = moment.now.since(at) >= WRITTEN_AFTER;
+            self.start_checked_at.take_if(|_| is_due);
+            return is_due;
+        }
+        if moment.point != InjectionPoint::AfterTool || self.looks >= START_LOOK {
+            return false;
+        }
+        self.looks += 1;
+        let is_due = self.looks == START_LOOK;
+        self.start_checked_at = is_due.then_some(moment.now);
+        is_due
+    }
+
     /// Findings for servers that failed at their start, unless the client reports them.
     fn failed(&mut self, moment: &Moment<'_>, logs: &Logs<'_>, facts: &dyn Facts) -> Vec<Finding> {
         // A subagent has the servers of its parent.
         let is_subagent = moment.session.as_str().contains('/');
-        if moment.point != InjectionPoint::AfterTool || is_subagent || self.looks >= *START_LOOKS.end() {
-            return Vec::new();
-        }
-        self.looks += 1;
-        if !START_LOOKS.contains(&self.looks) {
+        if is_subagent || !self.is_start_due(moment) {
             return Vec::new();
         }
         let last_failure = |name: String| {
@@ -160,7 +178,7 @@ impl Known {
         if failed.is_empty() {
             return Vec::new();
         }
-        self.looks = *START_LOOKS.end();
+        self.start_checked_at = None;
         let (said, mut findings) = (logs.said(facts), Vec::new());
         for (server, at) in failed {
             if said.iter().any(|said| is_same(&said.server, &server)) {
@@ -203,7 +221,7 @@ impl Probe for Known {
         for call in moment.calls.iter().filter_map(|call| call.server.as_ref()) {
             self.follow(call, moment.calls_since);
         }
-        if self.gone.is_empty() && self.looks >= *START_LOOKS.end() {
+        if self.gone.is_empty() && !self.is_starting() {
             return Vec::new();
         }
         let Some(logs) = Logs::of(moment) else { return Vec::new() };
@@ -321,13 +339,47 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_at_the_start_that_the_client_logs_late_is_said() {
+    fn a_failure_at_the_start_that_the_client_logs_late_is_said_after_any_number_of_quick_calls() {
+        for calls in [2, 3, 12] {
+            let mut world = world();
+            for _ in 0..calls {
+                assert_eq!(go_on(&mut world), NONE);
+            }
+            logs(&mut world, "depot", "down");
+            assert_eq!(go_on(&mut world), NONE, "the logs are not read with every call");
+            world.wait(WRITTEN_AFTER);
+            assert_eq!(go_on(&mut world), ["disconnected server=depot reason=failed at start"]);
+            logs(&mut world, "store", "down");
+            world.wait(WRITTEN_AFTER);
+            assert_eq!(go_on(&mut world), NONE, "it is no start any more");
+        }
+    }
+
+    #[test]
+    fn the_start_is_checked_twice_and_with_a_prompt_too() {
         let mut world = world();
-        assert_eq!([go_on(&mut world), go_on(&mut world), go_on(&mut world)].concat(), NONE);
+        go_on(&mut world);
+        go_on(&mut world);
+        world.wait(WRITTEN_AFTER);
+        assert_eq!(world.prompt("s"), NONE);
         logs(&mut world, "depot", "down");
-        assert_eq!(go_on(&mut world), ["disconnected server=depot reason=failed at start"]);
-        logs(&mut world, "store", "down");
-        assert_eq!(go_on(&mut world), NONE, "it is no start any more");
+        for _ in 0..8 {
+            world.wait(WRITTEN_AFTER);
+            assert_eq!(go_on(&mut world), NONE);
+        }
+    }
+
+    #[test]
+    fn the_state_of_an_earlier_version_is_read_and_its_start_is_over() {
+        for looks in [2, 8] {
+            let mut old: Known =
+                serde_json::from_str(&format!(r#"{{"gone":{{}},"looks":{looks}}}"#)).expect("read");
+            let session = crate::event::SessionId::new("s");
+            for point in [InjectionPoint::AfterTool, InjectionPoint::TurnStart] {
+                assert!(!old.is_start_due(&Moment::new(&session, point, Timestamp::from_millis(1 << 40))));
+            }
+            assert!(!old.is_starting());
+        }
     }
 
     #[test]

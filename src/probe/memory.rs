@@ -65,7 +65,7 @@ pub struct Changes {
 
 /// Another session in this folder.
 #[derive(Debug, Clone)]
-pub struct Other {
+pub struct KnownSession {
     /// Its id.
     pub session: SessionId,
     /// What it knows.
@@ -74,7 +74,7 @@ pub struct Other {
     pub is_open: bool,
 }
 
-impl Other {
+impl KnownSession {
     /// What a probe gets of it.
     pub fn as_session(&self) -> OtherSession<'_> {
         let Self { session, known, is_open } = self;
@@ -96,7 +96,7 @@ pub struct View {
     /// What the session knows; empty for an unknown one.
     pub known: Arc<Known>,
     /// Other sessions in, under or above its folder, most recently active first.
-    pub others: Vec<Other>,
+    pub others: Vec<KnownSession>,
     /// Context limit of each model, in tokens.
     pub limits: Arc<BTreeMap<String, u64>>,
 }
@@ -119,13 +119,17 @@ impl View {
             (None, _) | (_, None) => false,
         };
         if id != session && is_near && now.since(known.heard_at) <= OTHERS_FOR {
-            self.others.push(Other { session: id.clone(), known: Arc::clone(known), is_open: is_open(id) });
+            self.others.push(KnownSession {
+                session: id.clone(),
+                known: Arc::clone(known),
+                is_open: is_open(id),
+            });
         }
     }
 
     /// What a probe gets of the others.
     pub fn other_sessions(&self) -> Vec<OtherSession<'_>> {
-        self.others.iter().map(Other::as_session).collect()
+        self.others.iter().map(KnownSession::as_session).collect()
     }
 
     /// Sorts the others, after the last was added.

@@ -1,6 +1,8 @@
-//! The time and place of a look.
+//! The time and place of a look, and what the engine knows of other sessions and of pushes.
 
 use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
 
 use super::{files::Known as KnownFiles, git::Known as KnownRepository};
 use crate::{
@@ -93,4 +95,15 @@ pub struct OtherSession<'a> {
     pub files: &'a KnownFiles,
     /// The repository that it works in.
     pub git: &'a KnownRepository,
+}
+
+/// Outcome of the checks of a branch that a session pushed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pushed {
+    /// When they ended.
+    pub at: Timestamp,
+    /// The branch, if it is known.
+    pub branch: Option<String>,
+    /// The outcome, in a few words.
+    pub ended: String,
 }

@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, time::Duration};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Facts, Finding, Moment, OtherSession, finding::name_towards, state::Probe};
+use super::{Facts, Finding, Moment, OtherSession, finding::name_towards, kind::Probe};
 use crate::{
     event::{SessionId, Severity},
     settings::settings,
@@ -69,14 +69,14 @@ mod tests {
     use super::works_in;
     use crate::{
         event::SessionId,
-        probe::{Known, memory::Other},
+        probe::{Known, memory::KnownSession},
     };
 
     #[test]
     fn a_session_works_in_a_folder_or_in_its_repository_and_not_below_it() {
         let other = |workspace: &str| {
             let known = Known { workspace: Some(workspace.into()), ..Known::default() };
-            Other { session: SessionId::new("t"), known: Arc::new(known), is_open: true }
+            KnownSession { session: SessionId::new("t"), known: Arc::new(known), is_open: true }
         };
         for (workspace, repository, other_workspace, expected) in [
             (Some("/w"), None, "/w", true),

@@ -16,7 +16,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Entry, Facts, Finding, Moment, facts::end_of, state::Probe};
+use super::{Entry, Facts, Finding, Moment, facts::end_of, kind::Probe};
 use crate::{
     call::{Call, RUNNING, command::may_end_processes},
     event::{EventRef, Severity, cut_text, strip_text},

@@ -1,10 +1,9 @@
 //! What a change is published as: one event for each problem, and one when none is left.
 
 use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
 
 use super::{Change, Level, Listed};
-use crate::{event::Severity, time::duration_millis};
+use crate::{event::Severity, hash::hash_parts, time::duration_millis};
 
 /// The type of the event that says a problem.
 pub const FOUND: &str = "problem.found";
@@ -75,13 +74,14 @@ impl Origin<'_> {
         let Listed { problem: of, ordinal } = listed;
         let file = of.file.as_deref().map(|file| self.shown(file));
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
-        let key = hash(&[
+        let key = hash_parts(&[
             self.tool,
             file.as_deref().unwrap_or_default(),
             &text(&of.code),
             &of.message,
             &ordinal.to_string(),
         ]);
+        let key = format!("{key:016x}");
         let fields = [
             ("problem", Some(key.clone().into())),
             ("tool", Some(self.tool.into())),
@@ -122,13 +122,6 @@ fn joined(folder: &str, file: &str) -> String {
     }
     let is_absolute = folder.starts_with('/') || (folder.is_empty() && file.starts_with('/'));
     format!("{}{}", if is_absolute { "/" } else { "" }, parts.join("/"))
-}
-
-/// The first 64 bits of a SHA-256 over the parts, in hex.
-fn hash(parts: &[&str]) -> String {
-    let hash = parts.iter().fold(Sha256::new(), |hash, part| hash.chain_update(part).chain_update([0]));
-    let bits = u64::from_be_bytes(*hash.finalize().first_chunk().expect("32 bytes begin with 8"));
-    format!("{bits:016x}")
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::Timestamp;
 
-/// Fewest and most choices: what is not a choice is a notice, and a desktop shows no more buttons than that.
+/// Fewest and most choices: what is not a choice is a notice, and a desktop shows no more buttons
+/// than that.
 pub const CHOICES: std::ops::RangeInclusive<usize> = 2..=4;
 /// Longest choice, in characters.
 pub const CHOICE_CHARS_MAX: usize = 40;

@@ -1,4 +1,5 @@
-//! How much of one speaker goes out: six notices a minute, and equal ones once a minute. What does not is counted.
+//! How much of one speaker goes out: six notices a minute, and equal ones once a minute. What does
+//! not is counted.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -8,7 +9,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Held, Notice, progress::Keys};
+use super::{NotSent, Notice, progress::Keys};
 use crate::{ledger::Suppressed, notification::Level, time::Timestamp};
 
 /// Most notices of one speaker that go out within a minute: more than a person reads.
@@ -22,7 +23,7 @@ pub(super) const SPEAKERS_MAX: usize = 256;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Passed {
     /// What was not sent before it.
-    pub(super) held: Held,
+    pub(super) held: NotSent,
     /// When it goes out.
     pub(super) at: Timestamp,
 }
@@ -37,7 +38,7 @@ pub(super) struct Limits {
 struct Speaker {
     /// What went out, oldest first; at most [`PER_MINUTE_MAX`].
     sent: VecDeque<Sent>,
-    held: Held,
+    held: NotSent,
     #[serde(default)]
     keys: Keys,
     /// When it spoke last.
@@ -55,8 +56,8 @@ struct Sent {
 }
 
 impl Limits {
-    /// Lets a notice of `speaker` pass, with what was held before it, or counts it. How far a work is that is known has a pace of its
-    /// own.
+    /// Lets a notice of `speaker` pass, with what was held before it, or counts it. How far a work
+    /// is that is known has a pace of its own.
     pub(super) fn pass(
         &mut self,
         speaker: &str,
@@ -71,7 +72,7 @@ impl Limits {
         let known = self.speakers.entry(speaker.into()).or_default();
         known.last = now;
         if let Some(at) = notice.progress.as_ref().and_then(|progress| known.keys.next(progress, now)) {
-            return Ok(Passed { held: Held::default(), at });
+            return Ok(Passed { held: NotSent::default(), at });
         }
         while known.sent.front().is_some_and(|sent| now.since(sent.at) >= WINDOW) {
             known.sent.pop_front();
@@ -98,7 +99,7 @@ impl Limits {
         let held = match &notice.progress {
             Some(progress) => {
                 known.keys.note(progress, now);
-                Held::default()
+                NotSent::default()
             }
             None => std::mem::take(&mut known.held),
         };

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{
-    Choices, Held, Progress,
+    Choices, NotSent, Progress,
     choices::{CHOICE_CHARS_MAX, CHOICES, short},
     clean_line,
     progress::{DONE, KEY_CHARS_MAX},
@@ -64,8 +64,8 @@ pub struct Notice {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<Progress>,
     /// What was not sent before it.
-    #[serde(default, skip_serializing_if = "Held::is_nothing")]
-    pub held: Held,
+    #[serde(default, skip_serializing_if = "NotSent::is_nothing")]
+    pub held: NotSent,
 }
 
 /// Where a part of a notice is shown.
@@ -107,7 +107,7 @@ impl Notice {
             at: now,
             choices: None,
             progress: None,
-            held: Held::default(),
+            held: NotSent::default(),
         }
     }
 
@@ -157,7 +157,7 @@ impl Notice {
                 let key = clean_line(&key, KEY_CHARS_MAX);
                 (!key.is_empty()).then(|| Progress::new(&key, said.progress.map(|percent| percent.min(DONE))))
             }),
-            held: Held::default(),
+            held: NotSent::default(),
         })
     }
 

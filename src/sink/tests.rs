@@ -262,7 +262,7 @@ fn a_percentage_goes_out_every_ten_seconds_and_the_last_one_at_once() {
     assert_eq!(shown(&mut world), (Some("llm: copies 100 %".to_owned()), 1));
     let held = world.say("s1", "x");
     assert_eq!(held, ["9 queued harness", "9 queued log"]);
-    assert_eq!(world.due()[0].notice.held, Held::default(), "what was replaced is not counted");
+    assert_eq!(world.due()[0].notice.held, NotSent::default(), "what was replaced is not counted");
 }
 
 #[test]

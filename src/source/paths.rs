@@ -32,6 +32,7 @@ use super::{
 };
 use crate::{
     engine::rules::outside,
+    hash::first_64_bits,
     paths::{Search, Seen, Stamp, compare},
     settings::Entry,
     time::Timestamp,
@@ -288,9 +289,7 @@ impl Look<'_> {
         File::open(path).ok()?.take(HASHED_BYTES_MAX + 1).read_to_end(&mut content).ok()?;
         self.read += content.len() as u64;
         let is_whole = content.len() as u64 <= HASHED_BYTES_MAX;
-        is_whole.then(|| {
-            u64::from_be_bytes(*Sha256::digest(content).first_chunk().expect("32 bytes begin with 8"))
-        })
+        is_whole.then(|| first_64_bits(Sha256::new_with_prefix(content)))
     }
 
     fn trouble(&mut self, trouble: String) {

@@ -9,7 +9,6 @@ mod http;
 mod json;
 mod log;
 mod outcome;
-mod response;
 #[cfg(feature = "https")]
 mod secure;
 mod webhook;

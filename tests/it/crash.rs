@@ -352,7 +352,7 @@ impl Workload {
             let text = poisoned.to_string();
             assert!(text.starts_with("the journal accepts no records since it failed to "), "{text}");
             assert!(poisoned.path.starts_with("memory"), "{poisoned:?}");
-            assert!(poisoned.source.to_string().contains("was told to fail"), "{}", poisoned.source);
+            assert!(poisoned.source.to_string().contains("is set to fail"), "{}", poisoned.source);
         }
         let records = disk.records();
         assert!(records.iter().eq(self.records.iter().take(records.len())));

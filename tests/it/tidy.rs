@@ -33,6 +33,7 @@ const RUN_BY_A_SCRIPT: &str = "tests/it/real_client";
 const DATA: &[&str] = &[
     "time",
     "causes",
+    "hash",
     "hex",
     "name",
     "nearest",
@@ -73,6 +74,7 @@ const MODULES: &[Module] = &[
     module("time", 0, &[]),
     module("meter", 0, &[]),
     module("causes", 0, &[]),
+    module("hash", 0, &[]),
     module("hex", 0, &[]),
     module("name", 0, &[]),
     module("nearest", 0, &[]),

@@ -1,9 +1,9 @@
 //! Redelivery of conditions whose context was lost.
 //!
-//! A session remembers the newest [`super::DELIVERED_MAX`] conditions that reached it, or may have. When its
-//! context is compacted, those that have not expired are queued again, marked as redelivered. A
-//! confirmed occurrence is delivered once and does not return, whatever happens to the context.
-//! Unconfirmed injections return to the queue.
+//! A session remembers the newest [`super::DELIVERED_MAX`] conditions that reached it, or may have.
+//! When its context is compacted, those that have not expired are queued again, marked as
+//! redelivered. A confirmed occurrence is delivered once and does not return, whatever happens to
+//! the context. Unconfirmed injections return to the queue.
 
 use super::parts::Injector;
 use crate::{

@@ -103,7 +103,7 @@ impl CatchUp {
                     while fold.poll_output().is_some() {}
                 }
             }
-            let Some(kept) = &mut fold.notes else { return Ok(false) };
+            let kept = fold.notes.as_mut().expect("a catch-up takes notes");
             let is_at_end = fold.applied == had;
             if is_at_end || kept.notes().len() >= TRANSACTION_NOTES_MAX || kept.records() >= FOLD_RECORDS_MAX
             {

@@ -1,6 +1,8 @@
 //! The file is the same whether it is fed live, in pieces, after a crash, or folded again from the
 //! journal.
 
+mod phases;
+
 use std::{
     path::{Path, PathBuf},
     sync::{
@@ -403,43 +405,6 @@ fn a_crash_between_commits_is_made_up_for_from_the_cursor() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_start_noted_is_written_before_what_is_fed_unless_the_file_is_of_another_journal() {
-    for is_of_another in [false, true] {
-        let mut world = World::new(8);
-        world.go_on(800);
-        let mut writer = super::open(&world.path()).expect("opened");
-        let mut catch_up = CatchUp::start(&world.source(), &mut writer).expect("readable");
-        catch_up.advance(&mut writer, Seq(333)).expect("written");
-        let CatchUp { mut fold, mut reader } = catch_up;
-        if is_of_another {
-            execute(&world.path(), "UPDATE cursor SET at = at + 1");
-            writer = super::open(&world.path()).expect("opened");
-        }
-        while fold.applied < *world.journal.written().borrow() {
-            for found in reader.next_batch(100).expect("readable").iter() {
-                fold.apply(&found).expect("applied");
-                while fold.poll_output().is_some() {}
-            }
-        }
-        assert!(
-            fold.notes.as_ref().is_some_and(|missed| missed.from() == Seq(333) && missed.records() > 400)
-        );
-        let (projection, commands) = Projection::new(&world.path());
-        let source = world.source();
-        let (projector, feed) = Projector::new(projection.clone(), commands, source, Some(writer), &mut fold);
-        let mut looped = Loop { fold, reader, feed };
-        // Records appended before the thread starts join the notes of the start.
-        world.go_on(50);
-        while looped.turn(64) {}
-        let thread = projector.start().expect("started");
-        looped.settle(&world, &projection).await;
-        world.check_same();
-        end(looped, thread);
-        assert_eq!(projection.failed(), None);
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_order_to_rebuild_and_a_deleted_file_end_in_the_same_file() {
     let mut world = World::new(7);
     world.go_on(500);
@@ -518,33 +483,6 @@ async fn a_file_that_only_a_reader_finds_broken_is_made_again() {
         looped.turn(64);
         tokio::task::yield_now().await;
     }
-    end(looped, thread);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_folder_that_is_not_there_is_said_and_tried_again() {
-    let mut world = World::new(9);
-    world.go_on(300);
-    let path = world.folder.path().join("later").join(FILE_NAME);
-    let (projection, feed, thread) = start(&world, &path);
-    let mut looped = Loop::new(&world, feed);
-    while looped.turn(64) || projection.failed().is_none() {
-        tokio::task::yield_now().await;
-    }
-    assert_eq!(projection.progress().projected(), Seq::ZERO);
-    std::fs::create_dir(path.parent().expect("a folder")).expect("made");
-    let own = projection.clone();
-    let mut orders = tokio::task::JoinSet::new();
-    orders.spawn(async move { own.rebuild().await });
-    looped.settle(&world, &projection).await;
-    drop(orders.join_next().await);
-    looped.settle(&world, &projection).await;
-    // It is healthy once it is fed again.
-    while projection.failed().is_some() {
-        looped.turn(64);
-        tokio::task::yield_now().await;
-    }
-    assert_eq!(dump(&path), dump(&world.made_again()));
     end(looped, thread);
 }
 

@@ -21,8 +21,8 @@ use crate::{
 /// program misread either. A state with other fields has the same format.
 pub const FORMAT_VERSION: u32 = 6;
 
-/// The version before, still readable: some fields of its state have other names, which are aliases
-/// of those of now, and its sessions have no keys.
+/// The previous version, still readable: some fields of its state have earlier names, which are
+/// aliases, and its sessions have no keys.
 const RENAMED_VERSION: u32 = 5;
 
 /// An earlier version, still readable: its idempotency keys are in files of their own.

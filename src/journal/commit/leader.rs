@@ -344,7 +344,7 @@ mod tests {
         let (files, has_fault) = (MemoryFiles::new(), Arc::new(AtomicBool::new(false)));
         let fault = Arc::clone(&has_fault);
         let clock = move || {
-            assert!(!fault.load(Ordering::SeqCst), "the clock is told to fail");
+            assert!(!fault.load(Ordering::SeqCst), "the clock is set to fail");
             Timestamp::from_millis(5)
         };
         let journal = open_with(&files, 1 << 20, Durability::Sync, Arc::new(clock)).expect("opened").journal;

@@ -210,9 +210,9 @@ impl Commits {
 
     fn sync_measured(&self, file: &dyn File) -> io::Result<()> {
         let Some(meters) = self.store.meters.get() else { return sync_named(file) };
-        let begun = meters.begin();
+        let stopwatch = meters.begin();
         let synced = sync_named(file);
-        meters.commit.observe(meters.since(begun));
+        meters.commit.observe(meters.since(stopwatch));
         synced
     }
 
@@ -490,7 +490,7 @@ mod tests {
         for level in [Level::Written, Level::Synced] {
             assert!(journal.append_blocking(batch(3), level).is_err());
         }
-        assert!(block_on(journal.wait_for_poison()).source.to_string().contains("told to fail"));
+        assert!(block_on(journal.wait_for_poison()).source.to_string().contains("set to fail"));
         assert!(journal.close_blocking().is_err());
         assert_eq!(files.operations().syncs, failing);
         assert_eq!(*journal.synced().borrow(), Seq(1));
@@ -558,7 +558,7 @@ mod tests {
         state.is_syncing = true;
         assert_eq!(state.next(Seq::ZERO), Next::Wait, "who syncs looks again");
         state.is_syncing = false;
-        let failed = io::Error::other("told to fail");
+        let failed = io::Error::other("set to fail");
         state.failed = Some(journal.inner.store.poison("sync", "a.seg", failed));
         assert_eq!(state.next(Seq::ZERO), Next::Wait, "nothing is synced any more");
         state.is_closing = true;

@@ -311,7 +311,7 @@ impl File for MemoryFile {
         state.counts.writes += 1;
         let count = state.counts.writes;
         if state.faults.fail_write == Some(count) {
-            return Err(io::Error::other("this write was told to fail"));
+            return Err(io::Error::other("this write is set to fail"));
         }
         state.check_file_failing(Operation::Write, self.index)?;
         state.is_cut = state.faults.cut_after_write == Some(count);
@@ -377,7 +377,7 @@ impl Disk {
         let is_due = state.faults.fail_sync == Some(count);
         if is_due || failing.is_err() {
             apply(&mut state, false);
-            return failing.and(Err(io::Error::other("this sync was told to fail")));
+            return failing.and(Err(io::Error::other("this sync is set to fail")));
         }
         state.is_cut = state.faults.cut_after_sync == Some(count);
         apply(&mut state, true);

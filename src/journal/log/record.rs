@@ -164,11 +164,9 @@ pub fn encode(record: Record<'_>, durable: Seq, out: &mut Vec<u8>) {
     out.extend_from_slice(&head);
     out.extend_from_slice(body);
     // Head and body are next to each other here, which saves a call.
-    if let Some((place, counted)) =
-        out.get_mut(checksum_at..).and_then(|rest| rest.split_first_chunk_mut::<4>())
-    {
-        *place = checksum(length, counted).to_le_bytes();
-    }
+    let rest = out.get_mut(checksum_at..).and_then(|rest| rest.split_first_chunk_mut::<4>());
+    let (place, counted) = rest.expect("four bytes were reserved above");
+    *place = checksum(length, counted).to_le_bytes();
 }
 
 /// Reads the record at the beginning of `bytes`.

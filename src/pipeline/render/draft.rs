@@ -42,9 +42,9 @@ pub(super) struct Printed {
 
 /// A document that is known to be strict TOON.
 pub(super) enum Body {
-    /// Canonical as it stands, with these keys at its root.
+    /// Already canonical, with these keys at its root.
     Written { text: String, keys: Vec<String>, shows_repeats: bool },
-    /// What the author wrote decodes to this; `comments` is the text if it holds comment lines.
+    /// The value that the author's text decodes to; `comments` is the text if it has comment lines.
     Decoded { value: Value, comments: Option<String> },
 }
 

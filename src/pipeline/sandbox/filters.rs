@@ -1,7 +1,9 @@
-//! The filters, tests and functions that an author may use: minijinja's, each with what it pays before it works.
+//! The filters, tests and functions that an author may use: minijinja's, each with its price, which
+//! it pays before it works.
 //!
-//! This is a list of what is allowed: an environment knows these names, those of `render`, and nothing else. What a filter makes is paid
-//! for too, and a list that minijinja would make while it is walked is made at once.
+//! This is a list of what is allowed: an environment knows these names, those of `render`, and
+//! nothing else. What a filter makes is paid for too, and a list that minijinja would make while it
+//! is walked is made at once.
 
 use std::cmp::Ordering;
 
@@ -22,7 +24,7 @@ pub(super) const REFUSED_FILTERS: [(&str, &str); 9] = [
     ("e", "every value is encoded, so `e` is not needed"),
     ("pprint", "`pprint` is for debugging a template; `tojson` writes one as text"),
     ("chain", "there is no filter `chain`; `+` joins lists"),
-    ("zip", "unknown filter `zip`; `loop.index0` is the position in both lists"),
+    ("zip", "there is no filter `zip`; `loop.index0` is the position in both lists"),
     ("center", "a cell has no width, so `center` is not needed"),
     ("urlencode", "there is no filter `urlencode`"),
     (
@@ -176,8 +178,8 @@ pub(super) fn test_names() -> impl Iterator<Item = &'static str> {
 /// The names of all functions.
 pub(super) const FUNCTIONS: [&str; 3] = ["range", "dict", "namespace"];
 
-/// The filters that put values into new lists: again and again, that nests without a bound, and what is nested deep is dropped by deep
-/// recursion.
+/// The filters that put values into new lists: again and again, that nests without a bound, and
+/// what is nested deep is dropped by deep recursion.
 const NESTING: [&str; 6] = ["items", "dictsort", "groupby", "map", "batch", "slice"];
 
 /// Adds all filters, tests and functions to `environment`, which has none.
@@ -292,7 +294,8 @@ fn joiner_length(args: &[Value]) -> usize {
     joiner.and_then(Value::as_str).map_or(0, str::len)
 }
 
-/// A format writes each of its arguments as wide as its digits say, and an argument with a name as often as it is named.
+/// A format writes each of its arguments as wide as its digits say, and an argument with a name as
+/// often as it is named.
 fn admit_format(account: &Account, format: &str, args: &[Value]) -> Result<(), Error> {
     if format.len() > FORMAT_BYTES_MAX {
         return Err(invalid(format!("`format` takes a text of at most {FORMAT_BYTES_MAX} bytes")));

@@ -66,7 +66,8 @@ pub(super) struct Awaited {
     /// The first look that found it; zero in records of versions without this field.
     #[serde(default)]
     pub(super) since: Timestamp,
-    /// The exchange after that had no announcement; a client may be late once.
+    /// Whether an exchange after that look had no announcement. The change is then a finding once
+    /// [`WRITTEN_AFTER`](crate::transcript::WRITTEN_AFTER) has passed, or the file has changed again.
     pub(super) is_late: bool,
 }
 

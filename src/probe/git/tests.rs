@@ -9,7 +9,7 @@ use super::*;
 use crate::{
     call::Call,
     event::SessionId,
-    probe::{self, memory::Other},
+    probe::{self, memory::KnownSession},
     time::Timestamp,
 };
 
@@ -17,7 +17,7 @@ use crate::{
 struct Scene {
     point: InjectionPoint,
     calls: Vec<Call>,
-    others: Vec<Other>,
+    others: Vec<KnownSession>,
     since: u64,
     now: u64,
     workspace: &'static str,
@@ -42,13 +42,13 @@ impl Scene {
     }
 
     fn beside(session: &str, known: probe::Known) -> Self {
-        let other = Other { session: SessionId::new(session), known: Arc::new(known), is_open: true };
+        let other = KnownSession { session: SessionId::new(session), known: Arc::new(known), is_open: true };
         Self { others: vec![other], ..Self::default() }
     }
 
     fn look(&self, known: &mut Known, world: &World) -> Looked {
         let session = SessionId::new("s");
-        let others: Vec<_> = self.others.iter().map(Other::as_session).collect();
+        let others: Vec<_> = self.others.iter().map(KnownSession::as_session).collect();
         let moment = Moment {
             workspace: Some(self.workspace),
             calls: &self.calls,

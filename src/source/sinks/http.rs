@@ -13,10 +13,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::net::TcpStream;
 
-use super::{
-    outcome::{failed, read_secret, word_of},
-    response::{ANSWER_BYTES_MAX, Response},
-};
+use super::outcome::{ANSWER_BYTES_MAX, Response, failed, read_secret, word_of};
 use crate::{
     notification::{Category, Level},
     sink::{Answered, Notice, Parts, Progress, Shown, Url},

@@ -1,4 +1,4 @@
-//! What tries at all sinks have in common: their time, their secrets, how they end.
+//! What tries at all sinks have in common: their time, their secrets, answers, how they end.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -8,6 +8,22 @@ use crate::{notification::Level, sink::Answered, source::secret};
 
 /// How long a try may take.
 pub(super) const TRY_MAX: Duration = Duration::from_secs(10);
+
+/// How much of an answer is read, in bytes.
+pub(super) const ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+/// What a server answered.
+pub(super) struct Response {
+    pub(super) status: u16,
+    /// Its beginning.
+    pub(super) body: Vec<u8>,
+}
+
+impl Response {
+    pub(super) const fn is_success(&self) -> bool {
+        self.status >= 200 && self.status < 300
+    }
+}
 
 /// It can be tried again.
 pub(super) const fn failed(error: String) -> Answered {

@@ -6,10 +6,7 @@ use ureq::{
     tls::{RootCerts, TlsConfig},
 };
 
-use super::{
-    outcome::TRY_MAX,
-    response::{ANSWER_BYTES_MAX, Response},
-};
+use super::outcome::{ANSWER_BYTES_MAX, Response, TRY_MAX};
 
 /// Posts `body` to `address`.
 ///

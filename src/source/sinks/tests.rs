@@ -15,7 +15,7 @@ use super::{json::fields, *};
 use crate::{
     event::SessionId,
     notification::{Category, Level},
-    sink::{Held, Notice, Progress, Url},
+    sink::{NotSent, Notice, Progress, Url},
 };
 
 fn notice() -> Notice {
@@ -24,7 +24,7 @@ fn notice() -> Notice {
         category: Some(Category::Workflow),
         session: Some(SessionId::new("s1")),
         workspace: Some("/home/u/shop".into()),
-        held: Held { repeats: 2, rate_limited: 0 },
+        held: NotSent { repeats: 2, rate_limited: 0 },
         ..Notice::new("u1", "Tests \"pass\".", Timestamp::from_millis(1_763_726_400_000))
     }
 }

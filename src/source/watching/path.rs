@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use super::looked::{Look, LookError};
 use crate::{
     event::{cut_text, mask_secrets, strip_text},
+    hash::first_64_bits,
     source::{
         folders::Folders,
         look::{LOOK_EVERY, LOOK_MAX, metadata, on_thread, open_file, watch_around},
@@ -137,6 +138,5 @@ fn content(path: &str) -> io::Result<Option<String>> {
     } else {
         return Ok(Some(format!("{}:{}:{}", found.ino(), found.len(), found.mtime_nsec())));
     }
-    let bits = hash.finalize().first_chunk().map(|first| u64::from_be_bytes(*first)).unwrap_or_default();
-    Ok(Some(format!("{bits:016x}")))
+    Ok(Some(format!("{:016x}", first_64_bits(hash))))
 }

@@ -180,7 +180,7 @@ fn a_panic_of_the_sealer_ends_neither_the_journal_nor_its_thread() {
     let clock: Clock = Arc::new(move || {
         let is_sealer = std::thread::current().name() == Some("journal-sealer");
         let is_due = is_sealer && left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok();
-        assert!(!is_due, "the clock is told to fail");
+        assert!(!is_due, "the clock is set to fail");
         Timestamp::from_millis(5)
     });
     let settings =

@@ -24,7 +24,8 @@ use crate::{
 /// The column that says how often a row happened.
 pub(in crate::pipeline::render) const REPEATS: &str = "repeats";
 
-/// The events that an attempt sees: the first of those that were cleaned. Looking at them is paid for.
+/// The events that an attempt sees: the first of those that were cleaned. Looking at them is paid
+/// for.
 #[derive(Debug, Clone)]
 pub(in crate::pipeline::render) struct Shown {
     events: Arc<[CleanEvent]>,
@@ -127,7 +128,8 @@ impl CleanEvent {
         })
     }
 
-    /// What cleaning the payload costs, for the first caller, who has to pay it: its items take memory, its text time.
+    /// What cleaning the payload costs, for the first caller, who has to pay it: its items take
+    /// memory, its text time.
     pub(in crate::pipeline::render) fn take_unpaid_steps(&self) -> Option<u64> {
         let text = self.event.payload.as_str();
         let items = || text.bytes().filter(|byte| matches!(byte, b',' | b'[')).count() as u64;
@@ -141,7 +143,8 @@ impl CleanEvent {
         payload.printed.get_or_init(|| Printed::from(Serde(&payload.value)))
     }
 
-    /// One field of the payload as templates take values; a plain one is read where it stands, and the others are not cleaned for it.
+    /// One field of the payload as a value for templates. A plain one is read in place, without
+    /// cleaning the others.
     pub(in crate::pipeline::render) fn printed_field(&self, name: &str) -> Option<Printed> {
         if self.payload.get().is_none() && self.has_clean_keys() {
             if let Some(cell) = self.plain_field(name) {
@@ -185,8 +188,8 @@ impl CleanEvent {
         !name.contains('.') && self.event.payload.field(name) == Ok(None) && is_of_no_other_key()
     }
 
-    /// Whether a key without escapes is not stripped, and so becomes a word only if it is that word: the marks of masked and of cut
-    /// texts are in none.
+    /// Whether a key without escapes is not stripped, and so becomes a word only if it is that
+    /// word: the marks of masked and of cut texts are in none.
     fn is_printable(&self) -> bool {
         *self.is_printable.get_or_init(|| self.event.payload.is_printable())
     }

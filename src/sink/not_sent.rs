@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// How many notices of a speaker were not sent before one that is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Held {
+pub struct NotSent {
     /// Those that repeat one that was sent.
     pub repeats: u64,
     /// Those over the rate limit.
@@ -14,14 +14,14 @@ pub struct Held {
     pub rate_limited: u64,
 }
 
-impl Held {
+impl NotSent {
     /// Whether none were.
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
     }
 }
 
-impl fmt::Display for Held {
+impl fmt::Display for NotSent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let part = |count: u64, what: &str| (count > 0).then(|| format!("{count} {what}"));
         let repeats = part(self.repeats, if self.repeats == 1 { "repeat" } else { "repeats" });
