@@ -23,7 +23,7 @@ use crate::{
     wire::{
         FieldError,
         event::{self, Defaults, EventView, ParsedEvent, checked_name, read_name, read_workspace},
-        harness::HarnessView,
+        harness::{self, HarnessView},
         request::{self, Text},
     },
 };
@@ -102,7 +102,7 @@ pub struct ExchangeView<'a> {
     #[schema(value_type = Option<String>)]
     turn: Option<Text<'a>>,
     /// The harness; absent fields stay unchanged.
-    #[serde(default, deserialize_with = "request::object", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "harness::of_request", skip_serializing_if = "Option::is_none")]
     harness: Option<HarnessView>,
     /// The tool whose call or result this is about.
     #[serde(borrow, skip_serializing_if = "Option::is_none")]

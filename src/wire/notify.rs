@@ -169,6 +169,7 @@ pub struct SinkList {
 
 /// The status of a sink, as far as it is known without sending.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 pub struct SinkView {
     /// `harness`, `desktop`, `log`, `ntfy`, `webhook` or `apprise`.
     pub name: String,

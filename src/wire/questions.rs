@@ -160,6 +160,7 @@ pub fn read_answer(body: &[u8], choices: &[Arc<str>]) -> Result<AnswerRequest, F
 
 /// An open question.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 pub struct QuestionView {
     /// Its id.
     pub id: String,

@@ -105,6 +105,7 @@ pub(super) fn read_expires(text: &str) -> Result<Duration, FieldError> {
 
 /// An open watch.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 pub struct WatchView {
     /// Its id.
     pub id: String,
@@ -130,6 +131,7 @@ pub struct WatchView {
 
 /// One condition.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 pub struct ConditionView {
     /// Its text, as written.
     pub text: String,
