@@ -1,5 +1,6 @@
 //! `aside history`: events that a subscriber took, or notifications, newest first.
 
+use serde::de::Error;
 use serde_json::Value;
 
 use super::{
@@ -11,7 +12,10 @@ use super::{
 use crate::{
     client::percent_encode,
     sink,
-    wire::history::{EventLine, EventPage, NotificationPage, NotificationView, ProjectionView},
+    wire::{
+        event::EventView,
+        history::{EventLine, EventPage, NotificationPage, NotificationView, ProjectionView},
+    },
 };
 
 const DOING: &str = "read the history";
@@ -184,7 +188,7 @@ impl Page {
             let event = line.view().map_err(|source| CliError::Answer { doing: DOING, source })?;
             table.row([
                 Cell::dim(&terminal.moment(&event.timestamp)),
-                Cell::dim(&event.seq.unwrap_or_default().to_string()),
+                Cell::dim(&seq(DOING, &event)?.to_string()),
                 Cell::word(event.severity.as_str()),
                 Cell::plain(&event.event_type),
                 Cell::plain(&event.source),
@@ -193,6 +197,13 @@ impl Page {
         }
         Ok(table)
     }
+}
+
+/// The position of an event in the journal.
+///
+/// Errors: the answer has none.
+pub(super) fn seq(doing: &'static str, event: &EventView<'_>) -> Result<u64, CliError> {
+    event.seq.ok_or_else(|| CliError::Answer { doing, source: Error::missing_field("seq") })
 }
 
 fn path(args: &Args, session: Option<&str>, limit: &str, cursor: Option<&str>) -> String {
@@ -298,7 +309,8 @@ the history is 4 records behind
         let body = r#"{"notifications":[{"id":"n1","created_at":"2026-11-20T12:00:00Z","severity":"error","inject_at":"after_tool","tokens":9,"events":[9],"subscriber":"ci","priority":"high","content":"ci: failed\njob: build",
             "deliveries":[{"session":"s1","state":"ended","reason":"expired","at":"x"},{"state":"unclaimed","at":"x"}]}],
             "projection":{"seq":9,"behind":0}}"#;
-        let daemon = FakeDaemon::answering_json(200, body);
+        let path = "/v1/notifications?limit=20&session=s1&state=ended";
+        let daemon = FakeDaemon::answering_paths(&[(path, body)]);
         let expected = "\
 TIME             ID  SUBSCRIBER  PRIORITY  STANDS                  CONTENT
 yesterday 12:00  n1  ci          high      s1: expired, unclaimed  ci: failed; job: build
@@ -337,6 +349,15 @@ yesterday 12:00  n1  ci          high      s1: expired, unclaimed  ci: failed; j
         };
         assert_eq!(seqs(&[]), ["8", "6", "4"]);
         assert_eq!(seqs(&["--all"]), ["9", "8", "7"]);
+    }
+
+    #[test]
+    fn an_event_without_a_position_is_an_error() {
+        let body = r#"{"events":[{"event":{"id":"e9","type":"a.b","source":"ci","severity":"error","timestamp":"2026-11-21T12:00:00Z","payload":{}},
+            "notifications":[],"ended":[]}],"unmatched":0,"projection":{"seq":9,"behind":0}}"#;
+        let expected = "read the history: the daemon's answer has a format that this version does not know";
+        let shown = run_against(&FakeDaemon::answering_json(200, body), &["history"]);
+        assert_eq!(shown, Err(expected.to_owned()));
     }
 
     #[test]
