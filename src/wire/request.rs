@@ -221,6 +221,7 @@ fn wanted(expected: &str) -> String {
         "a sequence" => "an array".to_owned(),
         "u32" => format!("a whole number up to {}", u32::MAX),
         "u64" => "a whole number".to_owned(),
+        "i32" => format!("a whole number from {} to {}", i32::MIN, i32::MAX),
         OBJECT | ONE_OR_MANY => expected.to_owned(),
         _ => "a string".to_owned(),
     }
@@ -230,7 +231,7 @@ fn wanted(expected: &str) -> String {
 fn shown(found: &str, expected: &str) -> String {
     let number = found.strip_prefix("integer ").or_else(|| found.strip_prefix("floating point "));
     match number {
-        Some(number) if matches!(expected, "u32" | "u64") => excerpt(number),
+        Some(number) if matches!(expected, "u32" | "u64" | "i32") => excerpt(number),
         Some(_) => "a number".to_owned(),
         None if found.starts_with("string") => "a string".to_owned(),
         None if found.starts_with("boolean") => "a boolean".to_owned(),
@@ -276,6 +277,7 @@ mod tests {
         #[serde(default, deserialize_with = "object")]
         strict: Option<Strict>,
         any: Option<serde_json::Value>,
+        code: Option<i32>,
     }
 
     #[derive(Debug, PartialEq, Deserialize)]
@@ -339,7 +341,7 @@ mod tests {
             (r#"{"nam":1}"#, "nam: unknown field; did you mean `name`?"),
             (
                 r#"{"co`lor":1}"#,
-                "co`lor: unknown field; use one of name, alias, count, is_on, items, lines, kind, inner, strict, any",
+                "co`lor: unknown field; use one of name, alias, count, is_on, items, lines, kind, inner, strict, any, code",
             ),
             (r#"{"name":"a","name":"b"}"#, "name: is given twice"),
             (r#"{"name":"\ud800"}"#, "name: is not text: unexpected end of hex escape"),
@@ -348,6 +350,10 @@ mod tests {
             (r#"{"name":"a","alias":true}"#, "alias: must be a string, not a boolean"),
             (r#"{"name":"a","count":-1}"#, "count: must be a whole number up to 4294967295, not `-1`"),
             (r#"{"name":"a","count":"x"}"#, "count: must be a whole number up to 4294967295, not a string"),
+            (
+                r#"{"name":"a","code":2147483648}"#,
+                "code: must be a whole number from -2147483648 to 2147483647, not `2147483648`",
+            ),
             (r#"{"name":"a","is_on":"yes"}"#, "is_on: must be true or false, not a string"),
             (r#"{"name":"a","items":"x"}"#, "items: must be an array, not a string"),
             (r#"{"name":"a","items":["x",[]]}"#, "items[1]: must be a string, not an array"),
@@ -362,7 +368,7 @@ mod tests {
             (r#"{"name":"a","count":1e999}"#, "count: is too large a number"),
             (
                 r#"{".":1}"#,
-                ".: unknown field; use one of name, alias, count, is_on, items, lines, kind, inner, strict, any",
+                ".: unknown field; use one of name, alias, count, is_on, items, lines, kind, inner, strict, any, code",
             ),
             (r#"{"name":"a","kind":7}"#, "kind: must be a string, not a number"),
             (r#"{"name":"a","kind":{"first":1}}"#, "kind: must be a string, not an object"),
