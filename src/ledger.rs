@@ -6,8 +6,9 @@
 
 mod entry_kind;
 mod reason;
+mod word;
 
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 
 use crate::{
     event::{Seq, SessionId},
@@ -18,12 +19,7 @@ use crate::{
 
 pub use entry_kind::EntryKind;
 pub use reason::{FilteredBy, Reason, ReasonText, Sentence};
-
-/// The value of one of the enums of this module whose word is `word`; `None` for an unknown word.
-pub fn of_word<T: DeserializeOwned>(word: &str) -> Option<T> {
-    let word = <&str as serde::de::IntoDeserializer<serde::de::value::Error>>::into_deserializer(word);
-    T::deserialize(word).ok()
-}
+pub use word::of_word;
 
 /// Why an event was throttled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -254,7 +250,7 @@ pub enum Suppressed {
         sent_at: Timestamp,
     },
     /// The limit per minute is reached.
-    Rate {
+    RateLimited {
         /// When the limit allows the next one.
         retry_at: Timestamp,
     },
@@ -262,20 +258,25 @@ pub enum Suppressed {
     NoSink,
 }
 
+/// The kinds of [`Suppressed`], by their words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum SuppressedKind {
+    Repeat,
+    RateLimited,
+    NoSink,
+}
+
 impl Suppressed {
     /// The reason's text.
     pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Repeat { .. } => "repeat",
-            Self::Rate { .. } => "rate_limited",
-            Self::NoSink => "no_sink",
-        }
+        self.kind().as_str()
     }
 
     /// The time that belongs to the reason.
     pub const fn time(self) -> Option<Timestamp> {
         match self {
-            Self::Repeat { sent_at: at } | Self::Rate { retry_at: at } => Some(at),
+            Self::Repeat { sent_at: at } | Self::RateLimited { retry_at: at } => Some(at),
             Self::NoSink => None,
         }
     }
@@ -285,21 +286,34 @@ impl Suppressed {
     ///
     /// Shape: `{detail}` stands for [`Suppressed::time`].
     pub fn sentence_of(word: &str) -> Option<Sentence> {
-        let examples = [
-            Self::Repeat { sent_at: Timestamp::ZERO },
-            Self::Rate { retry_at: Timestamp::ZERO },
-            Self::NoSink,
-        ];
-        examples.into_iter().find(|reason| reason.as_str() == word).map(Self::sentence)
+        of_word(word).map(SuppressedKind::sentence)
+    }
+
+    const fn kind(self) -> SuppressedKind {
+        match self {
+            Self::Repeat { .. } => SuppressedKind::Repeat,
+            Self::RateLimited { .. } => SuppressedKind::RateLimited,
+            Self::NoSink => SuppressedKind::NoSink,
+        }
+    }
+}
+
+impl SuppressedKind {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Repeat => "repeat",
+            Self::RateLimited => "rate_limited",
+            Self::NoSink => "no_sink",
+        }
     }
 
     const fn sentence(self) -> Sentence {
         match self {
-            Self::Repeat { .. } => Sentence {
+            Self::Repeat => Sentence {
                 end: "it repeats one from {detail}, and is counted in the next one",
                 next: "nothing to do",
             },
-            Self::Rate { .. } => Sentence {
+            Self::RateLimited => Sentence {
                 end: "too many within a minute, until {detail}; it is counted in the next one",
                 next: "nothing to do",
             },
@@ -368,5 +382,31 @@ impl ConfirmedBy {
             Self::LaterExchange => "the session continued after it",
             Self::Seen => "its short name is in the transcript",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Debug;
+
+    use serde::de::DeserializeOwned;
+
+    use super::{word::tests::words_of, *};
+
+    fn check<T: DeserializeOwned + Debug>(as_str: fn(T) -> &'static str) {
+        for word in words_of::<T>() {
+            assert_eq!(of_word(word).map(as_str), Some(*word));
+        }
+        assert!(of_word::<T>("another").is_none());
+    }
+
+    #[test]
+    fn every_word_is_read_as_it_is_written() {
+        check(EntryKind::as_str);
+        check(ThrottledBy::as_str);
+        check(NotSent::as_str);
+        check(Redelivered::as_str);
+        check(ConfirmedBy::as_str);
+        check(SuppressedKind::as_str);
     }
 }

@@ -4,8 +4,6 @@
 //! misspelt word, the nearest valid one. The engine's output becomes JSON here. This module uses no
 //! sockets, HTTP, files or clock: a caller passes the time and creates the ids.
 
-mod request;
-
 pub mod body;
 pub mod clients;
 pub mod cloudevents;
@@ -19,6 +17,7 @@ pub mod matching;
 pub mod notify;
 pub mod publish;
 pub mod questions;
+pub(crate) mod request;
 pub mod sources;
 pub mod views;
 pub mod watches;

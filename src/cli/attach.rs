@@ -5,7 +5,8 @@
 //! together. It follows the queue as the session's monitor, and continues with the next session
 //! when the client does. When the queue requests a wake, it makes the exchange and prints the text.
 //! It claims only as much as the client shows; the hooks of the new turn deliver the rest. It
-//! prints no errors, because every line is an event, and waits for an absent daemon.
+//! reports errors on stderr, because every line of stdout is an event, and waits for an absent
+//! daemon.
 //!
 //! It ends only after its client: when its output pipe has no reader, or an ancestor process has
 //! ended. A client also makes an event of its monitor's end and starts a turn for it, so an idle
@@ -25,7 +26,7 @@ use std::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{CliError, of_harness::harness};
+use super::{CliError, of_harness::harness, terminal::one_line};
 use crate::{
     client::{Client, Response, percent_encode},
     harness::{header, kind::Kind},
@@ -152,7 +153,16 @@ impl Monitor {
     /// Updates the session and the queue state, and performs the requested action. Returns an end
     /// if it was the last one.
     fn on_pending(&mut self, data: &str) -> Option<End> {
-        let pending: PendingView = serde_json::from_str(data).ok()?;
+        let pending: PendingView = match serde_json::from_str(data) {
+            Ok(pending) => pending,
+            Err(error) => {
+                let error = error.to_string();
+                // Nobody need read it.
+                writeln!(io::stderr(), "aside attach: the queue's state is not read: {}", one_line(&error))
+                    .ok();
+                return None;
+            }
+        };
         self.session = pending.session;
         // During a turn the client's hooks are the wake route.
         (pending.wake.as_deref() == Some("start_turn")).then(|| self.wake()).flatten()
@@ -193,4 +203,28 @@ impl Monitor {
 /// The released text, if any.
 fn answer(response: &Response) -> Option<Answer> {
     (response.status == 200).then(|| serde_json::from_slice(&response.body).ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::fake::FakeDaemon;
+
+    #[test]
+    fn the_queue_s_state_of_another_version_is_used_as_far_as_it_goes() {
+        let daemon = FakeDaemon::answering_json(204, "");
+        let client = Client::new(daemon.socket().to_owned(), Duration::from_secs(5));
+        let mut monitor =
+            Monitor { client, session: "s1".to_owned(), started_by: None, name: 7, exchanges: 0 };
+        for (data, session, exchanges) in [
+            (r#"{"session":"s2","new":[1]}"#, "s2", 0),
+            ("{}", "s2", 0),
+            ("[", "s2", 0),
+            (r#"{"session":"s3","pending":"many","wake":"start_turn"}"#, "s2", 0),
+            (r#"{"session":"s3","wake":"start_turn"}"#, "s3", 1),
+        ] {
+            assert_eq!(monitor.on_pending(data), None, "{data}");
+            assert_eq!((&*monitor.session, monitor.exchanges), (session, exchanges), "{data}");
+        }
+    }
 }

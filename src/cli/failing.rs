@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize;
+
 use super::{CliError, Context, parse, terminal::Terminal, terminal::one_line};
 
-use crate::wire::views::{FailingView, StatusView, SubscriberCounts};
+use crate::wire::views::{FailingView, SubscriberCounts};
 
 impl FailingView {
     /// One line about it.
@@ -16,12 +18,18 @@ impl FailingView {
     }
 }
 
+/// The part of the status that is read here, so that the rest may be of another version.
+#[derive(Deserialize)]
+struct Counted {
+    subscribers: BTreeMap<String, SubscriberCounts>,
+}
+
 /// One line per failure, by subscriber.
 ///
 /// Errors: the daemon does not answer, or its answer has an unexpected form.
 pub(super) fn lines(context: &Context<'_>) -> Result<BTreeMap<String, Vec<String>>, CliError> {
     let doing = "read the status";
-    let status: StatusView = parse(doing, &context.ask(doing, "GET", "/v1/status", None)?)?;
+    let status: Counted = parse(doing, &context.ask(doing, "GET", "/v1/status", None)?)?;
     let lines = |(id, own): (String, SubscriberCounts)| {
         let lines: Vec<String> =
             own.failing.iter().map(|failing| failing.text(&id, &context.terminal)).collect();

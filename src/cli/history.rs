@@ -1,5 +1,6 @@
 //! `aside history`: events that a subscriber took, or notifications, newest first.
 
+use serde::de::Error;
 use serde_json::Value;
 
 use super::{
@@ -11,7 +12,10 @@ use super::{
 use crate::{
     client::percent_encode,
     sink,
-    wire::history::{EventLine, EventPage, NotificationPage, NotificationView, ProjectionView},
+    wire::{
+        event::EventView,
+        history::{EventLine, EventPage, NotificationPage, NotificationView, ProjectionView},
+    },
 };
 
 const DOING: &str = "read the history";
@@ -166,33 +170,40 @@ impl Page {
         let ids = self.notifications.iter().map(|one| &one.id).chain(made);
         let ids = ShortIds::of_notifications(ids.map(String::as_str));
         if is_of_notifications {
-            let mut table = Table::new(["TIME", "ID", "SUBSCRIBER", "PRIORITY", "STANDS", "CONTENT"]);
+            let mut table = Table::new(["TIME", "ID", "SUBSCRIBER", "PRIORITY", "STATE", "CONTENT"]);
             for one in &self.notifications {
                 table.row([
                     Cell::dim(&terminal.moment(&one.created_at)),
                     Cell::dim(&ids.short(&one.id)),
                     Cell::plain(&one.subscriber),
                     Cell::word(&one.priority),
-                    Cell::plain(&one.stands(names)),
+                    Cell::plain(&one.state(names)),
                     Cell::lines(&one.content),
                 ]);
             }
             return Ok(table);
         }
-        let mut table = Table::new(["TIME", "SEQ", "SEVERITY", "TYPE", "SOURCE", "BECAME"]);
+        let mut table = Table::new(["TIME", "SEQ", "SEVERITY", "TYPE", "SOURCE", "OUTCOME"]);
         for line in &self.events {
             let event = line.view().map_err(|source| CliError::Answer { doing: DOING, source })?;
             table.row([
                 Cell::dim(&terminal.moment(&event.timestamp)),
-                Cell::dim(&event.seq.unwrap_or_default().to_string()),
+                Cell::dim(&seq(DOING, &event)?.to_string()),
                 Cell::word(event.severity.as_str()),
                 Cell::plain(&event.event_type),
                 Cell::plain(&event.source),
-                Cell::plain(&line.became(&event.event_type, &ids)),
+                Cell::plain(&line.outcome(&event.event_type, &ids)),
             ]);
         }
         Ok(table)
     }
+}
+
+/// The position of an event in the journal.
+///
+/// Errors: the answer has none.
+pub(super) fn seq(doing: &'static str, event: &EventView<'_>) -> Result<u64, CliError> {
+    event.seq.ok_or_else(|| CliError::Answer { doing, source: Error::missing_field("seq") })
 }
 
 fn path(args: &Args, session: Option<&str>, limit: &str, cursor: Option<&str>) -> String {
@@ -221,14 +232,14 @@ fn path(args: &Args, session: Option<&str>, limit: &str, cursor: Option<&str>) -
 }
 
 impl EventLine {
-    fn became(&self, event_type: &str, ids: &ShortIds) -> String {
+    fn outcome(&self, event_type: &str, ids: &ShortIds) -> String {
         let ended = self.ended.iter().map(|ended| match &ended.subscriber {
             Some(subscriber) => format!("{} ({subscriber})", ended.reason),
             None => ended.reason.clone(),
         });
         let made = self.notifications.iter().map(|id| ids.short(id));
-        let became: Vec<String> = made.chain(ended).collect();
-        match became.as_slice() {
+        let outcome: Vec<String> = made.chain(ended).collect();
+        match outcome.as_slice() {
             [] if event_type == sink::NOTICE => "in delivery".to_owned(),
             [] => "in an open batch".to_owned(),
             some => some.join(", "),
@@ -237,13 +248,13 @@ impl EventLine {
 }
 
 impl NotificationView {
-    fn stands(&self, names: &Names) -> String {
-        let stands = self.deliveries.iter().map(|delivery| {
+    fn state(&self, names: &Names) -> String {
+        let states = self.deliveries.iter().map(|delivery| {
             let state = delivery.reason.as_ref().unwrap_or(&delivery.state);
             let named = delivery.session.as_ref().map(|session| names.name(session));
             named.map_or_else(|| state.clone(), |session| format!("{session}: {state}"))
         });
-        stands.collect::<Vec<_>>().join(", ")
+        states.collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -271,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_listed_with_what_became_of_them_and_how_far_the_list_goes() {
+    fn events_are_listed_with_their_outcomes_and_how_far_the_list_goes() {
         let body = r#"{"events":[
             {"event":{"seq":9,"id":"e9","type":"ci.check.failed","source":"ci","severity":"error","timestamp":"2026-11-21T12:00:00Z","payload":{}},
              "notifications":["n1","na71da67fe2fd"],"ended":[{"subscriber":"large","reason":"filtered"}]},
@@ -280,7 +291,7 @@ mod tests {
             "next":"8","unmatched":3,"projection":{"seq":9,"behind":4}}"#;
         let daemon = FakeDaemon::answering_json(200, body);
         let expected = "\
-TIME     SEQ  SEVERITY  TYPE              SOURCE  BECAME
+TIME     SEQ  SEVERITY  TYPE              SOURCE  OUTCOME
 30m ago  9    error     ci.check.failed   ci      n1, na71da, filtered (large)
 1h ago   8    info      fs.file.modified  fs      in an open batch
 
@@ -294,13 +305,14 @@ the history is 4 records behind
     }
 
     #[test]
-    fn notifications_are_listed_with_where_they_stand() {
+    fn notifications_are_listed_with_their_states() {
         let body = r#"{"notifications":[{"id":"n1","created_at":"2026-11-20T12:00:00Z","severity":"error","inject_at":"after_tool","tokens":9,"events":[9],"subscriber":"ci","priority":"high","content":"ci: failed\njob: build",
             "deliveries":[{"session":"s1","state":"ended","reason":"expired","at":"x"},{"state":"unclaimed","at":"x"}]}],
             "projection":{"seq":9,"behind":0}}"#;
-        let daemon = FakeDaemon::answering_json(200, body);
+        let path = "/v1/notifications?limit=20&session=s1&state=ended";
+        let daemon = FakeDaemon::answering_paths(&[(path, body)]);
         let expected = "\
-TIME             ID  SUBSCRIBER  PRIORITY  STANDS                  CONTENT
+TIME             ID  SUBSCRIBER  PRIORITY  STATE                   CONTENT
 yesterday 12:00  n1  ci          high      s1: expired, unclaimed  ci: failed; job: build
 ";
         let shown =
@@ -337,6 +349,15 @@ yesterday 12:00  n1  ci          high      s1: expired, unclaimed  ci: failed; j
         };
         assert_eq!(seqs(&[]), ["8", "6", "4"]);
         assert_eq!(seqs(&["--all"]), ["9", "8", "7"]);
+    }
+
+    #[test]
+    fn an_event_without_a_position_is_an_error() {
+        let body = r#"{"events":[{"event":{"id":"e9","type":"a.b","source":"ci","severity":"error","timestamp":"2026-11-21T12:00:00Z","payload":{}},
+            "notifications":[],"ended":[]}],"unmatched":0,"projection":{"seq":9,"behind":0}}"#;
+        let expected = "read the history: the daemon's answer has a format that this version does not know";
+        let shown = run_against(&FakeDaemon::answering_json(200, body), &["history"]);
+        assert_eq!(shown, Err(expected.to_owned()));
     }
 
     #[test]

@@ -181,9 +181,10 @@ impl Names {
         Self { sessions, ids }
     }
 
-    /// The names of the daemon's sessions; none if it does not answer.
+    /// The names of the daemon's sessions; none if they cannot be read, because the main output works
+    /// without names.
     pub(super) fn ask(context: &Context<'_>) -> Self {
-        Self::of(known(context))
+        Self::of(known(context).unwrap_or_default())
     }
 
     /// The name of the session with this id; if it is not among them, the shortest distinct prefix.
@@ -193,37 +194,40 @@ impl Names {
     }
 }
 
-/// The known sessions; none if the daemon does not list them, because the main output works
-/// without names.
-fn known(context: &Context<'_>) -> Vec<Session> {
-    let list = get::<SessionList>(context, "/v1/sessions");
-    list.map_or_else(|_| Vec::new(), |list| list.sessions.iter().map(Session::from).collect())
+/// The known sessions; none if the daemon does not list them.
+///
+/// Errors: its list cannot be read.
+fn known(context: &Context<'_>) -> Result<Vec<Session>, CliError> {
+    let list: SessionList = get_if_listed(context, "/v1/sessions")?;
+    Ok(list.sessions.iter().map(Session::from).collect())
 }
 
 /// The last closed sessions; none if the daemon does not list them.
-fn closed(context: &Context<'_>) -> Vec<Session> {
-    let page = get::<ClosedSessionPage>(context, "/v1/history/sessions?limit=1000");
-    page.map_or_else(|_| Vec::new(), |page| page.sessions.into_iter().map(Session::from).collect())
+///
+/// Errors: its list cannot be read.
+fn closed(context: &Context<'_>) -> Result<Vec<Session>, CliError> {
+    let page: ClosedSessionPage = get_if_listed(context, "/v1/history/sessions?limit=1000")?;
+    Ok(page.sessions.into_iter().map(Session::from).collect())
 }
 
 /// The id of the session that `text` refers to; `text` itself if there is none.
 ///
-/// Errors: several match.
+/// Errors: several match; a list of the sessions cannot be read.
 pub(super) fn session(text: &str, context: &Context<'_>) -> Result<String, CliError> {
-    if let Some(id) = pick_session(text, &known(context))? {
+    if let Some(id) = pick_session(text, &known(context)?)? {
         return Ok(id);
     }
-    Ok(pick_session(text, &closed(context))?.unwrap_or_else(|| text.to_owned()))
+    Ok(pick_session(text, &closed(context)?)?.unwrap_or_else(|| text.to_owned()))
 }
 
 /// The same where a session may not exist yet: only `b1c2@shop` is resolved.
 ///
-/// Errors: several match.
+/// Errors: several match; the list of the sessions cannot be read.
 pub(super) fn addressee(text: &str, context: &Context<'_>) -> Result<String, CliError> {
     if !text.contains(AT) {
         return Ok(text.to_owned());
     }
-    let found = pick_session(text, &known(context))?;
+    let found = pick_session(text, &known(context)?)?;
     Ok(found.unwrap_or_else(|| text.to_owned()))
 }
 
@@ -289,9 +293,8 @@ pub(super) fn of_history(text: &str, context: &Context<'_>) -> Result<Option<Str
     let injections = notifications.notifications.iter().flat_map(|one| &one.deliveries);
     let injections = injections.filter_map(|delivery| delivery.injection.as_deref());
     let ids = notifications.notifications.iter().map(|one| &*one.id);
-    let unreadable = |source| CliError::Answer { doing: DOING, source };
-    let events: Vec<_> =
-        events.events.iter().map(EventLine::view).collect::<Result<_, _>>().map_err(unreadable)?;
+    // An event of another version does not hide the others.
+    let events: Vec<_> = events.events.iter().map(EventLine::view).filter_map(Result::ok).collect();
     pick(text, ids.chain(injections).chain(events.iter().map(|event| &*event.id)))
 }
 
@@ -299,9 +302,17 @@ fn get<T: DeserializeOwned>(context: &Context<'_>, path: &str) -> Result<T, CliE
     parse(DOING, &context.ask(DOING, "GET", path, None)?)
 }
 
+/// An answer, or an empty one if the daemon does not give it.
+///
+/// Errors: it cannot be read.
+fn get_if_listed<T: DeserializeOwned + Default>(context: &Context<'_>, path: &str) -> Result<T, CliError> {
+    context.ask(DOING, "GET", path, None).map_or_else(|_| Ok(T::default()), |body| parse(DOING, &body))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{cli::tests::run_against, client::fake::FakeDaemon};
 
     const A: &str = "b1c2d3e4-0000-4000-8000-000000000001";
     const B: &str = "b1c2d3e5-0000-4000-8000-000000000002";
@@ -377,5 +388,22 @@ mod tests {
         assert_eq!(meant("b1c2@api").as_deref(), Some(B));
         assert_eq!(meant("b1c2@elsewhere"), None);
         assert_eq!(meant("b1c2"), None);
+    }
+
+    #[test]
+    fn a_list_of_sessions_that_cannot_be_read_is_an_error() {
+        let expected = "find the id: the daemon's answer has a format that this version does not know";
+        let unread = r#"{"sessions":7}"#;
+        let closed = "/v1/history/sessions?limit=1000";
+        for answers in
+            [&[("/v1/sessions", unread)][..], &[("/v1/sessions", r#"{"sessions":[]}"#), (closed, unread)]]
+        {
+            let daemon = FakeDaemon::answering_paths(answers);
+            let said = run_against(&daemon, &["history", "--session", "b1c2"]);
+            assert_eq!(said, Err(expected.to_owned()));
+        }
+        let daemon = FakeDaemon::answering_paths(&[("/v1/sessions", unread)]);
+        let said = run_against(&daemon, &["publish", "a.b", "--session", "b1c2@shop"]);
+        assert_eq!(said, Err(expected.to_owned()));
     }
 }

@@ -4,7 +4,7 @@ mod decision;
 mod pick;
 mod questions;
 
-use serde_json::json;
+use serde_json::{Map, Value};
 
 use super::{
     CliError, Context,
@@ -15,6 +15,8 @@ use super::{
 use crate::wire::{inbox::InboxList, views::WaitingView};
 use decision::{Which, discuss, dismiss};
 use questions::asked;
+
+const DOING: &str = "list the pending notifications";
 
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -59,12 +61,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
 fn list(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
     let session = args.session.as_deref().map(|text| ids::session(text, context)).transpose()?;
     if args.json {
-        let mut all: Vec<WaitingView> = Vec::new();
-        let questions = each_page(session.as_deref(), context, |page, _| {
-            all.extend(page);
-            Ok(())
-        })?;
-        return context.print(&format!("{}\n", json!({ "notifications": all, "questions": questions })));
+        let answer = whole(session.as_deref(), context)?;
+        return context.print(&format!("{answer}\n"));
     }
     if context.terminal.is_interactive && !args.list {
         return pick::run(session.as_deref(), context);
@@ -83,17 +81,34 @@ fn list(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
     context.print(text)
 }
 
+/// The daemon's answers as one: the last page, with the notifications of all.
+fn whole(session: Option<&str>, context: &Context<'_>) -> Result<Value, CliError> {
+    let mut all: Vec<Value> = Vec::new();
+    let mut from: Option<String> = None;
+    loop {
+        let body = context.ask(DOING, "GET", &ids::inbox_page(session, from.as_deref()), None)?;
+        let mut page: Map<String, Value> = parse(DOING, &body)?;
+        if let Some(Value::Array(own)) = page.get_mut("notifications") {
+            all.append(own);
+        }
+        from = page.remove("next").and_then(|next| next.as_str().map(str::to_owned));
+        if from.is_none() {
+            page.insert("notifications".to_owned(), all.into());
+            return Ok(page.into());
+        }
+    }
+}
+
 /// Passes each page to a callback, and returns how many questions are open.
 fn each_page<'c>(
     session: Option<&str>,
     context: &mut Context<'c>,
     mut take: impl FnMut(Vec<WaitingView>, &mut Context<'c>) -> Result<(), CliError>,
 ) -> Result<usize, CliError> {
-    let doing = "list the pending notifications";
     let mut from: Option<String> = None;
     loop {
-        let body = context.ask(doing, "GET", &ids::inbox_page(session, from.as_deref()), None)?;
-        let InboxList { notifications, questions, next } = parse(doing, &body)?;
+        let body = context.ask(DOING, "GET", &ids::inbox_page(session, from.as_deref()), None)?;
+        let InboxList { notifications, questions, next } = parse(DOING, &body)?;
         take(notifications, context)?;
         if next.is_none() {
             return Ok(questions);
@@ -158,14 +173,14 @@ mod tests {
 
     #[test]
     fn what_waits_is_shown_with_its_text_and_nothing_moves_the_cursor() {
-        let daemon = FakeDaemon::answering_json(
-            200,
+        let daemon = FakeDaemon::answering_paths(&[(
+            "/v1/inbox?session=s%201",
             r#"{"notifications":[{"id":"n1","session":"s1","subscriber":"ci_check","priority":"high","waits_for":"user",
                 "age_ms":125000,"text":"ci: a\u001b[31m\nb: 2"},
                 {"id":"n2","workspace":"/w","subscriber":"ci_check","priority":"low","waits_for":"next_session","age_ms":0,"text":"c: 3"},
                 {"id":"n3","subscriber":"ci_check","priority":"low","waits_for":"next_session","age_ms":0,"text":"c: 3"},
                 {"id":"n4","session":"s9","subscriber":"ci_check","priority":"low","waits_for":"next_session","age_ms":0,"text":"c: 3"}],"questions":0}"#,
-        );
+        )]);
         assert_eq!(
             run_against(&daemon, &["inbox", "--session", "s 1"]).as_deref(),
             Ok("n1  high ci_check, 2m ago, for the user of s1\n    ci: a\n    b: 2\n\
@@ -186,11 +201,11 @@ mod tests {
     fn all_pages_are_shown() {
         let waiting = |id: &str| {
             format!(
-                r#"{{"id":"{id}","session":"s1","subscriber":"x","priority":"high","waits_for":"agent","age_ms":0,"text":"a: 1"}}"#
+                r#"{{"id":"{id}","session":"s1","subscriber":"x","priority":"high","waits_for":"agent","age_ms":0,"text":"a: 1","new":7}}"#
             )
         };
         let first = format!(r#"{{"notifications":[{}],"questions":0,"next":"1:s 1"}}"#, waiting("n1"));
-        let second = format!(r#"{{"notifications":[{}],"questions":0}}"#, waiting("n2"));
+        let second = format!(r#"{{"notifications":[{}],"questions":1,"new":8}}"#, waiting("n2"));
         let paths = [
             ("/v1/inbox", &*first),
             ("/v1/inbox?from=1%3As%201", &*second),
@@ -204,17 +219,21 @@ mod tests {
         }
         let printed = run_against(&daemon, &["inbox", "--json"]).expect("printed");
         let found: serde_json::Value = serde_json::from_str(&printed).expect("one object");
-        assert_eq!(found["notifications"].as_array().map(Vec::len), Some(2));
+        let expected =
+            format!(r#"{{"notifications":[{},{}],"questions":1,"new":8}}"#, waiting("n1"), waiting("n2"));
+        assert_eq!(found, serde_json::from_str::<serde_json::Value>(&expected).expect("one object"));
     }
-
-    const DONE: &str = "HTTP/1.1 204 No Content\r\n\r\n";
 
     #[test]
     fn a_decision_names_its_notification() {
         for (verb, session, done) in
             [("dismiss", None, "dismissed n1\n"), ("discuss", Some("s1"), "handed to the agent: n1\n")]
         {
-            let daemon = FakeDaemon::answering(&[DONE]);
+            let path = format!("POST /v1/notifications/n1/{verb}");
+            let daemon = FakeDaemon::answering_paths(&[(
+                &format!("{path}{}", session.map(|_| "?session=s1").unwrap_or_default()),
+                "",
+            )]);
             let mut args = vec!["inbox", verb, "n1"];
             args.extend(session.iter().flat_map(|session| ["--session", *session]));
             assert_eq!(run_against(&daemon, &args).as_deref(), Ok(done));

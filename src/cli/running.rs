@@ -33,3 +33,20 @@ pub(super) fn running(client: &Client) -> Option<Running> {
     let response = client.request("GET", "/v1/status", &[], b"").ok()?;
     serde_json::from_slice(&response.body).ok().filter(|_| response.status == 200)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::fake::FakeDaemon;
+
+    #[test]
+    fn a_daemon_of_another_version_is_one_that_runs() {
+        let status = r#"{"version":"9","pid":7,"config":{"state":"partly","new":[1]},"journal":{}}"#;
+        let daemon = FakeDaemon::answering_json(200, status);
+        let client = Client::new(daemon.socket().to_owned(), STATUS_TIMEOUT);
+        let running = running(&client).expect("it runs");
+        assert_eq!((&*running.version, running.pid, &*running.config.state), ("9", 7, "partly"));
+        let other = FakeDaemon::answering_json(200, "{}");
+        assert!(super::running(&Client::new(other.socket().to_owned(), STATUS_TIMEOUT)).is_none());
+    }
+}

@@ -65,8 +65,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
         Found::Event(body) => {
             let EventWithHistory { event, history, projection } = parse(DOING, &body)?;
             let event: EventView<'_> = parse(DOING, event.get().as_bytes())?;
-            let none = unknown(event.seq.unwrap_or_default(), projection.seq);
-            page.line(0, &format!("event {}", page.event(&event)))
+            let none = unknown(history::seq(DOING, &event)?, projection.seq);
+            page.line(0, &format!("event {}", page.event(&event)?))
                 + &page.line(2, event.payload.get())
                 + &page.became(&history, none)
                 + &page.next(words::next(&history))
@@ -95,7 +95,7 @@ fn look_up(text: &str, context: &Context<'_>) -> Result<Found, CliError> {
     };
     match ids::of_history(text, context) {
         Ok(Some(id)) => look_up_id(&id, context),
-        Err(ambiguous @ CliError::Ambiguous { .. }) => Err(ambiguous),
+        Err(error @ (CliError::Ambiguous { .. } | CliError::Answer { .. })) => Err(error),
         // An unreadable history was reported before.
         Ok(None) | Err(_) => Err(none(text, refused)),
     }
@@ -153,11 +153,11 @@ impl Page<'_, '_> {
         text.lines().map(|line| self.line(2, line)).collect()
     }
 
-    fn event(&self, event: &EventView<'_>) -> String {
-        let EventView { seq, id, event_type, severity, source, timestamp, .. } = event;
-        let (seq, severity) = (seq.unwrap_or_default(), severity.as_str());
+    fn event(&self, event: &EventView<'_>) -> Result<String, CliError> {
+        let EventView { id, event_type, severity, source, timestamp, .. } = event;
+        let (seq, severity) = (history::seq(DOING, event)?, severity.as_str());
         let at = self.context.terminal.moment(timestamp);
-        format!("{id} ({seq}): {event_type}, {severity}, from {source}, {at}")
+        Ok(format!("{id} ({seq}): {event_type}, {severity}, from {source}, {at}"))
     }
 
     fn head(&self, notification: &NotificationView) -> String {
@@ -176,7 +176,7 @@ impl Page<'_, '_> {
         let mut text = self.head(notification) + &self.lines(&notification.content) + "\nevents\n";
         for event in events {
             let event: EventView<'_> = parse(DOING, event.get().as_bytes())?;
-            text.push_str(&self.line(2, &self.event(&event)));
+            text.push_str(&self.line(2, &self.event(&event)?));
         }
         Ok(text)
     }
@@ -213,13 +213,26 @@ impl Page<'_, '_> {
             let at = terminal.paint(Tone::Dim, &at);
             text.push_str(&format!("  {at}  {}\n", terminal.wrap(&words, begin, begin)));
         }
-        let failing = failing::lines(self.context).unwrap_or_default();
         let concerned: BTreeSet<&str> =
             history.iter().filter_map(|line| line.subscriber.as_deref()).collect();
-        for line in concerned.into_iter().filter_map(|id| failing.get(id)).flatten() {
-            text.push_str(&format!("\n{}", self.line(0, &format!("failing now: {line}"))));
+        for line in self.failing(&concerned) {
+            text.push_str(&format!("\n{}", self.line(0, &line)));
         }
         text
+    }
+
+    /// Current failures of these subscribers, or why they are not known.
+    fn failing(&self, subscribers: &BTreeSet<&str>) -> Vec<String> {
+        if subscribers.is_empty() {
+            return Vec::new();
+        }
+        match failing::lines(self.context) {
+            Ok(lines) => {
+                let lines = subscribers.iter().filter_map(|id| lines.get(*id)).flatten();
+                lines.map(|line| format!("failing now: {line}")).collect()
+            }
+            Err(error) => vec![format!("what is failing now is not known: failed to {error}")],
+        }
     }
 
     /// The user's next step.
@@ -264,7 +277,8 @@ outcome
 
 next: nothing to do; aside why abc123 shows the text that the agent received
 ";
-        let daemon = FakeDaemon::answering_json(200, &body);
+        let status = r#"{"subscribers":{"ci":{}}}"#;
+        let daemon = FakeDaemon::answering_paths(&[("/v1/notifications/n1", &body), ("/v1/status", status)]);
         assert_eq!(run_against(&daemon, &["why", "n1"]).as_deref(), Ok(expected));
     }
 
@@ -294,6 +308,32 @@ outcome
 next: aside why n1 shows its events
 ";
         assert_eq!(run_against(&daemon, &["why", "abc123"]).as_deref(), Ok(expected));
+    }
+
+    #[test]
+    fn failures_that_cannot_be_read_are_reported() {
+        let body = r#"{"notification":{"id":"n1"},"events":[],"projection":{"seq":20,"behind":0},"history":[
+            {"at":"2026-11-21T12:00:02Z","what":"created","subscriber":"ci","notification":"n1","events":[12]}]}"#;
+        let paths = [("/v1/notifications/n1", body), ("/v1/status", r#"{"subscribers":[]}"#)];
+        let shown = run_against(&FakeDaemon::answering_paths(&paths), &["why", "n1"]).expect("shown");
+        let expected = "\nwhat is failing now is not known: failed to read the status: the daemon's answer has a format that this version does not know\n";
+        assert!(shown.contains(expected), "{shown}");
+    }
+
+    #[test]
+    fn a_history_of_another_version_is_not_taken_for_one_without_the_id() {
+        let daemon = FakeDaemon::answering_paths(&[("/v1/notifications?limit=1000", "{}")]);
+        let expected = "find the id: the daemon's answer has a format that this version does not know";
+        assert_eq!(run_against(&daemon, &["why", "na71"]), Err(expected.to_owned()));
+    }
+
+    #[test]
+    fn an_event_without_a_position_is_an_error() {
+        let event = EVENT.replace(r#""seq":12,"#, "");
+        let body = format!(r#"{{"event":{event},"history":[],"projection":{{"seq":20,"behind":0}}}}"#);
+        let daemon = FakeDaemon::answering_paths(&[("/v1/events/e1", &body)]);
+        let expected = "look it up: the daemon's answer has a format that this version does not know";
+        assert_eq!(run_against(&daemon, &["why", "e1"]), Err(expected.to_owned()));
     }
 
     #[test]
@@ -327,7 +367,7 @@ next: aside why n1 shows its events
         let event =
             |id: &str| format!(r#"{{"event":{},"notifications":[],"ended":[]}}"#, EVENT.replace("e1", id));
         let events = format!(
-            r#"{{"events":[{},{}],"unmatched":0,"projection":{{"seq":20,"behind":0}}}}"#,
+            r#"{{"events":[{{"event":{{"of":"another version"}}}},{},{}],"unmatched":0,"projection":{{"seq":20,"behind":0}}}}"#,
             event("abc9"),
             event("nb02da67ffff")
         );

@@ -21,6 +21,14 @@ impl MessageSocket {
     }
 }
 
+#[cfg(test)]
+impl MessageSocket {
+    /// A socket at `path`, to which an injection is written as its text.
+    pub(crate) fn at(path: &std::path::Path) -> Self {
+        Self { path: path.to_owned(), token: None, write: |_, injection| injection.text.to_string() }
+    }
+}
+
 impl PartialEq for MessageSocket {
     /// A socket belongs to one client, and so has one format.
     fn eq(&self, other: &Self) -> bool {

@@ -1,7 +1,9 @@
 //! Why an event or a notification was not delivered: each reason with its word, its detail and its
 //! sentences.
 
-use super::{Seq, Timestamp};
+use serde::Deserialize;
+
+use super::{Seq, Timestamp, word::of_word};
 
 /// Why an event or a notification was not delivered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,16 +46,42 @@ pub enum Reason {
     Known,
 }
 
+/// The kinds of [`Reason`], by their words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ReasonKind {
+    #[serde(rename = "filtered")]
+    FilteredOut,
+    Duplicate,
+    RateLimited,
+    Expired,
+    QueueOverflow,
+    SessionGone,
+    Uncertain,
+    SubscriberOff,
+    Dismissed,
+    Superseded,
+    Withdrawn,
+    Resolves,
+    Watched,
+    SummedUp,
+    Known,
+}
+
 /// The filter that rejected an event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub enum FilteredBy {
     /// `sources`.
+    #[serde(rename = "sources")]
     Source,
     /// `severity_filter`.
+    #[serde(rename = "severity_filter")]
     Severity,
     /// `where` was false.
+    #[serde(rename = "where")]
     Where,
     /// `where` could not be evaluated.
+    #[serde(rename = "where could not be evaluated")]
     WhereFailed,
 }
 
@@ -78,7 +106,8 @@ impl FilteredBy {
 
 /// What the user reads about an end, and the next step.
 ///
-/// Shape: `{detail}` stands for [`Reason::detail`], `{subscriber}` for the subscriber.
+/// Shape: `{detail}` stands for [`Reason::detail`], `{key}` for [`FilteredBy::key`], `{subscriber}`
+/// for the subscriber.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sentence {
     /// What happened.
@@ -115,38 +144,19 @@ impl ReasonText {
 }
 
 impl Reason {
-    /// One of each kind.
-    const KINDS: [Self; 15] = [
-        Self::FilteredOut(FilteredBy::Where),
-        Self::Duplicate { of: Seq(0) },
-        Self::RateLimited { retry_at: Timestamp::ZERO },
-        Self::Expired,
-        Self::QueueOverflow,
-        Self::SessionGone,
-        Self::Uncertain,
-        Self::SubscriberOff,
-        Self::Dismissed,
-        Self::Superseded,
-        Self::Withdrawn,
-        Self::Resolves,
-        Self::Watched,
-        Self::SummedUp,
-        Self::Known,
-    ];
-
     /// The texts of each kind.
     pub fn texts() -> impl Iterator<Item = ReasonText> {
-        Self::KINDS.iter().map(Self::text)
+        ReasonKind::ALL.into_iter().map(ReasonKind::text)
     }
 
     /// The texts of the kind that is counted as `word`.
     pub fn text_of(word: &str) -> Option<ReasonText> {
-        Self::texts().find(|text| text.word == word)
+        of_word(word).map(ReasonKind::text)
     }
 
     /// The text under which this reason is counted.
     pub const fn as_str(&self) -> &'static str {
-        self.text().word
+        self.kind().text().word
     }
 
     /// The filter, the event that it repeats, or when the rate allows the next one.
@@ -170,19 +180,60 @@ impl Reason {
         }
     }
 
-    const fn text(&self) -> ReasonText {
+    const fn kind(&self) -> ReasonKind {
         match self {
-            Self::FilteredOut(_) => event(
+            Self::FilteredOut(_) => ReasonKind::FilteredOut,
+            Self::Duplicate { .. } => ReasonKind::Duplicate,
+            Self::RateLimited { .. } => ReasonKind::RateLimited,
+            Self::Expired => ReasonKind::Expired,
+            Self::QueueOverflow => ReasonKind::QueueOverflow,
+            Self::SessionGone => ReasonKind::SessionGone,
+            Self::Uncertain => ReasonKind::Uncertain,
+            Self::SubscriberOff => ReasonKind::SubscriberOff,
+            Self::Dismissed => ReasonKind::Dismissed,
+            Self::Superseded => ReasonKind::Superseded,
+            Self::Withdrawn => ReasonKind::Withdrawn,
+            Self::Resolves => ReasonKind::Resolves,
+            Self::Watched => ReasonKind::Watched,
+            Self::SummedUp => ReasonKind::SummedUp,
+            Self::Known => ReasonKind::Known,
+        }
+    }
+}
+
+impl ReasonKind {
+    /// Each kind, in the order of its declaration.
+    const ALL: [Self; 15] = [
+        Self::FilteredOut,
+        Self::Duplicate,
+        Self::RateLimited,
+        Self::Expired,
+        Self::QueueOverflow,
+        Self::SessionGone,
+        Self::Uncertain,
+        Self::SubscriberOff,
+        Self::Dismissed,
+        Self::Superseded,
+        Self::Withdrawn,
+        Self::Resolves,
+        Self::Watched,
+        Self::SummedUp,
+        Self::Known,
+    ];
+
+    const fn text(self) -> ReasonText {
+        match self {
+            Self::FilteredOut => event(
                 "filtered",
                 "filtered it: {detail}",
-                "if it should have passed, change that filter of {subscriber}, then aside reload",
+                "if it should have passed, change `{key}` of {subscriber}, then aside reload",
             ),
-            Self::Duplicate { .. } => event(
+            Self::Duplicate => event(
                 "duplicate",
                 "counted it as a repeat of {detail}",
                 "aside why {detail} shows the first of them",
             ),
-            Self::RateLimited { .. } => event(
+            Self::RateLimited => event(
                 "rate_limited",
                 "was rate-limited until {detail} and counts it in its next notification",
                 "if each of them should be delivered, raise `rate` of {subscriber}, then aside reload",
@@ -225,6 +276,29 @@ impl Reason {
                 notification("summed_up", "the summary with the prompt after a pause covers it", NOTHING)
             }
             Self::Known => notification("known", "the session knows the files as they are", NOTHING),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::word::tests::words_of;
+
+    #[test]
+    fn every_kind_of_reason_is_listed_under_its_word() {
+        let listed: Vec<&str> = Reason::texts().map(|text| text.word).collect();
+        assert_eq!(listed, words_of::<ReasonKind>());
+        for word in listed {
+            assert_eq!(Reason::text_of(word).map(|text| text.word), Some(word));
+        }
+        assert_eq!(Reason::text_of("filtered_out"), None);
+    }
+
+    #[test]
+    fn every_filter_is_read_from_its_word() {
+        for word in words_of::<FilteredBy>() {
+            assert_eq!(of_word(word).map(FilteredBy::as_str), Some(*word));
         }
     }
 }

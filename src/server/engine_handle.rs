@@ -99,9 +99,9 @@ impl EngineHandle {
     ///
     /// Shape: when [`QUERIES_MAX`] queries wait, the next caller waits too, because every query
     /// belongs to one connection.
-    pub fn new(steady: MonotonicClock) -> (Self, mpsc::Receiver<Query>) {
+    pub fn new(clock: MonotonicClock) -> (Self, mpsc::Receiver<Query>) {
         let (queries, receiver) = mpsc::channel(QUERIES_MAX);
-        (Self { queries, pulse: Arc::new(Pulse::new(steady)) }, receiver)
+        (Self { queries, pulse: Arc::new(Pulse::new(clock)) }, receiver)
     }
 
     /// The loop's record of its turns, which can be read without waiting for it.

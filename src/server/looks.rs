@@ -18,7 +18,7 @@ const MISSED_SESSIONS_MAX: usize = 256;
 
 /// The running looks, and their cached facts of files.
 #[derive(Debug, Default)]
-pub(crate) struct Probing {
+pub(crate) struct Looks {
     /// Facts of sessions.
     pub(super) knowledge: Knowledge,
     pub(super) contents: Arc<Contents>,
@@ -40,7 +40,7 @@ pub(super) struct Missed {
     pub(super) calls: Vec<Call>,
 }
 
-impl Probing {
+impl Looks {
     pub(crate) const fn knowledge(&self) -> &Knowledge {
         &self.knowledge
     }
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn what_no_look_has_had_is_kept_for_the_next_one_within_bounds() {
-        let probing = Probing::default();
+        let looks = Looks::default();
         let (session, at) = (SessionId::new("s"), Timestamp::from_millis);
         let call = |number: usize| Call { command: Some(number.to_string()), ..Call::default() };
         let missed = |since: u64, calls: &[usize]| Missed {
@@ -80,20 +80,20 @@ mod tests {
             ..Missed::default()
         };
         let fresh = |number: usize| Missed { calls: vec![call(number)], ..Missed::default() };
-        assert_eq!(probing.take_missed(&session, vec![call(1)]), fresh(1));
-        probing.keep_missed(&session, missed(5, &[1]));
-        assert_eq!(probing.take_missed(&session, vec![call(2)]), missed(5, &[1, 2]));
-        probing.keep_missed(&session, missed(5, &[]));
-        assert_eq!(probing.take_missed(&session, vec![call(3)]), fresh(3), "nothing was missed");
+        assert_eq!(looks.take_missed(&session, vec![call(1)]), fresh(1));
+        looks.keep_missed(&session, missed(5, &[1]));
+        assert_eq!(looks.take_missed(&session, vec![call(2)]), missed(5, &[1, 2]));
+        looks.keep_missed(&session, missed(5, &[]));
+        assert_eq!(looks.take_missed(&session, vec![call(3)]), fresh(3), "nothing was missed");
         let prompt = Missed { prompt_after: Some(at(3)), ..missed(5, &[]) };
-        probing.keep_missed(&session, prompt.clone());
-        assert_eq!(probing.take_missed(&session, Vec::new()), prompt);
-        probing.keep_missed(&session, missed(5, &(0..100).collect::<Vec<_>>()));
-        let kept = probing.take_missed(&session, Vec::new()).calls;
+        looks.keep_missed(&session, prompt.clone());
+        assert_eq!(looks.take_missed(&session, Vec::new()), prompt);
+        looks.keep_missed(&session, missed(5, &(0..100).collect::<Vec<_>>()));
+        let kept = looks.take_missed(&session, Vec::new()).calls;
         assert_eq!((kept.len(), kept.last()), (MISSED_CALLS_MAX, Some(&call(99))));
         for number in 0..MISSED_SESSIONS_MAX + 10 {
-            probing.keep_missed(&SessionId::new(&number.to_string()), missed(5, &[1]));
+            looks.keep_missed(&SessionId::new(&number.to_string()), missed(5, &[1]));
         }
-        assert!(probing.missed.len() <= MISSED_SESSIONS_MAX);
+        assert!(looks.missed.len() <= MISSED_SESSIONS_MAX);
     }
 }

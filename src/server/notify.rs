@@ -145,7 +145,7 @@ fn answer(notice: &Notice, verdict: Option<&Verdict>, now: Timestamp) -> NotifyA
     };
     let why = suppressed.map(|why| match why {
         Suppressed::Repeat { sent_at } => format!(" (already sent {})", seconds_ago(sent_at, now)),
-        Suppressed::Rate { .. } => {
+        Suppressed::RateLimited { .. } => {
             format!(
                 " (counted: {PER_MINUTE_MAX} were sent within a minute; the next one has the number of the others)"
             )

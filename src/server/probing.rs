@@ -74,20 +74,20 @@ struct Looking {
 
 impl Looking {
     fn begin(app: &App, session: &SessionId) -> Option<Self> {
-        let probing = app.registry.probing();
-        if probing.count.load(Ordering::Relaxed) >= LOOKS_MAX || !probing.looking.insert(session.clone()) {
+        let looks = app.registry.looks();
+        if looks.count.load(Ordering::Relaxed) >= LOOKS_MAX || !looks.looking.insert(session.clone()) {
             return None;
         }
-        probing.count.fetch_add(1, Ordering::Relaxed);
+        looks.count.fetch_add(1, Ordering::Relaxed);
         Some(Self { app: app.clone(), session: session.clone() })
     }
 }
 
 impl Drop for Looking {
     fn drop(&mut self) {
-        let probing = self.app.registry.probing();
-        probing.looking.remove(&self.session);
-        probing.count.fetch_sub(1, Ordering::Relaxed);
+        let looks = self.app.registry.looks();
+        looks.looking.remove(&self.session);
+        looks.count.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -121,11 +121,11 @@ impl Question {
     /// server: nothing could change for it.
     fn new(app: &App, exchange: &Exchange, said: Said) -> Option<Self> {
         let (session, now) = (exchange.session.clone(), app.now());
-        let probing = app.registry.probing();
+        let looks = app.registry.looks();
         let workspace = exchange.harness.workspace.clone();
-        let (view, settings) = probing.knowledge.view(&session, workspace.as_deref(), now);
+        let (view, settings) = looks.knowledge.view(&session, workspace.as_deref(), now);
         let Said { calls, transcript, reader, patience: _ } = said;
-        let mut unseen = probing.take_missed(&session, calls);
+        let mut unseen = looks.take_missed(&session, calls);
         let calls_since = view.known.calls_since(unseen.since);
         unseen.since = Some(calls_since);
         unseen.prompt_after = view.known.prompt_after(exchange.point, unseen.prompt_after);
@@ -156,7 +156,7 @@ impl Question {
 
     fn machine(&self, app: &App, is_comparing: &Arc<AtomicBool>) -> Machine {
         Machine {
-            contents: Arc::clone(&app.registry.probing().contents),
+            contents: Arc::clone(&app.registry.looks().contents),
             keeps_texts: self.settings.files.lines,
             now: self.now,
             is_comparing: Arc::clone(is_comparing),
@@ -198,7 +198,7 @@ impl Question {
         let transcript = self.transcript.iter().map(|(path, _)| path.as_str());
         let paths = known.paths().chain(touched).chain(transcript);
         let paths = paths.chain(self.workspace.as_deref()).chain([self.temporary.as_str()]);
-        if !app.registry.probing().mounts.answer_at_once(paths, known.files.devices()) {
+        if !app.registry.looks().mounts.answer_at_once(paths, known.files.devices()) {
             return None;
         }
         let machine = self.machine(app, &Arc::default());
@@ -262,5 +262,5 @@ pub(crate) async fn look(app: &App, exchange: &Exchange, said: Said) -> Vec<Even
 /// Keeps the calls of a look that timed out for the next exchange.
 fn miss(app: &App, question: &Question) {
     app.meters.looks_missed.fetch_add(1, Ordering::Relaxed);
-    app.registry.probing().keep_missed(&question.session, question.unseen.clone());
+    app.registry.looks().keep_missed(&question.session, question.unseen.clone());
 }

@@ -13,7 +13,7 @@ const WAITS: u64 = 0;
 /// The event loop's record of its turns.
 #[derive(Debug)]
 pub struct Pulse {
-    steady: MonotonicClock,
+    clock: MonotonicClock,
     /// Start of the current turn, in milliseconds from 1 on, or [`WAITS`].
     begun: AtomicU64,
     /// When the loop last became idle, in the same unit.
@@ -22,8 +22,8 @@ pub struct Pulse {
 
 impl Pulse {
     /// The pulse of a loop before its first turn.
-    pub fn new(steady: MonotonicClock) -> Self {
-        let pulse = Self { steady, begun: AtomicU64::new(WAITS), waited: AtomicU64::new(0) };
+    pub fn new(clock: MonotonicClock) -> Self {
+        let pulse = Self { clock, begun: AtomicU64::new(WAITS), waited: AtomicU64::new(0) };
         pulse.wait();
         pulse
     }
@@ -51,7 +51,7 @@ impl Pulse {
     }
 
     fn now(&self) -> u64 {
-        u64::try_from((self.steady)().as_millis()).unwrap_or(u64::MAX).saturating_add(1)
+        u64::try_from((self.clock)().as_millis()).unwrap_or(u64::MAX).saturating_add(1)
     }
 }
 

@@ -119,28 +119,14 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::harness::{claude, process::Process};
-
-    fn socket_at(session: &SessionId, path: &str) -> MessageSocket {
-        let header = |name: &str| match name {
-            "aside-session" => Some("s1".to_owned()),
-            "aside-message-socket" => Some(path.to_owned()),
-            _ => None,
-        };
-        let read = claude::KIND.message_socket.expect("it takes messages");
-        read(session, &header).expect("a socket")
-    }
+    use crate::harness::process::Process;
 
     #[tokio::test]
     async fn only_the_clients_own_process_may_listen() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("socket");
         let own = running(std::process::id()).expect("this one");
-        let session = SessionId::new("s1");
-        let at = |socket: &Path, client: Process| KnownSocket {
-            socket: socket_at(&session, socket.to_str().expect("text")),
-            client,
-        };
+        let at = |socket: &Path, client: Process| KnownSocket { socket: MessageSocket::at(socket), client };
         let refused = async |known: KnownSocket| connect(&known).await.err().map(|error| error.to_string());
         let listener = tokio::net::UnixListener::bind(&path).expect("bound");
         assert_eq!(refused(at(&path, own)).await, None);

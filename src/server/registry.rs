@@ -24,7 +24,7 @@ use crate::{
     exchange::{Answer, InjectionId},
     server::{
         connections::CONNECTIONS_MAX, error::ApiError, hook_troubles::HookTroubles, knowledge::Knowledge,
-        looks::Probing, name_cache::Names, process_table::Processes, wake_routes::WakeRoutes,
+        looks::Looks, name_cache::Names, process_table::Processes, wake_routes::WakeRoutes,
     },
     source::inputs::Inputs,
     time::Timestamp,
@@ -61,7 +61,7 @@ pub struct Registry {
     hook_troubles: HookTroubles,
     names: Names,
     /// The running looks of probes.
-    probing: Probing,
+    looks: Looks,
     /// Context gauge of a session when its status line was last drawn.
     gauges: DashMap<SessionId, Gauge>,
     /// Time of the last check which sessions are followed, in milliseconds.
@@ -96,7 +96,7 @@ impl Registry {
             wake_routes: Arc::default(),
             hook_troubles: HookTroubles::default(),
             names: Names::default(),
-            probing: Probing::default(),
+            looks: Looks::default(),
             gauges: DashMap::new(),
             followed_at: AtomicU64::new(0),
             lost: Mutex::default(),
@@ -188,11 +188,11 @@ impl Registry {
 
     /// The published facts of sessions.
     pub const fn knowledge(&self) -> &Knowledge {
-        self.probing.knowledge()
+        self.looks.knowledge()
     }
 
-    pub(crate) const fn probing(&self) -> &Probing {
-        &self.probing
+    pub(crate) const fn looks(&self) -> &Looks {
+        &self.looks
     }
 
     /// The sessions that a client follows or waits for, sorted by id; none if the last call was

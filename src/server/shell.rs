@@ -10,7 +10,7 @@ use crate::{
     publisher::Records,
     server::{App, auth::PeerPid, error::ApiError, extract::read_body, processes},
     shell::Ran,
-    wire::{FieldError, error::ErrorBody},
+    wire::{error::ErrorBody, request},
 };
 
 /// The outcome of a report.
@@ -34,9 +34,7 @@ pub(crate) async fn report(
     body: Body,
 ) -> Result<Json<Reported>, ApiError> {
     let body = read_body(&app.rooms.exchanges, body).await?;
-    let ran: Ran = serde_json::from_slice(&body).map_err(|error| {
-        ApiError::bad(FieldError::whole(format!("is not a report of a command: {error}")))
-    })?;
+    let ran: Ran = request::read_body(&body).map_err(ApiError::bad)?;
     let session = match peer {
         Some(peer) => processes::session_of_process(&app, peer).await?,
         None => None,

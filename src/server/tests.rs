@@ -90,7 +90,7 @@ fn daemon_at(clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Daemon {
     let clock: Clock = Arc::new(clock);
     let files = Arc::new(MemoryFiles::new());
     let opened = Journal::open(files, JournalSettings::default(), clock.clone(), &|_| None).expect("opened");
-    let (engine, asked) = EngineHandle::new(steady);
+    let (engine, asked) = EngineHandle::new(monotonic);
     let (others, queries) = mpsc::channel(1);
     tokio::spawn(answer_names(asked, others));
     let (stop, shutdown) = watch::channel(false);
@@ -123,7 +123,7 @@ fn daemon_at(clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Daemon {
 static STEADY_MS: AtomicU64 = AtomicU64::new(0);
 
 /// A clock that advances only in the pulse test.
-fn steady() -> Duration {
+fn monotonic() -> Duration {
     Duration::from_millis(STEADY_MS.load(Ordering::SeqCst))
 }
 

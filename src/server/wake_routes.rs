@@ -198,19 +198,15 @@ impl Drop for Attached {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use futures_util::FutureExt;
 
     use super::*;
-    use crate::{harness::claude, session::Wake};
+    use crate::session::Wake;
 
-    fn socket(session: &SessionId) -> KnownSocket {
-        let header = |name: &str| match name {
-            "aside-session" => Some("s1".to_owned()),
-            "aside-message-socket" => Some("/nowhere".to_owned()),
-            _ => None,
-        };
-        let read = claude::KIND.message_socket.expect("it takes messages");
-        let socket = read(session, &header).expect("a socket");
+    fn socket() -> KnownSocket {
+        let socket = MessageSocket::at(Path::new("/nowhere"));
         KnownSocket { socket, client: Process { pid: 41, started: 7 } }
     }
 
@@ -226,7 +222,7 @@ mod tests {
     #[test]
     fn a_session_that_has_begun_its_turn_is_not_written_to_any_more() {
         let (routes, session) = (Arc::new(WakeRoutes::default()), SessionId::new("s1"));
-        routes.know_socket(&session, socket(&session));
+        routes.know_socket(&session, socket());
         routes.wake(&waking(&session));
         routes.wake(&asking(&session, WakeKind::InjectAndContinue));
         assert_eq!(routes.take_due(), Vec::<SessionId>::new());
@@ -251,7 +247,7 @@ mod tests {
         let (routes, session) = (Arc::new(WakeRoutes::default()), SessionId::new("s1"));
         routes.wake(&waking(&session));
         assert_eq!(routes.take_due(), Vec::<SessionId>::new());
-        routes.know_socket(&session, socket(&session));
+        routes.know_socket(&session, socket());
         let attached = routes.attach(&session);
         routes.wake(&waking(&session));
         assert_eq!(routes.take_due(), Vec::<SessionId>::new());

@@ -91,7 +91,7 @@ impl Limits {
         }
         if let Some(oldest) = known.sent.front().filter(|_| known.sent.len() >= PER_MINUTE_MAX) {
             known.held.rate_limited += 1;
-            return Err(Suppressed::Rate { retry_at: oldest.at + WINDOW });
+            return Err(Suppressed::RateLimited { retry_at: oldest.at + WINDOW });
         }
         let Notice { level, context, message, link, .. } = notice.clone();
         known.sent.push_back(Sent { at: now, level, context, message, link });

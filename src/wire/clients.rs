@@ -14,6 +14,7 @@ pub struct ClientsView {
 
 /// The wake route of one session.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 pub struct AttachedView {
     /// Its id.
     pub session: String,
@@ -23,6 +24,7 @@ pub struct AttachedView {
 
 /// One kind of problem.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 pub struct TroubleView {
     /// `left_out`, `refused` or `unknown_harness`, and the field or name; `other` beyond 32 kinds.
     pub kind: String,

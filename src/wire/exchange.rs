@@ -23,7 +23,7 @@ use crate::{
     wire::{
         FieldError,
         event::{self, Defaults, EventView, ParsedEvent, checked_name, read_name, read_workspace},
-        harness::HarnessView,
+        harness::{self, HarnessView},
         request::{self, Text},
     },
 };
@@ -90,6 +90,7 @@ pub fn parse<'a>(
 #[schema(as = Exchange)]
 pub struct ExchangeView<'a> {
     /// `turn_start`, `before_tool`, `after_tool`, `turn_end` or `immediate`.
+    #[serde(deserialize_with = "request::word")]
     #[schema(value_type = String)]
     point: InjectionPoint,
     /// Id of the message that will carry the answer; a repeated id gets the same answer.
@@ -101,7 +102,7 @@ pub struct ExchangeView<'a> {
     #[schema(value_type = Option<String>)]
     turn: Option<Text<'a>>,
     /// The harness; absent fields stay unchanged.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "harness::of_request", skip_serializing_if = "Option::is_none")]
     harness: Option<HarnessView>,
     /// The tool whose call or result this is about.
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
@@ -116,20 +117,20 @@ pub struct ExchangeView<'a> {
     #[schema(value_type = Option<Vec<String>>)]
     ack: Option<Vec<Text<'a>>>,
     /// Limits below the configured ones.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "request::object", skip_serializing_if = "Option::is_none")]
     budget: Option<BudgetView>,
     /// `xml`, `markdown`, `toon`, `json` or `line`; the configured one if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "request::optional_word", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     format: Option<Format>,
     /// What the carrying message does besides: `continue` when text at `turn_end` makes the agent go on, `cancel` when text at
     /// `before_tool` comes in place of the call; `none` if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "request::optional_word", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     carrier_effect: Option<EffectWord>,
     /// What happened to the model's context: `compacted`; `resumed` when the conversation goes on with its history; `cleared` when
     /// it is empty and the session replaces another one; `forked` when it is a copy of another one's; `unchanged` if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "request::optional_word", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     context: Option<ContextWord>,
     /// The session that this one replaces or is a copy of. If absent, the session that the same process was last heard of in,
@@ -143,7 +144,7 @@ pub struct ExchangeView<'a> {
     /// `agent` when the agent is at that point; `wake` when a wake requested the exchange: the
     /// session's state then changes only if the answer has an injection, and the exchange confirms
     /// nothing; `agent` if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "request::optional_word", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     trigger: Option<Trigger>,
 }

@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
-use crate::exchange::{Conversations, Harness};
+use crate::{
+    exchange::{Conversations, Harness},
+    wire::request,
+};
 
-/// Facts about a harness.
+/// Facts about a harness; in an answer, unknown fields are ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(default)]
 #[schema(as = Harness)]
 pub struct HarnessView {
     /// Its name, in lower case, which is also the source of its events.
@@ -66,5 +69,66 @@ impl HarnessView {
     /// Whether nothing is known.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+}
+
+/// The facts in a request, where an unknown field is refused, because it is usually a misspelt one.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HarnessBody {
+    name: Option<Arc<str>>,
+    version: Option<Arc<str>>,
+    workspace: Option<Arc<str>>,
+    user: Option<Arc<str>>,
+    pid: Option<u32>,
+    pid_started: Option<u64>,
+    #[serde(default, deserialize_with = "request::optional_word")]
+    conversations: Option<Conversations>,
+    parent: Option<Arc<str>>,
+}
+
+/// Reads the facts in a request.
+///
+/// Errors: it is no object; the first unknown field or wrong type.
+pub(super) fn of_request<'de, D: Deserializer<'de>>(from: D) -> Result<Option<HarnessView>, D::Error> {
+    Ok(request::object::<D, HarnessBody>(from)?.map(HarnessView::from))
+}
+
+impl From<HarnessBody> for HarnessView {
+    fn from(body: HarnessBody) -> Self {
+        let HarnessBody { name, version, workspace, user, pid, pid_started, conversations, parent } = body;
+        Self { name, version, workspace, user, pid, pid_started, conversations, parent }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::wire::{
+        history::ClosedSession,
+        inbox::InboxList,
+        views::{ConfigView, PendingView, SessionList, SessionView, StatusView, SubscriberCounts},
+    };
+
+    #[test]
+    fn an_answer_of_another_version_is_read() {
+        let session = r#"{"id":"s1","harness":{"name":"a","x":1},"y":2}"#;
+        let open: SessionView = serde_json::from_str(session).expect("a session");
+        let closed: ClosedSession = serde_json::from_str(session).expect("a session");
+        assert_eq!((open.harness.name.as_deref(), closed.harness.name.as_deref()), (Some("a"), Some("a")));
+        let pending: PendingView = serde_json::from_str(r#"{"session":"s1"}"#).expect("a queue");
+        assert_eq!((&*pending.session, pending.pending), ("s1", 0));
+        let config: ConfigView = serde_json::from_str(r#"{"state":"partly"}"#).expect("a configuration");
+        assert_eq!((&*config.state, config.errors), ("partly", 0));
+        let failing = r#"{"failing":[{"file":"a.j2"}]}"#;
+        let counts: SubscriberCounts = serde_json::from_str(failing).expect("counts");
+        assert_eq!(counts.failing[0].file, "a.j2");
+    }
+
+    #[test]
+    fn an_answer_without_its_main_part_is_not_an_empty_one() {
+        assert!(serde_json::from_str::<SessionList>("{}").is_err());
+        assert!(serde_json::from_str::<InboxList>("{}").is_err());
+        assert!(serde_json::from_str::<StatusView>("{}").is_err());
+        assert!(serde_json::from_str::<PendingView>("{}").is_err());
     }
 }

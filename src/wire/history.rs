@@ -18,6 +18,7 @@ use crate::{
 
 /// One ledger entry.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 pub struct LedgerLine {
     /// Time of the record; absent if only the newest entries in memory have it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,6 +61,7 @@ pub struct LedgerLine {
 
 /// Progress of the projection, which answers history requests.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 pub struct ProjectionView {
     /// The last journal record covered by the answer.
     pub seq: u64,
@@ -72,6 +74,7 @@ pub struct ProjectionView {
 
 /// An event that a subscriber takes, and its outcome.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 pub struct EventLine {
     /// The event.
     #[schema(value_type = EventView)]
@@ -96,6 +99,7 @@ impl EventLine {
 
 /// The end of an event that is not in a notification.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 pub struct Ended {
     /// The subscriber of the pipeline, or the sink; absent for a throttled event.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -109,6 +113,7 @@ pub struct Ended {
 
 /// A notification and its state.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 #[schema(as = Notification)]
 pub struct NotificationView {
     /// Derived from its subscriber and events.
@@ -144,6 +149,7 @@ pub struct NotificationView {
 
 /// The state of a notification in a session.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 pub struct Delivery {
     /// The session; absent while it is in none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -162,6 +168,7 @@ pub struct Delivery {
 
 /// A system message: one notification as delivered to a session.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 pub struct Message {
     /// Unique, and unchanged by rebuilds of the projection.
     pub id: String,
@@ -188,6 +195,7 @@ pub struct Message {
 
 /// The text released by an exchange, as written for its carrier.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 pub struct InjectionLine {
     /// Its short name, which is also in the text.
     pub id: String,
@@ -205,6 +213,7 @@ pub struct InjectionLine {
 
 /// A closed session.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 pub struct ClosedSession {
     /// The harness's own id of the conversation.
     pub id: String,

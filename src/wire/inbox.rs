@@ -51,6 +51,8 @@ pub struct InboxList {
     /// By session, in delivery order; then those for the next session.
     pub notifications: Vec<WaitingView>,
     /// Number of open questions to the user, of that session and its folder or in all.
+    #[serde(default)]
+    #[schema(required = true)]
     pub questions: usize,
     /// Start of the next page, to be sent as `from`; absent on the last page. Entries that change
     /// meanwhile may be on both pages or on neither.

@@ -20,6 +20,7 @@ pub struct MatchView {
 
 /// A subscriber that takes the event's type.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 pub struct TakerView {
     /// Its id.
     pub subscriber: String,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::{
@@ -18,6 +18,7 @@ use crate::{
     wire::{
         FieldError,
         event::{read_name, read_workspace},
+        excerpt, hint,
         request::{self, Text},
     },
 };
@@ -90,11 +91,13 @@ pub(super) struct NoticeBody<'a> {
     #[serde(borrow)]
     pub(super) key: Option<Text<'a>>,
     pub(super) progress: Option<u32>,
-    #[serde(default)]
-    pub(super) level: Value,
+    /// Not checked: what is no level means `info`.
+    #[serde(borrow)]
+    pub(super) level: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) context: Option<Text<'a>>,
-    pub(super) category: Option<Category>,
+    #[serde(borrow)]
+    pub(super) category: Option<Text<'a>>,
     #[serde(borrow)]
     pub(super) session: Option<Text<'a>>,
     #[serde(borrow)]
@@ -115,13 +118,30 @@ impl TryFrom<NoticeBody<'_>> for NotifyRequest {
             is_markdown: body.markdown.unwrap_or_default(),
             progress: read_progress(body.key.as_deref(), body.progress)?,
             link: body.link.as_deref().map(read_link).transpose()?,
-            level: body.level.as_str().map(Level::read).unwrap_or_default(),
+            level: body.level.map(read_level).unwrap_or_default(),
             context: context.filter(|text| !text.is_empty()).unwrap_or_else(|| CONTEXT_DEFAULT.to_owned()),
-            category: body.category,
+            category: body.category.as_deref().map(read_category).transpose()?,
             session: read_name("session", body.session)?.map(|id| SessionId::new(&id)),
             workspace: read_workspace("workspace", body.workspace)?.map(|folder| folder.as_ref().into()),
         })
     }
+}
+
+fn read_level(raw: &RawValue) -> Level {
+    serde_json::from_str::<Text<'_>>(raw.get()).map(|word| Level::read(&word)).unwrap_or_default()
+}
+
+fn read_category(text: &str) -> Result<Category, FieldError> {
+    let word = text.trim();
+    let wrong = || {
+        let message = format!(
+            "`{}` is not allowed; {}",
+            excerpt(word),
+            hint(word, &Category::ALL.map(Category::as_str))
+        );
+        FieldError::new("category", message)
+    };
+    Category::ALL.into_iter().find(|known| known.as_str() == word).ok_or_else(wrong)
 }
 
 fn read_progress(key: Option<&str>, percent: Option<u32>) -> Result<Option<Progress>, FieldError> {
@@ -169,6 +189,7 @@ pub struct SinkList {
 
 /// The status of a sink, as far as it is known without sending.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 pub struct SinkView {
     /// `harness`, `desktop`, `log`, `ntfy`, `webhook` or `apprise`.
     pub name: String,
@@ -211,6 +232,7 @@ mod tests {
 
     #[test]
     fn a_level_that_is_none_is_info() {
+        let deep = format!("{}1{}", "[".repeat(200), "]".repeat(200));
         for (level, expected) in [
             (r#""info""#, Level::Info),
             (r#""warn""#, Level::Warn),
@@ -218,12 +240,22 @@ mod tests {
             (r#""error""#, Level::Error),
             (r#""critical""#, Level::Info),
             (r#""""#, Level::Info),
+            (r#""w\u0061rn""#, Level::Warn),
+            (r#""\ud800""#, Level::Info),
             ("7", Level::Info),
+            ("1e999", Level::Info),
+            (&deep, Level::Info),
             ("null", Level::Info),
         ] {
             let found = read(&format!(r#"{{"message":"x","level":{level}}}"#)).expect("a request");
             assert_eq!(found.level, expected, "{level}");
         }
+    }
+
+    #[test]
+    fn blanks_around_a_category_are_ignored() {
+        let found = read(r#"{"message":"x","category":" workflow\n"}"#).expect("a request");
+        assert_eq!(found.category, Some(Category::Workflow));
     }
 
     #[test]
@@ -248,6 +280,8 @@ mod tests {
                 r#"{"message":"x","category":"workflows"}"#,
                 "category: `workflows` is not allowed; did you mean `workflow`?",
             ),
+            (r#"{"message":"x","category":7}"#, "category: must be a string, not a number"),
+            (r#"{"message":"x","category":""}"#, "category: `` is not allowed; use one of"),
             (r#"{"message":"x","link":"file:///etc/passwd"}"#, "link: must begin with https:// or http://"),
             (r#"{"message":"x","progress":40}"#, "progress: needs `key`, which names the work"),
             (r#"{"message":"x","key":"k","progress":101}"#, "progress: must be from 0 to 100, not 101"),

@@ -3,11 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::{
-    notification::Category,
     sink::{
         Question, clean_line,
         question::{ASKED_FOR_DEFAULT, Awaited, CHOICE_CHARS_MAX, CHOICES},
@@ -83,11 +82,12 @@ struct QuestionBody<'a> {
     #[serde(borrow)]
     expires: Option<Text<'a>>,
     awaited: Option<bool>,
-    #[serde(default)]
-    level: Value,
+    #[serde(borrow)]
+    level: Option<&'a RawValue>,
     #[serde(borrow)]
     context: Option<Text<'a>>,
-    category: Option<Category>,
+    #[serde(borrow)]
+    category: Option<Text<'a>>,
     #[serde(borrow)]
     session: Option<Text<'a>>,
     #[serde(borrow)]
@@ -160,6 +160,7 @@ pub fn read_answer(body: &[u8], choices: &[Arc<str>]) -> Result<AnswerRequest, F
 
 /// An open question.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 pub struct QuestionView {
     /// Its id.
     pub id: String,
@@ -237,6 +238,7 @@ pub struct Asked {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::notification::{Category, Level};
 
     fn read(text: &str) -> Result<QuestionRequest, String> {
         QuestionRequest::read(text.as_bytes()).map_err(|error| error.to_string())
@@ -244,8 +246,9 @@ mod tests {
 
     #[test]
     fn a_question_is_read_whole_and_what_is_missing_has_a_default() {
-        let whole = r#"{"id":"q00ff00ff00ff00ff","message":"Deploy?","choices":["yes"," not\nnow "],"expires":"20m","awaited":true,"level":"warn"}"#;
+        let whole = r#"{"id":"q00ff00ff00ff00ff","message":"Deploy?","choices":["yes"," not\nnow "],"expires":"20m","awaited":true,"level":"warn","category":" workflow "}"#;
         let found = read(whole).expect("a question");
+        assert_eq!((found.notice.level, found.notice.category), (Level::Warn, Some(Category::Workflow)));
         assert_eq!(found.choices, ["yes".into(), "not now".into()]);
         assert_eq!(found.id.as_deref(), Some("q00ff00ff00ff00ff"));
         assert_eq!((found.expires, found.awaited), (Duration::from_secs(1_200), Awaited::ByCaller));

@@ -2,9 +2,16 @@
 //!
 //! Only an error costs: what fits is read once. `null` counts as absent where a field is optional.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt, marker::PhantomData};
 
-use serde::{Deserialize, Serialize, de::IgnoredAny};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{
+        Error, IgnoredAny, IntoDeserializer, MapAccess, SeqAccess, Visitor,
+        value::{MapAccessDeserializer, SeqAccessDeserializer},
+    },
+};
+use serde_path_to_error::Segment;
 
 use crate::wire::{FieldError, excerpt, hint};
 
@@ -32,6 +39,83 @@ impl std::ops::Deref for Text<'_> {
 
     fn deref(&self) -> &str {
         &self.0
+    }
+}
+
+/// What serde is asked for where an object, or one text or several are read.
+const OBJECT: &str = "a JSON object";
+const ONE_OR_MANY: &str = "a string or an array of strings";
+/// What serde says of JSON with too many levels, whose path is long.
+const TOO_DEEP: &str = "recursion limit exceeded";
+
+/// Reads an object inside a request.
+///
+/// serde by itself also reads an array: its items as the fields, by position.
+pub(crate) fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
+    Ok(Option::<Object<T>>::deserialize(from)?.map(|object| object.0))
+}
+
+struct Object<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_map(ObjectVisitor(PhantomData))
+    }
+}
+
+struct ObjectVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+    type Value = Object<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(OBJECT)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<Self::Value, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(fields)).map(Object)
+    }
+}
+
+/// Reads a word of an enum.
+///
+/// serde by itself also reads an object that has the word as its only field.
+pub(crate) fn word<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<T, D::Error> {
+    T::deserialize(Text::deserialize(from)?.0.into_deserializer())
+}
+
+/// Reads a word of an enum that may be absent, as [`word`].
+pub(crate) fn optional_word<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
+    let word: Option<Text<'de>> = Deserialize::deserialize(from)?;
+    word.map(|word| T::deserialize(word.0.into_deserializer())).transpose()
+}
+
+/// Reads an array of texts; a single one may be given without brackets, as models often write it.
+pub(crate) fn one_or_many<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    from.deserialize_any(OneOrMany)
+}
+
+struct OneOrMany;
+
+impl<'de> Visitor<'de> for OneOrMany {
+    type Value = Vec<String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(ONE_OR_MANY)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(vec![text.to_owned()])
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+        Ok(Vec::new())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Self::Value, A::Error> {
+        Deserialize::deserialize(SeqAccessDeserializer::new(items))
     }
 }
 
@@ -63,16 +147,24 @@ fn no_json(text: &str) -> Option<FieldError> {
 /// Reads once more, to know where `error` is.
 fn explain<'a, T: Deserialize<'a>>(text: &'a str, error: &serde_json::Error) -> FieldError {
     let mut json = serde_json::Deserializer::from_str(text);
-    let path = serde_path_to_error::deserialize::<_, T>(&mut json)
-        .map_or_else(|error| error.path().to_string(), |_| String::new());
-    let path = path.trim_end_matches('.');
+    let found = serde_path_to_error::deserialize::<_, T>(&mut json).err();
+    let last = found.as_ref().and_then(|error| error.path().iter().next_back());
     let said = error.to_string();
     let said = said.rsplit_once(" at line ").map_or(&*said, |(said, _)| said);
-    let (field, message) = phrase(said);
-    let field = match (path, field) {
-        (path, None) => excerpt(path),
+    let place = found.as_ref().filter(|_| last.is_some()).map(|error| match error.path().iter().next() {
+        Some(field) if said == TOO_DEEP => field.to_string(),
+        Some(_) | None => error.path().to_string(),
+    });
+    let path = excerpt(&place.unwrap_or_default());
+    let is_item = matches!(last, Some(Segment::Seq { .. }));
+    let (field, message) = match said {
+        _ if said.starts_with("invalid type: null") && !is_item => (None, "is missing".to_owned()),
+        _ => phrase(said),
+    };
+    let field = match (&*path, field) {
+        (_, None) => path,
         ("", Some(name)) => name.to_owned(),
-        (outer, Some(name)) => format!("{}.{name}", excerpt(outer)),
+        (outer, Some(name)) => format!("{outer}.{name}"),
     };
     FieldError::new(field, message)
 }
@@ -85,14 +177,7 @@ fn phrase(said: &str) -> (Option<&str>, String) {
     if let Some(name) = said.strip_prefix("duplicate field ") {
         return (Some(name.trim_matches('`')), "is given twice".to_owned());
     }
-    // An untagged enum says by itself what it takes.
-    if said.starts_with("must be ") {
-        return (None, said.to_owned());
-    }
-    if said.starts_with("invalid type: null") {
-        return (None, "is missing".to_owned());
-    }
-    let (found, expected) = said.rsplit_once(", expected ").unwrap_or((said, ""));
+    let Some((found, expected)) = said.rsplit_once(", expected ") else { return (None, unreadable(said)) };
     if found.starts_with("unknown field ") {
         return (None, format!("unknown field; {}", hint(quoted(found), &words(expected))));
     }
@@ -100,13 +185,22 @@ fn phrase(said: &str) -> (Option<&str>, String) {
         let word = quoted(found);
         return (None, format!("`{}` is not allowed; {}", excerpt(word), hint(word, &words(expected))));
     }
-    // The text is JSON, so it is an enum's word that is no text, or a text with half of a surrogate.
-    if expected.is_empty() && said != "expected value" {
-        return (None, format!("is not text: {said}"));
-    }
     let found = found.strip_prefix("invalid type: ").or_else(|| found.strip_prefix("invalid value: "));
     let found = found.map(|found| format!(", not {}", shown(found, expected))).unwrap_or_default();
     (None, format!("must be {}{found}", wanted(expected)))
+}
+
+/// The sentence for JSON that no reader can use: half of a surrogate, a number out of range, too many
+/// levels.
+fn unreadable(said: &str) -> String {
+    match said {
+        "number out of range" => "is too large a number".to_owned(),
+        TOO_DEEP => "is nested too deeply".to_owned(),
+        _ if ["escape", "surrogate", "unicode"].iter().any(|part| said.contains(part)) => {
+            format!("is not text: {said}")
+        }
+        _ => format!("is invalid: {said}"),
+    }
 }
 
 /// What stands between the first and the last backtick.
@@ -120,14 +214,15 @@ fn words(list: &str) -> Vec<&str> {
     list.split('`').skip(1).step_by(2).collect()
 }
 
-/// What serde expected, in the words of JSON; a word that is no text is not described by it.
+/// What serde expected, in the words of JSON.
 fn wanted(expected: &str) -> String {
     match expected {
         "a boolean" => "true or false".to_owned(),
         "a sequence" => "an array".to_owned(),
         "u32" => format!("a whole number up to {}", u32::MAX),
         "u64" => "a whole number".to_owned(),
-        _ if expected.starts_with("struct ") => "a JSON object".to_owned(),
+        "i32" => format!("a whole number from {} to {}", i32::MIN, i32::MAX),
+        OBJECT | ONE_OR_MANY => expected.to_owned(),
         _ => "a string".to_owned(),
     }
 }
@@ -136,7 +231,7 @@ fn wanted(expected: &str) -> String {
 fn shown(found: &str, expected: &str) -> String {
     let number = found.strip_prefix("integer ").or_else(|| found.strip_prefix("floating point "));
     match number {
-        Some(number) if matches!(expected, "u32" | "u64") => excerpt(number),
+        Some(number) if matches!(expected, "u32" | "u64" | "i32") => excerpt(number),
         Some(_) => "a number".to_owned(),
         None if found.starts_with("string") => "a string".to_owned(),
         None if found.starts_with("boolean") => "a boolean".to_owned(),
@@ -173,8 +268,16 @@ mod tests {
         count: Option<u32>,
         is_on: Option<bool>,
         items: Option<Vec<String>>,
+        #[serde(default, deserialize_with = "one_or_many")]
+        lines: Vec<String>,
+        #[serde(default, deserialize_with = "optional_word")]
         kind: Option<Kind>,
+        #[serde(default, deserialize_with = "object")]
         inner: Option<Inner>,
+        #[serde(default, deserialize_with = "object")]
+        strict: Option<Strict>,
+        any: Option<serde_json::Value>,
+        code: Option<i32>,
     }
 
     #[derive(Debug, PartialEq, Deserialize)]
@@ -190,6 +293,28 @@ mod tests {
         total: u64,
     }
 
+    #[derive(Debug, PartialEq, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Strict {
+        #[serde(deserialize_with = "word")]
+        kind: Kind,
+    }
+
+    #[test]
+    fn one_text_needs_no_brackets_and_null_is_absent() {
+        for (lines, expected) in
+            [(r#""a""#, &["a"][..]), (r#"["a","b"]"#, &["a", "b"]), ("[]", &[]), ("null", &[])]
+        {
+            let text = format!(
+                r#"{{"name":"n","lines":{lines},"kind":null,"inner":null,"strict":{{"kind":"second"}}}}"#
+            );
+            let found: Outer<'_> = read(&text).expect("an object");
+            assert_eq!(found.lines, expected);
+            assert_eq!((found.kind, found.inner), (None, None));
+            assert_eq!(found.strict, Some(Strict { kind: Kind::Second }));
+        }
+    }
+
     #[test]
     fn plain_text_is_borrowed_and_escaped_text_is_decoded() {
         let found: Outer<'_> =
@@ -203,6 +328,9 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_refused_with_its_place() {
         let long = format!(r#"{{"{}":1}}"#, "k".repeat(100));
+        let deep =
+            |field: &str| format!(r#"{{"name":"a","{field}":{}1{}}}"#, "[".repeat(128), "]".repeat(128));
+        let (deep_lines, deep_any) = (deep("lines"), deep("any"));
         for (text, expected) in [
             ("[1]", "must be a JSON object, not an array"),
             ("", "is not JSON: EOF while parsing a value at line 1 column 0"),
@@ -213,7 +341,7 @@ mod tests {
             (r#"{"nam":1}"#, "nam: unknown field; did you mean `name`?"),
             (
                 r#"{"co`lor":1}"#,
-                "co`lor: unknown field; use one of name, alias, count, is_on, items, kind, inner",
+                "co`lor: unknown field; use one of name, alias, count, is_on, items, lines, kind, inner, strict, any, code",
             ),
             (r#"{"name":"a","name":"b"}"#, "name: is given twice"),
             (r#"{"name":"\ud800"}"#, "name: is not text: unexpected end of hex escape"),
@@ -222,12 +350,38 @@ mod tests {
             (r#"{"name":"a","alias":true}"#, "alias: must be a string, not a boolean"),
             (r#"{"name":"a","count":-1}"#, "count: must be a whole number up to 4294967295, not `-1`"),
             (r#"{"name":"a","count":"x"}"#, "count: must be a whole number up to 4294967295, not a string"),
+            (
+                r#"{"name":"a","code":2147483648}"#,
+                "code: must be a whole number from -2147483648 to 2147483647, not `2147483648`",
+            ),
             (r#"{"name":"a","is_on":"yes"}"#, "is_on: must be true or false, not a string"),
             (r#"{"name":"a","items":"x"}"#, "items: must be an array, not a string"),
             (r#"{"name":"a","items":["x",[]]}"#, "items[1]: must be a string, not an array"),
             (r#"{"name":"a","kind":"frist"}"#, "kind: `frist` is not allowed; did you mean `first`?"),
             (r#"{"name":"a","kind":"other"}"#, "kind: `other` is not allowed; use one of first, second"),
-            (r#"{"name":"a","kind":7}"#, "kind: must be a string"),
+            (r#"{"name":"a","items":["x",null]}"#, "items[1]: must be a string, not null"),
+            (r#"{"name":"a","lines":7}"#, "lines: must be a string or an array of strings, not a number"),
+            (r#"{"name":"a","lines":["x",7]}"#, "lines[1]: must be a string, not a number"),
+            (&deep_lines, "lines[0]: must be a string, not an array"),
+            (&deep_any, "any: is nested too deeply"),
+            (r#"{"name":1e999}"#, "name: is too large a number"),
+            (r#"{"name":"a","count":1e999}"#, "count: is too large a number"),
+            (
+                r#"{".":1}"#,
+                ".: unknown field; use one of name, alias, count, is_on, items, lines, kind, inner, strict, any, code",
+            ),
+            (r#"{"name":"a","kind":7}"#, "kind: must be a string, not a number"),
+            (r#"{"name":"a","kind":{"first":1}}"#, "kind: must be a string, not an object"),
+            (r#"{"name":"a","kind":{"first":null}}"#, "kind: must be a string, not an object"),
+            (r#"{"name":"a","kind":"\ud800"}"#, "kind: is not text: unexpected end of hex escape"),
+            (r#"{"name":"a","strict":{"kind":null}}"#, "strict.kind: is missing"),
+            (r#"{"name":"a","strict":{}}"#, "strict.kind: is missing"),
+            (
+                r#"{"name":"a","strict":{"kind":"frist"}}"#,
+                "strict.kind: `frist` is not allowed; did you mean `first`?",
+            ),
+            (r#"{"name":"a","inner":[1]}"#, "inner: must be a JSON object, not an array"),
+            (r#"{"name":"a","inner":[1,2]}"#, "inner: must be a JSON object, not an array"),
             (r#"{"name":"a","inner":7}"#, "inner: must be a JSON object, not a number"),
             (r#"{"name":"a","inner":{}}"#, "inner.total: is missing"),
             (r#"{"name":"a","inner":{"totl":1}}"#, "inner.totl: unknown field; did you mean `total`?"),

@@ -32,6 +32,7 @@ pub struct SourcesView {
 
 /// One source.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 pub struct SourceView {
     /// Its name: as in docs/sources.md if built in, else the `source` of its events.
     pub name: String,
@@ -76,6 +77,7 @@ pub struct UnservedView {
 
 /// Counts of events and deliveries.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 pub struct CountView {
     /// Events that a subscriber takes.
     pub events: u64,
@@ -90,6 +92,7 @@ pub struct CountView {
 
 /// Looks of all probes together, at each exchange that runs them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 pub struct LooksView {
     /// Their number.
     pub count: u64,

@@ -48,6 +48,7 @@ pub struct StatusView {
 
 /// The journal.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 pub struct JournalView {
     /// The last written record.
     pub head: u64,
@@ -86,6 +87,7 @@ pub struct JournalView {
 
 /// The active rules.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 pub struct RulesView {
     /// Content hash: lower-case hex of a SHA-256.
     pub hash: String,
@@ -97,6 +99,7 @@ pub struct RulesView {
 
 /// The configuration's files, as last read: at the start, or by a reload.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 pub struct ConfigView {
     /// `in_force`; `refused` when a reload was, so that the earlier rules stay active; `partly`
     /// when the start left out entries with errors, or used their last good text.
@@ -123,6 +126,7 @@ impl ConfigView {
 
 /// Findings in the configuration's files.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 pub struct FindingsView {
     /// Findings that prevent the use of an entry.
     pub errors: usize,
@@ -155,6 +159,7 @@ pub struct ReloadView {
 
 /// Counts of events.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 pub struct EventCounts {
     /// Journaled.
     pub published: u64,
@@ -173,6 +178,7 @@ pub struct EventCounts {
 /// Shape: a notification for several sessions is counted once as created, and per session in later
 /// states.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 pub struct NotificationCounts {
     /// Created.
     pub created: u64,
@@ -198,6 +204,7 @@ pub struct NotificationCounts {
 /// Five of its bytes count as a token, which underestimates its cost. It is counted once per
 /// session, an injection's cost each time. Undelivered notifications are in neither.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 pub struct TokenCounts {
     /// Tokens of all injections, wrappers included.
     pub injected: u64,
@@ -218,6 +225,7 @@ impl TokenCounts {
 
 /// Counts of sessions.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 pub struct SessionCounts {
     /// Currently open.
     pub open: u64,
@@ -231,6 +239,7 @@ pub struct SessionCounts {
 
 /// Counts of one subscriber.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 pub struct SubscriberCounts {
     /// Whether it is enabled.
     pub enabled: bool,
@@ -252,6 +261,7 @@ pub struct SubscriberCounts {
 
 /// A failed template or `where`; generic tables were delivered, or events were left out.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 pub struct FailingView {
     /// The template, or `where of` the subscriber.
     pub file: String,
@@ -308,6 +318,7 @@ pub struct SessionView {
 
 /// A pending notification.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 pub struct WaitingView {
     /// Its id.
     pub id: String,
@@ -346,6 +357,8 @@ pub struct PendingView {
     /// The session.
     pub session: String,
     /// Number of notifications for the agent.
+    #[serde(default)]
+    #[schema(required = true)]
     pub pending: u32,
     /// The highest priority among them.
     #[serde(skip_serializing_if = "Option::is_none")]

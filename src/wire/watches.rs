@@ -44,11 +44,7 @@ impl WatchRequest {
     /// Errors: the first invalid or unknown field.
     pub fn read(body: &[u8]) -> Result<Self, FieldError> {
         let body: WatchBody<'_> = request::read_body(body)?;
-        let conditions = match body.conditions {
-            Some(Conditions::Many(conditions)) => conditions,
-            Some(Conditions::One(condition)) => vec![condition],
-            None => Vec::new(),
-        };
+        let conditions = body.conditions;
         if conditions.is_empty() || conditions.len() > CONDITIONS_MAX {
             let message = format!("must be 1 to {CONDITIONS_MAX} texts, such as [\"exit 4711\"]");
             return Err(FieldError::new("conditions", message));
@@ -70,10 +66,13 @@ impl WatchRequest {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WatchBody<'a> {
-    conditions: Option<Conditions>,
+    #[serde(default, deserialize_with = "request::one_or_many")]
+    conditions: Vec<String>,
+    #[serde(default, deserialize_with = "request::optional_word")]
     needs: Option<Needs>,
     #[serde(borrow)]
     note: Option<Text<'a>>,
+    #[serde(default, deserialize_with = "request::optional_word")]
     kind: Option<ReminderKind>,
     #[serde(borrow)]
     expires: Option<Text<'a>>,
@@ -83,14 +82,6 @@ struct WatchBody<'a> {
     workspace: Option<Text<'a>>,
     #[serde(borrow)]
     cwd: Option<Text<'a>>,
-}
-
-/// The conditions; a single one may be given without brackets, as models often write it.
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "must be 1 to 8 texts, such as [\"exit 4711\"]")]
-enum Conditions {
-    One(String),
-    Many(Vec<String>),
 }
 
 fn read_folder(name: &'static str, text: Option<Text<'_>>) -> Result<Option<Arc<str>>, FieldError> {
@@ -114,6 +105,7 @@ pub(super) fn read_expires(text: &str) -> Result<Duration, FieldError> {
 
 /// An open watch.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 pub struct WatchView {
     /// Its id.
     pub id: String,
@@ -139,6 +131,7 @@ pub struct WatchView {
 
 /// One condition.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 pub struct ConditionView {
     /// Its text, as written.
     pub text: String,
@@ -219,7 +212,9 @@ mod tests {
         for (text, expected) in [
             (r#"{"conditions":[]}"#, "conditions: must be 1 to 8 texts"),
             ("{}", "conditions: must be 1 to 8 texts"),
-            (r#"{"conditions":[7]}"#, "conditions: must be 1 to 8 texts"),
+            (r#"{"conditions":[7]}"#, "conditions[0]: must be a string, not a number"),
+            (r#"{"conditions":7}"#, "conditions: must be a string or an array of strings, not a number"),
+            (r#"{"conditions":["in 1m"],"needs":["all"]}"#, "needs: must be a string, not an array"),
             (r#"{"condition":["in 1m"]}"#, "`conditions`"),
             (r#"{"conditions":["in 1m"],"needs":"al"}"#, "needs: `al` is not allowed; did you mean `all`?"),
             (r#"{"conditions":["in 1m"],"kind":"remindr"}"#, "did you mean `reminder`?"),

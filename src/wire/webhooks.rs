@@ -15,6 +15,7 @@ pub struct SenderList {
 
 /// A permitted sender.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 pub struct SenderView {
     /// `github`, `gitlab`, `forgejo`, `standard` or `alertmanager`.
     pub name: String,

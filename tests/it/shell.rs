@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fs, process::Stdio};
 
 use serde_json::{Value, json};
 
-use crate::support::daemon::{Home, at, eventually, text};
+use crate::support::daemon::{Home, at, eventually};
 
 /// The shells, with how each is started without files of the machine, and how it evaluates a command's output.
 const SHELLS: [(&str, &str, &str); 3] = [
@@ -94,7 +94,8 @@ fn nothing_is_said_of_what_an_agent_runs_or_where_none_works() {
     assert_eq!(ask(&home.work()), not("agent"));
     let wrong = home.ask("POST", "/v1/shell", r#"{"command":"make","exit":2}"#);
     assert_eq!(wrong.status(), 400);
-    assert!(text(&wrong.0.body).contains("unknown field `exit`"), "{wrong:?}");
+    let error = json!({ "field": "exit", "message": "unknown field; did you mean `exit_code`?" });
+    assert_eq!(wrong.json()["error"], error);
     // Without a daemon a report is silent enough for a shell: it is sent to nowhere.
     let output = home.run(&["shell-report", "--exit-code", "-1", "--duration-ms", "5", "--", "make"]);
     assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");

@@ -5,9 +5,37 @@ use crate::cli::{Context, failing};
 
 const NAME: &str = "templates";
 
-/// One check per failed template and `where`; none when all is well, or the daemon does not answer.
+/// One check per failed template and `where`; none when all is well.
 pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
-    let lines = failing::lines(context).unwrap_or_default();
     let check = |found| Check::warn(NAME, found, "fix it, then aside reload; no event was lost");
-    lines.into_values().flatten().map(check).collect()
+    match failing::lines(context) {
+        Ok(lines) => lines.into_values().flatten().map(check).collect(),
+        Err(error) => vec![Check::warn(NAME, format!("failed to {error}"), "aside status shows the error")],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{cli::tests::context, client::fake::FakeDaemon};
+
+    #[test]
+    fn a_status_that_cannot_be_read_is_not_taken_for_one_without_failures() {
+        for (status, found) in [
+            (r#"{"subscribers":{"ci":{"enabled":true}},"new":1}"#, None),
+            (
+                r#"{"subscribers":{"ci":{"failing":[{"file":"a.j2","message":"m"}]}}}"#,
+                Some("ci: a.j2 failed"),
+            ),
+            (r#"{"subscribers":[]}"#, Some("failed to read the status: the daemon's answer has a format")),
+            ("{}", Some("failed to read the status: the daemon's answer has a format")),
+        ] {
+            let daemon = FakeDaemon::answering_paths(&[("/v1/status", status)]);
+            let mut out = Vec::new();
+            let checks = checks(&context(&daemon, &mut out));
+            let said = checks.first().map(|check| &*check.found);
+            assert_eq!(said.is_some(), found.is_some(), "{said:?}");
+            assert!(said.unwrap_or_default().starts_with(found.unwrap_or_default()), "{said:?}");
+        }
+    }
 }

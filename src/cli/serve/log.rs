@@ -63,7 +63,7 @@ pub(super) fn log_to<W>(
     is_terminal: bool,
     filter: &str,
     format: LogFormat,
-    steady: MonotonicClock,
+    clock: MonotonicClock,
 ) -> impl Subscriber + Send + Sync + 'static
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
@@ -72,14 +72,14 @@ where
         .with_env_filter(EnvFilter::new(format!("{filter},{QUIET}")))
         .with_writer(writer)
         .with_ansi(is_terminal && format == LogFormat::Text)
-        .event_format(Lines { format, steady, storms: Storms::default() })
+        .event_format(Lines { format, clock, storms: Storms::default() })
         .finish()
 }
 
 /// Formats and writes lines.
 struct Lines {
     format: LogFormat,
-    steady: MonotonicClock,
+    clock: MonotonicClock,
     storms: Storms,
 }
 
@@ -95,7 +95,7 @@ where
         event: &Event<'_>,
     ) -> fmt::Result {
         let about = event.metadata();
-        let note = match self.storms.check(about, (self.steady)()) {
+        let note = match self.storms.check(about, (self.clock)()) {
             Some(note) => note,
             // An empty line is not written.
             None => return Ok(()),
@@ -285,9 +285,9 @@ mod tests {
     /// The seconds of each test's clock; thread-local, because tests run in parallel.
     static SECONDS: AtomicU64 = AtomicU64::new(0);
 
-    fn said(is_terminal: bool, format: LogFormat, steady: MonotonicClock, say: impl FnOnce()) -> Vec<String> {
+    fn said(is_terminal: bool, format: LogFormat, clock: MonotonicClock, say: impl FnOnce()) -> Vec<String> {
         let written = Arc::new(Mutex::new(Vec::new()));
-        let log = log_to(Arc::new(Written(written.clone())), is_terminal, "info", format, steady);
+        let log = log_to(Arc::new(Written(written.clone())), is_terminal, "info", format, clock);
         tracing::subscriber::with_default(log, say);
         let text = String::from_utf8(written.lock().expect("not poisoned").clone()).expect("text");
         text.lines().map(str::to_owned).collect()
@@ -332,9 +332,9 @@ mod tests {
 
     #[test]
     fn a_storm_of_one_warning_is_counted_and_others_are_written() {
-        let steady = || Duration::from_secs(SECONDS.load(Ordering::Relaxed));
+        let clock = || Duration::from_secs(SECONDS.load(Ordering::Relaxed));
         let storm = |count| (0..count).for_each(|number| tracing::warn!(number, "again"));
-        let lines = said(false, LogFormat::Json, steady, || {
+        let lines = said(false, LogFormat::Json, clock, || {
             storm(15);
             tracing::warn!("another");
             (0..15).for_each(|number| tracing::info!(number, "news"));

@@ -3,8 +3,8 @@
 use crate::{
     cli::ids::Names,
     ledger::{
-        self, ConfirmedBy, EntryKind, NotSent, Reason, ReasonText, Redelivered, Sentence, Suppressed,
-        ThrottledBy,
+        self, ConfirmedBy, EntryKind, FilteredBy, NotSent, Reason, ReasonText, Redelivered, Sentence,
+        Suppressed, ThrottledBy,
     },
     wire::history::LedgerLine,
 };
@@ -96,6 +96,7 @@ fn end(line: &LedgerLine, part: impl Fn(ReasonText) -> Option<Sentence>) -> Stri
 
 fn filled(text: &str, line: &LedgerLine) -> String {
     text.replace("{detail}", or_dash(line.detail.as_deref()))
+        .replace("{key}", or_dash(line.detail.as_deref().and_then(ledger::of_word).map(FilteredBy::key)))
         .replace("{subscriber}", or_dash(line.subscriber.as_deref()))
 }
 
@@ -210,7 +211,13 @@ mod tests {
                 &[
                     r#"{"what":"event_ended","subscriber":"ci","reason":"filtered","detail":"where could not be evaluated"}"#,
                 ],
-                "change that filter of ci, then aside reload",
+                "change `where` of ci, then aside reload",
+            ),
+            (
+                &[
+                    r#"{"what":"event_ended","subscriber":"ci","reason":"filtered","detail":"severity_filter"}"#,
+                ],
+                "change `severity_filter` of ci, then aside reload",
             ),
             (
                 &[r#"{"what":"event_ended","subscriber":"ci","reason":"duplicate","detail":"7"}"#],

@@ -1,7 +1,11 @@
 use std::io::Write;
 
 use super::*;
-use crate::tokens::estimate;
+use crate::{
+    time::Timestamp,
+    tokens::estimate,
+    wire::questions::{Asked, QuestionView},
+};
 
 /// Most tokens that all tool definitions together may add to each request of a model.
 ///
@@ -38,4 +42,19 @@ fn no_definition_keeps_a_word_from_its_tool() {
 fn a_tool_that_is_not_there_is_answered_with_the_nearest() {
     assert_eq!(tools::unknown("inbx"), "unknown tool `inbx`: did you mean `inbox`?");
     assert_eq!(tools::unknown("\u{1b}[31mfly"), "unknown tool `fly`");
+}
+
+#[test]
+fn a_question_is_answered_with_the_time_that_is_left() {
+    let expires_at = Timestamp::from_millis(20 * 60_000).to_string();
+    let question = QuestionView { id: "q5f0c2e81b7a94d36".to_owned(), expires_at, ..QuestionView::default() };
+    let asked = Asked { question, ..Asked::default() };
+    let hidden = Asked { suppressed: Some("no_sink".to_owned()), ..asked.clone() };
+    for (asked, minute, expected) in [
+        (&asked, 0, "asked q5f0c2e; you are notified of the answer, 20m at most"),
+        (&asked, 15, "asked q5f0c2e; you are notified of the answer, 5m at most"),
+        (&hidden, 15, "asked q5f0c2e, not shown (no_sink); you are notified of the answer, 5m at most"),
+    ] {
+        assert_eq!(tools::asked_text(asked, Timestamp::from_millis(minute * 60_000)), expected);
+    }
 }

@@ -21,7 +21,12 @@ use crate::{
     time::{Timestamp, short_duration},
     toon,
     watch::Watch,
-    wire::{inbox::InboxRequest, notify::NotifyRequest, questions::QuestionRequest, watches::WatchRequest},
+    wire::{
+        inbox::InboxRequest,
+        notify::NotifyRequest,
+        questions::{Asked, QuestionRequest},
+        watches::WatchRequest,
+    },
 };
 
 const DEFINITIONS: &str = include_str!("tools.json");
@@ -113,16 +118,20 @@ async fn ask(call: &Called<'_>) -> Result<String, ApiError> {
     // A tool call cannot receive the answer later, so the session does.
     request.awaited = Awaited::BySession;
     let session = speaker(call, &mut request.notice).await?;
-    let ends_in = short_duration(request.expires);
+    // Before the question is set, so that a new one has its whole time.
+    let now = call.app.now();
     let asked = questions::ask(call.app, request, session).await?;
-    let shown = match asked.suppressed {
-        Some(why) => format!(", not shown ({why})"),
-        None => String::new(),
-    };
-    Ok(format!(
-        "asked {}{shown}; you are notified of the answer, {ends_in} at most",
-        short(&asked.question.id)
-    ))
+    Ok(asked_text(&asked, now))
+}
+
+/// What an agent reads about its question, which may have been asked before.
+pub(super) fn asked_text(asked: &Asked, now: Timestamp) -> String {
+    let Asked { question, suppressed, .. } = asked;
+    let shown = suppressed.as_ref().map(|why| format!(", not shown ({why})")).unwrap_or_default();
+    let ends_at = question.expires_at.parse::<Timestamp>();
+    let ends_in =
+        ends_at.map(|at| format!(", {} at most", short_duration(at.since(now)))).unwrap_or_default();
+    format!("asked {}{shown}; you are notified of the answer{ends_in}", short(&question.id))
 }
 
 /// The session that a notice comes from. Without one, the folder is filled in.

@@ -114,13 +114,12 @@ fn bad_exchanges_are_refused_with_the_field_and_the_nearest_word() {
         ),
         (with(r#""harness":{"parent":"s1"}"#), "harness.parent: is the session itself"),
         (with(r#""harness":{"workspace":"w"}"#), "harness.workspace: must be an absolute path, not `w`"),
-        (with(r#""budget":{"max_token":1}"#), "budget.max_token: unknown field; did you mean `max_tokens`?"),
-        (
-            with(r#""budget":{"max_tokens":1.5}"#),
-            "budget.max_tokens: must be a whole number up to 4294967295, not `1.5`",
-        ),
+        (with(r#""trigger":{"wake":null}"#), "trigger: must be a string, not an object"),
+        (r#"{"point":null}"#.to_owned(), "point: is missing"),
+        (r#"{"point":{"after_tool":1}}"#.to_owned(), "point: must be a string, not an object"),
         (with(r#""ack":"a1""#), "ack: must be an array, not a string"),
         (with(r#""ack":["a1",2]"#), "ack[1]: must be a string, not a number"),
+        (with(r#""ack":[null]"#), "ack[0]: must be a string, not null"),
         (with(r#""ack":["a1",""]"#), "ack[1]: must not be empty"),
         (
             with(&format!(r#""ack":[{}"a"]"#, r#""a","#.repeat(ACKS_MAX))),
@@ -135,6 +134,25 @@ fn bad_exchanges_are_refused_with_the_field_and_the_nearest_word() {
             "observe[1].type: an event type has 2 to 8 segments separated by dots, `a` has 1",
         ),
         (with(r#""observe":[7]"#), "observe[0]: must be a JSON object, not a number"),
+    ] {
+        assert_eq!(parse_text(&text).expect_err(&text).to_string(), expected, "{text}");
+    }
+}
+
+#[test]
+fn an_object_in_an_exchange_is_no_array_and_has_no_unknown_field() {
+    let with = |rest: &str| format!(r#"{{"point":"after_tool","carrier":"c1",{rest}}}"#);
+    for (text, expected) in [
+        (with(r#""budget":{"max_token":1}"#), "budget.max_token: unknown field; did you mean `max_tokens`?"),
+        (
+            with(r#""budget":{"max_tokens":1.5}"#),
+            "budget.max_tokens: must be a whole number up to 4294967295, not `1.5`",
+        ),
+        (with(r#""budget":{"max_tokens":1e999}"#), "budget.max_tokens: is too large a number"),
+        (with(r#""budget":[1,2,3]"#), "budget: must be a JSON object, not an array"),
+        (with(r#""budget":[1,2,3,4]"#), "budget: must be a JSON object, not an array"),
+        (with(r#""harness":["x",null]"#), "harness: must be a JSON object, not an array"),
+        (with(r#""harness":{"nam":"x"}"#), "harness.nam: unknown field; did you mean `name`?"),
     ] {
         assert_eq!(parse_text(&text).expect_err(&text).to_string(), expected, "{text}");
     }
