@@ -1,7 +1,8 @@
-//! An engine that is fed events and asked by one harness, for the benches that measure what the engine costs.
+//! An engine that is fed events and asked by one harness, for the benches that measure what the
+//! engine costs.
 //!
-//! One session takes all, in one turn, so that each exchange confirms what the ones before it released. A run fails when
-//! notifications stay behind, because then it would measure a queue.
+//! One session takes all, in one turn, so that each exchange confirms what the ones before it
+//! released. A run fails when notifications stay behind, because then it would measure a queue.
 
 use aside::{
     engine::{
@@ -15,9 +16,11 @@ use aside::{
 };
 use rustix::time::{ClockId, clock_gettime};
 
-/// How often a harness asks, in events: whenever the batches are full, so that each exchange takes all there is.
+/// How often a harness asks, in events: whenever the batches are full, so that each exchange takes
+/// all there is.
 const EXCHANGE_EVERY: u64 = 10;
-/// Simulated time between two events; a window of 2 s then never ends before its batch of ten is full.
+/// Simulated time between two events; a window of 2 s then never ends before its batch of ten is
+/// full.
 const EVENT_GAP_MS: u64 = 1;
 const SESSION: &str = "bench";
 
@@ -66,7 +69,8 @@ impl Run {
     fn exchange(&mut self) {
         self.seq = self.seq.next();
         let carrier = self.seq.to_string();
-        // No turn is named, so that each exchange confirms what the ones before it released, as in a conversation.
+        // No turn is named, so that each exchange confirms what the ones before it released, as in
+        // a conversation.
         let exchange = Exchange::new(SessionId::new(SESSION), InjectionPoint::TurnStart, &carrier);
         self.engine.handle(
             Input::Exchange {
@@ -91,7 +95,8 @@ impl Run {
     }
 }
 
-/// Lets every run have its turn in each round, after one that only warms it up; keeps what each round cost.
+/// Lets every run have its turn in each round, after one that only warms it up; keeps what each
+/// round cost.
 pub(crate) fn take_turns<T>(runs: &mut [(T, Run)], rounds: usize, events: usize) {
     for (_, run) in &mut *runs {
         run.round(events);
@@ -120,7 +125,8 @@ fn event<'a>(id: &'a str, payload: &'a str, now: Timestamp) -> EventRef<'a> {
     }
 }
 
-/// A subscriber that collects ten events before it renders them as the lines `layout` of its `[output]` say.
+/// A subscriber that collects ten events before it renders them as the lines `layout` of its
+/// `[output]` say.
 pub(crate) fn subscriber(index: usize, types: &str, dedupe_key: &str, layout: &str) -> (String, String) {
     let text = format!(
         r#"[subscriber]

@@ -1,9 +1,9 @@
 //! What does an event cost with 10, 100, 1,000 and 10,000 subscribers, of which 5 match?
 //!
-//! `cargo bench --bench engine`, or with `-- --quick` for a size that only shows that it works. Each event goes to 5
-//! pipelines, which batch ten at a time, render and queue; a harness takes what is pending every ten events, and that is a
-//! part of the cost. Sizes take turns, so that a busy moment of the machine hits all of them. Time is the CPU time of this
-//! thread.
+//! `cargo bench --bench engine`, or with `-- --quick` for a size that only shows that it works.
+//! Each event goes to 5 pipelines, which batch ten at a time, render and queue; a harness takes
+//! what is pending every ten events, and that is a part of the cost. Sizes take turns, so that a
+//! busy moment of the machine hits all of them. Time is the CPU time of this thread.
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
 mod drive;
@@ -17,7 +17,8 @@ use support::{Size, machine, quantile};
 
 const SUBSCRIBERS: [usize; 4] = [10, 100, 1_000, 10_000];
 const MATCHING: usize = 5;
-/// Events a round and size; a round is then some tens of milliseconds, far above the clock's resolution.
+/// Events a round and size; a round is then some tens of milliseconds, far above the clock's
+/// resolution.
 const EVENTS: usize = 20_000;
 
 const LAYOUT: &str = "[output.table]\nkey = \"hot\"\ncolumns = [\"order\", \"item\"]";

@@ -22,7 +22,8 @@ pub(crate) struct Fed {
 }
 
 impl Fed {
-    /// An engine with one subscriber that makes a notification of every event at once, and the lines of its `[output]` besides.
+    /// An engine with one subscriber that makes a notification of every event at once, and the
+    /// lines of its `[output]` besides.
     pub(crate) fn new(settings: &str, output: &str) -> Self {
         let subscriber = format!(
             "[subscriber]\nid = \"s\"\n[events]\ntypes = [\"bench.hot.*\"]\nseverity_filter = \"info\"\n[batching]\nwindow_ms = 0\n\

@@ -1,8 +1,9 @@
 //! What does an exchange cost when 1,000,000 notifications wait over 1,000 sessions, against 1,000?
 //!
-//! `cargo bench --bench pending`, or with `-- --quick` for a size that only shows that it works. Only the engine is measured: an
-//! exchange takes one notification of its session in both cases, so that both write the same text. The two take turns. Also printed is what
-//! the process holds for each notification that waits.
+//! `cargo bench --bench pending`, or with `-- --quick` for a size that only shows that it works.
+//! Only the engine is measured: an exchange takes one notification of its session in both cases, so
+//! that both write the same text. The two take turns. Also printed is what the process holds for
+//! each notification that waits.
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
 mod fed;
@@ -22,7 +23,8 @@ use report::row;
 use support::{Size, machine, quantile};
 
 const SESSIONS: usize = 1_000;
-/// How many wait in each session: as many as a queue holds by default, and one besides what the exchanges take.
+/// How many wait in each session: as many as a queue holds by default, and one besides what the
+/// exchanges take.
 const EACH: [usize; 2] = [1, 1_000];
 /// Exchanges a round and case; each asks another session.
 const EXCHANGES: usize = 1_000;

@@ -1,7 +1,9 @@
-//! What does an exchange pay for its probes, at 0, 200 and 1,000 files that the session knows, when nothing changed?
+//! What does an exchange pay for its probes, at 0, 200 and 1,000 files that the session knows, when
+//! nothing changed?
 //!
-//! `cargo bench --bench probes`, or with `-- --quick` for a size that only shows that it works. The files are real, the look is the
-//! daemon's; next to it is the floor, one `stat` a file. Medians and 99th percentiles of wall-clock time, the two in turns.
+//! `cargo bench --bench probes`, or with `-- --quick` for a size that only shows that it works. The
+//! files are real, the look is the daemon's; next to it is the floor, one `stat` a file. Medians
+//! and 99th percentiles of wall-clock time, the two in turns.
 #![expect(
     clippy::print_stdout,
     clippy::disallowed_methods,

@@ -1,8 +1,9 @@
 //! What does the history cost an event, and how fast is it made again from the journal?
 //!
-//! `cargo bench --bench projection`, or with `-- --quick` for a size that only shows that it works. A journal in memory holds
-//! events of about 400 bytes of which 1 in 20 matches a subscriber, and an exchange every 1,000. It is folded without notes, with
-//! notes, and with notes that are written, in turns. Time is the CPU time of this thread.
+//! `cargo bench --bench projection`, or with `-- --quick` for a size that only shows that it works.
+//! A journal in memory holds events of about 400 bytes of which 1 in 20 matches a subscriber, and
+//! an exchange every 1,000. It is folded without notes, with notes, and with notes that are
+//! written, in turns. Time is the CPU time of this thread.
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
 mod support;

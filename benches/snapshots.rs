@@ -1,8 +1,9 @@
-//! What does a snapshot cost for each pending notification: bytes, time to write it down, time to read it again?
+//! What does a snapshot cost for each pending notification: bytes, time to write it down, time to
+//! read it again?
 //!
-//! `cargo bench --bench snapshots`, or with `-- --quick` for a size that only shows that it works. A thousand sessions wait for a
-//! thousand notifications each: once the same thousand, once a million of their own. The event loop waits for
-//! the writing. Time is the CPU time of this thread.
+//! `cargo bench --bench snapshots`, or with `-- --quick` for a size that only shows that it works.
+//! A thousand sessions wait for a thousand notifications each: once the same thousand, once a
+//! million of their own. The event loop waits for the writing. Time is the CPU time of this thread.
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
 mod support;

@@ -1,12 +1,12 @@
 //! Threads that no request waits for: their priority, and their end.
 //!
-//! On busy processors such a thread delays the threads that answer by some milliseconds each time it
-//! runs. That is most of what an exchange takes in a burst.
+//! On busy processors such a thread delays the threads that answer by some milliseconds each time
+//! it runs. That is most of what an exchange takes in a burst.
 
 use std::thread::JoinHandle;
 
-/// Niceness of work that is needed soon: the next journal file, the projection. Beside one busy thread
-/// it has a quarter of a processor (`sched_prio_to_weight` in Linux: 335 against 1,024).
+/// Niceness of work that is needed soon: the next journal file, the projection. Beside one busy
+/// thread it has a quarter of a processor (`sched_prio_to_weight` in Linux: 335 against 1,024).
 pub const LOW: i32 = 5;
 /// Niceness of work that nothing needs: sealing. It has a tenth of a processor (110 against 1,024).
 pub const LOWEST: i32 = 10;
@@ -37,7 +37,8 @@ mod tests {
 
     use super::*;
 
-    /// The niceness of this thread (`proc_pid_stat(5)`: field 19; the name before it may hold spaces).
+    /// The niceness of this thread (`proc_pid_stat(5)`: field 19; the name before it may hold
+    /// spaces).
     fn current() -> i32 {
         let stat = fs::read_to_string("/proc/thread-self/stat").expect("readable");
         let (_, fields) = stat.rsplit_once(") ").expect("a name in brackets");

@@ -1,7 +1,8 @@
 //! What the tool calls of an agent did to files, as far as its harness says.
 //!
-//! A harness's adapter makes it of what a hook reports; a loop of one's own says it in the payloads of the events that it observes.
-//! It is for the probes of the same exchange and goes into no record.
+//! A harness's adapter makes it of what a hook reports; a loop of one's own says it in the payloads
+//! of the events that it observes. It is for the probes of the same exchange and goes into no
+//! record.
 
 pub mod command;
 pub mod push;
@@ -67,10 +68,12 @@ pub enum TouchKind {
 }
 
 impl Call {
-    /// Reads what a loop of one's own says of a call in the payload of a `tool.call.*` event: `files`, a list of `path` and `by`
-    /// (`read`, `shown` or `written`), `command`, and `in_background`. Relative paths are of `folder`.
+    /// Reads what a loop of one's own says of a call in the payload of a `tool.call.*` event:
+    /// `files`, a list of `path` and `by` (`read`, `shown` or `written`), `command`, and
+    /// `in_background`. Relative paths are of `folder`.
     ///
-    /// Errors: none. Of a payload that says nothing of that, or says it otherwise, nothing is known.
+    /// Errors: none. Of a payload that says nothing of that, or says it otherwise, nothing is
+    /// known.
     pub fn of_event(event_type: &str, payload: &str, folder: Option<&str>) -> Option<Self> {
         #[derive(Default, Deserialize)]
         #[serde(default)]

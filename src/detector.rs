@@ -4,8 +4,8 @@
 //! A detector gets events in journal order, with their times, and does not query the machine: the
 //! same events lead to the same findings, live, in a replay and in a simulation. A new detector is
 //! a file here, a row in the table `sources!`, a field of [`Detectors`] and a line in
-//! [`Detectors::observe`]. Findings are published and read from the journal like other events, so they
-//! are delivered by the exchange after the one with their last event.
+//! [`Detectors::observe`]. Findings are published and read from the journal like other events, so
+//! they are delivered by the exchange after the one with their last event.
 
 mod finding;
 pub mod loops;

@@ -112,10 +112,12 @@ pub enum CarrierEffect {
     #[default]
     #[serde(alias = "always")]
     None,
-    /// At `turn_end`, text makes the agent go on, so text leaves only if a notification asks for that.
+    /// At `turn_end`, text makes the agent go on, so text leaves only if a notification asks for
+    /// that.
     #[serde(alias = "only_to_continue")]
     Continue,
-    /// At `before_tool`, text comes in place of the call, so text leaves only if a notification is worth a call.
+    /// At `before_tool`, text comes in place of the call, so text leaves only if a notification is
+    /// worth a call.
     #[serde(alias = "only_to_cancel")]
     Cancel,
 }
@@ -132,7 +134,8 @@ pub enum ContextChange {
     Resumed,
     /// It is empty, and the session replaces another one, which ends with that.
     Cleared {
-        /// Which; `None` is the last session of the same process, if that has one conversation at a time.
+        /// Which; `None` is the last session of the same process, if that has one conversation at a
+        /// time.
         from: Option<SessionId>,
     },
     /// It is a copy of another session's, which goes on.

@@ -1,6 +1,6 @@
-//! aside notifies AI agents of events: events go into a durable journal, subscribers written in TOML
-//! turn them into notifications, and the queue of each session releases these at the next safe point
-//! of the agent's turn.
+//! aside notifies AI agents of events: events go into a durable journal, subscribers written in
+//! TOML turn them into notifications, and the queue of each session releases these at the next safe
+//! point of the agent's turn.
 //!
 //! The flow, in the words of the tree:
 //!
@@ -12,9 +12,9 @@
 //!                              fit (format, tokens), release } -> harness (reply)
 //! ```
 //!
-//! One half decides, the other half moves bytes. The deciding half is synchronous, receives the time
-//! as an input, and depends on nothing outside. The modules below are in reading order; a layer uses
-//! only the layers before it. `ARCHITECTURE.md` gives the reasons.
+//! One half decides, the other half moves bytes. The deciding half is synchronous, receives the
+//! time as an input, and depends on nothing outside. The modules below are in reading order; a
+//! layer uses only the layers before it. `ARCHITECTURE.md` gives the reasons.
 
 // Decides: words.
 pub mod hash;

@@ -1,7 +1,8 @@
 //! What `[[sources.log]]` says, and which lines of a log are said: pure over lines and the time.
 //!
-//! A line that matches is said at once, and then one a second at most: the newest of those that came meanwhile, with how many further
-//! ones there were. So a log that is written to fast neither hides a line without a count nor floods anybody.
+//! A line that matches is said at once, and then one a second at most: the newest of those that
+//! came meanwhile, with how many further ones there were. So a log that is written to fast neither
+//! hides a line without a count nor floods anybody.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -162,7 +163,8 @@ impl Lines {
         Some(self.said_at.map_or(Timestamp::ZERO, |at| at + EVENT_EVERY))
     }
 
-    /// The event of what waits, if its time has come. It is not trusted, as anybody may have written the line.
+    /// The event of what waits, if its time has come. It is not trusted, as anybody may have
+    /// written the line.
     pub fn poll(&mut self, log: &Log, place: &Place, now: Timestamp) -> Option<Event> {
         self.deadline().filter(|at| *at <= now)?;
         let (Matched { line, picked }, count) = self.waiting.take()?;

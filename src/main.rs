@@ -13,14 +13,16 @@ use aside::{
     harness::kind::Kind,
 };
 
-/// musl's own allocator has one lock for all threads. Which version, and no huge pages, is for the hook: docs/benchmarks.md has the cost.
+/// musl's own allocator has one lock for all threads. Which version, and no huge pages, is for the
+/// hook: docs/benchmarks.md has the cost.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let mut args = env::args_os().skip(1);
-    // A harness waits for this one at every step of an agent, so it starts nothing that it does not need.
+    // A harness waits for this one at every step of an agent, so it starts nothing that it does not
+    // need.
     if let (Some("hook"), Some(name), option, None) =
         (args.next().as_deref().and_then(|arg| arg.to_str()), args.next(), args.next(), args.next())
         && let Some(name) = name.to_str().filter(|name| !name.starts_with('-'))

@@ -2,7 +2,8 @@
 
 /// The candidate that is most like `word`, if one is so like it that it may have been meant.
 ///
-/// That is one a third of whose letters differ at most, or else the shortest one that goes on with `_` where `word` ends.
+/// That is one a third of whose letters differ at most, or else the shortest one that goes on with
+/// `_` where `word` ends.
 pub fn nearest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     let candidates: Vec<&str> = candidates.into_iter().collect();
     let limit = (word.chars().count() / 3).max(1);

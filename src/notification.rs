@@ -315,7 +315,8 @@ impl Notification {
 /// The name of a notification: derived from its subscriber and events, so a replay gives the same
 /// name.
 ///
-/// Shape: `n` and 12 hexadecimal digits. Another text, at most 15 bytes of it, names no notification.
+/// Shape: `n` and 12 hexadecimal digits. Another text, at most 15 bytes of it, names no
+/// notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NotificationId(ShortName<15>);
 

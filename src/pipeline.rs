@@ -2,9 +2,9 @@
 //!
 //! The stages, in order: filter, dedupe, batch, limit, supersede, render. None knows another;
 //! [`Pipeline::handle`] lists them. Events that resolve conditions bypass them
-//! ([`Pipeline::resolve`]). A pipeline takes an event and the time, and returns outputs and its next
-//! deadline. Every event ends exactly once: in a row of a notification, or with a [`Reason`]. Only
-//! open batches have deadlines. A pipeline knows no sessions and no other subscribers.
+//! ([`Pipeline::resolve`]). A pipeline takes an event and the time, and returns outputs and its
+//! next deadline. Every event ends exactly once: in a row of a notification, or with a [`Reason`].
+//! Only open batches have deadlines. A pipeline knows no sessions and no other subscribers.
 
 mod batch;
 mod dedupe;
@@ -103,8 +103,9 @@ impl Pipeline {
 
     /// Goes on under another rule of the same subscriber.
     ///
-    /// Open batches keep their rows and deadlines and are rendered by the new rule. Windows of repeats stay open unless the
-    /// key is made from other fields; token buckets stay unless the rate changed; counts that wait for a notification stay.
+    /// Open batches keep their rows and deadlines and are rendered by the new rule. Windows of
+    /// repeats stay open unless the key is made from other fields; token buckets stay unless the
+    /// rate changed; counts that wait for a notification stay.
     pub fn replace_rule(&mut self, rule: Arc<Subscriber>) {
         let key = |rule: &Subscriber| rule.dedupe.as_ref().map(|dedupe| dedupe.key.clone());
         if key(&rule) != key(&self.rule) {
@@ -143,7 +144,8 @@ impl Pipeline {
         }
     }
 
-    /// Closes the open batches whose scope is `wanted`, because an exchange can take them or nothing will come after.
+    /// Closes the open batches whose scope is `wanted`, because an exchange can take them or
+    /// nothing will come after.
     pub fn close(&mut self, wanted: &dyn Fn(&Scope) -> bool, templates: &Templates, now: Timestamp) {
         self.handle_timeout(templates, now);
         for batch in self.batcher.close(wanted, now) {
@@ -321,7 +323,8 @@ impl Pipeline {
     }
 }
 
-/// Whether an event makes a critical notification of its own: one that is not trusted does not, whatever its subscriber says.
+/// Whether an event makes a critical notification of its own: one that is not trusted does not,
+/// whatever its subscriber says.
 fn is_alone(rule: &Subscriber, weight: Weight) -> bool {
     match weight {
         Weight::Untrusted => false,
@@ -350,8 +353,9 @@ fn raw_bytes(rows: &[Row], deferred: DeferredCounts) -> u64 {
     shown + mean * (u64::from(deferred.repeats) + u64::from(deferred.suppressed))
 }
 
-/// Names what `events` became: the same subscriber and events always give the same id, so a replay makes no second one. Positions are
-/// used again after a loss, so the id of the first event counts too.
+/// Names what `events` became: the same subscriber and events always give the same id, so a replay
+/// makes no second one. Positions are used again after a loss, so the id of the first event counts
+/// too.
 ///
 /// Shape: `n` and 12 lower-case hex digits, the first 48 bits of a SHA-256.
 fn notification_id(rule: &Subscriber, events: &[Seq], first_id: &str) -> NotificationId {

@@ -60,10 +60,11 @@ pub const DECIDED: u8 = 16;
 /// inputs can be added below.
 pub const LOST: u8 = 255;
 
-/// The version of every JSON body that is written here. Version 1 had neither `context` and `from` of an exchange, nor `by` of
-/// an ack, nor `may_return` of a closed session; without them they mean what they meant then. After an exchange of version 3 comes
-/// a [`RELEASED`] if it released something; of earlier ones a replay decides that. Before version 4 `context` was `begins`
-/// and `carrier_effect` was `carries`, with other words.
+/// The version of every JSON body that is written here. Version 1 had neither `context` and `from`
+/// of an exchange, nor `by` of an ack, nor `may_return` of a closed session; without them they mean
+/// what they meant then. After an exchange of version 3 comes a [`RELEASED`] if it released
+/// something; of earlier ones a replay decides that. Before version 4 `context` was `begins` and
+/// `carrier_effect` was `carries`, with other words.
 const VERSION: u32 = 4;
 /// See [`VERSION`].
 const RELEASES_SINCE: u32 = 3;

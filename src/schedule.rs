@@ -1,7 +1,9 @@
-//! What `[[sources.schedule]]` says, and which of it is due: pure over the wall clock and the time zone that it is given.
+//! What `[[sources.schedule]]` says, and which of it is due: pure over the wall clock and the time
+//! zone that it is given.
 //!
-//! A scheduled time is published once, under an id that is made of it. One that passed while no daemon ran or the machine slept
-//! is published late if it is the newest one and at most [`MISSED_MAX`] old.
+//! A scheduled time is published once, under an id that is made of it. One that passed while no
+//! daemon ran or the machine slept is published late if it is the newest one and at most
+//! [`MISSED_MAX`] old.
 //!
 //! ```
 //! use aside::{schedule::Schedule, time::Timestamp};
@@ -25,9 +27,11 @@ use crate::{
     time::Timestamp,
 };
 
-/// A scheduled time is published late if it is not older than this: after a longer sleep it says nothing useful any more.
+/// A scheduled time is published late if it is not older than this: after a longer sleep it says
+/// nothing useful any more.
 pub const MISSED_MAX: Duration = Duration::from_secs(60 * 60);
-/// What the daemon before this one may have left unpublished when it was killed; what it did publish has the same id.
+/// What the daemon before this one may have left unpublished when it was killed; what it did
+/// publish has the same id.
 const UNPUBLISHED_MAX: Duration = Duration::from_secs(60);
 const FIRED: &str = "timer.fired";
 
@@ -84,7 +88,8 @@ impl Schedule {
         u64::try_from(found.timestamp().as_millisecond()).ok().map(Timestamp::from_millis)
     }
 
-    /// The last scheduled time after `after` and up to `now`, which are at most [`MISSED_MAX`] apart.
+    /// The last scheduled time after `after` and up to `now`, which are at most [`MISSED_MAX`]
+    /// apart.
     fn last(&self, after: Timestamp, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let later = |at: &Timestamp| self.next(*at, zone).filter(|next| next <= &now);
         std::iter::successors(later(&after), later).last()
@@ -105,7 +110,8 @@ impl Entry for Schedule {
 }
 
 impl Due {
-    /// The event that says so. Its id is that of the scheduled time, so a second one is a duplicate.
+    /// The event that says so. Its id is that of the scheduled time, so a second one is a
+    /// duplicate.
     pub fn event(&self, now: Timestamp) -> Event {
         let Schedule { name, message, workspace, .. } = &self.schedule;
         let mut payload = json!({ "name": name, "scheduled_at": self.at.to_string() });
@@ -125,8 +131,9 @@ impl Planner {
 
     /// What is due at `now`, by the wall clock, which may have been set in either direction.
     ///
-    /// Shape: a schedule that is new begins at `now`, but for the first plan, which goes on where the daemon before it ended. A
-    /// clock that was set back by at most [`MISSED_MAX`] brings nothing twice; after more, time begins again there.
+    /// Shape: a schedule that is new begins at `now`, but for the first plan, which goes on where
+    /// the daemon before it ended. A clock that was set back by at most [`MISSED_MAX`] brings
+    /// nothing twice; after more, time begins again there.
     pub fn plan(&mut self, schedules: &[Schedule], now: Timestamp, zone: &TimeZone) -> Plan {
         let begins = self.alive.take().map_or(now, |alive| earlier(alive, UNPUBLISHED_MAX));
         let mut before = std::mem::take(&mut self.seen);

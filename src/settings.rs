@@ -1,5 +1,6 @@
-//! Settings of modules that know no files: each says its keys, with their limits, in `settings!`, and [`Keys`] has what was
-//! written. A table of sources, `sources!`, makes of them what `[sources]` of `aside.toml` holds.
+//! Settings of modules that know no files: each says its keys, with their limits, in `settings!`,
+//! and [`Keys`] has what was written. A table of sources, `sources!`, makes of them what
+//! `[sources]` of `aside.toml` holds.
 
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
@@ -26,7 +27,8 @@ pub trait Keys {
     fn texts<T>(&mut self, key: Name, form: &Form<T>, max: usize) -> Option<Vec<T>>;
     /// Rising integers, at least one and `max` at most; `note` says what they are.
     fn rising(&mut self, key: Name, limits: RangeInclusive<u8>, max: usize, note: &str) -> Option<Vec<u8>>;
-    /// Tables with names of the user's choice in the table under `key`, `max` at most, each read by `read`.
+    /// Tables with names of the user's choice in the table under `key`, `max` at most, each read by
+    /// `read`.
     fn named<T>(&mut self, key: Name, max: usize, read: fn(&mut Self) -> T) -> Vec<(Arc<str>, T)>;
     /// A text, of which `parse` says what is wrong with it.
     fn parsed<T>(&mut self, key: Name, parse: fn(&str) -> Result<T, String>) -> Option<T>;
@@ -124,7 +126,8 @@ pub struct Form<T> {
     pub parse: fn(&str) -> Option<T>,
 }
 
-/// Makes `Settings` of a source: whether it is on, and a field for each key of its table, with its default and how [`Keys`] reads it.
+/// Makes `Settings` of a source: whether it is on, and a field for each key of its table, with its
+/// default and how [`Keys`] reads it.
 macro_rules! settings {
     ($($(#[$doc:meta])* $key:ident: $type:ty = $default:expr, $read:ident($($limit:expr),*);)*) => {
         /// What its table in `[sources]` says.
@@ -167,12 +170,13 @@ pub struct Row<S> {
     pub needs: &'static str,
     /// Whether it is on.
     pub is_on: fn(&S) -> bool,
-    /// Whether `[sources]` has a list of tables of it, as in `[[sources.log]]`, without which it is off.
+    /// Whether `[sources]` has a list of tables of it, as in `[[sources.log]]`, without which it is
+    /// off.
     pub is_list: bool,
 }
 
-/// Makes the `Settings` of all sources in a table, whose columns are the first four fields of [`Row`], and
-/// `list` for one that is.
+/// Makes the `Settings` of all sources in a table, whose columns are the first four fields of
+/// [`Row`], and `list` for one that is.
 macro_rules! sources {
     ($($module:ident $name:literal $about:literal $needs:literal $($list:ident)?;)*) => {
         /// `[sources]` of `aside.toml`, as far as it is about these.

@@ -1,7 +1,7 @@
 //! What its user runs in a terminal of their own, as `aside shell-init` has the shell report it.
 //!
-//! Only what failed or took long is an event, and only where an agent works: the shell reports more, as it knows neither the settings
-//! nor the sessions.
+//! Only what failed or took long is an event, and only where an agent works: the shell reports
+//! more, as it knows neither the settings nor the sessions.
 
 use std::time::Duration;
 

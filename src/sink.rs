@@ -1,9 +1,12 @@
-//! Word for the user: what an agent, a subscriber or a person wants them to know, and its way to each sink.
+//! Word for the user: what an agent, a subscriber or a person wants them to know, and its way to
+//! each sink.
 //!
-//! A notice is an event (`user.notice`) or a notification whose audience the user is. Its way is a fold over events, [`Deliveries`]: which
-//! sinks it goes to, what is over a limit, when a sink that failed is tried again. A source carries what is due and reports it with
-//! `sink.sent` or `sink.failed`, so a restart goes on where it was. A question is a notice with choices; [`Questions`] is the fold of
-//! their answers. docs/design/word.md says how the parts play together.
+//! A notice is an event (`user.notice`) or a notification whose audience the user is. Its way is a
+//! fold over events, [`Deliveries`]: which sinks it goes to, what is over a limit, when a sink that
+//! failed is tried again. A source carries what is due and reports it with `sink.sent` or
+//! `sink.failed`, so a restart goes on where it was. A question is a notice with choices;
+//! [`Questions`] is the fold of their answers. docs/design/word.md says how the parts play
+//! together.
 
 mod choices;
 mod fold;

@@ -1,8 +1,9 @@
 //! Sources: tasks that wait for something outside and publish it.
 //!
-//! A source decides nothing about events: what it waits for was decided by a fold (a watch) or is in the configuration, and what it
-//! publishes is taken up by the engine like any other event. One that fails or panics is started again, later each time, and never ends
-//! the daemon. To add one, add a file here that implements [`Source`], and a row in `config/producers.rs`.
+//! A source decides nothing about events: what it waits for was decided by a fold (a watch) or is
+//! in the configuration, and what it publishes is taken up by the engine like any other event. One
+//! that fails or panics is started again, later each time, and never ends the daemon. To add one,
+//! add a file here that implements [`Source`], and a row in `config/producers.rs`.
 
 pub mod ci;
 mod folders;
@@ -35,7 +36,8 @@ use crate::{
     time::{Timestamp, short_duration},
 };
 
-/// How long a source that failed waits before it is started again; twice as long after each further failure.
+/// How long a source that failed waits before it is started again; twice as long after each further
+/// failure.
 const BACK_OFF_MIN: Duration = Duration::from_secs(1);
 /// Longest wait.
 const BACK_OFF_MAX: Duration = Duration::from_secs(5 * 60);

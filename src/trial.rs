@@ -1,8 +1,10 @@
-//! What configuration does when it is tried: templates with examples, and the `[[tests]]` of subscribers in simulated time.
+//! What configuration does when it is tried: templates with examples, and the `[[tests]]` of
+//! subscribers in simulated time.
 //!
-//! Compiling finds what is written wrong; this finds what is right in form and fails at the first event. A template is rendered
-//! with one event and with three: those of its subscriber's tests, and the catalogue's examples of the types it takes, as far as
-//! the subscriber's own filter lets them pass. A test goes through an engine with that subscriber alone, so what it shows is what
+//! Compiling finds what is written wrong; this finds what is right in form and fails at the first
+//! event. A template is rendered with one event and with three: those of its subscriber's tests,
+//! and the catalogue's examples of the types it takes, as far as the subscriber's own filter lets
+//! them pass. A test goes through an engine with that subscriber alone, so what it shows is what
 //! the daemon does. What ships is tested by the project and not tried again.
 
 mod hints;
@@ -41,7 +43,8 @@ mod examples {
         event::catalogue,
     };
 
-    /// What is found about a subscriber of failed tool calls that has these sections and no template.
+    /// What is found about a subscriber of failed tool calls that has these sections and no
+    /// template.
     fn tried_alone(rest: &str) -> Report {
         found(None, rest)
     }

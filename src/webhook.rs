@@ -1,7 +1,9 @@
-//! Webhooks: what another program sends when something happened there, and the events that it becomes.
+//! Webhooks: what another program sends when something happened there, and the events that it
+//! becomes.
 //!
-//! Nothing here knows HTTP: a caller gives the headers by name and the body. First the [`signature`] is checked, then the body is read, then
-//! the first of the [`Row`]s that fits says what event it is. What no row fits becomes `webhook.KIND.EVENT`. Alerts are read by [`alerts`].
+//! Nothing here knows HTTP: a caller gives the headers by name and the body. First the
+//! [`signature`] is checked, then the body is read, then the first of the [`Row`]s that fits says
+//! what event it is. What no row fits becomes `webhook.KIND.EVENT`. Alerts are read by [`alerts`].
 
 pub mod alerts;
 pub mod signature;
@@ -28,7 +30,8 @@ pub enum Kind {
     Gitlab,
     /// Forgejo and Gitea, which send what GitHub does under headers of their own.
     Forgejo,
-    /// Standard Webhooks: <https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md>.
+    /// Standard Webhooks:
+    /// <https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md>.
     Standard,
     /// Alertmanager's webhook receiver.
     Alertmanager,
@@ -176,7 +179,8 @@ fn unnamed() -> EventType {
     "webhook.other".parse().expect("a valid literal")
 }
 
-/// One segment of a type, of what another program calls an event: `Merge Request Hook` is `merge_request_hook`.
+/// One segment of a type, of what another program calls an event: `Merge Request Hook` is
+/// `merge_request_hook`.
 fn segment(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c.to_ascii_lowercase() } else { '_' };
     // What has dots has segments already.

@@ -57,7 +57,8 @@ fn bodies(source: &'static str, matching: Matching, events: usize) -> Vec<Batch>
     (0..events / batch).map(|_| (made.batch(batch).to_vec(), batch)).collect()
 }
 
-/// Publishes over two connections and makes exchanges meanwhile; gives what each exchange took, in milliseconds.
+/// Publishes over two connections and makes exchanges meanwhile; gives what each exchange took, in
+/// milliseconds.
 fn burst(home: &Home, bodies: &[Vec<Batch>; 2]) -> Vec<f64> {
     let has_ended = AtomicBool::new(false);
     let connections = bodies.each_ref().map(|bodies| (bodies, Connection::new(home.connect())));

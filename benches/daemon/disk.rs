@@ -1,4 +1,5 @@
-//! How many bytes does an event take on the disk, once its segment is full and what follows that is done?
+//! How many bytes does an event take on the disk, once its segment is full and what follows that is
+//! done?
 
 use std::{
     fs, io,

@@ -36,7 +36,8 @@ pub(crate) fn timed(connection: &mut Connection, session: &str, carrier: usize) 
     begin.elapsed().as_secs_f64() * 1e3
 }
 
-/// Makes one after the other with a pause between them until `has_ended`, with carriers from the one after `carrier` on.
+/// Makes one after the other with a pause between them until `has_ended`, with carriers from the
+/// one after `carrier` on.
 pub(crate) fn until(home: &Home, has_ended: &AtomicBool, carrier: usize, pause: Duration) -> Vec<f64> {
     let (mut connection, mut carrier) = (Connection::new(home.connect()), carrier);
     let mut millis = Vec::new();

@@ -12,8 +12,8 @@ use crate::{
 
 const SESSIONS: usize = 1_000;
 const EVENTS: usize = 200;
-/// Exchanges from the moment at which the burst is sent, one after the other, each of another session. The sessions take longer than
-/// these to get everything, so all of them are in its midst.
+/// Exchanges from the moment at which the burst is sent, one after the other, each of another
+/// session. The sessions take longer than these to get everything, so all of them are in its midst.
 const EXCHANGES: usize = 200;
 /// Bursts a round, each at a daemon of its own.
 const BURSTS: usize = 10;
@@ -46,7 +46,8 @@ pub(crate) fn run(size: Size) {
     row("18", &what, "20 ms", &measured, p99 <= 20.0);
 }
 
-/// Publishes one batch and makes exchanges meanwhile; gives what each of these took, in milliseconds.
+/// Publishes one batch and makes exchanges meanwhile; gives what each of these took, in
+/// milliseconds.
 fn burst(home: &Home, sessions: usize, body: &[u8], exchanges: usize) -> Vec<f64> {
     let events = body.iter().filter(|byte| **byte == b'\n').count();
     let [mut publishing, mut exchanging] = [(); 2].map(|()| Connection::new(home.connect()));

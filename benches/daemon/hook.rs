@@ -1,6 +1,8 @@
-//! What does a hook add to a tool call: from its start to its end, with its round trip, beside programs that do less?
+//! What does a hook add to a tool call: from its start to its end, with its round trip, beside
+//! programs that do less?
 //!
-//! All take turns, a block of calls each. Then 500 calls while two connections publish as fast as they can.
+//! All take turns, a block of calls each. Then 500 calls while two connections publish as fast as
+//! they can.
 
 use std::{
     collections::BTreeSet,

@@ -25,7 +25,8 @@ impl Connection {
         self.published(batch);
     }
 
-    /// Sends a batch of NDJSON and leaves the answer to [`Connection::published`], which comes in the order of the batches.
+    /// Sends a batch of NDJSON and leaves the answer to [`Connection::published`], which comes in
+    /// the order of the batches.
     pub(crate) fn begin_publish(&mut self, body: &[u8]) {
         self.send("POST", "/v1/events", "application/x-ndjson", body);
     }

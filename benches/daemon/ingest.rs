@@ -1,4 +1,5 @@
-//! How many events a second does the daemon take, each batch synced before it is acknowledged, and how soon is one durable?
+//! How many events a second does the daemon take, each batch synced before it is acknowledged, and
+//! how soon is one durable?
 //!
 //! One keep-alive connection, one batch at a time; no session is open.
 

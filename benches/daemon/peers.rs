@@ -1,8 +1,10 @@
 //! How much faster than others is durable ingest, in one run on one machine?
 //!
-//! `scripts/peers` starts the others and says in `ASIDE_BENCH_PEERS` where they are, as `name=address` with a space between. Each
-//! gets messages of 300 bytes with 2,000 on their way, over a client that does no more than the protocol asks for, which flatters
-//! them. Ours gets two batches of 1,000 events of 400 bytes on their way, 5 % matching, each answered when it is synced.
+//! `scripts/peers` starts the others and says in `ASIDE_BENCH_PEERS` where they are, as
+//! `name=address` with a space between. Each gets messages of 300 bytes with 2,000 on their way,
+//! over a client that does no more than the protocol asks for, which flatters them. Ours gets two
+//! batches of 1,000 events of 400 bytes on their way, 5 % matching, each answered when it is
+//! synced.
 
 use std::{
     env,

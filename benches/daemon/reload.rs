@@ -1,7 +1,7 @@
 //! What do reloads do to the exchanges in their midst?
 //!
-//! Each reload changes one of many files, so all of them are compiled and new rules come into force. Events are published all the
-//! while; the same load without a reload is measured before.
+//! Each reload changes one of many files, so all of them are compiled and new rules come into
+//! force. Events are published all the while; the same load without a reload is measured before.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},

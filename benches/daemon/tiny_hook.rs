@@ -1,4 +1,5 @@
-//! The least that a program can do for a hook: stdin to the socket, the answer to stdout. `hook.rs` compiles and times it.
+//! The least that a program can do for a hook: stdin to the socket, the answer to stdout. `hook.rs`
+//! compiles and times it.
 
 use std::{
     env,

@@ -1,7 +1,8 @@
-//! What a shell command does, as far as its words tell: which files it prints, and whether it may write some.
+//! What a shell command does, as far as its words tell: which files it prints, and whether it may
+//! write some.
 //!
-//! The words are not run and not looked up. What is not known to be harmless may write: a change that an agent's own command may have
-//! made is then not announced to that agent.
+//! The words are not run and not looked up. What is not known to be harmless may write: a change
+//! that an agent's own command may have made is then not announced to that agent.
 
 /// Programs that print the files which they are given.
 const VIEWERS: [&str; 11] =
@@ -9,7 +10,8 @@ const VIEWERS: [&str; 11] =
 
 /// Programs that write no files of a project, whatever they are given.
 ///
-/// Source: what agents run most besides editing: looking, searching, waiting, and asking a remote machine.
+/// Source: what agents run most besides editing: looking, searching, waiting, and asking a remote
+/// machine.
 const HARMLESS: [&str; 62] = [
     "[",
     "alias",
@@ -75,7 +77,8 @@ const HARMLESS: [&str; 62] = [
     "which",
 ];
 
-/// Programs and the first words behind them with which they build, check or test, and write what they make only where nobody edits.
+/// Programs and the first words behind them with which they build, check or test, and write what
+/// they make only where nobody edits.
 const HARMLESS_WITH: [(&str, &[&str]); 17] = [
     ("bun", &["test"]),
     ("cargo", &["bench", "build", "check", "clippy", "doc", "metadata", "nextest", "run", "test", "tree"]),
@@ -96,7 +99,8 @@ const HARMLESS_WITH: [(&str, &[&str]); 17] = [
     ("yarn", &["test"]),
 ];
 
-/// Words of commands that end processes: programs, and what is asked of other programs, such as `docker stop`.
+/// Words of commands that end processes: programs, and what is asked of other programs, such as
+/// `docker stop`.
 const ENDING: [&str; 11] = [
     "down",
     "fuser",
@@ -124,7 +128,8 @@ pub struct Step {
 }
 
 impl Step {
-    /// The program's own name, without its folder and the words before it; empty when there is none.
+    /// The program's own name, without its folder and the words before it; empty when there is
+    /// none.
     pub fn program(&self) -> &str {
         let name = self.own_words().first().map_or("", String::as_str);
         name.rsplit('/').next().unwrap_or(name)
@@ -176,7 +181,8 @@ impl Step {
 
 /// The programs that `command` runs, in the order of its text.
 ///
-/// Shape: split at `|`, `&&`, `||`, `;`, `&` and line ends; text in parentheses or behind `$(` belongs to it.
+/// Shape: split at `|`, `&&`, `||`, `;`, `&` and line ends; text in parentheses or behind `$(`
+/// belongs to it.
 pub fn steps(command: &str) -> Vec<Step> {
     let (mut steps, mut step, mut word) = (Vec::new(), Step::default(), Word::default());
     let mut chars = command.chars().peekable();
@@ -231,7 +237,8 @@ fn skip_of_redirection(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> 
     false
 }
 
-/// Whether a command may end processes, by any of its words; one that only names such a word is taken for one.
+/// Whether a command may end processes, by any of its words; one that only names such a word is
+/// taken for one.
 pub fn may_end_processes(command: &str) -> bool {
     let words =
         |step: &Step| step.words.iter().any(|word| ENDING.contains(&word.rsplit('/').next().unwrap_or(word)));
@@ -243,7 +250,8 @@ pub fn may_write(command: &str) -> bool {
     steps(command).iter().any(Step::may_write)
 }
 
-/// The files that a command prints, as its words name them, relative to `folder`, which its `cd`s change: absolute paths.
+/// The files that a command prints, as its words name them, relative to `folder`, which its `cd`s
+/// change: absolute paths.
 pub fn shown(command: &str, folder: &str) -> Vec<String> {
     let (mut folder, mut shown) = (folder.to_owned(), Vec::new());
     for step in steps(command) {

@@ -1,6 +1,7 @@
 //! Which branches a shell command pushes, as far as its words tell: `git push` and `gh pr create`.
 //!
-//! The words are not run and not looked up. What deletes, is only tried, or pushes nothing but tags is no push of a branch.
+//! The words are not run and not looked up. What deletes, is only tried, or pushes nothing but tags
+//! is no push of a branch.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,8 @@
 //! `aside ask` and `aside answer`: a question that waits for its answer, and the answer.
 //!
-//! Who asks keeps asking for the end until it has it, also over a restart of the daemon, and then says so. Who is interrupted leaves the
-//! question open, and its answer goes to the session or folder that it comes from.
+//! Who asks keeps asking for the end until it has it, also over a restart of the daemon, and then
+//! says so. Who is interrupted leaves the question open, and its answer goes to the session or
+//! folder that it comes from.
 
 use std::{
     io::{self, Write as _},
@@ -53,7 +54,8 @@ pub(super) struct Args {
     /// Print the question's id and do not wait: the session or folder is notified of the answer
     #[arg(long)]
     no_wait: bool,
-    /// Read **bold**, *italic*, `code` and [text](url) in the question; else each character is shown unchanged
+    /// Read **bold**, *italic*, `code` and [text](url) in the question; else each character is
+    /// shown unchanged
     #[arg(long)]
     markdown: bool,
     /// A web address to open
@@ -131,12 +133,14 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<ExitCode, Cl
         (Some(answer), false) => context.print(&format!("{}\n", one_line(answer)))?,
         (None, false) => {}
     }
-    // What is printed is not announced once more; a daemon that is gone announces it when it is back.
+    // What is printed is not announced once more; a daemon that is gone announces it when it is
+    // back.
     context.ask(doing, "POST", &format!("{PATH}/{}/taken", percent_encode(&question.id)), None).ok();
     Ok(if answer.is_some() { ExitCode::SUCCESS } else { ExitCode::from(EXPIRED) })
 }
 
-/// Asks, once more where it is not known whether that was heard: the id tells that it is the same question.
+/// Asks, once more where it is not known whether that was heard: the id tells that it is the same
+/// question.
 ///
 /// Errors: there is no daemon, it refuses, or its answers are lost for a while.
 fn ask(doing: &'static str, body: &Value, context: &Context<'_>) -> Result<Vec<u8>, CliError> {

@@ -181,8 +181,8 @@ impl Names {
         Self { sessions, ids }
     }
 
-    /// The names of the daemon's sessions; none if they cannot be read, because the main output works
-    /// without names.
+    /// The names of the daemon's sessions; none if they cannot be read, because the main output
+    /// works without names.
     pub(super) fn ask(context: &Context<'_>) -> Self {
         Self::of(known(context).unwrap_or_default())
     }

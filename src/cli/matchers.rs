@@ -63,7 +63,8 @@ impl Unread {
     }
 }
 
-/// The files of `folder` in the order of their names, of which the first one's matchers come first, and what is not read.
+/// The files of `folder` in the order of their names, of which the first one's matchers come first,
+/// and what is not read.
 pub(super) fn read_folder(folder: &Path) -> (Matchers, Vec<Unread>) {
     let (mut all, mut unread) = (Matchers::default(), Vec::new());
     let mut files: Vec<PathBuf> = fs::read_dir(folder)

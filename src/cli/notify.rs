@@ -1,7 +1,7 @@
 //! `aside notify`: says something to the user, where they are.
 //!
-//! In a session of an agent it comes from that session, as the daemon finds out by the process that asks; elsewhere from the folder in
-//! which the command runs.
+//! In a session of an agent it comes from that session, as the daemon finds out by the process that
+//! asks; elsewhere from the folder in which the command runs.
 
 use serde_json::{Map, Value};
 
@@ -15,7 +15,8 @@ pub(super) struct Args {
     /// The message, on one line
     #[arg(value_name = "MESSAGE")]
     message: String,
-    /// Read **bold**, *italic*, `code` and [text](url) in the message; else each character is shown unchanged
+    /// Read **bold**, *italic*, `code` and [text](url) in the message; else each character is shown
+    /// unchanged
     #[arg(long)]
     markdown: bool,
     /// A web address to open

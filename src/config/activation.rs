@@ -1,4 +1,5 @@
-//! `[activation]` of `aside.toml`: what notifications may do by themselves, in all and by source and type.
+//! `[activation]` of `aside.toml`: what notifications may do by themselves, in all and by source
+//! and type.
 
 use toml::de::DeValue;
 

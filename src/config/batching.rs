@@ -1,4 +1,5 @@
-//! The section of a subscriber's file that says how its events are collected, and which of them are repeats.
+//! The section of a subscriber's file that says how its events are collected, and which of them are
+//! repeats.
 
 use std::{num::NonZeroU32, ops::RangeInclusive, time::Duration};
 

@@ -1,7 +1,7 @@
 //! `[[tests]]` of a subscriber: a timeline of events, and the expected outcome.
 //!
-//! They are read here, kept with the subscriber, and run in simulated time. Units: every time counts
-//! from the beginning of the test.
+//! They are read here, kept with the subscriber, and run in simulated time. Units: every time
+//! counts from the beginning of the test.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -196,7 +196,8 @@ pub(crate) fn object(value: &Value<'_>) -> Parsed<Json> {
     }
 }
 
-/// The same value in JSON, a date as its text; `None` when it holds a number that JSON does not have.
+/// The same value in JSON, a date as its text; `None` when it holds a number that JSON does not
+/// have.
 fn to_json(value: &DeValue<'_>) -> Option<Json> {
     Some(match value {
         DeValue::String(text) => Json::from(text.as_ref()),

@@ -1,6 +1,8 @@
-//! `events.toml` of a layer: types of events that the shipped catalogue does not know, with default severities and examples.
+//! `events.toml` of a layer: types of events that the shipped catalogue does not know, with default
+//! severities and examples.
 //!
-//! Each `[[event]]` has a `type`; `severity`, `description` and `example` are optional. A later layer's entry replaces an earlier one's whole.
+//! Each `[[event]]` has a `type`; `severity`, `description` and `example` are optional. A later
+//! layer's entry replaces an earlier one's whole.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,9 @@
-//! From the files of all layers to the rules and settings that the program runs by, and everything that is wrong with them.
+//! From the files of all layers to the rules and settings that the program runs by, and everything
+//! that is wrong with them.
 //!
-//! Pure: the same files give the same rules. Templates come first, because subscribers name them. A file with an error is left
-//! out and reported; if it would have replaced a good one of an earlier layer, that one stays, and the report says so.
+//! Pure: the same files give the same rules. Templates come first, because subscribers name them. A
+//! file with an error is left out and reported; if it would have replaced a good one of an earlier
+//! layer, that one stays, and the report says so.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -37,17 +39,21 @@ pub struct Compiled {
     pub rules: CompiledRules,
     /// What the daemon is set to.
     pub daemon: DaemonConfig,
-    /// The tests in the subscribers' files; of every subscriber in `rules`, switched-off ones included.
+    /// The tests in the subscribers' files; of every subscriber in `rules`, switched-off ones
+    /// included.
     pub tests: BTreeMap<SubscriberId, Vec<SubscriberTest>>,
-    /// Where the subscribers' files declare how their notifications are written; of those that name no template.
+    /// Where the subscribers' files declare how their notifications are written; of those that name
+    /// no template.
     pub declared: BTreeMap<SubscriberId, DeclaredPlaces>,
     /// What the `events.toml` of the layers add to the catalogue, by type.
     pub events: Vec<CatalogueEntry>,
     /// Whose webhooks are expected, and what the layers make of them.
     pub webhooks: Webhooks,
-    /// The file that each setting of `aside.toml` came from, by its key, such as `injection.max_tokens`.
+    /// The file that each setting of `aside.toml` came from, by its key, such as
+    /// `injection.max_tokens`.
     pub origins: BTreeMap<String, Arc<str>>,
-    /// The paths of the files that have no part in the rules, or not all of theirs, because of an error there or in their template.
+    /// The paths of the files that have no part in the rules, or not all of theirs, because of an
+    /// error there or in their template.
     pub left_out: BTreeSet<Arc<str>>,
     /// What is wrong or doubtful; the rest is usable even if this holds errors.
     pub report: Report,
@@ -55,9 +61,9 @@ pub struct Compiled {
 
 /// Compiles all files at once.
 ///
-/// `known_types` are the catalogue's event types: a pattern that matches none of them is a warning. With an empty list no
-/// pattern is doubted.
-/// Errors: none. They are in the report, and what they concern is left out.
+/// `known_types` are the catalogue's event types: a pattern that matches none of them is a warning.
+/// With an empty list no pattern is doubted. Errors: none. They are in the report, and what they
+/// concern is left out.
 pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
     let mut found = unreadable(sources);
     let settings = compile_settings(sources, &mut found);
@@ -134,7 +140,8 @@ fn compile_settings(sources: &Sources, found: &mut Vec<Diagnostic>) -> daemon::S
     settings
 }
 
-/// Adds every template, the later layers' last; one that does not compile leaves the earlier one of its name in place.
+/// Adds every template, the later layers' last; one that does not compile leaves the earlier one of
+/// its name in place.
 fn compile_templates(sources: &Sources, found: &mut Vec<Diagnostic>) -> Templates {
     let mut templates = Templates::new();
     for file in sources.of_kind(FileKind::Template) {

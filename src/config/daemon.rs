@@ -1,8 +1,8 @@
 //! `aside.toml`: what the daemon, the injections and the sessions are set to.
 //!
-//! Every key, its default and its unit are in `config/aside.toml`, which is the lowest layer; the defaults here are the same
-//! ones, a test compares them. A wrong value is reported, and the value below it stays. Folders and the socket's path are not
-//! settings: they come from the environment.
+//! Every key, its default and its unit are in `config/aside.toml`, which is the lowest layer; the
+//! defaults here are the same ones, a test compares them. A wrong value is reported, and the value
+//! below it stays. Folders and the socket's path are not settings: they come from the environment.
 
 use std::{
     collections::BTreeMap, net::SocketAddr, ops::RangeInclusive, path::PathBuf, sync::Arc, time::Duration,
@@ -35,32 +35,38 @@ const SYNC_INTERVAL: Duration = Duration::from_millis(100);
 const SYNC_INTERVAL_LIMITS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
 /// Default size of a journal segment in bytes.
 const SEGMENT_BYTES: u64 = 64 * 1024 * 1024;
-/// Smallest and largest segment: some events of the largest size, and what a check at the start still reads quickly.
+/// Smallest and largest segment: some events of the largest size, and what a check at the start
+/// still reads quickly.
 const SEGMENT_BYTES_LIMITS: RangeInclusive<u64> = 1024 * 1024..=1024 * 1024 * 1024;
 /// Default age of what is deleted: a month in which to look back.
 const RETAIN_AGE: Duration = Duration::from_secs(30 * 24 * 3_600);
 /// Shortest and longest age: a working day may pass before somebody looks.
 const RETAIN_AGE_LIMITS: RangeInclusive<Duration> =
     Duration::from_secs(3_600)..=Duration::from_secs(10 * 365 * 24 * 3_600);
-/// Default size beyond which the oldest is deleted, in bytes: some tens of millions of sealed events.
+/// Default size beyond which the oldest is deleted, in bytes: some tens of millions of sealed
+/// events.
 const RETAIN_BYTES: u64 = 2 * 1024 * 1024 * 1024;
 /// Smallest and largest such size: a few of the smallest segments, and more than a disk has.
 const RETAIN_BYTES_LIMITS: RangeInclusive<u64> = 16 * 1024 * 1024..=1 << 50;
-/// Default number of records between two snapshots: at 1 to 2 us each, a start after a kill applies them in some 50 ms.
+/// Default number of records between two snapshots: at 1 to 2 us each, a start after a kill applies
+/// them in some 50 ms.
 const SNAPSHOT_RECORDS: u32 = 32_768;
-/// Fewest and most records between two snapshots: no more work than the records themselves, and a start of some seconds.
+/// Fewest and most records between two snapshots: no more work than the records themselves, and a
+/// start of some seconds.
 const SNAPSHOT_RECORDS_LIMITS: RangeInclusive<u32> = 100..=1_000_000;
 const INJECTION: InjectionSettings = InjectionSettings::DEFAULT;
 /// Fewest and most notifications of an injection.
 const MAX_NOTIFICATIONS_LIMITS: RangeInclusive<u32> = 1..=100;
-/// Fewest and most tokens of an injection: the wrapper and one short line, and a tenth of a large context.
+/// Fewest and most tokens of an injection: the wrapper and one short line, and a tenth of a large
+/// context.
 const MAX_TOKENS_LIMITS: RangeInclusive<u32> = 100..=20_000;
 /// Fewest and most characters of an injection, about five for each token.
 const MAX_CHARS_LIMITS: RangeInclusive<u32> = 400..=100_000;
 /// Shortest and longest lease: a quick hook, and a tool that runs for a day.
 const LEASE_LIMITS: RangeInclusive<Duration> = Duration::from_secs(1)..=DAY;
 const SESSIONS: SessionSettings = SessionSettings::DEFAULT;
-/// Shortest and longest queue: one injection, and what still fits in memory for hundreds of sessions.
+/// Shortest and longest queue: one injection, and what still fits in memory for hundreds of
+/// sessions.
 const QUEUE_LEN_LIMITS: RangeInclusive<u32> = 10..=100_000;
 /// Fewest and most notifications in all queues: those of a few sessions, and some 5 GB.
 const PENDING_LIMITS: RangeInclusive<u32> = 1_000..=10_000_000;
@@ -101,7 +107,8 @@ pub struct JournalConfig {
 pub enum Durability {
     /// Once it is on the disk.
     Sync,
-    /// Once it is written; the disk has it within this time, so a power failure can take what is younger.
+    /// Once it is written; the disk has it within this time, so a power failure can take what is
+    /// younger.
     Interval(Duration),
 }
 
@@ -245,7 +252,8 @@ fn read_injection(section: &mut Section<'_>) -> InjectionSettings {
     }
 }
 
-/// Warns of limits that leave a notification of the default size no room beside the frame of some format.
+/// Warns of limits that leave a notification of the default size no room beside the frame of some
+/// format.
 fn check_frames(section: &mut Section<'_>, max_tokens: Option<u32>, max_chars: Option<u32>) {
     let frames = frames::frames();
     let wanted = subscriber::MAX_TOKENS;

@@ -1,8 +1,9 @@
-//! What a start does with files that have errors: it goes on with the texts that they had when they were good.
+//! What a start does with files that have errors: it goes on with the texts that they had when they
+//! were good.
 //!
-//! A reload with an error changes nothing. A start has no rules in memory, but the files that were in force are kept beside the
-//! journal. File by file, what is broken or cannot be read is replaced by what was used of it before. What has no such text is left
-//! out. Nothing here reads a file.
+//! A reload with an error changes nothing. A start has no rules in memory, but the files that were
+//! in force are kept beside the journal. File by file, what is broken or cannot be read is replaced
+//! by what was used of it before. What has no such text is left out. Nothing here reads a file.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -23,11 +24,13 @@ pub struct Usable {
     pub report: Report,
     /// The paths of those of which an earlier text is used.
     pub replaced: Vec<Arc<str>>,
-    /// Whether every `aside.toml` is used whole, as it is or as it was; otherwise some settings are defaults that nobody chose.
+    /// Whether every `aside.toml` is used whole, as it is or as it was; otherwise some settings are
+    /// defaults that nobody chose.
     pub has_all_settings: bool,
 }
 
-/// Compiles `sources`, with the texts of `last_good` in place of those that have errors or could not be read.
+/// Compiles `sources`, with the texts of `last_good` in place of those that have errors or could
+/// not be read.
 ///
 /// `known_types` as for [`compile`].
 pub fn usable(sources: Sources, last_good: Option<&Sources>, known_types: &[&str]) -> Usable {
@@ -38,7 +41,8 @@ pub fn usable(sources: Sources, last_good: Option<&Sources>, known_types: &[&str
         Some(_) | None => Vec::new(),
     };
     let (mut sources, mut replaced) = (sources, Vec::new());
-    // An earlier text can keep another file from being used, which is then replaced too; each round replaces one file at least.
+    // An earlier text can keep another file from being used, which is then replaced too; each round
+    // replaces one file at least.
     loop {
         let next: Vec<SourceFile> =
             good.iter().filter_map(|file| replacement(file, &sources, &compiled)).collect();

@@ -1,13 +1,17 @@
-//! The files of every layer as plain data, and the bundle in which they are kept beside the journal.
+//! The files of every layer as plain data, and the bundle in which they are kept beside the
+//! journal.
 //!
-//! A layer is a folder with `aside.toml`, `events.toml`, `subscribers/*.toml` and `templates/**/*.j2`. A later layer overrides an earlier
-//! one: a subscriber by its id and whole, a template by its name, `aside.toml` key by key. The files of one generation
-//! are listed in its bundle; the hash of the bundle names the generation, and the bundle read again compiles to the same rules.
-//! A workspace's own layer is not among them: it needs the user's trust first.
+//! A layer is a folder with `aside.toml`, `events.toml`, `subscribers/*.toml` and
+//! `templates/**/*.j2`. A later layer overrides an earlier one: a subscriber by its id and whole, a
+//! template by its name, `aside.toml` key by key. The files of one generation are listed in its
+//! bundle; the hash of the bundle names the generation, and the bundle read again compiles to the
+//! same rules. A workspace's own layer is not among them: it needs the user's trust first.
 //!
-//! The bundle is JSON: `{"version":2,"files":[{"layer":"user","name":"aside.toml","sha256":"..."}]}`. The texts are beside it, each
-//! under the SHA-256 of its bytes, so that an edit costs one file (how they are kept: `daemon/rules.rs`). Where the layer's folder is does
-//! not count: the same files in another home are the same generation. Version 1 had `path` and `text` in place of `sha256`; it is read,
+//! The bundle is JSON:
+//! `{"version":2,"files":[{"layer":"user","name":"aside.toml","sha256":"..."}]}`. The texts are
+//! beside it, each under the SHA-256 of its bytes, so that an edit costs one file (how they are
+//! kept: `daemon/rules.rs`). Where the layer's folder is does not count: the same files in another
+//! home are the same generation. Version 1 had `path` and `text` in place of `sha256`; it is read,
 //! not written.
 
 use std::{fmt, sync::Arc};
@@ -60,8 +64,8 @@ pub enum FileKind {
 impl FileKind {
     /// What a file of this name holds; `None` when it is no part of a layer.
     ///
-    /// `name` is the path below the layer's folder, with `/` between its parts. Hidden files are no part of a layer:
-    /// editors leave such beside the file they have open.
+    /// `name` is the path below the layer's folder, with `/` between its parts. Hidden files are no
+    /// part of a layer: editors leave such beside the file they have open.
     pub fn of(name: &str) -> Option<Self> {
         let is_hidden = name.split('/').any(|part| part.starts_with('.'));
         match name.split_once('/') {
@@ -108,7 +112,8 @@ pub struct Unreadable {
 }
 
 impl Unreadable {
-    /// The path of `file` below this file or folder of its layer: nothing for the file itself; `None` if it is elsewhere.
+    /// The path of `file` below this file or folder of its layer: nothing for the file itself;
+    /// `None` if it is elsewhere.
     pub(crate) fn path_below<'f>(&self, file: &'f SourceFile) -> Option<&'f str> {
         let below = file.name.strip_prefix(&*self.name).filter(|_| file.layer == self.layer)?;
         let is_inside = below.is_empty() || self.name.is_empty() || below.starts_with('/');
@@ -118,7 +123,8 @@ impl Unreadable {
 
 /// The files of one generation of the configuration.
 ///
-/// Shape: sorted by layer, then by name, unreadable ones by path; only files that [`FileKind::of`] knows.
+/// Shape: sorted by layer, then by name, unreadable ones by path; only files that [`FileKind::of`]
+/// knows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Sources {
     files: Vec<SourceFile>,
@@ -217,7 +223,8 @@ impl Sources {
         Self { unreadable, ignored: self.ignored, ..all }
     }
 
-    /// These files, with `files` in place of those of the same layers and names, and of what could not be read of them.
+    /// These files, with `files` in place of those of the same layers and names, and of what could
+    /// not be read of them.
     #[must_use]
     pub(crate) fn replacing(self, files: Vec<SourceFile>) -> Self {
         let is_replaced =
@@ -228,7 +235,8 @@ impl Sources {
         Self { unreadable, files: Self::new(kept.into_iter().chain(files)).files, ..self }
     }
 
-    /// These files; `ignored` ones lie where a layer's files are looked for and are of no kind that is read.
+    /// These files; `ignored` ones lie where a layer's files are looked for and are of no kind that
+    /// is read.
     #[must_use]
     pub fn with_ignored(mut self, ignored: impl IntoIterator<Item = Unreadable>) -> Self {
         self.ignored.extend(ignored);
@@ -256,7 +264,8 @@ impl Sources {
         self.files.iter().filter(move |file| FileKind::of(&file.name) == Some(kind))
     }
 
-    /// The list of all files. Files that could not be read have no part in the rules, and none in the bundle.
+    /// The list of all files. Files that could not be read have no part in the rules, and none in
+    /// the bundle.
     pub fn to_bundle(&self) -> String {
         let files = self.files.iter().map(|file| WrittenFile {
             layer: file.layer,

@@ -108,7 +108,8 @@ fn read_table(value: &Value<'_>, file: &SourceFile) -> Parsed<PlacedTable> {
     Ok(PlacedTable { table: Table::new(key, columns, repeats), places })
 }
 
-/// The columns in the order of the file, each with its place: names, or a table of names with what each shows.
+/// The columns in the order of the file, each with its place: names, or a table of names with what
+/// each shows.
 fn read_columns(value: &Value<'_>) -> Parsed<Vec<(Column, Place)>> {
     let columns = match (value.entries(), value.items()) {
         (Some(entries), _) => {

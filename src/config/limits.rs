@@ -1,4 +1,5 @@
-//! `[limits]` of a subscriber's file: how much is delivered, for how long it is worth that, and what ends it.
+//! `[limits]` of a subscriber's file: how much is delivered, for how long it is worth that, and
+//! what ends it.
 
 use std::{ops::RangeInclusive, time::Duration};
 

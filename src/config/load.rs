@@ -1,8 +1,9 @@
 //! Reads the folders of the layers; the only part of the configuration that knows files.
 //!
-//! A folder that is not there is an empty layer. What is there and cannot be read is data too: it is reported with
-//! everything else, and keeps nothing else from being used. Files are read whole, within [`FILE_BYTES_MAX`]; links to files
-//! are followed, links to folders inside a layer are not, as they can form a circle.
+//! A folder that is not there is an empty layer. What is there and cannot be read is data too: it
+//! is reported with everything else, and keeps nothing else from being used. Files are read whole,
+//! within [`FILE_BYTES_MAX`]; links to files are followed, links to folders inside a layer are not,
+//! as they can form a circle.
 
 use std::{
     fs,
@@ -17,7 +18,8 @@ use crate::{
 
 /// Largest file of a layer in bytes; far above any template that could render within its budget.
 pub const FILE_BYTES_MAX: u64 = 256 * 1024;
-/// Endings of files that may lie beside a layer's own: copies of editors, and what people write for each other.
+/// Endings of files that may lie beside a layer's own: copies of editors, and what people write for
+/// each other.
 const IS_NO_SLIP: [&str; 5] = ["~", ".bak", ".orig", ".md", ".txt"];
 /// What a layer's folder holds at its top.
 const TOP: [&str; 5] = ["aside.toml", "events.toml", "webhooks.toml", "subscribers", "templates"];
@@ -31,7 +33,8 @@ pub fn layers_of(user_folder: &Path) -> [(LayerKind, PathBuf); 2] {
 
 /// Reads the shipped layer and those in `folders`.
 ///
-/// Errors: none. What cannot be read is in [`Sources::unreadable`], and so in the report of `compile`.
+/// Errors: none. What cannot be read is in [`Sources::unreadable`], and so in the report of
+/// `compile`.
 pub fn read_layers(folders: &[(LayerKind, PathBuf)]) -> Sources {
     folders.iter().fold(Sources::shipped(), |sources, (layer, folder)| {
         let mut found = Found::new(*layer);

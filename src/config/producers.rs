@@ -1,9 +1,10 @@
 //! What ships and publishes events by itself: probes, detectors, harnesses, a command, the daemon.
 //!
-//! Probes, detectors, harnesses and what waits for something outside have tables of their own, of which the rows here are made; to add another one, add a row here. The
-//! `producers` of its types in `config/events.toml` name it. What shows them (`aside sources`, `aside doctor`, `GET /v1/sources`,
-//! docs/sources.md) is made of these two or compared with them by a test. An event of any other source is counted by the name of that
-//! source.
+//! Probes, detectors, harnesses and what waits for something outside have tables of their own, of
+//! which the rows here are made; to add another one, add a row here. The `producers` of its types
+//! in `config/events.toml` name it. What shows them (`aside sources`, `aside doctor`,
+//! `GET /v1/sources`, docs/sources.md) is made of these two or compared with them by a test. An
+//! event of any other source is counted by the name of that source.
 
 use std::{borrow::Cow, sync::LazyLock};
 
@@ -110,7 +111,8 @@ impl Kind {
         }
     }
 
-    /// Whether it is on only with a list of tables, which says what it waits for, as in `[[sources.schedule]]`.
+    /// Whether it is on only with a list of tables, which says what it waits for, as in
+    /// `[[sources.schedule]]`.
     pub const fn is_list(self) -> bool {
         matches!(self, Self::List(_))
     }
@@ -183,7 +185,8 @@ impl Producer {
 
 /// The subscribers that wait for others: nothing that ships publishes what they ask for, by id.
 ///
-/// Shape: one with a pattern that selects no type of the catalogue is not among them; its author knows who publishes that.
+/// Shape: one with a pattern that selects no type of the catalogue is not among them; its author
+/// knows who publishes that.
 pub fn unserved(rules: &CompiledRules) -> impl Iterator<Item = &Subscriber> {
     subscribers(rules).filter(|rule| {
         let is_known = rule

@@ -1,4 +1,5 @@
-//! What a later layer may not change of a core subscriber: whether it speaks. How it speaks is its own.
+//! What a later layer may not change of a core subscriber: whether it speaks. How it speaks is its
+//! own.
 
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
 //! TOML as it was written: tables whose every value knows its file, its place and its key.
 //!
-//! A [`Section`] is one table of one file, or the same table of several files of which a later one overrides an earlier one
-//! key by key. It is read by asking for each key once; what was not asked for in the end is unknown. Every mistake is
-//! collected, none stops the reading. What the keys mean is not known here.
+//! A [`Section`] is one table of one file, or the same table of several files of which a later one
+//! overrides an earlier one key by key. It is read by asking for each key once; what was not asked
+//! for in the end is unknown. Every mistake is collected, none stops the reading. What the keys
+//! mean is not known here.
 
 use std::{collections::BTreeMap, mem, ops::Range, sync::Arc};
 
@@ -34,7 +35,8 @@ pub(crate) struct Document<'s> {
 impl<'s> Document<'s> {
     /// Reads a file.
     ///
-    /// Errors: the first mistake of syntax of every line; more on the same line are mostly its consequences.
+    /// Errors: the first mistake of syntax of every line; more on the same line are mostly its
+    /// consequences.
     pub(crate) fn parse(file: &'s SourceFile) -> Parsed<Self> {
         let (table, errors) = DeTable::parse_recoverable(&file.text);
         if errors.is_empty() {
@@ -198,7 +200,8 @@ impl<'s> Section<'s> {
         }
     }
 
-    /// Reads the value of `key` in every file, and gives the last one that is right; `None` when there is none.
+    /// Reads the value of `key` in every file, and gives the last one that is right; `None` when
+    /// there is none.
     pub(crate) fn read<T>(
         &mut self,
         key: &'static str,
@@ -234,7 +237,8 @@ impl<'s> Section<'s> {
         inner
     }
 
-    /// The tables in the table under `key`, by their names, each read by `read` from every file, `max` at most.
+    /// The tables in the table under `key`, by their names, each read by `read` from every file,
+    /// `max` at most.
     pub(crate) fn named_tables<T>(
         &mut self,
         key: &'static str,
@@ -271,9 +275,11 @@ impl<'s> Section<'s> {
         tables
     }
 
-    /// The tables of the lists under its name, each of them read by `read` and known by what `name` says, `max` at most.
+    /// The tables of the lists under its name, each of them read by `read` and known by what `name`
+    /// says, `max` at most.
     ///
-    /// Shape: one of a later file takes the place of one of the same name. One with a mistake is reported and left out.
+    /// Shape: one of a later file takes the place of one of the same name. One with a mistake is
+    /// reported and left out.
     pub(crate) fn list<T>(
         &mut self,
         max: usize,

@@ -1,7 +1,9 @@
-//! What is wrong with the configuration: every finding of every file, each with its place and what would be right.
+//! What is wrong with the configuration: every finding of every file, each with its place and what
+//! would be right.
 //!
-//! A [`Diagnostic`] is plain data, so that a program can read it; as text it is drawn like a compiler's message, with the line
-//! at fault. Nothing here decides what is wrong: the readers of the files do.
+//! A [`Diagnostic`] is plain data, so that a program can read it; as text it is drawn like a
+//! compiler's message, with the line at fault. Nothing here decides what is wrong: the readers of
+//! the files do.
 //!
 //! ```text
 //! error: unknown key `typs`
@@ -27,7 +29,8 @@ const SENTENCE_CHARS_MAX: usize = 400;
 /// Most findings that are shown; a file of nothing but mistakes must not take minutes to report.
 const FINDINGS_MAX: usize = 200;
 
-/// What was found: errors before warnings, each in the order of the files and of the places in them.
+/// What was found: errors before warnings, each in the order of the files and of the places in
+/// them.
 ///
 /// Shape: all findings are counted, the first 200 are shown.
 #[derive(Debug, Clone, Default)]
@@ -112,8 +115,8 @@ impl Place {
 
     /// A part of the value at this place, if the text has it unchanged.
     ///
-    /// `content` is what the place says once quotes and escapes are read; a range of it maps to the file only when the file
-    /// says it literally. Otherwise the place stays as it is.
+    /// `content` is what the place says once quotes and escapes are read; a range of it maps to the
+    /// file only when the file says it literally. Otherwise the place stays as it is.
     pub(crate) fn within(&self, content: &str, range: Range<usize>) -> Self {
         let literal = self.text.get(self.span.clone()).unwrap_or_default();
         let Some(offset) = literal.find(content) else { return self.clone() };
@@ -207,7 +210,8 @@ impl Diagnostic {
         Self { note: Some(note.into()), ..self }
     }
 
-    /// The finding for a program: `level`, `file`, `line`, `column`, `key`, `message`, `allowed`, `nearest` and `note`.
+    /// The finding for a program: `level`, `file`, `line`, `column`, `key`, `message`, `allowed`,
+    /// `nearest` and `note`.
     pub fn to_json(&self) -> serde_json::Value {
         serde_json::json!({
             "level": self.level.as_str(),
@@ -275,7 +279,8 @@ impl Report {
         self
     }
 
-    /// The findings that are shown: errors first, each in the order of the files and of the places in them.
+    /// The findings that are shown: errors first, each in the order of the files and of the places
+    /// in them.
     pub fn diagnostics(&self) -> &[Diagnostic] {
         self.diagnostics.get(..FINDINGS_MAX).unwrap_or(&self.diagnostics)
     }
@@ -310,7 +315,8 @@ impl fmt::Display for Report {
     }
 }
 
-/// A file's own words as a message shows them: on one line, with invisible characters spelled out, not too long.
+/// A file's own words as a message shows them: on one line, with invisible characters spelled out,
+/// not too long.
 pub(crate) fn shown(text: &str) -> String {
     spelled_out(text, SHOWN_CHARS_MAX)
 }

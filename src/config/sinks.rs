@@ -1,7 +1,8 @@
 //! `[sinks]` of `aside.toml` and its tables: where word for the user goes.
 //!
-//! A sink in `default` that lacks what it needs is an error, as a key that is read and does nothing would be. Secrets are in files of their
-//! own, because every version of this file is kept with the journal.
+//! A sink in `default` that lacks what it needs is an error, as a key that is read and does nothing
+//! would be. Secrets are in files of their own, because every version of this file is kept with the
+//! journal.
 
 use std::{ops::RangeInclusive, path::Path, sync::Arc, time::Duration};
 

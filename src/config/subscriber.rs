@@ -1,8 +1,8 @@
 //! One subscriber's file, read into types that cannot be wrong.
 //!
 //! Every key is checked, and the keys whose meaning depends on each other are checked together. A
-//! file with an error gives no subscriber; every error is found, not the first. Keys whose behaviour is not there yet are
-//! accepted only with the value that changes nothing.
+//! file with an error gives no subscriber; every error is found, not the first. Keys whose
+//! behaviour is not there yet are accepted only with the value that changes nothing.
 
 use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc};
 
@@ -40,7 +40,8 @@ const POINTS: [InjectionPoint; 4] = [
 ];
 /// Longest id in bytes; every notification has it.
 const ID_BYTES_MAX: usize = 64;
-/// Fewest and most tokens of a notification: a line with its wrapper, and a share of an injection that leaves others room.
+/// Fewest and most tokens of a notification: a line with its wrapper, and a share of an injection
+/// that leaves others room.
 const MAX_TOKENS_LIMITS: RangeInclusive<u32> = 20..=2_000;
 /// What the wrapper of an injection costs at most, the intro of `markdown` being the longest.
 const WRAPPER_TOKENS: u32 = 60;
@@ -226,7 +227,8 @@ fn read_condition(value: &Value<'_>) -> Parsed<Condition> {
     })
 }
 
-/// The field that may have been meant by a name that no event has: one of an event's own, else one of its payload.
+/// The field that may have been meant by a name that no event has: one of an event's own, else one
+/// of its payload.
 fn field_meant(name: &str) -> Option<String> {
     let is_operator = matches!(name, "and" | "or" | "not" | "in" | "is" | "if" | "else");
     let is_unknown_name = !is_operator
@@ -268,7 +270,8 @@ fn read_output(section: &mut Section<'_>, layout: Layout, context: &Context<'_>)
     rule
 }
 
-/// Finds what keeps a core subscriber from its agent, and warns of an activation that concerns no agent.
+/// Finds what keeps a core subscriber from its agent, and warns of an activation that concerns no
+/// agent.
 fn check_audience(
     section: &mut Section<'_>,
     rule: &OutputRule,
@@ -313,7 +316,8 @@ fn check_wake(section: &mut Section<'_>, rule: &OutputRule, threshold: Priority)
     }
 }
 
-/// What a notification may hold: what its file says, as far as an injection has room for that and its wrapper.
+/// What a notification may hold: what its file says, as far as an injection has room for that and
+/// its wrapper.
 fn read_max_tokens(section: &mut Section<'_>, injection: Tokens) -> Tokens {
     let room = injection.0.saturating_sub(WRAPPER_TOKENS);
     let wanted = section.read("max_tokens", |value| values::integer(value, MAX_TOKENS_LIMITS));

@@ -1,7 +1,7 @@
 //! How single values are read: words, numbers within a range, durations, rates, lists.
 //!
-//! Each function takes a [`Value`] and gives what it means, or everything that is wrong with it. Units are those of the
-//! text: a duration carries its own, as in `"250ms"` or `"1h30m"`.
+//! Each function takes a [`Value`] and gives what it means, or everything that is wrong with it.
+//! Units are those of the text: a duration carries its own, as in `"250ms"` or `"1h30m"`.
 
 use std::{
     fmt,
@@ -76,7 +76,8 @@ where
     })
 }
 
-/// Says what is to be written in place of a text that is a number, or a duration where the key has its unit.
+/// Says what is to be written in place of a text that is a number, or a duration where the key has
+/// its unit.
 fn not_an_integer(value: &Value<'_>) -> Vec<Diagnostic> {
     let text = value.get().as_str().unwrap_or_default();
     let number = text.trim().parse::<u64>().ok();

@@ -1,4 +1,5 @@
-//! `webhooks.toml` of a layer, and `[webhooks]` of `aside.toml`: what bodies become, and who may send them.
+//! `webhooks.toml` of a layer, and `[webhooks]` of `aside.toml`: what bodies become, and who may
+//! send them.
 
 use std::{
     collections::BTreeMap,
@@ -51,7 +52,8 @@ pub struct Webhooks {
 /// A sender that is expected.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Sender {
-    /// The file with the secret that it signs with; one that signs nothing sends a token of the daemon.
+    /// The file with the secret that it signs with; one that signs nothing sends a token of the
+    /// daemon.
     pub secret_file: Option<PathBuf>,
     /// The folder for whose sessions its events are; for all if there is none.
     pub workspace: Option<Arc<str>>,

@@ -68,8 +68,8 @@ impl Sessions {
         }
     }
 
-    /// Offers what `from`, which is not open any more, left to others, unless a session had it or it
-    /// expired.
+    /// Offers what `from`, which is not open any more, left to others, unless a session had it or
+    /// it expired.
     pub(super) fn offer_left(&mut self, from: &SessionId, left: Vec<Left>, now: Timestamp) {
         // A queue holds a thousand, and a scope may concern thousands of sessions, so each scope is
         // resolved once.

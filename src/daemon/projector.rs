@@ -113,7 +113,8 @@ pub(super) struct Projector {
 impl Projector {
     /// A projector, and the event loop's end of it; nothing runs yet.
     ///
-    /// `opened` is the existing file. If `fold` has notes, they are what it lacks, and are fed first.
+    /// `opened` is the existing file. If `fold` has notes, they are what it lacks, and are fed
+    /// first.
     pub(super) fn new(
         projection: Projection,
         commands: mpsc::Receiver<Command>,

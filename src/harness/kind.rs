@@ -1,5 +1,5 @@
-//! A row of the table of harnesses: everything that the rest of the program needs to know about one.
-//! No other module uses a client's words, files or variables.
+//! A row of the table of harnesses: everything that the rest of the program needs to know about
+//! one. No other module uses a client's words, files or variables.
 
 use std::path::{Path, PathBuf};
 

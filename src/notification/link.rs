@@ -1,4 +1,5 @@
-//! The link of a notice: an address on the web, and nothing that a program on the machine would open.
+//! The link of a notice: an address on the web, and nothing that a program on the machine would
+//! open.
 
 use std::fmt;
 

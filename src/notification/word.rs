@@ -1,4 +1,5 @@
-//! Word for the user, as its author gives it: a text, how bad it is, what it is about, what to open.
+//! Word for the user, as its author gives it: a text, how bad it is, what it is about, what to
+//! open.
 
 use serde::{Deserialize, Serialize};
 

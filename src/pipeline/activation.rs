@@ -1,8 +1,10 @@
-//! What a notification may do by itself while it waits: what its subscriber asks for, as far as the user lets its events.
+//! What a notification may do by itself while it waits: what its subscriber asks for, as far as the
+//! user lets its events.
 //!
-//! A critical notification asks for everything, whatever its subscriber says. What the user sets for a type, or else for a
-//! source, takes the place of that; the nearest name wins, so `ide.diagnostics` goes before `ide`. Above all of it is one
-//! level that nothing exceeds. An event that is not trusted can make nothing active or critical.
+//! A critical notification asks for everything, whatever its subscriber says. What the user sets
+//! for a type, or else for a source, takes the place of that; the nearest name wins, so
+//! `ide.diagnostics` goes before `ide`. Above all of it is one level that nothing exceeds. An event
+//! that is not trusted can make nothing active or critical.
 
 use std::sync::Arc;
 
@@ -19,7 +21,8 @@ pub struct WakeSettings {
     pub level: Activation,
     /// The least priority with which an active notification wakes an agent.
     pub threshold: Priority,
-    /// What the events of a source may do, by the source's name or the front part of it that ends at a dot or a slash.
+    /// What the events of a source may do, by the source's name or the front part of it that ends
+    /// at a dot or a slash.
     pub sources: Vec<(String, Activation)>,
     /// What events of these types may do.
     pub types: Vec<(Pattern, Activation)>,
@@ -27,15 +30,16 @@ pub struct WakeSettings {
     pub trusted: Vec<String>,
 }
 
-/// Sources that are trusted when an event came over the Unix socket: the commands of the user, an event that names no source, and aside
-/// itself.
+/// Sources that are trusted when an event came over the Unix socket: the commands of the user, an
+/// event that names no source, and aside itself.
 pub const TRUSTED_LOCALLY: [&str; 4] = ["cli", "run", "api", "aside"];
 
-/// Most characters of a source that an item names: enough for a host and a path, and few tokens when somebody makes it long.
+/// Most characters of a source that an item names: enough for a host and a path, and few tokens
+/// when somebody makes it long.
 const SHOWN_SOURCE_CHARS_MAX: usize = 64;
 
-/// The least priority with which an active notification wakes an agent, when the user does not say: what may interrupt a
-/// tool's result may also interrupt a pause.
+/// The least priority with which an active notification wakes an agent, when the user does not say:
+/// what may interrupt a tool's result may also interrupt a pause.
 pub const THRESHOLD: Priority = Priority::High;
 
 impl Default for WakeSettings {
@@ -69,7 +73,8 @@ impl WakeSettings {
         self.trust(&event.source, event.provenance)
     }
 
-    /// The source of the first of these rows that is not trusted, as a reader is to see it; `None` if all are.
+    /// The source of the first of these rows that is not trusted, as a reader is to see it; `None`
+    /// if all are.
     ///
     /// Shape: at most [`SHOWN_SOURCE_CHARS_MAX`] characters without control characters.
     pub(crate) fn untrusted_source(&self, rows: &[Row]) -> Option<Arc<str>> {
@@ -77,7 +82,8 @@ impl WakeSettings {
         Some(cut_text(strip_text(&untrusted.event.source), SHOWN_SOURCE_CHARS_MAX).into())
     }
 
-    /// The priority and point of a notification of these rows: one that is not from a trusted source is high at most.
+    /// The priority and point of a notification of these rows: one that is not from a trusted
+    /// source is high at most.
     pub(crate) fn lowered(
         &self,
         priority: Priority,

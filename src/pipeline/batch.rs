@@ -1,8 +1,9 @@
 //! When collected events become a notification.
 //!
-//! Events that concern the same sessions and have the same `group_by` values share one open batch. It closes when its
-//! window ends, when it is full, or when the pipeline says so; never later, and never only because another event came. A
-//! batch that was waited for is as of its deadline, however late the caller asks, so a replay gives the same one.
+//! Events that concern the same sessions and have the same `group_by` values share one open batch.
+//! It closes when its window ends, when it is full, or when the pipeline says so; never later, and
+//! never only because another event came. A batch that was waited for is as of its deadline,
+//! however late the caller asks, so a replay gives the same one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,11 +23,13 @@ use crate::{
     time::Timestamp,
 };
 
-/// Most open batches of a subscriber: far more than sessions times groups in use, and with full batches (100 rows) it
-/// bounds the rows that wait. When it is reached, the batch that ends soonest closes early.
+/// Most open batches of a subscriber: far more than sessions times groups in use, and with full
+/// batches (100 rows) it bounds the rows that wait. When it is reached, the batch that ends soonest
+/// closes early.
 pub(crate) const BATCHES_OPEN_MAX: usize = 256;
 
-/// How many rows a batch has room for when it opens: those of a full one, if that is as small as most are.
+/// How many rows a batch has room for when it opens: those of a full one, if that is as small as
+/// most are.
 const ROWS_AT_FIRST: usize = 10;
 
 /// Rows that leave together.
@@ -82,7 +85,8 @@ struct Deadline {
 
 /// The open batches of one subscriber.
 ///
-/// The rules are an argument of each call: when they change, open batches keep their rows and deadlines.
+/// The rules are an argument of each call: when they change, open batches keep their rows and
+/// deadlines.
 #[derive(Debug, Default)]
 pub(crate) struct Batcher {
     open: BTreeMap<Scope, BTreeMap<Key, Open>>,
@@ -93,8 +97,8 @@ pub(crate) struct Batcher {
 impl Batcher {
     /// Adds `row` to the batch of its scope and group, and returns a batch if that closes one.
     ///
-    /// Shape: the batch it filled, or the row alone if `rule` collects nothing, or, when there are [`BATCHES_OPEN_MAX`]
-    /// already, the one that ends soonest.
+    /// Shape: the batch it filled, or the row alone if `rule` collects nothing, or, when there are
+    /// [`BATCHES_OPEN_MAX`] already, the one that ends soonest.
     pub(crate) fn push(
         &mut self,
         rule: &Batching,
@@ -123,8 +127,8 @@ impl Batcher {
         None
     }
 
-    /// Counts a repeat of the event `of` on its row, which shows `newest` from now on if there is one; false if no open batch of
-    /// `scope` has that row.
+    /// Counts a repeat of the event `of` on its row, which shows `newest` from now on if there is
+    /// one; false if no open batch of `scope` has that row.
     pub(crate) fn repeat(
         &mut self,
         rule: &Batching,
@@ -161,13 +165,14 @@ impl Batcher {
         self.take(deadline, closed_at)
     }
 
-    /// Closes the batches of the scopes that are wanted, in the order in which they would have closed.
+    /// Closes the batches of the scopes that are wanted, in the order in which they would have
+    /// closed.
     pub(crate) fn close(&mut self, wanted: &dyn Fn(&Scope) -> bool, now: Timestamp) -> Vec<Batch> {
         self.close_that(|scope, _| wanted(scope), now)
     }
 
-    /// Takes the rows that `is_wanted` picks out of the batches that are for nobody but those whom `scope` concerns, in the order of the
-    /// batches; a batch without rows is gone.
+    /// Takes the rows that `is_wanted` picks out of the batches that are for nobody but those whom
+    /// `scope` concerns, in the order of the batches; a batch without rows is gone.
     pub(crate) fn withdraw(&mut self, scope: &Scope, is_wanted: &mut dyn FnMut(&Row) -> bool) -> Vec<Row> {
         let (mut taken, mut empty) = (Vec::new(), Vec::new());
         for (own, groups) in self.open.iter_mut().filter(|(own, _)| scope.covers(own)) {
@@ -185,7 +190,8 @@ impl Batcher {
         taken
     }
 
-    /// Closes the batches that are wanted, by their scopes and rows, in the order in which they would have closed.
+    /// Closes the batches that are wanted, by their scopes and rows, in the order in which they
+    /// would have closed.
     pub(crate) fn close_that(
         &mut self,
         mut is_wanted: impl FnMut(&Scope, &[Row]) -> bool,
@@ -253,7 +259,8 @@ impl Batcher {
     }
 }
 
-/// When a batch ends whose window begins at `now`. Never before `now`, not even under rules that came after it opened.
+/// When a batch ends whose window begins at `now`. Never before `now`, not even under rules that
+/// came after it opened.
 fn ends_at(rule: &Batching, opened_at: Timestamp, now: Timestamp) -> Timestamp {
     let window_end = now + rule.window;
     match rule.mode {

@@ -1,12 +1,14 @@
 //! `where`: an expression over the fields of one event that decides whether a subscriber wants it.
 //!
-//! It is minijinja's, as in templates. It sees the event through a view that looks up what
-//! is asked for and converts nothing else, and that parses the payload only if the expression looks into it.
+//! It is minijinja's, as in templates. It sees the event through a view that looks up what is asked
+//! for and converts nothing else, and that parses the payload only if the expression looks into it.
 //!
-//! A field that is absent is undefined: it is false, equal to no value, and so is any field below it; `is defined` tells it
-//! apart. An absent field and null have no order, so `payload.n > 1` and `payload.n < 5` are both false without `n`. Values of
-//! different kinds have none either: to compare `"5"` with 3 is a failure, as is anything that costs more than [`CONDITION_STEPS`].
-//! A severity is its word, so it can be compared with `==` and `in`; its order is what `severity_filter` is for.
+//! A field that is absent is undefined: it is false, equal to no value, and so is any field below
+//! it; `is defined` tells it apart. An absent field and null have no order, so `payload.n > 1` and
+//! `payload.n < 5` are both false without `n`. Values of different kinds have none either: to
+//! compare `"5"` with 3 is a failure, as is anything that costs more than [`CONDITION_STEPS`]. A
+//! severity is its word, so it can be compared with `==` and `in`; its order is what
+//! `severity_filter` is for.
 //!
 //! ```
 //! use aside::pipeline::condition::Condition;
@@ -38,12 +40,13 @@ use crate::{
     },
 };
 
-/// Longest `where`, in bytes. minijinja reads a run of operators by recursion without a guard: 2,048 minus signs overflow
-/// a stack of 2 MiB in a debug build, which would end the process.
+/// Longest `where`, in bytes. minijinja reads a run of operators by recursion without a guard:
+/// 2,048 minus signs overflow a stack of 2 MiB in a debug build, which would end the process.
 pub const CONDITION_BYTES_MAX: usize = 1_000;
 /// Most instructions of one evaluation. A `where` of a line takes about twenty.
 pub const CONDITION_FUEL: u64 = 500;
-/// Most steps of work of one evaluation, an item or 16 bytes each: a few looks at a payload of 64 KiB.
+/// Most steps of work of one evaluation, an item or 16 bytes each: a few looks at a payload of 64
+/// KiB.
 pub const CONDITION_STEPS: u64 = 20_000;
 
 const GRAMMAR: Grammar =
@@ -79,7 +82,8 @@ pub struct ConditionFailure {
 impl Condition {
     /// Compiles the text of a `where`.
     ///
-    /// Errors: a text that is no expression, is longer than [`CONDITION_BYTES_MAX`], or uses a field, filter or test that does not exist.
+    /// Errors: a text that is no expression, is longer than [`CONDITION_BYTES_MAX`], or uses a
+    /// field, filter or test that does not exist.
     pub fn compile(source: &str) -> Result<Self, ConditionError> {
         if source.len() > CONDITION_BYTES_MAX {
             let message = format!("longer than {CONDITION_BYTES_MAX} bytes");
@@ -99,7 +103,8 @@ impl Condition {
 
     /// Whether `event` meets the condition; any value that minijinja takes for true does.
     ///
-    /// Errors: an operation that its values do not allow, or more than [`CONDITION_FUEL`] or [`CONDITION_STEPS`].
+    /// Errors: an operation that its values do not allow, or more than [`CONDITION_FUEL`] or
+    /// [`CONDITION_STEPS`].
     pub fn test(&self, event: &Arc<Event>) -> Result<bool, ConditionFailure> {
         let view = Value::from_object(EventView(Arc::clone(event)));
         let tested = self.program.run(&ENVIRONMENT, view, &mut String::new(), |value, _| {

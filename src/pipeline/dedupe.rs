@@ -1,8 +1,9 @@
 //! Whether an event repeats an earlier one.
 //!
-//! Two events are the same when their keys are equal and they concern the same sessions. A window begins with the first
-//! of them and is not prolonged by repeats, so a lasting fault is delivered once a window. No timer is needed: windows
-//! that have ended are dropped at the next check. How repeats are counted is the pipeline's business.
+//! Two events are the same when their keys are equal and they concern the same sessions. A window
+//! begins with the first of them and is not prolonged by repeats, so a lasting fault is delivered
+//! once a window. No timer is needed: windows that have ended are dropped at the next check. How
+//! repeats are counted is the pipeline's business.
 
 use std::{collections::VecDeque, hash::BuildHasher, time::Duration};
 
@@ -18,8 +19,8 @@ use crate::{
     time::Timestamp,
 };
 
-/// Most keys a subscriber remembers, about 400 bytes each at worst. When it is reached, the one that ends soonest is
-/// evicted, and an event with that key counts as a new one.
+/// Most keys a subscriber remembers, about 400 bytes each at worst. When it is reached, the one
+/// that ends soonest is evicted, and an event with that key counts as a new one.
 pub(crate) const DEDUPE_KEYS_MAX: usize = 4_096;
 
 /// What an event is to those before it.
@@ -36,10 +37,11 @@ pub(crate) enum Verdict {
 
 /// Writes the key under which `event` is known.
 ///
-/// Shape: an event's own key never equals one made from fields, and the key of an event that escalates never equals that
-/// of one that does not, so a critical event is not taken for the repeat of a warning; nor is what the user trusts taken for the
-/// repeat of what anybody can have sent. Fields are compared with their kinds: `1` is not
-/// `"1"`, and null is not absence. An event that has none of the payload's fields of the key is compared by its whole payload.
+/// Shape: an event's own key never equals one made from fields, and the key of an event that
+/// escalates never equals that of one that does not, so a critical event is not taken for the
+/// repeat of a warning; nor is what the user trusts taken for the repeat of what anybody can have
+/// sent. Fields are compared with their kinds: `1` is not `"1"`, and null is not absence. An event
+/// that has none of the payload's fields of the key is compared by its whole payload.
 pub(crate) fn write_key<'w>(
     writer: &'w mut KeyWriter,
     rule: &DedupeRule,
@@ -76,11 +78,13 @@ struct Window {
 
 /// The windows of one subscriber that are open.
 ///
-/// Shape: windows end in about the order in which they open, so they stand in a queue that is written and forgotten from end to end; what
-/// is looked up by key is no more than their numbers in it.
+/// Shape: windows end in about the order in which they open, so they stand in a queue that is
+/// written and forgotten from end to end; what is looked up by key is no more than their numbers in
+/// it.
 #[derive(Debug, Default)]
 pub(crate) struct Dedupe {
-    /// Soonest to end first. A new one ends last, unless its rule gave the ones before it more time.
+    /// Soonest to end first. A new one ends last, unless its rule gave the ones before it more
+    /// time.
     windows: VecDeque<Window>,
     /// How many windows were forgotten, which is the number of the first one.
     forgotten: u64,
@@ -91,7 +95,8 @@ pub(crate) struct Dedupe {
 }
 
 impl Dedupe {
-    /// Says whether an event with `key` repeats one whose window is open, and opens a window for it if not.
+    /// Says whether an event with `key` repeats one whose window is open, and opens a window for it
+    /// if not.
     ///
     /// `condition`: what the event gives that can be resolved.
     pub(crate) fn check(
@@ -113,7 +118,8 @@ impl Dedupe {
 
     /// Opens a window for `key` that begins with `seq`, in place of the one that is open.
     ///
-    /// Shape: the old one keeps its place until it ends, so that no number changes, but not its key; no event has an empty one.
+    /// Shape: the old one keeps its place until it ends, so that no number changes, but not its
+    /// key; no event has an empty one.
     pub(crate) fn renew(&mut self, key: &[u8], window: Duration, seq: Seq, now: Timestamp) {
         let hash = self.hasher.hash_one(key);
         let mut condition = None;
@@ -124,7 +130,8 @@ impl Dedupe {
         self.remember(Window { ends_at: now + window, first: seq, hash, key: key.into(), condition });
     }
 
-    /// Forgets the windows of events that gave one of `conditions`: what comes after the end of a condition repeats nothing.
+    /// Forgets the windows of events that gave one of `conditions`: what comes after the end of a
+    /// condition repeats nothing.
     pub(crate) fn forget_conditions(&mut self, conditions: &[StateKey]) {
         let ends = |window: &Window| window.condition.is_some_and(|own| conditions.contains(&own));
         let ended: Vec<(u64, u64)> = (self.forgotten..)

@@ -1,8 +1,8 @@
 //! What an author got wrong, said once.
 //!
-//! A template or a `where` that fails, fails for every event, and the report is itself an event that may come back to the
-//! subscriber that failed. So a place is reported once; again only after it has succeeded in between, and then at most
-//! once in [`REPORT_INTERVAL`].
+//! A template or a `where` that fails, fails for every event, and the report is itself an event
+//! that may come back to the subscriber that failed. So a place is reported once; again only after
+//! it has succeeded in between, and then at most once in [`REPORT_INTERVAL`].
 
 use std::{collections::BTreeMap, mem::discriminant, sync::Arc, time::Duration};
 
@@ -13,8 +13,8 @@ use crate::{notification::SubscriberId, time::Timestamp};
 /// A place that fails now and then is reported this often at most.
 pub(crate) const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Most places of one subscriber that are reported: a template seldom has more lines that fail. Further places stay
-/// unreported until new rules come.
+/// Most places of one subscriber that are reported: a template seldom has more lines that fail.
+/// Further places stay unreported until new rules come.
 pub(crate) const PLACES_MAX: usize = 16;
 
 /// Something of a subscriber that could not do its work; its events were not lost.
@@ -107,7 +107,8 @@ impl Failures {
         }
     }
 
-    /// Notes that a part did its work. A subscriber has one template at a time, whatever its name was when it failed.
+    /// Notes that a part did its work. A subscriber has one template at a time, whatever its name
+    /// was when it failed.
     pub(crate) fn succeeded(&mut self, part: &FailedPart) {
         for ((reported_part, _), reported) in &mut self.places {
             reported.has_succeeded |= discriminant(reported_part) == discriminant(part);

@@ -1,4 +1,5 @@
-//! Which of the events that match by type a subscriber wants, as far as their envelope tells: by source and severity.
+//! Which of the events that match by type a subscriber wants, as far as their envelope tells: by
+//! source and severity.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! What is wrong with a text that is not minijinja, where its parser says only where it stopped.
 //!
-//! The parser is asked first; this looks at the text again for the slips that authors make: a tag that is not closed, a block that is
-//! not ended, an operator of another language.
+//! The parser is asked first; this looks at the text again for the slips that authors make: a tag
+//! that is not closed, a block that is not ended, an operator of another language.
 
 use std::ops::Range;
 
@@ -72,7 +72,8 @@ pub(crate) fn in_template(source: &str) -> Option<Slip> {
     Some(Slip { message, range: block.range() })
 }
 
-/// The first line of a template's text that a tab indents; in TOON, and so here, a level is two spaces.
+/// The first line of a template's text that a tab indents; in TOON, and so here, a level is two
+/// spaces.
 pub(crate) fn tab_in(source: &str) -> Option<Slip> {
     let tags = tags(source);
     let is_inside = |at: usize| tags.iter().any(|tag| (tag.at..tag.at + 2 + tag.inside.len()).contains(&at));

@@ -1,8 +1,9 @@
 //! What makes two events the same, or of the same group: a few texts as one key.
 //!
-//! Texts are joined so that different lists never give the same key and keys sort as the texts do. A key is written into a
-//! buffer that is used again, so asking for a known key allocates nothing. Keys are bounded: a long one is replaced by its
-//! SHA-256, because payload fields and producers' keys may be as large as an event.
+//! Texts are joined so that different lists never give the same key and keys sort as the texts do.
+//! A key is written into a buffer that is used again, so asking for a known key allocates nothing.
+//! Keys are bounded: a long one is replaced by its SHA-256, because payload fields and producers'
+//! keys may be as large as an event.
 
 use std::sync::Arc;
 
@@ -81,7 +82,8 @@ impl KeyWriter {
         self
     }
 
-    /// Adds what `fields` are in `event`, with their kinds; and the whole payload if none of those that are to be found there is.
+    /// Adds what `fields` are in `event`, with their kinds; and the whole payload if none of those
+    /// that are to be found there is.
     pub(crate) fn identity(&mut self, fields: &[FieldPath], event: &Event) -> &mut Self {
         let (mut wanted, mut found) = (false, false);
         for field in fields {
@@ -98,7 +100,8 @@ impl KeyWriter {
         if wanted && !found { self.word(b"whole").text(event.payload.as_str()) } else { self }
     }
 
-    /// Writes the key of the state or condition that `fields` name in `event`; an event that is not trusted never has that of one that is.
+    /// Writes the key of the state or condition that `fields` name in `event`; an event that is not
+    /// trusted never has that of one that is.
     pub(crate) fn state(&mut self, fields: &[FieldPath], trust: Trust, event: &Event) -> StateKey {
         let key = self.start().word(word_of(trust)).identity(fields, event).finish();
         StateKey(first_64_bits(Sha256::new_with_prefix(key)))

@@ -1,8 +1,9 @@
 //! How many notifications may leave in a time.
 //!
-//! Each session (or folder, or everybody) has a token bucket of its own, so one busy session does not use up another's.
-//! The arithmetic is in whole units and loses nothing: a bucket asked a thousand times gives what one asked once gives.
-//! What is over the rate is the pipeline's to count.
+//! Each session (or folder, or everybody) has a token bucket of its own, so one busy session does
+//! not use up another's. The arithmetic is in whole units and loses nothing: a bucket asked a
+//! thousand times gives what one asked once gives. What is over the rate is the pipeline's to
+//! count.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +15,14 @@ use crate::{
     time::{Timestamp, duration_millis},
 };
 
-/// Most buckets of a subscriber, about 200 bytes each. When it is reached, the one that was asked longest ago is
-/// forgotten; it would start full if it were asked again.
+/// Most buckets of a subscriber, about 200 bytes each. When it is reached, the one that was asked
+/// longest ago is forgotten; it would start full if it were asked again.
 pub(crate) const BUCKETS_MAX: usize = 1_024;
 
 /// So many at once, and so many more in a time.
 ///
-/// Units: a token is as many parts as the rate's time has milliseconds, so `count` parts flow in each millisecond.
+/// Units: a token is as many parts as the rate's time has milliseconds, so `count` parts flow in
+/// each millisecond.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct TokenBucket {
     token_parts: u128,

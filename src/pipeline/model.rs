@@ -1,4 +1,5 @@
-//! Random events and times, against a pipeline that is written for being read: lists, full scans, no bounds.
+//! Random events and times, against a pipeline that is written for being read: lists, full scans,
+//! no bounds.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -171,7 +172,8 @@ impl What {
     }
 }
 
-/// The rows that wait: the event that opened each, how often it happened, and the number of the one that it shows.
+/// The rows that wait: the event that opened each, how often it happened, and the number of the one
+/// that it shows.
 fn rows(pipeline: &Pipeline) -> Vec<(Seq, u32, u64)> {
     let row = |row: &Row| (row.seq, row.repeats, number(&row.event));
     let mut rows: Vec<_> = pipeline.batcher.rows().map(row).collect();
@@ -205,8 +207,8 @@ fn happened(steps: &[Step]) -> Vec<Seq> {
 struct Model {
     firsts: Vec<(String, Seq, Timestamp)>,
     open: Vec<ModelBatch>,
-    /// For each scope, the millisecond its tokens are counted up to, and how many parts of tokens there are then; as many
-    /// parts as the rate's time has milliseconds make a token.
+    /// For each scope, the millisecond its tokens are counted up to, and how many parts of tokens
+    /// there are then; as many parts as the rate's time has milliseconds make a token.
     tokens: Vec<(Scope, u64, u64)>,
     deferred: Vec<(Scope, DeferredCounts)>,
     seen: Vec<Outcome>,

@@ -1,21 +1,24 @@
-//! Rows to text: a template writes it, this module makes sure that it is TOON, complete, and small enough.
+//! Rows to text: a template writes it, this module makes sure that it is TOON, complete, and small
+//! enough.
 //!
-//! A template prints values; structure comes from its own text alone. Every printed value becomes a placeholder, and a pass over the rendered
-//! lines (`assemble`) encodes whole cells: one that is a single value keeps its type, one that mixes text and values becomes one
-//! string. So the plain style is exact whatever the values hold:
+//! A template prints values; structure comes from its own text alone. Every printed value becomes a
+//! placeholder, and a pass over the rendered lines (`assemble`) encodes whole cells: one that is a
+//! single value keeps its type, one that mixes text and values becomes one string. So the plain
+//! style is exact whatever the values hold:
 //!
 //! ```text
 //! tool_fail: {{ e.payload.tool_name }} {{ e.payload.error_type }}{% if e.payload.error_message %} - {{ e.payload.error_message }}{% endif %}
 //! ```
 //!
-//! A template sees the whole batch. Then: strict decode (a table that the encoder alone wrote is strict as it is), canonical form, the
-//! counts that the template does not print itself, and the bounds on rows and tokens, for which rows of tables that were written go from
-//! the tail and are counted as `omitted`, and in the end fields, as `omitted_fields`. What a template cannot render goes out as a generic
-//! table. A newline after a tag counts and blank lines do not, so an `{% endif %}` at the end of a
-//! line does not swallow the next one.
+//! A template sees the whole batch. Then: strict decode (a table that the encoder alone wrote is
+//! strict as it is), canonical form, the counts that the template does not print itself, and the
+//! bounds on rows and tokens, for which rows of tables that were written go from the tail and are
+//! counted as `omitted`, and in the end fields, as `omitted_fields`. What a template cannot render
+//! goes out as a generic table. A newline after a tag counts and blank lines do not, so an
+//! `{% endif %}` at the end of a line does not swallow the next one.
 //!
-//! Three parts: `template` runs minijinja, `table` goes from events to rows, cells and tables, and `assemble` from placeholders to
-//! TOON. `template` uses the other two, and neither uses it.
+//! Three parts: `template` runs minijinja, `table` goes from events to rows, cells and tables, and
+//! `assemble` from placeholders to TOON. `template` uses the other two, and neither uses it.
 
 mod assemble;
 mod cut;
@@ -50,13 +53,16 @@ pub use self::{
     table::{Column, Table},
 };
 
-/// The key of the count of repeats of events that were delivered before; those of a shown row are its `repeats`.
+/// The key of the count of repeats of events that were delivered before; those of a shown row are
+/// its `repeats`.
 const EARLIER_REPEATS: &str = "earlier_repeats";
 /// The name for no template: the generic table.
 pub const GENERIC: &str = "generic";
-/// Steps of work (`pipeline::sandbox`) that all attempts at one notification may take together: some 10 ms.
+/// Steps of work (`pipeline::sandbox`) that all attempts at one notification may take together:
+/// some 10 ms.
 pub const STEPS_MAX: u64 = 500_000;
-/// Longest text fields, in characters, tried one after the other when not even one row fits its tokens.
+/// Longest text fields, in characters, tried one after the other when not even one row fits its
+/// tokens.
 const FIELD_CHARS: [usize; 5] = [crate::event::FIELD_CHARS_MAX, 500, 160, 60, 20];
 
 /// Every template by the name its subscribers use.
@@ -76,7 +82,8 @@ pub struct Rendered {
     pub failure: Option<RenderFailure>,
     /// What the template says to the user, by `notify`, in that order; nothing if it failed.
     pub words: Vec<Word>,
-    /// Columns that the template names and that no row has: optional fields, or names that are misspelt.
+    /// Columns that the template names and that no row has: optional fields, or names that are
+    /// misspelt.
     pub absent: Vec<String>,
 }
 
@@ -97,7 +104,8 @@ impl Templates {
 
     /// Compiles a template and keeps it under `name`, in place of an earlier one of that name.
     ///
-    /// Errors: bad syntax, something a template may not use, an unknown filter or variable; nothing is kept then.
+    /// Errors: bad syntax, something a template may not use, an unknown filter or variable; nothing
+    /// is kept then.
     pub fn add(&mut self, name: &str, source: String) -> Result<(), TemplateError> {
         self.by_name.insert(name.to_owned(), Template::compile(&source)?);
         Ok(())
@@ -110,8 +118,8 @@ impl Templates {
 
     /// Renders a batch with the template `name`, and with the generic table if that fails.
     ///
-    /// Shape: the content is never empty and costs at most `max_tokens`, unless that is too small for a name and a count, which is
-    /// also all there is to say when there are no rows.
+    /// Shape: the content is never empty and costs at most `max_tokens`, unless that is too small
+    /// for a name and a count, which is also all there is to say when there are no rows.
     pub fn render(&self, name: &str, input: &RenderInput<'_>) -> Rendered {
         if input.rows.is_empty() {
             return smallest(input).released(None);
@@ -181,7 +189,8 @@ impl Content {
     }
 }
 
-/// The cleaned events of a batch, kept between attempts with the same longest field, and what all attempts may cost.
+/// The cleaned events of a batch, kept between attempts with the same longest field, and what all
+/// attempts may cost.
 struct CleanRows<'a> {
     rows: &'a [Row],
     field_chars: usize,
@@ -203,7 +212,8 @@ impl<'a> CleanRows<'a> {
     }
 }
 
-/// Renders with a template and shows as many rows as fit; when not even one does, with shorter fields.
+/// Renders with a template and shows as many rows as fit; when not even one does, with shorter
+/// fields.
 fn fit_template(
     input: &RenderInput<'_>,
     clean: &mut CleanRows<'_>,
@@ -240,7 +250,8 @@ fn finished(input: &RenderInput<'_>, draft: &Draft, shown: usize) -> Result<Cont
     content.fitting(input)
 }
 
-/// Shows as much of a draft as fits: all of it, or fewer rows of its tables, or, if the texts are `Shortest`, fewer fields.
+/// Shows as much of a draft as fits: all of it, or fewer rows of its tables, or, if the texts are
+/// `Shortest`, fewer fields.
 fn fit_draft(input: &RenderInput<'_>, draft: &Draft, texts: Texts) -> Result<Content, Attempt> {
     let is_long = draft.body.has_long_table();
     if !is_long && let Ok(content) = finished(input, draft, input.rows.len()) {
@@ -287,7 +298,8 @@ fn finished_cut(
     let (all, mut shown) = (input.rows.len(), input.rows.len());
     let mut left_out = draft.left_out;
     for table in lost {
-        // A table as long as the batch, or as much of it as a filter writes, has a row for each event.
+        // A table as long as the batch, or as much of it as a filter writes, has a row for each
+        // event.
         if table.of == all || table.of == all.min(ROWS_MAX) {
             left_out += occurrences(input.rows.get(table.kept..table.of).unwrap_or_default());
             shown = shown.min(table.kept);
@@ -347,8 +359,9 @@ where
     Ok(best)
 }
 
-/// The counts that nothing else shows: of events whose rows were left out, how often the `kept` ones happened when the template is
-/// silent about it, repeats of earlier rows, and events over the rate.
+/// The counts that nothing else shows: of events whose rows were left out, how often the `kept`
+/// ones happened when the template is silent about it, repeats of earlier rows, and events over the
+/// rate.
 fn extras(
     input: &RenderInput<'_>,
     kept: &[Row],

@@ -12,10 +12,12 @@ use crate::{
 };
 
 impl Pipeline {
-    /// Takes an event whose type resolves conditions, and gives what it resolves: rows of open batches end here, the rest is the
-    /// caller's to withdraw, after what `poll_output` has. An event that is not trusted resolves nothing that is.
+    /// Takes an event whose type resolves conditions, and gives what it resolves: rows of open
+    /// batches end here, the rest is the caller's to withdraw, after what `poll_output` has. An
+    /// event that is not trusted resolves nothing that is.
     ///
-    /// Errors: the filter that refuses it. `where` and `severity_filter` are not asked: they pick what is delivered.
+    /// Errors: the filter that refuses it. `where` and `severity_filter` are not asked: they pick
+    /// what is delivered.
     pub fn resolve(
         &mut self,
         seq: Seq,
@@ -37,7 +39,8 @@ impl Pipeline {
         Ok(resolution)
     }
 
-    /// Ends the rows of which `resolution` is; a batch that is for others too closes, so that each session can withdraw its own.
+    /// Ends the rows of which `resolution` is; a batch that is for others too closes, so that each
+    /// session can withdraw its own.
     fn withdraw_rows(
         &mut self,
         rule: &Subscriber,

@@ -39,7 +39,8 @@ pub struct Subscriber {
     pub rate: Option<Rate>,
     /// How long a notification stays worth telling.
     pub ttl: Option<Duration>,
-    /// The fields that name a state: a newer event about it replaces an older one that is pending. None does if this is empty.
+    /// The fields that name a state: a newer event about it replaces an older one that is pending.
+    /// None does if this is empty.
     pub supersede_key: Vec<FieldPath>,
     /// What ends a condition that an event gives; each event is an occurrence if there is none.
     pub resolve: Option<ResolveRule>,
@@ -108,7 +109,8 @@ pub struct DedupeRule {
 pub struct ResolveRule {
     /// The event types that do; at least one. An event of one of them gives no condition itself.
     pub by: Vec<Pattern>,
-    /// The fields in which such an event equals the one that gave the condition; all conditions end if this is empty.
+    /// The fields in which such an event equals the one that gave the condition; all conditions end
+    /// if this is empty.
     pub equal: Vec<FieldPath>,
 }
 
@@ -118,7 +120,8 @@ pub enum Keep {
     /// The first. A repeat is counted, also when the row has left.
     #[default]
     First,
-    /// The newest, in the place of the first. When the row has left, the next one is a row of its own.
+    /// The newest, in the place of the first. When the row has left, the next one is a row of its
+    /// own.
     Newest,
 }
 

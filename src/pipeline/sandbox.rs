@@ -1,9 +1,12 @@
-//! Where templates and conditions run: minijinja's language, with a bound on everything that it walks and makes.
+//! Where templates and conditions run: minijinja's language, with a bound on everything that it
+//! walks and makes.
 //!
-//! A source is parsed, checked (`lint`), compiled by minijinja, and its code rewritten (`rewrite`): each instruction that could cost more
-//! than a step becomes a call of a priced function (`operators`), and the only filters, tests and functions that exist are priced too
-//! (`filters`). They pay from one [`account::Account`], so memory and time are bounded whatever an author writes and a producer sends:
-//! a program that has spent its steps fails, and a text or a nesting that grows too large fails before it is made.
+//! A source is parsed, checked (`lint`), compiled by minijinja, and its code rewritten (`rewrite`):
+//! each instruction that could cost more than a step becomes a call of a priced function
+//! (`operators`), and the only filters, tests and functions that exist are priced too (`filters`).
+//! They pay from one [`account::Account`], so memory and time are bounded whatever an author writes
+//! and a producer sends: a program that has spent its steps fails, and a text or a nesting that
+//! grows too large fails before it is made.
 
 pub(super) mod account;
 mod filters;
@@ -80,8 +83,8 @@ impl Program {
         self.code.borrow_owner()
     }
 
-    /// Runs it with the variables of `root`, of which [`account::ACCOUNT`] has to be one; `end` gets the value of an expression and what
-    /// the run left behind.
+    /// Runs it with the variables of `root`, of which [`account::ACCOUNT`] has to be one; `end`
+    /// gets the value of an expression and what the run left behind.
     pub(super) fn run<R>(
         &self,
         environment: &'static Environment<'static>,

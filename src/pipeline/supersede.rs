@@ -10,7 +10,8 @@ use crate::{
 
 /// Removes each row of whose state a later row is newer.
 ///
-/// Shape: the states of the rows that stay, in the order of their keys, and the events of those that went, of which nothing comes.
+/// Shape: the states of the rows that stay, in the order of their keys, and the events of those
+/// that went, of which nothing comes.
 pub(crate) fn supersede(
     rule: &Subscriber,
     key: &mut KeyWriter,

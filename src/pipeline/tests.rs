@@ -461,7 +461,8 @@ pub(super) fn outcomes(outputs: &[PipelineOutput]) -> Vec<Outcome> {
     outputs.iter().map(outcome).collect()
 }
 
-/// All outputs but the report that a template is not there: these tests have none, and what they see does not need any.
+/// All outputs but the report that a template is not there: these tests have none, and what they
+/// see does not need any.
 pub(super) fn drain(pipeline: &mut Pipeline) -> Vec<PipelineOutput> {
     let is_missing_template = |output: &PipelineOutput| {
         matches!(output, PipelineOutput::Failed(Failure { part: FailedPart::Template(_), .. }))

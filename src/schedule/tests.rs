@@ -5,7 +5,8 @@ fn at(text: &str) -> Timestamp {
 }
 
 fn berlin() -> TimeZone {
-    // As the tables of the system have it: daylight saving time begins on March 29 and ends on October 25 of 2026.
+    // As the tables of the system have it: daylight saving time begins on March 29 and ends on
+    // October 25 of 2026.
     TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").expect("a rule")
 }
 
@@ -30,7 +31,8 @@ fn the_next_time_is_that_of_the_users_wall_clock_also_where_it_jumps() {
         // 02:30 is not there on March 29; it comes when the clock goes on, at 03:00.
         ("30 2 * * *", "2026-03-28T12:00:00Z", "2026-03-29T01:00:00Z"),
         ("30 2 * * *", "2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"),
-        // 02:30 is there twice on October 25: a time of day comes once, each half hour comes each time.
+        // 02:30 is there twice on October 25: a time of day comes once, each half hour comes each
+        // time.
         ("30 2 * * *", "2026-10-24T12:00:00Z", "2026-10-25T00:30:00Z"),
         ("30 2 * * *", "2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"),
         ("*/30 * * * *", "2026-10-25T00:30:00Z", "2026-10-25T01:00:00Z"),

@@ -35,7 +35,8 @@ pub struct AppParts {
     pub projection: Projection,
     /// Requests that wait for answers and for changes of a queue.
     pub registry: Arc<Registry>,
-    /// Transcripts to be searched for injections; [`look_for_injections`](crate::server::look_for_injections) receives them.
+    /// Transcripts to be searched for injections;
+    /// [`look_for_injections`](crate::server::look_for_injections) receives them.
     pub transcripts: mpsc::Sender<Transcript>,
     /// Latency meters of requests.
     pub meters: Arc<Meters>,

@@ -101,7 +101,8 @@ impl From<Stored> for Deliveries {
 }
 
 impl Deliveries {
-    /// Takes an event; `None` if it says nothing to the user and nothing of a sink, else the steps that follow from it.
+    /// Takes an event; `None` if it says nothing to the user and nothing of a sink, else the steps
+    /// that follow from it.
     pub fn observe(
         &mut self,
         seq: Seq,
@@ -245,8 +246,8 @@ impl Deliveries {
         entries
     }
 
-    /// What a hook of `session`, which works in `folder`, shows its user at `now`, and that the notices in it are sent by that; `carrier` is what
-    /// the sink calls it.
+    /// What a hook of `session`, which works in `folder`, shows its user at `now`, and that the
+    /// notices in it are sent by that; `carrier` is what the sink calls it.
     pub fn show(
         &mut self,
         session: &SessionId,
@@ -272,7 +273,8 @@ impl Deliveries {
         Some((lines.join(SEPARATOR), entries))
     }
 
-    /// Lets what one session's hooks have not shown be shown by those of another one, which takes its place.
+    /// Lets what one session's hooks have not shown be shown by those of another one, which takes
+    /// its place.
     pub fn follow(&mut self, from: &SessionId, to: &SessionId) {
         for open in self.open.values_mut().filter(|open| open.notice.session.as_ref() == Some(from)) {
             Arc::make_mut(&mut open.notice).session = Some(to.clone());
@@ -332,7 +334,8 @@ impl Deliveries {
         self.note_change();
     }
 
-    /// Lets what waits for the end of quiet hours be due, as they are others from here on: what is to wait by those is said once more.
+    /// Lets what waits for the end of quiet hours be due, as they are others from here on: what is
+    /// to wait by those is said once more.
     pub fn forget_quiet(&mut self) {
         for way in self.open.values_mut().flat_map(|open| open.ways.values_mut()).filter(|way| way.is_quiet) {
             (way.at, way.is_quiet) = (None, false);

@@ -92,7 +92,8 @@ impl Parts {
 }
 
 impl Notice {
-    /// A notice with this name and message, said at `now`: `info`, of the default context, of no session and no folder.
+    /// A notice with this name and message, said at `now`: `info`, of the default context, of no
+    /// session and no folder.
     pub fn new(id: &str, message: &str, now: Timestamp) -> Self {
         Self {
             id: id.into(),
@@ -201,7 +202,8 @@ impl Notice {
         text::write(&spans, target)
     }
 
-    /// The text for a line among others: what it belongs to goes first, with the level unless that is `info`.
+    /// The text for a line among others: what it belongs to goes first, with the level unless that
+    /// is `info`.
     pub fn line(&self) -> String {
         let level = match self.level {
             Level::Info => "",

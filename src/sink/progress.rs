@@ -1,7 +1,8 @@
 //! How far a work is: notices that replace one another.
 //!
-//! A newer notice of the same speaker with the same key replaces the older one. One that says a percentage goes out at most
-//! once in [`PACE`] for each key; what comes between waits until then, unless a newer one replaces it.
+//! A newer notice of the same speaker with the same key replaces the older one. One that says a
+//! percentage goes out at most once in [`PACE`] for each key; what comes between waits until then,
+//! unless a newer one replaces it.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -16,7 +17,8 @@ pub const KEY_CHARS_MAX: usize = 64;
 pub const DONE: u8 = 100;
 /// The least time between two percentages of one key that go out.
 pub const PACE: Duration = Duration::from_secs(10);
-/// Most keys of a speaker that are remembered; beyond it the one that was silent for longest is forgotten.
+/// Most keys of a speaker that are remembered; beyond it the one that was silent for longest is
+/// forgotten.
 pub const KEYS_MAX: usize = 8;
 /// How many bytes of a hash name what is replaced.
 const LINE_BYTES: usize = 8;
@@ -29,7 +31,8 @@ pub struct Progress {
     /// From 0 to [`DONE`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub percent: Option<u8>,
-    /// The same for all notices of one speaker and key: 16 hexadecimal digits. Empty until it is on its way.
+    /// The same for all notices of one speaker and key: 16 hexadecimal digits. Empty until it is on
+    /// its way.
     #[serde(default)]
     pub line: Arc<str>,
 }
@@ -60,7 +63,8 @@ impl Progress {
 pub(super) struct Keys(BTreeMap<Arc<str>, Timestamp>);
 
 impl Keys {
-    /// When a percentage of a key goes out that is known; `None` for another key, or for no percentage.
+    /// When a percentage of a key goes out that is known; `None` for another key, or for no
+    /// percentage.
     pub(super) fn next(&mut self, progress: &Progress, now: Timestamp) -> Option<Timestamp> {
         let percent = progress.percent?;
         let newest = *self.0.get(&progress.key)?;

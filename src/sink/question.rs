@@ -1,7 +1,8 @@
 //! A question to the user: a notice with a few choices, which is answered at most once.
 //!
-//! What was asked, what was chosen and how it ended are events; their fold is [`Questions`](super::Questions). A question goes to the
-//! sinks as a notice does, and its answer goes back to who asked.
+//! What was asked, what was chosen and how it ended are events; their fold is
+//! [`Questions`](super::Questions). A question goes to the sinks as a notice does, and its answer
+//! goes back to who asked.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +21,8 @@ use crate::{
 pub const ASKED: &str = "user.question";
 /// The type of the event that says what somebody chose; its payload is a [`Chosen`].
 pub const CHOSEN: &str = "user.answer";
-/// The type of the event that says that who waited for the end of a question has it; its payload has `question`.
+/// The type of the event that says that who waited for the end of a question has it; its payload
+/// has `question`.
 pub const TAKEN: &str = "user.answer.taken";
 /// The type of the event that ends a question by an answer.
 pub const ANSWERED: &str = "user.answered";
@@ -35,7 +37,8 @@ pub const ASKED_FOR_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 pub const PER_ASKER_MAX: usize = 32;
 /// Most open questions in all.
 pub const QUESTIONS_MAX: usize = 256;
-/// How long the end of a question waits for who said that they wait for it; then it is announced to the session.
+/// How long the end of a question waits for who said that they wait for it; then it is announced to
+/// the session.
 pub const TAKEN_WITHIN: Duration = Duration::from_secs(5);
 
 /// Who waits for the answer.
@@ -45,7 +48,8 @@ pub enum Awaited {
     /// The session, which is notified of it.
     #[default]
     BySession,
-    /// A command that asks for it until it has it; the session is notified only if that command has gone.
+    /// A command that asks for it until it has it; the session is notified only if that command has
+    /// gone.
     ByCaller,
 }
 

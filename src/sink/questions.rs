@@ -201,7 +201,8 @@ impl Questions {
         self.change_asker(from, |question| question.session = Some(to.clone()));
     }
 
-    /// Lets the questions of a session that has ended for good be those of its folder, whose next session gets the answers.
+    /// Lets the questions of a session that has ended for good be those of its folder, whose next
+    /// session gets the answers.
     pub fn end_of(&mut self, session: &SessionId) {
         self.change_asker(session, |question| {
             if question.workspace.is_some() {

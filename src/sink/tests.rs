@@ -460,8 +460,8 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// Whatever happens in whatever order: a restart changes nothing, every sink that a notice was queued for ends once, no more is
-    /// sent than may be, and what is not is counted.
+    /// Whatever happens in whatever order: a restart changes nothing, every sink that a notice was
+    /// queued for ends once, no more is sent than may be, and what is not is counted.
     #[test]
     fn nothing_is_lost_uncounted_and_nothing_goes_out_twice(
         acts in proptest::collection::vec((act(), any::<bool>()), 1..120)

@@ -1,8 +1,9 @@
 //! A message as a sink can show it: read into spans once, and written for one target.
 //!
-//! Of markdown a small part is read: `**bold**`, `*italic*` or `_italic_`, `` `code` ``, `[text](url)`, a bare URL, and `\` before a
-//! punctuation character that means nothing then. Marks do not nest. Whatever else there is means nothing in any target, as a message
-//! can hold text of others.
+//! Of markdown a small part is read: `**bold**`, `*italic*` or `_italic_`, `` `code` ``,
+//! `[text](url)`, a bare URL, and `\` before a punctuation character that means nothing then. Marks
+//! do not nest. Whatever else there is means nothing in any target, as a message can hold text of
+//! others.
 
 use crate::{
     event::{cut_text, mask_secrets, strip_text},
@@ -16,11 +17,13 @@ pub enum Target {
     Plain,
     /// A desktop's notification server.
     ///
-    /// Source: the desktop notifications specification, "Markup": XML with `<b>`, `<i>` and `<a href>`.
+    /// Source: the desktop notifications specification, "Markup": XML with `<b>`, `<i>` and
+    /// `<a href>`.
     Desktop,
     /// What reads markdown: ntfy with `markdown`, apprise with `--input-format=markdown`.
     ///
-    /// Source: CommonMark 0.31, and Python-Markdown, by which apprise makes HTML: it knows fewer escapes, so `<` and `&` are entities.
+    /// Source: CommonMark 0.31, and Python-Markdown, by which apprise makes HTML: it knows fewer
+    /// escapes, so `<` and `&` are entities.
     Markdown,
 }
 
@@ -83,7 +86,8 @@ fn span_at(before: Option<char>, rest: &str) -> Option<(Span<'_>, usize)> {
     }
 }
 
-/// The text between two equal marks, if the first begins `rest`: no empty text, and no space at its ends.
+/// The text between two equal marks, if the first begins `rest`: no empty text, and no space at its
+/// ends.
 fn between<'t>(rest: &'t str, mark: &str) -> Option<&'t str> {
     let (text, _) = rest.strip_prefix(mark)?.split_once(mark)?;
     (!text.is_empty() && text.trim() == text).then_some(text)
@@ -104,7 +108,8 @@ fn bare_url(rest: &str) -> Option<&str> {
     link::check(url).is_ok().then_some(url)
 }
 
-/// Writes spans for `target`; every character that would mean something there and is in no span for it is escaped.
+/// Writes spans for `target`; every character that would mean something there and is in no span for
+/// it is escaped.
 pub(super) fn write(spans: &[Span<'_>], target: Target) -> String {
     let mut out = String::new();
     for span in spans {
@@ -170,7 +175,8 @@ fn write_markdown(out: &mut String, span: Span<'_>) {
         Span::Plain(text) => marked("", text),
         Span::Bold(text) => marked("**", text),
         Span::Italic(text) => marked("*", text),
-        // Nothing means anything in it, and it holds no mark of its own kind. Two marks side by side would be another one.
+        // Nothing means anything in it, and it holds no mark of its own kind. Two marks side by
+        // side would be another one.
         Span::Code(text) => out.extend([if out.ends_with('`') { " `" } else { "`" }, text, "`"]),
         Span::Link { text, url } => {
             if out.ends_with('!') {
@@ -207,7 +213,8 @@ fn push_markdown(out: &mut String, text: &str) {
     }
 }
 
-/// One line of `text` without escapes, control characters and secrets, of at most `chars_max` characters and a mark.
+/// One line of `text` without escapes, control characters and secrets, of at most `chars_max`
+/// characters and a mark.
 pub fn clean_line(text: &str, chars_max: usize) -> String {
     let stripped = strip_text(text);
     let masked = mask_secrets(&stripped);
@@ -305,7 +312,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a message is: a desktop gets no other tags, and a reader of markdown none at all outside of code and addresses.
+        /// Whatever a message is: a desktop gets no other tags, and a reader of markdown none at
+        /// all outside of code and addresses.
         #[test]
         fn no_message_has_other_tags(parts in proptest::collection::vec(prop_oneof![
             "[a-z]{1,3}", "[ *_`<>\"'&!\\\\\\[\\]()#~.-]{1,3}",

@@ -1,7 +1,8 @@
 //! Asks `gh` for the checks of a pushed commit, when the engine's plan says so (docs/design/ci.md).
 //!
-//! One call at a time runs, as a child process without a shell, in the folder that was pushed from, with the daemon's own variables and
-//! nothing to read. What it leaves is published; what that means the engine decides. While nothing is followed nothing wakes.
+//! One call at a time runs, as a child process without a shell, in the folder that was pushed from,
+//! with the daemon's own variables and nothing to read. What it leaves is published; what that
+//! means the engine decides. While nothing is followed nothing wakes.
 
 use std::{
     collections::HashMap, convert::Infallible, future::pending, io, process::Stdio, sync::Arc, time::Duration,
@@ -19,8 +20,8 @@ use crate::ci::{Follow, Found, Next, Outcome, Output, Plan};
 
 /// How long a call may take.
 const CALL_MAX: Duration = Duration::from_secs(20);
-/// How much of what a call prints is read: an answer has some 50 KB where there are a hundred checks, and ten texts of at most 64 KiB
-/// for each of five pull requests.
+/// How much of what a call prints is read: an answer has some 50 KB where there are a hundred
+/// checks, and ten texts of at most 64 KiB for each of five pull requests.
 const OUTPUT_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Runs a program to its end.

@@ -1,7 +1,8 @@
-//! One inotify for all folders that some tasks wait for: whatever happens in a folder wakes those that asked for it.
+//! One inotify for all folders that some tasks wait for: whatever happens in a folder wakes those
+//! that asked for it.
 //!
-//! What happened is not said, and nothing is lost when the system's queue overflows: who is woken looks. Nothing is open while nobody
-//! asks.
+//! What happened is not said, and nothing is lost when the system's queue overflows: who is woken
+//! looks. Nothing is open while nobody asks.
 
 use std::{
     collections::HashMap,
@@ -53,7 +54,8 @@ impl Folders {
         Self { flags, state: Mutex::default() }
     }
 
-    /// Begins again without folders, and wakes all that asked for one; `is_needed`: somebody waits for one.
+    /// Begins again without folders, and wakes all that asked for one; `is_needed`: somebody waits
+    /// for one.
     pub(super) fn renew(&self, is_needed: bool) {
         let opened = if is_needed { open().map(Some) } else { Ok(None) };
         if let Err(error) = &opened {

@@ -1,4 +1,5 @@
-//! What sources work by, as the event loop publishes it. A source that needs something new of the engine gets a field here.
+//! What sources work by, as the event loop publishes it. A source that needs something new of the
+//! engine gets a field here.
 
 use std::sync::Arc;
 

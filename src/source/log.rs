@@ -1,7 +1,8 @@
-//! Follows the files of `[[sources.log]]`, and publishes which of their lines match: a task for each file.
+//! Follows the files of `[[sources.log]]`, and publishes which of their lines match: a task for
+//! each file.
 //!
-//! A task wakes when something happens in the file's folder, and when a line waits to be said. Only where changes are not reported, as on a
-//! network mount, it looks now and then.
+//! A task wakes when something happens in the file's folder, and when a line waits to be said. Only
+//! where changes are not reported, as on a network mount, it looks now and then.
 
 use std::{
     collections::BTreeSet, convert::Infallible, io, ops::ControlFlow, path::Path, sync::Arc, time::Duration,
@@ -169,7 +170,8 @@ impl Follow {
 
     /// Reads on; from the end of what is there the first time.
     ///
-    /// Errors: the file does not answer in time, and how far it was read is lost. That it cannot be read is in what is given.
+    /// Errors: the file does not answer in time, and how far it was read is lost. That it cannot be
+    /// read is in what is given.
     async fn look(
         &self,
         mut progress: Progress,

@@ -1,4 +1,5 @@
-//! Looks at files by threads for that, few at a time and with a time limit: a mount that does not answer blocks for ever.
+//! Looks at files by threads for that, few at a time and with a time limit: a mount that does not
+//! answer blocks for ever.
 
 use std::{
     fs::{self, File, Metadata, OpenOptions},
@@ -23,7 +24,8 @@ pub(super) const LOOK_MAX: Duration = Duration::from_secs(2);
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// Looks under way, each on a thread of its own.
 static LOOKS: Semaphore = Semaphore::const_new(8);
-/// The file systems of which this machine is not reported what others change: 9p, AFS, Ceph, CIFS, Coda, FUSE, NCP, NFS, SMB, SMB2.
+/// The file systems of which this machine is not reported what others change: 9p, AFS, Ceph, CIFS,
+/// Coda, FUSE, NCP, NFS, SMB, SMB2.
 const REMOTE: [u64; 10] = [
     0x0102_1997,
     0x5346_414f,
@@ -58,7 +60,8 @@ pub(super) async fn on_thread<T: Send + 'static>(
     timeout(within, looked).await.unwrap_or_else(|_| Err(late()))
 }
 
-/// Wakes `who` when something happens to `path`: in its folder, or the nearest one that exists, and the same where links lead.
+/// Wakes `who` when something happens to `path`: in its folder, or the nearest one that exists, and
+/// the same where links lead.
 pub(super) fn watch_around(path: &Path, folders: &Folders, who: &Arc<Notify>) {
     let add = |folder: &Path| {
         if let Err(error) = folders.add(folder, who) {
@@ -85,7 +88,8 @@ fn nearest_folder(path: &Path) -> Option<&Path> {
     path.ancestors().skip(1).find(|folder| folder.is_dir())
 }
 
-/// Whether what happens to `path` may be reported to other machines only, so that it has to be looked at now and then.
+/// Whether what happens to `path` may be reported to other machines only, so that it has to be
+/// looked at now and then.
 pub(super) fn is_remote(path: &Path) -> bool {
     let found = nearest_folder(path).and_then(|folder| statfs(folder).ok());
     found.is_some_and(|found| {

@@ -1,7 +1,9 @@
-//! Watches the folders of `[[sources.paths]]`, and publishes which of their files changed: a task for each entry and folder.
+//! Watches the folders of `[[sources.paths]]`, and publishes which of their files changed: a task
+//! for each entry and folder.
 //!
-//! What the system reports only says that something happened; then all files of the entry are looked at and compared with the look
-//! before. So the system may lose reports. Only where it gives none, as of a network mount, a task looks now and then.
+//! What the system reports only says that something happened; then all files of the entry are
+//! looked at and compared with the look before. So the system may lose reports. Only where it gives
+//! none, as of a network mount, a task looks now and then.
 
 use std::{
     collections::BTreeSet,
@@ -46,7 +48,8 @@ const FOLDERS_MAX: usize = 2_048;
 const FILES_MAX: usize = 10_000;
 /// Largest file whose content is compared, in bytes; of a larger one its size and time are.
 const HASHED_BYTES_MAX: u64 = 1024 * 1024;
-/// Most that a look reads to compare contents, in bytes; the other files are compared by size and time.
+/// Most that a look reads to compare contents, in bytes; the other files are compared by size and
+/// time.
 const READ_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// How long a look may take.
 const LOOK_MAX: Duration = Duration::from_secs(30);
@@ -215,7 +218,8 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    /// Looks into every folder in which there can be files of the search, each after `watch` has it watched.
+    /// Looks into every folder in which there can be files of the search, each after `watch` has it
+    /// watched.
     fn walk(&mut self, watch: impl Fn(&Path) -> io::Result<()>) -> io::Result<()> {
         let root = Path::new(&*self.search.root);
         let mut open = vec![String::new()];

@@ -1,7 +1,8 @@
 //! Waits for the times of `[[sources.schedule]]`, and publishes that one has come.
 //!
-//! The alarm is one of the wall clock that counts while the machine sleeps and says when that clock was set. While there is no schedule
-//! nothing is open and nothing wakes; which time is due [`Planner`] decides.
+//! The alarm is one of the wall clock that counts while the machine sleeps and says when that clock
+//! was set. While there is no schedule nothing is open and nothing wakes; which time is due
+//! [`Planner`] decides.
 
 use std::{convert::Infallible, future::pending, io, os::fd::OwnedFd, sync::Arc};
 
@@ -42,7 +43,8 @@ pub enum ScheduledError {
 }
 
 impl Scheduled {
-    /// Waits for what `settings` hold, by the machine's `wall` clock and `zone`; the daemon before this one was last alive at `alive`.
+    /// Waits for what `settings` hold, by the machine's `wall` clock and `zone`; the daemon before
+    /// this one was last alive at `alive`.
     pub fn new(
         settings: watch::Receiver<Arc<outside::Settings>>,
         alive: Timestamp,

@@ -14,8 +14,8 @@ const OTHERS: u32 = 0o077;
 
 /// The text of the file, without the white space around it.
 ///
-/// Errors: it is no file, others have permissions for it, it cannot be read, is larger than 4 KiB, or is empty. They name the file, and
-/// not what is in it.
+/// Errors: it is no file, others have permissions for it, it cannot be read, is larger than 4 KiB,
+/// or is empty. They name the file, and not what is in it.
 pub fn read(path: &Path) -> io::Result<String> {
     let shown = path.display();
     let refused = |kind, message: String| Err(io::Error::new(kind, message));

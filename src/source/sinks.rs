@@ -1,7 +1,9 @@
-//! Carries word for the user to the sinks: one notice at a time to each, in the order in which they were said (docs/design/word.md).
+//! Carries word for the user to the sinks: one notice at a time to each, in the order in which they
+//! were said (docs/design/word.md).
 //!
-//! The engine says what is due. How a sink answered is published as `sink.sent` or `sink.failed`; what follows from that the engine
-//! decides. A try that takes too long is ended, with what was started for it.
+//! The engine says what is due. How a sink answered is published as `sink.sent` or `sink.failed`;
+//! what follows from that the engine decides. A try that takes too long is ended, with what was
+//! started for it.
 
 mod check;
 mod command;
@@ -46,7 +48,8 @@ const COMMAND_MAX: Duration = Duration::from_secs(30);
 /// Between two tries to publish on a full disk.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Most questions that wait on the desktop for a choice; the next one is shown when one of them has ended.
+/// Most questions that wait on the desktop for a choice; the next one is shown when one of them has
+/// ended.
 const ASKED_MAX: usize = 8;
 
 /// A try: of which notice, at which sink, after how many failures.
@@ -99,8 +102,8 @@ pub enum SinksError {
 }
 
 impl Sinks {
-    /// Carries what `outbound` lists; `log` is the file of the sink of that name, unless the settings name one. `utc_offset` gives the
-    /// seconds that the user's clock is ahead of UTC.
+    /// Carries what `outbound` lists; `log` is the file of the sink of that name, unless the
+    /// settings name one. `utc_offset` gives the seconds that the user's clock is ahead of UTC.
     pub fn new(outbound: watch::Receiver<Outbound>, log: PathBuf, utc_offset: fn(Timestamp) -> i32) -> Self {
         Self { outbound, log, utc_offset }
     }

@@ -27,21 +27,24 @@ pub(super) struct Tail {
 }
 
 impl Tail {
-    /// Begins after what a file had when it had this number and length; another file is read from its beginning.
+    /// Begins after what a file had when it had this number and length; another file is read from
+    /// its beginning.
     pub(super) fn after(from: Option<(u64, u64)>) -> Self {
         Self { from, ..Self::default() }
     }
 
-    /// Begins at the end of what is at `path`; a file that is not there yet is read from its beginning.
+    /// Begins at the end of what is at `path`; a file that is not there yet is read from its
+    /// beginning.
     pub(super) fn at_end(path: &str) -> io::Result<Self> {
         Ok(Self::after(metadata(path)?.map(|found| (found.ino(), found.len()))))
     }
 
-    /// Gives the lines that were added since this was done before, without their ends, and says whether there are more to read.
+    /// Gives the lines that were added since this was done before, without their ends, and says
+    /// whether there are more to read.
     ///
-    /// Shape: a line without its end waits for it. Of a file that was renamed the rest is read first; one that became shorter is read
-    /// from its beginning. `Break` ends it for good.
-    /// Errors: what is there cannot be read, or is no file.
+    /// Shape: a line without its end waits for it. Of a file that was renamed the rest is read
+    /// first; one that became shorter is read from its beginning. `Break` ends it for good. Errors:
+    /// what is there cannot be read, or is no file.
     pub(super) fn read(
         &mut self,
         path: &str,

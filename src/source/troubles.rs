@@ -16,7 +16,8 @@ type Known = BTreeMap<&'static str, BTreeMap<(String, String), String>>;
 pub struct Troubles(Mutex<Known>);
 
 impl Troubles {
-    /// Takes over the trouble that an entry has with `what`, such as a path, or that it has none; whether that is new.
+    /// Takes over the trouble that an entry has with `what`, such as a path, or that it has none;
+    /// whether that is new.
     pub fn set(&self, source: &'static str, entry: &str, what: &str, trouble: Option<String>) -> bool {
         let mut known = self.lock();
         let of_source = known.entry(source).or_default();

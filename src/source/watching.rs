@@ -1,7 +1,9 @@
-//! Waits for what the machine has to be asked for: a task for each open condition of a watch (docs/design/watches.md).
+//! Waits for what the machine has to be asked for: a task for each open condition of a watch
+//! (docs/design/watches.md).
 //!
-//! The engine says which watches are open. A condition that came true is published as `watch.met`; one that cannot be looked at three
-//! times in a row ends its watch with `watch.failed`. Whether enough conditions are met, and what is said then, the engine decides.
+//! The engine says which watches are open. A condition that came true is published as `watch.met`;
+//! one that cannot be looked at three times in a row ends its watch with `watch.failed`. Whether
+//! enough conditions are met, and what is said then, the engine decides.
 
 mod address;
 mod look;

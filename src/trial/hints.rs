@@ -10,7 +10,8 @@ const EVENT_FIELDS: [&str; 9] =
 /// Named arguments of `toon` and the related filters.
 const TOON_OPTIONS: [&str; 3] = ["key", "columns", "indent"];
 
-/// The name that was meant where `template` failed with `message` for `rows`; `None` if none is near.
+/// The name that was meant where `template` failed with `message` for `rows`; `None` if none is
+/// near.
 pub(super) fn meant(message: &str, template: &str, rows: &[Row]) -> Option<String> {
     if let Some((_, rest)) = message.split_once("unknown keyword argument \'") {
         let option = rest.split_once('\'').map_or(rest, |(option, _)| option);

@@ -31,10 +31,12 @@ use crate::{
 
 /// When the examples happen.
 const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
-/// Rows of the larger batch: more than a pair, so that a length written for one or two does not hold by chance.
+/// Rows of the larger batch: more than a pair, so that a length written for one or two does not
+/// hold by chance.
 const ROWS: usize = 3;
 
-/// Renders the template of every subscriber, and gives the first failure of each line of each template.
+/// Renders the template of every subscriber, and gives the first failure of each line of each
+/// template.
 pub(super) fn findings(
     sources: &Sources,
     compiled: &Compiled,
@@ -93,7 +95,8 @@ impl Text<'_> {
         }
     }
 
-    /// Where a failure is to be repaired: a line of a template or of the text of one event, else the table.
+    /// Where a failure is to be repaired: a line of a template or of the text of one event, else
+    /// the table.
     fn place_of(self, line: Option<usize>) -> Place {
         match (self, line) {
             (Self::Template(file), line) => Place::line_of(&file.path, &file.text, line.unwrap_or(1)),
@@ -164,7 +167,8 @@ fn render(rule: &Subscriber, compiled: &Compiled, rows: &[Row]) -> Rendered {
     rule.output.layout.render(&compiled.rules.templates, &input)
 }
 
-/// Columns that a template names and that no example has: all together are one table, so a column that any of them has is there.
+/// Columns that a template names and that no example has: all together are one table, so a column
+/// that any of them has is there.
 fn absent_columns(
     text: Text<'_>,
     rule: &Subscriber,
@@ -185,7 +189,8 @@ fn absent_columns(
         .collect()
 }
 
-/// Fields of payloads that the text of one event names and that no example has: it prints nothing for them.
+/// Fields of payloads that the text of one event names and that no example has: it prints nothing
+/// for them.
 fn absent_fields(
     text: Text<'_>,
     rule: &Subscriber,
@@ -218,7 +223,8 @@ fn absent_fields(
     absent.map(diagnose).collect()
 }
 
-/// Whether what was written is text to people, and an accident as TOON: no key at all, or the brace of JSON in one.
+/// Whether what was written is text to people, and an accident as TOON: no key at all, or the brace
+/// of JSON in one.
 fn is_plain_text(value: &Value) -> bool {
     let is_json = |key: &String| key.starts_with(['{', '[']);
     value.is_string() || value.as_object().is_some_and(|fields| fields.keys().any(is_json))
@@ -244,7 +250,8 @@ fn plain_text(text: Text<'_>, content: &str) -> Diagnostic {
         .into_warning()
 }
 
-/// Templates of others than the shipped layer that no subscriber names; not asked for while a subscriber has errors.
+/// Templates of others than the shipped layer that no subscriber names; not asked for while a
+/// subscriber has errors.
 fn unused(files: &BTreeMap<&str, &SourceFile>, compiled: &Compiled) -> Vec<Diagnostic> {
     if compiled.report.error_count() > 0 {
         return Vec::new();

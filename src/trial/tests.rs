@@ -183,7 +183,8 @@ fn fields(notice: &Notice) -> Value {
     Value::Object(fields)
 }
 
-/// Whether `found` has everything that `expected` has; keys that are absent in `expected` are not compared.
+/// Whether `found` has everything that `expected` has; keys that are absent in `expected` are not
+/// compared.
 fn holds(found: &Value, expected: &Value) -> bool {
     match (found, expected) {
         (Value::Object(found), Value::Object(expected)) => {

@@ -1,6 +1,8 @@
-//! Alerts, as Prometheus posts them to an Alertmanager, and as an Alertmanager posts them to a receiver.
+//! Alerts, as Prometheus posts them to an Alertmanager, and as an Alertmanager posts them to a
+//! receiver.
 //!
-//! Sources: Alertmanager's OpenAPI document (`api/v2`, `postableAlert`), and its documentation of `webhook_config` (version 4).
+//! Sources: Alertmanager's OpenAPI document (`api/v2`, `postableAlert`), and its documentation of
+//! `webhook_config` (version 4).
 
 use std::borrow::Cow;
 
@@ -68,7 +70,8 @@ fn one(alert: &Value, now: Timestamp) -> Option<Alert> {
         true => ("resolved", text("endsAt")),
         false => ("firing", text("startsAt")),
     };
-    // One that does not say since when is new each time, as Alertmanager takes it to begin with the request.
+    // One that does not say since when is new each time, as Alertmanager takes it to begin with the
+    // request.
     let since = since.and_then(|since| since.parse().ok()).unwrap_or(now);
     let mut payload = Map::new();
     payload.insert("alert".to_owned(), clean(&Value::from(name)));
@@ -108,7 +111,8 @@ fn severity(label: &str) -> Option<Severity> {
     }
 }
 
-/// Names an alert by its labels, where its sender does not: the same labels are the same alert, in any order.
+/// Names an alert by its labels, where its sender does not: the same labels are the same alert, in
+/// any order.
 fn fingerprint(labels: &Map<String, Value>) -> String {
     let mut sorted: Vec<_> = labels.iter().collect();
     sorted.sort_by_key(|(name, _)| name.as_str());

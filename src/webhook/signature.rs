@@ -1,8 +1,10 @@
 //! Whether a body comes from whom it says, which is found out before it is read, in constant time.
 //!
-//! Sources: GitHub, "Validating webhook deliveries" (`X-Hub-Signature-256`, an HMAC-SHA256 of the body in hex); Forgejo, "Webhooks" (the same
-//! without its prefix); GitLab, "Webhooks" (the secret itself, or a Standard Webhooks signature); Standard Webhooks 1.0 (an HMAC-SHA256 of
-//! `id.timestamp.body` in base64 after `v1,`, several with blanks between them, and a secret `whsec_` in base64).
+//! Sources: GitHub, "Validating webhook deliveries" (`X-Hub-Signature-256`, an HMAC-SHA256 of the
+//! body in hex); Forgejo, "Webhooks" (the same without its prefix); GitLab, "Webhooks" (the secret
+//! itself, or a Standard Webhooks signature); Standard Webhooks 1.0 (an HMAC-SHA256 of
+//! `id.timestamp.body` in base64 after `v1,`, several with blanks between them, and a secret
+//! `whsec_` in base64).
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use hmac::{Hmac, KeyInit, Mac};
@@ -12,7 +14,8 @@ use subtle::ConstantTimeEq;
 use super::{Headers, Kind};
 use crate::{hex::hex, time::Timestamp};
 
-/// How far the time of a signature may be from now, in seconds; an older body may be one that somebody sends again.
+/// How far the time of a signature may be from now, in seconds; an older body may be one that
+/// somebody sends again.
 ///
 /// Source: the reference implementations of Standard Webhooks.
 const TOLERANCE_SECONDS: u64 = 5 * 60;
@@ -40,7 +43,8 @@ pub enum Refused {
     Secret(Kind),
 }
 
-/// Checks that somebody who knows `secret` sent `body`; gives the sender's id of the delivery, if it has one.
+/// Checks that somebody who knows `secret` sent `body`; gives the sender's id of the delivery, if
+/// it has one.
 ///
 /// Errors: it is not signed so, or not now.
 pub fn check(
@@ -77,7 +81,8 @@ pub fn check(
     }
 }
 
-/// What a sender signed with, or the token that it sends instead; it is there before a body is worth reading.
+/// What a sender signed with, or the token that it sends instead; it is there before a body is
+/// worth reading.
 ///
 /// Errors: there is none.
 pub fn sent(kind: Kind, headers: Headers<'_>) -> Result<String, Refused> {

@@ -123,18 +123,19 @@ pub struct ExchangeView<'a> {
     #[serde(default, deserialize_with = "request::optional_word", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     format: Option<Format>,
-    /// What the carrying message does besides: `continue` when text at `turn_end` makes the agent go on, `cancel` when text at
-    /// `before_tool` comes in place of the call; `none` if absent.
+    /// What the carrying message does besides: `continue` when text at `turn_end` makes the agent
+    /// go on, `cancel` when text at `before_tool` comes in place of the call; `none` if absent.
     #[serde(default, deserialize_with = "request::optional_word", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     carrier_effect: Option<EffectWord>,
-    /// What happened to the model's context: `compacted`; `resumed` when the conversation goes on with its history; `cleared` when
-    /// it is empty and the session replaces another one; `forked` when it is a copy of another one's; `unchanged` if absent.
+    /// What happened to the model's context: `compacted`; `resumed` when the conversation goes on
+    /// with its history; `cleared` when it is empty and the session replaces another one; `forked`
+    /// when it is a copy of another one's; `unchanged` if absent.
     #[serde(default, deserialize_with = "request::optional_word", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     context: Option<ContextWord>,
-    /// The session that this one replaces or is a copy of. If absent, the session that the same process was last heard of in,
-    /// where `harness` says that this has one conversation at a time.
+    /// The session that this one replaces or is a copy of. If absent, the session that the same
+    /// process was last heard of in, where `harness` says that this has one conversation at a time.
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     from: Option<Text<'a>>,

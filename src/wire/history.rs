@@ -23,9 +23,9 @@ pub struct LedgerLine {
     /// Time of the record; absent if only the newest entries in memory have it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
-    /// `unmatched`, `throttled`, `skipped`, `batched`, `event_ended`, `created`, `unclaimed`, `queued`,
-    /// `injected`, `confirmed`, `returned`, `recalled` or `notification_ended`; for notices to the
-    /// user `user_queued`, `user_waits`, `user_sent`, `user_failed`, `user_ended` or
+    /// `unmatched`, `throttled`, `skipped`, `batched`, `event_ended`, `created`, `unclaimed`,
+    /// `queued`, `injected`, `confirmed`, `returned`, `recalled` or `notification_ended`; for
+    /// notices to the user `user_queued`, `user_waits`, `user_sent`, `user_failed`, `user_ended` or
     /// `user_suppressed`.
     #[schema(value_type = String)]
     pub what: Cow<'static, str>,

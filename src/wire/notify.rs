@@ -26,7 +26,8 @@ use crate::{
 /// What somebody wants the user to know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotifyRequest {
-    /// One line without escapes, control characters and secrets; never empty, at most 1,000 characters and a mark.
+    /// One line without escapes, control characters and secrets; never empty, at most 1,000
+    /// characters and a mark.
     pub message: String,
     /// Whether the message is markdown.
     pub is_markdown: bool,

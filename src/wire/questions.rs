@@ -26,7 +26,8 @@ const ID_DIGITS: usize = 16;
 /// A question to the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuestionRequest {
-    /// Its id, so that asking once more is the same question: `q` and 16 hexadecimal digits in lower case.
+    /// Its id, so that asking once more is the same question: `q` and 16 hexadecimal digits in
+    /// lower case.
     pub id: Option<String>,
     /// The fields that it shares with notices.
     pub notice: NotifyRequest,

@@ -190,8 +190,8 @@ fn phrase(said: &str) -> (Option<&str>, String) {
     (None, format!("must be {}{found}", wanted(expected)))
 }
 
-/// The sentence for JSON that no reader can use: half of a surrogate, a number out of range, too many
-/// levels.
+/// The sentence for JSON that no reader can use: half of a surrogate, a number out of range, too
+/// many levels.
 fn unreadable(said: &str) -> String {
     match said {
         "number out of range" => "is too large a number".to_owned(),

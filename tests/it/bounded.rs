@@ -1,7 +1,7 @@
 //! Templates and conditions that would take gigabytes, and the memory that they get.
 //!
-//! The process of this test renders all of them, and its largest size is read from the system: an allocation that fails would abort
-//! it, and one that succeeds would be seen.
+//! The process of this test renders all of them, and its largest size is read from the system: an
+//! allocation that fails would abort it, and one that succeeds would be seen.
 
 use std::{fs, sync::Arc};
 

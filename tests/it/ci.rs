@@ -1,4 +1,5 @@
-//! What becomes of a push, with a real daemon, the hooks of a client, a real repository, and a stand-in for `gh` that answers from files.
+//! What becomes of a push, with a real daemon, the hooks of a client, a real repository, and a
+//! stand-in for `gh` that answers from files.
 
 use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 

@@ -1,4 +1,5 @@
-//! Clients that die, that stop without a word, and that were there before the daemon; and hooks whose input is odd.
+//! Clients that die, that stop without a word, and that were there before the daemon; and hooks
+//! whose input is odd.
 
 use std::{
     fs,
@@ -13,7 +14,8 @@ use crate::support::daemon::{Home, eventually, text};
 const ACTIVE: &str = "[subscriber]\nid = \"orders\"\n[events]\ntypes = [\"shop.order.*\"]\nseverity_filter = \"debug\"\n\
     [batching]\nwindow_ms = 0\n[output]\npriority = \"critical\"\nactivation = \"active\"\ntemplate = \"generic\"\n";
 
-/// A client: a process that runs a hook for each line that it reads, with the line as the hook's stdin.
+/// A client: a process that runs a hook for each line that it reads, with the line as the hook's
+/// stdin.
 struct FakeClient {
     child: Child,
     hooks: ChildStdin,
@@ -44,7 +46,8 @@ impl FakeClient {
         Self { child, hooks, said }
     }
 
-    /// Begins the session; a hook gives up on a busy machine, so until the daemon knows its process.
+    /// Begins the session; a hook gives up on a busy machine, so until the daemon knows its
+    /// process.
     fn open(&mut self, home: &Home, session: &str) {
         let pid = self.child.id();
         let start = json!({ "hook_event_name": "SessionStart", "session_id": session, "source": "startup", "cwd": home.work(),

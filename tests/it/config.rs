@@ -1,7 +1,9 @@
-//! What the configuration says about files: `tests/config/` holds them, `tests/snapshots/` what is said.
+//! What the configuration says about files: `tests/config/` holds them, `tests/snapshots/` what is
+//! said.
 //!
-//! `ok_*.toml` have nothing wrong, `warn_*.toml` only warnings, `err_*.toml` at least one error. Those with `_aside` in their
-//! name are settings, those with `_events` additions to the catalogue, the others subscribers. `many/` is a set of layers.
+//! `ok_*.toml` have nothing wrong, `warn_*.toml` only warnings, `err_*.toml` at least one error.
+//! Those with `_aside` in their name are settings, those with `_events` additions to the catalogue,
+//! the others subscribers. `many/` is a set of layers.
 
 use std::{
     fs,

@@ -1,9 +1,11 @@
-//! A workload is cut off at every write and at every sync, and what comes back must be a beginning of what was.
+//! A workload is cut off at every write and at every sync, and what comes back must be a beginning
+//! of what was.
 //!
-//! The workload runs once as it should, through journal and engine, and every call of the journal is kept. Then the same calls
-//! are made again on a disk that fails at one point, for every point; what a restart finds there, after a power loss or a kill,
-//! is replayed and compared record by record and output by output. In the end the producers publish again whatever they were
-//! not answered for, and every event must be delivered once.
+//! The workload runs once as it should, through journal and engine, and every call of the journal
+//! is kept. Then the same calls are made again on a disk that fails at one point, for every point;
+//! what a restart finds there, after a power loss or a kill, is replayed and compared record by
+//! record and output by output. In the end the producers publish again whatever they were not
+//! answered for, and every event must be delivered once.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -313,8 +315,9 @@ impl Workload {
             let append = match call {
                 Call::Append(append) => append,
                 Call::Snapshot(capture) => {
-                    // One that cannot be written does no harm. The daemon writes none before the journal is durable up to it; here
-                    // the last records of a full segment are that some time after they are written.
+                    // One that cannot be written does no harm. The daemon writes none before the
+                    // journal is durable up to it; here the last records of a full segment are that
+                    // some time after they are written.
                     if disk.is_durable(capture.seq) {
                         let _ = disk.write_snapshot(capture);
                     }
@@ -334,7 +337,8 @@ impl Workload {
         made
     }
 
-    /// Lets one operation fail: everything after it is refused, what was written can be read, and a restart has it.
+    /// Lets one operation fail: everything after it is refused, what was written can be read, and a
+    /// restart has it.
     fn fail(&self, faults: Faults) {
         let files = MemoryFiles::new();
         let (disk, _) = Disk::open(&files, SEGMENT_BYTES, self.rules()).expect("nothing fails yet");
@@ -363,7 +367,8 @@ impl Workload {
 
     /// Restarts on what `files` have left, checks that it is a beginning, and lives on to the end.
     ///
-    /// What comes back is the same for many cuts, and so is then what follows from it: that is done once for each.
+    /// What comes back is the same for many cuts, and so is then what follows from it: that is done
+    /// once for each.
     fn restart(&self, files: &MemoryFiles, act: usize, least: Seq, known: &mut Beginnings) {
         let opened = Disk::open(files, SEGMENT_BYTES, self.rules());
         let (disk, fold) = opened.expect("what a crash leaves can be opened");
@@ -381,7 +386,8 @@ impl Workload {
         }
     }
 
-    /// The first exchange among `records` that released something in the life that was not cut, and was cut before it was answered.
+    /// The first exchange among `records` that released something in the life that was not cut, and
+    /// was cut before it was answered.
     fn unanswered(&self, records: &[RecordBuf]) -> Option<Seq> {
         let released = |records: &[RecordBuf]| -> BTreeSet<Seq> {
             let records = records.iter().filter(|record| record.kind == RecordKind(records::RELEASED));
@@ -438,7 +444,8 @@ impl Workload {
         assert!(differing.is_empty(), "events, who should account for them and who does: {differing:#?}");
     }
 
-    /// Puts the rules of the files in force that hold before `act`, if a power loss took them; as a start of the daemon does.
+    /// Puts the rules of the files in force that hold before `act`, if a power loss took them; as a
+    /// start of the daemon does.
     fn adopt_rules(&self, run: &mut Run, act: usize, now: Timestamp) {
         let before = self.acts.iter().take(act).rev();
         let generation = before
@@ -470,7 +477,8 @@ impl Workload {
     }
 }
 
-/// How far a producer came: the act it was not answered for, and the last records that it was answered for.
+/// How far a producer came: the act it was not answered for, and the last records that it was
+/// answered for.
 #[derive(Debug)]
 struct Interrupted {
     act: usize,

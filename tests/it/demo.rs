@@ -31,7 +31,8 @@ fn the_demo_shows_what_the_picture_in_the_readme_shows() {
     assert_eq!(fs::read_to_string(&path).expect("a picture"), drawn, "ASIDE_BLESS=1 draws it anew");
 }
 
-/// The text without what differs from run to run: how long the command took, names of injections, the estimates.
+/// The text without what differs from run to run: how long the command took, names of injections,
+/// the estimates.
 fn steady(text: &str) -> String {
     let lines = text.lines().map(|line| {
         let line = masked(line, "duration_ms: ", "3000");

@@ -1,11 +1,14 @@
-//! The examples in the documentation work: subscribers and templates compile, tests pass, shown outputs are the outputs.
+//! The examples in the documentation work: subscribers and templates compile, tests pass, shown
+//! outputs are the outputs.
 //!
-//! In `README.md` and `docs/subscribers.md` a `toml` block with `[subscriber]` is a subscriber's file, any other `toml` block a part
-//! of one; with a `toon` block next it is shown with what it makes of the events in the `json` block above. A `jinja` block with a `toon` block next is a template and what it makes of the events in the `json` block above; one that
-//! begins with `{# fails #}` has to fail. Any other `jinja` block is the template of the subscriber above it.
+//! In `README.md` and `docs/subscribers.md` a `toml` block with `[subscriber]` is a subscriber's
+//! file, any other `toml` block a part of one; with a `toon` block next it is shown with what it
+//! makes of the events in the `json` block above. A `jinja` block with a `toon` block next is a
+//! template and what it makes of the events in the `json` block above; one that begins with
+//! `{# fails #}` has to fail. Any other `jinja` block is the template of the subscriber above it.
 //!
-//! In a harness's document the table of what its client says by itself has the rows of the program, and rows of what it never says
-//! to its agent.
+//! In a harness's document the table of what its client says by itself has the rows of the program,
+//! and rows of what it never says to its agent.
 
 use std::{fs, path::Path, sync::Arc};
 

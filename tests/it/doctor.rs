@@ -31,7 +31,8 @@ fn run(home: &Home, args: &[&str]) -> Output {
     command(home, args).output().expect("the program runs")
 }
 
-/// The verdict of each check of one harness, but those about this build and this machine, which tests cannot choose.
+/// The verdict of each check of one harness, but those about this build and this machine, which
+/// tests cannot choose.
 fn verdicts(home: &Home) -> (Option<i32>, Vec<String>) {
     let output = run(home, &["doctor", "claude-code", "--json"]);
     let answer: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -145,7 +146,8 @@ fn nothing_that_waits_for_a_real_session_is_taken_by_the_round_trip() {
     let (home, daemon) = installed();
     home.publish(&json!({ "type": "tool.call.failure", "source": "t", "payload": { "tool_name": "grep", "error_type": "x" } }));
     assert_eq!(verdicts(&home).0, Some(0));
-    // Its session is closed by a hook, and a question may be answered before the event loop has read that.
+    // Its session is closed by a hook, and a question may be answered before the event loop has
+    // read that.
     eventually("the session of the round trip is closed", || {
         (at(&home.get("/v1/sessions"), "/sessions") == &json!([])).then_some(())
     });

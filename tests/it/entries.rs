@@ -1,4 +1,5 @@
-//! `[[sources.log]]`, `[[sources.paths]]` and `[[sources.schedule]]` with a real daemon, real files and the real clock.
+//! `[[sources.log]]`, `[[sources.paths]]` and `[[sources.schedule]]` with a real daemon, real files
+//! and the real clock.
 
 use std::{
     collections::BTreeSet,

@@ -1,9 +1,11 @@
-//! One bit of one file of a state folder is wrong: the daemon starts and says what is damaged, or is refused with a message whose
-//! advice works. It never acknowledges an event and then dies of the damage, or loses it.
+//! One bit of one file of a state folder is wrong: the daemon starts and says what is damaged, or
+//! is refused with a message whose advice works. It never acknowledges an event and then dies of
+//! the damage, or loses it.
 //!
-//! A state folder is made once, by a daemon that was stopped and by one that was killed. Each try copies it, flips a drawn bit of a
-//! file whose kind goes round, and lives with what is left. `ASIDE_FLIP_TRIES` is how many tries there are for each of the two,
-//! `ASIDE_FLIP_FIRST` the number of the first one: a try of a number is always the same.
+//! A state folder is made once, by a daemon that was stopped and by one that was killed. Each try
+//! copies it, flips a drawn bit of a file whose kind goes round, and lives with what is left.
+//! `ASIDE_FLIP_TRIES` is how many tries there are for each of the two, `ASIDE_FLIP_FIRST` the
+//! number of the first one: a try of a number is always the same.
 
 use std::{
     env, fs,
@@ -88,7 +90,8 @@ fn delivered(home: &Home) -> Vec<Value> {
     notifications.iter().map(|notification| at(notification, "/id").clone()).collect()
 }
 
-/// A home whose daemon has a sealed segment, an open one, two snapshots, and something that waits; it does not run any more.
+/// A home whose daemon has a sealed segment, an open one, two snapshots, and something that waits;
+/// it does not run any more.
 fn filled(signal: Signal) -> Home {
     let home = Home::with(&[("aside.toml", SETTINGS), ("subscribers/single.toml", SUBSCRIBER)]);
     home.print(&["up"]);
@@ -118,7 +121,8 @@ fn filled(signal: Signal) -> Home {
     eventually("the daemon ends", || home.try_ask("GET", "/healthz", "").is_err().then_some(()));
     eventually("its folder is free", || {
         let daemon = home.try_serve(&["--log", "info"]).ok()?;
-        // The last life of the fixture ends as the first one: what a start makes of a kill is a part of it.
+        // The last life of the fixture ends as the first one: what a start makes of a kill is a
+        // part of it.
         daemon.signal(signal);
         drop_ended(daemon);
         Some(())
@@ -241,7 +245,8 @@ fn is_reported(said: &str, home: &Home) -> bool {
     is_in_log || health["status"] != "ok"
 }
 
-/// Lives with what is left after a flip: what waited is there or the loss is reported, and what is acknowledged from now on stays.
+/// Lives with what is left after a flip: what waited is there or the loss is reported, and what is
+/// acknowledged from now on stays.
 fn live_with(home: &Home, expected: &[Value], flip: &Flip) {
     let verified = home.run(&["journal", "verify"]);
     let is_found = verified.status.code() == Some(1);

@@ -1,5 +1,5 @@
-//! What a session is notified of when git itself moves its repository: each move once, with what it did and the files that the
-//! session read; nothing of its own moves.
+//! What a session is notified of when git itself moves its repository: each move once, with what it
+//! did and the files that the session read; nothing of its own moves.
 
 pub(crate) mod machine;
 
@@ -23,7 +23,8 @@ mkdir src && echo 1 >a && echo 1 >src/b && echo 1 >c && git add . && git commit 
 git checkout -q -b fix && echo 2 >a && echo 2 >c && git commit -qam fix && git checkout -q main
 ";
 
-/// A case: what is set up behind [`SETUP`], the folder that the session works in, what somebody does, and what is said of it.
+/// A case: what is set up behind [`SETUP`], the folder that the session works in, what somebody
+/// does, and what is said of it.
 struct Case {
     name: &'static str,
     setup: &'static str,
@@ -274,7 +275,8 @@ fn ran(command: &str) -> [Call; 1] {
     [Call { command: Some(command.to_owned()), ..Call::default() }]
 }
 
-/// A finding in a line, without ids and times: what is said, the files that were read, the manifests.
+/// A finding in a line, without ids and times: what is said, the files that were read, the
+/// manifests.
 fn shown(event: &Event) -> String {
     let payload: Value = serde_json::from_str(event.payload.as_str()).expect("JSON");
     let list = |key: &str| {

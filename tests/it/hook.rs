@@ -20,7 +20,8 @@ use crate::support::daemon::{Home, PATIENCE, at, eventually};
 
 const STDIN: &str = r#"{"hook_event_name":"Stop","session_id":"s1"}"#;
 
-/// Runs the hook against whatever listens at `socket`, and waits for it however slow the machine is.
+/// Runs the hook against whatever listens at `socket`, and waits for it however slow the machine
+/// is.
 fn hook(socket: &PathBuf, args: &[&str]) -> Output {
     hook_within(PATIENCE, socket, args)
 }
@@ -152,7 +153,8 @@ fn captures() -> Vec<(String, String)> {
     files.into_iter().map(read).collect()
 }
 
-/// The text that a hook's output gives to the model; checks that nothing else is there but a line for the user.
+/// The text that a hook's output gives to the model; checks that nothing else is there but a line
+/// for the user.
 fn delivered(name: &str, stdin: &str, output: &Output) -> Option<String> {
     assert!(output.status.success() && output.stderr.is_empty(), "{name}: {output:?}");
     if output.stdout.is_empty() {
@@ -184,7 +186,8 @@ fn every_hook_of_the_real_client_is_answered_in_its_shape_or_not_at_all() {
     let home = Home::with(&[("aside.toml", "[sources.sessions]\nenabled = false\n")]);
     let daemon = home.serve();
     for (number, (name, stdin)) in captures().into_iter().enumerate() {
-        // What one leaves behind is not the next one's: each is of a session and a process of its own.
+        // What one leaves behind is not the next one's: each is of a session and a process of its
+        // own.
         let input = as_session(&stdin, &format!("session-{number}"));
         let stdin = input.to_string();
         let hook = || home.hook_of(1_000 + u32::try_from(number).expect("few"), &stdin);
@@ -283,7 +286,8 @@ fn under_load_no_hook_fails_and_none_tells_twice() {
     let home = Home::new();
     let _daemon = home.serve();
     let outputs: Vec<Output> = thread::scope(|scope| {
-        // A batch for every call, so that the load is the same however fast the machine is; whoever is ahead waits.
+        // A batch for every call, so that the load is the same however fast the machine is; whoever
+        // is ahead waits.
         let (called, calls) = sync_channel::<()>(HARNESSES);
         let home = &home;
         scope.spawn(move || {
@@ -376,7 +380,8 @@ fn a_call_is_denied_once_for_what_is_critical_and_never_one_that_only_looks() {
     assert_eq!(before("Read", "t2"), None, "a call that only looks");
     let mut tries = 0;
     let said = eventually("it is denied", || {
-        // What a hook gives up on in the last moment has had its turn, so each try has something of its own.
+        // What a hook gives up on in the last moment has had its turn, so each try has something of
+        // its own.
         tries += 1;
         home.publish(&critical(&format!("c{tries}"), "s1"));
         before("Bash", "t3")

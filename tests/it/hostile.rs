@@ -1,7 +1,8 @@
-//! Hostile payloads through the whole engine: whatever an event holds, an injection stays one block of its format and says it.
+//! Hostile payloads through the whole engine: whatever an event holds, an injection stays one block
+//! of its format and says it.
 //!
-//! Four sessions hear the same events, each in another format. What they get is read back and compared with the values that
-//! were published, as [`clean_text`] leaves them.
+//! Four sessions hear the same events, each in another format. What they get is read back and
+//! compared with the values that were published, as [`clean_text`] leaves them.
 
 use std::{cell::RefCell, collections::BTreeMap, env, time::Duration};
 
@@ -255,7 +256,8 @@ fn expected_of(format: Format, expected: &[(Priority, Value)]) -> Said {
     }
 }
 
-/// What is expected, with [`CUT`] for a content that was cut and is too long for a line with all that stands in one.
+/// What is expected, with [`CUT`] for a content that was cut and is too long for a line with all
+/// that stands in one.
 fn with_cuts(said: &Said, expected: Said) -> Said {
     let (Said::Contents(lines), Said::Contents(contents)) = (said, &expected) else { return expected };
     let length = |content: &Value| content.to_string().replace('<', "\\u003c").chars().count();

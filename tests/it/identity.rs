@@ -1,4 +1,5 @@
-//! A session is its harness and its id: two loops that call theirs `main` have one each, over the real socket.
+//! A session is its harness and its id: two loops that call theirs `main` have one each, over the
+//! real socket.
 
 use serde_json::{Value, json};
 

@@ -1,6 +1,7 @@
 //! `aside install` and `aside uninstall`, in homes of their own.
 //!
-//! Each file in `tests/fixtures/claude-code/settings` is a settings file of somebody; what becomes of it is compared with a snapshot.
+//! Each file in `tests/fixtures/claude-code/settings` is a settings file of somebody; what becomes
+//! of it is compared with a snapshot.
 
 use std::{
     fs,

@@ -1,9 +1,10 @@
-//! A daemon that is killed again and again in the midst of its work loses nothing that it acknowledged and repeats nothing.
+//! A daemon that is killed again and again in the midst of its work loses nothing that it
+//! acknowledged and repeats nothing.
 //!
-//! Publishers and harnesses work against the real daemon until one of them, having got a drawn number of answers, kills it as
-//! `kill -9` does while the others have requests on their way. After each restart they ask again for what was not answered, as
-//! clients do. In the end the journal is replayed apart from the daemon, and what that gives is compared with what the clients
-//! got.
+//! Publishers and harnesses work against the real daemon until one of them, having got a drawn
+//! number of answers, kills it as `kill -9` does while the others have requests on their way. After
+//! each restart they ask again for what was not answered, as clients do. In the end the journal is
+//! replayed apart from the daemon, and what that gives is compared with what the clients got.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,11 +33,13 @@ use crate::support::daemon::{Answer, Home, at};
 
 const KILLS: usize = 50;
 const STOPS: usize = 15;
-/// A kill comes after one answer at least and this many at most: in the first milliseconds, or in the midst of the traffic.
+/// A kill comes after one answer at least and this many at most: in the first milliseconds, or in
+/// the midst of the traffic.
 const ANSWERS_MAX: u64 = 20;
 const SESSIONS: [&str; 2] = ["a", "b"];
 
-/// Segments small enough that several are filled, snapshots often, and room enough that what is pending never overflows.
+/// Segments small enough that several are filled, snapshots often, and room enough that what is
+/// pending never overflows.
 const SETTINGS: &str = r#"
 [journal]
 segment_bytes = 1048576
@@ -397,7 +400,8 @@ fn orderly_stops_in_the_midst_of_the_work_lose_nothing_and_repeat_nothing() {
     live_on(STOPS, Signal::TERM, Some(0));
 }
 
-/// Lets daemons follow each other on one state folder, each of which ends by `signal` with `code` while it is asked.
+/// Lets daemons follow each other on one state folder, each of which ends by `signal` with `code`
+/// while it is asked.
 fn live_on(lives: usize, signal: Signal, code: Option<i32>) {
     let home = Home::with(&SUBSCRIBERS);
     home.configure("aside.toml", SETTINGS);

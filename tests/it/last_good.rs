@@ -1,4 +1,5 @@
-//! Starts with files that have errors or cannot be read: what was in force before stays, and it is said.
+//! Starts with files that have errors or cannot be read: what was in force before stays, and it is
+//! said.
 
 use std::fs;
 

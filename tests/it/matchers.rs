@@ -146,7 +146,8 @@ const LEVELS: [&str; 17] = [
 fn is_equal(row: &Row, problem: &Problem) -> bool {
     let place = (problem.file.as_deref().unwrap_or_default(), problem.line, problem.column);
     let (code, of_code) = (problem.code.as_deref().unwrap_or_default(), words(&row.text));
-    // Of `TS2322` and `F401` errorformat has the number and the letter apart, or leaves the letter out.
+    // Of `TS2322` and `F401` errorformat has the number and the letter apart, or leaves the letter
+    // out.
     let digits = code.trim_start_matches(|c: char| c.is_ascii_alphabetic());
     let said = |text: &str| {
         words(text).into_iter().filter(|word| !LEVELS.contains(&word.as_str())).collect::<BTreeSet<_>>()

@@ -1,5 +1,5 @@
-//! The tools of an agent, through `aside mcp` and a real daemon: three versions of the protocol, whose session a call is, and what a
-//! client does wrong.
+//! The tools of an agent, through `aside mcp` and a real daemon: three versions of the protocol,
+//! whose session a call is, and what a client does wrong.
 
 use std::{
     fs,
@@ -229,7 +229,8 @@ fn the_session_is_found_by_what_the_client_says_then_by_its_process_then_by_its_
     command.env("CLAUDE_CODE_SESSION_ID", "s1");
     let mut by_variable = Client::of(command, VERSIONS[0]);
     assert_eq!(whose(&mut by_variable), "s1");
-    // A process: this one, which has started the server and says that s2 runs in it. It outweighs a variable that may be inherited.
+    // A process: this one, which has started the server and says that s2 runs in it. It outweighs a
+    // variable that may be inherited.
     let harness = json!({ "name": "loop", "workspace": home.work(), "pid": std::process::id() });
     home.exchange("s2", &json!({ "point": "after_tool", "carrier": "c9", "turn": "t1", "harness": harness }));
     assert_eq!([whose(&mut nobody), whose(&mut by_variable)], ["s2", "s2"]);

@@ -1,9 +1,10 @@
 //! Random timelines through the whole engine, held to what must be true of every one of them.
 //!
-//! A timeline is lived once, as the daemon would: woken at every deadline, its own events coming back through the journal,
-//! and after every input [`account::Account`] checks the outputs against what it knows from the inputs and outputs alone. Then
-//! the journal that this left is replayed without any waking, with waking at random times, and with snapshots and restarts in
-//! between: the outputs are the same.
+//! A timeline is lived once, as the daemon would: woken at every deadline, its own events coming
+//! back through the journal, and after every input [`account::Account`] checks the outputs against
+//! what it knows from the inputs and outputs alone. Then the journal that this left is replayed
+//! without any waking, with waking at random times, and with snapshots and restarts in between: the
+//! outputs are the same.
 
 mod account;
 mod arrivals;
@@ -283,7 +284,8 @@ fn payload(tool: &str, n: u8) -> serde_json::Value {
     if n == 3 { json!({ "tool": tool, "n": "three" }) } else { json!({ "tool": tool, "n": n }) }
 }
 
-/// What is said of the context, and of whose it was: a session that is named, or that of the same process.
+/// What is said of the context, and of whose it was: a session that is named, or that of the same
+/// process.
 fn begins(asked: &Asked) -> ContextChange {
     let from = asked.from.filter(|from| *from != asked.session).map(session_id);
     match asked.context {
@@ -311,8 +313,8 @@ fn harness(session: usize) -> Harness {
     }
 }
 
-/// What the engine makes of `journal`, woken at the times of `wakes` besides, with a snapshot and a restart before each record of
-/// which the position is a multiple of `restart_every`.
+/// What the engine makes of `journal`, woken at the times of `wakes` besides, with a snapshot and a
+/// restart before each record of which the position is a multiple of `restart_every`.
 fn replay(journal: &[Record], until: Timestamp, wakes: &[Timestamp], restart_every: u64) -> Vec<String> {
     let mut engine = Engine::new(generations::rules(0));
     let mut wakes = wakes.iter().copied().peekable();
@@ -384,7 +386,8 @@ fn a_shorter_wait_closes_what_is_open_for_longer_with_the_next_event() {
     assert!(made.iter().any(|made| made.contains("quiet") && made.contains(&created)), "{made:#?}");
 }
 
-/// The same cases in every run, unless `PROPTEST_CASES` or `PROPTEST_RNG_SEED` asks for others; what fails becomes a scenario.
+/// The same cases in every run, unless `PROPTEST_CASES` or `PROPTEST_RNG_SEED` asks for others;
+/// what fails becomes a scenario.
 fn config() -> ProptestConfig {
     let mut config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
     if std::env::var_os("PROPTEST_CASES").is_none() {

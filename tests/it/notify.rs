@@ -1,4 +1,5 @@
-//! Word to the user with a real daemon and real sinks: a file, servers, commands in the PATH, and the line of a hook.
+//! Word to the user with a real daemon and real sinks: a file, servers, commands in the PATH, and
+//! the line of a hook.
 
 use std::{
     collections::BTreeSet,
@@ -20,7 +21,8 @@ use sha2::{Digest, Sha256};
 
 use crate::support::daemon::{Home, at, eventually};
 
-/// How long an exchange may take while others call without end, in a build that is not optimised on a machine that is busy.
+/// How long an exchange may take while others call without end, in a build that is not optimised on
+/// a machine that is busy.
 const EXCHANGE_MAX: Duration = Duration::from_millis(1_500);
 /// How often the daemon is killed.
 const KILLS: usize = 6;
@@ -43,7 +45,8 @@ struct Server {
 }
 
 impl Server {
-    /// One that answers each request with the next of `answers`, and with the last one from then on.
+    /// One that answers each request with the next of `answers`, and with the last one from then
+    /// on.
     fn start(answers: &'static [&'static str]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("bound").port();

@@ -1,4 +1,5 @@
-//! Many subscribers have something pending at once: how many exchanges it takes until everything is delivered, in each format.
+//! Many subscribers have something pending at once: how many exchanges it takes until everything is
+//! delivered, in each format.
 
 use std::collections::BTreeSet;
 
@@ -48,7 +49,8 @@ fn with_pending(subscribers: usize) -> Drive {
     drive
 }
 
-/// How many notifications each exchange delivers until nothing is pending; none comes twice, and each answer says what is left.
+/// How many notifications each exchange delivers until nothing is pending; none comes twice, and
+/// each answer says what is left.
 fn delivered_by_each(drive: &mut Drive, format: Format, budget: Budget, pending: usize) -> Vec<usize> {
     let (mut left, mut delivered, mut seen) = (pending, Vec::new(), BTreeSet::new());
     for number in 0..pending {

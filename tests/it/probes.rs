@@ -312,7 +312,8 @@ fn an_agent_loop_of_ones_own_says_what_its_calls_touch() {
     assert!(delivered.contains("file_changed: a.rs"), "{delivered}");
 }
 
-/// What the client writes down of a message of the model, and of a compaction that it made by itself.
+/// What the client writes down of a message of the model, and of a compaction that it made by
+/// itself.
 fn message(tokens: u64) -> Value {
     let usage =
         json!({ "input_tokens": 9, "cache_creation_input_tokens": 0, "cache_read_input_tokens": tokens - 9 });

@@ -1,4 +1,5 @@
-//! What the code publishes, the catalogue says, the files of subscribers admit and docs/sources.md lists is the same.
+//! What the code publishes, the catalogue says, the files of subscribers admit and docs/sources.md
+//! lists is the same.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -63,7 +64,8 @@ fn outside_row(module: &str) -> Option<&'static str> {
     outside::Settings::ROWS.iter().find(|row| row.module == module).map(|row| row.name)
 }
 
-/// The row whose code a file is: a probe, a detector, a source and a harness have a file of their name, and a folder if they need one.
+/// The row whose code a file is: a probe, a detector, a source and a harness have a file of their
+/// name, and a folder if they need one.
 ///
 /// Panics: for another file in their folders.
 fn row_of(path: &str) -> Option<&'static str> {

@@ -1,4 +1,5 @@
-//! Questions to the user with a real daemon: who asks gets the answer, once, whatever is killed between.
+//! Questions to the user with a real daemon: who asks gets the answer, once, whatever is killed
+//! between.
 
 use std::{
     fs,

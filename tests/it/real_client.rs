@@ -1,6 +1,8 @@
-//! The newest client that can be installed, against a scripted Messages API: what reaches the model, where, and how often.
+//! The newest client that can be installed, against a scripted Messages API: what reaches the
+//! model, where, and how often.
 //!
-//! Not a part of the usual run, as it needs a client: `scripts/real-client` installs one and runs these.
+//! Not a part of the usual run, as it needs a client: `scripts/real-client` installs one and runs
+//! these.
 
 mod api;
 mod calls;
@@ -65,7 +67,8 @@ fn says() -> Value {
     json!({ "command": format!("echo {TOOL_SAYS}"), "description": "Says something" })
 }
 
-/// Publishes a failure for whoever works in this home's folder; `words` are found again in what the agent gets.
+/// Publishes a failure for whoever works in this home's folder; `words` are found again in what the
+/// agent gets.
 fn fail(home: &Home, severity: &str, words: &str) {
     fail_for(home, ("workspace", &home.work()), severity, words);
 }
@@ -96,8 +99,8 @@ fn texts(message: &Value) -> Vec<&str> {
     found
 }
 
-/// How often `words` stand in these messages. The sentence that a text begins with only repeats what stands behind it, so behind its first
-/// words it does not count.
+/// How often `words` stand in these messages. The sentence that a text begins with only repeats
+/// what stands behind it, so behind its first words it does not count.
 fn count(messages: &[Value], words: &str) -> usize {
     let lines = messages.iter().flat_map(texts).flat_map(str::lines);
     lines.map(|line| less_sentence(line).matches(words).count()).sum()

@@ -167,7 +167,8 @@ fn the_state_after_a_start_is_the_one_before_it() {
 /// More than what a look ahead in the journal covers.
 const RECORDS_FAR: u64 = 70_000;
 
-/// Appends an event to the journal of a daemon that does not run, whose body cannot be read, and much after it.
+/// Appends an event to the journal of a daemon that does not run, whose body cannot be read, and
+/// much after it.
 fn append_unreadable(home: &Home) -> Seq {
     let files = Arc::new(DirFiles::new(&home.path("state/journal")).expect("a folder"));
     let clock = Arc::new(|| Timestamp::ZERO);

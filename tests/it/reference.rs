@@ -1,7 +1,9 @@
-//! A journal of 100,000 generated events leaves exactly the notifications that a naive reference computes.
+//! A journal of 100,000 generated events leaves exactly the notifications that a naive reference
+//! computes.
 //!
-//! The reference knows no state machine: for each subscriber and scope it takes the list of all events and scans it, again and
-//! again, with the rules of dedupe, batches and limits written as plain loops.
+//! The reference knows no state machine: for each subscriber and scope it takes the list of all
+//! events and scans it, again and again, with the rules of dedupe, batches and limits written as
+//! plain loops.
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
@@ -23,7 +25,8 @@ const EVENTS: u64 = 100_000;
 /// A dozen segments, so that the journal is read over their borders.
 const SEGMENT_BYTES: u64 = 1 << 20;
 
-/// Window batches with dedupe, quiet batches by group, and one notification an event behind a condition.
+/// Window batches with dedupe, quiet batches by group, and one notification an event behind a
+/// condition.
 const SUBSCRIBERS: [(&str, &str); 3] = [
     (
         "failures",
@@ -153,7 +156,8 @@ impl Generated {
 
 /// What the engine makes of a journal with these events, and how many repeats it counted.
 ///
-/// The journal is written, closed, and read again from its first record, as a start after a crash does.
+/// The journal is written, closed, and read again from its first record, as a start after a crash
+/// does.
 fn by_journal(events: &[Generated]) -> (Vec<Made>, u64) {
     let sources = Sources::new(SUBSCRIBERS.iter().map(|(id, text)| SourceFile {
         layer: LayerKind::User,
@@ -184,7 +188,8 @@ fn by_journal(events: &[Generated]) -> (Vec<Made>, u64) {
     (made, repeats)
 }
 
-/// The rules come first, so an event's position is its number and one; a tick long after the last event closes what is open.
+/// The rules come first, so an event's position is its number and one; a tick long after the last
+/// event closes what is open.
 fn write_journal(files: &MemoryFiles, sources: &Sources, events: &[Generated], state: &Path) {
     let (disk, _) = Disk::open(files, SEGMENT_BYTES, state).expect("opened");
     let append = |kind, at, write: &dyn Fn(&mut Vec<u8>)| {
@@ -241,7 +246,8 @@ fn by_reference(events: &[Generated]) -> (Vec<Made>, u64) {
     (made, repeats)
 }
 
-/// The events that no earlier one with the same key, itself no repeat, precedes by less than five seconds.
+/// The events that no earlier one with the same key, itself no repeat, precedes by less than five
+/// seconds.
 fn firsts<'e>(events: &[&'e Generated]) -> Vec<&'e Generated> {
     let mut firsts: Vec<&Generated> = Vec::new();
     for event in events {

@@ -1,6 +1,7 @@
 //! Timelines of `tests/scenarios/`: what happens when, and what the engine makes of it.
 //!
-//! A file is a comment, files of a user's layer if it needs any, the timeline, `---`, and what happened, in this form:
+//! A file is a comment, files of a user's layer if it needs any, the timeline, `---`, and what
+//! happened, in this form:
 //!
 //! ```text
 //! # Three equal failures are one row with a count of 3.
@@ -13,7 +14,8 @@
 //!           | ..
 //! ```
 //!
-//! `ASIDE_BLESS=1` writes the second half of every file anew; reading the difference is then the review.
+//! `ASIDE_BLESS=1` writes the second half of every file anew; reading the difference is then the
+//! review.
 
 mod timeline;
 mod transcript;
@@ -58,7 +60,8 @@ fn check(path: &Path) -> Result<(), String> {
     difference(expected, &found, first_line).map_or(Ok(()), |difference| Err(format!("{name}:{difference}")))
 }
 
-/// The first line in which two transcripts differ, and the second one whole; `None` when they are equal.
+/// The first line in which two transcripts differ, and the second one whole; `None` when they are
+/// equal.
 fn difference(expected: &str, found: &str, first_line: usize) -> Option<String> {
     if expected == found {
         return None;

@@ -1,4 +1,5 @@
-//! What a user runs in a shell that evaluated `aside shell-init`: real shells at a terminal of their own.
+//! What a user runs in a shell that evaluated `aside shell-init`: real shells at a terminal of
+//! their own.
 
 use std::{collections::BTreeSet, fs, process::Stdio};
 
@@ -6,7 +7,8 @@ use serde_json::{Value, json};
 
 use crate::support::daemon::{Home, at, eventually};
 
-/// The shells, with how each is started without files of the machine, and how it evaluates a command's output.
+/// The shells, with how each is started without files of the machine, and how it evaluates a
+/// command's output.
 const SHELLS: [(&str, &str, &str); 3] = [
     ("bash", "bash --norc --noprofile -i", "eval \"$(PROGRAM shell-init bash)\""),
     ("zsh", "zsh -f -i", "eval \"$(PROGRAM shell-init zsh)\""),

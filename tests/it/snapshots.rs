@@ -1,4 +1,5 @@
-//! Whatever is wrong with a snapshot, the start uses the one before it or the journal's beginning, and comes to the same state.
+//! Whatever is wrong with a snapshot, the start uses the one before it or the journal's beginning,
+//! and comes to the same state.
 
 use std::{
     collections::BTreeSet,
@@ -29,7 +30,8 @@ use crate::support::{
 };
 
 const SEGMENT_BYTES: u64 = 4_096;
-/// Where in a snapshot its form and the checksum of its last record are, and how long its header is.
+/// Where in a snapshot its form and the checksum of its last record are, and how long its header
+/// is.
 const FORMAT_AT: u64 = 8;
 const RECORD_CHECKSUM_AT: u64 = 12;
 const HEADER_BYTES: u64 = 60;
@@ -157,8 +159,8 @@ fn by_all_records(records: &[RecordBuf], rules: &Path) -> Vec<u8> {
     written(&folded(records, rules).engine)
 }
 
-/// Starts on `files`; returns what the snapshot held, after checking that the state is that of all records and that what was
-/// published is known.
+/// Starts on `files`; returns what the snapshot held, after checking that the state is that of all
+/// records and that what was published is known.
 fn start(files: &MemoryFiles, rules: &Path) -> Seq {
     let (disk, fold) = Disk::open(files, SEGMENT_BYTES, rules).expect("the start goes on");
     let used = fold.applied;
@@ -173,7 +175,8 @@ fn start(files: &MemoryFiles, rules: &Path) -> Seq {
     used
 }
 
-/// What is wrong, and which of the two snapshots is used: 0 for the older, 1 for the newer, none for the journal's beginning.
+/// What is wrong, and which of the two snapshots is used: 0 for the older, 1 for the newer, none
+/// for the journal's beginning.
 type Case = (&'static str, fn(&MemoryFiles, [Seq; 2]), Option<usize>);
 
 const CASES: [Case; 13] = [

@@ -25,7 +25,8 @@ window_ms = 0
 priority = "high"
 "#;
 
-/// Collects for so long that no test sees the window end; its type is a catalogued one, so that nothing is said of it.
+/// Collects for so long that no test sees the window end; its type is a catalogued one, so that
+/// nothing is said of it.
 const LONG: &str = r#"
 [subscriber]
 id = "long"

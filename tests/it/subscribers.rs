@@ -1,4 +1,5 @@
-//! The shipped subscribers do what their own `[[tests]]` say, in simulated time, through the whole engine.
+//! The shipped subscribers do what their own `[[tests]]` say, in simulated time, through the whole
+//! engine.
 
 use std::collections::BTreeSet;
 
@@ -148,8 +149,8 @@ fn fields(value: &Value, prefix: &str, found: &mut BTreeSet<String>) {
     }
 }
 
-/// The names that a template or an `[output]` looks up in payloads: what follows `r.`, `p.`, `d.` or `payload.`, and the sources of
-/// columns.
+/// The names that a template or an `[output]` looks up in payloads: what follows `r.`, `p.`, `d.`
+/// or `payload.`, and the sources of columns.
 fn looked_up(template: &str) -> BTreeSet<String> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut names = BTreeSet::new();

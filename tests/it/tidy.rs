@@ -1,7 +1,7 @@
 //! Holds the tree to the rules of house style that the compiler cannot hold.
 //!
-//! What may use what stands in the tables at the top. The checks are functions of paths and texts, so they are tested with
-//! samples that break them.
+//! What may use what stands in the tables at the top. The checks are functions of paths and texts,
+//! so they are tested with samples that break them.
 
 mod circles;
 mod client_words;
@@ -26,7 +26,8 @@ const LINES_MAX: usize = 600;
 /// Names that say nothing of what is inside.
 const EMPTY_NAMES: [&str; 7] = ["core", "utils", "util", "common", "helpers", "types", "manager"];
 
-/// Tests that need a program which is not there everywhere, so that a script of their own runs them: `scripts/real-client`.
+/// Tests that need a program which is not there everywhere, so that a script of their own runs
+/// them: `scripts/real-client`.
 const RUN_BY_A_SCRIPT: &str = "tests/it/real_client";
 
 /// Layers 0 and 1: what everything may use.
@@ -345,7 +346,8 @@ fn is_deciding(path: &str) -> bool {
     path.strip_prefix("src/").and_then(find_module).is_some_and(|module| module.layer <= DECIDING)
 }
 
-/// The module that a file of `src/` belongs to; `None` for `lib.rs` and for what the table does not know.
+/// The module that a file of `src/` belongs to; `None` for `lib.rs` and for what the table does not
+/// know.
 fn find_module(inner: &str) -> Option<&'static Module> {
     let name = inner.split('/').next()?;
     let name = name.strip_suffix(".rs").unwrap_or(name);
@@ -380,8 +382,9 @@ fn own_path<'p>(path: &'p str, module: &Module, is_top: bool) -> Option<&'p str>
     if module.name == "main" {
         return path.strip_prefix("aside::");
     }
-    // From a file below the top two steps lead to the root, from one at the top a single step does; an inline module is a step
-    // more, so what does not begin with a module's name is taken for the file's own.
+    // From a file below the top two steps lead to the root, from one at the top a single step does;
+    // an inline module is a step more, so what does not begin with a module's name is taken for the
+    // file's own.
     let steps = if is_top { "super::" } else { "super::super::" };
     let rest = path.strip_prefix(steps)?;
     MODULES.iter().any(|other| is_within(rest, other.name)).then_some(rest)

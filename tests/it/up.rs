@@ -1,4 +1,5 @@
-//! The daemon in the background: `aside up` and `aside down`, the start from a hook, and the start by a service manager.
+//! The daemon in the background: `aside up` and `aside down`, the start from a hook, and the start
+//! by a service manager.
 
 use std::{
     fs,

@@ -1,10 +1,10 @@
 //! A state folder that an earlier program left is gone on from.
 //!
 //! `scripts/fixture-state` made them with the program of a commit each: `state-1` of b332fef, whose
-//! snapshots have form 3, `state-2` of abff047, the last one of form 4, and `state-3` of 6480980, the
-//! last one of form 5. `state-4` is of the same program as `state-3`, and its full segment is sealed.
-//! Each is a month old, its first segment was deleted by age, and it was killed while a batch was
-//! open. `answer.json` in each is what the session `leased` was answered last.
+//! snapshots have form 3, `state-2` of abff047, the last one of form 4, and `state-3` of 6480980,
+//! the last one of form 5. `state-4` is of the same program as `state-3`, and its full segment is
+//! sealed. Each is a month old, its first segment was deleted by age, and it was killed while a
+//! batch was open. `answer.json` in each is what the session `leased` was answered last.
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
@@ -156,7 +156,8 @@ fn check_delivered(left: &Left) {
     }
 }
 
-/// A journal of a few segments whose beginning is deleted, as retention does, and whose snapshots cannot be used.
+/// A journal of a few segments whose beginning is deleted, as retention does, and whose snapshots
+/// cannot be used.
 #[test]
 fn a_journal_without_its_beginning_and_without_snapshots_still_has_its_rules() {
     let each =
@@ -221,7 +222,8 @@ fn rules_that_are_damaged_or_gone_stop_no_start_and_lose_nothing() {
                 "{said}"
             );
         }
-        // One of the files is another one now, so that the rules of the journal's time are lost for good.
+        // One of the files is another one now, so that the rules of the journal's time are lost for
+        // good.
         home.configure("subscribers/other.toml", &each.replace("each", "other"));
         let daemon = home.serve();
         daemon.said("earlier rules are lost; the nearest ones are used");

@@ -1,4 +1,5 @@
-//! Waking for real: `aside attach` under a client that lives and dies, and a client's message socket.
+//! Waking for real: `aside attach` under a client that lives and dies, and a client's message
+//! socket.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -157,7 +158,8 @@ fn what_waits_with_a_critical_one_is_printed_whole_as_far_as_the_client_shows_it
     child.wait().expect("killed");
 }
 
-/// Sends the daemon the input that the client, which is this process, gave a hook; a hook itself gives up when the machine is busy.
+/// Sends the daemon the input that the client, which is this process, gave a hook; a hook itself
+/// gives up when the machine is busy.
 fn tell(home: &Home, stdin: &str) {
     let pid = std::process::id().to_string();
     let headers = [("content-type", "application/json"), ("aside-pid", pid.as_str())];

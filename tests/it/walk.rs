@@ -1,8 +1,10 @@
 //! A random walk of daemons over one state folder, checked against what was promised.
 //!
-//! Events are published and acknowledged, exchanges take what there is, snapshots are written, rules change, retention deletes, the disk
-//! fails, and the process is stopped, killed or loses power; a snapshot is damaged, deleted, or of a version that nobody knows. In the end
-//! every acknowledged event was delivered, and once where no power was lost. One number decides the whole walk.
+//! Events are published and acknowledged, exchanges take what there is, snapshots are written,
+//! rules change, retention deletes, the disk fails, and the process is stopped, killed or loses
+//! power; a snapshot is damaged, deleted, or of a version that nobody knows. In the end every
+//! acknowledged event was delivered, and once where no power was lost. One number decides the whole
+//! walk.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

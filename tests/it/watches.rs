@@ -1,4 +1,5 @@
-//! Watches with a real daemon: set, listed, cancelled, bounded, and fired exactly once whatever dies in between.
+//! Watches with a real daemon: set, listed, cancelled, bounded, and fired exactly once whatever
+//! dies in between.
 
 use std::{
     fs,
@@ -9,7 +10,8 @@ use serde_json::{Value, json};
 
 use crate::support::daemon::{Answer, Daemon, Home, at, eventually};
 
-/// How often the daemon is killed between a watch and its end, unless `ASIDE_WATCH_KILLS` says otherwise.
+/// How often the daemon is killed between a watch and its end, unless `ASIDE_WATCH_KILLS` says
+/// otherwise.
 const KILLS: usize = 12;
 
 fn home() -> Home {
@@ -220,7 +222,8 @@ fn a_watch_follows_its_session_and_a_reminder_its_folder() {
     assert!(text.contains("watch: file x") && text.contains("reminder: go on"), "{text}");
 }
 
-/// One round: three watches, what they wait for, and a kill before it, amid it, or while the daemon publishes what came of it.
+/// One round: three watches, what they wait for, and a kill before it, amid it, or while the daemon
+/// publishes what came of it.
 struct Round<'h> {
     home: &'h Home,
     number: usize,

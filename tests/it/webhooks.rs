@@ -1,4 +1,5 @@
-//! Webhooks and alerts at a real daemon: over TCP with a signature or a token, once each, and refused otherwise.
+//! Webhooks and alerts at a real daemon: over TCP with a signature or a token, once each, and
+//! refused otherwise.
 
 use std::{fmt::Write as _, fs, net::TcpStream, os::unix::fs::PermissionsExt};
 

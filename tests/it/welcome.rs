@@ -1,4 +1,5 @@
-//! What a session is notified of that is resumed after a day: one block that says what git, files and checks did meanwhile.
+//! What a session is notified of that is resumed after a day: one block that says what git, files
+//! and checks did meanwhile.
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
@@ -163,7 +164,8 @@ impl World {
     }
 }
 
-/// A session that has read a file and pushed, and ended; then a day went by in which somebody committed, and a check failed.
+/// A session that has read a file and pushed, and ended; then a day went by in which somebody
+/// committed, and a check failed.
 fn after_a_day(outside: &Path) -> World {
     let folder = outside.join("shop");
     fs::create_dir(&folder).expect("made");

@@ -33,8 +33,8 @@ pub(in crate::cli) struct Args {
     /// Write the plugin into DIR as a separate marketplace, and explain how to add it to the client
     #[arg(long, value_name = "DIR", conflicts_with_all = ["statusline", "no_statusline", "settings"])]
     plugin: Option<PathBuf>,
-    /// Install the hooks in the user's settings instead of a plugin; an idle session cannot be woken
-    /// then
+    /// Install the hooks in the user's settings instead of a plugin; an idle session cannot be
+    /// woken then
     #[arg(long, conflicts_with_all = ["project", "plugin"])]
     settings: bool,
     /// Let the first hook of a session start the daemon if none runs

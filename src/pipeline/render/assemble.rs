@@ -1,9 +1,12 @@
-//! The pass that turns a template's output into TOON: it finds the cells of each line and encodes them whole.
+//! The pass that turns a template's output into TOON: it finds the cells of each line and encodes
+//! them whole.
 //!
-//! A cell is what follows `key: `, a part between commas in a table row or an inline list, or what follows `- `. One that is a single
-//! printed value keeps its type. One that mixes text and values, or is text, becomes one string, quoted when TOON needs it; quotes
-//! that the author put around a whole cell force a string and are no part of it. White space of the template at the edges of a cell
-//! goes, blank lines go. Which lines are rows, items or fields follows from the template's headers and indentation alone.
+//! A cell is what follows `key: `, a part between commas in a table row or an inline list, or what
+//! follows `- `. One that is a single printed value keeps its type. One that mixes text and values,
+//! or is text, becomes one string, quoted when TOON needs it; quotes that the author put around a
+//! whole cell force a string and are no part of it. White space of the template at the edges of a
+//! cell goes, blank lines go. Which lines are rows, items or fields follows from the template's
+//! headers and indentation alone.
 
 mod line;
 pub(super) mod placeholders;
@@ -78,7 +81,8 @@ pub(super) fn document(output: &str, placeholders: &Placeholders) -> Result<Body
     Ok(Body::Decoded { value, comments: pass.has_comments.then_some(pass.out) })
 }
 
-/// The line of a template that wrote the line `wanted` of an output in which placeholders say where lines begin.
+/// The line of a template that wrote the line `wanted` of an output in which placeholders say where
+/// lines begin.
 pub(super) fn template_line(output: &str, placeholders: &Placeholders, wanted: usize) -> Option<usize> {
     let (mut seen, mut known) = (0, None);
     for text in output.split('\n') {

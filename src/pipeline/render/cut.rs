@@ -30,7 +30,8 @@ fn is_long_keyed_table(fields: &Map<String, Value>) -> bool {
     fields.len() > ROWS_MAX && fields.values().all(Value::is_object)
 }
 
-/// Leaves each table its first `rows_max` rows, and if that is less than a table may have, each other list as many items.
+/// Leaves each table its first `rows_max` rows, and if that is less than a table may have, each
+/// other list as many items.
 pub(super) fn rows(value: &mut Value, rows_max: usize) -> Vec<Lost> {
     let mut lost = Vec::new();
     cut_rows(value, rows_max, &mut lost);
@@ -62,7 +63,8 @@ fn cut_rows(value: &mut Value, rows_max: usize, lost: &mut Vec<Lost>) {
     }
 }
 
-/// What is null in all rows that are left is left out, as in a table that was written with no more rows; false if nothing is left of them.
+/// What is null in all rows that are left is left out, as in a table that was written with no more
+/// rows; false if nothing is left of them.
 fn drop_empty_columns(rows: &mut [Value]) -> bool {
     let has = |name: &String| rows.iter().any(|row| row.get(name).is_some_and(|cell| !cell.is_null()));
     let Some(first) = rows.first().and_then(Value::as_object) else { return true };
@@ -76,7 +78,8 @@ fn drop_empty_columns(rows: &mut [Value]) -> bool {
     true
 }
 
-/// How many fields a document has that can be left out: columns of its only table, or else fields at its root.
+/// How many fields a document has that can be left out: columns of its only table, or else fields
+/// at its root.
 pub(super) fn field_count(value: &Value) -> usize {
     let Value::Object(fields) = value else { return 0 };
     match only_table(fields) {

@@ -1,8 +1,10 @@
-//! What a subscriber's own file says about its text: the lines of one event, and the table of several.
+//! What a subscriber's own file says about its text: the lines of one event, and the table of
+//! several.
 //!
-//! The table is known when the file is read, so it is written from the rows without running a template. One event is what `one`
-//! says; without it, one line for each column of the table. Without a table several events are the generic one, and so is one
-//! event of which `one` has nothing to say.
+//! The table is known when the file is read, so it is written from the rows without running a
+//! template. One event is what `one` says; without it, one line for each column of the table.
+//! Without a table several events are the generic one, and so is one event of which `one` has
+//! nothing to say.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -94,7 +96,8 @@ impl Declared {
     }
 }
 
-/// The lines of one event: a template that sees one event, and for which a value that is not there is no failure.
+/// The lines of one event: a template that sees one event, and for which a value that is not there
+/// is no failure.
 #[derive(Debug, PartialEq, Eq)]
 pub struct EventText(Template);
 
@@ -126,7 +129,8 @@ fn fit_lines(input: &RenderInput<'_>, clean: &mut CleanRows<'_>, table: &Table) 
     })
 }
 
-/// Writes several events as a table of as many rows as fit; when not even one does, with shorter fields.
+/// Writes several events as a table of as many rows as fit; when not even one does, with shorter
+/// fields.
 fn fit_table(input: &RenderInput<'_>, clean: &mut CleanRows<'_>, table: &Table) -> Result<Content, Attempt> {
     shortened(clean, |clean, field_chars| {
         let rows = Rows::new(clean.events(field_chars));

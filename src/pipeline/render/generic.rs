@@ -1,4 +1,5 @@
-//! What every batch can be rendered as: the type, source and severity of its events, and their payloads, flattened.
+//! What every batch can be rendered as: the type, source and severity of its events, and their
+//! payloads, flattened.
 
 use serde_json::{Map, Value};
 
@@ -14,7 +15,8 @@ use crate::notification::SubscriberId;
 const ENVELOPE: [(&str, Origin); 3] =
     [("type", Origin::Type), ("source", Origin::Source), ("severity", Origin::Severity)];
 
-/// One event as fields, several as a table named after the subscriber; what is null in all rows is left out.
+/// One event as fields, several as a table named after the subscriber; what is null in all rows is
+/// left out.
 pub(super) fn draft(subscriber: &SubscriberId, events: &Shown) -> Draft {
     let shown = events.first(ROWS_MAX);
     let rows = Rows::new(shown);

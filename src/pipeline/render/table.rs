@@ -1,7 +1,9 @@
-//! A table of rows: its columns, and the fields of a row of which each column shows the first that is not null.
+//! A table of rows: its columns, and the fields of a row of which each column shows the first that
+//! is not null.
 //!
-//! It goes from the rows to one text, without an instruction of a template and without a value for each cell. `rows|toon(key="..")`
-//! writes one, and so does the `[output.table]` of a subscriber ([`super::declared`]).
+//! It goes from the rows to one text, without an instruction of a template and without a value for
+//! each cell. `rows|toon(key="..")` writes one, and so does the `[output.table]` of a subscriber
+//! ([`super::declared`]).
 
 pub(super) mod clean_event;
 mod column;
@@ -66,15 +68,17 @@ struct Picked<'r> {
 }
 
 impl Table {
-    /// A table under `key`; of all columns of the rows without `columns`, which are not empty and have different names.
+    /// A table under `key`; of all columns of the rows without `columns`, which are not empty and
+    /// have different names.
     pub fn new(key: impl Into<String>, columns: Option<Vec<Column>>, repeats: bool) -> Self {
         Self { key: key.into(), columns, repeats }
     }
 
-    /// Writes the rows at `places`; a column that is null in all of them is left out, and how often each happened is the last one, if any
-    /// repeated.
+    /// Writes the rows at `places`; a column that is null in all of them is left out, and how often
+    /// each happened is the last one, if any repeated.
     ///
-    /// Errors: columns were named, and none of them is in any row, so that nothing would be left but a number.
+    /// Errors: columns were named, and none of them is in any row, so that nothing would be left
+    /// but a number.
     pub(super) fn write(&self, rows: &Rows, places: &[usize]) -> Result<Written, String> {
         let columns = self.columns(rows);
         let columns = if self.repeats { with_repeats(columns, rows.repeats()) } else { columns };
@@ -95,7 +99,8 @@ impl Table {
         Ok(Written { text, absent, shows_repeats: self.repeats || names.contains(&REPEATS) })
     }
 
-    /// Writes the first row as a line for each column that is not null; how often it happened is left to a count at the end.
+    /// Writes the first row as a line for each column that is not null; how often it happened is
+    /// left to a count at the end.
     ///
     /// Errors: those of [`Table::write`].
     pub(super) fn write_lines(&self, rows: &Rows) -> Result<Lines, String> {
@@ -125,7 +130,8 @@ impl Table {
         Ok(Lines { text, keys, absent, shows_repeats })
     }
 
-    /// The columns that are asked for; how often each row happened is none of them unless it is named.
+    /// The columns that are asked for; how often each row happened is none of them unless it is
+    /// named.
     fn columns(&self, rows: &Rows) -> Cow<'_, [Column]> {
         if let Some(columns) = &self.columns {
             return Cow::Borrowed(columns.as_slice());

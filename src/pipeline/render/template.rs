@@ -1,7 +1,8 @@
 //! One compiled template.
 //!
-//! A template may not read files or other templates, print an undefined value, or do more work than its account allows
-//! ([`crate::pipeline::sandbox`]). Asking whether an optional field is there is allowed.
+//! A template may not read files or other templates, print an undefined value, or do more work than
+//! its account allows ([`crate::pipeline::sandbox`]). Asking whether an optional field is there is
+//! allowed.
 
 mod filters;
 mod lint;
@@ -182,7 +183,8 @@ impl Template {
         Ok(Draft { body, printed, left_out, absent, words: said.words() })
     }
 
-    /// The line of the template that wrote a line of its output: a template that fails runs once more, with its line numbers in its text.
+    /// The line of the template that wrote a line of its output: a template that fails runs once
+    /// more, with its line numbers in its text.
     fn line(
         &self,
         output_line: usize,
@@ -247,7 +249,8 @@ fn execute(
     Ok(Ran { text: output, placeholders, said })
 }
 
-/// The variables of one render, of which most templates ask for two or three; what costs something is made when it is asked for.
+/// The variables of one render, of which most templates ask for two or three; what costs something
+/// is made when it is asked for.
 #[derive(Debug)]
 struct Context {
     shown: Shown,
@@ -291,7 +294,8 @@ impl Object for Context {
     }
 }
 
-/// The variables of the text of one event: the event's own fields, and what does not depend on events.
+/// The variables of the text of one event: the event's own fields, and what does not depend on
+/// events.
 #[derive(Debug)]
 struct EventContext {
     event: Arc<EventView>,
@@ -325,7 +329,8 @@ fn has_key(value: &Value, name: &str) -> bool {
 
 /// Puts a placeholder into the output for every printed value.
 ///
-/// What a macro or a block assignment captured is text of the template with placeholders in it, which minijinja hands over as a safe string.
+/// What a macro or a block assignment captured is text of the template with placeholders in it,
+/// which minijinja hands over as a safe string.
 fn print(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Printed) -> Result<(), Error> {
     if let Some(own) = value.downcast_object_ref::<OwnText>() {
         return print_own(out, state, own);
@@ -340,7 +345,8 @@ fn print(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Printed) -> Re
     Ok(out.write_str(&placeholder)?)
 }
 
-/// As [`print`], but what is absent, null or an empty text is nothing, and a list or map is text as in a table.
+/// As [`print`], but what is absent, null or an empty text is nothing, and a list or map is text as
+/// in a table.
 fn print_what_is_there(
     out: &mut Output<'_>,
     state: &mut State<'_, '_>,

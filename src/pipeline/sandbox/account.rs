@@ -1,8 +1,9 @@
 //! What a template or a condition may still do, in steps.
 //!
-//! minijinja counts its instructions, but one instruction can walk or make any amount of data. So each operation that walks or makes
-//! data pays for it here before it does the work: one step for an item, and one for every [`BYTES_A_STEP`] of text. One account lasts for
-//! one condition, or for all attempts to render one notification.
+//! minijinja counts its instructions, but one instruction can walk or make any amount of data. So
+//! each operation that walks or makes data pays for it here before it does the work: one step for
+//! an item, and one for every [`BYTES_A_STEP`] of text. One account lasts for one condition, or for
+//! all attempts to render one notification.
 
 use std::sync::{
     Arc,
@@ -18,7 +19,8 @@ use minijinja::{
 pub(in crate::pipeline) const BYTES_A_STEP: usize = 16;
 /// Longest text that a template or a condition may make, in bytes; no notification is longer.
 pub(in crate::pipeline) const TEXT_BYTES_MAX: usize = 64 * 1024;
-/// Deepest nesting of a value that a template builds: deeper ones would be walked by deep recursion.
+/// Deepest nesting of a value that a template builds: deeper ones would be walked by deep
+/// recursion.
 pub(in crate::pipeline) const NESTING_MAX: usize = 32;
 
 /// The name under which a program finds its account. No author can write it as a name.
@@ -26,7 +28,8 @@ pub(in crate::pipeline) const ACCOUNT: &str = "@account";
 
 /// How many steps are left.
 ///
-/// Shape: an atomic because values of templates are shared between threads; only one thread spends at a time.
+/// Shape: an atomic because values of templates are shared between threads; only one thread spends
+/// at a time.
 #[derive(Debug)]
 pub(in crate::pipeline) struct Account {
     all: u64,
@@ -103,7 +106,8 @@ pub(in crate::pipeline) fn admit_text(account: &Account, bytes: usize) -> Result
     account.spend_text(bytes)
 }
 
-/// Checks that a value is not too large to be written as one text: a list or map becomes longer than its texts are.
+/// Checks that a value is not too large to be written as one text: a list or map becomes longer
+/// than its texts are.
 pub(in crate::pipeline) fn admit_as_text(account: &Account, value: &Value) -> Result<(), Error> {
     if value.as_str().is_none() && weigh(account, value)? > TEXT_BYTES_MAX as u64 {
         return admit_text(account, TEXT_BYTES_MAX + 1);

@@ -1,7 +1,9 @@
-//! What is refused when a template or a condition is compiled, so that its author hears of it and not the agent.
+//! What is refused when a template or a condition is compiled, so that its author hears of it and
+//! not the agent.
 //!
-//! A walk over the parsed source finds names that do not exist, operations that are not allowed, and comparisons that cannot mean what
-//! they say, each with its place. It visits every expression, those of slices too. It also says which variables are asked for.
+//! A walk over the parsed source finds names that do not exist, operations that are not allowed,
+//! and comparisons that cannot mean what they say, each with its place. It visits every expression,
+//! those of slices too. It also says which variables are asked for.
 
 use std::{collections::BTreeSet, ops::Range};
 
@@ -309,7 +311,8 @@ impl<'g, 's> Walk<'g, 's> {
     fn operation(&mut self, operation: &ast::BinOp<'s>, span: Span) {
         self.expression(&operation.left);
         self.expression(&operation.right);
-        // minijinja calculates constants when it compiles, so what cannot be calculated there is refused before, from the inside out.
+        // minijinja calculates constants when it compiles, so what cannot be calculated there is
+        // refused before, from the inside out.
         let is_text = |side: &Expr<'_>| {
             let constant = side.as_const();
             constant.is_some_and(|value| value.as_str().is_some() || value.as_object().is_some())

@@ -1,7 +1,8 @@
 //! Operators that pay for what they walk and make.
 //!
-//! The rewritten code calls these in place of minijinja's instructions of the same meaning. A text or a list has a bounded size, lists
-//! are made at once and not when they are walked, `*` is for numbers alone, and values of different kinds have no order.
+//! The rewritten code calls these in place of minijinja's instructions of the same meaning. A text
+//! or a list has a bounded size, lists are made at once and not when they are walked, `*` is for
+//! numbers alone, and values of different kinds have no order.
 
 use std::cmp::Ordering;
 
@@ -120,7 +121,8 @@ fn kind(value: &Value) -> ValueKind {
     if is_list(value) { ValueKind::Seq } else { value.kind() }
 }
 
-/// Two texts are compared byte by byte, two lists or maps as a whole; anything else is known to differ at once.
+/// Two texts are compared byte by byte, two lists or maps as a whole; anything else is known to
+/// differ at once.
 fn pay_for_comparison(account: &Account, a: &Value, b: &Value) -> Result<(), Error> {
     match (a.as_str(), b.as_str()) {
         (Some(a), Some(b)) => account.spend_text(a.len().min(b.len())),
@@ -244,7 +246,8 @@ fn joined(account: &Account, a: &str, b: &str) -> Result<Value, Error> {
     Ok(Value::from([a, b].concat()))
 }
 
-/// A part of a text or a list, with bounds as in Python: from the end if negative, and never outside.
+/// A part of a text or a list, with bounds as in Python: from the end if negative, and never
+/// outside.
 fn slice(
     state: &mut State<'_, '_>,
     value: &Value,
@@ -305,7 +308,8 @@ fn map(state: &mut State<'_, '_>, pairs: Rest<Value>) -> Result<Value, Error> {
     Ok(Value::from_pairs(pairs))
 }
 
-/// Pays for values that become part of another, which must neither nest too deep nor hold what can hold them.
+/// Pays for values that become part of another, which must neither nest too deep nor hold what can
+/// hold them.
 pub(super) fn admit_items(account: &Account, items: &[Value]) -> Result<(), Error> {
     for item in items {
         admit_item(item)?;
@@ -318,7 +322,8 @@ pub(super) fn admit_items(account: &Account, items: &[Value]) -> Result<(), Erro
     Ok(())
 }
 
-/// Checks the depth of a value without paying for its texts, which are shared and not copied. Events and rows are known not to be deep.
+/// Checks the depth of a value without paying for its texts, which are shared and not copied.
+/// Events and rows are known not to be deep.
 pub(super) fn weigh_shape(account: &Account, value: &Value, depth: usize) -> Result<(), Error> {
     account.spend(1)?;
     let Some(object) = value.as_object() else { return Ok(()) };
@@ -342,7 +347,8 @@ fn is_view(object: &DynObject) -> bool {
     object.type_name().ends_with("View")
 }
 
-/// A namespace is the one value that can be changed: one in itself would never be freed, and walking it would never end.
+/// A namespace is the one value that can be changed: one in itself would never be freed, and
+/// walking it would never end.
 pub(super) fn admit_item(item: &Value) -> Result<(), Error> {
     let is_namespace = item.as_object().is_some_and(|object| object.type_name().ends_with("::Namespace"));
     if is_namespace {

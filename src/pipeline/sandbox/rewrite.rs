@@ -1,7 +1,9 @@
-//! Compiled code, with a call of a priced function in place of each instruction that could walk or make much.
+//! Compiled code, with a call of a priced function in place of each instruction that could walk or
+//! make much.
 //!
-//! What remains are instructions of constant cost, which fuel counts. An instruction with two operands and a filter with two arguments
-//! take the same values from the stack, so most are replaced in place; some get a call before them. Targets of jumps follow.
+//! What remains are instructions of constant cost, which fuel counts. An instruction with two
+//! operands and a filter with two arguments take the same values from the stack, so most are
+//! replaced in place; some get a call before them. Targets of jumps follow.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +14,8 @@ use minijinja::{
 
 use super::operators::name;
 
-/// Longest piece of a template's own text that is printed without paying: printing it costs an instruction, so all fuel prints some MB.
+/// Longest piece of a template's own text that is printed without paying: printing it costs an
+/// instruction, so all fuel prints some MB.
 const TEXT_FREE_BYTES: usize = 128;
 /// minijinja remembers so many filters of a program; further ones are looked up each time.
 const LOCALS_MAX: u8 = 50;

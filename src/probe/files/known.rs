@@ -67,7 +67,8 @@ pub(super) struct Awaited {
     #[serde(default)]
     pub(super) since: Timestamp,
     /// Whether an exchange after that look had no announcement. The change is then a finding once
-    /// [`WRITTEN_AFTER`](crate::transcript::WRITTEN_AFTER) has passed, or the file has changed again.
+    /// [`WRITTEN_AFTER`](crate::transcript::WRITTEN_AFTER) has passed, or the file has changed
+    /// again.
     pub(super) is_late: bool,
 }
 

@@ -195,8 +195,8 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// Whatever happens in whatever order: a restart changes nothing, each question ends once, and by the first choice that came
-    /// before its time.
+    /// Whatever happens in whatever order: a restart changes nothing, each question ends once, and
+    /// by the first choice that came before its time.
     #[test]
     fn each_question_ends_once(acts in proptest::collection::vec((act(), any::<bool>()), 1..80)) {
         let (mut whole, mut restarted) = (World::new(), World::new());

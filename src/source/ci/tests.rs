@@ -46,7 +46,8 @@ impl Runner for Arc<Scripted> {
     }
 }
 
-/// Does what the event loop does with what is published: folds it, publishes what comes of it, and the plan.
+/// Does what the event loop does with what is published: folds it, publishes what comes of it, and
+/// the plan.
 async fn fold(mut follows: Follows, journal: Journal, plan: watch::Sender<Plan>, ended: &Notify) {
     let (publisher, mut next, mut written) = (Publisher::new(journal.clone()), Seq(1), journal.written());
     loop {
@@ -91,7 +92,8 @@ async fn what_the_plan_says_is_asked_when_it_is_due_and_nothing_else() {
     let session = SessionId::new("s1");
     let wanted = Wanted { by: "w1", session: Some(&session), workspace: None, folder: "/w", reference: None };
     follows.want(&wanted, Timestamp::ZERO);
-    // No time passes while the disk is waited for, so a wait of the test's own begins when nothing is followed any more.
+    // No time passes while the disk is waited for, so a wait of the test's own begins when nothing
+    // is followed any more.
     let ended = Notify::new();
     let a_day_later = async {
         ended.notified().await;

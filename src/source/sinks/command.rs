@@ -1,4 +1,5 @@
-//! Commands that show a notice: `notify-send` on the desktop, and `apprise`, which knows a hundred services.
+//! Commands that show a notice: `notify-send` on the desktop, and `apprise`, which knows a hundred
+//! services.
 
 use std::{env, io, path::Path, process::Stdio, sync::Arc};
 
@@ -44,10 +45,11 @@ pub(super) async fn desktop(notice: &Notice) -> Answered {
     shown.map_or_else(|refused| refused, |_| Answered::Took(None))
 }
 
-/// The option by which a window changes that shows what is replaced, if it is open. The number is a high one, as servers count from 1.
+/// The option by which a window changes that shows what is replaced, if it is open. The number is a
+/// high one, as servers count from 1.
 ///
-/// Source: notify-send(1) of libnotify 0.8, and the desktop notifications specification: a server answers with the same number, so
-/// one that nobody has yet is the new window's.
+/// Source: notify-send(1) of libnotify 0.8, and the desktop notifications specification: a server
+/// answers with the same number, so one that nobody has yet is the new window's.
 fn replace_id(progress: &Progress) -> String {
     let digits = progress.line.get(..8).and_then(|digits| u32::from_str_radix(digits, 16).ok());
     format!("--replace-id={}", digits.unwrap_or_default() & 0x3fff_ffff | 0x4000_0000)
@@ -55,8 +57,9 @@ fn replace_id(progress: &Progress) -> String {
 
 /// Asks with a button for each choice, until one is chosen or the question is closed.
 ///
-/// Source: notify-send(1) of libnotify 0.8: `--action` prints the name of what was chosen.
-/// Errors: how the command refused; one that knows no actions is an older one, and shows the question as a text.
+/// Source: notify-send(1) of libnotify 0.8: `--action` prints the name of what was chosen. Errors:
+/// how the command refused; one that knows no actions is an older one, and shows the question as a
+/// text.
 async fn ask(notice: &Notice, choices: &[Arc<str>]) -> Result<Answered, Answered> {
     let mut args = options(notice);
     args.extend(["--wait".to_owned(), "--expire-time=0".to_owned()]);
@@ -103,8 +106,8 @@ pub(super) fn has_bus() -> bool {
     is_set(BUS_VARIABLE).is_some() || in_folder()
 }
 
-/// Runs a command to its end, with `input` on its stdin, and gives the beginning of what it writes to stdout. It is killed when nobody
-/// waits for it any more.
+/// Runs a command to its end, with `input` on its stdin, and gives the beginning of what it writes
+/// to stdout. It is killed when nobody waits for it any more.
 ///
 /// Errors: there is no such program, or it did not succeed.
 async fn run(program: &str, args: &[String], input: &str) -> Result<String, Answered> {

@@ -49,8 +49,9 @@ fn ntfy_priority(notice: &Notice) -> u8 {
 
 /// Sends a notice to the topic that `url` ends in.
 ///
-/// Source: docs.ntfy.sh, "Publish as JSON": `markdown`, `click`, which is opened when the message is tapped, and `sequence_id`: a message
-/// replaces the one before it with the same (ntfy 2.16; an older server shows each).
+/// Source: docs.ntfy.sh, "Publish as JSON": `markdown`, `click`, which is opened when the message
+/// is tapped, and `sequence_id`: a message replaces the one before it with the same (ntfy 2.16; an
+/// older server shows each).
 pub(super) async fn ntfy(url: &Url, token_file: Option<&str>, notice: &Notice) -> Answered {
     let Some((base, topic)) = url.path.rsplit_once('/') else { return failed("no topic".to_owned()) };
     let tag = word_of(notice.level, ["information_source", "warning", "rotating_light"]);

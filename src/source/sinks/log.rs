@@ -16,7 +16,8 @@ use crate::sink::Answered;
 /// What the name of the file before ends in.
 const BEFORE: &str = ".1";
 
-/// Adds a line unless it is the last one there, to a new file if the present one would have more than `max_bytes` bytes.
+/// Adds a line unless it is the last one there, to a new file if the present one would have more
+/// than `max_bytes` bytes.
 pub(super) async fn append(path: PathBuf, line: String, max_bytes: u64) -> Answered {
     let shown = path.display().to_string();
     match spawn_blocking(move || write(&path, &line, max_bytes)).await {

@@ -1,4 +1,5 @@
-//! Servers that are asked by https: on a thread that may block, by the certificates that the system trusts.
+//! Servers that are asked by https: on a thread that may block, by the certificates that the system
+//! trusts.
 
 use tokio::task::spawn_blocking;
 use ureq::{

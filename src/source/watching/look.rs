@@ -13,7 +13,8 @@ use crate::{
     watch::condition::{Condition, host_of},
 };
 
-/// Looks once, before a watch is set: what the condition needs to go on after a restart is filled in.
+/// Looks once, before a watch is set: what the condition needs to go on after a restart is filled
+/// in.
 ///
 /// Shape: one that the engine waits for is not looked at.
 /// Errors: what it names cannot be looked at.

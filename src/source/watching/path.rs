@@ -1,4 +1,5 @@
-//! Files: whether one is there, whether its content is another one, and the lines that are added to it.
+//! Files: whether one is there, whether its content is another one, and the lines that are added to
+//! it.
 
 use std::{
     fs, io, io::Read, ops::ControlFlow, os::unix::fs::MetadataExt, path::Path, sync::Arc, time::Duration,

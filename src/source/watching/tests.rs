@@ -45,7 +45,8 @@ async fn state(text: &str, folder: &Path) -> Option<String> {
     }
 }
 
-/// Waits for `condition` while `happens` is done, again and again until it counts, as an event before the wait began may.
+/// Waits for `condition` while `happens` is done, again and again until it counts, as an event
+/// before the wait began may.
 async fn met(condition: &Condition, mut happens: impl FnMut()) -> String {
     let folders = Arc::new(Folders::default());
     folders.renew(condition.path().is_some());

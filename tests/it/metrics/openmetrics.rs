@@ -1,4 +1,5 @@
-//! A reader of OpenMetrics text that shares nothing with the writer, and takes only what the format allows.
+//! A reader of OpenMetrics text that shares nothing with the writer, and takes only what the format
+//! allows.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,8 @@
 //! What became of everything, known from the inputs and outputs alone, and what must never be.
 //!
-//! The reference for who asks for an event, whom a notification concerns and how long a chain is is written as plain loops.
-//! Where a notification is in a session is followed entry by entry through the ledger, and must agree with what the engine shows.
+//! The reference for who asks for an event, whom a notification concerns and how long a chain is is
+//! written as plain loops. Where a notification is in a session is followed entry by entry through
+//! the ledger, and must agree with what the engine shows.
 
 use std::{
     cmp::Reverse,
@@ -71,11 +72,13 @@ pub(super) struct Account {
     pub(super) open: BTreeMap<SessionId, Known>,
     /// Those that have ended and may come back.
     pub(super) away: BTreeMap<SessionId, Known>,
-    /// The session that the one of the present input goes on from, and whether that one ends with it.
+    /// The session that the one of the present input goes on from, and whether that one ends with
+    /// it.
     pub(super) goes_on_from: Option<(SessionId, bool)>,
     /// What left for a session, or is in the context that it has a copy of.
     pub(super) delivered: BTreeMap<SessionId, BTreeSet<NotificationId>>,
-    /// What came in place of a tool call, or was delivered in a context that is gone, and has not come back as if it had not left.
+    /// What came in place of a tool call, or was delivered in a context that is gone, and has not
+    /// come back as if it had not left.
     pub(super) cancelled: BTreeSet<(SessionId, NotificationId)>,
     /// Sessions in which a call was cancelled, and with it those that are made together with it.
     pub(super) held: BTreeSet<SessionId>,
@@ -263,7 +266,8 @@ impl Account {
         }
     }
 
-    /// What the same message was answered: the same carrier at the same point and turn, within a lease.
+    /// What the same message was answered: the same carrier at the same point and turn, within a
+    /// lease.
     fn answered_before(&self, content: Option<&Content>, now: Timestamp) -> Option<Answer> {
         let Some(Content::Exchange(exchange)) = content else { return None };
         let (last, at, answer) = self.answers.get(&(exchange.session.clone(), exchange.carrier.clone()))?;
@@ -474,7 +478,8 @@ impl Account {
         check_text(exchange.format.unwrap_or(limits.format), injection);
     }
 
-    /// Sessions end when they are closed, or when they were silent for too long, and leave nothing behind.
+    /// Sessions end when they are closed, or when they were silent for too long, and leave nothing
+    /// behind.
     fn close_silent(&mut self, content: Option<&Content>, engine: &Engine, now: Timestamp) {
         let (mut just_away, mut closed) = (None, None);
         if let Some(Content::Closed(session, may_return)) = content {

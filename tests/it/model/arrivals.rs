@@ -5,7 +5,8 @@ use aside::{event::SessionId, notification::NotificationId};
 use super::account::{Account, Place};
 
 impl Account {
-    /// A notification is queued because it was just made, because it waited for the session, or because a child left it.
+    /// A notification is queued because it was just made, because it waited for the session, or
+    /// because a child left it.
     pub(super) fn queue(&mut self, id: &NotificationId, session: &SessionId) {
         let is_routed =
             self.routed.as_mut().is_some_and(|(routed, missing)| routed == id && missing.remove(session));

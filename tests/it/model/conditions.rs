@@ -9,7 +9,8 @@ use aside::{
 };
 use serde_json::Value;
 
-/// The conditions that events give, by what names them, and whether an event for all has resolved them.
+/// The conditions that events give, by what names them, and whether an event for all has resolved
+/// them.
 #[derive(Debug, Default)]
 pub(super) struct Conditions(BTreeMap<(SubscriberId, Seq), (Option<Value>, bool)>);
 

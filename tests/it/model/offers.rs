@@ -1,4 +1,5 @@
-//! The part of the books about what a session leaves when it ends: who may have it next, and whether it was delivered before.
+//! The part of the books about what a session leaves when it ends: who may have it next, and
+//! whether it was delivered before.
 
 use aside::{
     event::{Scope, SessionId},

@@ -1,4 +1,5 @@
-//! The part of the books about contexts: sessions that take the place of others or are copies of them, and calls that gave way.
+//! The part of the books about contexts: sessions that take the place of others or are copies of
+//! them, and calls that gave way.
 
 use std::time::Duration;
 
@@ -12,7 +13,8 @@ use aside::{
 use super::account::{Account, Known, Place};
 
 impl Account {
-    /// Finds the session that is taken the place of, or copied: the one that is named, or the last one of the same process.
+    /// Finds the session that is taken the place of, or copied: the one that is named, or the last
+    /// one of the same process.
     pub(super) fn expect_succession(&mut self, exchange: &Exchange, now: Timestamp) {
         let (from, ends) = match &exchange.context {
             ContextChange::Unchanged | ContextChange::Compacted | ContextChange::Resumed => return,
@@ -27,7 +29,8 @@ impl Account {
             let is_it = from.as_ref().map_or(pid.is_some() && known.pid == pid, |from| from == *id);
             is_it && **id != exchange.session && known.parent.is_none()
         });
-        // A session that was found by its process is taken the place of only where it works in the same folder.
+        // A session that was found by its process is taken the place of only where it works in the
+        // same folder.
         let is_there = |known: &Known| from.is_some() || !ends || known.workspace == own.workspace;
         let newest = others.max_by_key(|(_, known)| known.last_seen).filter(|(_, known)| is_there(known));
         let found = newest.map(|(id, _)| id.clone());
@@ -48,7 +51,8 @@ impl Account {
         self.goes_on_from = Some((from, ends));
     }
 
-    /// Whether the session that this one goes on from has the notification, and may have had it before; one that ends gives it away.
+    /// Whether the session that this one goes on from has the notification, and may have had it
+    /// before; one that ends gives it away.
     pub(super) fn comes_from_predecessor(&mut self, id: &NotificationId, to: &SessionId) -> Option<bool> {
         let (from, ends) = self.goes_on_from.clone()?;
         let place = self.places.get_mut(&from).and_then(|places| places.get_mut(id))?;

@@ -1,4 +1,5 @@
-//! Random timelines, small enough in their parts that things meet: few sessions, carriers, turns and tools.
+//! Random timelines, small enough in their parts that things meet: few sessions, carriers, turns
+//! and tools.
 
 use std::fmt;
 

@@ -1,7 +1,8 @@
-//! A file system with one file that stops answering on request, as a network mount does whose server is gone.
+//! A file system with one file that stops answering on request, as a network mount does whose
+//! server is gone.
 //!
-//! Source: `linux/fuse.h`, protocol 7.31: a request is length, opcode, a number, the node, three ids and a word, then its arguments; an
-//! answer is length, error and the number.
+//! Source: `linux/fuse.h`, protocol 7.31: a request is length, opcode, a number, the node, three
+//! ids and a word, then its arguments; an answer is length, error and the number.
 
 use std::{
     fs::{File, OpenOptions},

@@ -1,8 +1,9 @@
 //! A Messages API on loopback that plays a script, and keeps every request.
 //!
-//! Speaks as much of it as the client needs: streamed answers to requests that carry tools, in the order of the script, which
-//! is one for the main conversation and one for its subagents; a short text to everything else. Before a turn is played its action is run, which is how a test lets something happen at
-//! an exact moment of the conversation.
+//! Speaks as much of it as the client needs: streamed answers to requests that carry tools, in the
+//! order of the script, which is one for the main conversation and one for its subagents; a short
+//! text to everything else. Before a turn is played its action is run, which is how a test lets
+//! something happen at an exact moment of the conversation.
 
 use std::{
     collections::VecDeque,
@@ -142,8 +143,8 @@ impl Api {
     }
 }
 
-/// The messages of a request without what changes from one to the next although nothing was said: a text alone or as a
-/// block, and the marks of the prompt cache.
+/// The messages of a request without what changes from one to the next although nothing was said: a
+/// text alone or as a block, and the marks of the prompt cache.
 fn normal(request: &Value) -> Vec<Value> {
     let mut messages = request["messages"].as_array().cloned().unwrap_or_default();
     for message in &mut messages {

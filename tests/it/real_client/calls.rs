@@ -1,4 +1,5 @@
-//! What scripts are made of: calls of the agent, what its user does meanwhile, and how often something was said.
+//! What scripts are made of: calls of the agent, what its user does meanwhile, and how often
+//! something was said.
 
 use std::{fs, path::PathBuf, process::Command, sync::Arc, thread, time::Duration};
 

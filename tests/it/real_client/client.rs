@@ -1,4 +1,5 @@
-//! The real client in a home of its own: no account, no network but loopback, and aside's hooks in its settings.
+//! The real client in a home of its own: no account, no network but loopback, and aside's hooks in
+//! its settings.
 
 use std::{
     env, fs,
@@ -25,7 +26,8 @@ pub(super) fn program() -> PathBuf {
         .into()
 }
 
-/// The first client that has a message socket and starts monitors without an account; an older one is reached by its hooks alone.
+/// The first client that has a message socket and starts monitors without an account; an older one
+/// is reached by its hooks alone.
 const WOKEN_FROM: [u32; 3] = [2, 1, 224];
 
 /// Such as `2.1.330`.
@@ -44,7 +46,8 @@ pub(super) fn can_be_woken() -> bool {
 /// For how long a hook waits for its answer: below the two seconds after which the client ends it.
 const HOOK_TIMEOUT_MS: u32 = 1_900;
 
-/// Makes the client's home inside `home`: past its first questions, with permission for what the scripts do.
+/// Makes the client's home inside `home`: past its first questions, with permission for what the
+/// scripts do.
 pub(super) fn settle(home: &Home) {
     let claude = home.path("claude");
     fs::create_dir_all(&claude).expect("a folder");
@@ -102,7 +105,8 @@ pub(super) fn environment(home: &Home, url: &str) -> Vec<(String, String)> {
     .to_vec()
 }
 
-/// Runs one prompt without a terminal, and checks that the client ended well and complained of no hook.
+/// Runs one prompt without a terminal, and checks that the client ended well and complained of no
+/// hook.
 pub(super) fn run_headless(home: &Home, url: &str) -> Vec<Value> {
     run_headless_with(home, url, &["-p", "go"])
 }

@@ -1,4 +1,5 @@
-//! What the client does with its context: it compacts it, reads it again, and has others work in contexts of their own.
+//! What the client does with its context: it compacts it, reads it again, and has others work in
+//! contexts of their own.
 
 use std::sync::Arc;
 

@@ -38,7 +38,8 @@ impl Desk {
         self.rest();
     }
 
-    /// Enters a prompt, and waits until the model was given it and the turn is over. The client may have turns of its own before.
+    /// Enters a prompt, and waits until the model was given it and the turn is over. The client may
+    /// have turns of its own before.
     pub(super) fn prompt(&self, line: &str) {
         let given = || {
             let texts = |messages: &Vec<Value>| {
@@ -103,7 +104,8 @@ impl Desk {
         // A list of what else runs stays open.
         self.terminal.press(&["Escape"]);
         self.wait_until("the list is closed", || !self.terminal.screen().contains(CLOSE_KEY));
-        // Where it was closed already the key would go with the next one, so that is one that does nothing.
+        // Where it was closed already the key would go with the next one, so that is one that does
+        // nothing.
         self.terminal.press(&["C-u"]);
     }
 

@@ -1,5 +1,6 @@
-//! Files that somebody else changes under the agent, with nothing but an installed aside: each change is said once, by the client or by
-//! aside, and nothing is said of what the agent does itself.
+//! Files that somebody else changes under the agent, with nothing but an installed aside: each
+//! change is said once, by the client or by aside, and nothing is said of what the agent does
+//! itself.
 
 use std::{
     fs,

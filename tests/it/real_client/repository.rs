@@ -1,4 +1,5 @@
-//! A repository that somebody else moves, and another session in the same folder, with nothing but an installed aside.
+//! A repository that somebody else moves, and another session in the same folder, with nothing but
+//! an installed aside.
 
 use std::sync::Arc;
 

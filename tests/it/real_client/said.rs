@@ -45,8 +45,8 @@ impl Said {
 }
 
 impl Played {
-    /// All that is new in the requests after it happened, but for prompts, for what the calls print, and for what is said as well in
-    /// `control`, where nothing happened.
+    /// All that is new in the requests after it happened, but for prompts, for what the calls
+    /// print, and for what is said as well in `control`, where nothing happened.
     pub(super) fn said_beside(&self, control: &Self) -> Vec<Said> {
         let control = control.all_that_is_new();
         let is_of_it = |said: &Said| !control.iter().any(|other| other.text == said.text);

@@ -1,4 +1,5 @@
-//! Servers around an agent: one that it left running in the background, and those that give its client tools (MCP).
+//! Servers around an agent: one that it left running in the background, and those that give its
+//! client tools (MCP).
 
 use std::{fs, io::Write, net::TcpStream, path::PathBuf, process::Stdio, sync::mpsc, thread, time::Duration};
 
@@ -79,7 +80,8 @@ pub(super) fn port_closes(stage: &Stage) -> Played {
         bash(2, "sleep 2; echo meanwhile"),
         go_on(3).after(closes),
         bash(4, LONG),
-        // A client without a terminal waits for the end of the command, which is none of what is played.
+        // A client without a terminal waits for the end of the command, which is none of what is
+        // played.
         bash(5, "rm dev.py"),
         Turn::says("done"),
     ];
@@ -90,7 +92,8 @@ pub(super) fn port_closes(stage: &Stage) -> Played {
     Played { conversation, happened: 2 }
 }
 
-/// An MCP server that dies, if something happens, so that a call fails, and to which the user has the client connect again.
+/// An MCP server that dies, if something happens, so that a call fails, and to which the user has
+/// the client connect again.
 pub(super) fn mcp_server_returns(stage: &Stage) -> Played {
     let depot = Depot::new(&stage.home);
     let folder = depot.folder.clone();
@@ -120,7 +123,8 @@ pub(super) fn mcp_server_returns(stage: &Stage) -> Played {
 /// Has the client connect again, and waits as long as that may take it.
 fn reconnect(sender: &mpsc::SyncSender<()>) {
     sender.send(()).expect("the client's input is open");
-    // The client answers on its output; a connection of this server is made or refused within that time.
+    // The client answers on its output; a connection of this server is made or refused within that
+    // time.
     thread::park_timeout(Duration::from_secs(3));
 }
 

@@ -1,5 +1,6 @@
-//! What a newly installed aside is good for, each thing played twice: in the client alone and in one with aside. Who says it, in the next
-//! request or later, and in how many tokens, is a line for `scripts/signals`, which makes the README's table of all of them.
+//! What a newly installed aside is good for, each thing played twice: in the client alone and in
+//! one with aside. Who says it, in the next request or later, and in how many tokens, is a line for
+//! `scripts/signals`, which makes the README's table of all of them.
 
 use std::{
     fs,
@@ -32,7 +33,8 @@ const MARK: &str = "SIGNAL ";
 const AWAY: Duration = Duration::from_secs(9 * 3_600 + 12 * 60);
 /// Longer than the client has for its report of an end.
 const LATE: Duration = Duration::from_secs(120);
-/// In which request a lost end is said: the end of the turn before it shows that the command is gone.
+/// In which request a lost end is said: the end of the turn before it shows that the command is
+/// gone.
 const MISSED_IN: usize = 2;
 /// How full a context is that is nearly full, in the models of these clients.
 const NEARLY_FULL: u64 = 830_000;
@@ -55,7 +57,8 @@ struct Signal {
 enum Says {
     /// The client, so that aside is silent.
     Client,
-    /// Aside, in the next request and in so many tokens at most, or in as many as this text takes, which says the same.
+    /// Aside, in the next request and in so many tokens at most, or in as many as this text takes,
+    /// which says the same.
     Aside(u32, &'static str),
     /// The client where it does so without aside; where it loses it, aside, in as many tokens.
     AsideWhereLost(u32, &'static str),
@@ -104,7 +107,8 @@ fn rename(value: &mut Value, from: &str, to: &str) {
     }
 }
 
-/// Plays `turns` in the home of `stage`; it happens before turn `happened`, or while the client acts upon it.
+/// Plays `turns` in the home of `stage`; it happens before turn `happened`, or while the client
+/// acts upon it.
 fn played(stage: &Stage, happened: usize, turns: Vec<Turn>) -> Played {
     let api = Api::playing(turns);
     run_headless(&stage.home, &api.url());
@@ -211,7 +215,8 @@ fn end_it(home: &Home) {
 /// What the agent says at the end of the turn in which it began that command.
 const SAID_LAST: &str = "it is being built";
 
-/// A client whose agent has begun a command in the background, if something happens, and ended its turn.
+/// A client whose agent has begun a command in the background, if something happens, and ended its
+/// turn.
 fn with_command(stage: &Stage) -> Desk {
     let begins = if stage.happens { endless(stage) } else { go_on(1) };
     let desk = Desk::taken(stage, vec![begins, Turn::says(SAID_LAST)]);
@@ -403,7 +408,8 @@ fn a_disk_that_is_nearly_full() {
     });
 }
 
-/// The user is away for hours, does `meanwhile` before coming back, and goes on with the same conversation.
+/// The user is away for hours, does `meanwhile` before coming back, and goes on with the same
+/// conversation.
 fn away(stage: &mut Stage, meanwhile: fn(&Home)) -> Played {
     make_repository(&stage.home);
     let turns = vec![

@@ -1,4 +1,5 @@
-//! What nothing is said of: everything that an agent does itself, and a session in which nothing happens.
+//! What nothing is said of: everything that an agent does itself, and a session in which nothing
+//! happens.
 
 use std::{
     collections::BTreeSet,
@@ -270,7 +271,8 @@ fn a_session_of_a_hundred_calls_in_which_nothing_happens_is_the_same_without_asi
     }
 }
 
-/// Takes the lines out of a message that list the skill of the plugin, which the client shows to every session.
+/// Takes the lines out of a message that list the skill of the plugin, which the client shows to
+/// every session.
 fn take_skill(content: &mut Value) -> Vec<String> {
     let blocks = content.as_array_mut().into_iter().flatten();
     let mut taken = Vec::new();

@@ -1,4 +1,5 @@
-//! Where a signal is played: the home of a client, alone or with aside and its daemon, in which time can pass.
+//! Where a signal is played: the home of a client, alone or with aside and its daemon, in which
+//! time can pass.
 
 use std::{
     fs,
@@ -77,8 +78,9 @@ impl Stage {
         self.if_it_happens(move || put(&home, name, content))
     }
 
-    /// Lets everything that was done here be `by` ago: what the daemon has in its journal and what the client has in its transcripts. The
-    /// daemon is another one afterwards; how long none ran it takes from the wall clock.
+    /// Lets everything that was done here be `by` ago: what the daemon has in its journal and what
+    /// the client has in its transcripts. The daemon is another one afterwards; how long none ran
+    /// it takes from the wall clock.
     pub(super) fn pass(&mut self, by: Duration) {
         age_transcripts(&self.home.path("claude/projects"), by);
         self.pass_for_daemon(by);

@@ -107,7 +107,8 @@ impl Drop for Terminal {
     }
 }
 
-/// Somebody at a terminal in which the client runs, with aside as its plugin, a daemon, and the API that the client talks to.
+/// Somebody at a terminal in which the client runs, with aside as its plugin, a daemon, and the API
+/// that the client talks to.
 pub(super) struct Seat {
     /// Goes first: it is ended by a socket in the home.
     terminal: Terminal,
@@ -235,7 +236,8 @@ impl Seat {
         self.next_request(before + 1)
     }
 
-    /// The messages of the request `number`, counted from one, which is the last one, once its turn is over.
+    /// The messages of the request `number`, counted from one, which is the last one, once its turn
+    /// is over.
     pub(super) fn next_request(&self, number: usize) -> Vec<Value> {
         assert!(self.api.wait_for(number, PATIENCE), "no request {number}; {}", self.sight());
         self.idle_session();

@@ -1,5 +1,5 @@
-//! An idle client is woken: through its monitor, wherever its process goes on, and through its message socket. A client that has neither is
-//! given the same with the next prompt.
+//! An idle client is woken: through its monitor, wherever its process goes on, and through its
+//! message socket. A client that has neither is given the same with the next prompt.
 
 use std::{
     fs,
@@ -112,7 +112,8 @@ fn the_queue_and_the_watcher_go_on_where_the_client_does() {
     seat.enter("/branch");
     let branch = seat.session_other_than(&cleared);
     let request = seat.prompt("in the branch");
-    // A client before message sockets says of a copy that it was resumed; then what waits stays with the original.
+    // A client before message sockets says of a copy that it was resumed; then what waits stays
+    // with the original.
     let copies = wakes;
     assert_eq!([count(&request, "marker_copied"), count(&request, "marker_cleared")], [copies, 1]);
     let request = woken(&seat, "marker_branch", 5);

@@ -22,7 +22,8 @@
 //! end
 //! ```
 //!
-//! A cause is an event's id, or a notification by the name that the second half gave. A value is JSON if it reads as JSON, `repeat(N,TEXT)` is a long text, anything else is text.
+//! A cause is an event's id, or a notification by the name that the second half gave. A value is
+//! JSON if it reads as JSON, `repeat(N,TEXT)` is a long text, anything else is text.
 
 use std::{collections::BTreeMap, fmt, ops::RangeInclusive, str::FromStr};
 

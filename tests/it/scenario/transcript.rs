@@ -1,8 +1,8 @@
 //! Runs a scenario and writes down what the engine did, one line an output.
 //!
-//! Notifications and injections are called `n1`, `i1` and so on, in the order in which they were made, also inside of texts:
-//! how ids are derived is not what a scenario is about. What is left in open batches at the end is listed, so an event that
-//! ended nowhere shows.
+//! Notifications and injections are called `n1`, `i1` and so on, in the order in which they were
+//! made, also inside of texts: how ids are derived is not what a scenario is about. What is left in
+//! open batches at the end is listed, so an event that ended nowhere shows.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,7 +22,8 @@ use aside::{
 use super::timeline::{Action, Emitted, Scenario, Step};
 use crate::support::drive::Drive;
 
-/// Where a scenario's `@0` lies in time: 2023-11-14T22:13:20Z. Not zero, so that nothing passes by being zero.
+/// Where a scenario's `@0` lies in time: 2023-11-14T22:13:20Z. Not zero, so that nothing passes by
+/// being zero.
 const BEGIN: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
 /// Runs `scenario` to its last step and returns one line for each output.

@@ -1,7 +1,8 @@
-//! The real program in a folder of its own: the daemon as a process, the commands beside it, and requests over its socket.
+//! The real program in a folder of its own: the daemon as a process, the commands beside it, and
+//! requests over its socket.
 //!
-//! Nothing here sleeps: that the daemon is ready is read from its first line, what it did from what it says, and where nothing
-//! is said [`eventually`] asks again within a bound.
+//! Nothing here sleeps: that the daemon is ready is read from its first line, what it did from what
+//! it says, and where nothing is said [`eventually`] asks again within a bound.
 
 use std::{
     ffi::OsString,
@@ -22,10 +23,11 @@ use tempfile::TempDir;
 
 /// How long anything may take before a test gives up; far more than a loaded machine needs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-/// Most lines of a log that wait to be read; no test makes a daemon say more, and one that does waits at its pipe.
+/// Most lines of a log that wait to be read; no test makes a daemon say more, and one that does
+/// waits at its pipe.
 const LOG_LINES_MAX: usize = 10_000;
-/// What daemons are set to unless a test says otherwise: segments so small that dozens of daemons do not keep the disk busy with files
-/// that they prepare.
+/// What daemons are set to unless a test says otherwise: segments so small that dozens of daemons
+/// do not keep the disk busy with files that they prepare.
 const SETTINGS: &str = "[journal]\nsegment_bytes = 1048576\n";
 /// Lines that the daemon prints when it is ready.
 const READY_LINES: usize = 4;
@@ -109,7 +111,8 @@ impl Home {
         path
     }
 
-    /// The program with this home's places and nothing else of the environment but where programs are.
+    /// The program with this home's places and nothing else of the environment but where programs
+    /// are.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_aside"));
         command
@@ -199,7 +202,8 @@ impl Home {
             .spawn()
             .expect("the program runs");
         let stderr = child.stderr.take().expect("piped");
-        // The reader never waits for a test, so the daemon never waits for its log; it ends with the daemon.
+        // The reader never waits for a test, so the daemon never waits for its log; it ends with
+        // the daemon.
         let (lines, log) = mpsc::sync_channel(LOG_LINES_MAX);
         thread::spawn(move || {
             let read = BufReader::new(stderr).lines().map_while(Result::ok);
@@ -333,7 +337,8 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("text")
 }
 
-/// Sends `request` to `connection`, whose other end then closes it; gives everything that came back.
+/// Sends `request` to `connection`, whose other end then closes it; gives everything that came
+/// back.
 pub(crate) fn roundtrip(mut connection: impl Read + Write, request: &str) -> String {
     connection.write_all(request.as_bytes()).expect("taken");
     let mut answer = String::new();

@@ -1,4 +1,5 @@
-//! Drives an engine by hand, as the daemon's event loop does: time is a number, and what the engine publishes comes back.
+//! Drives an engine by hand, as the daemon's event loop does: time is a number, and what the engine
+//! publishes comes back.
 
 use std::sync::Arc;
 

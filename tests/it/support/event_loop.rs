@@ -1,4 +1,5 @@
-//! The daemon's event loop without its threads, sockets and clock: what is appended is appended when a test says so.
+//! The daemon's event loop without its threads, sockets and clock: what is appended is appended
+//! when a test says so.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -87,7 +88,8 @@ impl Append {
 }
 
 impl Disk {
-    /// Opens the journal in `files`, with segments of `segment_bytes`, and the newest snapshot; `rules` is the folder of the rules.
+    /// Opens the journal in `files`, with segments of `segment_bytes`, and the newest snapshot;
+    /// `rules` is the folder of the rules.
     pub(crate) fn open(
         files: &MemoryFiles,
         segment_bytes: u64,
@@ -191,7 +193,8 @@ impl Daemon {
         *self.disk.journal.synced().borrow() == *self.disk.journal.written().borrow()
     }
 
-    /// Feeds the engine what was appended, and appends what it asks for, until there is nothing more.
+    /// Feeds the engine what was appended, and appends what it asks for, until there is nothing
+    /// more.
     pub(crate) fn catch_up(
         &mut self,
         now: Timestamp,

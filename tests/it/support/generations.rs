@@ -1,4 +1,5 @@
-//! Three generations of rules: subscribers of every kind, of which some go, come back or change, under small limits.
+//! Three generations of rules: subscribers of every kind, of which some go, come back or change,
+//! under small limits.
 
 use std::sync::{Arc, LazyLock};
 

@@ -1,4 +1,5 @@
-//! Mounts of a test's own: it runs in a mount namespace, which takes them with it however the test ends.
+//! Mounts of a test's own: it runs in a mount namespace, which takes them with it however the test
+//! ends.
 
 use std::{
     env,
@@ -11,8 +12,8 @@ use super::daemon::text;
 /// Says that this process has a mount namespace of its own.
 const HAS_OWN_MOUNTS: &str = "ASIDE_TEST_HAS_OWN_MOUNTS";
 
-/// Whether the test `name`, which calls this first, goes on: in a process that may mount what it likes. In any other one it is run once
-/// more by such a process, and has then nothing left to do.
+/// Whether the test `name`, which calls this first, goes on: in a process that may mount what it
+/// likes. In any other one it is run once more by such a process, and has then nothing left to do.
 ///
 /// # Panics
 /// When it fails there.

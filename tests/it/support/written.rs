@@ -1,13 +1,15 @@
-//! Reads the text of an injection back, format by format, with as little of the program's own code as possible.
+//! Reads the text of an injection back, format by format, with as little of the program's own code
+//! as possible.
 //!
-//! Each reader fails the test when the text is not exactly one block of its format, or when something in it opens, closes or forges
-//! another one.
+//! Each reader fails the test when the text is not exactly one block of its format, or when
+//! something in it opens, closes or forges another one.
 
 use aside::{exchange::Format, format::line::LINE_CHARS_MAX, notification::Priority, toon};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Tags that may stand nowhere but around the whole; written out here, so that a name lost from the program's list shows.
+/// Tags that may stand nowhere but around the whole; written out here, so that a name lost from the
+/// program's list shows.
 const TAGS: [&str; 25] = [
     "notifications",
     "notification",
@@ -83,8 +85,8 @@ pub(crate) fn read(format: Format, text: &str, count: usize) -> Said {
     }
 }
 
-/// The contents in a document that holds all or some of `count` notifications: one alone is the document, of several each is an
-/// item that says whose it is.
+/// The contents in a document that holds all or some of `count` notifications: one alone is the
+/// document, of several each is an item that says whose it is.
 fn items(document: Value, count: usize) -> Vec<Value> {
     if count == 1 {
         return vec![content(document)];
@@ -139,8 +141,8 @@ fn read_xml(text: &str, count: usize) -> Value {
     decode(document)
 }
 
-/// The fenced documents as CommonMark finds them: a fence ends at the first line of as many backticks or more and nothing else but
-/// up to three spaces before and white space behind.
+/// The fenced documents as CommonMark finds them: a fence ends at the first line of as many
+/// backticks or more and nothing else but up to three spaces before and white space behind.
 fn read_markdown(text: &str) -> Vec<(Option<String>, Value)> {
     assert_no_tag(text);
     let mut documents = Vec::new();
@@ -179,8 +181,9 @@ fn read_json(text: &str, count: usize) -> Vec<Value> {
     injection.notifications.into_iter().map(|notification| notification.content).collect()
 }
 
-/// A line a notification: a sentence, the injection's name, JSON, and nothing that anything could take for the end of the line. One
-/// that was cut says where all of it is seen, and holds [`CUT`] for its content. Before several stands one with a sentence alone.
+/// A line a notification: a sentence, the injection's name, JSON, and nothing that anything could
+/// take for the end of the line. One that was cut says where all of it is seen, and holds [`CUT`]
+/// for its content. Before several stands one with a sentence alone.
 fn read_lines(text: &str, count: usize) -> Vec<Value> {
     let mut lines = text.split('\n');
     if count > 1 {
@@ -194,7 +197,8 @@ fn read_lines(text: &str, count: usize) -> Vec<Value> {
 /// As many characters as a client shows of what a monitor prints.
 const SENTENCE_LINE_CHARS_MAX: usize = 100;
 
-/// Checks that the sentence of an injection is one line, and begins with what no payload has a part in.
+/// Checks that the sentence of an injection is one line, and begins with what no payload has a part
+/// in.
 pub(crate) fn assert_sentence(injection: &aside::exchange::Injection) {
     let (sentence, released) = (&*injection.sentence, &injection.notifications);
     assert_one_line(&format!("aside: {sentence}"), SENTENCE_LINE_CHARS_MAX);
@@ -238,7 +242,8 @@ fn read_line(line: &str) -> Value {
     notification.content
 }
 
-/// Whether a bracket is followed by a reserved name, in any case and whatever white space and slashes stand between.
+/// Whether a bracket is followed by a reserved name, in any case and whatever white space and
+/// slashes stand between.
 fn assert_no_tag(text: &str) {
     for (at, _) in text.match_indices('<') {
         let rest = text[at + 1..].trim_start_matches(|c: char| c.is_whitespace() || c == '/');

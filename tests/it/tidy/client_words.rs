@@ -1,7 +1,8 @@
-//! A client's words are in its harness's folder and nowhere else, so that a developer who follows a client looks in one place.
+//! A client's words are in its harness's folder and nowhere else, so that a developer who follows a
+//! client looks in one place.
 //!
-//! The words are those of the rows: what a harness is called in commands, and what its variables begin with. Tests may name a client,
-//! as they need one.
+//! The words are those of the rows: what a harness is called in commands, and what its variables
+//! begin with. Tests may name a client, as they need one.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! Reads Rust text as far as tidiness needs it: tokens, comments apart, and the paths that are written in it.
+//! Reads Rust text as far as tidiness needs it: tokens, comments apart, and the paths that are
+//! written in it.
 //!
 //! Strings and character literals are skipped, so a rule may be quoted without breaking it.
 
@@ -38,7 +39,8 @@ pub(crate) fn tokens(text: &str) -> Vec<Placed> {
     reader.found
 }
 
-/// Every path in `code` in full: the groups of `use a::{b, c::d}` are written out as `a::b` and `a::c::d`.
+/// Every path in `code` in full: the groups of `use a::{b, c::d}` are written out as `a::b` and
+/// `a::c::d`.
 ///
 /// A single name counts as a path only directly after `use`. `code` must not hold comments.
 pub(crate) fn paths(code: &[Placed]) -> Vec<(usize, String)> {

@@ -1,6 +1,8 @@
-//! One line of a template's output as symbols: characters of the template, and placeholders that hide what was printed.
+//! One line of a template's output as symbols: characters of the template, and placeholders that
+//! hide what was printed.
 //!
-//! Everything that looks for structure looks at characters only, so no value can be mistaken for it.
+//! Everything that looks for structure looks at characters only, so no value can be mistaken for
+//! it.
 
 use serde_json::Value;
 
@@ -60,7 +62,8 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Leaves out what printed nothing, with one of the spaces around it; all of a line that then has no value after its key.
+/// Leaves out what printed nothing, with one of the spaces around it; all of a line that then has
+/// no value after its key.
 fn without_nothing(symbols: Vec<Symbol<'_>>) -> Vec<Symbol<'_>> {
     let mut kept: Vec<Symbol<'_>> = Vec::with_capacity(symbols.len());
     let mut was_nothing = false;
@@ -98,7 +101,8 @@ pub(super) fn text(symbols: &[Symbol<'_>]) -> String {
     text
 }
 
-/// The position of the colon that ends the key: the first one outside quotes with a space or nothing after it.
+/// The position of the colon that ends the key: the first one outside quotes with a space or
+/// nothing after it.
 pub(super) fn separator(symbols: &[Symbol<'_>]) -> Option<usize> {
     let ends_key = |at: &usize| {
         let next = symbols.get(at + 1);
@@ -144,7 +148,8 @@ fn quoted_length(symbols: &[Symbol<'_>]) -> Option<usize> {
     None
 }
 
-/// The text between quotes that enclose all of `symbols`, with the escapes of the template's own text resolved.
+/// The text between quotes that enclose all of `symbols`, with the escapes of the template's own
+/// text resolved.
 pub(super) fn quoted_text(symbols: &[Symbol<'_>]) -> Option<String> {
     if quoted_length(symbols)? != symbols.len() {
         return None;

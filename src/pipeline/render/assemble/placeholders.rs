@@ -1,15 +1,16 @@
 //! What a template printed, kept apart from its text.
 //!
-//! A value that is printed goes into [`Placeholders`], and only its index goes into the output, between two control characters. No value's own text
-//! is ever part of the output, so none can be taken for structure; a payload cannot name an index, as control characters are
-//! stripped from it, and a template that forges one merely prints again what it has printed.
+//! A value that is printed goes into [`Placeholders`], and only its index goes into the output,
+//! between two control characters. No value's own text is ever part of the output, so none can be
+//! taken for structure; a payload cannot name an index, as control characters are stripped from it,
+//! and a template that forges one merely prints again what it has printed.
 
 use serde_json::Value;
 
 use crate::{pipeline::render::OUTPUT_BYTES_MAX, toon};
 
-/// Most bytes that one run of a template prints. It is more than a notification may have, because rows that a notification does not
-/// show are printed too.
+/// Most bytes that one run of a template prints. It is more than a notification may have, because
+/// rows that a notification does not show are printed too.
 const PRINTED_BYTES_MAX: usize = 4 * OUTPUT_BYTES_MAX;
 
 /// Begins a placeholder in rendered text.
@@ -103,7 +104,8 @@ impl Placeholders {
         Ok(text)
     }
 
-    /// Splits text into its own parts and the placeholders between them; a broken placeholder is dropped.
+    /// Splits text into its own parts and the placeholders between them; a broken placeholder is
+    /// dropped.
     pub(in crate::pipeline::render) fn split<'a>(&'a self, text: &'a str) -> impl Iterator<Item = Piece<'a>> {
         let (before, rest) =
             text.split_once(OPEN).map_or((text, None), |(before, rest)| (before, Some(rest)));
@@ -116,7 +118,8 @@ impl Placeholders {
         std::iter::once(Piece::Text(before)).chain(after_open)
     }
 
-    /// Whether `text` is more than may be printed once its placeholders are replaced: it can have one any number of times.
+    /// Whether `text` is more than may be printed once its placeholders are replaced: it can have
+    /// one any number of times.
     pub(in crate::pipeline::render) fn is_too_much(&self, text: &str) -> bool {
         let count = text.matches(OPEN).count();
         if text.len() + count * self.longest <= PRINTED_BYTES_MAX {

@@ -35,7 +35,8 @@ fn declared(one: Option<&str>, table: Option<Table>) -> Layout {
     Layout::Declared(Arc::new(Declared::new(one, table)))
 }
 
-/// What `one` says about an event with this payload, without the line that counts what was suppressed.
+/// What `one` says about an event with this payload, without the line that counts what was
+/// suppressed.
 fn said(one: &str, payload: Value) -> Result<String, RenderFailure> {
     let rendered = render(&declared(Some(one), None), &Templates::new(), &[row(payload, 1)], PLENTY);
     match rendered.failure {

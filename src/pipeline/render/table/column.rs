@@ -51,7 +51,8 @@ impl Origin {
     }
 }
 
-/// A column of a table: its name, and the fields of a row of which it shows the first that is not null.
+/// A column of a table: its name, and the fields of a row of which it shows the first that is not
+/// null.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
     pub(in crate::pipeline::render) name: String,
@@ -59,7 +60,8 @@ pub struct Column {
 }
 
 impl Column {
-    /// A column `name` of the first of the fields `from` that is not null: columns of `rows`, or `@type` and the like.
+    /// A column `name` of the first of the fields `from` that is not null: columns of `rows`, or
+    /// `@type` and the like.
     pub fn new<'n>(name: &str, from: impl IntoIterator<Item = &'n str>) -> Self {
         Self { name: name.to_owned(), from: from.into_iter().map(Origin::named).collect() }
     }

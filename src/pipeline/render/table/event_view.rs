@@ -63,7 +63,8 @@ impl Object for EventView {
     }
 }
 
-/// A payload, as a template sees it: a map that is made whole only for those who ask for more than plain fields.
+/// A payload, as a template sees it: a map that is made whole only for those who ask for more than
+/// plain fields.
 #[derive(Debug)]
 struct PayloadView {
     events: Shown,

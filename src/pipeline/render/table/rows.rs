@@ -2,8 +2,8 @@
 //!
 //! Payloads are flattened so that they make one table: nested objects become `a.b` columns, short
 //! lists of scalars one text, other lists their JSON text, and what a row does not have is null. A
-//! `repeats` column comes last, if any row repeated. Nothing is flattened before it is asked for, as
-//! a table mostly needs a few plain fields of each payload.
+//! `repeats` column comes last, if any row repeated. Nothing is flattened before it is asked for,
+//! as a table mostly needs a few plain fields of each payload.
 
 use std::{
     borrow::Cow,
@@ -25,8 +25,8 @@ use crate::{
 
 /// A list of at most this many scalars becomes words in one cell; a longer one its JSON text.
 const LIST_WORDS_MAX: usize = 8;
-/// Most columns that rows have, and most fields of one payload that become columns. A table of so many has no room in a notification;
-/// what is beyond is found in `events`.
+/// Most columns that rows have, and most fields of one payload that become columns. A table of so
+/// many has no room in a notification; what is beyond is found in `events`.
 const COLUMNS_MAX: usize = 256;
 
 /// The list `rows`: flat objects with the same columns in the same order.
@@ -76,7 +76,8 @@ impl Rows {
         repeated.then(|| free_key(REPEATS, is_taken))
     }
 
-    /// The cells of `columns` in the rows at `places`, row by row; in each the first that is not null.
+    /// The cells of `columns` in the rows at `places`, row by row; in each the first that is not
+    /// null.
     pub(in crate::pipeline::render) fn cells(&self, columns: &[Column], places: &[usize]) -> Vec<Cell<'_>> {
         let repeats = self.repeats();
         let mut cells = Vec::with_capacity(places.len() * columns.len());
@@ -136,7 +137,8 @@ impl Rows {
         found.map_or(Cell::NULL, |value| Cell::Value(Cow::Borrowed(value)))
     }
 
-    /// What a template finds under `key` in the row at `at`: a column, or a field of the event itself.
+    /// What a template finds under `key` in the row at `at`: a column, or a field of the event
+    /// itself.
     pub(in crate::pipeline::render) fn value(&self, at: usize, key: &str) -> Option<Printed> {
         let from = Origin::named(key);
         let is_of_payload =
@@ -230,7 +232,8 @@ impl Object for Rows {
     }
 }
 
-/// One of `rows`, as a template sees it: a map of its columns, which also answers to `@type` and the like.
+/// One of `rows`, as a template sees it: a map of its columns, which also answers to `@type` and
+/// the like.
 #[derive(Debug)]
 pub(in crate::pipeline::render) struct RowView {
     pub(in crate::pipeline::render) rows: Arc<Rows>,

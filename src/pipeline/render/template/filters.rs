@@ -1,10 +1,12 @@
-//! The filters that write structure: `toon`, `toon_key`, `toon_row`; `tojson`, for a value as text in one cell; and
-//! `tail`, for text that is best cut at its beginning.
+//! The filters that write structure: `toon`, `toon_key`, `toon_row`; `tojson`, for a value as text
+//! in one cell; and `tail`, for text that is best cut at its beginning.
 //!
-//! They encode every value themselves, so what they write can be trusted to be TOON. `rows|toon(key="fails")` is the fast way to a table: it goes
-//! from the rows to text without a template instruction per cell. `columns=` picks and names columns: a list of names, or a map
-//! from a column's name in the table to its name in the row, or to several, of which the first that is not null counts. `@type`, `@source`,
-//! `@severity`, `@time` and `@payload` are those of the event. A column that is null in every row is left out.
+//! They encode every value themselves, so what they write can be trusted to be TOON.
+//! `rows|toon(key="fails")` is the fast way to a table: it goes from the rows to text without a
+//! template instruction per cell. `columns=` picks and names columns: a list of names, or a map
+//! from a column's name in the table to its name in the row, or to several, of which the first that
+//! is not null counts. `@type`, `@source`, `@severity`, `@time` and `@payload` are those of the
+//! event. A column that is null in every row is left out.
 
 use minijinja::{
     Environment, Error, ErrorKind, State,
@@ -48,10 +50,11 @@ fn kept(state: &mut State<'_, '_>, placeholder: Placeholder) -> Result<Printed, 
     keep(state, placeholder).map(Printed::from_safe_string)
 }
 
-/// Encodes a whole value: `toon`, `toon(key=..)`, `toon(key=.., columns=.., repeats=.., indent=..)`; `indent` in spaces.
+/// Encodes a whole value: `toon`, `toon(key=..)`,
+/// `toon(key=.., columns=.., repeats=.., indent=..)`; `indent` in spaces.
 ///
-/// Rows are encoded without being taken apart, also those that were sorted, selected or sliced before, and no more of them than a
-/// notification shows.
+/// Rows are encoded without being taken apart, also those that were sorted, selected or sliced
+/// before, and no more of them than a notification shows.
 fn toon(state: &mut State<'_, '_>, value: &Printed, options: Kwargs) -> Result<Printed, Error> {
     let key: Option<String> = options.get("key")?;
     let columns: Option<Printed> = options.get("columns")?;

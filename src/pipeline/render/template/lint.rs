@@ -1,4 +1,5 @@
-//! What is refused in the text of a template before it is parsed, and the places of everything that is refused.
+//! What is refused in the text of a template before it is parsed, and the places of everything that
+//! is refused.
 
 use crate::{
     nearest::nearest,
@@ -27,8 +28,9 @@ pub(super) const EVENT_VARIABLES: [&str; 11] = [
     "now",
 ];
 
-/// Longest tag or expression in bytes. minijinja reads and runs a chain of operators by recursion without a guard; in a debug
-/// build with a stack of 2 MiB it overflows at about 2,000 unary minus signs, so half of that is safe.
+/// Longest tag or expression in bytes. minijinja reads and runs a chain of operators by recursion
+/// without a guard; in a debug build with a stack of 2 MiB it overflows at about 2,000 unary minus
+/// signs, so half of that is safe.
 const TAG_BYTES_MAX: usize = 1_000;
 /// Checks the source as text: size and control characters.
 pub(super) fn check_text(source: &str) -> Result<(), TemplateError> {

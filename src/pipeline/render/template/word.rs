@@ -1,7 +1,7 @@
 //! `notify(text, level=.., category=.., link=..)`: what a template says to the user.
 //!
-//! It writes nothing into the output. What is said counts only if the output of the same run is what goes out, so a template that fails,
-//! or runs again for shorter texts, says nothing twice.
+//! It writes nothing into the output. What is said counts only if the output of the same run is
+//! what goes out, so a template that fails, or runs again for shorter texts, says nothing twice.
 
 use minijinja::{
     Environment, Error, ErrorKind, State,
@@ -55,9 +55,9 @@ impl Said {
 
 /// Says something to the user.
 ///
-/// Shape: an empty text, which is no cell and no line. An option that is null or not there says nothing, and neither does a link that is
-/// none.
-/// Errors: the text is blank, there is no such option, or no such level or category.
+/// Shape: an empty text, which is no cell and no line. An option that is null or not there says
+/// nothing, and neither does a link that is none. Errors: the text is blank, there is no such
+/// option, or no such level or category.
 fn notify(state: &mut State<'_, '_>, text: &Printed, options: Kwargs) -> Result<Printed, Error> {
     let account = account(state)?;
     weigh(&account, text)?;
