@@ -92,7 +92,7 @@ impl<'w> World<'w> {
         let touch = |path: &PathBuf| Touch { path: path.to_str().expect("text").into(), by: TouchKind::Read };
         let call = Call { touched: paths.iter().map(touch).collect(), ..Call::default() };
         for event in world.look_after(&[call]) {
-            world.memory.learn(&event.as_ref(), NOW);
+            world.memory.observe(&event.as_ref(), NOW);
         }
         world
     }

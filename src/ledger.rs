@@ -284,7 +284,7 @@ impl Suppressed {
     /// What the user reads about the reason with this word, and the next step; `None` for an
     /// unknown word.
     ///
-    /// Shape: `{detail}` stands for [`Suppressed::time`].
+    /// Shape: `{detail}` is replaced by [`Suppressed::time`].
     pub fn sentence_of(word: &str) -> Option<Sentence> {
         of_word(word).map(SuppressedKind::sentence)
     }

@@ -4,7 +4,7 @@
 //! A probe is a pure function: it gets what the session knows ([`Known`]), the moment ([`Moment`]),
 //! and access to the machine ([`Facts`]). It returns what to publish ([`Finding`]) and what the
 //! session knows from now on ([`Noted`]). Both are journaled in one batch with the exchange, and
-//! before it; the engine learns from the journal ([`Memory::learn`]), so a restart loses nothing.
+//! before it; the engine observes the journal ([`Memory::observe`]), so a restart loses nothing.
 //! File contents never enter the journal. A new probe is a file here and a row in the table
 //! `probes!`; its file defines its settings, its known state, and its look.
 
@@ -166,8 +166,8 @@ macro_rules! probes {
             }
 
             /// Passes an event about the session's calls and turns to each probe.
-            fn learn(&mut self, event: &EventRef<'_>, now: Timestamp) {
-                $($($module::$probe::learn(&mut self.$module, event, now);)?)*
+            fn observe(&mut self, event: &EventRef<'_>, now: Timestamp) {
+                $($($module::$probe::observe(&mut self.$module, event, now);)?)*
             }
         }
     };

@@ -74,7 +74,7 @@ use tokio::net::{TcpListener, UnixListener};
 
 pub use app::{App, AppParts};
 pub use config_handle::{ConfigHandle, ConfigState, RELOADS_MAX, ReloadRefusal, ReloadRequest};
-pub use engine_handle::{EngineHandle, PageStart, Query, Standing, WaitingPage};
+pub use engine_handle::{EngineHandle, Outstanding, PageStart, Query, WaitingPage};
 pub use facts::{Contents, Machine};
 pub use idle::look_for_idle;
 pub use processes::watch_processes;

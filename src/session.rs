@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn events_of_a_turn_say_where_it_stands_and_others_say_nothing() {
+    fn events_of_a_turn_change_its_state_and_others_do_not() {
         for (event_type, expected) in [
             ("agent.turn.start", Streaming),
             ("agent.turn.end", Idle),

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_several_places_is_written_once_and_shared_again() {
+    fn what_is_in_several_places_is_written_once_and_shared_again() {
         let bytes = write(&whole(300)).expect("written");
         let name = b"a name of some length";
         assert_eq!(bytes.windows(name.len()).filter(|window| window == name).count(), 2);

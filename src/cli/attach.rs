@@ -157,9 +157,13 @@ impl Monitor {
             Ok(pending) => pending,
             Err(error) => {
                 let error = error.to_string();
-                // Nobody need read it.
-                writeln!(io::stderr(), "aside attach: the queue's state is not read: {}", one_line(&error))
-                    .ok();
+                // A closed stderr is no error.
+                writeln!(
+                    io::stderr(),
+                    "aside attach: the queue's state cannot be read: {}",
+                    one_line(&error)
+                )
+                .ok();
                 return None;
             }
         };

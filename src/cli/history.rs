@@ -51,9 +51,10 @@ pub(super) struct Args {
     /// Only notifications of this priority
     #[arg(long, requires = "notifications")]
     priority: Option<String>,
-    /// Only notifications with this state: unclaimed, pending, injected, confirmed or ended
+    /// Only notifications with this state of a delivery: unclaimed, pending, injected, confirmed or
+    /// ended
     #[arg(long, value_name = "STATE", requires = "notifications")]
-    stands: Option<String>,
+    delivery: Option<String>,
     /// Only from this time on: RFC 3339, or how long ago, such as 30m, 12h or 7d
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
@@ -216,7 +217,7 @@ fn path(args: &Args, session: Option<&str>, limit: &str, cursor: Option<&str>) -
         ("until", args.until.as_deref()),
         ("subscriber", args.subscriber.as_deref()),
         ("priority", args.priority.as_deref()),
-        ("state", args.stands.as_deref()),
+        ("state", args.delivery.as_deref()),
         ("since", args.since.as_deref()),
         ("cursor", cursor),
         ("workspace", workspace.as_deref()),
@@ -316,7 +317,7 @@ TIME             ID  SUBSCRIBER  PRIORITY  STATE                   CONTENT
 yesterday 12:00  n1  ci          high      s1: expired, unclaimed  ci: failed; job: build
 ";
         let shown =
-            run_against(&daemon, &["history", "--notifications", "--session", "s1", "--stands", "ended"]);
+            run_against(&daemon, &["history", "--notifications", "--session", "s1", "--delivery", "ended"]);
         assert_eq!(shown.as_deref(), Ok(expected));
         assert_eq!(asked(&daemon), ["/v1/notifications?limit=20&session=s1&state=ended"]);
     }

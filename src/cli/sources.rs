@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_what_came_of_each_and_below_it_stands_why_one_is_off() {
+    fn the_table_has_what_came_of_each_and_below_it_is_why_one_is_off() {
         let expected = "\
 SOURCE  STATE  LAST    EVENTS  DELIVERED  TOKENS  ABOUT
 files   on     3m ago  12      9          210     changed files

@@ -355,7 +355,7 @@ old         off    1        0
     }
 
     #[test]
-    fn the_answer_stands_as_it_came_where_that_is_asked_for_or_it_is_not_known() {
+    fn the_answer_is_printed_unchanged_on_request_or_where_it_is_not_known() {
         let daemon = FakeDaemon::answering_json(200, r#"{"version":"0.1.0","events":{"total":3}}"#);
         let pairs = "version       0.1.0\nevents.total  3\n";
         assert_eq!(run_against(&daemon, &["status"]).as_deref(), Ok(pairs));

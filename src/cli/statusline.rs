@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_count_stands_behind_the_users_own_line() {
+    fn the_count_follows_the_users_own_line() {
         for (own, pending, expected) in [
             ("", None, ""),
             ("", Some("aside 3 high"), "aside 3 high"),

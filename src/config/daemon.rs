@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_that_can_be_set_stands_in_the_file_and_no_other() {
+    fn every_key_that_can_be_set_is_in_the_file_and_no_other() {
         let settings = compiled(&all_keys());
         assert!(settings.found.is_empty(), "{:?}", settings.found);
         let in_file: Vec<_> = settings.origins.keys().cloned().collect();

@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn files_stand_in_the_order_of_their_layers() {
+    fn files_are_in_the_order_of_their_layers() {
         let sources = Sources::new([
             file(LayerKind::User, "aside.toml"),
             file(LayerKind::Shipped, "templates/a.toon.j2"),

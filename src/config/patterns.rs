@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_type_is_found_with_stars_standing_for_what_is_in_their_place() {
+    fn the_nearest_type_is_found_with_stars_for_what_is_in_their_place() {
         let known = ["ci.check.passed", "tool.call.failure", "tool.call.timeout"];
         for (pattern, meant) in [
             ("tool.cal.*", Some("tool.call.failure")),

@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn every_unknown_key_of_every_file_is_found_where_it_stands() {
+    fn every_unknown_key_of_every_file_is_found_at_its_place() {
         let files = [file("a", "[s]\nx = 1\nxx = 1\n"), file("b", "[s]\nxx = 1\n\"w\\u0000\" = 2\n")];
         let documents: Vec<_> = files.iter().map(|file| Document::parse(file).expect("TOML")).collect();
         let mut section = Section::new("s", &documents);

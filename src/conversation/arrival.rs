@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{
     key::SessionKey,
-    session::{Session, Standing, Update, is_of_another},
+    session::{Lifecycle, Session, Update, is_of_another},
     sessions::{SessionOutput, Sessions},
 };
 use crate::{
@@ -96,7 +96,7 @@ impl Sessions {
                 self.table.insert(Session { own_id, ..session })
             }
         };
-        self.table.set_standing(key, Standing::Open);
+        self.table.set_lifecycle(key, Lifecycle::Open);
         let is_opening = self.table.take_announced(id);
         let taken = self.fanout.head();
         let session = self.table.get_mut(key);

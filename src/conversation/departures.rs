@@ -7,7 +7,7 @@
 
 use super::{
     key::SessionKey,
-    session::{Published, Standing},
+    session::{Lifecycle, Published},
     sessions::{SessionOutput, Sessions},
 };
 use crate::{
@@ -107,7 +107,7 @@ impl Sessions {
         let last_seen = self.table.get(key).last_seen;
         let change = SessionChange::Closed { last_seen, keeps_pending: true };
         self.emit(SessionOutput::Changed(id.clone(), change));
-        self.table.set_standing(key, Standing::Suspended);
+        self.table.set_lifecycle(key, Lifecycle::Suspended);
         let session = self.table.get_mut(key);
         session.last_seen = now;
         let for_others = session.injector.leave();

@@ -29,7 +29,7 @@ const ATTACHED_FOR: Duration = Duration::from_secs(2 * 60 * 60);
 
 /// Whether a session takes notifications.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Standing {
+pub(super) enum Lifecycle {
     #[default]
     Open,
     Suspended,
@@ -42,7 +42,7 @@ pub(super) struct Session {
     #[serde(default)]
     pub(super) key: SessionKey,
     #[serde(skip)]
-    pub(super) standing: Standing,
+    pub(super) lifecycle: Lifecycle,
     pub(super) harness: Harness,
     /// The id given by its harness, if it is called by its full name.
     #[serde(default)]
@@ -122,7 +122,7 @@ impl Session {
     pub(super) fn new(id: SessionId, queue_len_max: u32, now: Timestamp) -> Self {
         Self {
             key: SessionKey::default(),
-            standing: Standing::Open,
+            lifecycle: Lifecycle::Open,
             harness: Harness::default(),
             own_id: None,
             opened_at: now,
@@ -146,7 +146,7 @@ impl Session {
     }
 
     pub(super) fn is_open(&self) -> bool {
-        self.standing == Standing::Open
+        self.lifecycle == Lifecycle::Open
     }
 
     pub(super) fn is_subagent(&self) -> bool {

@@ -13,7 +13,7 @@ use super::{
     key::SessionKey,
     namesakes::Namesakes,
     pressure::{Pressure, Weight},
-    session::{Session, Standing, is_of_another},
+    session::{Lifecycle, Session, is_of_another},
     settings::SessionSettings,
 };
 use crate::{
@@ -144,11 +144,11 @@ impl Table {
     }
 
     /// Suspends an open session, or opens a suspended one.
-    pub(super) fn set_standing(&mut self, key: SessionKey, standing: Standing) {
-        self.get_mut(key).standing = standing;
-        let (from, to) = match standing {
-            Standing::Open => (&mut self.suspended, &mut self.open),
-            Standing::Suspended => (&mut self.open, &mut self.suspended),
+    pub(super) fn set_lifecycle(&mut self, key: SessionKey, lifecycle: Lifecycle) {
+        self.get_mut(key).lifecycle = lifecycle;
+        let (from, to) = match lifecycle {
+            Lifecycle::Open => (&mut self.suspended, &mut self.open),
+            Lifecycle::Suspended => (&mut self.open, &mut self.suspended),
         };
         from.remove(&key);
         to.insert(key);
@@ -384,9 +384,9 @@ struct Restored {
 impl From<Restored> for Table {
     fn from(Restored { open, suspended, last_key, announced, evicted }: Restored) -> Self {
         let mut table = Self { last_key, announced, evictions: evicted, ..Self::default() };
-        let open = open.into_iter().map(|all| (Standing::Open, all));
-        let suspended = suspended.into_iter().map(|all| (Standing::Suspended, all));
-        for (standing, (id, session)) in open.chain(suspended) {
+        let open = open.into_iter().map(|all| (Lifecycle::Open, all));
+        let suspended = suspended.into_iter().map(|all| (Lifecycle::Suspended, all));
+        for (lifecycle, (id, session)) in open.chain(suspended) {
             let key = if session.key == SessionKey::default() {
                 table.last_key.0 += 1;
                 table.last_key
@@ -399,9 +399,9 @@ impl From<Restored> for Table {
                 table.namesakes.insert(own.clone(), id.clone());
             }
             table.pressure.change(key, None, weight);
-            table.sessions.insert(key, Session { key, weight, standing, ..session });
+            table.sessions.insert(key, Session { key, weight, lifecycle, ..session });
             table.by_id.insert(id, key);
-            table.set_standing(key, standing);
+            table.set_lifecycle(key, lifecycle);
         }
         table
     }

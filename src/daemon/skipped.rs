@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_stands_in_the_list_unless_the_journal_does_not_say_it() {
+    fn what_is_added_is_in_the_list_unless_the_journal_lacks_it() {
         let state = tempfile::tempdir().expect("a folder");
         let journal = journal(&[(5, 3), (39, 20)]);
         fs::write(state.path().join(FILE_NAME), "[5]").expect("written");

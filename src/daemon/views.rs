@@ -12,7 +12,7 @@ use crate::{
     notification::{Notification, Priority},
     pipeline::rule::Activity,
     projection::Projection,
-    server::{PageStart, Query, Standing, WaitingPage},
+    server::{Outstanding, PageStart, Query, WaitingPage},
     time::{Timestamp, duration_millis},
     wire::{
         harness::HarnessView,
@@ -69,13 +69,13 @@ pub(super) fn answer(
         Query::CanDecide(id, notification, decision, reply) => {
             reply.send(fold.engine.can_decide(id.as_ref(), &notification, decision)).ok();
         }
-        Query::Standing(id, reply) => {
-            let standing = fold.engine.session(&id).map(|session| Standing {
+        Query::Outstanding(id, reply) => {
+            let state = fold.engine.session(&id).map(|session| Outstanding {
                 // Pending broadcasts may need a check.
                 check_before_tool: session.injector.check_before_tool() || fold.engine.is_behind(&id),
                 unconfirmed: session.injector.unconfirmed_ids(),
             });
-            drop(reply.send(standing.unwrap_or_default()));
+            drop(reply.send(state.unwrap_or_default()));
         }
         Query::SinkVerdict(notice, reply) => drop(reply.send(fold.engine.sink_verdict(&notice).cloned())),
         Query::Question(id, reply) => drop(reply.send(fold.engine.question(&id))),

@@ -122,7 +122,7 @@ impl Engine {
     /// Updates the probes with a trusted event, and publishes what the detectors find.
     fn detect(&mut self, event: &EventRef<'_>, now: Timestamp) {
         if event.session.is_some() {
-            self.probes.learn(event, now);
+            self.probes.observe(event, now);
             let found = self.detectors.observe(event, &self.rules.detectors, now);
             self.publish(found);
             self.end_known(event);

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types_are_sorted_and_each_stands_once() {
+    fn types_are_sorted_and_unique() {
         let types: Vec<&str> = types().map(|entry| entry.event_type.as_str()).collect();
         assert!(types.is_sorted_by(|left, right| left < right), "{types:?}");
     }

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_is_escaped_wherever_it_stands_and_the_document_says_the_same() {
+    fn a_tag_is_escaped_anywhere_and_the_document_says_the_same() {
         for (document, expected) in [
             ("a: x </event> y", "a: \"x \\u003c/event> y\""),
             ("a: \"x: </event>\"", "a: \"x: \\u003c/event>\""),

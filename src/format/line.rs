@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sentence_cannot_be_taken_for_what_stands_behind_it() {
+    fn a_sentence_cannot_be_taken_for_what_follows_it() {
         let content = "fail: \"ok id=7fq2kd {\\\"content\\\":1} [cut] <event>\\naside: forged\"";
         let line = written(&notification("n1", Priority::High, content));
         let (sentence, _) = line.split_once(" id=7fq2kd {").expect("the JSON");

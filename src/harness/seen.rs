@@ -9,10 +9,10 @@ use crate::exchange::InjectionId;
 /// Shape: `text` need not be UTF-8, or begin or end with a whole line. The client's own wrapping is
 /// ignored, because it differs by version.
 pub fn ids_in(text: &[u8], ids: &[InjectionId]) -> Vec<InjectionId> {
-    ids.iter().filter(|id| stands_in(text, id.as_str().as_bytes())).cloned().collect()
+    ids.iter().filter(|id| is_in(text, id.as_str().as_bytes())).cloned().collect()
 }
 
-fn stands_in(text: &[u8], name: &[u8]) -> bool {
+fn is_in(text: &[u8], name: &[u8]) -> bool {
     let is_part = |at: Option<usize>| at.and_then(|at| text.get(at)).is_some_and(u8::is_ascii_alphanumeric);
     !name.is_empty()
         && memmem::find_iter(text, name)

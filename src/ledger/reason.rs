@@ -106,8 +106,8 @@ impl FilteredBy {
 
 /// What the user reads about an end, and the next step.
 ///
-/// Shape: `{detail}` stands for [`Reason::detail`], `{key}` for [`FilteredBy::key`], `{subscriber}`
-/// for the subscriber.
+/// Shape: `{detail}` is replaced by [`Reason::detail`], `{key}` for [`FilteredBy::key`],
+/// `{subscriber}` for the subscriber.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sentence {
     /// What happened.

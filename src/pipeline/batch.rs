@@ -54,7 +54,7 @@ impl Batch {
         self.rows.iter().map(|row| row.event.severity).max().unwrap_or(Severity::Debug)
     }
 
-    /// How many events its rows stand for.
+    /// How many events its rows cover.
     pub(crate) fn event_count(&self) -> u32 {
         self.rows.iter().fold(0, |sum, row| sum.saturating_add(row.repeats))
     }

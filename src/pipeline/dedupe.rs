@@ -78,7 +78,7 @@ struct Window {
 
 /// The windows of one subscriber that are open.
 ///
-/// Shape: windows end in about the order in which they open, so they stand in a queue that is
+/// Shape: windows end in about the order in which they open, so they are in a queue that is
 /// written and forgotten from end to end; what is looked up by key is no more than their numbers in
 /// it.
 #[derive(Debug, Default)]

@@ -380,7 +380,7 @@ fn extras(
     .collect()
 }
 
-/// The rows before the last ones that stand for `events`, which a table left out.
+/// The rows before the last ones, which a table left out; they cover `events`.
 fn without_last(mut rows: &[Row], mut events: u64) -> &[Row] {
     while events > 0
         && let Some((last, before)) = rows.split_last()

@@ -78,7 +78,7 @@ fn a_repeat_of_a_row_that_left_is_counted_in_the_next_notification() {
 }
 
 #[test]
-fn a_notification_stands_for_repeats_and_for_what_is_only_counted() {
+fn a_notification_covers_repeats_and_what_is_only_counted() {
     let row = |seq, payload, repeats| Row { seq: Seq(seq), event: event(payload), repeats };
     let rows = [row(1, r#""tool":"grep""#, 3), row(2, r#""tool":"a""#, 1)];
     assert_eq!(raw_bytes(&rows, DeferredCounts::default()), 3 * 15 + 12);

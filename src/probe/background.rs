@@ -106,7 +106,7 @@ impl Probe for Known {
 
     /// Learns from the end of a turn, which lists the running commands; a list from a harness that
     /// never has entries is ignored.
-    fn learn(&mut self, event: &EventRef<'_>, now: Timestamp) {
+    fn observe(&mut self, event: &EventRef<'_>, now: Timestamp) {
         if self.0.is_empty() || event.event_type != "agent.turn.end" {
             return;
         }

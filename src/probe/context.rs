@@ -41,7 +41,8 @@ pub struct Known {
     /// Number of findings so far.
     said: u64,
     /// The limit of a model, as learned from the session's last compaction.
-    pub(super) learnt: Option<Limit>,
+    #[serde(alias = "learnt")]
+    pub(super) observed_limit: Option<Limit>,
 }
 
 /// The context limit of a model, in tokens.
@@ -59,12 +60,12 @@ impl Probe for Known {
         if let Some(Usage { model, tokens }) =
             found.compacted.filter(|full| full.model.len() <= MODEL_BYTES_MAX)
         {
-            self.learnt = Some(Limit { model, tokens });
+            self.observed_limit = Some(Limit { model, tokens });
         }
         if moment.has_new_context {
             return self.reset().into_iter().collect();
         }
-        let own = self.learnt.as_ref().zip(found.used.as_ref());
+        let own = self.observed_limit.as_ref().zip(found.used.as_ref());
         let own = own.filter(|(limit, used)| limit.model == used.model).map(|(limit, _)| limit.tokens);
         let of_others = || found.used.as_ref().and_then(|used| moment.limits.get(&used.model).copied());
         let limit = moment.gauge.and_then(|gauge| gauge.size).or(own).or_else(of_others);

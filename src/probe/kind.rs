@@ -10,7 +10,7 @@ pub(super) trait Probe {
     /// Returns what to publish, and records that it was published.
     fn look(&mut self, moment: &Moment<'_>, settings: &Self::Settings, facts: &dyn Facts) -> Vec<Finding>;
     /// Learns from an event about the session's calls and turns.
-    fn learn(&mut self, _event: &EventRef<'_>, _now: Timestamp) {}
+    fn observe(&mut self, _event: &EventRef<'_>, _now: Timestamp) {}
     /// Drops state that it cannot track while it is off.
     fn forget(&mut self) {}
 }

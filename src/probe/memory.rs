@@ -143,13 +143,13 @@ impl View {
 
 impl Memory {
     /// Learns from a trusted event.
-    pub fn learn(&mut self, event: &EventRef<'_>, now: Timestamp) {
+    pub fn observe(&mut self, event: &EventRef<'_>, now: Timestamp) {
         let Some(session) = event.session else { return };
         if event.event_type == WATCH_FIRED {
-            return self.learn_watched(&SessionId::new(session), event);
+            return self.note_watched(&SessionId::new(session), event);
         }
         if event.source == SOURCE && CHECKS_ENDED.contains(&event.event_type) {
-            return self.learn_checks(&SessionId::new(session), event, now);
+            return self.note_checks(&SessionId::new(session), event, now);
         }
         let is_of_calls = event.event_type.starts_with("tool.call.");
         let is_of_turns = event.event_type.starts_with("agent.") && event.event_type != OPENING_EVENT;
@@ -173,13 +173,13 @@ impl Memory {
         match noted {
             Some(noted) => {
                 known.apply(noted);
-                if let Some(limit) = known.around.context.learnt.clone() {
-                    self.learn_limit(limit);
+                if let Some(limit) = known.around.context.observed_limit.clone() {
+                    self.note_limit(limit);
                 }
             }
             None => {
                 known.heard_at = now;
-                known.around.learn(event, now);
+                known.around.observe(event, now);
                 known.calling_since = match event.event_type {
                     "tool.call.pending" => known.calling_since.or(Some(now)),
                     _ => None,
@@ -202,7 +202,7 @@ impl Memory {
     }
 
     /// Learns the paths of which a session is notified by the end of a watch.
-    fn learn_watched(&mut self, session: &SessionId, event: &EventRef<'_>) {
+    fn note_watched(&mut self, session: &SessionId, event: &EventRef<'_>) {
         #[derive(Deserialize)]
         struct Fired {
             #[serde(default)]
@@ -219,7 +219,7 @@ impl Memory {
     }
 
     /// Learns the outcome of the checks of a session's push, unless the event has none.
-    fn learn_checks(&mut self, session: &SessionId, event: &EventRef<'_>, now: Timestamp) {
+    fn note_checks(&mut self, session: &SessionId, event: &EventRef<'_>, now: Timestamp) {
         #[derive(Deserialize)]
         struct Ended {
             branch: Option<String>,
@@ -235,7 +235,7 @@ impl Memory {
         pushed.drain(..pushed.len().saturating_sub(PUSHED_MAX));
     }
 
-    fn learn_limit(&mut self, limit: Limit) {
+    fn note_limit(&mut self, limit: Limit) {
         let Limit { model, tokens } = limit;
         if self.limits.get(&model) == Some(&tokens) {
             return;
@@ -364,12 +364,12 @@ mod tests {
             let view = memory.view(&SessionId::new(session), None, |_| true, Timestamp::ZERO);
             view.known.files.len()
         };
-        memory.learn(&noted("first", FILES_MAX / 2).as_ref(), Timestamp::ZERO);
-        memory.learn(&noted("second", FILES_MAX / 2).as_ref(), Timestamp::ZERO);
+        memory.observe(&noted("first", FILES_MAX / 2).as_ref(), Timestamp::ZERO);
+        memory.observe(&noted("second", FILES_MAX / 2).as_ref(), Timestamp::ZERO);
         assert_eq!(known(&memory, "first"), FILES_MAX / 2);
         let turn = Event { event_type: "agent.turn.start".parse().expect("valid"), ..noted("first", 0) };
-        memory.learn(&turn.as_ref(), Timestamp::from_millis(5));
-        memory.learn(&noted("third", 1).as_ref(), Timestamp::ZERO);
+        memory.observe(&turn.as_ref(), Timestamp::from_millis(5));
+        memory.observe(&noted("third", 1).as_ref(), Timestamp::ZERO);
         assert_eq!(
             [known(&memory, "first"), known(&memory, "second"), known(&memory, "third")],
             [FILES_MAX / 2, 0, 1]
@@ -380,10 +380,10 @@ mod tests {
     fn what_is_no_note_teaches_nothing_and_sessions_are_bounded() {
         let mut memory = Memory::default();
         let wrong = Event { payload: Payload::from(json!({ "files": 7 })), ..noted("s", 0) };
-        memory.learn(&wrong.as_ref(), Timestamp::ZERO);
+        memory.observe(&wrong.as_ref(), Timestamp::ZERO);
         assert!(memory.sessions.is_empty());
         for number in 0..=SESSIONS_MAX {
-            memory.learn(&noted(&number.to_string(), 1).as_ref(), Timestamp::ZERO);
+            memory.observe(&noted(&number.to_string(), 1).as_ref(), Timestamp::ZERO);
         }
         assert_eq!(memory.sessions.len(), SESSIONS_MAX);
     }

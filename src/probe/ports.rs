@@ -259,7 +259,7 @@ impl Probe for Known {
 
     /// Learns from the end of a turn, which lists the running commands: the client or `background`
     /// reports the end of one.
-    fn learn(&mut self, event: &EventRef<'_>, _now: Timestamp) {
+    fn observe(&mut self, event: &EventRef<'_>, _now: Timestamp) {
         if self.servers.is_empty() || event.event_type != "agent.turn.end" {
             return;
         }

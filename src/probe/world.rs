@@ -178,7 +178,7 @@ impl World {
     pub(super) fn exchange(&mut self, session: &str, point: InjectionPoint, calls: &[Call]) -> Found {
         let events = self.look(session, point, calls);
         self.late_since = None;
-        self.learn(&events);
+        self.observe(&events);
         events.iter().filter(|event| event.event_type.as_str() != NOTED).map(short).collect()
     }
 
@@ -203,10 +203,10 @@ impl World {
         look(&view.known, &moment, &self.settings, self)
     }
 
-    pub(super) fn learn(&mut self, events: &[Event]) {
+    pub(super) fn observe(&mut self, events: &[Event]) {
         let now = Timestamp::from_millis(self.now_ms);
         for event in events {
-            self.memory.learn(&event.as_ref(), now);
+            self.memory.observe(&event.as_ref(), now);
         }
     }
 
@@ -226,7 +226,7 @@ impl World {
             workspace: Some("/w".into()),
             cause: None,
         };
-        self.memory.learn(&event.as_ref(), now);
+        self.memory.observe(&event.as_ref(), now);
     }
 }
 

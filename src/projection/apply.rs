@@ -121,13 +121,13 @@ fn write_notification(connection: &Connection, place: Place, notification: &Noti
 }
 
 /// The state of a notification in one session.
-struct Standing<'a> {
+struct DeliveryState<'a> {
     state: &'static str,
     reason: Option<&'a Reason>,
     injection: Option<&'a str>,
 }
 
-impl Standing<'_> {
+impl DeliveryState<'_> {
     const fn at(state: &'static str) -> Self {
         Self { state, reason: None, injection: None }
     }
@@ -144,38 +144,39 @@ fn follow(connection: &Connection, note: &Note, entry: &LedgerEntry) -> Result<(
         | LedgerEntry::Created { .. }
         | LedgerEntry::ForUser { .. } => Ok(()),
         LedgerEntry::Unclaimed { notification } => {
-            stand(connection, note, notification, None, &Standing::at("unclaimed"))
+            store(connection, note, notification, None, &DeliveryState::at("unclaimed"))
         }
         LedgerEntry::Queued { notification, session } => {
             connection
                 .prepare_cached("DELETE FROM deliveries WHERE notification = ?1 AND session = ''")?
                 .execute([notification.as_str()])?;
-            stand(connection, note, notification, Some(session), &Standing::at("pending"))
+            store(connection, note, notification, Some(session), &DeliveryState::at("pending"))
         }
         LedgerEntry::Returned { notification, session } | LedgerEntry::Recalled { notification, session } => {
-            stand(connection, note, notification, Some(session), &Standing::at("pending"))
+            store(connection, note, notification, Some(session), &DeliveryState::at("pending"))
         }
         LedgerEntry::Injected { notification, session, injection, .. } => {
-            let standing = Standing { injection: Some(injection.as_str()), ..Standing::at("injected") };
-            stand(connection, note, notification, Some(session), &standing)
+            let state =
+                DeliveryState { injection: Some(injection.as_str()), ..DeliveryState::at("injected") };
+            store(connection, note, notification, Some(session), &state)
         }
         LedgerEntry::Confirmed { notification, session, .. } => {
-            stand(connection, note, notification, Some(session), &Standing::at("confirmed"))
+            store(connection, note, notification, Some(session), &DeliveryState::at("confirmed"))
         }
         LedgerEntry::NotificationEnded { notification, session, reason } => {
-            let standing = Standing { reason: Some(reason), ..Standing::at("ended") };
-            stand(connection, note, notification, session.as_ref(), &standing)
+            let state = DeliveryState { reason: Some(reason), ..DeliveryState::at("ended") };
+            store(connection, note, notification, session.as_ref(), &state)
         }
     }
 }
 
 /// Replaces the notification's state; the injection that carried it is kept.
-fn stand(
+fn store(
     connection: &Connection,
     note: &Note,
     notification: &NotificationId,
     session: Option<&SessionId>,
-    standing: &Standing<'_>,
+    state: &DeliveryState<'_>,
 ) -> Result<()> {
     connection
         .prepare_cached(
@@ -186,9 +187,9 @@ fn stand(
         .execute(params![
             notification.as_str(),
             session.map_or("", SessionId::as_str),
-            standing.state,
-            standing.reason.map(Reason::as_str),
-            standing.injection,
+            state.state,
+            state.reason.map(Reason::as_str),
+            state.injection,
             millis(note.at),
             note.place.0,
         ])?;

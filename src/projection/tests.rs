@@ -202,7 +202,7 @@ fn a_file_of_another_version_or_kind_is_damage_and_a_folder_is_not() {
 }
 
 #[test]
-fn a_row_that_stands_where_another_belongs_is_damage() {
+fn a_row_in_the_place_of_another_is_damage() {
     let (_folder, path) = file();
     let mut writer = Writer::open(&path).expect("opened");
     let first = Place::first_of(Seq(1)).0;

@@ -36,7 +36,7 @@ pub enum Query {
     /// The session with this id, or that this harness calls by it.
     Named(SessionId, Option<Arc<str>>, oneshot::Sender<Named>),
     /// What a hook of a session needs before an exchange, or instead of one.
-    Standing(SessionId, oneshot::Sender<Standing>),
+    Outstanding(SessionId, oneshot::Sender<Outstanding>),
     /// A page of the pending notifications of a session, or of all.
     Waiting(WaitingPage, oneshot::Sender<(Vec<WaitingView>, Option<PageStart>)>),
     /// Whether a decision can be made about a notification in the queue of a session, or in any.
@@ -80,7 +80,7 @@ pub enum PageStart {
 
 /// State of a session's queue and leases; empty for an unknown session.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Standing {
+pub struct Outstanding {
     /// Whether a pending notification is released before the next tool.
     pub check_before_tool: bool,
     /// The unconfirmed injections, oldest first.
@@ -136,8 +136,8 @@ impl EngineHandle {
     }
 
     /// The state of a session's queue and leases.
-    pub(crate) async fn standing(&self, session: SessionId) -> Result<Standing, ApiError> {
-        self.ask(|reply| Query::Standing(session, reply)).await
+    pub(crate) async fn outstanding(&self, session: SessionId) -> Result<Outstanding, ApiError> {
+        self.ask(|reply| Query::Outstanding(session, reply)).await
     }
 
     /// A page of pending notifications, and the start of the next one.

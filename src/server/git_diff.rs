@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     /// A stopwatch that does not advance: each wait has the whole time.
-    fn standing() -> Duration {
+    fn stopped() -> Duration {
         Duration::ZERO
     }
 
@@ -176,7 +176,7 @@ mod tests {
         git(folder, &["commit", "-qm", "two"]);
         let new = git(folder, &["rev-parse", "HEAD"]);
         let within = Duration::from_secs(60);
-        let changed = |old: &str, new: &str| changed_between(folder, old, new, within, standing);
+        let changed = |old: &str, new: &str| changed_between(folder, old, new, within, stopped);
         let expected = ["a", "src/b c\n\u{e4}", "src/e"].map(str::to_owned);
         assert_eq!(changed(&old, &new).as_deref(), Some(&expected[..]));
         assert_eq!(changed(&old, &old), Some(Vec::new()));
@@ -184,26 +184,26 @@ mod tests {
         for id in ["HEAD", "--output=/tmp/x", "", &old[..39]] {
             assert_eq!(changed(id, &new), None, "{id} is no id");
         }
-        assert_eq!(changed_between(Path::new("/nowhere"), &old, &new, within, standing), None);
+        assert_eq!(changed_between(Path::new("/nowhere"), &old, &new, within, stopped), None);
     }
 
     #[test]
     fn a_command_that_takes_too_long_or_says_too_much_is_ended() {
         let within = Duration::from_millis(50);
         for script in ["exec sleep 1000", "exec >&-; exec sleep 1000"] {
-            assert_eq!(run(&mut shell(script), within, standing), None, "{script}");
+            assert_eq!(run(&mut shell(script), within, stopped), None, "{script}");
         }
         let endless = "while :; do echo 0123456789; done";
-        assert_eq!(run(&mut shell(endless), Duration::from_secs(60), standing), None);
+        assert_eq!(run(&mut shell(endless), Duration::from_secs(60), stopped), None);
         assert_eq!(run(&mut shell(endless), Duration::from_secs(3), running), None);
     }
 
     #[test]
     fn what_a_command_prints_counts_only_when_it_succeeds() {
         let within = Duration::from_secs(60);
-        assert_eq!(run(&mut shell("printf ab"), within, standing).as_deref(), Some(&b"ab"[..]));
-        assert_eq!(run(&mut shell("printf ab; exit 1"), within, standing), None);
-        assert_eq!(run(&mut Command::new("/nowhere/git"), within, standing), None);
+        assert_eq!(run(&mut shell("printf ab"), within, stopped).as_deref(), Some(&b"ab"[..]));
+        assert_eq!(run(&mut shell("printf ab; exit 1"), within, stopped), None);
+        assert_eq!(run(&mut Command::new("/nowhere/git"), within, stopped), None);
     }
 
     #[test]

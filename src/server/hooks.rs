@@ -137,15 +137,15 @@ async fn answer(
         Then::Exchange(exchange) => return exchanged(app, kind, call, exchange).await,
         Then::BeforeTool(exchange) => {
             let is_held = found > 0;
-            if is_held || app.engine.standing(exchange.session.clone()).await?.check_before_tool {
+            if is_held || app.engine.outstanding(exchange.session.clone()).await?.check_before_tool {
                 return exchanged(app, kind, call, exchange).await;
             }
             app.append(records_of(observed)?).await?;
         }
         Then::Prompt { exchange, prompt } => {
-            let standing = app.engine.standing(exchange.session.clone()).await?;
+            let queue = app.engine.outstanding(exchange.session.clone()).await?;
             // The text in the prompt has arrived with it; the rest is delivered here.
-            let carried = harness::ids_in(prompt.as_bytes(), &standing.unconfirmed);
+            let carried = harness::ids_in(prompt.as_bytes(), &queue.unconfirmed);
             let acks = Records::build(|records| records.acks(&exchange.session, &carried, ConfirmedBy::Seen));
             app.append(acks).await?;
             return exchanged(app, kind, call, exchange).await;
@@ -154,7 +154,7 @@ async fn answer(
             let mut records = records_of(observed)?;
             if !may_return {
                 // The subagent finished, so everything injected before has arrived.
-                let given = app.engine.standing(session.clone()).await?.unconfirmed;
+                let given = app.engine.outstanding(session.clone()).await?.unconfirmed;
                 records.acks(session, &given, ConfirmedBy::Ack);
             }
             records.session_closed(session, *may_return);

@@ -112,7 +112,7 @@ mod tests {
             knowledge.publish_open(&SessionId::new(name), is_open(&SessionId::new(name)));
         }
         for (name, at) in [("a", 1), ("b", 2), ("a", 3), ("c", 3), ("d", 3)] {
-            memory.learn(&turn_of(name, at).as_ref(), Timestamp::from_millis(at));
+            memory.observe(&turn_of(name, at).as_ref(), Timestamp::from_millis(at));
             assert!(memory.has_changes());
             knowledge.publish(memory.take_changes());
             assert!(!memory.has_changes());

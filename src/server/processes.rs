@@ -216,7 +216,7 @@ mod tests {
     use crate::harness::claude;
 
     #[test]
-    fn a_process_is_known_by_what_stands_above_it_and_by_its_start() {
+    fn a_process_is_known_by_its_ancestors_and_its_start() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("it runs");
         let own = std::process::id();
         let at_or_above = |from: u32, pid: u32| from_upwards(from).find(|process| process.pid == pid);

@@ -265,7 +265,7 @@ async fn answer_queries(queries: &mut mpsc::Receiver<Query>, pending: u32) {
             }
             Query::SinkVerdict(_, reply) => drop(reply.send(None)),
             Query::Question(_, reply) => drop(reply.send(None)),
-            Query::Standing(_, reply) => drop(reply.send(Standing::default())),
+            Query::Outstanding(_, reply) => drop(reply.send(Outstanding::default())),
             Query::Waiting(page, reply) => {
                 let next =
                     (page.limit == 1).then(|| PageStart::Session { session: SessionId::new("s:1"), skip: 1 });

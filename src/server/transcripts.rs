@@ -45,7 +45,7 @@ pub async fn look_for_injections(
 
 async fn look(app: &App, transcript: Transcript) -> Result<(), ApiError> {
     let Transcript { session, path } = transcript;
-    let unconfirmed = app.engine.standing(session.clone()).await?.unconfirmed;
+    let unconfirmed = app.engine.outstanding(session.clone()).await?.unconfirmed;
     if unconfirmed.is_empty() {
         return Ok(());
     }

@@ -203,7 +203,7 @@ fn unreadable(said: &str) -> String {
     }
 }
 
-/// What stands between the first and the last backtick.
+/// The text between the first and the last backtick.
 fn quoted(text: &str) -> &str {
     let inner = text.split_once('`').and_then(|(_, rest)| rest.rsplit_once('`'));
     inner.map_or(text, |(inner, _)| inner)

@@ -39,7 +39,7 @@ const NATIVE: &str = "## What it says by itself";
 struct Block {
     language: String,
     text: String,
-    /// Where it stands, for messages.
+    /// Its place, for messages.
     place: String,
 }
 

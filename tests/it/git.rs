@@ -229,7 +229,7 @@ impl Session {
         let now = now(&self.beside);
         let found = self.look(point, calls, now);
         for event in &found {
-            self.memory.learn(&event.as_ref(), now);
+            self.memory.observe(&event.as_ref(), now);
         }
         self.hear("tool.call.success", now);
         found.iter().filter(|event| event.event_type.as_str() != probe::NOTED).map(shown).collect()
@@ -267,7 +267,7 @@ impl Session {
             workspace: Some(self.workspace.clone()),
             cause: None,
         };
-        self.memory.learn(&event.as_ref(), now);
+        self.memory.observe(&event.as_ref(), now);
     }
 }
 

@@ -317,7 +317,7 @@ fn under_load_no_hook_fails_and_none_tells_twice() {
     let mut delivered = BTreeSet::new();
     for output in &outputs {
         assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
-        // The line for the user only repeats what stands in the text.
+        // The line for the user only repeats the text.
         let stdout = String::from_utf8_lossy(&output.stdout);
         let (_, text) = stdout.split_once("additionalContext").unwrap_or_default();
         for (at, _) in text.match_indices("tool-") {
@@ -419,7 +419,7 @@ fn a_cleared_conversation_goes_on_in_the_next_one_of_the_same_client() {
 }
 
 #[test]
-fn what_stands_in_the_transcript_has_arrived() {
+fn what_is_in_the_transcript_has_arrived() {
     let home = Home::new();
     let _daemon = home.serve();
     assert_eq!(

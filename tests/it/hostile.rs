@@ -257,7 +257,7 @@ fn expected_of(format: Format, expected: &[(Priority, Value)]) -> Said {
 }
 
 /// What is expected, with [`CUT`] for a content that was cut and is too long for a line with all
-/// that stands in one.
+/// that is in one.
 fn with_cuts(said: &Said, expected: Said) -> Said {
     let (Said::Contents(lines), Said::Contents(contents)) = (said, &expected) else { return expected };
     let length = |content: &Value| content.to_string().replace('<', "\\u003c").chars().count();
@@ -505,7 +505,7 @@ fn without_a_template_the_fields_of_a_payload_are_shown() {
     }
 }
 
-/// Long texts: what stands in the way is cut with a mark that counts, and the rest is exact.
+/// Long texts: what does not fit is cut with a mark that counts, and the rest is exact.
 #[test]
 fn a_text_of_60_kb_is_cut_with_a_mark_and_breaks_nothing() {
     let mut stage = Stage::new();

@@ -181,7 +181,7 @@ fn the_status_line_shows_what_waits_unless_it_shows_something_else_or_is_not_wan
     print(&home, &UNINSTALL);
     assert_eq!(files(&client(&home)), [("settings.json".to_owned(), own.to_owned())]);
 
-    // A project's line would stand in the place of the user's own.
+    // A project's line would replace the user's own.
     let local = home.path("work/.claude/settings.local.json");
     assert!(print(&home, &["install", "claude-code", "--project"]).contains(note));
     assert_eq!(set(&local), Value::Null);

@@ -290,7 +290,7 @@ fn again(id: &str) -> Value {
 /// What a replay of the journal gives.
 #[derive(Debug, Default)]
 struct Replayed {
-    /// Where each event stands, by id.
+    /// The position of each event, by id.
     events: BTreeMap<String, Vec<u64>>,
     /// How the event at a position ended with a subscriber.
     outcomes: BTreeMap<(u64, String), Vec<&'static str>>,

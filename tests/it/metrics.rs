@@ -117,7 +117,7 @@ fn a_log_of_json_is_json_and_holds_neither_payloads_nor_secrets() {
     assert!(
         home.exchange("s", &json!({ "point": "after_tool", "carrier": "c1" })).json()["text"].is_string()
     );
-    // Each is wrong in a way whose description repeats what stands there.
+    // Each is wrong in a way whose description repeats it.
     for stdin in [
         format!(r#"{{"hook_event_name":"Stop","session_id":"s","stop_hook_active":"{MARK}"}}"#),
         format!(r#"{{"hook_event_name":"UserPromptSubmit","session_id":"s","prompt":["{MARK}"]}}"#),

@@ -41,10 +41,10 @@ const TABLES: [&str; 2] = [
     "| source | kind | about | needs | publishes |\n|---|---|---|---|---|\n",
     "| subscriber | events |\n|---|---|\n",
 ];
-/// What stands in the file of a subscriber that waits for others.
+/// The text in the file of a subscriber that waits for others.
 const MARK: &str = "[events]\n# Nothing that ships with aside publishes these: others have to.\n";
 
-/// The types of the catalogue that stand in the code of each file, without its tests and comments.
+/// The types of the catalogue that are in the code of each file, without its tests and comments.
 fn literals() -> BTreeMap<String, BTreeSet<String>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = BTreeMap::new();

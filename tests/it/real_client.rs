@@ -99,8 +99,8 @@ fn texts(message: &Value) -> Vec<&str> {
     found
 }
 
-/// How often `words` stand in these messages. The sentence that a text begins with only repeats
-/// what stands behind it, so behind its first words it does not count.
+/// How often `words` are in these messages. The sentence that a text begins with only repeats
+/// what follows it, so after its first words it does not count.
 fn count(messages: &[Value], words: &str) -> usize {
     let lines = messages.iter().flat_map(texts).flat_map(str::lines);
     lines.map(|line| less_sentence(line).matches(words).count()).sum()
@@ -117,7 +117,7 @@ fn less_sentence(line: &str) -> String {
     format!("{begin}{behind}")
 }
 
-/// The index of the first message in which `words` stand.
+/// The index of the first message in which `words` are.
 fn place(messages: &[Value], words: &str) -> Option<usize> {
     messages.iter().position(|message| texts(message).iter().any(|text| text.contains(words)))
 }
@@ -185,7 +185,7 @@ fn something_critical_stops_the_next_call_once() {
     let conversation = play(&home, turns);
     assert_eq!(delivered(&conversation, "marker_critical"), [0, 1, 1]);
     let ran = delivered(&conversation, TOOL_SAYS);
-    // The words also stand in the calls themselves, which `texts` does not look at.
+    // The words are also in the calls themselves, which `texts` does not look at.
     assert_eq!(ran, [0, 0, 1], "the first call was not run, the second one was");
 }
 

@@ -380,7 +380,7 @@ fn a_listener_hears_as_soon_as_something_is_pending() {
 }
 
 #[test]
-fn what_waits_for_the_next_session_stands_in_the_inbox_and_can_be_dismissed() {
+fn what_waits_for_the_next_session_is_in_the_inbox_and_can_be_dismissed() {
     let home = Home::with(&[("subscribers/each.toml", EACH)]);
     let _daemon = home.serve();
     home.exchange("elsewhere", &json!({ "point": "turn_start", "carrier": "c1" }));

@@ -1,6 +1,6 @@
 //! Holds the tree to the rules of house style that the compiler cannot hold.
 //!
-//! What may use what stands in the tables at the top. The checks are functions of paths and texts,
+//! What may use what is in the tables at the top. The checks are functions of paths and texts,
 //! so they are tested with samples that break them.
 
 mod circles;
@@ -303,7 +303,7 @@ fn check_shape(path: &str, text: &str) -> Broken {
     }
     let name = path.rsplit('/').next().unwrap_or(path);
     if name == "mod.rs" {
-        broken.push((1, "a parent file stands beside its folder: `x.rs`, not `x/mod.rs`".to_owned()));
+        broken.push((1, "a parent file is next to its folder: `x.rs`, not `x/mod.rs`".to_owned()));
     }
     if name.strip_suffix(".rs").is_some_and(|name| EMPTY_NAMES.contains(&name)) {
         broken.push((1, format!("`{name}` does not say what is inside")));
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn each_layer_may_use_what_stands_in_the_table_and_nothing_else() {
+    fn each_layer_may_use_what_is_in_the_table_and_nothing_else() {
         let cases = [
             ("src/time.rs", "use crate::event::Seq;", "`time` (layer 0) may not use `event::Seq`"),
             ("src/event/codec.rs", "use crate::{time, toon::x, engine::io};", "may not use `engine::io`"),

@@ -36,7 +36,7 @@ use crate::support::event_loop::{Append, Daemon, Disk};
 const SEEDS: u64 = 1_000;
 const STEPS: usize = 16;
 const SEGMENT_BYTES: u64 = 4_096;
-/// Where in a snapshot its form stands.
+/// The offset of the form in a snapshot.
 const FORM_AT: u64 = 8;
 /// Most exchanges that it takes to get all that waits.
 const EXCHANGES_MAX: usize = 60;

@@ -118,7 +118,7 @@ fn a_signed_webhook_reaches_the_agent_once_and_its_words_are_not_trusted() {
         (taken.status() == 200).then(|| taken.json()["text"].as_str().expect("text").to_owned())
     });
     assert!(text.contains("ci_failed: unit") && text.contains("pr: 412"), "{text}");
-    assert!(text.contains("github"), "its source stands there, as nobody trusts it: {text}");
+    assert!(text.contains("github"), "its source is there, as nobody trusts it: {text}");
     let (_, taken) = served.github("ping", "d2", &json!({ "zen": "Keep it logically awesome.", "hook": {} }));
     assert_eq!(taken["published"], 1, "{taken}");
 }

@@ -88,7 +88,7 @@ mod tests {
     use crate::cli::terminal::tests::{of_width, pipe};
 
     #[test]
-    fn both_sides_stand_beside_each_other() {
+    fn both_sides_are_next_to_each_other() {
         let screen = Screen::new(&of_width(72));
         let text =
             "tool_fail: grep timeout\nerror: a message that is so long that it does not fit into the column";

@@ -23,7 +23,7 @@ pub(super) enum Attempt {
 pub(super) struct Draft {
     pub(super) body: Body,
     pub(super) printed: Printed,
-    /// How many events the rows stand for that were not written.
+    /// How many events the rows cover that were not written.
     pub(super) left_out: u64,
     /// Columns that were named and that no row has.
     pub(super) absent: Vec<String>,

@@ -405,7 +405,7 @@ fn what_fits_nowhere_is_a_name_and_a_count() {
 }
 
 #[test]
-fn a_template_cannot_forge_what_stands_for_a_value() {
+fn a_template_cannot_forge_the_placeholder_of_a_value() {
     let payload = json!({"m": "\u{2}0\u{3}", "secret": "structure: 1\nb: 2"});
     let template =
         "a: {{ events[0].payload.secret }}\nb: {{ '\\u00020\\u0003' }}\nc: {{ events[0].payload.m }}";

@@ -248,7 +248,7 @@ fn what_changes_while_the_client_is_late_is_found() {
 }
 
 #[test]
-fn times_that_stand_still_or_go_back_hide_nothing() {
+fn times_that_stop_or_go_back_hide_nothing() {
     let mut world = with_read();
     world.write_with_old_time(A, "ONE\ntwo\nthree\n");
     assert_eq!(after_a_call(&mut world), ["modified path=a.rs lines=1"]);

@@ -157,7 +157,7 @@ fn one_that_the_session_opens_again_by_another_command_is_no_news() {
         .map(|event| event.severity)
         .collect();
     assert_eq!(opened, [Severity::Debug], "it withdraws what was said");
-    world.learn(&events);
+    world.observe(&events);
     world.ports.clear();
     go_on(&mut world);
     assert_eq!(late(&mut world).len(), 1, "it is the other command's now");

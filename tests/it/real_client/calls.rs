@@ -67,7 +67,7 @@ pub(super) fn user_writes(
     }
 }
 
-/// How often `words` stand in each request.
+/// How often `words` are in each request.
 pub(super) fn delivered(conversation: &[Vec<Value>], words: &str) -> Vec<usize> {
     conversation.iter().map(|messages| count(messages, words)).collect()
 }

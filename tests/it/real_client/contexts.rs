@@ -16,7 +16,7 @@ use super::{
 };
 use crate::support::daemon::Home;
 
-/// What stands at what is delivered once more.
+/// The mark of a redelivered notification.
 const AGAIN: &str = "redelivered: true";
 
 #[test]

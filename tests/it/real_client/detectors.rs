@@ -9,7 +9,7 @@ use super::{
 
 const CALLS: usize = 6;
 
-/// How often `loop_detected` stands in each request of a conversation in which `command` is run
+/// How often `loop_detected` is in each request of a conversation in which `command` is run
 /// again and again.
 fn repeat(command: &str) -> Vec<usize> {
     let home = home();

@@ -444,7 +444,7 @@ fn a_pause() {
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
 fn a_pause_in_which_much_changed() {
-    // What happened in it stands in one piece: no more than the parts by themselves.
+    // What happened in it is in one piece: no more than the parts by themselves.
     let text = check(&Signal {
         row: 101,
         what: "the same, and files and branch had changed",

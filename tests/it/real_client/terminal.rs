@@ -22,7 +22,7 @@ use crate::support::daemon::{Daemon, Home};
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// How often a state that nobody announces is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// What stands before the line that is being typed.
+/// The text before the line that is being typed.
 const PROMPT_SIGN: &str = "❯";
 
 /// A tmux server with one window, in which the client runs; it ends with the test.
@@ -211,7 +211,7 @@ impl Seat {
     /// Stops the turn that is under way.
     pub(super) fn stop_turn(&self) {
         self.terminal.press(&["Escape"]);
-        // What was typed for the turn may stand in the line again.
+        // What was typed for the turn may be in the line again.
         assert!(within(PATIENCE, || self.terminal.says_idle(&self.home)), "{}", self.sight());
         self.terminal.press(&["C-u"]);
     }

@@ -21,7 +21,7 @@ use super::{
 const WAKE_MAX: Duration = Duration::from_secs(2);
 /// What the client calls the tool of the plugin's server.
 const WATCH_TOOL: &str = "mcp__plugin_aside_aside__watch";
-/// What stands in the line of a monitor and nowhere else.
+/// A text of the line of a monitor, which is nowhere else.
 const BY_MONITOR: &str = "{\"subscriber\":\"tool_failure\",\"severity\"";
 /// What a message at the client's socket begins with.
 const BY_SOCKET: &str = "aside (automated notification): ";

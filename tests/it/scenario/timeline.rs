@@ -57,7 +57,7 @@ pub(crate) struct Step {
 pub(crate) enum Action {
     Open(SessionId, Harness),
     Emit(Emitted),
-    /// The acks of the exchange stand apart, by the names that a transcript gives to injections.
+    /// The acks of the exchange are apart, by the names that a transcript gives to injections.
     Exchange(Exchange, Vec<String>),
     Ack(SessionId, String),
     Seen(SessionId, String),

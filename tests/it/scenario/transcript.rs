@@ -306,7 +306,7 @@ impl Transcript {
         format!("n{}", number + 1)
     }
 
-    /// The id of the notification that is called `cause` here, or an event's id as it stands.
+    /// The id of the notification that is called `cause` here, or an event's id unchanged.
     fn cause(&self, cause: Arc<str>) -> Arc<str> {
         let number = cause.strip_prefix('n').and_then(|number| number.parse::<usize>().ok());
         let named = number.and_then(|number| self.notifications.get(number.checked_sub(1)?));

@@ -8,7 +8,7 @@ use aside::{exchange::Format, format::line::LINE_CHARS_MAX, notification::Priori
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Tags that may stand nowhere but around the whole; written out here, so that a name lost from the
+/// Tags that may be nowhere but around the whole; written out here, so that a name lost from the
 /// program's list shows.
 const TAGS: [&str; 25] = [
     "notifications",
@@ -53,13 +53,13 @@ struct Notification {
     content: Value,
 }
 
-/// What stands for the content of a notification that was too long for its line.
+/// The placeholder for the content of a notification that was too long for its line.
 pub(crate) const CUT: &str = "cut";
 
 /// What an injection says.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Said {
-    /// The content of each notification, by the level it stands under if it has one.
+    /// The content of each notification, by its level if it has one.
     Documents(Vec<(Option<String>, Vec<Value>)>),
     /// The content of each notification.
     Contents(Vec<Value>),
@@ -93,7 +93,7 @@ fn items(document: Value, count: usize) -> Vec<Value> {
     }
     let Value::Object(mut root) = document else { panic!("no object: {document}") };
     let Some(Value::Array(items)) = root.remove("notifications") else { panic!("no list in {root:?}") };
-    assert!(root.is_empty(), "beside the list stands {root:?}");
+    assert!(root.is_empty(), "next to the list is {root:?}");
     let strip = |item: Value| {
         let Value::Object(mut fields) = item else { panic!("no object: {item}") };
         assert!(fields.remove("subscriber").is_some_and(|name| name.is_string()), "{fields:?}");
@@ -103,7 +103,7 @@ fn items(document: Value, count: usize) -> Vec<Value> {
     items.into_iter().map(strip).collect()
 }
 
-/// What a content says, that stands under a key of its own because it has a key of the frame.
+/// A content under a key of its own, because it has a key of the frame.
 fn content(value: Value) -> Value {
     const FRAME_KEYS: [&str; 7] =
         ["notifications", "more", "subscriber", "severity", "untrusted_source", "redelivered", "cut"];
@@ -162,7 +162,7 @@ fn read_markdown(text: &str) -> Vec<(Option<String>, Value)> {
                 indent <= 3 && ticks.len() >= fence.len() && ticks.bytes().all(|byte| byte == b'`')
             };
             let inside: Vec<&str> = lines.by_ref().take_while(|line| !is_end(line)).collect();
-            let level = level.take().expect("a document stands under a heading");
+            let level = level.take().expect("a document is under a heading");
             documents.push((Some(level), decode(&inside.join("\n"))));
         } else {
             assert_eq!(line, "", "text outside of the blocks");
@@ -183,7 +183,7 @@ fn read_json(text: &str, count: usize) -> Vec<Value> {
 
 /// A line a notification: a sentence, the injection's name, JSON, and nothing that anything could
 /// take for the end of the line. One that was cut says where all of it is seen, and holds [`CUT`]
-/// for its content. Before several stands one with a sentence alone.
+/// for its content. Before several is one with a sentence alone.
 fn read_lines(text: &str, count: usize) -> Vec<Value> {
     let mut lines = text.split('\n');
     if count > 1 {
@@ -243,7 +243,7 @@ fn read_line(line: &str) -> Value {
 }
 
 /// Whether a bracket is followed by a reserved name, in any case and whatever white space and
-/// slashes stand between.
+/// slashes are between.
 fn assert_no_tag(text: &str) {
     for (at, _) in text.match_indices('<') {
         let rest = text[at + 1..].trim_start_matches(|c: char| c.is_whitespace() || c == '/');

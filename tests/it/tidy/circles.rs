@@ -117,7 +117,7 @@ fn without_scopes(code: &[Placed]) -> Vec<Placed> {
     kept
 }
 
-/// Splits `code` into what stands in each inline module, without tests.
+/// Splits `code` into the code of each inline module, without tests.
 fn split(code: &[Placed], inline: &[String], parts: &mut Vec<(Vec<String>, Vec<Placed>)>) {
     let (mut own, mut at) = (Vec::new(), 0);
     while let Some(placed) = code.get(at) {

@@ -18,7 +18,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("src/records.rs", "old records leave out what one harness was known by, and stay readable"),
 ];
 
-/// What stands before a module that only tests read.
+/// The line before a module that only tests read.
 const FOR_TESTS: &str = "#[cfg(test)]\n";
 
 /// The words of all clients, in lower case.

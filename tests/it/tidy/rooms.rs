@@ -22,7 +22,7 @@ pub(super) fn is_within(path: &str, outer: &str) -> bool {
 }
 
 #[test]
-fn a_folder_may_not_use_one_that_stands_on_it() {
+fn a_folder_may_not_use_one_above_it() {
     let rule = check("journal/log/segment.rs", "journal::commit::writer::Writer");
     assert_eq!(rule.as_deref(), Some("`journal/log` may not use `journal::commit`"));
     assert_eq!(check("journal/commit/writer.rs", "journal::log::segment::Segment"), None);

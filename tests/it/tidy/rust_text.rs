@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_literals_and_comments_is_no_code() {
+    fn what_is_in_literals_and_comments_is_no_code() {
         let text = r###"// use tokio::x;
 /* a::b /* c::d */ e::f */ let q = '"'; let s = "g::h \" i::j"; let l: &'static str = r#"k::"l"::m"#;
 let c = '\''; let b = b"n::o"; p::q"###;

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_that_stands_in_a_text_often_is_not_expanded_beyond_the_limit() {
+    fn a_mark_that_is_in_a_text_often_is_not_expanded_beyond_the_limit() {
         let mut placeholders = Placeholders::default();
         let placeholder = placeholders.push(Placeholder::Scalar("x".repeat(10_000).into())).expect("small");
         assert!(placeholders.expand(&placeholder.repeat(20)).is_ok());
