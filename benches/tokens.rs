@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 use aside::{
     config::{compile::compile, layers::Sources},
-    engine::CompiledRules,
     event::{Event, Payload, Seq, Severity},
     notification::Tokens,
     pipeline::{render::RenderInput, row::Row},
+    rules::CompiledRules,
     time::Timestamp,
     tokens, toon,
 };

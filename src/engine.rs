@@ -9,7 +9,6 @@
 //! It does not know sockets, files, clocks or TOML.
 
 pub mod io;
-pub mod rules;
 
 mod dispatch;
 mod exchange;
@@ -33,7 +32,6 @@ pub use self::{
     io::{Input, Output, Pending, RequestId, SessionChange, WakeReason},
     parts::Engine,
     routing::SUBSCRIBER_FAILED,
-    rules::{CompiledRules, SourceSettings},
     state::EngineState,
     tally::{SubscriberTally, Tally, Word},
 };

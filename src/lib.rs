@@ -59,6 +59,7 @@ pub mod config;
 pub mod engine;
 pub mod harness;
 pub mod records;
+pub mod rules;
 pub mod wire;
 
 // Decides: what becomes of configuration when it is tried.

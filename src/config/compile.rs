@@ -23,13 +23,13 @@ use crate::{
         subscriber::{self, Context, SubscriberFile},
         webhooks::{self, Webhooks},
     },
-    engine::rules::CompiledRules,
     event::{EventType, catalogue::CatalogueEntry},
     notification::SubscriberId,
     pipeline::{
         render::{TemplateError, Templates},
         rule::{Activity, Subscriber},
     },
+    rules::CompiledRules,
 };
 
 /// What the files mean.

@@ -18,11 +18,12 @@ use crate::{
     },
     conversation::{InjectionSettings, SessionSettings},
     detector,
-    engine::rules::{SourceSettings, outside},
     exchange::Format,
     notification::Tokens,
     pipeline::activation::WakeSettings,
-    probe, sink,
+    probe,
+    rules::{SourceSettings, outside},
+    sink,
     webhook::Kind,
 };
 

@@ -10,11 +10,11 @@ use std::{borrow::Cow, sync::LazyLock};
 
 use crate::{
     detector,
-    engine::rules::{CompiledRules, outside},
     event::catalogue::{self, CatalogueEntry},
     harness::table::KINDS,
     pipeline::rule::{Activity, Subscriber},
     probe::{self, Facts, git},
+    rules::{CompiledRules, outside},
     settings::Row,
     webhook,
 };

@@ -10,8 +10,8 @@ use crate::{
         report::shown,
         values,
     },
-    engine::rules::SourceSettings,
     pipeline::rule::Rate,
+    rules::SourceSettings,
     settings::{ENTRIES_MAX, Entry, Form, Keys, Switch},
 };
 

@@ -9,12 +9,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{look_ahead::LookAhead, rules::RulesStore};
 use crate::{
-    engine::{CompiledRules, Engine, EngineState, Input, Output},
+    engine::{Engine, EngineState, Input, Output},
     event::Seq,
     exchange::Release,
     journal::{Reader, Record},
     projection::Notes,
     records::{self, RecordError, RecordInput},
+    rules::CompiledRules,
     snapshot::{self, Damaged},
     time::Timestamp,
 };

@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::engine::CompiledRules;
+use crate::rules::CompiledRules;
 
 /// Holds the most recently compiled rules.
 #[derive(Debug, Clone, Default)]

@@ -25,9 +25,9 @@ use crate::{
         compile::compile,
         layers::{BundleError, LayerKind, SourceFile, Sources, sha256_hex},
     },
-    engine::CompiledRules,
     journal::{Journal, ReadError},
     records::{self, RecordInput},
+    rules::CompiledRules,
 };
 
 const BUNDLE: &str = "json";

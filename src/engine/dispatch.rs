@@ -7,7 +7,6 @@ use serde_json::Value;
 use super::{
     lineage::CHAIN_MAX,
     parts::{Engine, pipeline},
-    rules::SourceSettings,
 };
 use crate::{
     ci::Wanted,
@@ -19,6 +18,7 @@ use crate::{
         NOTED,
         pause::{CHECKS, PAUSE_ENDED},
     },
+    rules::SourceSettings,
     time::Timestamp,
     watch::{self, Condition},
 };

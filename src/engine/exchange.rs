@@ -3,7 +3,6 @@
 use super::{
     io::{Output, RequestId},
     parts::Engine,
-    rules::CompiledRules,
     text::{Text, injection_id},
 };
 use crate::{
@@ -15,6 +14,7 @@ use crate::{
     exchange::{Answer, ContextChange, Exchange, Release, ReleaseRecord, Trigger},
     notification::{InjectionPoint, Notification, Priority},
     pipeline::Pipeline,
+    rules::CompiledRules,
     time::Timestamp,
 };
 

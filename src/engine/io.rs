@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 pub use crate::session::{Pending, SessionChange};
 use crate::{
-    engine::rules::CompiledRules,
     event::{Event, EventRef, Seq, SessionId},
     exchange::{Answer, Decision, Exchange, Harness, InjectionId, Process, Release, ReleaseRecord},
     ledger::{ConfirmedBy, LedgerEntry},
     notification::{Notification, NotificationId},
+    rules::CompiledRules,
     sink::Notice,
     time::Timestamp,
 };

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use super::{io::Output, lineage::Lineage, rules::CompiledRules, tally::Tally, throttle::Throttle};
+use super::{io::Output, lineage::Lineage, tally::Tally, throttle::Throttle};
 use crate::{
     ci::Follows,
     conversation::{SessionKey, SessionOutput, Sessions},
@@ -12,6 +12,7 @@ use crate::{
     matcher::Matcher,
     pipeline::Pipeline,
     probe,
+    rules::CompiledRules,
     sink::{Deliveries, Questions},
     time::{Timestamp, deadlines::Deadlines},
     watch::Watches,

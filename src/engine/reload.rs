@@ -5,13 +5,14 @@ use std::{
     sync::Arc,
 };
 
-use super::{parts::Engine, rules::CompiledRules};
+use super::parts::Engine;
 use crate::{
     notification::SubscriberId,
     pipeline::{
         Pipeline,
         rule::{Activity, Subscriber},
     },
+    rules::CompiledRules,
     time::Timestamp,
 };
 

@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{lineage::Lineage, parts::Engine, rules::CompiledRules, tally::Tally, throttle::Throttle};
+use super::{lineage::Lineage, parts::Engine, tally::Tally, throttle::Throttle};
 use crate::{
     ci::Follows,
     conversation::{Fanout, Sessions, Table, Unclaimed},
@@ -16,6 +16,7 @@ use crate::{
     notification::SubscriberId,
     pipeline::{Memory, Pipeline},
     probe,
+    rules::CompiledRules,
     sink::{Deliveries, Questions},
     snapshot::Held,
     time::deadlines::Deadlines,

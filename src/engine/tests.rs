@@ -5,7 +5,7 @@ mod fanout;
 use std::{sync::Arc, time::Duration};
 
 use super::*;
-use crate::exchange::Harness;
+use crate::{exchange::Harness, rules::CompiledRules};
 
 #[test]
 fn new_limits_hold_for_open_sessions_at_once() {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{parts::Engine, rules::CompiledRules, tally::Tally};
+use super::{parts::Engine, tally::Tally};
 use crate::{
     ci::Plan,
     conversation::{Named, SessionView},
@@ -11,6 +11,7 @@ use crate::{
     notification::{Notification, NotificationId, SubscriberId},
     pipeline::Failing,
     probe::memory::Changes,
+    rules::CompiledRules,
     sink::{Outbound, Question, QuestionState, Verdict as SinkVerdict},
     watch::Watch,
 };

@@ -6,11 +6,12 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     conversation::Named,
-    engine::{CompiledRules, Explanation},
+    engine::Explanation,
     event::{Event, SessionId},
     exchange::{Decision, InjectionId},
     meter::MonotonicClock,
     notification::NotificationId,
+    rules::CompiledRules,
     server::{Pulse, error::ApiError},
     sink::{QuestionState, Verdict},
     wire::views::{SessionView, StatusView, WaitingView},

@@ -14,10 +14,10 @@ use utoipa::IntoParams;
 
 use crate::{
     config::producers::{self, Kind, PRODUCERS, Producer},
-    engine::CompiledRules,
     lsp,
     meter::Meters,
     projection::counted::{COUNTED_MAX, Count, Counted},
+    rules::CompiledRules,
     server::{
         App,
         error::ApiError,

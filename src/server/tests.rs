@@ -34,10 +34,7 @@ use tower::ServiceExt;
 use super::*;
 use crate::{
     conversation::Named,
-    engine::{
-        CompiledRules,
-        io::{Input, Pending, RequestId},
-    },
+    engine::io::{Input, Pending, RequestId},
     event::{Seq, SessionId, Severity},
     exchange::{Answer, Exchange, Injection, InjectionId, Released, Role},
     harness::kind::Kind,
@@ -48,6 +45,7 @@ use crate::{
     projection::{Command, FILE_NAME, Projection},
     publisher::Publisher,
     records::{self, RecordInput},
+    rules::CompiledRules,
     session::{Wake, WakeKind},
     time::Timestamp,
     wire::{

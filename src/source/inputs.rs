@@ -8,7 +8,7 @@ use tokio::sync::watch::Sender;
 use super::{lsp::writes::Writes, troubles::Troubles, watching::Open};
 use crate::{
     ci::Plan,
-    engine::rules::outside,
+    rules::outside,
     sink::{Outbound, Question},
 };
 

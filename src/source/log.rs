@@ -24,8 +24,8 @@ use super::{
     troubles::Troubles,
 };
 use crate::{
-    engine::rules::outside,
     log::{Lines, Log, Place},
+    rules::outside,
     settings::Entry,
 };
 

@@ -36,13 +36,13 @@ use self::{
 };
 use super::{Outlet, Source, failed, pause};
 use crate::{
-    engine::rules::outside,
     event::Event,
     lsp::{
         self, Action, End, Fleet, RunId, Write, Writer,
         switch::{Settings, root_of},
     },
     publisher::Records,
+    rules::outside,
     time::Timestamp,
 };
 

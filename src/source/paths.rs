@@ -33,9 +33,9 @@ use super::{
     troubles::Troubles,
 };
 use crate::{
-    engine::rules::outside,
     hash::first_64_bits,
     paths::{Search, Seen, Stamp, compare},
+    rules::outside,
     settings::Entry,
     time::Timestamp,
 };

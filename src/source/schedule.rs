@@ -17,7 +17,7 @@ use rustix::{
 use tokio::{io::unix::AsyncFd, sync::watch};
 
 use super::{Outlet, Source, publish, readiness};
-use crate::{engine::rules::outside, schedule::Planner, time::Timestamp};
+use crate::{rules::outside, schedule::Planner, time::Timestamp};
 
 /// What is read of an alarm: how often it went off.
 const COUNT_BYTES: usize = 8;

@@ -15,11 +15,11 @@ use aside::{
         webhooks::Webhooks,
     },
     detector,
-    engine::rules::outside,
     event::catalogue,
     harness::table::KINDS,
     notification::SubscriberId,
     probe,
+    rules::outside,
 };
 
 use crate::tidy::read_tree;

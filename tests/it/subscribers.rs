@@ -8,11 +8,12 @@ use aside::{
         compile::compile,
         layers::{LayerKind, SourceFile, Sources},
     },
-    engine::{CompiledRules, Engine, Input, Output, RequestId},
+    engine::{Engine, Input, Output, RequestId},
     event::{Event, Payload, Seq, SessionId, Severity, catalogue},
     exchange::{Budget, CarrierEffect, ContextChange, Exchange, Format, Harness, Release, Trigger},
     ledger::{LedgerEntry, Reason},
     notification::{InjectionPoint, SubscriberId},
+    rules::CompiledRules,
     time::Timestamp,
     trial::run_test,
 };

@@ -4,13 +4,13 @@ use std::{fmt::Write as _, sync::Arc};
 
 use aside::{
     config::{compile::compile, layers::Sources},
-    engine::CompiledRules,
     event::{Event, Payload, Seq, clean_text},
     notification::Tokens,
     pipeline::{
         render::{RenderInput, Rendered},
         row::Row,
     },
+    rules::CompiledRules,
     time::Timestamp,
     tokens, toon,
 };

@@ -51,7 +51,7 @@ const DATA: &[&str] = &[
     "transcript",
 ];
 #[rustfmt::skip]
-const RULES: &[&str] = &[
+const PARTS: &[&str] = &[
     "pipeline", "matcher", "conversation", "log", "format", "detector", "paths", "probe", "schedule", "sink",
     "watch", "webhook", "ci", "shell", "problem", "lsp",
 ];
@@ -106,26 +106,37 @@ const MODULES: &[Module] = &[
     module("shell", 2, &[DATA]),
     module("problem", 2, &[DATA]),
     module("lsp", 2, &[DATA, &["problem"]]),
-    module("engine", DECIDING, &[DATA, RULES]),
-    module("config", DECIDING, &[DATA, RULES, &["engine::rules", "harness::table"]]),
-    module("wire", DECIDING, &[DATA, &["sink", "watch", "engine::io", "engine::rules"]]),
+    module("rules", DECIDING, &[DATA, PARTS]),
+    module("engine", DECIDING, &[DATA, PARTS, &["rules"]]),
+    module("config", DECIDING, &[DATA, PARTS, &["rules", "harness::table"]]),
+    module("wire", DECIDING, &[DATA, &["sink", "watch", "engine::io", "rules"]]),
     module("records", DECIDING, &[DATA, &["wire", "engine::io"]]),
     module("harness", DECIDING, &[DATA, WIRE, &["engine::io"]]),
-    module("trial", 4, &[DATA, RULES, &["engine", "config"]]),
+    module("trial", 4, &[DATA, PARTS, &["rules", "engine", "config"]]),
     module("background", 4, &[]),
     module("journal", 4, &[DATA, &["config", "meter", "background"]]),
     module("publisher", 4, &[DATA, &["engine::io", "records", "journal"]]),
     module("projection", 4, &[DATA, WIRE, &["engine", "journal"]]),
-    module("source", 4, &[DATA, RULES, WIRE, &["engine::rules", "harness", "journal", "publisher"]]),
-    module("server", 5, &[DATA, RULES, WIRE, BELOW_THE_SHELL]),
-    module("daemon", 5, &[DATA, RULES, WIRE, BELOW_THE_SHELL, &["server", "background"]]),
-    module("cli", 6, &[DATA, RULES, WIRE, BELOW_THE_SHELL, &["server", "daemon", "client"]]),
+    module("source", 4, &[DATA, PARTS, WIRE, &["rules", "harness", "journal", "publisher"]]),
+    module("server", 5, &[DATA, PARTS, WIRE, BELOW_THE_SHELL]),
+    module("daemon", 5, &[DATA, PARTS, WIRE, BELOW_THE_SHELL, &["server", "background"]]),
+    module("cli", 6, &[DATA, PARTS, WIRE, BELOW_THE_SHELL, &["server", "daemon", "client"]]),
     module("client", 6, &[]),
     module("main", 6, &[&["cli", "client", "harness::kind"]]),
 ];
 
-const BELOW_THE_SHELL: &[&str] =
-    &["meter", "engine", "config", "harness", "journal", "publisher", "projection", "trial", "source"];
+const BELOW_THE_SHELL: &[&str] = &[
+    "meter",
+    "rules",
+    "engine",
+    "config",
+    "harness",
+    "journal",
+    "publisher",
+    "projection",
+    "trial",
+    "source",
+];
 
 /// Where something from outside may be used.
 enum Where {
@@ -484,7 +495,7 @@ mod tests {
             ("src/config/compile.rs", "use crate::engine;", "may not use `engine`"),
             ("src/wire.rs", "use crate::harness::x;", "may not use `harness::x`"),
             ("src/journal/commit/writer.rs", "use crate::publisher;", "may not use `publisher`"),
-            ("src/publisher.rs", "use crate::engine::rules;", "may not use `engine::rules`"),
+            ("src/publisher.rs", "use crate::rules;", "may not use `rules`"),
             ("src/server/router.rs", "use crate::daemon::x;", "may not use `daemon::x`"),
             ("src/daemon.rs", "use crate::cli::x;", "may not use `cli::x`"),
             ("src/client.rs", "use crate::time;", "may not use `time`"),
@@ -527,7 +538,7 @@ mod tests {
             ("src/event/catalogue.rs", "use crate::event::Pattern;\n/// `tokio::x`\nuse serde::Deserialize;"),
             ("src/pipeline/render/template.rs", "use minijinja::Value; use crate::{toon, tokens};"),
             ("src/config/load.rs", "use std::{env, fs};"),
-            ("src/config.rs", "use crate::{engine::rules::CompiledRules, pipeline::rule};"),
+            ("src/config.rs", "use crate::{pipeline::rule, rules::CompiledRules};"),
             ("src/harness/claude.rs", "use crate::{engine::io::Input, wire};"),
             ("src/client.rs", "use std::time::Instant;"),
             ("src/daemon/clock.rs", "use std::time::{Instant, SystemTime};"),

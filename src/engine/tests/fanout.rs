@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use crate::{
     conversation::{DIRECT_MAX, LOG_MAX, TAKEN_PER_TICK},
-    engine::{CompiledRules, Engine, Input, Output, RequestId, WakeReason},
+    engine::{Engine, Input, Output, RequestId, WakeReason},
     event::{Scope, Seq, SessionId},
     exchange::{Exchange, Harness, Release},
     notification::{
         Audience, InjectionPoint, Nature, Notification, Priority, Resolution, State, StateKey, SubscriberId,
     },
+    rules::CompiledRules,
     snapshot,
     time::Timestamp,
 };

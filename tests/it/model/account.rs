@@ -11,11 +11,12 @@ use std::{
 };
 
 use aside::{
-    engine::{CompiledRules, Engine, Output},
+    engine::{Engine, Output},
     event::{Event, Scope, Seq, SessionId},
     exchange::{Answer, CarrierEffect, ContextChange, Directive, Exchange, Harness, Injection, InjectionId},
     ledger::{LedgerEntry, Reason, ThrottledBy},
     notification::{InjectionPoint, NotificationId, Priority, SubscriberId},
+    rules::CompiledRules,
     time::Timestamp,
     tokens,
 };

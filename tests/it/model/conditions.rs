@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use aside::{
-    engine::CompiledRules,
     event::{Event, Scope, Seq},
     notification::SubscriberId,
+    rules::CompiledRules,
 };
 use serde_json::Value;
 

@@ -12,10 +12,10 @@ use aside::{
     engine::{
         Engine,
         io::{Input, Output, RequestId},
-        rules::CompiledRules,
     },
     event::{Event, Seq, SessionId},
     exchange::{Exchange, Release},
+    rules::CompiledRules,
     time::Timestamp,
 };
 

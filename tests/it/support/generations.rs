@@ -8,7 +8,7 @@ use aside::{
         compile::compile,
         layers::{LayerKind, SourceFile, Sources},
     },
-    engine::CompiledRules,
+    rules::CompiledRules,
 };
 
 /// How many generations there are.

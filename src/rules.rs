@@ -1,4 +1,4 @@
-//! The rules of the engine: every subscriber, every template, and the limits of an injection.
+//! What the configuration makes and the engine runs by: every subscriber, every template, and the limits of an injection.
 //!
 //! Built by `config::compile` and immutable: a reload builds new ones, which arrive as an input.
 
@@ -58,12 +58,12 @@ impl CompiledRules {
     }
 
     /// Finds the subscribers that select an event's type, by their places.
-    pub(super) fn matcher(&self) -> Matcher {
+    pub(crate) fn matcher(&self) -> Matcher {
         Matcher::new((0_u32..).zip(&self.subscribers).map(|(index, rule)| (index, rule.types.as_slice())))
     }
 
     /// Finds the subscribers whose conditions an event may resolve, by their places.
-    pub(super) fn resolvers(&self) -> Matcher {
+    pub(crate) fn resolvers(&self) -> Matcher {
         let indexed = (0_u32..).zip(&self.subscribers);
         Matcher::new(indexed.filter_map(|(index, rule)| Some((index, rule.resolve.as_ref()?.by.as_slice()))))
     }
