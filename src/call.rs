@@ -1,8 +1,8 @@
-//! What the tool calls of an agent did to files, as far as its harness says.
+//! The tool calls of an agent and their effects on files, as reported by its harness.
 //!
-//! A harness's adapter makes it of what a hook reports; a loop of one's own says it in the payloads
-//! of the events that it observes. It is for the probes of the same exchange and goes into no
-//! record.
+//! A harness adapter derives them from the hook's report. A custom loop reports them in the
+//! payloads of the events that it observes. Only the probes of the same exchange use them; they are
+//! not recorded.
 
 pub mod command;
 pub mod push;
@@ -13,34 +13,34 @@ use serde::{Deserialize, Serialize};
 
 use self::command::absolute;
 
-/// The field of `agent.turn.end` with the ids of the commands that go on in the background.
+/// The field of `agent.turn.end` with the ids of the commands that still run in the background.
 pub const RUNNING: &str = "running";
 
 /// One call that has ended.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Call {
-    /// The command, if it ran one.
+    /// The shell command, if the call ran one.
     pub command: Option<String>,
-    /// Whether that command goes on after its result.
+    /// Whether that command still runs after the call's result.
     pub in_background: bool,
-    /// The files that it touched, by absolute paths.
+    /// The files that the call touched, by absolute paths.
     pub touched: Vec<Touch>,
-    /// The names of files that its result says it has changed.
+    /// The names of files that the result reports as changed.
     pub said_changed: Vec<String>,
-    /// What its harness calls the command that goes on in the background.
+    /// The harness's id of the command that still runs in the background.
     pub started: Option<String>,
-    /// The file, by its absolute path, that this command writes its output to.
+    /// The output file of this command, as an absolute path.
     pub output: Option<String>,
-    /// The commands in the background whose end its result, or its harness in its stead, reports.
+    /// The background commands whose end is reported by the result, or by the harness instead.
     pub ended: Vec<String>,
-    /// What it showed of an MCP server whose tool it called.
+    /// The state of an MCP server, if the call used one of its tools.
     pub server: Option<ServerCall>,
 }
 
-/// What a call of an MCP server's tool shows of the server.
+/// The state of an MCP server, as seen in a call of its tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerCall {
-    /// The server, as the client names it.
+    /// The server's name in the client.
     pub server: String,
     /// Whether the client had a connection to it.
     pub is_connected: bool,
@@ -49,17 +49,17 @@ pub struct ServerCall {
 /// One file that a call touched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Touch {
-    /// Its absolute path.
+    /// The absolute path.
     pub path: Arc<str>,
-    /// In which way.
+    /// The kind of access.
     pub by: TouchKind,
 }
 
-/// How an agent came to know a file.
+/// How the content of a file reached an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TouchKind {
-    /// A tool for reading gave its content.
+    /// A read tool returned its content.
     Read,
     /// A command printed it.
     Shown,
@@ -68,12 +68,11 @@ pub enum TouchKind {
 }
 
 impl Call {
-    /// Reads what a loop of one's own says of a call in the payload of a `tool.call.*` event:
+    /// Reads the report of a custom loop on a call from the payload of a `tool.call.*` event:
     /// `files`, a list of `path` and `by` (`read`, `shown` or `written`), `command`, and
-    /// `in_background`. Relative paths are of `folder`.
+    /// `in_background`. Relative paths are relative to `folder`.
     ///
-    /// Errors: none. Of a payload that says nothing of that, or says it otherwise, nothing is
-    /// known.
+    /// Errors: none. Missing or malformed fields count as unknown.
     pub fn of_event(event_type: &str, payload: &str, folder: Option<&str>) -> Option<Self> {
         #[derive(Default, Deserialize)]
         #[serde(default)]

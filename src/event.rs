@@ -1,7 +1,7 @@
 //! Events, their types, and the rules for payloads.
 //!
-//! Everything here is data with rules. An event is validated once, on entry; afterwards it cannot
-//! be invalid. This module does not know consumers, storage or transport.
+//! This module contains data and its rules only. An event is validated once, on entry; afterwards
+//! it cannot be invalid. The module has no dependency on consumers, storage or transport.
 
 mod envelope;
 mod event_type;

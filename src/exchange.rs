@@ -1,8 +1,8 @@
-//! The exchange: a harness's one call at a safe point, and its answer.
+//! The exchange: a call of a harness at a safe point, and the answer to it.
 //!
-//! An [`Exchange`] reports the agent's point, confirms earlier injections, and takes what may be
-//! delivered now; the [`Answer`] has at most one [`Injection`]. These are the engine's own types:
-//! `wire` has the JSON of the API, `harness` the formats of each harness.
+//! An [`Exchange`] reports the agent's point, confirms earlier injections, and requests the
+//! notifications that may be delivered now. The [`Answer`] has at most one [`Injection`]. These are
+//! the engine's types: `wire` has the JSON of the API, `harness` the formats of each harness.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -14,7 +14,7 @@ use crate::{
     notification::{InjectionPoint, NotificationId, Priority, SubscriberId, Tokens},
 };
 
-/// The prefix of a line shown to the user.
+/// The prefix of a line for the user.
 pub const LINE_BEGIN: &str = "aside: ";
 
 /// A harness's request at an injection point.
@@ -24,32 +24,32 @@ pub struct Exchange {
     pub session: SessionId,
     /// The injection point.
     pub point: InjectionPoint,
-    /// Id of the message that will carry the answer; the same id again gets the same answer.
+    /// The id of the message that will carry the answer; the same id receives the same answer.
     pub carrier: Arc<str>,
-    /// The harness's name of the turn, if it has one.
+    /// The harness's id of the turn, if it has one.
     pub turn: Option<Arc<str>>,
-    /// The harness; opens the session if it is not open yet.
+    /// The harness; the exchange opens the session if it is not open yet.
     pub harness: Harness,
-    /// The tool whose call or result this concerns.
+    /// The tool of the call or result at which the exchange is made.
     pub tool: Option<Arc<str>>,
-    /// Injections that have arrived.
+    /// The injections that have arrived.
     pub acks: Vec<InjectionId>,
-    /// Limits below the configured ones.
+    /// Limits that are lower than the configured ones.
     pub budget: Budget,
-    /// The format of the injection; the configured one if `None`.
+    /// The format of the injection; `None` for the configured one.
     pub format: Option<Format>,
-    /// What the carrier does besides when it takes text.
+    /// The effect of the carrying message besides its text.
     pub carrier_effect: CarrierEffect,
-    /// What has become of the agent's context since the last exchange.
+    /// The change of the agent's context since the previous exchange.
     pub context: ContextChange,
-    /// Whether the harness can show its user a line.
+    /// Whether the harness can show a line to its user.
     pub shows_notices: bool,
-    /// Why it is made.
+    /// The reason for the exchange.
     pub trigger: Trigger,
 }
 
 impl Exchange {
-    /// An exchange with only its session, point and carrier.
+    /// Builds an exchange from its session, point and carrier alone.
     pub fn new(session: SessionId, point: InjectionPoint, carrier: &str) -> Self {
         Self {
             session,
@@ -68,7 +68,7 @@ impl Exchange {
         }
     }
 
-    /// The point whose rule applies: a pull releases what a turn start releases.
+    /// The point whose release rule applies: a pull releases the same as a turn start.
     pub(crate) fn releases_as_at(&self) -> InjectionPoint {
         match self.trigger {
             Trigger::Pull => InjectionPoint::TurnStart,
@@ -76,7 +76,7 @@ impl Exchange {
         }
     }
 
-    /// The sessions that it names: its own first.
+    /// The sessions that it names, its own first.
     pub fn sessions_mut(&mut self) -> impl Iterator<Item = &mut SessionId> {
         let from = match &mut self.context {
             ContextChange::Cleared { from } | ContextChange::Forked { from } => from.as_mut(),
@@ -86,83 +86,84 @@ impl Exchange {
     }
 }
 
-/// Why an exchange is made.
+/// The reason for an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trigger {
     /// The agent is at the exchange's point.
     #[default]
     Agent,
-    /// A wake requested it, and the agent has not moved. So it does not prove that an earlier
-    /// injection arrived.
-    Wake,
-    /// The agent asks for everything pending during its turn; all of it is released at any point.
-    /// The agent's position is unchanged, and as calls run in parallel, it does not prove that an
+    /// A wake requested it, and the agent's position is unchanged. So it does not prove that an
     /// earlier injection arrived.
+    Wake,
+    /// The agent requests everything that is pending during its turn; all of it is released at any
+    /// point. The agent's position is unchanged, and calls may run in parallel, so it does not
+    /// prove that an earlier injection arrived.
     Pull,
 }
 
-/// What the message that carries an injection does besides.
+/// The effect of the message that carries an injection, besides its text.
 ///
-/// Before version 4 of a record the words were `always`, `only_to_continue` and `only_to_cancel`.
+/// Before version 4 of the record the values were `always`, `only_to_continue` and
+/// `only_to_cancel`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CarrierEffect {
-    /// Nothing.
+    /// None.
     #[default]
     #[serde(alias = "always")]
     None,
-    /// At `turn_end`, text makes the agent go on, so text leaves only if a notification asks for
+    /// At `turn_end`, text makes the agent continue, so it is sent only if a notification requires
     /// that.
     #[serde(alias = "only_to_continue")]
     Continue,
-    /// At `before_tool`, text comes in place of the call, so text leaves only if a notification is
-    /// worth a call.
+    /// At `before_tool`, text replaces the call, so it is sent only if a notification justifies
+    /// that.
     #[serde(alias = "only_to_cancel")]
     Cancel,
 }
 
-/// What happened to the model's context since the exchange before.
+/// The change of the model's context since the previous exchange.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum ContextChange {
-    /// Nothing.
+    /// None.
     #[default]
     Unchanged,
-    /// It was compacted: what was delivered may be gone.
+    /// It was compacted: delivered text may be lost.
     Compacted,
-    /// The conversation was resumed with its history: delivered text is there.
+    /// The conversation was resumed with its history: delivered text is still present.
     Resumed,
-    /// It is empty, and the session replaces another one, which ends with that.
+    /// It is empty, and the session replaces another one, which ends.
     Cleared {
-        /// Which; `None` is the last session of the same process, if that has one conversation at a
-        /// time.
+        /// The replaced session; `None` for the last session of the same process, if that process
+        /// has one conversation at a time.
         from: Option<SessionId>,
     },
-    /// It is a copy of another session's, which goes on.
+    /// It is a copy of the context of another session, which continues.
     Forked {
-        /// Which; `None` is the last session of the same process.
+        /// The copied session; `None` for the last session of the same process.
         from: Option<SessionId>,
     },
 }
 
-/// The properties of the harness and the session behind an exchange; absent ones leave the
-/// session's unchanged.
+/// The properties of the harness and the session of an exchange; absent ones leave the session's
+/// properties unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Harness {
-    /// Its name, in lower case, which is also the source of its events.
+    /// The harness's name in lower case, also the source of its events.
     pub name: Option<Arc<str>>,
     /// The harness's version.
     pub version: Option<Arc<str>>,
-    /// The folder the session works in.
+    /// The folder in which the session works.
     pub workspace: Option<Arc<str>>,
     /// The user of the agent.
     pub user: Option<Arc<str>>,
     /// The harness's process.
     pub pid: Option<u32>,
-    /// When that process started, in clock ticks since boot: process ids are reused.
+    /// When that process started, in clock ticks since boot, because process ids are reused.
     pub pid_started: Option<u64>,
-    /// How many conversations that process can have.
+    /// The number of conversations that this process can have.
     pub conversations: Option<Conversations>,
     /// The session of which this one is a subagent.
     pub parent: Option<SessionId>,
@@ -174,24 +175,24 @@ impl Harness {
         self.pid.map(|pid| Process { pid, started: self.pid_started })
     }
 
-    /// Sets the process to `process`; a known start time stays.
+    /// Sets the process to `process`; keeps a known start time.
     pub fn runs_in(&mut self, process: Process) {
         self.pid = Some(process.pid);
         self.pid_started = self.pid_started.or(process.started);
     }
 }
 
-/// A process of this machine.
+/// A process on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Process {
-    /// Its process id.
+    /// The process id.
     pub pid: u32,
     /// When it started, in clock ticks since boot; `None` if unknown.
     pub started: Option<u64>,
 }
 
 impl Process {
-    /// Whether both can be the same process: start times are compared if both are known.
+    /// Whether both can be the same process. Start times are compared only if both are known.
     pub fn can_be(self, other: Self) -> bool {
         let has_other_start =
             matches!((self.started, other.started), (Some(own), Some(other)) if own != other);
@@ -199,19 +200,19 @@ impl Process {
     }
 }
 
-/// How many conversations a process of a harness can have.
+/// The number of conversations that a process of a harness can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Conversations {
-    /// Any number at a time: a server, a bot. Two sessions of one process are unrelated.
+    /// Any number at a time, as in a server or a bot. Two sessions of one process are unrelated.
     Many,
-    /// One at a time: a client at a terminal. A new session in it continues the user's previous
-    /// one.
+    /// One at a time, as in a client at a terminal. A new session in the process continues the
+    /// user's previous one.
     OnePerProcess,
 }
 
 impl Conversations {
-    /// All of them.
+    /// All values.
     pub const ALL: [Self; 2] = [Self::Many, Self::OnePerProcess];
 
     /// The value's text.
@@ -223,7 +224,7 @@ impl Conversations {
     }
 }
 
-/// The limits of an injection; `None` is the configured limit.
+/// The limits of an injection; `None` means the configured limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 pub struct Budget {
     /// Notifications.
@@ -234,24 +235,24 @@ pub struct Budget {
     pub max_chars: Option<u32>,
 }
 
-/// How an injection is rendered for its carrier.
+/// The format of an injection for its carrier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
     /// `<notifications>` around TOON.
     Xml,
-    /// Grouped by level, with an intro.
+    /// Grouped by priority, with an introduction.
     Markdown,
     /// TOON alone.
     Toon,
     /// A JSON object.
     Json,
-    /// One line, for a wake route that turns each line into an event.
+    /// One line per notification, for a wake route that turns each line into an event.
     Line,
 }
 
 impl Format {
-    /// All formats that can be requested.
+    /// All formats.
     pub const ALL: [Self; 5] = [Self::Xml, Self::Markdown, Self::Toon, Self::Json, Self::Line];
 
     /// The format's text.
@@ -277,24 +278,24 @@ impl FromStr for Format {
     }
 }
 
-/// A text that is not a format.
+/// Error: a text is not a format.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a format; use one of {formats}", formats = Format::ALL.map(Format::as_str).join(", "))]
 pub struct FormatError(pub String);
 
-/// The short name of an injection, which is also in its text.
+/// The id of an injection, which its text includes.
 ///
-/// Shape: 6 letters and digits. Another text, at most 7 bytes of it, names no injection.
+/// Shape: 6 letters and digits. Any other text is kept up to 7 bytes and matches no injection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct InjectionId(ShortName<7>);
 
 impl InjectionId {
-    /// Wraps a name from an earlier injection.
+    /// Wraps the id of an earlier injection.
     pub fn new(id: &str) -> Self {
         Self(ShortName::new(id))
     }
 
-    /// The text of the name.
+    /// The id as text.
     pub fn as_str(&self) -> &str {
         self.0.as_str()
     }
@@ -309,26 +310,26 @@ impl fmt::Display for InjectionId {
 /// The answer to an exchange.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
-    /// What is released, if anything is.
+    /// The released notifications; `None` if there are none.
     pub injection: Option<Injection>,
-    /// How many notifications stay in the session's queue.
+    /// The number of notifications that remain in the session's queue.
     pub pending: u32,
-    /// Whether the harness should make an exchange before its next tool, because something critical
-    /// is pending.
+    /// Whether the harness should make an exchange before its next tool, because a critical
+    /// notification is pending.
     pub check_before_tool: bool,
     /// The directive to the harness.
     pub directive: Option<Directive>,
-    /// One line for the user, not for the agent: what waits for the user's decision, each
-    /// notification once, and what this answer delivers.
+    /// One line for the user, not for the agent: the notifications that wait for the user's
+    /// decision, each shown once, and those that this answer delivers.
     pub notice: Option<Arc<str>>,
 }
 
-/// What an exchange released when it was made, as recorded in the journal.
+/// The release of an exchange, as recorded in the journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReleaseRecord {
     /// The position of the exchange's record.
     pub exchange: Seq,
-    /// The injection's short name.
+    /// The injection's id.
     pub injection: InjectionId,
     /// Its notifications, in text order.
     pub notifications: Vec<NotificationId>,
@@ -337,12 +338,12 @@ pub struct ReleaseRecord {
     pub directive: Option<Directive>,
 }
 
-/// What an exchange releases: to be decided, or as recorded.
+/// The release of an exchange: undecided, or as recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Release {
-    /// Nothing yet: decide now.
+    /// Undecided: decide now.
     Decide,
-    /// What it released when it was made; `None` for nothing. It is repeated, whatever the current
+    /// The recorded release; `None` if nothing was released. It is repeated, whatever the current
     /// decision would be.
     Recorded(Option<ReleaseRecord>),
 }
@@ -351,14 +352,14 @@ pub enum Release {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// It is not delivered.
+    /// Do not deliver it.
     Dismiss,
-    /// It is delivered to the agent at the next point that releases it.
+    /// Deliver it to the agent at the next point that releases it.
     Discuss,
 }
 
 impl Decision {
-    /// All of them.
+    /// All values.
     pub const ALL: [Self; 2] = [Self::Dismiss, Self::Discuss];
 
     /// The decision's text.
@@ -370,7 +371,7 @@ impl Decision {
     }
 }
 
-/// What a harness is asked to do besides carrying text.
+/// A request to a harness besides carrying text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Directive {
@@ -386,18 +387,18 @@ pub enum Directive {
     },
 }
 
-/// What an exchange releases.
+/// The text that an exchange delivers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Injection {
-    /// Its short name.
+    /// The injection's id.
     pub id: InjectionId,
     /// The notifications as one text, in the requested format.
     pub text: Arc<str>,
-    /// Its content in one sentence for the user. Only the format `line` includes it, so a client
-    /// that shows the text to the user puts it first.
+    /// A summary in one sentence for the user. Only the format `line` includes it, so a client that
+    /// shows the text to the user puts it first.
     #[serde(default)]
     pub sentence: Arc<str>,
-    /// The role of the message it belongs in.
+    /// The role of the message for the text.
     pub role: Role,
     /// Its notifications, in text order.
     pub notifications: Vec<Released>,
@@ -429,13 +430,13 @@ impl Role {
 /// One notification of an injection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Released {
-    /// Its id.
+    /// The notification's id.
     pub id: NotificationId,
-    /// The subscriber that made it.
+    /// The subscriber that created it.
     pub subscriber: SubscriberId,
-    /// Its priority.
+    /// The priority.
     pub priority: Priority,
-    /// The worst severity among its events.
+    /// The highest severity of its events.
     pub severity: Severity,
     /// Whether it may have been delivered before.
     pub redelivered: bool,

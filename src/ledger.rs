@@ -1,8 +1,8 @@
 //! The outcome of every event and notification, with the reason for each one that was not
 //! delivered.
 //!
-//! Nothing ends without a [`Reason`]: every drop, count or cut makes an entry. Entries are outputs
-//! of the engine; other modules count and list them.
+//! Each event or notification that ends without delivery has a [`Reason`]: every drop, count or cut
+//! makes an entry. Entries are outputs of the engine; other modules count and list them.
 
 mod entry_kind;
 mod reason;
@@ -21,7 +21,7 @@ pub use entry_kind::EntryKind;
 pub use reason::{FilteredBy, Reason, ReasonText, Sentence};
 pub use word::of_word;
 
-/// Why an event was throttled.
+/// The reason why an event was throttled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ThrottledBy {
@@ -40,7 +40,7 @@ impl ThrottledBy {
         }
     }
 
-    /// The reason for the user.
+    /// The reason in words for the user.
     pub const fn describe(self) -> &'static str {
         match self {
             Self::Causes => "chain of causes too long",
@@ -64,7 +64,7 @@ pub enum LedgerEntry {
         /// The reason.
         by: ThrottledBy,
     },
-    /// The process crashed on the event, or its record cannot be read; the next start skipped it.
+    /// The event crashed the process, or its record cannot be read; the next start skipped it.
     Skipped {
         /// The event.
         seq: Seq,
@@ -82,18 +82,18 @@ pub enum LedgerEntry {
         seq: Seq,
         /// The pipeline's subscriber.
         subscriber: SubscriberId,
-        /// Why.
+        /// The reason.
         reason: Reason,
     },
     /// A batch became a notification.
     Created {
         /// The notification.
         notification: NotificationId,
-        /// The subscriber that made it.
+        /// The subscriber that created it.
         subscriber: SubscriberId,
-        /// The events behind its rows.
+        /// The events of its rows.
         events: Vec<Seq>,
-        /// When its batch closed.
+        /// When its batch was closed.
         created_at: Timestamp,
     },
     /// The notification waits for a session to open.
@@ -118,10 +118,10 @@ pub enum LedgerEntry {
         injection: InjectionId,
         /// The injection point.
         point: InjectionPoint,
-        /// Why it was redelivered; `None` the first time.
+        /// The reason for a redelivery; `None` for the first delivery.
         redelivered: Option<Redelivered>,
     },
-    /// Its injection has arrived.
+    /// The notification's injection has arrived.
     Confirmed {
         /// The notification.
         notification: NotificationId,
@@ -130,27 +130,27 @@ pub enum LedgerEntry {
         /// The evidence.
         by: ConfirmedBy,
     },
-    /// The notification returned to the queue after a release that did not arrive.
+    /// The notification returned to the queue, because its injection did not arrive.
     Returned {
         /// The notification.
         notification: NotificationId,
         /// The session.
         session: SessionId,
     },
-    /// The delivered notification waits again, because the session lost its context.
+    /// The delivered notification is pending again, because the session lost its context.
     Recalled {
         /// The notification.
         notification: NotificationId,
         /// The session.
         session: SessionId,
     },
-    /// The notification ended without delivery to `session`, or to any if `None`.
+    /// The notification ended without delivery to `session`, or to any session if `None`.
     NotificationEnded {
         /// The notification.
         notification: NotificationId,
         /// The session, if it reached one.
         session: Option<SessionId>,
-        /// Why.
+        /// The reason.
         reason: Reason,
     },
     /// A notice to the user advanced by one step.
@@ -177,43 +177,43 @@ pub enum Subject {
 pub enum Step {
     /// Queued for this sink.
     Queued(Sink),
-    /// The sink accepted it; with the sink's id for it.
+    /// The sink accepted it; with the id that the sink assigned.
     Sent(Sink, Option<String>),
     /// The sink did not accept it.
     Failed {
         /// The sink.
         sink: Sink,
-        /// Why.
+        /// The error.
         error: String,
-        /// When it is retried; `None` if it is not.
+        /// When it is retried; `None` for no retry.
         retry_at: Option<Timestamp>,
     },
     /// Deferred for this sink until the quiet hours end.
     Waits {
         /// The sink.
         sink: Sink,
-        /// When they end.
+        /// When the quiet hours end.
         until: Timestamp,
     },
     /// It ended before this sink sent it.
     Ended(Sink, NotSent),
-    /// It goes to no sink, and is counted in the next notice that does.
+    /// It is sent to no sink, but counted in the next notice that is sent.
     Suppressed(Suppressed),
 }
 
-/// Why a notice to the user ended before a sink accepted it or failed.
+/// The reason why a notice to the user ended before a sink accepted it or failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NotSent {
-    /// Too many were in progress, and it was the oldest.
+    /// Too many notices were in progress, and it was the oldest.
     Evicted,
     /// Its session has ended, so no hook can show it.
     SessionGone,
-    /// No hook that can show it came in time.
+    /// No hook that can show it ran in time.
     Expired,
-    /// It is a question that was answered elsewhere, or expired.
+    /// It is a question that expired or was answered elsewhere.
     QuestionOver,
-    /// A newer one with the same key takes its place.
+    /// A newer one with the same key replaces it.
     Superseded,
 }
 
@@ -229,7 +229,7 @@ impl NotSent {
         }
     }
 
-    /// The reason for the user, after the name of the sink.
+    /// The reason in words for the user, after the name of the sink.
     pub const fn describe(self) -> &'static str {
         match self {
             Self::Evicted => "did not get it: too many notices were in progress",
@@ -241,7 +241,7 @@ impl NotSent {
     }
 }
 
-/// Why a notice to the user goes to no sink.
+/// The reason why a notice to the user is sent to no sink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Suppressed {
     /// The same notice was sent at this time.
@@ -258,7 +258,7 @@ pub enum Suppressed {
     NoSink,
 }
 
-/// The kinds of [`Suppressed`], by their words.
+/// The kinds of [`Suppressed`], by word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum SuppressedKind {
@@ -273,7 +273,7 @@ impl Suppressed {
         self.kind().as_str()
     }
 
-    /// The time that belongs to the reason.
+    /// The time of the reason, if it has one.
     pub const fn time(self) -> Option<Timestamp> {
         match self {
             Self::Repeat { sent_at: at } | Self::RateLimited { retry_at: at } => Some(at),
@@ -281,7 +281,7 @@ impl Suppressed {
         }
     }
 
-    /// What the user reads about the reason with this word, and the next step; `None` for an
+    /// The text for the user about the reason with this word, and the next step; `None` for an
     /// unknown word.
     ///
     /// Shape: `{detail}` is replaced by [`Suppressed::time`].
@@ -325,13 +325,13 @@ impl SuppressedKind {
     }
 }
 
-/// Why a notification is redelivered.
+/// The reason why a notification is redelivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Redelivered {
     /// Its arrival was not confirmed.
     Unconfirmed,
-    /// It arrived, and its context is gone.
+    /// It arrived, but its context was lost.
     ContextLost,
 }
 
@@ -344,7 +344,7 @@ impl Redelivered {
         }
     }
 
-    /// The reason for the user.
+    /// The reason in words for the user.
     pub const fn describe(self) -> &'static str {
         match self {
             Self::Unconfirmed => "it was not confirmed",
@@ -361,7 +361,7 @@ pub enum ConfirmedBy {
     Ack,
     /// A later exchange of the same session and turn.
     LaterExchange,
-    /// Its short name was seen in the agent's input.
+    /// Its id was seen in the agent's input.
     Seen,
 }
 
@@ -375,7 +375,7 @@ impl ConfirmedBy {
         }
     }
 
-    /// The evidence for the user.
+    /// The evidence in words for the user.
     pub const fn describe(self) -> &'static str {
         match self {
             Self::Ack => "the harness acknowledged it",

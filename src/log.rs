@@ -1,8 +1,9 @@
-//! What `[[sources.log]]` says, and which lines of a log are said: pure over lines and the time.
+//! The settings of `[[sources.log]]`, and the selection of log lines to report. Pure: the result
+//! depends only on the lines and the time.
 //!
-//! A line that matches is said at once, and then one a second at most: the newest of those that
-//! came meanwhile, with how many further ones there were. So a log that is written to fast neither
-//! hides a line without a count nor floods anybody.
+//! A matching line is reported at once. Further matches are reported at most once a second: the
+//! newest line, with the number of the others. So a log that grows fast never loses a line without
+//! counting it, and never floods its readers.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -15,20 +16,20 @@ use crate::{
     time::Timestamp,
 };
 
-/// Between two events of a log.
+/// The minimum time between two events of a log.
 const EVENT_EVERY: Duration = Duration::from_secs(1);
-/// How much of a line is said, in characters.
+/// Most characters of a reported line.
 const LINE_CHARS_MAX: usize = 500;
-/// How much of what its pattern picks out of a line is said, in characters.
+/// Most characters of the text that the pattern's first group matches.
 const PICKED_CHARS_MAX: usize = 100;
-/// Largest compiled pattern, in bytes.
+/// Most bytes of a compiled pattern.
 const PATTERN_BYTES_MAX: usize = 1024 * 1024;
 const MATCHED: &str = "log.line.matched";
 
-/// `[[sources.log]]`.
+/// The entries of `[[sources.log]]`.
 pub type Settings = Entries<Log>;
 
-/// A log whose lines are looked through.
+/// One entry: a log whose lines are searched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Log {
     name: Arc<str>,
@@ -38,39 +39,39 @@ pub struct Log {
     workspace: Option<Arc<str>>,
 }
 
-/// One file of a log, and whom its lines concern.
+/// One file of a log, and the sessions for its events.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// Its absolute path.
+    /// The absolute path.
     pub path: Arc<str>,
-    /// The folder for whose sessions it is; `None` for all.
+    /// The folder whose sessions receive the events; `None` for all sessions.
     pub workspace: Option<Arc<str>>,
 }
 
-/// A regular expression, which takes time in proportion to the line.
+/// A regular expression whose run time is linear in the length of the line.
 #[derive(Clone)]
 struct Pattern(Regex);
 
-/// What is said of one file's lines, and when.
+/// Selects the lines of one file to report, and the times.
 #[derive(Debug, Default)]
 pub struct Lines {
     said_at: Option<Timestamp>,
     said: Option<String>,
-    /// The newest line that was not said, and how many there are.
+    /// The newest line that is not reported yet, and the number of such lines.
     waiting: Option<(Matched, u64)>,
     events: u64,
 }
 
-/// A line that is wanted.
+/// A line that matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Matched {
     line: String,
-    /// What the first group of the pattern matched.
+    /// The text that the pattern's first group matched.
     picked: Option<String>,
 }
 
 impl Log {
-    /// The files to look at while sessions are open in `folders`.
+    /// The files to read while sessions are open in `folders`.
     pub fn places(&self, folders: &[Arc<str>]) -> Vec<Place> {
         let in_folder = |folder: &Arc<str>| {
             let path = format!("{}/{}", folder.trim_end_matches('/'), self.path.trim_start_matches("./"));
@@ -85,7 +86,7 @@ impl Log {
         }
     }
 
-    /// What is to be said of a line; `None` if it is not wanted.
+    /// Selects a line for a report; `None` if it does not match.
     pub fn pick(&self, line: &[u8]) -> Option<Matched> {
         let groups = self.wanted.0.captures(line)?;
         if self.ignored.as_ref().is_some_and(|ignored| ignored.0.is_match(line)) {
@@ -119,7 +120,7 @@ impl Entry for Log {
 impl Pattern {
     fn read(text: &str) -> Result<Self, String> {
         let built = RegexBuilder::new(text).size_limit(PATTERN_BYTES_MAX).build();
-        // The last line says what is wrong; those before show where, in a picture.
+        // The last line has the cause; the lines before it mark the position in the pattern.
         let why = |error: regex::Error| error.to_string().lines().last().unwrap_or_default().to_owned();
         built.map(Self).map_err(|error| why(error).trim_start_matches("error: ").to_owned())
     }
@@ -145,26 +146,26 @@ fn shown(bytes: &[u8], max: usize) -> String {
 }
 
 impl Lines {
-    /// Takes a line that is wanted; [`Lines::poll`] says it.
+    /// Adds a matching line; [`Lines::poll`] reports it.
     pub fn push(&mut self, matched: Matched) {
         let count = self.waiting.as_ref().map_or(0, |(_, count)| *count) + 1;
         let is_known = self.said.as_ref() == Some(&matched.line);
         let newest = match self.waiting.take() {
-            // What says something new is kept before what was said already.
+            // A line that differs from the last reported one is kept in preference to a repetition.
             Some((waiting, _)) if is_known => waiting,
             Some(_) | None => matched,
         };
         self.waiting = Some((newest, count));
     }
 
-    /// When [`Lines::poll`] has something to say; `None` if nothing waits.
+    /// The time from which [`Lines::poll`] returns an event; `None` if no line waits.
     pub fn deadline(&self) -> Option<Timestamp> {
         self.waiting.as_ref()?;
         Some(self.said_at.map_or(Timestamp::ZERO, |at| at + EVENT_EVERY))
     }
 
-    /// The event of what waits, if its time has come. It is not trusted, as anybody may have
-    /// written the line.
+    /// Returns the event for the waiting lines, if it is due. It is untrusted, because anybody may
+    /// have written the line.
     pub fn poll(&mut self, log: &Log, place: &Place, now: Timestamp) -> Option<Event> {
         self.deadline().filter(|at| *at <= now)?;
         let (Matched { line, picked }, count) = self.waiting.take()?;

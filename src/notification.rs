@@ -1,7 +1,7 @@
 //! A subscriber's message about one or more events: text, priority, and injection point.
 //!
-//! A notification is immutable and shared between the queues of the sessions it concerns; the
-//! ledger records its outcome in each of them.
+//! A notification is immutable and shared between the queues of its sessions; the ledger records
+//! its outcome in each of them.
 
 mod counts;
 pub mod link;
@@ -25,7 +25,7 @@ pub use counts::{Counts, Detail, NAMED_MAX};
 pub use resolution::Resolution;
 pub use word::{Category, Level, WORDS_MAX, Word};
 
-/// The priority of a notification; ordered, most urgent greatest.
+/// The priority of a notification, in ascending order of urgency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Priority {
@@ -35,12 +35,12 @@ pub enum Priority {
     Normal,
     /// At its own injection point and after any tool.
     High,
-    /// At any point, and over the budget; a carrier's capacity is never exceeded.
+    /// At any point, and beyond the budget, but within a carrier's capacity.
     Critical,
 }
 
 impl Priority {
-    /// All priorities, least first.
+    /// All priorities, lowest first.
     pub const ALL: [Self; 4] = [Self::Low, Self::Normal, Self::High, Self::Critical];
 
     /// The priority's text.
@@ -68,11 +68,11 @@ pub enum InjectionPoint {
     Immediate,
     /// Before the model sees the user's message.
     TurnStart,
-    /// Before a tool runs; a harness can ask here whether to continue.
+    /// Before a tool runs; a harness can pause here for a decision.
     BeforeTool,
     /// With the result of a tool.
     AfterTool,
-    /// When the agent is about to hand over to the user.
+    /// When the agent is about to end its turn.
     TurnEnd,
 }
 
@@ -93,21 +93,21 @@ impl InjectionPoint {
     }
 }
 
-/// What a pending notification may do on its own; ordered, strongest greatest.
+/// The action of a pending notification, in ascending order of strength.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Activation {
-    /// It waits for a point that releases it.
+    /// None; it waits for a point that releases it.
     #[default]
     Passive,
-    /// It is shown to the user, and delivered to the agent only after the user's approval.
+    /// It is shown to the user, and delivered to the agent after the user approves.
     Prompt,
     /// It wakes the agent.
     Active,
 }
 
 impl Activation {
-    /// All of them, least first.
+    /// All values, weakest first.
     pub const ALL: [Self; 3] = [Self::Passive, Self::Prompt, Self::Active];
 
     /// The value's text.
@@ -120,11 +120,11 @@ impl Activation {
     }
 }
 
-/// What a notification reports.
+/// The kind of report: an occurrence or only conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Nature {
-    /// Something that happened; it is delivered even if its conditions are resolved.
+    /// An occurrence; it is delivered even if its conditions are resolved.
     #[default]
     Occurrence,
     /// Only conditions, which hold until they are resolved.
@@ -135,17 +135,17 @@ pub enum Nature {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Audience {
-    /// The agents that it concerns.
+    /// The agents in its scope.
     #[default]
     Agent,
-    /// Their user: it goes to the default sinks and into no injection.
+    /// Their user: it goes to the default sinks, and to no agent.
     User,
     /// Both.
     Both,
 }
 
 impl Audience {
-    /// All of them.
+    /// All values.
     pub const ALL: [Self; 3] = [Self::Agent, Self::User, Self::Both];
 
     /// The value's text.
@@ -158,26 +158,26 @@ impl Audience {
     }
 }
 
-/// A sink for notices to the user.
+/// A sink for user notices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sink {
-    /// The line that a session's harness shows with its next hook.
+    /// A line that a session's harness shows with its next hook.
     Harness,
-    /// The desktop's own notifications.
+    /// The desktop's notifications.
     Desktop,
     /// A file of JSON lines.
     Log,
     /// An ntfy server.
     Ntfy,
-    /// A server that takes signed webhooks.
+    /// A server that accepts signed webhooks.
     Webhook,
-    /// The `apprise` command, which knows a hundred services.
+    /// The `apprise` command, which supports about a hundred services.
     Apprise,
 }
 
 impl Sink {
-    /// All of them.
+    /// All sinks.
     pub const ALL: [Self; 6] =
         [Self::Harness, Self::Desktop, Self::Log, Self::Ntfy, Self::Webhook, Self::Apprise];
 
@@ -194,7 +194,7 @@ impl Sink {
     }
 }
 
-/// What a critical notification does to a running turn.
+/// The effect of a critical notification on a running turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Interrupt {
@@ -209,7 +209,7 @@ pub enum Interrupt {
 }
 
 impl Interrupt {
-    /// All of them.
+    /// All values.
     pub const ALL: [Self; 3] = [Self::InjectAndContinue, Self::CancelAndRestart, Self::QueueForNext];
 
     /// The value's text.
@@ -228,7 +228,7 @@ impl fmt::Display for InjectionPoint {
     }
 }
 
-/// A text that is not among a field's allowed values.
+/// Error: a text is not among a field's allowed values.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{found}` is not one of {allowed}")]
 pub struct WordError {
@@ -268,12 +268,12 @@ fn find_word<T: Copy, const N: usize>(
 pub struct SubscriberId(#[serde(deserialize_with = "snapshot::text::read")] Arc<str>);
 
 impl SubscriberId {
-    /// Wraps a name that the configuration has checked.
+    /// Wraps a name that the configuration has validated.
     pub fn new(id: &str) -> Self {
         Self(id.into())
     }
 
-    /// The text of the name.
+    /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -287,7 +287,7 @@ impl fmt::Display for SubscriberId {
 
 #[cfg(test)]
 impl Notification {
-    /// A passive occurrence for everybody, of one line, by the subscriber `s`.
+    /// Builds a passive one-line occurrence for all sessions, by the subscriber `s`.
     pub(crate) fn example(name: &str, priority: Priority) -> Self {
         Self {
             id: NotificationId::new(name),
@@ -312,21 +312,21 @@ impl Notification {
     }
 }
 
-/// The name of a notification: derived from its subscriber and events, so a replay gives the same
-/// name.
+/// The id of a notification, derived from its subscriber and events, so a replay returns the same
+/// id.
 ///
-/// Shape: `n` and 12 hexadecimal digits. Another text, at most 15 bytes of it, names no
+/// Shape: `n` and 12 hexadecimal digits. Any other text is kept up to 15 bytes and matches no
 /// notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NotificationId(ShortName<15>);
 
 impl NotificationId {
-    /// Wraps a name that was derived before.
+    /// Wraps an id that was derived before.
     pub fn new(id: &str) -> Self {
         Self(ShortName::new(id))
     }
 
-    /// The text of the name.
+    /// The id as text.
     pub fn as_str(&self) -> &str {
         self.0.as_str()
     }
@@ -345,16 +345,16 @@ impl fmt::Display for NotificationId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StateKey(pub u64);
 
-/// A state in an event.
+/// A state, as of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct State {
-    /// Which state.
+    /// The key of the state.
     pub key: StateKey,
-    /// The event; a later one about the same state is newer.
+    /// The event; a later event for the same key is newer.
     pub seq: Seq,
 }
 
-/// A count of language-model tokens, estimated unless said otherwise.
+/// A number of language-model tokens; an estimate unless documented otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Tokens(pub u32);
 
@@ -363,51 +363,51 @@ pub struct Tokens(pub u32);
 pub struct Notification {
     /// Derived from the subscriber and the events.
     pub id: NotificationId,
-    /// The subscriber that made it.
+    /// The subscriber that created it.
     pub subscriber: SubscriberId,
-    /// The sessions it concerns.
+    /// The sessions that it concerns.
     pub scope: Scope,
     /// Its priority.
     pub priority: Priority,
     /// Its injection point.
     pub inject_at: InjectionPoint,
-    /// What it may do on its own while it is pending.
+    /// Its action while it is pending.
     pub activation: Activation,
-    /// What it does to a running turn, if it is critical.
+    /// Its effect on a running turn, if it is critical.
     pub interrupt: Interrupt,
-    /// What it reports.
+    /// Whether it reports an occurrence or only conditions.
     #[serde(default)]
     pub nature: Nature,
-    /// The source of its events, if that is not trusted; its text includes it.
+    /// The source of its events if that is untrusted; its text includes the source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub untrusted_source: Option<Arc<str>>,
-    /// The worst severity among its events.
+    /// The highest severity of its events.
     pub severity: Severity,
     /// Strict TOON, without a trailing newline.
     pub content: Document,
-    /// Estimated size of `content`.
+    /// The estimated size of `content`.
     pub tokens: Tokens,
-    /// The size of the payloads behind it, in bytes of JSON: each row's times its count, and events
-    /// that are only counted at the mean of the rows.
+    /// The size of the payloads that it summarizes, in bytes of JSON. A row counts with its
+    /// size times its count; an event without a row counts with the mean of the rows.
     pub raw_bytes: u64,
-    /// The events behind its rows, oldest first; duplicates are counted, not listed.
+    /// The events of its rows, oldest first; duplicates are counted, not listed.
     pub events: Vec<Seq>,
-    /// The states of its rows, in the order of their keys, each once; empty if its subscriber has
-    /// no `supersede_key`.
+    /// The states of its rows, in key order and without duplicates; empty if its subscriber has no
+    /// `supersede_key`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub states: Vec<State>,
-    /// The conditions of its rows that no event has resolved yet, as [`Self::states`]. While there
-    /// are some, it is redelivered when its context is lost.
+    /// The unresolved conditions of its rows, in the order of [`Self::states`]. While there are
+    /// any, the notification is redelivered if its context is lost.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unresolved: Vec<State>,
-    /// When its batch closed.
+    /// When its batch was closed.
     pub created_at: Timestamp,
     /// When it expires.
     pub expires_at: Option<Timestamp>,
 }
 
 impl Notification {
-    /// The keys of its states and unresolved conditions; one may occur twice.
+    /// The keys of its states and unresolved conditions; a key may occur twice.
     pub fn keys(&self) -> impl Iterator<Item = StateKey> {
         self.states.iter().chain(&self.unresolved).map(|state| state.key)
     }
@@ -422,11 +422,11 @@ impl Notification {
     }
 }
 
-/// The part of a notification that is delivered when there is too little room.
+/// The part of a notification that is delivered if there is too little room.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cut {
     /// A part of its content, as TOON.
     pub content: Document,
-    /// What is missing, and where the whole is; one line.
+    /// One line with the amount of missing text, and how to read all of it.
     pub mark: Arc<str>,
 }

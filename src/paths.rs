@@ -1,9 +1,9 @@
-//! The settings of `[[sources.paths]]`, and the changes between two scans of the files. Pure: a
-//! function of the scans.
+//! The settings of `[[sources.paths]]`, and the changes between two scans of the files. Pure: the
+//! result depends only on the scans.
 //!
-//! A scan includes all matching files; a difference from the previous scan is a change. So an
-//! editor that saves by renaming makes one change, a change that is reverted between two scans
-//! makes none, and a lost report of the system does no harm.
+//! A scan includes all matching files; each difference from the previous scan is a change. So an
+//! editor that saves by renaming causes one change, a change that is reverted between two scans
+//! causes none, and a lost notification of the operating system does no harm.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,10 +20,10 @@ use crate::{
     time::Timestamp,
 };
 
-/// Most changes of one scan that are reported one by one; the last reports the number of the
+/// Most changes of one scan that are reported individually; the last event has the number of the
 /// others.
 const CHANGES_MAX: usize = 200;
-/// Longest reported path, in characters.
+/// Most characters of a reported path.
 const PATH_CHARS_MAX: usize = 500;
 /// Most names of ignored folders.
 const IGNORED_MAX: usize = 64;
@@ -34,7 +34,7 @@ const MODIFIED: &str = "fs.file.modified";
 const DELETED: &str = "fs.file.deleted";
 const RENAMED: &str = "fs.file.renamed";
 
-/// `[[sources.paths]]`.
+/// The entries of `[[sources.paths]]`.
 pub type Settings = Entries<Paths>;
 
 const IGNORED: Form<Arc<str>> = Form {
@@ -43,7 +43,7 @@ const IGNORED: Form<Arc<str>> = Form {
     parse: |name| (!name.contains(['/', '*'])).then(|| name.into()),
 };
 
-/// Files that are watched.
+/// One entry: the files to watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Paths {
     name: Arc<str>,
@@ -57,47 +57,47 @@ pub struct Paths {
 pub struct Search {
     /// The entry's name.
     pub name: Arc<str>,
-    /// The folder whose sessions it is for; `None` for all.
+    /// The folder whose sessions receive the events; `None` for all sessions.
     pub workspace: Option<Arc<str>>,
-    /// The folder before the first part of the pattern that is not literal.
+    /// The folder before the first non-literal part of the pattern.
     pub root: Arc<str>,
     glob: Arc<str>,
     ignored: Vec<Arc<str>>,
     /// Matches paths below `root`.
     file: GlobMatcher,
-    /// Match folders below `root` by depth, the first level first; `None` for a pattern of any
-    /// depth.
+    /// Match folders below `root` by depth, the first level first; `None` if the pattern can match
+    /// at any depth.
     folders: Option<Vec<GlobMatcher>>,
 }
 
-/// Distinguishes states of a file.
+/// The state of a file, to detect changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
-    /// Its inode number.
+    /// The inode number.
     pub inode: u64,
-    /// Its size in bytes.
+    /// The size in bytes.
     pub size: u64,
     /// `mtime`, in nanoseconds since 1970.
     pub modified_ns: i128,
-    /// `ctime`, likewise.
+    /// `ctime`, in nanoseconds since 1970.
     pub changed_ns: i128,
     /// The first 64 bits of the SHA-256 of its content; `None` if it is too large.
     pub hash: Option<u64>,
-    /// Whether a change after this scan gets a different time.
+    /// Whether every change after this scan is certain to get a different time.
     pub is_settled: bool,
 }
 
 /// The files of a scan, by their paths below the root.
 pub type Seen = BTreeMap<Arc<str>, Stamp>;
 
-/// How a file differs from the previous scan.
+/// The difference of a file from the previous scan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// It is new.
+    /// The file is new.
     Created(Arc<str>),
     /// Its content changed.
     Modified(Arc<str>),
-    /// It is gone.
+    /// The file no longer exists.
     Deleted(Arc<str>),
     /// Its path changed.
     Renamed {
@@ -135,7 +135,7 @@ impl PartialEq for Search {
 }
 
 impl Paths {
-    /// The files of a pattern in the folders of open sessions.
+    /// Watches the files of a pattern in the folders of open sessions.
     ///
     /// Errors: the problem with the pattern.
     pub fn new(glob: &str) -> Result<Self, String> {
@@ -143,7 +143,7 @@ impl Paths {
         Ok(Self { name: Arc::clone(&glob), glob, ignored: ignored(), workspace: None })
     }
 
-    /// The searches while sessions are open in `folders`.
+    /// The searches to run while sessions are open in `folders`.
     pub fn searches(&self, folders: &[Arc<str>]) -> Vec<Search> {
         match &self.workspace {
             _ if self.glob.starts_with('/') => self.search("", self.workspace.clone()).into_iter().collect(),
@@ -155,7 +155,7 @@ impl Paths {
     }
 
     /// The search below a folder; `None` if a part of the pattern is invalid, which was reported
-    /// when it was read.
+    /// when the pattern was read.
     fn search(&self, folder: &str, workspace: Option<Arc<str>>) -> Option<Search> {
         let glob = self.glob.trim_start_matches("./").trim_start_matches('/');
         let special = glob.find(SPECIAL).unwrap_or(glob.len());
@@ -165,7 +165,7 @@ impl Paths {
         };
         let root = format!("{}/{before}", folder.trim_end_matches('/'));
         let parts: Vec<&str> = pattern.split('/').collect();
-        // A slash within braces makes parts that are not patterns, so all depths are searched.
+        // A slash within braces splits the pattern into invalid parts, so all depths are searched.
         let is_deep = pattern.contains("**") || pattern.contains('{');
         let levels = parts.len() - 1;
         let folders = (0..levels).map(|level| matcher(&parts.get(..=level)?.join("/")).ok()).collect();
@@ -206,12 +206,12 @@ fn matcher(glob: &str) -> Result<GlobMatcher, globset::Error> {
 }
 
 impl Search {
-    /// Whether the file at this path below the root matches.
+    /// Whether the file at this path, relative to the root, matches.
     pub fn is_wanted(&self, path: &str) -> bool {
         self.file.is_match(path)
     }
 
-    /// Whether this folder below the root can contain matches.
+    /// Whether this folder, relative to the root, can contain matches.
     pub fn is_way(&self, folder: &str) -> bool {
         let name = folder.rsplit('/').next().unwrap_or(folder);
         if self.ignored.iter().any(|ignored| **ignored == *name) {
@@ -221,10 +221,10 @@ impl Search {
         self.folders.as_ref().is_none_or(|folders| folders.get(level).is_some_and(|way| way.is_match(folder)))
     }
 
-    /// The events about changes; not trusted, as anybody may have written the files.
+    /// The events for the changes. They are untrusted, because anybody may have written the files.
     ///
-    /// Shape: at most `CHANGES_MAX`; the last has the number of `more`. Each has the path in its
-    /// folder, and its `content`.
+    /// Shape: at most `CHANGES_MAX` events; the last one has the number of further changes as
+    /// `more`. Each has the path relative to the sessions' folder, and the file's `content`.
     pub fn events(&self, changes: &[Change], seen: &Seen, now: Timestamp) -> Vec<Event> {
         let more = changes.len().saturating_sub(CHANGES_MAX);
         let last = changes.len().min(CHANGES_MAX);
@@ -260,7 +260,7 @@ impl Search {
         Event { provenance: Provenance::Remote, workspace: self.workspace.clone(), ..event }
     }
 
-    /// A path relative to its sessions' folder.
+    /// Returns the path relative to its sessions' folder.
     fn shown(&self, path: &str) -> String {
         let whole = format!("{}/{path}", self.root.trim_end_matches('/'));
         let folder = self.workspace.as_deref().map(Path::new);
@@ -271,7 +271,7 @@ impl Search {
 }
 
 impl Stamp {
-    /// Whether the file is unchanged, judged without reading it.
+    /// Whether the file is unchanged, compared without its content.
     pub fn is_same_file(&self, other: &Self) -> bool {
         let print = |stamp: &Self| (stamp.inode, stamp.size, stamp.modified_ns, stamp.changed_ns);
         print(self) == print(other)
@@ -285,7 +285,7 @@ impl Stamp {
     }
 }
 
-/// The changes from one scan to the next, by path.
+/// The changes between two scans, by path.
 pub fn compare(before: &Seen, now: &Seen) -> Vec<Change> {
     let mut gone: BTreeMap<u64, (&Arc<str>, &Stamp)> = before
         .iter()

@@ -1,8 +1,8 @@
-//! What `[[sources.schedule]]` says, and which of it is due: pure over the wall clock and the time
-//! zone that it is given.
+//! The settings of `[[sources.schedule]]`, and the due times. Pure: the result depends only on the
+//! given wall clock and time zone.
 //!
-//! A scheduled time is published once, under an id that is made of it. One that passed while no
-//! daemon ran or the machine slept is published late if it is the newest one and at most
+//! A scheduled time is published once, with an id derived from it. If it passed while no daemon ran
+//! or the machine was asleep, it is published late, provided that it is the newest one and at most
 //! [`MISSED_MAX`] old.
 //!
 //! ```
@@ -27,18 +27,17 @@ use crate::{
     time::Timestamp,
 };
 
-/// A scheduled time is published late if it is not older than this: after a longer sleep it says
-/// nothing useful any more.
+/// The greatest age at which a missed time is published late; an older one is no longer useful.
 pub const MISSED_MAX: Duration = Duration::from_secs(60 * 60);
-/// What the daemon before this one may have left unpublished when it was killed; what it did
-/// publish has the same id.
+/// The time before its end in which a killed daemon may have left due times unpublished. Those that
+/// it did publish have the same ids.
 const UNPUBLISHED_MAX: Duration = Duration::from_secs(60);
 const FIRED: &str = "timer.fired";
 
-/// `[[sources.schedule]]`.
+/// The entries of `[[sources.schedule]]`.
 pub type Settings = Entries<Schedule>;
 
-/// When something is due, again and again.
+/// One entry: a recurring time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
     name: Arc<str>,
@@ -50,33 +49,33 @@ pub struct Schedule {
 /// A scheduled time that has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Due {
-    /// What came due.
+    /// The schedule.
     pub schedule: Schedule,
-    /// For when it was scheduled.
+    /// The scheduled time.
     pub at: Timestamp,
 }
 
-/// What is to be done now.
+/// The result of planning.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// What has come due since the last plan.
+    /// The schedules that have become due since the last plan.
     pub due: Vec<Due>,
-    /// When to plan again; `None` if nothing will come due.
+    /// When to plan again; `None` if nothing more will become due.
     pub next: Option<Timestamp>,
 }
 
-/// Up to which time each schedule was looked at.
+/// Tracks the time up to which each schedule has been checked.
 #[derive(Debug)]
 pub struct Planner {
-    /// When the daemon before this one was last alive; only the first plan goes by it.
+    /// When the previous daemon was last alive; only the first plan uses it.
     alive: Option<Timestamp>,
     seen: BTreeMap<Arc<str>, (Cron, Timestamp)>,
 }
 
 impl Schedule {
-    /// One for all sessions and without a message.
+    /// A schedule for all sessions, without a message.
     ///
-    /// Errors: what is wrong with the pattern, or that no time ever matches it.
+    /// Errors: the problem with the pattern, or that no time ever matches it.
     pub fn new(name: &str, cron: &str) -> Result<Self, String> {
         let (name, cron) = (entry_name(name)?, read_cron(cron)?);
         Ok(Self { name, cron, message: None, workspace: None })
@@ -88,7 +87,7 @@ impl Schedule {
         u64::try_from(found.timestamp().as_millisecond()).ok().map(Timestamp::from_millis)
     }
 
-    /// The last scheduled time after `after` and up to `now`, which are at most [`MISSED_MAX`]
+    /// The last scheduled time after `after` and up to `now`; the two are at most [`MISSED_MAX`]
     /// apart.
     fn last(&self, after: Timestamp, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let later = |at: &Timestamp| self.next(*at, zone).filter(|next| next <= &now);
@@ -110,8 +109,7 @@ impl Entry for Schedule {
 }
 
 impl Due {
-    /// The event that says so. Its id is that of the scheduled time, so a second one is a
-    /// duplicate.
+    /// Builds the event. Its id derives from the scheduled time, so a second one is a duplicate.
     pub fn event(&self, now: Timestamp) -> Event {
         let Schedule { name, message, workspace, .. } = &self.schedule;
         let mut payload = json!({ "name": name, "scheduled_at": self.at.to_string() });
@@ -124,16 +122,17 @@ impl Due {
 }
 
 impl Planner {
-    /// Begins after a daemon that was last alive at `alive`; [`Timestamp::ZERO`] if there was none.
+    /// Starts after a daemon that was last alive at `alive`; [`Timestamp::ZERO`] if there was none.
     pub fn new(alive: Timestamp) -> Self {
         Self { alive: (alive > Timestamp::ZERO).then_some(alive), seen: BTreeMap::new() }
     }
 
-    /// What is due at `now`, by the wall clock, which may have been set in either direction.
+    /// The times that are due at `now`, by the wall clock, which may have been set in either
+    /// direction.
     ///
-    /// Shape: a schedule that is new begins at `now`, but for the first plan, which goes on where
-    /// the daemon before it ended. A clock that was set back by at most [`MISSED_MAX`] brings
-    /// nothing twice; after more, time begins again there.
+    /// Shape: a new schedule starts at `now`. In the first plan, it starts where the previous
+    /// daemon ended. If the clock was set back by at most [`MISSED_MAX`], nothing is published
+    /// twice; if by more, the schedule starts again at `now`.
     pub fn plan(&mut self, schedules: &[Schedule], now: Timestamp, zone: &TimeZone) -> Plan {
         let begins = self.alive.take().map_or(now, |alive| earlier(alive, UNPUBLISHED_MAX));
         let mut before = std::mem::take(&mut self.seen);
@@ -166,7 +165,7 @@ fn read_cron(text: &str) -> Result<Cron, String> {
     const FORM: &str = "five fields, minute, hour, day, month and weekday, and one for seconds before them if \
                         need be: \"0 9 * * 1-5\"";
     let cron: Cron = text.parse().map_err(|error| format!("{}; it has {FORM}", why(&error)))?;
-    // A year without such a day, the 30th of February, is like all others.
+    // This search also rejects a day that occurs in no year, such as the 30th of February.
     let epoch = zoned(Timestamp::ZERO, &TimeZone::UTC).ok_or("no time")?;
     match cron.find_next_occurrence(&epoch, true) {
         Ok(_) => Ok(cron),
@@ -174,7 +173,7 @@ fn read_cron(text: &str) -> Result<Cron, String> {
     }
 }
 
-/// What is wrong, without the names that the library has for its parts.
+/// The cause, without the library's names for its parts.
 fn why(error: &CronError) -> String {
     match error {
         CronError::InvalidPattern(why)

@@ -1,7 +1,7 @@
-//! The state of a conversation, and what its queue requests of its harness.
+//! The state of a conversation, and the requests of its queue to its harness.
 //!
-//! A session's state follows from its harness: the points of its exchanges, and the events about
-//! its turns. What happens in between is unknown, so a state is the last one seen.
+//! The state derives from the points of the harness's exchanges and from the events about its
+//! turns. Nothing reports the state between them, so it is always the last one observed.
 
 use std::sync::Arc;
 
@@ -21,15 +21,15 @@ pub enum SessionState {
     /// No turn is running.
     #[default]
     Idle,
-    /// A turn has started, and the model writes.
+    /// A turn has started, and the model is writing.
     Streaming,
     /// A tool is about to run, or waits for permission.
     ToolPending,
     /// A tool has run, and the model continues.
     ToolComplete,
-    /// The turn was about to end and was continued.
+    /// The turn was about to end, and was asked to continue.
     Continuing,
-    /// The turn was stopped by its user.
+    /// The user stopped the turn.
     Interrupted,
 }
 
@@ -48,8 +48,8 @@ impl SessionState {
 
     /// The state after an exchange at `point`.
     ///
-    /// `is_prolonged`: the turn was asked to continue. An exchange that cancels the current step
-    /// leaves the turn running: the agent decides again, and can be reached meanwhile.
+    /// `is_prolonged`: the turn was asked to continue. If an exchange cancels the current step, the
+    /// turn continues: the agent decides again, and can be reached meanwhile.
     #[must_use]
     pub fn after_exchange(self, point: InjectionPoint, is_prolonged: bool) -> Self {
         match point {
@@ -65,7 +65,7 @@ impl SessionState {
     /// The state after an event of `event_type` with this `reason`, addressed to the session.
     ///
     /// Shape: an agent that waits for the next prompt has ended its turn, even if no end was
-    /// reported. A stopped turn stays stopped.
+    /// reported. A stopped turn remains stopped.
     #[must_use]
     pub fn after_event(self, event_type: &str, reason: Option<&str>) -> Self {
         match event_type {
@@ -88,22 +88,21 @@ impl SessionState {
     }
 }
 
-/// Reports that an agent waits for its user; its payload has the `reason`.
+/// The event type for an agent that waits for its user; its payload has the `reason`.
 pub const WAITING_EVENT: &str = "agent.waiting";
 
-/// Reports that the next `turn_start` of a session opens it without starting a turn, unless an
-/// `agent.turn.start` comes before.
+/// The event type for the start of a session: the next `turn_start` opens it without starting a
+/// turn, unless an `agent.turn.start` occurs first.
 pub const OPENING_EVENT: &str = "agent.session.start";
 
-/// Reports that a session ended; its payload has the `reason`.
+/// The event type for the end of a session; its payload has the `reason`.
 pub const CLOSING_EVENT: &str = "agent.session.end";
 
-/// The reason when the user cleared the conversation: the same process continues in another
-/// session, the successor.
+/// The reason of an end after the user cleared the conversation: the same process continues in
+/// another session, the successor.
 pub const CLEARED: &str = "clear";
 
-/// What a session's queue requests of its harness on its own. It carries no text: only an exchange
-/// does.
+/// A request of a session's queue to its harness. It contains no text; only an exchange does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wake {
     /// The action.
@@ -116,11 +115,11 @@ pub struct Wake {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WakeKind {
-    /// The session is idle: start a turn, with an exchange at `turn_start`.
+    /// For an idle session: start a turn, with an exchange at `turn_start`.
     StartTurn,
-    /// A turn is running: make an exchange at its next boundary, and let it continue.
+    /// For a running turn: make an exchange at its next boundary, and let it continue.
     InjectAndContinue,
-    /// A turn is running: cancel its step, make an exchange, and let the agent decide again.
+    /// For a running turn: cancel its step, make an exchange, and let the agent decide again.
     CancelAndRestart,
 }
 
@@ -135,19 +134,19 @@ impl WakeKind {
     }
 }
 
-/// A change of a session, apart from its queue.
+/// A change of a session, except of its queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionChange {
-    /// It began, with these properties.
+    /// The session began, with these properties.
     Opened(Harness),
     /// Its properties changed.
     Learned(Harness),
-    /// It ended.
+    /// The session ended.
     Closed {
         /// When it was last active.
         last_seen: Timestamp,
-        /// Whether its queue is kept because it can be resumed; otherwise the notifications went to
-        /// another session or ended.
+        /// Whether its queue is kept because the session can be resumed; otherwise the
+        /// notifications moved to another session or ended.
         keeps_pending: bool,
     },
 }
@@ -155,24 +154,24 @@ pub enum SessionChange {
 /// The state of a session's queue, without text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pending {
-    /// Which session.
+    /// The session.
     pub session: SessionId,
-    /// How many notifications wait for the agent.
+    /// The number of notifications for the agent.
     pub count: u32,
-    /// The highest priority; `None` when the queue is empty.
+    /// The highest priority; `None` if the queue is empty.
     pub top: Option<Priority>,
-    /// How many notifications wait for the user's decision.
+    /// The number of notifications that wait for the user's decision.
     pub for_user: u32,
-    /// What the queue requests of the harness; `None` when it can wait for the next point.
+    /// The queue's request to the harness; `None` if it can wait for the next point.
     pub wake: Option<Wake>,
-    /// Whether the harness ended the session.
+    /// Whether the harness has ended the session.
     pub is_closed: bool,
-    /// The session in which the harness's process continues; `None` while unknown.
+    /// The session in which the harness's process continues; `None` if unknown.
     pub moved_to: Option<SessionId>,
 }
 
 impl Pending {
-    /// Nothing waits.
+    /// The state of an empty queue.
     pub fn nothing(session: SessionId) -> Self {
         Self { session, count: 0, top: None, for_user: 0, wake: None, is_closed: false, moved_to: None }
     }

@@ -1,7 +1,8 @@
-//! What its user runs in a terminal of their own, as `aside shell-init` has the shell report it.
+//! The commands that users run in their own terminals, as reported by the shell hook of `aside
+//! shell-init`.
 //!
-//! Only what failed or took long is an event, and only where an agent works: the shell reports
-//! more, as it knows neither the settings nor the sessions.
+//! Only failed or long commands become events, and only where an agent works. The shell reports
+//! more, because it knows neither the settings nor the sessions.
 
 use std::time::Duration;
 
@@ -16,16 +17,17 @@ use crate::{
 
 /// The type of the event.
 pub const ENDED: &str = "user.command.ended";
-/// Longest command that is kept, in characters; what is longer is cut, with a mark.
+/// Most characters of a command; a longer one is cut, with a mark.
 const COMMAND_CHARS_MAX: usize = 300;
-/// Shortest and longest `min`.
+/// The limits of `min`.
 const MIN_LIMITS: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(24 * 3_600);
-/// The exit codes of a command that its user ended or stopped by keys: 128 and SIGINT, SIGTSTP.
+/// The exit codes of a command that the user ended or stopped with a key: 128 plus SIGINT or
+/// SIGTSTP.
 const ENDED_BY_KEYS: [i32; 2] = [130, 148];
 
 settings! {
-    /// How long a command that succeeded must have run.
+    /// How long a successful command must have run.
     min: Duration = Duration::from_secs(5), duration(MIN_LIMITS);
 }
 
@@ -33,29 +35,29 @@ settings! {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ran {
-    /// The line as it was typed.
+    /// The command line as typed.
     pub command: String,
     /// The shell's `$?`.
     pub exit_code: i32,
     /// How long it ran, in milliseconds.
     pub duration_ms: u64,
-    /// The folder that the shell was in afterwards, as an absolute path.
+    /// The shell's working folder afterwards, as an absolute path.
     pub workspace: String,
 }
 
-/// Why a command is no event.
+/// The reason why a command does not become an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
     /// `[sources.shell] enabled = false`.
     Off,
-    /// It succeeded and was short, its user ended it by keys, or nothing was run.
+    /// It succeeded and was short, the user ended it with a key, or it was empty.
     Short,
-    /// No session works in the folder, under or above it.
+    /// No session works in the folder, or under or above it.
     NoSession,
 }
 
 impl Left {
-    /// The word for it.
+    /// The reason's text.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -66,10 +68,11 @@ impl Left {
 }
 
 impl Ran {
-    /// The event that says it; `folders`: where sessions work.
+    /// Builds the event; `folders` are those in which sessions work.
     ///
     /// Shape: the command as one line without escapes, control characters and secrets.
-    /// Errors: it is none.
+    ///
+    /// Errors: the reason why the command does not become an event.
     pub fn event<'f>(
         &self,
         id: String,
@@ -88,7 +91,7 @@ impl Ran {
             return Err(Left::Short);
         }
         let scope = Scope::Workspace(self.workspace.as_str().into());
-        // Any name will do: the scope is a folder's.
+        // The session id does not matter, because the scope is a folder.
         let nobody = SessionId::new("");
         if !folders.into_iter().any(|folder| scope.concerns(&nobody, Some(folder))) {
             return Err(Left::NoSession);

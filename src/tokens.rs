@@ -1,9 +1,9 @@
 //! Estimates the tokens of a text in one pass, without a tokenizer's tables.
 //!
-//! The weights follow what byte-pair tokenizers merge: a word with the space before it, three
-//! digits, runs of punctuation. On notifications the estimate is within about 10 % of o200k. Other
-//! tokenizers differ by a factor, which the owner of a budget has to consider. Weights for scripts
-//! other than Latin are rough.
+//! The weights follow the merges of byte-pair tokenizers: a word with the space before it, three
+//! digits, runs of punctuation. For notifications the estimate is within about 10 % of o200k. Other
+//! tokenizers differ by a factor; choose a budget accordingly. Weights for scripts other
+//! than Latin are rough.
 
 use crate::notification::Tokens;
 
@@ -13,10 +13,10 @@ const WORD: u64 = 100;
 const CAMEL_HUMP: u64 = 80;
 const WORD_LETTERS_FREE: u64 = 7;
 const LETTER_BEYOND: u64 = 10;
-/// Longest run of letters without a hump that counts as a word; a longer one is a key or a hash,
-/// for example.
+/// Most letters of a run without a hump that count as a word; a longer run is a key or a hash, for
+/// example.
 const WORD_LETTERS_MAX: u64 = 12;
-/// Each letter after that.
+/// The cost of each further letter.
 const LETTER_OF_NO_WORD: u64 = 45;
 const DIGITS_PER_TOKEN: u64 = 3;
 const SPACE_BEFORE_DIGITS: u64 = 90;
@@ -26,22 +26,22 @@ const PUNCTUATION: u64 = 82;
 const PUNCTUATION_RUN: u64 = 75;
 const PUNCTUATION_BEYOND: u64 = 33;
 
-/// How many bytes of a payload's JSON count as one token when only its length is known.
+/// Bytes of a payload's JSON per token, if only its length is known.
 ///
-/// Source: [`estimate`] finds a token in every 2 to 4.7 bytes of compact JSON, so this is a low
+/// Source: [`estimate`] counts one token per 2 to 4.7 bytes of compact JSON, so the result is a low
 /// estimate.
 const RAW_BYTES_PER_TOKEN: u64 = 5;
 
-/// The least cost of payloads of so many bytes for a language model that would read their JSON.
+/// A lower bound for the tokens of payloads of `bytes` bytes, if a language model read their JSON.
 pub const fn of_raw_bytes(bytes: u64) -> u64 {
     bytes / RAW_BYTES_PER_TOKEN
 }
 
-/// Estimates the cost of `text` for a language model, rounded to whole tokens.
+/// Estimates the tokens of `text`, rounded to whole tokens.
 ///
 /// Shape: a table of steps from byte to byte, because runs are too short for code with a start and
-/// an end per run. A step depends on the one before, so two halves are processed in parallel; the
-/// second starts after a newline.
+/// an end per run. Each step depends on the previous one, so two halves are processed in parallel;
+/// the second half starts after a newline.
 pub fn estimate(text: &str) -> Tokens {
     let middle = text.len() / 2;
     let newline = text.as_bytes().get(middle..).and_then(|rest| memchr::memchr(b'\n', rest));
@@ -61,9 +61,9 @@ pub fn estimate(text: &str) -> Tokens {
     Tokens(u32::try_from((hundredths + UNIT / 2) / UNIT).unwrap_or(u32::MAX))
 }
 
-/// The cost of the bytes of a text, except characters outside ASCII.
+/// The cost of a text's bytes, except characters outside ASCII.
 struct Sum {
-    /// The index of the steps from the last byte.
+    /// The index of the steps after the last byte.
     place: usize,
     hundredths: u64,
 }
@@ -87,7 +87,7 @@ enum Class {
     Space,
     Newline,
     Punctuation,
-    /// Not ASCII; costs nothing as a byte, because characters are counted separately.
+    /// Not ASCII; such a byte costs nothing, because the characters are counted separately.
     Other,
 }
 
@@ -108,9 +108,10 @@ impl Class {
     }
 }
 
-/// What the cost of the next byte depends on: the class of the one before, and its run's length so
-/// far. Small letters and capitals form one run with two lengths in one number: all its letters,
-/// and those since the last hump. Counts stop where costs no longer differ; digits count in threes.
+/// The state on which the cost of the next byte depends: the class of the previous byte, and its
+/// run's length so far. Small letters and capitals form one run. One number encodes its two
+/// lengths: all its letters, and those since the last hump. Counts stop where the cost no longer
+/// changes; digits are counted in groups of three.
 #[derive(Clone, Copy)]
 struct State {
     class: Class,
@@ -118,13 +119,13 @@ struct State {
 }
 
 impl State {
-    /// As after a newline, on which nothing depends.
+    /// The state after a newline, which does not affect the next cost.
     const START: Self = Self { class: Class::Newline, count: 1 };
     const RUN_MAX: u64 = WORD_LETTERS_FREE + 1;
     const SINCE_HUMP_MAX: u64 = WORD_LETTERS_MAX + 1;
     const COUNT_MAX: u64 = Self::RUN_MAX * Self::SINCE_HUMP_MAX;
 
-    /// Encodes the letters of a run, and those since the last hump.
+    /// Encodes the numbers of letters in a run and since its last hump.
     const fn letters(run: u64, since_hump: u64) -> u64 {
         let run = if run > Self::RUN_MAX { Self::RUN_MAX } else { run };
         let since_hump = if since_hump > Self::SINCE_HUMP_MAX { Self::SINCE_HUMP_MAX } else { since_hump };
@@ -136,7 +137,7 @@ impl State {
         (self.class as usize * Self::COUNT_MAX as usize + self.count as usize - 1) * Class::ALL.len()
     }
 
-    /// The state after a byte of `class`, and the cost of that byte.
+    /// Returns the state after a byte of `class`, and the cost of that byte.
     const fn step(self, class: Class) -> (Self, u64) {
         use Class::{Capital, Digit, Newline, Other, Punctuation, Small, Space};
         let goes_on = self.class as usize == class as usize
@@ -162,7 +163,7 @@ impl State {
         (Self { class, count }, cost)
     }
 
-    /// The count after one more letter of a run, and its cost.
+    /// Returns the count after one more letter of a run, and its cost.
     const fn next_letter(self, is_hump: bool) -> (u64, u64) {
         let run = (self.count - 1) % Self::RUN_MAX + 2;
         let since_hump = if is_hump { 1 } else { (self.count - 1) / Self::RUN_MAX + 2 };
@@ -175,7 +176,7 @@ impl State {
     }
 }
 
-/// A step for one byte: the index of the following steps, and the byte's cost.
+/// A step for one byte: the index of the next steps, and the byte's cost.
 #[derive(Clone, Copy)]
 struct Step {
     to: u16,
@@ -214,7 +215,7 @@ static STEPS: [Step; Class::ALL.len() * State::COUNT_MAX as usize * Class::ALL.l
     steps
 };
 
-/// Hundredths of a token for one character outside ASCII, by block.
+/// Hundredths of a token for one character outside ASCII, by Unicode block.
 fn cost_of_other(c: char) -> u64 {
     match c {
         '\u{80}'..='\u{52f}' => 45,
@@ -255,7 +256,7 @@ mod tests {
         }
     }
 
-    /// Lower-case letters that form no words: a multiplication generates each from the one before.
+    /// Lower-case letters without words: a multiplication generates each from the previous one.
     fn random_letters(count: u32) -> String {
         let mut state = 1_u32;
         let letter = |_| {

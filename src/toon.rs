@@ -1,10 +1,10 @@
-//! Encodes values as TOON text and decodes them: one writer, one strict reader.
+//! Encodes values as TOON text and decodes them, with one writer and one strict reader.
 //!
-//! [`encode`] writes canonical TOON 4.x: the same value always gives the same text, tables wherever
-//! the format requires them, two spaces a level, comma as the delimiter. There is one deviation,
-//! for safety: a string that contains the start of a tag with a meaning for a harness or a carrier
-//! (see [`RESERVED_TAGS`]) is quoted with its `<` as `\u003c`. It decodes to the same value, and
-//! the text never contains such a tag. This module does not interpret documents.
+//! [`encode`] writes canonical TOON 4.x: equal values have equal text, tables wherever the format
+//! requires them, two spaces per level, comma as the delimiter. It deviates once, for safety. Tags
+//! in [`RESERVED_TAGS`] have a meaning for a harness or a carrier. A string with the start of such
+//! a tag is quoted, with its `<` as `\u003c`. It decodes to the same value, and the text never
+//! contains such a tag. This module does not interpret documents.
 //!
 //! ```
 //! use aside::toon;

@@ -1,17 +1,18 @@
-//! What a shell command does, as far as its words tell: which files it prints, and whether it may
-//! write some.
+//! The effects of a shell command, as far as its words show: the files that it prints, and whether
+//! it may write files.
 //!
-//! The words are not run and not looked up. What is not known to be harmless may write: a change
-//! that an agent's own command may have made is then not announced to that agent.
+//! The words are neither executed nor resolved. Every command that is not known to be harmless
+//! counts as writing: a change that an agent's own command may have made is then not reported to
+//! that agent.
 
-/// Programs that print the files which they are given.
+/// Programs that print the files in their arguments.
 const VIEWERS: [&str; 11] =
     ["bat", "batcat", "cat", "head", "less", "more", "nl", "sed", "tac", "tail", "view"];
 
-/// Programs that write no files of a project, whatever they are given.
+/// Programs that write no project files, whatever their arguments are.
 ///
-/// Source: what agents run most besides editing: looking, searching, waiting, and asking a remote
-/// machine.
+/// Source: the commands that agents run most besides editing: listing, searching, waiting, and
+/// querying a remote machine.
 const HARMLESS: [&str; 62] = [
     "[",
     "alias",
@@ -77,8 +78,8 @@ const HARMLESS: [&str; 62] = [
     "which",
 ];
 
-/// Programs and the first words behind them with which they build, check or test, and write what
-/// they make only where nobody edits.
+/// Programs, and their first words, that build, check or test, and write their results only to
+/// places where nobody edits.
 const HARMLESS_WITH: [(&str, &[&str]); 17] = [
     ("bun", &["test"]),
     ("cargo", &["bench", "build", "check", "clippy", "doc", "metadata", "nextest", "run", "test", "tree"]),
@@ -99,7 +100,7 @@ const HARMLESS_WITH: [(&str, &[&str]); 17] = [
     ("yarn", &["test"]),
 ];
 
-/// Words of commands that end processes: programs, and what is asked of other programs, such as
+/// Words of commands that end processes: programs, and the subcommands of other programs, such as
 /// `docker stop`.
 const ENDING: [&str; 11] = [
     "down",
@@ -115,7 +116,7 @@ const ENDING: [&str; 11] = [
     "stop",
 ];
 
-/// Words before a program that only say how it is run.
+/// Words before a program that only change how it runs.
 const PREFIXES: [&str; 8] = ["builtin", "command", "exec", "nice", "nohup", "stdbuf", "time", "timeout"];
 
 /// One program of a command, with its arguments.
@@ -123,19 +124,19 @@ const PREFIXES: [&str; 8] = ["builtin", "command", "exec", "nice", "nohup", "std
 pub struct Step {
     /// The program and its arguments, without quotes.
     pub words: Vec<String>,
-    /// The files that its output goes to.
+    /// The files to which its output is redirected.
     pub outputs: Vec<String>,
 }
 
 impl Step {
-    /// The program's own name, without its folder and the words before it; empty when there is
-    /// none.
+    /// The program's name, without its folder and the words before it; empty if there is no
+    /// program.
     pub fn program(&self) -> &str {
         let name = self.own_words().first().map_or("", String::as_str);
         name.rsplit('/').next().unwrap_or(name)
     }
 
-    /// The words from the program on.
+    /// The words, beginning with the program.
     pub(super) fn own_words(&self) -> &[String] {
         let is_before = |word: &String| {
             let is_variable = word.split_once('=').is_some_and(|(name, _)| is_name(name));
@@ -149,7 +150,7 @@ impl Step {
         self.own_words().get(1..).unwrap_or_default()
     }
 
-    /// Whether it may have written files of the project.
+    /// Whether the step may have written project files.
     pub fn may_write(&self) -> bool {
         if self.outputs.iter().any(|output| !output.starts_with("/dev/")) {
             return true;
@@ -179,10 +180,10 @@ impl Step {
     }
 }
 
-/// The programs that `command` runs, in the order of its text.
+/// The programs that `command` runs, in text order.
 ///
-/// Shape: split at `|`, `&&`, `||`, `;`, `&` and line ends; text in parentheses or behind `$(`
-/// belongs to it.
+/// Shape: split at `|`, `&&`, `||`, `;`, `&` and line ends; text in parentheses or after `$(` is
+/// included.
 pub fn steps(command: &str) -> Vec<Step> {
     let (mut steps, mut step, mut word) = (Vec::new(), Step::default(), Word::default());
     let mut chars = command.chars().peekable();
@@ -197,7 +198,7 @@ pub fn steps(command: &str) -> Vec<Step> {
                 }
             }
             '>' => {
-                // The number before it is that of a stream.
+                // A number before `>` is a stream number.
                 if word.text.chars().all(|c| c.is_ascii_digit() || c == '&') {
                     word = Word::default();
                 }
@@ -225,7 +226,7 @@ pub fn steps(command: &str) -> Vec<Step> {
     steps
 }
 
-/// Passes what belongs to `>`; says whether a stream follows, as in `2>&1`.
+/// Skips the rest of a redirection; returns whether a stream follows, as in `2>&1`.
 fn skip_of_redirection(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> bool {
     while chars.next_if(|c| *c == '>' || *c == '|').is_some() {}
     let is_of_a_stream = chars.next_if_eq(&'&').is_some();
@@ -237,21 +238,21 @@ fn skip_of_redirection(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> 
     false
 }
 
-/// Whether a command may end processes, by any of its words; one that only names such a word is
-/// taken for one.
+/// Whether a command may end processes, by any of its words. A command that only mentions such a
+/// word counts too.
 pub fn may_end_processes(command: &str) -> bool {
     let words =
         |step: &Step| step.words.iter().any(|word| ENDING.contains(&word.rsplit('/').next().unwrap_or(word)));
     steps(command).iter().any(words)
 }
 
-/// Whether a command may have written files of the project.
+/// Whether a command may have written project files.
 pub fn may_write(command: &str) -> bool {
     steps(command).iter().any(Step::may_write)
 }
 
-/// The files that a command prints, as its words name them, relative to `folder`, which its `cd`s
-/// change: absolute paths.
+/// The absolute paths of the files that a command prints, as named in its words. Names are relative
+/// to `folder`, and each `cd` changes it.
 pub fn shown(command: &str, folder: &str) -> Vec<String> {
     let (mut folder, mut shown) = (folder.to_owned(), Vec::new());
     for step in steps(command) {
@@ -264,7 +265,7 @@ pub fn shown(command: &str, folder: &str) -> Vec<String> {
                 }
             }
             "sed" if step.may_write() => {}
-            // The first word is what it does.
+            // The first word is the script.
             "sed" => shown.extend(arguments.skip(1).map(|path| absolute(path, &folder))),
             _ if VIEWERS.contains(&program) => shown.extend(arguments.map(|path| absolute(path, &folder))),
             _ => {}
@@ -273,9 +274,9 @@ pub fn shown(command: &str, folder: &str) -> Vec<String> {
     shown
 }
 
-/// A path in full, without `.` and `..`.
+/// The absolute path, without `.` and `..`.
 ///
-/// Shape: what leads above the root stays there. Symbolic links are not followed.
+/// Shape: `..` at the root stays at the root. Symbolic links are not followed.
 pub fn absolute(path: &str, folder: &str) -> String {
     let begin = if path.starts_with('/') { "" } else { folder };
     let mut parts: Vec<&str> = Vec::new();
@@ -295,7 +296,8 @@ fn is_name(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Such as the `5s` of `timeout 5s` and the `-n` and `10` of `nice -n 10`.
+/// Whether a word is an amount, such as the `5s` of `timeout 5s` and the `-n` and `10` of `nice -n
+/// 10`.
 fn is_amount(word: &str) -> bool {
     word == "-n" || word.starts_with(|c: char| c.is_ascii_digit()) && word.len() <= 6
 }
@@ -303,9 +305,9 @@ fn is_amount(word: &str) -> bool {
 #[derive(Debug, Default)]
 struct Word {
     text: String,
-    /// Whether there is one, which may be empty.
+    /// Whether the word has begun; it may be empty.
     is_begun: bool,
-    /// Whether it is the file of a redirection.
+    /// Whether the word is the file of a redirection.
     is_output: bool,
 }
 
@@ -325,7 +327,7 @@ impl Word {
         match (is_begun, is_output) {
             (true, true) => step.outputs.push(text),
             (true, false) => step.words.push(text),
-            // The file comes behind a blank.
+            // The file follows after a blank.
             (false, _) => self.is_output = is_output,
         }
     }

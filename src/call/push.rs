@@ -1,40 +1,41 @@
-//! Which branches a shell command pushes, as far as its words tell: `git push` and `gh pr create`.
+//! The branches that a shell command pushes, as far as its words show: `git push` and `gh pr
+//! create`.
 //!
-//! The words are not run and not looked up. What deletes, is only tried, or pushes nothing but tags
-//! is no push of a branch.
+//! The words are neither executed nor resolved. A push that only deletes, a dry run, and a push of
+//! tags alone do not count.
 
 use serde::{Deserialize, Serialize};
 
 use super::command::{absolute, steps};
 
-/// Most pushes of one command that count.
+/// Most pushes that count per command.
 const PUSHES_MAX: usize = 8;
-/// Options of `git` before its command that take a word.
+/// Options of `git`, before its command, that take a word.
 const GIT_OPTIONS_WITH_WORD: [&str; 5] = ["-c", "--exec-path", "--git-dir", "--namespace", "--work-tree"];
 /// Options of `git push` that take a word.
 const PUSH_OPTIONS_WITH_WORD: [&str; 5] = ["-o", "--push-option", "--receive-pack", "--exec", "--repo"];
-/// Options with which `git push` sends no branch that can be named, or none at all.
+/// Options with which `git push` sends no branch, or none with a known name.
 const NO_PUSH: [&str; 8] = ["-d", "--delete", "-n", "--dry-run", "--tags", "--mirror", "-h", "--help"];
-/// Options of `gh pr create` that name its branch.
+/// Options of `gh pr create` that name the branch.
 const HEAD_OPTIONS: [&str; 2] = ["-H", "--head"];
 
 /// One branch that a command pushes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Push {
-    /// The folder that it is pushed from, absolute.
+    /// The absolute path of the folder of the push.
     pub folder: String,
-    /// The branch there that is pushed; the current one if it is absent.
+    /// The local branch; the current one if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// What the branch is called at the other side; as here if it is absent.
+    /// The branch's name at the remote; the local name if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
-    /// Whether a pull request is made of it, with which more checks may begin.
+    /// Whether a pull request is opened, which may start more checks.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub opens_pr: bool,
 }
 
-/// The pushes of `command`, which begins in `folder`, each once.
+/// The pushes of `command`, which starts in `folder`, without duplicates.
 pub fn pushes(command: &str, folder: &str) -> Vec<Push> {
     let (mut folder, mut found) = (folder.to_owned(), Vec::new());
     for step in steps(command) {
@@ -55,7 +56,7 @@ pub fn pushes(command: &str, folder: &str) -> Vec<Push> {
         let is_same = |other: &&mut Push| {
             (&other.folder, &other.from, &other.branch) == (&push.folder, &push.from, &push.branch)
         };
-        // A pull request is of a branch that was pushed just before.
+        // A pull request may be for a branch that this command has just pushed.
         if let Some(other) = pushes.iter_mut().find(is_same) {
             other.opens_pr |= push.opens_pr;
         } else if pushes.len() < PUSHES_MAX {
@@ -88,12 +89,12 @@ fn of_git(words: &[&str], folder: &str) -> Vec<Push> {
             _ => {}
         }
     }
-    // The first one is the remote.
+    // The first word is the remote.
     let refspecs = named.get(1..).unwrap_or_default();
     if refspecs.is_empty() {
         return vec![Push { folder, from: None, branch: None, opens_pr: false }];
     }
-    // `tag NAME` is one of two words.
+    // `tag NAME` is one refspec in two words.
     let tags: Vec<bool> = std::iter::once(false).chain(refspecs.iter().map(|word| *word == "tag")).collect();
     let branches = refspecs.iter().zip(tags).filter(|(word, is_tag)| **word != "tag" && !is_tag);
     branches.filter_map(|(refspec, _)| of_refspec(refspec, &folder)).collect()
@@ -113,7 +114,7 @@ fn of_refspec(refspec: &str, folder: &str) -> Option<Push> {
     Some(Push { folder, from: owned(from), branch: owned(branch), opens_pr: false })
 }
 
-/// The name of a branch; `None` for a tag, and for what a program would take for an option.
+/// The name of a branch; `None` for a tag, and for a name that a program would read as an option.
 fn branch(name: &str) -> Option<&str> {
     let name = name.strip_prefix("refs/heads/").unwrap_or(name);
     Some(name).filter(|name| !name.is_empty() && !name.starts_with('-') && !name.starts_with("refs/"))
@@ -133,7 +134,7 @@ fn of_gh(words: &[&str], folder: &str) -> Option<Push> {
             head = Some(value);
         }
     }
-    // `owner:branch` of a fork.
+    // `owner:branch` names the branch of a fork.
     let head = head.map(|head| head.rsplit(':').next().unwrap_or(head)).and_then(branch).map(str::to_owned);
     Some(Push { folder: folder.to_owned(), from: head.clone(), branch: head, opens_pr: true })
 }

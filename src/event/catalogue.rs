@@ -1,8 +1,8 @@
-//! The event types that aside knows, each with a default severity and an example of its payload.
+//! The event types that aside knows, each with a default severity and a sample payload.
 //!
-//! Read once from `config/events.toml`, which is embedded in the binary and sorted by type. The
-//! catalogue is open: a type that is not in it is equally valid and has [`SEVERITY_DEFAULT`]. Other
-//! modules decide whether an event may be published and who selects it.
+//! The catalogue is read once from `config/events.toml`, which is embedded in the binary and sorted
+//! by type. It is open: a type that is not in it is equally valid and has [`SEVERITY_DEFAULT`].
+//! Other modules decide whether an event may be published, and which consumers select it.
 //!
 //! ```
 //! use aside::event::{Severity, catalogue};
@@ -17,7 +17,7 @@ use serde::Deserialize;
 
 use crate::event::{EventType, Payload, Severity};
 
-/// The severity of an event without one whose type is not in the catalogue.
+/// The severity of an event that has none and whose type is not in the catalogue.
 pub const SEVERITY_DEFAULT: Severity = Severity::Info;
 
 static TEXT: &str = include_str!("../../config/events.toml");
@@ -28,15 +28,16 @@ static CATALOGUE: LazyLock<Vec<CatalogueEntry>> = LazyLock::new(|| read(TEXT));
 pub struct CatalogueEntry {
     /// The type.
     pub event_type: EventType,
-    /// The severity of an event of this type without one.
+    /// The default severity of events of this type.
     pub severity: Severity,
-    /// One sentence: when it is published.
+    /// When it is published, in one sentence.
     pub description: String,
-    /// The parts of aside that publish it, by name; empty if others have to.
+    /// The names of the parts of aside that publish it; empty if only other producers do.
     pub producers: Vec<String>,
-    /// A payload as producers send it.
+    /// A sample payload, as producers send it.
     pub example: Payload,
-    /// Other names of example fields that producers use, each with the field's name.
+    /// Alternative names that producers use for fields of the example, each mapped to the field's
+    /// name.
     pub aliases: BTreeMap<String, String>,
 }
 
@@ -45,15 +46,15 @@ pub fn types() -> impl Iterator<Item = &'static CatalogueEntry> {
     CATALOGUE.iter()
 }
 
-/// Looks a type up.
+/// Finds the entry of a type.
 pub fn find(event_type: &str) -> Option<&'static CatalogueEntry> {
     let found = CATALOGUE.binary_search_by(|entry| entry.event_type.as_str().cmp(event_type)).ok()?;
     CATALOGUE.get(found)
 }
 
-/// The catalogue's severity of a type; `None` if it is not in the catalogue.
+/// The catalogue's severity of a type; `None` if the type is not in the catalogue.
 ///
-/// Allocates nothing: called for each event without a severity.
+/// Does not allocate: it is called for each event without a severity.
 pub fn default_severity(event_type: &str) -> Option<Severity> {
     find(event_type).map(|entry| entry.severity)
 }
@@ -63,12 +64,12 @@ pub fn default_severity(event_type: &str) -> Option<Severity> {
 pub struct OwnSeverities(BTreeMap<Box<str>, Severity>);
 
 impl OwnSeverities {
-    /// Those of `entries`.
+    /// Collects the severities of `entries`.
     pub fn new(entries: &[CatalogueEntry]) -> Self {
         Self(entries.iter().map(|entry| (entry.event_type.as_str().into(), entry.severity)).collect())
     }
 
-    /// The severity of an event without one: from the layers, else the catalogue, else
+    /// The severity of an event that has none: from the layers, else the catalogue, else
     /// [`SEVERITY_DEFAULT`].
     pub fn default_severity(&self, event_type: &str) -> Severity {
         let own = self.0.get(event_type).copied();
@@ -95,7 +96,7 @@ struct RawEntry {
     aliases: BTreeMap<String, String>,
 }
 
-/// Reads the embedded text; a test reads it too, so a binary with an invalid catalogue cannot be
+/// Reads the embedded text. A test reads it too, so a binary with an invalid catalogue cannot be
 /// released.
 fn read(text: &str) -> Vec<CatalogueEntry> {
     let raw: RawCatalogue = toml::from_str(text).expect("the embedded catalogue is valid TOML");

@@ -1,11 +1,10 @@
-//! The encoding of an event in a journal record: length-prefixed fields, so that decoding is
-//! slicing.
+//! The encoding of an event in a journal record: length-prefixed fields, so decoding only slices.
 //!
 //! Shape: a version byte, a byte with the severity's rank, the provenance and the origin of the id,
 //! the timestamp as 8 bytes little-endian, then `id`, `type`, `source`, `dedupe_key`, `session`,
 //! `workspace`, `cause` and `payload`, each as a 4-byte little-endian length and its UTF-8 bytes.
-//! An absent optional field has the length `u32::MAX`. The payload stays JSON text. JSON for the
-//! whole envelope would cost a parse per event and reader; this costs none.
+//! An absent optional field has the length `u32::MAX`. The payload stays JSON text. A JSON envelope
+//! would need a parse per event and reader; this encoding needs none.
 
 use crate::{
     event::{EventRef, EventType, Provenance, Severity},
@@ -25,21 +24,21 @@ const PROVENANCE_SHIFT: u32 = PROVENANCE.trailing_zeros();
 /// The origin of an event's id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdOrigin {
-    /// Its producer, who may publish it again.
+    /// From the producer, which may publish the event again.
     Producer,
-    /// The daemon, for an event without one: it occurs once, so no key needs to be remembered.
+    /// From the daemon, as the event had none. The event occurs once, so no key is remembered.
     Daemon,
 }
 
-/// A record body that is not an event of a known version.
+/// Error: a record body is not an event of a known version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("event record is damaged at byte {at}")]
 pub struct EventCodecError {
-    /// Offset in the body.
+    /// Byte offset in the body.
     pub at: usize,
 }
 
-/// The origin of the event's id in a record body, without decoding it.
+/// Reads the origin of the event's id from a record body, without decoding it.
 pub fn id_origin(body: &[u8]) -> IdOrigin {
     match body.get(1) {
         Some(rank) if rank & GENERATED_ID != 0 => IdOrigin::Daemon,
@@ -74,7 +73,7 @@ pub fn encode(event: &EventRef<'_>, id: IdOrigin, body: &mut Vec<u8>) {
 
 /// Reads the event of a record body.
 ///
-/// Errors: the offset of the damage; [`encode`] did not write such a body.
+/// Errors: the offset of the damage, if the body was not written by [`encode`].
 pub fn decode(body: &[u8]) -> Result<EventRef<'_>, EventCodecError> {
     let mut fields = Fields { body, at: 0 };
     let [version] = fields.array()?;

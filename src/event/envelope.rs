@@ -1,7 +1,7 @@
 //! The event: source, type, time, severity and scope.
 //!
-//! [`EventRef`] borrows its parts from the bytes of a request or of the journal, so that an
-//! unmatched event costs no allocation; [`Event`] owns them once a pipeline keeps the event.
+//! [`EventRef`] borrows its parts from the bytes of a request or of the journal, so an unmatched
+//! event needs no allocation. [`Event`] owns its parts; a pipeline that keeps an event uses it.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -14,20 +14,20 @@ use crate::{
     time::Timestamp,
 };
 
-/// The position of a record in the journal; the first one is 1.
+/// The position of a record in the journal; the first record has 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Seq(pub u64);
 
 impl Seq {
-    /// Before the first record.
+    /// The position before the first record.
     pub const ZERO: Self = Self(0);
 
-    /// The next position; saturates, as clients send positions too.
+    /// The next position; saturates, because clients send positions too.
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
 
-    /// The previous position; that of the first is [`Seq::ZERO`], which stays.
+    /// The previous position; the first one and [`Seq::ZERO`] return [`Seq::ZERO`].
     pub const fn previous(self) -> Self {
         Self(self.0.saturating_sub(1))
     }
@@ -39,10 +39,10 @@ impl fmt::Display for Seq {
     }
 }
 
-/// The name of one agent conversation; a subagent has its own.
+/// The id of one agent conversation; a subagent has its own.
 ///
-/// Shape: the harness's id of it, or the full name `harness:id` if a session of another harness
-/// already has that id.
+/// Shape: the harness's id, or the full name `harness:id` if a session of another harness already
+/// has that id.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SessionId(#[serde(deserialize_with = "snapshot::text::read")] Arc<str>);
 
@@ -50,23 +50,22 @@ impl SessionId {
     /// Separates the harness and the id in a full name.
     pub const SEPARATOR: char = ':';
 
-    /// Wraps the harness's own id of a conversation, or a full name.
+    /// Wraps the harness's id of a conversation, or a full name.
     pub fn new(id: &str) -> Self {
         Self(id.into())
     }
 
-    /// The full name of the session that `harness` calls by this id.
+    /// The full name of the session with this id in `harness`.
     pub fn full(&self, harness: &str) -> Self {
         Self(format!("{harness}{}{self}", Self::SEPARATOR).into())
     }
 
-    /// The id in the full name of a session of `harness`; `None` if it is not one.
+    /// The id in the full name of a session of `harness`; `None` if the text is not such a name.
     pub fn own(&self, harness: &str) -> Option<&str> {
         self.0.strip_prefix(harness)?.strip_prefix(Self::SEPARATOR)
     }
 
-    /// The harness and id that this may be the full name of; several if one of them contains a
-    /// colon.
+    /// All ways to split a full name into harness and id; several if one of them contains a colon.
     pub fn parts(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.match_indices(Self::SEPARATOR).filter_map(|(at, _)| {
             let (harness, id) = self.0.split_at(at);
@@ -74,7 +73,7 @@ impl SessionId {
         })
     }
 
-    /// The text of the name.
+    /// The id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -86,7 +85,7 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// The severity of an event; ordered, so a minimum is a comparison.
+/// The severity of an event, in ascending order, so a minimum is one comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
@@ -94,16 +93,16 @@ pub enum Severity {
     Debug,
     /// Normal.
     Info,
-    /// Someone should look; `warn` is an alias.
+    /// Needs attention; the alias is `warn`.
     Warning,
     /// Something failed.
     Error,
-    /// Cannot wait.
+    /// Needs immediate attention.
     Critical,
 }
 
 impl Severity {
-    /// All severities, least first.
+    /// All severities, lowest first.
     pub const ALL: [Self; 5] = [Self::Debug, Self::Info, Self::Warning, Self::Error, Self::Critical];
 
     /// The severity's text.
@@ -124,7 +123,7 @@ impl fmt::Display for Severity {
     }
 }
 
-/// A text that is not a severity.
+/// Error: a text is not a severity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a severity; use debug, info, warning (or warn), error or critical")]
 pub struct SeverityError(pub String);
@@ -144,7 +143,7 @@ impl FromStr for Severity {
     }
 }
 
-/// Which sessions an event concerns.
+/// The sessions that an event concerns.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
@@ -157,10 +156,10 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Whether it includes a session with the folder `workspace`.
+    /// Whether the scope includes a session with the folder `workspace`.
     ///
     /// Folders are compared by segment, so `/a/bc` is not under `/a/b`. A session without a folder
-    /// is included only by its own id and by `All`.
+    /// is included only by its id and by `All`.
     pub fn concerns(&self, session: &SessionId, workspace: Option<&str>) -> bool {
         match self {
             Self::Session(id) => id == session,
@@ -169,7 +168,7 @@ impl Scope {
         }
     }
 
-    /// Whether it includes every session that `other` includes, judged by the two scopes alone.
+    /// Whether the scope includes every session of `other`, judged by the two scopes alone.
     pub fn covers(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::All, _) => true,
@@ -179,7 +178,7 @@ impl Scope {
         }
     }
 
-    /// Whether a session can be in both.
+    /// Whether a session can be in both scopes.
     pub fn meets(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Session(id), Self::Session(other)) => id == other,
@@ -189,7 +188,7 @@ impl Scope {
     }
 }
 
-/// Whether one of two folders is in the other.
+/// Whether one of the folders contains the other.
 fn are_around(a: &str, b: &str) -> bool {
     is_within(a, b) || is_within(b, a)
 }
@@ -202,11 +201,11 @@ fn is_within(inner: &str, outer: &str) -> bool {
 /// An event that borrows its parts; every part is valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventRef<'a> {
-    /// The producer's own id, or a UUIDv7; unique per source.
+    /// The producer's id, or a UUIDv7; unique per source.
     pub id: &'a str,
-    /// The dotted type, valid.
+    /// The dotted type.
     pub event_type: &'a str,
-    /// The component it comes from.
+    /// The component that sent it.
     pub source: &'a str,
     /// How it arrived.
     pub provenance: Provenance,
@@ -216,13 +215,13 @@ pub struct EventRef<'a> {
     pub timestamp: Timestamp,
     /// The payload's JSON text, a valid object.
     pub payload: &'a str,
-    /// The producer's own deduplication key.
+    /// The producer's deduplication key.
     pub dedupe_key: Option<&'a str>,
-    /// The session it is addressed to.
+    /// The session to which it is addressed.
     pub session: Option<&'a str>,
     /// The folder it concerns.
     pub workspace: Option<&'a str>,
-    /// Id of the event or notification that led to it.
+    /// The id of the event or notification that caused it.
     pub cause: Option<&'a str>,
 }
 
@@ -245,17 +244,17 @@ impl EventRef<'_> {
     }
 }
 
-/// The source of the events that aside itself publishes.
+/// The source of events that aside publishes.
 pub const OWN_SOURCE: &str = "aside";
 
 /// An event that owns its parts.
 #[derive(Debug, Clone)]
 pub struct Event {
-    /// The producer's own id, or a UUIDv7; unique per source.
+    /// The producer's id, or a UUIDv7; unique per source.
     pub id: Arc<str>,
-    /// What happened.
+    /// The dotted type.
     pub event_type: EventType,
-    /// The component it comes from.
+    /// The component that sent it.
     pub source: Arc<str>,
     /// How it arrived.
     pub provenance: Provenance,
@@ -263,20 +262,20 @@ pub struct Event {
     pub severity: Severity,
     /// When it happened, by the producer's clock.
     pub timestamp: Timestamp,
-    /// Its content.
+    /// The content.
     pub payload: Payload,
-    /// The producer's own deduplication key.
+    /// The producer's deduplication key.
     pub dedupe_key: Option<Arc<str>>,
-    /// The session it is addressed to.
+    /// The session to which it is addressed.
     pub session: Option<SessionId>,
     /// The folder it concerns.
     pub workspace: Option<Arc<str>>,
-    /// Id of the event or notification that led to it.
+    /// The id of the event or notification that caused it.
     pub cause: Option<Arc<str>>,
 }
 
 impl Event {
-    /// An event published by aside itself, for all sessions.
+    /// Builds an event that aside publishes, for all sessions.
     ///
     /// Shape: `event_type` is a literal; an invalid one is a bug.
     pub fn own(
@@ -301,8 +300,8 @@ impl Event {
         }
     }
 
-    /// The sessions it concerns: the one it names, else those in, under or above its folder, else
-    /// all.
+    /// The sessions that the event concerns: its own session, else those in, under or above its
+    /// folder, else all.
     pub fn scope(&self) -> Scope {
         match (&self.session, &self.workspace) {
             (Some(session), _) => Scope::Session(session.clone()),

@@ -1,6 +1,6 @@
 //! Dotted event types, and the patterns that select them.
 //!
-//! A type such as `tool.call.failure` is 2 to 8 segments of `[A-Za-z0-9_-]+`. A pattern is a type
+//! A type such as `tool.call.failure` has 2 to 8 segments of `[A-Za-z0-9_-]+`. A pattern is a type
 //! in which `*` matches exactly one segment and a final `**` one or more. Both are validated once,
 //! on entry; afterwards they cannot be invalid. `matcher` indexes patterns.
 //!
@@ -32,7 +32,7 @@ impl EventType {
         &self.0
     }
 
-    /// Checks that `text` is a type without keeping it.
+    /// Checks that `text` is a type, without keeping it.
     ///
     /// Errors: the first rule of types that `text` breaks.
     pub fn check(text: &str) -> Result<(), EventTypeError> {
@@ -64,7 +64,7 @@ pub struct Pattern {
     text: Arc<str>,
 }
 
-/// What one segment of a pattern matches.
+/// The segments that one segment of a pattern matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PatternSegment<'a> {
     /// Exactly this segment.
@@ -81,7 +81,7 @@ impl Pattern {
         &self.text
     }
 
-    /// The segments, in order; `Rest` only as the last one.
+    /// The segments, in order; `Rest` occurs only as the last one.
     pub fn segments(&self) -> impl Iterator<Item = PatternSegment<'_>> {
         self.text.split('.').map(|segment| match segment {
             "*" => PatternSegment::One,
@@ -120,7 +120,7 @@ impl fmt::Display for Pattern {
 impl FromStr for Pattern {
     type Err = EventTypeError;
 
-    /// Reads a pattern; `**` alone selects everything.
+    /// Parses a pattern; `**` alone selects every type.
     fn from_str(text: &str) -> Result<Self, EventTypeError> {
         let last = text.split('.').count().saturating_sub(1);
         let is_bad = |index: usize, segment: &str| match segment {
@@ -136,7 +136,7 @@ impl FromStr for Pattern {
     }
 }
 
-/// The rule that a type or pattern breaks.
+/// Error: a rule that a type or pattern breaks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EventTypeError {
     /// Longer than [`TYPE_BYTES_MAX`].
@@ -149,7 +149,7 @@ pub enum EventTypeError {
     Segments {
         /// The type as written.
         text: String,
-        /// How many segments it has.
+        /// The number of its segments.
         segments: usize,
     },
     /// An empty segment, or one with an invalid character.
@@ -164,8 +164,8 @@ pub enum EventTypeError {
     },
 }
 
-/// Whether `text` is valid, in one pass: called twice for each event; `check_shape` then finds the
-/// reason.
+/// Whether `text` is valid, in one pass, because it is called twice per event. `check_shape` then
+/// finds the reason.
 fn is_type(text: &str) -> bool {
     let (mut segments, mut segment_bytes) = (1, 0);
     for byte in text.bytes() {
@@ -195,7 +195,7 @@ fn check_shape(text: &str, is_bad: impl Fn(usize, &str) -> bool) -> Result<(), E
     Ok(())
 }
 
-/// What a segment consists of, as a table: the bytes of every type are looked at twice.
+/// The bytes allowed in a segment, as a table, because every byte of a type is checked twice.
 #[expect(clippy::indexing_slicing, reason = "a byte is an index of 256, and a constant has no `get_mut`")]
 const SEGMENT_BYTES: [bool; 256] = {
     let mut table = [false; 256];

@@ -1,12 +1,12 @@
-//! An index of the fields of a payload in its text, so that one field can be read without parsing
-//! the others.
+//! An index of the fields in a payload's text, so that one field can be read without parsing the
+//! others.
 //!
-//! Most events are read for a handful of plain fields. Finding them takes one pass over the text
-//! and one allocation; a tree takes a few per field.
+//! Most events are read for a few plain fields. The index takes one pass over the text and one
+//! allocation; a parsed tree takes several allocations per field.
 
 use std::ops::Range;
 
-/// Every integer of so many digits fits 64 bits.
+/// Every integer with this many digits fits in 64 bits.
 const INTEGER_DIGITS_MAX: usize = 18;
 
 /// A top-level field of a payload.
@@ -19,8 +19,8 @@ pub enum Field<'p> {
 }
 
 impl<'p> Field<'p> {
-    /// The text of a boolean or integer whose JSON and TOON forms are the same, so that it need not
-    /// be parsed.
+    /// The text of a boolean or integer whose JSON and TOON forms are equal, so it needs no
+    /// parsing.
     pub fn literal(self) -> Option<&'p str> {
         match self {
             Self::Json(json) if matches!(json, "true" | "false") || is_short_integer(json) => Some(json),
@@ -29,7 +29,7 @@ impl<'p> Field<'p> {
     }
 }
 
-/// Whether the JSON value `json` is a 64-bit integer in its only form; a few long ones are not
+/// Whether the JSON value `json` is a 64-bit integer in its only form; some long ones are not
 /// recognized.
 fn is_short_integer(json: &str) -> bool {
     let digits = json.strip_prefix('-').unwrap_or(json);
@@ -48,7 +48,7 @@ struct FieldSpan {
     /// The offset and length of the key, without quotes.
     key: u32,
     key_length: u32,
-    /// The offsets of the value's beginning and end.
+    /// The offsets of the value's start and end.
     value: u32,
     end: u32,
     /// Whether the value is a string without escapes.
@@ -67,9 +67,9 @@ impl FieldSpan {
 }
 
 impl FieldIndex {
-    /// Finds the fields of `text`, a valid JSON object; `None` when a key contains an escape.
+    /// Indexes the fields of `text`, a valid JSON object; `None` if a key contains an escape.
     pub(super) fn find(text: &str) -> Option<Self> {
-        // All offsets then fit in 32 bits.
+        // Ensures that all offsets fit in 32 bits.
         u32::try_from(text.len()).ok()?;
         let mut scan = Scan { bytes: text.as_bytes(), at: 0 };
         let mut fields = Vec::with_capacity(FIELDS);
@@ -97,7 +97,7 @@ impl FieldIndex {
         }
     }
 
-    /// The field `key` in `text`; the last one if there are several.
+    /// The field `key` of `text`; the last one if the key is repeated.
     pub(super) fn get<'p>(&self, text: &'p str, key: &str) -> Option<Field<'p>> {
         let span = self.fields.iter().rev().find(|span| span.is_named(key, text))?;
         let (value, end) = (span.value as usize, span.end as usize);
@@ -114,23 +114,23 @@ impl FieldIndex {
     }
 }
 
-/// Initial capacity; few payloads have more fields.
+/// The initial capacity; few payloads have more fields.
 const FIELDS: usize = 12;
 
-/// The inside of a string.
+/// The content of a string.
 struct Quoted {
     inside: Range<usize>,
     has_escape: bool,
 }
 
-/// A position in valid JSON.
+/// A read position in valid JSON.
 struct Scan<'p> {
     bytes: &'p [u8],
     at: usize,
 }
 
 impl Scan<'_> {
-    /// The next byte that is not white space.
+    /// Skips white space; returns the next byte.
     fn peek(&mut self) -> Option<u8> {
         while matches!(self.bytes.get(self.at)?, b' ' | b'\t' | b'\n' | b'\r') {
             self.at += 1;
@@ -138,7 +138,7 @@ impl Scan<'_> {
         self.bytes.get(self.at).copied()
     }
 
-    /// Skips `wanted`, if it is next.
+    /// Skips the byte `wanted`, if it is next.
     fn take(&mut self, wanted: u8) -> Option<()> {
         (self.peek()? == wanted).then(|| self.at += 1)
     }

@@ -1,4 +1,4 @@
-//! The fields of an event by their names, for keys, groups and conditions.
+//! Access to the fields of an event by name, for keys, groups and conditions.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ pub struct FieldPath {
 }
 
 impl FieldPath {
-    /// The roots of paths.
+    /// The first segments that a path can have.
     pub const ROOTS: [&str; 7] = ["type", "source", "severity", "session", "workspace", "id", "payload"];
 
     /// Parses a path; `None` for an unknown root or an empty segment.
@@ -29,13 +29,13 @@ impl FieldPath {
         (is_known && segments.iter().all(|segment| !segment.is_empty())).then_some(Self { segments })
     }
 
-    /// Whether it is a payload field.
+    /// Whether the path names a payload field.
     pub fn is_of_payload(&self) -> bool {
         self.segments.len() > 1
     }
 
-    /// The text of the field in `event`: strings bare, other values as JSON, empty when absent or
-    /// null.
+    /// The text of the field in `event`: strings without quotes, other values as JSON, empty if
+    /// absent or null.
     pub fn text<'e>(&self, event: &'e Event) -> Cow<'e, str> {
         match self.value(event) {
             FieldValue::Absent | FieldValue::Null => "".into(),
@@ -79,12 +79,13 @@ impl FieldPath {
     }
 }
 
-/// The value of an event's field, for comparisons: `1` is not `"1"`, and null is not absence.
+/// The value of an event's field, for comparisons: `1` differs from `"1"`, and null from an absent
+/// field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FieldValue<'e> {
-    /// The event has no such field.
+    /// The event does not have the field.
     Absent,
-    /// It is null.
+    /// The field is null.
     Null,
     /// A string.
     Text(Cow<'e, str>),

@@ -1,8 +1,8 @@
 //! Payloads: JSON objects of bounded size and depth, with untrusted text.
 //!
-//! The text is kept as received, because most payloads are never read; it is parsed on first use.
-//! Text for an agent passes [`clean_text`] first, which removes control and invisible characters
-//! and terminal escapes, and cuts long fields with a visible mark. The journal keeps the original.
+//! The text is kept as received and parsed on first use, because most payloads are never read. Text
+//! for an agent passes [`clean_text`] first. It removes control and invisible characters and
+//! terminal escapes, and cuts long fields with a visible marker. The journal keeps the original.
 
 use std::{
     borrow::Cow,
@@ -18,15 +18,15 @@ use super::{
     printable::is_printable,
 };
 
-/// Largest event in bytes of JSON, envelope included.
+/// Most bytes of an event's JSON, envelope included.
 pub const EVENT_BYTES_MAX: usize = 64 * 1024;
-/// Deepest nesting of a payload, the payload itself being the first level.
+/// Most levels of nesting in a payload; the payload itself is the first level.
 pub const NESTING_MAX: usize = 16;
-/// Longest text field shown to an agent, in characters; the rest is replaced by a mark.
+/// Most characters of a text field shown to an agent; a marker replaces the rest.
 pub const FIELD_CHARS_MAX: usize = 2_000;
 
-/// A number with no more digits and no exponent is in the range of a double, which ends at about
-/// 1.8e308.
+/// A number with at most this many digits and no exponent is in the range of a double, whose limit
+/// is about 1.8e308.
 const DIGITS_PLAIN_MAX: usize = 300;
 
 /// A JSON object within the limits.
@@ -37,11 +37,11 @@ pub struct Payload {
     value: OnceLock<Arc<Value>>,
 }
 
-/// A key of the payload contains an escape, so fields cannot be found by text.
+/// Error: a key of the payload contains an escape, so fields cannot be found in the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WithEscape;
 
-/// Why a text is not a payload.
+/// The reason why a text is not a valid payload.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PayloadError {
     /// Not JSON.
@@ -65,20 +65,20 @@ impl Payload {
 
     /// Like [`Payload::check`], for text whose grammar is already checked.
     ///
-    /// Shape: one pass that skips strings. The rest of the checks (half surrogates, numbers out of
-    /// range) needs a full read, for few payloads.
+    /// Shape: one pass that skips strings. Only a few payloads need a full read for the other
+    /// checks (half surrogates, numbers out of range).
     pub fn check_raw(raw: &RawValue) -> Result<(), PayloadError> {
         let text = raw.get();
         if is_plain(text)? { check_kind(text) } else { Self::check(text) }
     }
 
-    /// Keeps `text` if it is valid.
+    /// Checks `text` and copies it.
     pub fn parse(text: &str) -> Result<Self, PayloadError> {
         Self::check(text)?;
         Ok(Self::from_valid(text))
     }
 
-    /// Keeps text that is already checked.
+    /// Wraps text that is already checked.
     pub fn from_valid(text: &str) -> Self {
         Self { text: text.into(), field_index: OnceLock::new(), value: OnceLock::new() }
     }
@@ -88,21 +88,21 @@ impl Payload {
         &self.text
     }
 
-    /// The top-level field `name`, read from the text.
+    /// Reads the top-level field `name` from the text.
     ///
-    /// Shape: `Err` when a key contains an escape, so the object has to be parsed.
+    /// Errors: a key contains an escape, so the object has to be parsed.
     pub fn field(&self, name: &str) -> Result<Option<Field<'_>>, WithEscape> {
         self.field_index().map(|field_index| field_index.get(&self.text, name)).ok_or(WithEscape)
     }
 
-    /// The top-level keys, with repetitions.
+    /// The top-level keys, with duplicates.
     ///
-    /// Shape: as in [`Payload::field`].
+    /// Errors: as for [`Payload::field`].
     pub fn keys(&self) -> Result<impl Iterator<Item = &str>, WithEscape> {
         self.field_index().map(|field_index| field_index.keys(&self.text)).ok_or(WithEscape)
     }
 
-    /// Whether its JSON is only printable ASCII and spaces; escapes are not decoded.
+    /// Whether the JSON text contains only printable ASCII and spaces; escapes are not decoded.
     pub fn is_printable(&self) -> bool {
         is_printable(self.text.as_bytes())
     }
@@ -111,21 +111,22 @@ impl Payload {
         self.field_index.get_or_init(|| FieldIndex::find(&self.text)).as_ref()
     }
 
-    /// The parsed object, with keys in the producer's order. Parsed on first use; never `null`.
+    /// The parsed object, with keys in the producer's order. It is parsed on first use and never
+    /// `null`.
     pub fn value(&self) -> &Arc<Value> {
         self.value.get_or_init(|| Arc::new(serde_json::from_str(&self.text).unwrap_or(Value::Null)))
     }
 }
 
 impl From<Value> for Payload {
-    /// Takes an object made by the program.
+    /// Wraps an object that the program built.
     fn from(value: Value) -> Self {
         let text = value.to_string().into();
         Self { text, field_index: OnceLock::new(), value: OnceLock::from(Arc::new(value)) }
     }
 }
 
-/// Any JSON value, checked as strictly as by building it (half surrogates, numbers out of range),
+/// Any JSON value, checked as strictly as if it were built (half surrogates, numbers out of range),
 /// but not kept.
 struct Readable;
 
@@ -214,9 +215,9 @@ fn check_kind(text: &str) -> Result<(), PayloadError> {
     }))
 }
 
-/// Whether `text`, which is valid JSON, can have no unreadable value.
+/// Whether a single pass proves that every value of `text`, which is valid JSON, can be read.
 ///
-/// Errors: it is nested too deep.
+/// Errors: the nesting is too deep.
 fn is_plain(text: &str) -> Result<bool, PayloadError> {
     let (mut depth, mut rest) = (0_usize, text.as_bytes());
     while let Some((byte, after)) = rest.split_first() {
@@ -246,8 +247,8 @@ fn is_plain(text: &str) -> Result<bool, PayloadError> {
     Ok(true)
 }
 
-/// What follows the string that begins before `rest`; `None` if it has a `\u`, which may be half of
-/// a surrogate pair.
+/// Returns the text after the string that begins before `rest`; `None` if the string has a `\u`,
+/// which may be half of a surrogate pair.
 fn after_string(mut rest: &[u8]) -> Option<&[u8]> {
     loop {
         let found = memchr::memchr2(b'"', b'\\', rest)?;
@@ -263,8 +264,8 @@ fn after_string(mut rest: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// What follows a number's digits; `None` if it has too many, or an exponent, and may be out of
-/// range.
+/// Returns the text after a number's digits; `None` if it has too many digits or an exponent, so it
+/// may be out of range.
 fn after_digits(rest: &[u8]) -> Option<&[u8]> {
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let after = rest.get(digits..)?;
@@ -272,25 +273,25 @@ fn after_digits(rest: &[u8]) -> Option<&[u8]> {
     (digits < DIGITS_PLAIN_MAX && !has_exponent).then_some(after)
 }
 
-/// Removes what must not reach an agent or a terminal from untrusted text, and cuts it to
+/// Removes terminal escapes and invisible characters from untrusted text, and cuts it to
 /// [`FIELD_CHARS_MAX`].
 ///
-/// Same as [`strip_text`], then [`cut_text`].
+/// Equal to [`strip_text`], then [`cut_text`].
 pub fn clean_text(text: &str) -> Cow<'_, str> {
     cut_text(strip_text(text), FIELD_CHARS_MAX)
 }
 
-/// Removes what must not reach an agent or a terminal from untrusted text.
+/// Removes the parts of untrusted text that are unsafe for an agent or a terminal.
 ///
-/// Removes whole terminal escape sequences, and control, zero-width and bidirectional characters.
-/// Newlines and tabs stay.
+/// These are whole terminal escape sequences, and control, zero-width and bidirectional characters.
+/// Newlines and tabs are kept.
 pub fn strip_text(text: &str) -> Cow<'_, str> {
     let is_plain = is_printable(text.as_bytes()) || !text.chars().any(is_unwanted);
     if is_plain { text.into() } else { strip(text).into() }
 }
 
 /// Cuts a text that is longer than `chars_max` characters, and appends `\u{2026} [+N chars]`, where
-/// N is the number removed.
+/// N is the number of characters removed.
 pub fn cut_text(text: Cow<'_, str>, chars_max: usize) -> Cow<'_, str> {
     match text.char_indices().nth(chars_max) {
         None => text,
@@ -333,7 +334,7 @@ fn strip(text: &str) -> String {
     kept
 }
 
-/// Skips what follows ESC: a control sequence to its final byte, a string sequence to its
+/// Skips the characters after ESC: a control sequence to its final byte, a string sequence to its
 /// terminator, else one character.
 fn skip_escape(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) {
     match rest.next() {

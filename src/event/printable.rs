@@ -1,4 +1,4 @@
-//! Whether a text is printable ASCII, in which nothing has to be looked for.
+//! A check for printable ASCII, so that such text needs no further scan.
 
 /// Whether every byte is printable ASCII or a space.
 pub(super) fn is_printable(bytes: &[u8]) -> bool {
@@ -11,6 +11,6 @@ pub(super) fn is_printable_without<const N: usize>(bytes: &[u8], unwanted: [u8; 
         let is_printable = matches!(byte, b' '..=b'~');
         unwanted.iter().fold(is_printable, |is_wanted, other| is_wanted & (byte != *other))
     };
-    // Without an end before the last byte, so that the compiler takes many bytes at a time.
+    // No early exit, so that the compiler vectorizes the loop.
     bytes.iter().fold(true, |all, byte| all & is_wanted(*byte))
 }

@@ -1,4 +1,4 @@
-//! How an event arrived, which decides how far its source is trusted.
+//! The route by which an event arrived; the trust in its source depends on it.
 
 /// How an event reached the daemon.
 ///
@@ -10,9 +10,9 @@ pub enum Provenance {
     /// Over the Unix socket, from a process of the daemon's user, or from the daemon itself.
     #[default]
     Local,
-    /// With a hook or an exchange, over the Unix socket: what a harness saw its own agent do.
+    /// With a hook or an exchange, over the Unix socket: a harness's report about its own agent.
     Harness,
-    /// Over TCP, or as a CloudEvent: anybody may have written it, whatever source it names.
+    /// Over TCP, or as a CloudEvent: the source that it names is unverified.
     Remote,
 }
 

@@ -1,16 +1,16 @@
 //! Masks likely credentials, so that a leaked key does not reach a context or a log.
 //!
-//! Only unambiguous forms are masked: the prefixes that issuers put before their tokens, and
-//! private key blocks. It catches accidents; it does not prove absence.
+//! Only unambiguous forms are masked: the token prefixes of issuers, and private key blocks. This
+//! catches accidents; it does not prove that a text has no secrets.
 
 use std::borrow::Cow;
 
 use super::printable::is_printable_without;
 
-/// Replaces a secret; its recognizable beginning is kept.
+/// The replacement for a secret; the recognizable start of the secret is kept.
 const MASK: &str = "[masked]";
 
-/// A token's prefix and the minimum number of characters after it.
+/// A token's prefix and the fewest characters after it.
 ///
 /// Source: the formats that the issuers document: OpenAI and Anthropic (`sk-`), GitHub, GitLab,
 /// Slack, AWS, Google, npm, Stripe, Hugging Face.
@@ -34,22 +34,22 @@ const PREFIXES: [(&str, usize); 18] = [
     ("AIza", 30),
     ("sk-", 16),
 ];
-/// The schemes of an `Authorization` header, and the minimum number of credential characters; fewer
-/// count as prose.
+/// The schemes of an `Authorization` header, and the fewest credential characters after them;
+/// shorter text counts as prose.
 const SCHEMES: [(&str, usize); 2] = [("bearer ", 16), ("basic ", 16)];
 /// The prefix of a JSON Web Token: the base64 of `{"`.
 ///
-/// Source: RFC 7519; three base64url parts with dots between them, the last one empty when
-/// unsigned.
+/// Source: RFC 7519; three base64url parts separated by dots, the last one empty if unsigned.
 const JWT: &str = "eyJ";
 /// Fewest characters of a JSON Web Token's first two parts together.
 const JWT_CHARS_MIN: usize = 24;
-/// Precedes the authority of a URL, whose part up to `@` can contain a password (RFC 3986, 3.2.1).
+/// The text before the authority of a URL; the part up to `@` can contain a password (RFC 3986,
+/// 3.2.1).
 const AUTHORITY: &str = "://";
 const KEY_BEGIN: &str = "-----BEGIN ";
 const KEY_END: &str = "-----END ";
 
-/// Replaces credentials in `text` by their recognizable beginning and a mark.
+/// Replaces each credential in `text` by its recognizable start and `[masked]`.
 pub fn mask_secrets(text: &str) -> Cow<'_, str> {
     if is_harmless(text) {
         return text.into();
@@ -74,17 +74,17 @@ pub fn mask_secrets(text: &str) -> Cow<'_, str> {
     masked.into()
 }
 
-/// The shortest secret other than a password in a URL, with its beginning.
+/// Fewest bytes of a secret, prefix included, other than a password in a URL.
 const SECRET_BYTES_MIN: usize = 15;
-/// Every secret has one of these bytes.
+/// Every secret contains one of these bytes.
 const SECRET_BYTES: [u8; 7] = *b"-_ABbJ@";
-/// Every secret that is shorter than [`SECRET_BYTES_MIN`] has this one.
+/// Every secret shorter than [`SECRET_BYTES_MIN`] contains this byte.
 const SHORT_SECRET_BYTES: [u8; 1] = *b"@";
 
-/// Whether `text` needs neither stripping nor masking; one pass over its bytes proves that for most
-/// texts.
+/// Whether `text` needs neither stripping nor masking, checked in one pass over its bytes.
 ///
-/// Shape: true only for printable ASCII without a byte that every secret has; false proves nothing.
+/// Shape: true only for printable ASCII without the bytes that secrets contain; false proves
+/// nothing.
 pub fn is_harmless(text: &str) -> bool {
     let bytes = text.as_bytes();
     if bytes.len() < SECRET_BYTES_MIN {
@@ -94,13 +94,13 @@ pub fn is_harmless(text: &str) -> bool {
     }
 }
 
-/// Byte offsets from the beginning of the secret.
+/// A secret, as byte offsets from its start.
 struct Secret {
     kept: usize,
     end: usize,
 }
 
-/// The distance to the next possible beginning of a secret.
+/// The distance to the next possible start of a secret.
 fn next_candidate(rest: &str) -> usize {
     let found = rest.as_bytes().windows(3).position(|around| match around {
         [before, first, second] => can_begin(*before, *first, *second),
@@ -109,8 +109,8 @@ fn next_candidate(rest: &str) -> usize {
     found.map_or(rest.len(), |at| at + 1)
 }
 
-/// Whether a secret can begin with these two bytes: a key block, the authority of a URL, or a token
-/// that no word byte precedes.
+/// Whether a secret can begin with `first` and `second`: a key block, the authority of a URL, or a
+/// token that does not follow a word byte.
 fn can_begin(before: u8, first: u8, second: u8) -> bool {
     match (first, second) {
         (b'-', b'-') | (b':', b'/') => true,
@@ -161,7 +161,7 @@ fn token(rest: &str, kept: usize, chars_min: usize) -> Option<Secret> {
     (following >= chars_min).then_some(Secret { kept, end: kept + following })
 }
 
-/// A JSON Web Token; other base64 with this prefix has no dots.
+/// Finds a JSON Web Token; other base64 with this prefix has no dots.
 fn web_token(rest: &str) -> Option<Secret> {
     let end = rest.bytes().take_while(|byte| is_word_byte(*byte) || matches!(byte, b'-' | b'.')).count();
     let mut parts = rest.get(..end)?.splitn(3, '.');
@@ -170,7 +170,7 @@ fn web_token(rest: &str) -> Option<Secret> {
     is_token.then_some(Secret { kept: JWT.len(), end })
 }
 
-/// The password of `://user:password@host`; `rest` begins with the colon of the scheme.
+/// Finds the password of `://user:password@host`; `rest` begins with the colon of the scheme.
 fn password(rest: &str) -> Option<Secret> {
     let authority = rest.strip_prefix(AUTHORITY)?;
     let length =

@@ -1,4 +1,4 @@
-//! The snapshot form of an event: as in the journal.
+//! The snapshot form of an event: the journal's encoding.
 
 use super::{
     Event,

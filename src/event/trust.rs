@@ -1,11 +1,11 @@
-//! Whether the source of an event may report on sessions, wake and interrupt.
+//! Whether the source of an event may report on sessions, wake agents and interrupt them.
 
-/// Whether the source of an event is trusted, as `[activation]` and the event's way here decide.
+/// The trust in the source of an event, decided by `[activation]` and the event's provenance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trust {
-    /// It may.
+    /// The source may do so.
     Trusted,
-    /// It may not.
+    /// The source may not do so.
     Untrusted,
 }
 

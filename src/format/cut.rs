@@ -1,8 +1,8 @@
 //! Cuts a notification's content to the available room.
 //!
-//! Rows are removed first, from the end; then long texts are cut; if that is not enough, the start
+//! Rows are removed first, from the end, then long texts are cut. If that is not enough, the start
 //! of the content becomes a single text. The result is always TOON, with a mark that describes the
-//! cut and how to see the whole.
+//! cut and explains how to read the whole content.
 
 use serde_json::Value;
 
@@ -13,12 +13,12 @@ use crate::{
 
 use super::toon::decode;
 
-/// The end of a cut text.
+/// The last character of a cut text.
 const ELLIPSIS: char = '\u{2026}';
-/// A text is not cut below this while others are longer: a few words keep some meaning.
+/// No text is cut below this length while others are longer, because a few words keep some meaning.
 const TEXT_CHARS_MIN: usize = 24;
 
-/// As much of `content` as fits into `chars_max` characters; at least an ellipsis.
+/// As much of `content` as fits in `chars_max` characters; at least an ellipsis.
 pub fn shorten(id: &NotificationId, content: &Document, chars_max: usize) -> Cut {
     let whole = decode(content);
     let fits = |value: &Value| toon::encode(value).chars().count() <= chars_max;
@@ -60,7 +60,7 @@ fn largest(least: usize, most: usize, is_enough: impl Fn(usize) -> bool) -> Opti
     Some(enough)
 }
 
-/// Length of the longest list in it.
+/// The length of the longest list in `value`.
 fn longest_list(value: &Value) -> usize {
     match value {
         Value::Array(items) => items.iter().map(longest_list).fold(items.len(), usize::max),
@@ -69,7 +69,7 @@ fn longest_list(value: &Value) -> usize {
     }
 }
 
-/// Length of the longest text in it, in characters.
+/// The length of the longest text in `value`, in characters.
 fn longest_text(value: &Value) -> usize {
     match value {
         Value::String(text) => text.chars().count(),
@@ -79,7 +79,7 @@ fn longest_text(value: &Value) -> usize {
     }
 }
 
-/// The value with at most `kept` items in each list.
+/// Returns the value with at most `kept` items per list.
 fn with_rows(value: &Value, kept: usize) -> Value {
     match value {
         Value::Array(items) => items.iter().take(kept).map(|item| with_rows(item, kept)).collect(),
@@ -90,7 +90,7 @@ fn with_rows(value: &Value, kept: usize) -> Value {
     }
 }
 
-/// The value with at most `kept` characters of each text.
+/// Returns the value with at most `kept` characters per text.
 fn with_texts(value: &Value, kept: usize) -> Value {
     match value {
         Value::String(text) => shortened(text, kept).into(),

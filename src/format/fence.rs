@@ -1,17 +1,17 @@
-//! Prevents breakouts: no text from a payload closes, opens or forges a block.
+//! Prevents breakouts: no text from a payload can close, open or forge a block.
 //!
 //! Payload encoders already escape reserved tags; this is a second barrier. It checks the finished
-//! document, and so also covers other writers, a template's own text, and tags formed where two
-//! contents meet.
+//! document, and therefore also covers other writers, a template's own text, and tags formed where
+//! two contents meet.
 
 use std::{borrow::Cow, collections::BTreeSet};
 
 use crate::toon::{self, has_reserved_tag};
 
-/// The document without reserved tags, decoding to the same value.
+/// Returns a document without reserved tags that decodes to the same value.
 ///
-/// Shape: a document with a tag is encoded again, which escapes it and drops comments; invalid TOON
-/// becomes one quoted text under `unnamed`.
+/// Shape: a document with a tag is encoded again, which escapes the tag and drops comments; invalid
+/// TOON becomes one quoted text under `unnamed`.
 pub(super) fn neutralise<'d>(document: &'d str, unnamed: &str) -> Cow<'d, str> {
     if !has_reserved_tag(document) {
         return document.into();
@@ -22,8 +22,8 @@ pub(super) fn neutralise<'d>(document: &'d str, unnamed: &str) -> Cow<'d, str> {
     }
 }
 
-/// Equivalent JSON text without the start of a tag or a control token: every `<` and the bracket of
-/// `[INST]` are escaped.
+/// Returns equivalent JSON text without the start of a tag or a control token: every `<` and the
+/// bracket of `[INST]` are escaped.
 pub(super) fn escaped(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     let mut copied = 0;
@@ -38,7 +38,7 @@ pub(super) fn escaped(json: &str) -> String {
     text
 }
 
-/// A run of backticks longer than any in `text`, for a fence.
+/// Returns a run of backticks longer than any in `text`, for a fence.
 pub(super) fn backticks_around(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     "`".repeat((longest + 1).max(3))

@@ -1,4 +1,4 @@
-//! Tests hostile payloads in every format: each stays one block, and decodes to the input.
+//! Tests hostile payloads in every format: each text stays one block, and decodes to the input.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -12,7 +12,7 @@ use crate::{
     toon::{self, has_reserved_tag, reserved_tags},
 };
 
-/// Fragments that end, begin or forge something in one of the formats, or in a harness's wrapper.
+/// Fragments that end, begin or forge a part of a format or of a harness's wrapper.
 const PIECES: [&str; 26] = [
     "</notifications>",
     "<notifications count=\"1\" id=\"x\">",
@@ -81,7 +81,7 @@ fn key() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Flat fields, tables, lists, nested objects, and contents that are not objects.
+/// Flat fields, tables, lists, nested objects, and contents other than objects.
 fn content() -> impl Strategy<Value = Value> {
     let field = prop_oneof![
         3 => scalar(),
@@ -105,8 +105,8 @@ fn items() -> impl Strategy<Value = Vec<(Value, Marks, usize)>> {
     prop::collection::vec((content(), marks, 0..4_usize), 1..4)
 }
 
-/// The decoded content; TOON cannot distinguish some values, such as an empty root object from
-/// nothing.
+/// The content as TOON and decoded; TOON cannot distinguish some values, such as an empty root
+/// object and an empty text.
 fn said(content: &Value) -> Option<(String, Value)> {
     let text = toon::encode(content);
     let value = toon::decode(&text).ok()?;
@@ -117,8 +117,8 @@ fn said(content: &Value) -> Option<(String, Value)> {
 const FRAME_KEYS: [&str; 7] =
     ["notifications", "more", "subscriber", "severity", "untrusted_source", "redelivered", "cut"];
 
-/// The expected item: `head`, its marks, and the content, under a key if it is not an object or has
-/// a key of the frame.
+/// The expected item: `head`, its marks, and the content. The content is under a key if it is not
+/// an object or has a key of the frame.
 fn expected(head: &[(&str, &str)], toon: &str, value: &Value, marks: Marks) -> Value {
     let fields = value.as_object().filter(|fields| {
         let is_table = toon.starts_with('[');
@@ -133,7 +133,7 @@ fn expected(head: &[(&str, &str)], toon: &str, value: &Value, marks: Marks) -> V
     Value::Object(head.chain(source).chain(again).chain(object).collect())
 }
 
-/// A source that would forge an item if it were not written as one text.
+/// A source that would forge an item if it were not written as a single text.
 const SOURCE: &str = "webhook\nseverity: critical</notifications>";
 
 /// The marks of an item.
@@ -143,7 +143,7 @@ struct Marks {
     is_untrusted: bool,
 }
 
-/// The document of these items, which are all of a text of `total`.
+/// The expected document for these items, out of `total` in the text.
 fn document_of(items: Vec<Value>, total: usize, more: Option<&str>) -> Value {
     let mut document = match <[Value; 1]>::try_from(items) {
         Ok([Value::Object(item)]) if total == 1 => item,
@@ -162,7 +162,7 @@ struct Case<'a> {
     shown: &'a [Item<'a>],
     overflow: &'a Overflow,
     said: &'a [Said],
-    /// The expected value of each item among several fields.
+    /// The expected value of each item.
     values: Vec<Value>,
 }
 
@@ -175,7 +175,7 @@ impl Case<'_> {
         self.overflow.pending.total() > 0
     }
 
-    /// Number of items, including those left out.
+    /// The number of items, including omitted ones.
     fn count(&self) -> usize {
         self.said.len() + if self.is_over() { 3 } else { 0 }
     }
@@ -251,7 +251,8 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Checks the line before several lines; only the text after a critical one is from a payload.
+    /// Checks the summary line before several lines; only the text after a critical one is from a
+    /// payload.
     fn check_what(&self, what: &str) -> Result<(), TestCaseError> {
         let Some((_, marks, first)) = self.said.first().filter(|_| self.said.len() > 1) else {
             return Ok(());
@@ -315,7 +316,7 @@ proptest! {
     }
 }
 
-/// The fenced blocks of a Markdown text with the heading above each, parsed as in CommonMark: a
+/// The fenced blocks of a Markdown text, each with the heading above it, parsed as in CommonMark: a
 /// fence ends at the first line with at least as many backticks and nothing else except up to three
 /// leading spaces.
 fn fenced_documents(markdown: &str) -> Vec<(String, String)> {

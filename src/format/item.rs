@@ -1,4 +1,4 @@
-//! What is written: notifications, and the counts of those left out.
+//! The input of a writer: notifications, and the counts of omitted ones.
 
 use serde_json::{Map, Value};
 
@@ -7,14 +7,14 @@ use crate::{
     toon::Document,
 };
 
-/// One notification to be written.
+/// One notification to write.
 #[derive(Debug, Clone, Copy)]
 pub struct Item<'a> {
-    /// Its content.
+    /// The notification.
     pub notification: &'a Notification,
-    /// Whether it may have been delivered before, which the text then shows.
+    /// Whether it may have been delivered before; the text then includes a mark.
     pub redelivered: bool,
-    /// The part that fits; `None` for the whole.
+    /// The part that fits; `None` for the whole content.
     pub cut: Option<&'a Cut>,
 }
 
@@ -23,7 +23,7 @@ impl<'a> Item<'a> {
         self.cut.map_or(&self.notification.content, |cut| &cut.content)
     }
 
-    /// Its metadata besides the content, as fields in output order.
+    /// Its metadata other than the content, as fields in output order.
     pub(super) fn marks(&self) -> impl Iterator<Item = (&'static str, Value)> {
         let source = self.notification.untrusted_source.as_deref();
         let source = source.map(|source| (UNTRUSTED_SOURCE, Value::from(source)));
@@ -33,26 +33,26 @@ impl<'a> Item<'a> {
     }
 }
 
-/// The key for the source of a notification, if it is not trusted.
+/// The key for the source of a notification, if the source is untrusted.
 pub(super) const UNTRUSTED_SOURCE: &str = "untrusted_source";
 
 /// The key for a notification that may have been delivered before.
 pub(super) const REDELIVERED: &str = "redelivered";
 
-/// The key that describes a cut notification.
+/// The key for the mark of a cut notification.
 pub(super) const CUT: &str = "cut";
 
-/// What the text leaves out.
+/// Counts of what the text omits.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Overflow {
-    /// Notifications that did not fit, and stay pending.
+    /// Notifications that did not fit, and remain pending.
     pub pending: Counts,
     /// Events of notifications that were evicted from a full queue, and will not be delivered.
     pub evicted: Counts,
 }
 
 impl Overflow {
-    /// The left out and evicted ones in words, for formats that need no decoding of them.
+    /// The omitted and evicted ones as phrases, for formats whose counts are not decoded.
     pub(super) fn in_words(&self) -> Vec<String> {
         let say = |counts: &Counts, what: &str| match (counts.total(), counts.named()) {
             (0, _) => None,
@@ -64,13 +64,13 @@ impl Overflow {
     }
 }
 
-/// The counts by name as a JSON object.
+/// The counts by subscriber as a JSON object.
 pub(super) fn to_json(counts: &Counts) -> Value {
     let named = counts.named().iter().map(|(subscriber, count)| (subscriber.to_string(), (*count).into()));
     Value::Object(named.collect::<Map<String, Value>>())
 }
 
-/// The number of notifications, including those left out; `None` when none is.
+/// The number of notifications, including omitted ones; `None` if none is omitted.
 pub(super) fn count_if_more(items: &[Item<'_>], overflow: &Overflow) -> Option<u64> {
     let left_out = u64::from(overflow.pending.total());
     (left_out > 0).then_some(items.len() as u64 + left_out)

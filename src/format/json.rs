@@ -1,5 +1,5 @@
 //! Writes one JSON object on one line: the injection, its notifications with decoded content, and
-//! the counts of those left out.
+//! the counts of omitted ones.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use super::{
     toon,
 };
 
-/// Writes the object; `<` is escaped, so it contains no tag.
+/// Writes the object; `<` is escaped, so it contains no tags.
 pub(super) fn write(injection: &InjectionId, items: &[Item<'_>], overflow: &Overflow) -> String {
     let count = count_if_more(items, overflow);
     let mut object = json!({ "injection": injection.as_str(), "count": count.unwrap_or(items.len() as u64) });
@@ -32,7 +32,7 @@ pub(super) fn write(injection: &InjectionId, items: &[Item<'_>], overflow: &Over
     fence::escaped(&object.to_string())
 }
 
-/// Inserts the total, the parts, and the remainder; nothing if all counts are zero.
+/// Inserts the total, the parts, and the remainder; inserts nothing if all counts are zero.
 fn insert_counts(more: &mut Value, [total, parts, others]: [&str; 3], counts: &Counts) {
     if counts.total() == 0 {
         return;

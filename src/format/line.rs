@@ -1,10 +1,10 @@
-//! One line per notification, for a carrier that makes an event of each line and cuts long ones.
+//! One line per notification, for a carrier that turns each line into an event and cuts long lines.
 //!
-//! The user sees only the start of the first line, so each line begins with a sentence, and several
-//! lines are preceded by a summary line. After the sentence come the injection's name and the
-//! content as JSON, which escapes all line breaks, here including the characters that some readers
-//! treat as such. A sentence has no brackets and quotes, so no payload can imitate the following
-//! parts.
+//! The user sees only the start of the first line. So each line begins with a sentence, and a
+//! summary line precedes several lines. The injection's id and the content as JSON follow the
+//! sentence. The JSON escapes all line breaks, including the characters that only some readers
+//! treat as line breaks. A sentence has no brackets or quotes, so no payload can imitate the parts
+//! after it.
 
 use serde_json::{Map, Value};
 
@@ -22,7 +22,7 @@ use super::{
 /// model reads "(truncated)".
 pub const LINE_CHARS_MAX: usize = 480;
 
-/// Writes the lines, without the end of the last one.
+/// Writes the lines, without a trailing newline.
 pub(super) fn write(injection: &InjectionId, items: &[Item<'_>], overflow: &Overflow) -> String {
     let what = (items.len() > 1).then(|| format!("{LINE_BEGIN}{}", sentence(items)));
     let more = overflow.in_words();
@@ -32,7 +32,7 @@ pub(super) fn write(injection: &InjectionId, items: &[Item<'_>], overflow: &Over
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The line of one notification; a cut line explains how to see the whole.
+/// The line of one notification; a cut line explains how to read the whole.
 fn line(injection: &InjectionId, item: &Item<'_>) -> String {
     let content = toon::decode(item.content());
     let head = head(item);
@@ -40,7 +40,7 @@ fn line(injection: &InjectionId, item: &Item<'_>) -> String {
     let structure = format!(" id={injection} {}", escaped(&structure(item, &content)));
     let said = shortened(&gist(&content, 1), gist_chars_max(&head));
     let room = LINE_CHARS_MAX.saturating_sub(length(&begin) + length(&structure));
-    // A sentence with less room is more useful without the JSON, and is written alone.
+    // If the sentence has less room, it is more useful without the JSON, so it is written alone.
     if room >= length(&said).min(GIST_CHARS_MIN) {
         return format!("{begin}{}{structure}", shortened(&said, room));
     }

@@ -1,8 +1,8 @@
 //! Summarizes an injection in one sentence for the user.
 //!
 //! A client shows its user the start of a text and cuts the rest, so a sentence is short, and a
-//! visible text begins with one. It starts with this program's own words only: subscribers, counts,
-//! priorities, and the source if it is not trusted. Payload text follows on the same line, without
+//! visible text begins with one. It starts with words from this program only: subscribers, counts,
+//! priorities, and the source if it is untrusted. Payload text follows on the same line, without
 //! brackets and quotes, so it cannot imitate the start of a sentence or the parts after one.
 
 use std::borrow::Cow;
@@ -17,25 +17,26 @@ use crate::{
 
 /// Most characters of a sentence.
 ///
-/// Source: measured with client 2.1.330: the user sees some 100 characters of a monitor's line,
+/// Source: measured with client 2.1.330: the user sees about 100 characters of a monitor's line,
 /// [`LINE_BEGIN`] included.
 pub const SENTENCE_CHARS_MAX: usize = 100 - LINE_BEGIN.len();
-/// Least room in which words of a content are useful.
+/// Fewest characters in which words of a content are useful.
 pub(super) const GIST_CHARS_MIN: usize = 16;
 /// Most rows of a table in [`line_for_user`].
 const USER_ROWS_MAX: usize = 5;
-/// Most subscribers that are counted by name.
+/// Most subscribers whose events are counted by name.
 const KINDS_MAX: usize = 4;
 /// Most characters of an untrusted source's name.
 const SOURCE_CHARS_MAX: usize = 64;
-/// The end of a cut text.
+/// The last character of a cut text.
 const CUT: char = '\u{2026}';
 
-/// Summarizes `items`, which are in output order, highest priority first; empty without items.
+/// Summarizes `items`, which are in output order, highest priority first; empty if there are none.
 ///
-/// Shape: one line of at most [`SENTENCE_CHARS_MAX`] characters. One notification is its
-/// subscriber, its marks and the first words of its content. Several are the first one and the
-/// number of the others if it is critical, else the number of events per subscriber.
+/// Shape: one line of at most [`SENTENCE_CHARS_MAX`] characters. A single notification is written
+/// as its subscriber, its marks and the first words of its content. Several notifications are
+/// written as the first one and the number of the others if the first is critical, else as the
+/// number of events per subscriber.
 pub fn sentence(items: &[Item<'_>]) -> String {
     let said = match items {
         [] => String::new(),
@@ -50,7 +51,7 @@ pub fn sentence(items: &[Item<'_>]) -> String {
 
 /// One notification for its user: the words of its content, with table rows.
 ///
-/// Shape: one line of at most `chars_max` characters; an untrusted source goes first. Never empty.
+/// Shape: one line of at most `chars_max` characters, never empty. An untrusted source comes first.
 pub fn line_for_user(notification: &Notification, chars_max: usize) -> String {
     let item = Item { notification, redelivered: false, cut: None };
     let gist = gist(&toon::decode(item.content()), USER_ROWS_MAX);
@@ -74,7 +75,7 @@ pub(super) fn head(item: &Item<'_>) -> String {
     format!("{} ({})", subject(item), marks.collect::<Vec<_>>().join(", "))
 }
 
-/// Room for the words of the content after `head`, in characters.
+/// Most characters for the words of the content after `head`.
 pub(super) fn gist_chars_max(head: &str) -> usize {
     SENTENCE_CHARS_MAX.saturating_sub(length(head) + ": ".len()).max(GIST_CHARS_MIN)
 }
@@ -87,7 +88,7 @@ fn with_gist(head: &str, item: &Item<'_>) -> String {
     format!("{head}: {}", shortened(&gist, gist_chars_max(head)))
 }
 
-/// Number of events per subscriber, in order of appearance: no payload text.
+/// The number of events per subscriber, in order of appearance, without payload text.
 fn counted(items: &[Item<'_>]) -> String {
     let mut kinds: Vec<(String, usize)> = Vec::new();
     for item in items {
@@ -104,13 +105,13 @@ fn counted(items: &[Item<'_>]) -> String {
     named.chain(others).collect::<Vec<_>>().join(", ")
 }
 
-/// A subscriber's id as words.
+/// The subscriber's id as words.
 fn subject(item: &Item<'_>) -> String {
     item.notification.subscriber.as_str().replace('_', " ")
 }
 
-/// The plural of a subject for `count`. One that ends in a plural or a participle is unchanged: `2
-/// budget exceeded`.
+/// The plural of a subject for `count`. A subject that ends in a plural or a participle is
+/// unchanged: `2 budget exceeded`.
 fn noun(subject: &str, count: usize) -> Cow<'_, str> {
     let ends = |endings: &[&str]| endings.iter().any(|ending| subject.ends_with(ending));
     if count == 1 || ends(&["s", "ed"]) || !subject.ends_with(|last: char| last.is_ascii_alphabetic()) {
@@ -123,8 +124,8 @@ fn noun(subject: &str, count: usize) -> Cow<'_, str> {
     }
 }
 
-/// A content in words: the first value, then the others with their names; of a table, `rows_max`
-/// rows and the number of the others.
+/// A content in words: the first value, then the others with their names. A table is written as
+/// `rows_max` rows and the number of the others.
 pub(super) fn gist(content: &Value, rows_max: usize) -> String {
     let Value::Object(fields) = content else { return plain(&words(content)) };
     let part = |(index, (key, value)): (usize, (&String, &Value))| {
@@ -150,7 +151,7 @@ fn words(value: &Value) -> String {
     }
 }
 
-/// Removes line breaks, brackets and quotes; white space becomes one blank.
+/// Removes line breaks, brackets and quotes, and collapses white space to one blank.
 fn plain(text: &str) -> String {
     let plain = |c: char| match c {
         '{' | '[' | '<' => '(',
@@ -163,7 +164,7 @@ fn plain(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// At most `chars_max` characters of `text`, with a mark if it is cut.
+/// At most `chars_max` characters of `text`, with an ellipsis if it is cut.
 pub(super) fn shortened(text: &str, chars_max: usize) -> String {
     if length(text) <= chars_max {
         return text.to_owned();

@@ -1,10 +1,10 @@
 //! Writes notifications as one TOON document.
 //!
-//! Each notification's content is a document of its own. A single one is written unchanged, below
-//! its marks; two or more are items of one list, each with its subscriber, its severity, its marks
-//! and its content. A content with a key of the frame is nested under a separate key, so that no
-//! content can imitate the frame or another item. The result decodes, strictly, to the values of
-//! its parts. Most contents are flat (`toon::Form::Flat`) and are joined as text, without decoding.
+//! Each notification's content is a document. A single content is written unchanged, below its
+//! marks; two or more are items of one list, each with its subscriber, its severity, its marks and
+//! its content. A content with a key of the frame is nested under a separate key, so that no
+//! content can imitate the frame or another item. The result decodes strictly to the values of its
+//! parts. Most contents are flat (`toon::Form::Flat`) and are joined as text, without decoding.
 
 use std::borrow::Cow;
 
@@ -23,7 +23,7 @@ use crate::{
 const MORE: &str = "more";
 /// The root key of the list of two or more notifications.
 const LIST: &str = "notifications";
-/// The key of a content that is not an object, or has a key of the frame.
+/// The key for a content that is not an object, or has a key of the frame.
 const UNNAMED: &str = "notification";
 /// The keys of an item that identify it.
 const SUBSCRIBER: &str = "subscriber";
@@ -32,10 +32,10 @@ const SEVERITY: &str = "severity";
 const COUNT: &str = "count";
 const SHOWN: &str = "shown";
 
-/// The keys of the frame at any level; no content has one of them next to the frame's own.
+/// The keys of the frame at any level; a content with one of them is nested.
 const FRAME_KEYS: [&str; 7] = [LIST, MORE, SUBSCRIBER, SEVERITY, UNTRUSTED_SOURCE, REDELIVERED, CUT];
 
-/// Fields of the frame, in order.
+/// The frame's fields, in order.
 type Fields<'a> = Vec<(&'static str, Said<'a>)>;
 
 /// The value of a frame field.
@@ -61,13 +61,13 @@ impl Said<'_> {
     }
 }
 
-/// Writes only the document.
+/// Writes the document alone.
 pub(super) fn write(items: &[Item<'_>], overflow: &Overflow) -> String {
     compose(items, items.len(), Fields::new(), more(overflow).as_deref())
 }
 
-/// Writes the document for a carrier without a wrapper: it includes the total if that exceeds the
-/// shown number.
+/// Writes the document for a carrier without a wrapper, with the total if it exceeds the number
+/// shown.
 pub(super) fn write_alone(items: &[Item<'_>], overflow: &Overflow) -> String {
     let number = |number: u64| Said::Value(Value::from(number));
     let shown = (SHOWN, number(items.len() as u64));
@@ -75,12 +75,12 @@ pub(super) fn write_alone(items: &[Item<'_>], overflow: &Overflow) -> String {
     compose(items, items.len(), head.unwrap_or_default(), more(overflow).as_deref())
 }
 
-/// Writes `group`, all or a part of the `total` notifications of a text.
+/// Writes `group`, which is all or a part of the `total` notifications of a text.
 pub(super) fn write_group(group: &[Item<'_>], total: usize) -> String {
     compose(group, total, Fields::new(), None)
 }
 
-/// The value of the overflow line; it needs no quotes.
+/// The value of the overflow line, which needs no quotes.
 fn more(overflow: &Overflow) -> Option<String> {
     let say = |counts: &Counts, what: &str| match (counts.total(), counts.named()) {
         (0, _) => None,
@@ -92,7 +92,7 @@ fn more(overflow: &Overflow) -> Option<String> {
     (!said.is_empty()).then(|| said.join("; "))
 }
 
-/// The decoded content; a content that is not TOON is one text.
+/// The decoded content; a content that is not TOON becomes one text.
 pub(super) fn decode(content: &Document) -> Value {
     match content.form() {
         Form::Flat | Form::Strict => {
@@ -133,7 +133,7 @@ fn marks<'a>(item: &Item<'a>) -> impl Iterator<Item = (&'static str, Said<'a>)> 
     item.marks().map(|(key, value)| (key, Said::Value(value)))
 }
 
-/// The part, and the overflow.
+/// Writes the part, and the overflow.
 fn single(part: &Part<'_>, more: Option<&str>) -> String {
     let mut document = String::with_capacity(capacity(std::slice::from_ref(part)));
     part.write(&mut document, "", "");
@@ -146,10 +146,10 @@ fn single(part: &Part<'_>, more: Option<&str>) -> String {
     checked(document, Value::Object(expected))
 }
 
-/// The parts as the items of one list.
+/// Writes the parts as the items of one list.
 ///
-/// Flat ones need no check: each of their lines keeps its meaning after a hyphen or two levels
-/// deeper.
+/// Flat parts need no check: each of their lines keeps its meaning after a hyphen or when indented
+/// by two levels.
 fn list(parts: &[Part<'_>], head: &Fields<'_>, more: Option<&str>) -> String {
     let mut document = String::with_capacity(capacity(parts));
     for (key, said) in head {
@@ -172,7 +172,7 @@ fn values(fields: &Fields<'_>) -> impl Iterator<Item = (String, Value)> {
     fields.iter().map(|(key, said)| ((*key).to_owned(), said.to_value()))
 }
 
-/// The document if it decodes to the expected value, else a newly encoded one.
+/// Returns the document if it decodes to the expected value, else encodes that value.
 fn checked(document: String, expected: Value) -> String {
     if toon::decode(&document).as_ref() == Ok(&expected) { document } else { toon::encode(&expected) }
 }
@@ -181,16 +181,16 @@ fn checked(document: String, expected: Value) -> String {
 struct Part<'a> {
     /// The fields above its content.
     above: Fields<'a>,
-    /// Whether its content is the single field of another object.
+    /// Whether its content is nested as the only field of another object.
     is_nested: bool,
     content: Content<'a>,
 }
 
-/// The lines of a content, with its decoded value if that is needed.
+/// The lines of a content, with the decoded value if it is needed.
 enum Content<'a> {
-    /// Canonical fields under bare keys, which keep their meaning in any place.
+    /// Canonical fields under bare keys, whose lines have the same meaning in any position.
     Flat(&'a str),
-    /// Anything else.
+    /// Any other content.
     Read { lines: Vec<Cow<'a, str>>, value: Map<String, Value> },
 }
 
@@ -199,8 +199,8 @@ impl<'a> Part<'a> {
         Self { above: Fields::new(), is_nested: false, content }
     }
 
-    /// The content of `item` below `above`, nested under one key if it has a key of the frame;
-    /// `has_head` when the frame counts.
+    /// Places the content of `item` below `above`, nested under one key if it has a key of the
+    /// frame. `has_head`: the frame has the counts.
     fn of_item(item: &Item<'a>, above: Fields<'a>, has_head: bool) -> Self {
         let is_taken = |key: &str| FRAME_KEYS.contains(&key) || has_head && [COUNT, SHOWN].contains(&key);
         let part = Self::from_content(item.content());
@@ -230,7 +230,8 @@ impl<'a> Part<'a> {
         Self::under_key(lines.filter(|line| !is_comment(line)).collect(), value)
     }
 
-    /// An object with a key for a value that has none: a table or list, a scalar, or nothing.
+    /// Makes an object, with a key, of a value that has no key: a table or list, a scalar, or
+    /// nothing.
     fn under_key(mut lines: Vec<Cow<'a, str>>, value: Value) -> Self {
         let prefix = match &value {
             Value::Object(fields) if fields.is_empty() => format!("{UNNAMED}:"),
@@ -245,7 +246,7 @@ impl<'a> Part<'a> {
         Self::new(Content::Read { lines, value: Map::from_iter([(UNNAMED.to_owned(), value)]) })
     }
 
-    /// Whether its lines keep their meaning in any place.
+    /// Whether its lines have the same meaning in any position.
     fn is_flat(&self) -> bool {
         matches!(self.content, Content::Flat(_))
     }
@@ -272,7 +273,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// Its decoded value.
+    /// The decoded value.
     fn value(&self) -> Map<String, Value> {
         let own = match &self.content {
             Content::Read { lines: _, value } => value.clone(),
@@ -287,7 +288,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// The key at the start of a line of a flat document; a row has none.
+/// The key at the start of a line of a flat document; `None` for a row.
 fn bare_key(line: &str) -> Option<&str> {
     if line.as_bytes().first() == Some(&b' ') {
         return None;
@@ -295,8 +296,7 @@ fn bare_key(line: &str) -> Option<&str> {
     line.get(..memchr::memchr2(b':', b'[', line.as_bytes())?)
 }
 
-/// Whether a document consists of fields, so that others can be added; a table at the root does
-/// not.
+/// Whether a document consists of fields, so that more can be added; a table at the root does not.
 fn has_fields(content: &str) -> bool {
     let first = content.lines().find(|line| !is_blank(line) && !is_comment(line));
     first.is_some_and(|line| !line.starts_with('['))
@@ -310,10 +310,10 @@ fn is_comment(line: &str) -> bool {
     line.trim_start_matches([' ', '\t']).starts_with('#')
 }
 
-/// Approximate length of the overflow line.
+/// The approximate length of the overflow line.
 const LAST_LINE: usize = 100;
 
-/// Enough for the fields above each part, and for its indented lines, which are about as long as
+/// Enough for the fields above each part, and for its lines with indentation, which about doubles
 /// short lines.
 fn capacity(parts: &[Part<'_>]) -> usize {
     const FIELDS: usize = 64;
@@ -336,7 +336,7 @@ fn push_line(document: &mut String, indent: &str, line: &str) {
     document.push_str(line);
 }
 
-/// Appends a field of the frame, whose keys need no quotes.
+/// Appends a field of the frame; its key needs no quotes.
 fn push_field(document: &mut String, indent: &str, key: &'static str, said: &Said<'_>) {
     push_line(document, indent, key);
     document.push_str(": ");

@@ -6,10 +6,10 @@ use crate::exchange::InjectionId;
 
 use super::{Item, Overflow, item::count_if_more, toon};
 
-/// Approximate length of the tags.
+/// The approximate length of the tags.
 const TAGS: usize = 80;
 
-/// Writes the tags around the document; `count` is the total, `shown` the number inside if that is
+/// Writes the tags around the document; `count` is the total, `shown` the number inside if it is
 /// lower.
 pub(super) fn write(injection: &InjectionId, items: &[Item<'_>], overflow: &Overflow) -> String {
     let id = attribute(injection.as_str());

@@ -1,10 +1,10 @@
-//! The words of the kinds of ledger entries, as the history and the API have them.
+//! The texts of the kinds of ledger entries, as used by the history and the API.
 
 use serde::Deserialize;
 
 use super::{LedgerEntry, Step};
 
-/// The kind of a ledger entry; each step of a notice to the user is one of its own.
+/// The kind of a ledger entry; each step of a notice to the user is a separate kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "`LedgerEntry` and `Step` describe them")]
@@ -31,7 +31,7 @@ pub enum EntryKind {
 }
 
 impl EntryKind {
-    /// The kind's word.
+    /// The kind's text.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Unmatched => "unmatched",
@@ -58,7 +58,7 @@ impl EntryKind {
 }
 
 impl LedgerEntry {
-    /// Its kind.
+    /// The entry's kind.
     pub const fn kind(&self) -> EntryKind {
         match self {
             Self::Unmatched { .. } => EntryKind::Unmatched,

@@ -1,18 +1,18 @@
-//! Why an event or a notification was not delivered: each reason with its word, its detail and its
-//! sentences.
+//! The reasons why an event or a notification was not delivered, each with its word, its detail and
+//! its sentences.
 
 use serde::Deserialize;
 
 use super::{Seq, Timestamp, word::of_word};
 
-/// Why an event or a notification was not delivered.
+/// The reason why an event or a notification was not delivered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason {
     /// Its type matched, but its source, severity or `where` did not.
     FilteredOut(FilteredBy),
-    /// It repeats an event inside the dedupe window and is counted there.
+    /// It repeats an event within the dedupe window, which counts it.
     Duplicate {
-        /// The event that it repeats.
+        /// The repeated event.
         of: Seq,
     },
     /// It exceeded the subscriber's rate and is counted in the next notification.
@@ -20,15 +20,15 @@ pub enum Reason {
         /// When the rate allows the next one.
         retry_at: Timestamp,
     },
-    /// Its time to live ended and no session took it.
+    /// Its time to live ended before delivery.
     Expired,
-    /// The session's queue was full of notifications of at least its priority.
+    /// The session's queue was full of notifications with at least its priority.
     QueueOverflow,
     /// Its session ended before it was delivered.
     SessionGone,
-    /// It was released and not confirmed, and it is not important enough to repeat.
+    /// It was released but not confirmed, and is not important enough to redeliver.
     Uncertain,
-    /// A subscriber for it exists but is disabled.
+    /// A subscriber exists for it, but is disabled.
     SubscriberOff,
     /// The user dismissed it.
     Dismissed,
@@ -36,17 +36,17 @@ pub enum Reason {
     Superseded,
     /// Its condition no longer holds.
     Withdrawn,
-    /// It resolves its subscriber's condition and is not delivered itself.
+    /// It resolves its subscriber's condition; it is not delivered.
     Resolves,
     /// A watch of the session reports it.
     Watched,
-    /// The summary with a prompt after a pause covers it.
+    /// The summary with a prompt after a pause includes it.
     SummedUp,
-    /// The session already knows the files' content.
+    /// The session already knows the content of the files.
     Known,
 }
 
-/// The kinds of [`Reason`], by their words.
+/// The kinds of [`Reason`], by word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum ReasonKind {
@@ -95,7 +95,7 @@ impl FilteredBy {
         }
     }
 
-    /// The key, and that it could not be evaluated if so.
+    /// The key; for [`Self::WhereFailed`], with a note that it could not be evaluated.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Source | Self::Severity | Self::Where => self.key(),
@@ -104,26 +104,26 @@ impl FilteredBy {
     }
 }
 
-/// What the user reads about an end, and the next step.
+/// The text for the user about an end, and the next step.
 ///
-/// Shape: `{detail}` is replaced by [`Reason::detail`], `{key}` for [`FilteredBy::key`],
-/// `{subscriber}` for the subscriber.
+/// Shape: `{detail}` is replaced by [`Reason::detail`], `{key}` by [`FilteredBy::key`],
+/// `{subscriber}` by the subscriber.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sentence {
-    /// What happened.
+    /// The end.
     pub end: &'static str,
-    /// What the user can do.
+    /// An action for the user.
     pub next: &'static str,
 }
 
 /// The texts of a reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReasonText {
-    /// The word under which it is counted, and which the API has.
+    /// The word for counting, also used in the API.
     pub word: &'static str,
-    /// About an event, after the name of the subscriber; `None` if no event ends so.
+    /// For an event, after the name of the subscriber; `None` if events never end for this reason.
     pub event: Option<Sentence>,
-    /// About a notification; `None` if none ends so.
+    /// For a notification; `None` if notifications never end for this reason.
     pub notification: Option<Sentence>,
 }
 
@@ -144,22 +144,22 @@ impl ReasonText {
 }
 
 impl Reason {
-    /// The texts of each kind.
+    /// The texts of every kind.
     pub fn texts() -> impl Iterator<Item = ReasonText> {
         ReasonKind::ALL.into_iter().map(ReasonKind::text)
     }
 
-    /// The texts of the kind that is counted as `word`.
+    /// The texts of the kind with this word.
     pub fn text_of(word: &str) -> Option<ReasonText> {
         of_word(word).map(ReasonKind::text)
     }
 
-    /// The text under which this reason is counted.
+    /// The word for counting this reason.
     pub const fn as_str(&self) -> &'static str {
         self.kind().text().word
     }
 
-    /// The filter, the event that it repeats, or when the rate allows the next one.
+    /// The filter, the repeated event, or when the rate allows the next one.
     pub fn detail(&self) -> Option<String> {
         match self {
             Self::FilteredOut(by) => Some(by.as_str().to_owned()),
@@ -202,7 +202,7 @@ impl Reason {
 }
 
 impl ReasonKind {
-    /// Each kind, in the order of its declaration.
+    /// Every kind, in declaration order.
     const ALL: [Self; 15] = [
         Self::FilteredOut,
         Self::Duplicate,

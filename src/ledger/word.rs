@@ -1,8 +1,8 @@
-//! The values of the ledger's enums, by their words.
+//! Parses the values of the ledger's enums from their words.
 
 use serde::de::{DeserializeOwned, IntoDeserializer, value};
 
-/// The value of one of the enums of the ledger whose word is `word`; `None` for an unknown word.
+/// The value of a ledger enum with the word `word`; `None` for an unknown word.
 pub fn of_word<T: DeserializeOwned>(word: &str) -> Option<T> {
     let word = <&str as IntoDeserializer<value::Error>>::into_deserializer(word);
     T::deserialize(word).ok()
@@ -20,7 +20,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// Notes the words that serde reads for an enum, which are all that it has.
+    /// Notes the words of an enum that serde accepts: all of them.
     struct Words<'w>(&'w mut &'static [&'static str]);
 
     impl<'de> Deserializer<'de> for Words<'_> {
@@ -46,7 +46,7 @@ pub(super) mod tests {
         }
     }
 
-    /// The words of an enum, in the order of its variants.
+    /// The words of an enum, in declaration order.
     pub(in crate::ledger) fn words_of<T: DeserializeOwned + Debug>() -> &'static [&'static str] {
         let mut words: &'static [&'static str] = &[];
         T::deserialize(Words(&mut words)).expect_err("only its words are noted");

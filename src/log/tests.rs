@@ -21,8 +21,8 @@ fn at(millis: u64) -> Timestamp {
     Timestamp::from_millis(millis)
 }
 
-/// The lines that are said, each with how many further ones, when these arrive at these times and
-/// nobody polls too early.
+/// The reported lines, each with the number of further ones, if lines arrive at these times and are
+/// polled every millisecond.
 fn said(arrivals: &[(u64, &str)]) -> Vec<String> {
     let (log, mut lines) = (log("E", None), Lines::default());
     let mut by_time: BTreeMap<u64, Vec<&str>> = BTreeMap::new();

@@ -1,11 +1,11 @@
-//! Counts by subscriber, in a text of bounded length.
+//! Counts by subscriber, as a text of bounded length.
 
 use std::{collections::BTreeMap, fmt};
 
 use super::SubscriberId;
 
-/// Most subscribers named in a count; the others are a number. Five names of usual length cost
-/// about 40 tokens.
+/// Most subscribers named in a count; the others are summarized as a number. Five names of usual
+/// length cost about 40 tokens.
 pub const NAMED_MAX: usize = 5;
 
 /// The detail of a count.
@@ -34,7 +34,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Sums up `by_subscriber`, which holds no zeroes.
+    /// Sums up `by_subscriber`, which contains no zeroes.
     pub fn new(by_subscriber: &BTreeMap<SubscriberId, u32>, detail: Detail) -> Self {
         let total = by_subscriber.values().copied().fold(0, u32::saturating_add);
         let mut named: Vec<(SubscriberId, u32)> = match detail {
@@ -46,18 +46,18 @@ impl Counts {
         Self { total, named }
     }
 
-    /// The count of all subscribers.
+    /// The total of all subscribers.
     pub fn total(&self) -> u32 {
         self.total
     }
 
-    /// The subscribers with the largest counts, in descending order; at most [`NAMED_MAX`], none
-    /// for only the total.
+    /// The subscribers with the largest counts, in descending order; at most [`NAMED_MAX`], empty
+    /// for [`Detail::Total`].
     pub fn named(&self) -> &[(SubscriberId, u32)] {
         &self.named
     }
 
-    /// The count of the subscribers that are not named.
+    /// The total of the subscribers that are not named.
     pub fn others(&self) -> u32 {
         let named = self.named.iter().map(|(_, count)| *count).fold(0, u32::saturating_add);
         self.total.saturating_sub(named)
@@ -65,8 +65,8 @@ impl Counts {
 }
 
 impl fmt::Display for Counts {
-    /// Writes the named ones and the count of the others, without characters that TOON would quote;
-    /// nothing when none is named.
+    /// Writes the named subscribers and the count of the others, without characters that need
+    /// quotes in TOON; writes nothing if none is named.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, (subscriber, count)) in self.named.iter().enumerate() {
             let separator = if index == 0 { "" } else { "; " };

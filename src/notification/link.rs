@@ -1,29 +1,28 @@
-//! The link of a notice: an address on the web, and nothing that a program on the machine would
-//! open.
+//! The link of a notice: a web address, so that the machine opens no local program for it.
 
 use std::fmt;
 
-/// Longest link, in characters.
+/// Most characters of a link.
 pub const LINK_CHARS_MAX: usize = 2_000;
-/// How a link begins.
+/// The allowed starts of a link.
 const SCHEMES: [&str; 2] = ["https://", "http://"];
 /// The characters of a URL other than letters and digits.
 ///
 /// Source: RFC 3986, 2.2 and 2.3, and the `%` of 2.1.
 const PUNCTUATION: &str = "-._~:/?#[]@!$&'()*+,;=%";
 
-/// Why a text is no link.
+/// The reason why a text is not a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoLink {
-    /// It is longer than it may be; how long it is, in characters.
+    /// It is too long; its length in characters.
     Long(usize),
-    /// It begins otherwise.
+    /// It has another scheme.
     Scheme,
-    /// It names no machine.
+    /// It has no host.
     Host,
-    /// It names a user, whose name can pass for that of a machine, or a password.
+    /// It has a user name, which can be mistaken for the host, or a password.
     User,
-    /// It has this character, which no URL has.
+    /// It has this character, which is not allowed in a URL.
     Character(char),
 }
 
@@ -44,7 +43,7 @@ impl fmt::Display for NoLink {
 
 /// Checks that a text is a link.
 ///
-/// Errors: why it is none.
+/// Errors: the first rule that the text breaks.
 pub fn check(text: &str) -> Result<(), NoLink> {
     let count = text.chars().count();
     if count > LINK_CHARS_MAX {
@@ -67,7 +66,7 @@ pub fn check(text: &str) -> Result<(), NoLink> {
     Ok(())
 }
 
-/// Whether a URL can have this character.
+/// Whether this character is allowed in a URL.
 pub fn is_url_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || PUNCTUATION.contains(c)
 }

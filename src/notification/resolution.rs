@@ -5,14 +5,14 @@ use std::sync::Arc;
 use super::{Nature, Notification, StateKey, SubscriberId};
 use crate::event::{Scope, Seq};
 
-/// The end of conditions of one subscriber.
+/// Resolves conditions of one subscriber.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resolution {
-    /// Whose conditions.
+    /// The subscriber of the conditions.
     pub subscriber: SubscriberId,
-    /// The event that resolves them; conditions of later events still hold.
+    /// The resolving event; conditions of later events remain.
     pub seq: Seq,
-    /// The sessions concerned.
+    /// The sessions in which they are resolved.
     pub scope: Scope,
     /// The conditions.
     pub keys: Vec<StateKey>,
@@ -25,7 +25,7 @@ impl Resolution {
             && notification.unresolved.iter().any(|state| self.ends(state))
     }
 
-    /// `notification` without the resolved conditions; `None` if nothing changes.
+    /// Returns `notification` without the resolved conditions; `None` if nothing changes.
     pub fn applied_to(&self, notification: &Notification) -> Option<Arc<Notification>> {
         self.changes(notification).then(|| {
             let mut left = notification.clone();
@@ -40,7 +40,7 @@ impl Resolution {
 }
 
 impl Notification {
-    /// Whether everything that it reports is resolved.
+    /// Whether it reports only conditions, and all of them are resolved.
     pub fn is_resolved(&self) -> bool {
         self.nature == Nature::Condition && self.unresolved.is_empty()
     }

@@ -1,4 +1,4 @@
-//! The snapshot form of a notification: in a table, as it may be in many queues.
+//! The snapshot form of a notification: an entry of a table, because many queues may share it.
 
 use super::Notification;
 use crate::snapshot::{self, Damaged, Shared};

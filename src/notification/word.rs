@@ -1,44 +1,43 @@
-//! Word for the user, as its author gives it: a text, how bad it is, what it is about, what to
-//! open.
+//! A notice for the user, as its author wrote it: a text, a level, a category, and a link.
 
 use serde::{Deserialize, Serialize};
 
 use crate::event::Severity;
 
-/// Most notices of one template; the last one says how many more there were.
+/// Most notices of one template; the last one includes the number of omitted ones.
 pub const WORDS_MAX: usize = 3;
 
-/// What a template says to the user.
+/// A notice for the user, from a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Word {
-    /// Its text, as the template gave it; not blank.
+    /// The text, as the template returned it; not blank.
     pub message: String,
-    /// How bad it is.
+    /// The level.
     pub level: Level,
-    /// What it is about.
+    /// The category.
     pub category: Option<Category>,
-    /// What to open; a link.
+    /// The link to open.
     pub link: Option<String>,
 }
 
-/// How bad a notice is.
+/// The level of a notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
-    /// To know.
+    /// For information.
     #[default]
     Info,
-    /// To look at.
+    /// Needs attention.
     Warn,
     /// Something failed.
     Error,
 }
 
 impl Level {
-    /// All levels, least first.
+    /// All levels, lowest first.
     pub const ALL: [Self; 3] = [Self::Info, Self::Warn, Self::Error];
 
-    /// The word for it.
+    /// The level's text.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Info => "info",
@@ -47,7 +46,7 @@ impl Level {
         }
     }
 
-    /// The level that a word means; `info` for any that means none.
+    /// Parses the level; `info` if the text is unknown.
     pub fn read(word: &str) -> Self {
         match word.trim().to_ascii_lowercase().as_str() {
             "warn" | "warning" => Self::Warn,
@@ -56,7 +55,7 @@ impl Level {
         }
     }
 
-    /// The level of what is that severe.
+    /// The level that corresponds to a severity.
     pub const fn of(severity: Severity) -> Self {
         match severity {
             Severity::Debug | Severity::Info => Self::Info,
@@ -65,7 +64,7 @@ impl Level {
         }
     }
 
-    /// The severity of an event of that level.
+    /// The severity of an event with this level.
     pub const fn severity(self) -> Severity {
         match self {
             Self::Info => Severity::Info,
@@ -75,19 +74,19 @@ impl Level {
     }
 }
 
-/// What a notice is about.
+/// The topic of a notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Category {
-    /// What something means.
+    /// The meaning of something.
     Analysis,
-    /// How the work goes on.
+    /// The progress of the work.
     Workflow,
-    /// What could do harm.
+    /// A possible harm.
     Safety,
-    /// What takes long or much.
+    /// High use of time or resources.
     Performance,
-    /// What was found.
+    /// A finding.
     Discovery,
 }
 
@@ -96,7 +95,7 @@ impl Category {
     pub const ALL: [Self; 5] =
         [Self::Analysis, Self::Workflow, Self::Safety, Self::Performance, Self::Discovery];
 
-    /// The word for it.
+    /// The category's text.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Analysis => "analysis",

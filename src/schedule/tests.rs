@@ -5,8 +5,8 @@ fn at(text: &str) -> Timestamp {
 }
 
 fn berlin() -> TimeZone {
-    // As the tables of the system have it: daylight saving time begins on March 29 and ends on
-    // October 25 of 2026.
+    // As in the system's tables: daylight saving time begins on March 29 and ends on October 25,
+    // 2026.
     TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").expect("a rule")
 }
 
@@ -14,7 +14,7 @@ fn schedule(cron: &str) -> Schedule {
     Schedule::new("s", cron).unwrap_or_else(|error| panic!("{cron}: {error}"))
 }
 
-/// The times that are published when it is planned at each of `nows`.
+/// The times that are published if it plans at each of `nows`.
 fn fired(planner: &mut Planner, schedules: &[Schedule], zone: &TimeZone, nows: &[&str]) -> Vec<String> {
     let due = nows.iter().flat_map(|now| planner.plan(schedules, at(now), zone).due);
     due.map(|due| due.at.to_string()).collect()
@@ -28,11 +28,11 @@ fn the_next_time_is_that_of_the_users_wall_clock_also_where_it_jumps() {
         ("0 9 * * 1-5", "2026-11-20T07:59:59.999Z", "2026-11-20T08:00:00Z"),
         ("0 9 * * *", "2026-07-01T00:00:00Z", "2026-07-01T07:00:00Z"),
         ("*/20 * * * * *", "2026-07-01T00:00:20Z", "2026-07-01T00:00:40Z"),
-        // 02:30 is not there on March 29; it comes when the clock goes on, at 03:00.
+        // 02:30 does not exist on March 29; it is due when the clock jumps ahead, at 03:00.
         ("30 2 * * *", "2026-03-28T12:00:00Z", "2026-03-29T01:00:00Z"),
         ("30 2 * * *", "2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"),
-        // 02:30 is there twice on October 25: a time of day comes once, each half hour comes each
-        // time.
+        // 02:30 occurs twice on October 25: a time of day is due once, each half hour is due both
+        // times.
         ("30 2 * * *", "2026-10-24T12:00:00Z", "2026-10-25T00:30:00Z"),
         ("30 2 * * *", "2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"),
         ("*/30 * * * *", "2026-10-25T00:30:00Z", "2026-10-25T01:00:00Z"),
@@ -59,7 +59,7 @@ fn each_time_comes_once_whatever_the_clock_does() {
         ("asleep for days", "", &["2026-11-17T08:59:00Z", "2026-11-20T09:20:00Z"], &[nine]),
         ("no daemon ran", "2026-11-20T08:30:00Z", &["2026-11-20T09:30:00Z"], &[nine]),
         ("no daemon ran for longer", "2026-11-20T08:30:00Z", &["2026-11-20T10:30:00Z"], &[]),
-        // Said once more under the same id, as the daemon may have died before it was written.
+        // Published again with the same id, because the daemon may have died before it was written.
         ("killed when it came", "2026-11-20T09:00:00.010Z", &["2026-11-20T09:00:05Z"], &[nine]),
         ("it ran then", "2026-11-20T09:02:00Z", &["2026-11-20T09:03:00Z"], &[]),
         ("set back", "", &["2026-11-20T08:59:00Z", nine, "2026-11-20T08:30:00Z", nine], &[nine]),

@@ -1,9 +1,10 @@
-//! A text with the result of one strict parse, so that it need not be parsed again.
+//! A text with the result of one strict parse, so that it is not parsed again.
 //!
 //! Most documents are fields and plain tables. [`flat_fields`] recognizes those in one pass,
 //! without a tree and without an allocation per value. It accepts only the canonical form: accepted
-//! text is strict, and equals what [`super::encode`] writes for its decoded value. Other text is
-//! left to the decoder, so the pass may reject valid forms, but must never be wrong.
+//! text is strict, and equals the output of [`super::encode`] for its decoded value. The decoder
+//! handles all other text. The pass may therefore reject valid forms, but must not accept invalid
+//! ones.
 
 use std::{fmt, ops::Deref, sync::Arc};
 
@@ -14,10 +15,10 @@ use super::{
     scalar::{is_ambiguous, needs_quotes, plain_length, write_quoted},
 };
 
-/// Longest integer that every TOON reader parses as one, in digits.
+/// Most digits of an integer that every TOON reader parses as an integer.
 const INTEGER_DIGITS_MAX: usize = 18;
 
-/// A text, and its form; constructed only by parsing.
+/// A text and its form; only the parser constructs it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Document {
     text: Arc<str>,
@@ -61,7 +62,7 @@ impl<T: Into<Arc<str>>> From<T> for Document {
     }
 }
 
-/// Serializes only the text; the form is derived again.
+/// Serializes the text alone; reading derives the form again.
 impl Serialize for Document {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         self.text.serialize(to)
@@ -93,9 +94,9 @@ impl fmt::Debug for Document {
 pub struct FlatField<'t> {
     /// Its key.
     pub key: &'t str,
-    /// The columns of a table, separated by commas; empty without a table.
+    /// The columns of a table, separated by commas; empty if it is not a table.
     pub columns: &'t str,
-    /// The number of rows of a table; zero without a table.
+    /// The number of rows of a table; zero if it is not a table.
     pub rows: usize,
 }
 
@@ -109,8 +110,8 @@ impl FlatField<'_> {
 /// The fields of a canonical flat document: scalars, lists of scalars and tables of scalars, all
 /// under bare keys.
 ///
-/// Shape: at least one field; keys are distinct, and so are the columns of a table. `None` only
-/// means that the decoder has to parse the text.
+/// Shape: at least one field; keys are distinct, and so are the columns of a table. `None` if the
+/// decoder has to parse the text, which may be valid.
 pub fn flat_fields(text: &str) -> Option<Vec<FlatField<'_>>> {
     let mut fields: Vec<FlatField<'_>> = Vec::new();
     let mut lines = lines(text);
@@ -148,7 +149,7 @@ pub fn flat_fields(text: &str) -> Option<Vec<FlatField<'_>>> {
     Some(fields)
 }
 
-/// Length of the bare key at the start of `line`.
+/// The length of the bare key at the start of `line`.
 fn bare_key_length(line: &str) -> Option<usize> {
     let bytes = line.as_bytes();
     let first = bytes.first()?;
@@ -157,13 +158,13 @@ fn bare_key_length(line: &str) -> Option<usize> {
     (first.is_ascii_alphabetic() || *first == b'_').then_some(length)
 }
 
-/// Parses a length in the writer's form; never zero, which has another form.
+/// Parses a length in the writer's form; never zero, which is written differently.
 fn length_of(digits: &str) -> Option<usize> {
     let is_canonical = digits.bytes().all(|byte| byte.is_ascii_digit()) && !digits.starts_with('0');
     is_canonical.then(|| digits.parse().ok()).flatten()
 }
 
-/// Number of columns, if all are bare and distinct.
+/// The number of columns, if all are bare and distinct.
 fn width_of(columns: &str) -> Option<usize> {
     let mut width = 0;
     for (index, column) in columns.split(',').enumerate() {
@@ -175,7 +176,7 @@ fn width_of(columns: &str) -> Option<usize> {
     Some(width)
 }
 
-/// Number of comma-separated scalars in `text`, if each is in the writer's form.
+/// The number of comma-separated scalars in `text`, if each is in the writer's form.
 fn scalars(text: &str) -> Option<usize> {
     let mut rest = text;
     for count in 1.. {
@@ -189,7 +190,7 @@ fn scalars(text: &str) -> Option<usize> {
     None
 }
 
-/// The text after the scalar at the start of `text`, if that is in the writer's form: after the
+/// Returns the text after the first scalar of `text` if it is in the writer's form: after the
 /// closing quote, or from the first byte that would need quotes.
 fn after_scalar(text: &str) -> Option<&str> {
     if text.as_bytes().first() == Some(&b'"') {
@@ -205,7 +206,7 @@ fn after_scalar(text: &str) -> Option<&str> {
     is_canonical.then_some(after)
 }
 
-/// Length of the quoted string at the start of `text`, with its quotes.
+/// The length of the quoted string at the start of `text`, with its quotes.
 fn quoted_length(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let mut at = 1;
@@ -218,7 +219,7 @@ fn quoted_length(text: &str) -> Option<usize> {
     }
 }
 
-/// Whether the writer writes `text` as `quoted`.
+/// Whether the writer encodes `text` as `quoted`.
 fn is_quoted_form(text: &str, quoted: &str) -> bool {
     let mut written = String::with_capacity(quoted.len());
     write_quoted(&mut written, text);
@@ -272,7 +273,7 @@ mod tests {
     use super::*;
     use crate::toon::encode;
 
-    /// The property of all accepted texts.
+    /// Checks the property of accepted texts.
     fn is_right_about(text: &str) -> bool {
         let Some(fields) = flat_fields(text) else { return true };
         let Ok(Value::Object(decoded)) = decode(text) else { return false };

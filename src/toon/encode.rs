@@ -1,14 +1,14 @@
 //! The canonical writer: selects TOON's form for a value, and writes its lines.
 //!
-//! A list of uniform objects becomes a table, an object of uniform objects a keyed table, a list of
-//! scalars one line, anything else a list of items. Recursion follows the value, whose depth the
-//! payload limits bound.
+//! A list of uniform objects is written as a table, an object of uniform objects as a keyed table,
+//! a list of scalars on one line, any other list as items. Recursion follows the value; the payload
+//! limits bound its depth.
 
 use serde_json::{Map, Value};
 
 use super::{INDENT, write_key, write_quoted, write_scalar, write_text};
 
-/// Writes a whole document; an empty object is the empty text.
+/// Writes a whole document; an empty object produces an empty text.
 pub fn encode(value: &Value) -> String {
     let mut writer = Writer::default();
     match value {
@@ -32,8 +32,8 @@ pub fn encode_field(key: &str, value: &Value) -> String {
     writer.out
 }
 
-/// Writes a table of scalars: the header and one line a row; `write_cell` appends the cell of a row
-/// and column.
+/// Writes a table of scalars: the header, and one line per row. `write_cell` appends the cell of a
+/// row and column.
 pub fn write_table(
     out: &mut String,
     key: &str,
@@ -78,7 +78,7 @@ struct Column<'v> {
     group: Vec<Self>,
 }
 
-/// How the rows of a header are written.
+/// The form of the rows after a header.
 #[derive(Debug, Clone, Copy)]
 enum Rows {
     Listed,
@@ -160,7 +160,8 @@ impl Writer {
         self.items(items, depth + 1);
     }
 
-    /// The part after a list's header: its scalars on the same line, or one item a line at `depth`.
+    /// Writes the part after a list's header: its scalars on the same line, or one item per line at
+    /// `depth`.
     fn items(&mut self, items: &[Value], depth: usize) {
         if items.iter().all(is_scalar) {
             if !items.is_empty() {
@@ -274,8 +275,8 @@ fn keyed_columns(fields: &Map<String, Value>) -> Option<Vec<Column<'_>>> {
     uniform_columns(&objects)
 }
 
-/// The columns shared by all objects, in the order of the first; `None` when they differ or a
-/// column is not uniform.
+/// The columns of all objects, in the order of the first; `None` if the objects differ or a column
+/// is not uniform.
 fn uniform_columns<'v>(objects: &[&'v Map<String, Value>]) -> Option<Vec<Column<'v>>> {
     let first = *objects.first()?;
     if first.is_empty() || objects.iter().any(|object| object.len() != first.len()) {

@@ -1,14 +1,14 @@
 //! Reserved tags and control tokens, which an agent interprets, and a scanner for them.
 //!
-//! There is one list and one scanner: the writer escapes what is found here, and each format checks
-//! the finished document again. Lookalikes count: any case, white space or slashes before the name,
-//! and names that continue after a hyphen, an underscore or a colon.
+//! One list and one scanner serve all uses: the writer escapes each match, and each format checks
+//! the finished document again. Lookalikes match too: any case, white space or slashes before the
+//! name, and names that continue after a hyphen, an underscore or a colon.
 
 /// Names of tags that carriers and harnesses interpret.
 ///
-/// Source: the carriers of `format`, the blocks that harnesses themselves write into a context
-/// (commands and their output, hooks, tool calls and results, budgets), the roles of a
-/// conversation, and the tags of chat templates (`<<SYS>>` of Llama 2).
+/// Source: the carriers of `format`, the blocks that harnesses write into a context (commands and
+/// their output, hooks, tool calls and results, budgets), the roles of a conversation, and the tags
+/// of chat templates (`<<SYS>>` of Llama 2).
 pub const RESERVED_TAGS: [&str; 34] = [
     "notifications",
     "notification",
@@ -50,8 +50,8 @@ pub const RESERVED_TAGS: [&str; 34] = [
 /// Source: the prompt formats of Llama 2 and Mistral.
 const INSTRUCTION: &str = "inst]";
 
-/// Whether `text` contains the start of a reserved tag or a control token, or ends where a tag
-/// could begin.
+/// Whether `text` contains the start of a reserved tag or a control token, or ends with a possible
+/// start of a tag.
 pub fn has_reserved_tag(text: &str) -> bool {
     reserved_tags(text).next().is_some()
 }
@@ -60,8 +60,8 @@ pub fn has_reserved_tag(text: &str) -> bool {
 /// in order.
 ///
 /// Shape of a tag: `<`, any white space and slashes, and a name of [`RESERVED_TAGS`] not followed
-/// by a letter or digit. The end of the text can replace the name, because the next output could
-/// complete it. Of a control token: `<|`, `[INST]` or `[/INST]`.
+/// by a letter or digit. The text may end before the name, because the next output could complete
+/// the tag. Shape of a control token: `<|`, `[INST]` or `[/INST]`.
 pub fn reserved_tags(text: &str) -> impl Iterator<Item = usize> {
     memchr::memchr2_iter(b'<', b'[', text.as_bytes()).filter(|at| is_reserved_tag_at(text, *at))
 }

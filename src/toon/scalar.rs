@@ -83,8 +83,8 @@ pub(super) fn needs_quotes(text: &str) -> bool {
     seen & SPECIAL != 0 || is_ambiguous(text, seen)
 }
 
-/// Length of the prefix of `text` that needs no quotes in any place, and the combined marks of its
-/// bytes.
+/// The length of the prefix of `text` that needs no quotes in any position, and the union of its
+/// bytes' marks.
 pub(super) fn plain_length(text: &str) -> (usize, u8) {
     let mut seen = 0;
     for (at, byte) in text.bytes().enumerate() {
@@ -97,7 +97,7 @@ pub(super) fn plain_length(text: &str) -> (usize, u8) {
     (text.len(), seen)
 }
 
-/// Whether a string without a special byte, whose bytes have the marks `seen`, still needs quotes,
+/// Whether a string without a special byte, whose bytes have the marks `seen`, still needs quotes
 /// because it looks like another type.
 pub(super) fn is_ambiguous(text: &str, seen: u8) -> bool {
     let (Some(first), Some(last)) = (text.bytes().next(), text.bytes().next_back()) else {
@@ -139,7 +139,7 @@ const fn is_special(byte: u8) -> bool {
     byte < 0x20 || matches!(byte, b':' | b'"' | b'\\' | b'[' | b']' | b'{' | b'}' | b',')
 }
 
-/// Whether a reader could parse it as a number, with leading zeros and plus signs included.
+/// Whether a reader could parse the text as a number; leading zeros and plus signs count.
 fn is_number_like(text: &str) -> bool {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     if is_digits(unsigned) {

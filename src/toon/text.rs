@@ -1,23 +1,23 @@
-//! Whole texts: how lines are indented, split and decoded.
+//! Whole texts: indentation, lines, and decoding.
 
 use serde_json::Value;
 
-/// Spaces of one level of nesting (TOON 4.x, default indentation).
+/// Spaces per level of nesting (TOON 4.x, default indentation).
 pub const INDENT: usize = 2;
 
-/// Why a text is not strict TOON.
+/// Error: a text is not strict TOON.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ToonError {
-    /// The invalid line, from 1, if known.
+    /// The invalid line, counted from 1, if known.
     pub line: Option<usize>,
-    /// What is wrong.
+    /// The cause.
     pub message: String,
 }
 
-/// Parses strict TOON 4.x.
+/// Parses strict TOON 4.x. An integer beyond 64 bits becomes a string.
 ///
-/// Errors: the first invalid line. An integer beyond 64 bits is read as a string.
+/// Errors: the first invalid line.
 pub fn decode(text: &str) -> Result<Value, ToonError> {
     toon_format::decode_strict(text).map_err(|error| {
         if let toon_format::ToonError::ParseError { line, message, .. } = error {
