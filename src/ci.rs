@@ -1,10 +1,10 @@
-//! Follows what a session pushed: the checks of its commit, and reviews and comments at its pull
+//! Follows the pushes of sessions: the checks of each commit, and reviews and comments of its pull
 //! request.
 //!
-//! A push is found in a harness's report of a call, and starts a *follow* of it. The state of a
-//! follow is a fold over events, so a restart loses none and reports nothing twice. The fold
-//! decides when the next call of `gh` is due ([`Plan`]) and which events an answer ([`Outcome`])
-//! leads to. `source::ci` makes the calls. docs/design/ci.md describes the parts together.
+//! A push is found in a harness's report of a call, and starts a *follow*. The state of a follow is
+//! a fold over events, so a restart loses none and reports nothing twice. The fold decides when the
+//! next call of `gh` is due ([`Plan`]) and which events an answer ([`Outcome`]) leads to.
+//! `source::ci` makes the calls. docs/design/ci.md describes how the parts work together.
 
 mod answer;
 mod follow;
@@ -44,9 +44,9 @@ use crate::{
 /// The type of the event for a harness's report of a successful call.
 const CALL_SUCCEEDED: &str = "tool.call.success";
 
-/// Most open follows; beyond it the oldest is ended.
+/// Most open follows; when exceeded, the oldest is ended.
 const OPEN_MAX: usize = 32;
-/// Most pull requests, and most branches, with kept state of what was reported.
+/// Most pull requests, and most branches, whose reported remarks and checks are kept.
 const SEEN_MAX: usize = 64;
 /// Most kept events about checks.
 const SAID_MAX: usize = 256;
@@ -58,7 +58,7 @@ const FAILED_MAX: usize = 50;
 /// Time of the last known remark at each pull request, by owner, repository and number.
 type Seen = BTreeMap<String, String>;
 
-/// The next calls, and what is left out of answers.
+/// The next calls, and the filter for their answers.
 #[derive(Debug, Clone, Default)]
 pub struct Plan {
     /// The open follows, sorted by id.
@@ -67,7 +67,7 @@ pub struct Plan {
     seen: Arc<Seen>,
 }
 
-/// The next action for a follow.
+/// The next action of a follow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
     /// Query git for its commit.
@@ -77,7 +77,7 @@ pub enum Next {
 }
 
 impl Plan {
-    /// The next action; `is_done` returns whether a follow's next answer is already on its way.
+    /// The next action. `is_done` returns whether a follow's next answer is already on its way.
     pub fn next(&self, is_done: impl Fn(&Follow) -> bool) -> Option<Next> {
         let open = || self.follows.iter().filter(|follow| !is_done(follow));
         if let Some(follow) = open().find(|follow| follow.commit.is_none()) {
@@ -87,14 +87,15 @@ impl Plan {
         Some(Next::Ask(Arc::clone(follow), follow.due.max(self.not_before)))
     }
 
-    /// The event for an answer, without what was reported before.
+    /// The event for an answer, without parts that were already reported.
     pub fn answered_event(&self, follow: &Follow, mut outcome: Outcome, now: Timestamp) -> Event {
         if let Outcome::Checks(checks) = &mut outcome {
             checks.failures.retain(|failure| !follow.failed.contains(&failed_key(failure)));
             let key = checks.pr.as_ref().map(|pr| follow.seen_key(&checks.repo, pr.number));
             match key.and_then(|key| self.seen.get(&key)) {
                 Some(seen) => checks.remarks.retain(|remark| remark.at > *seen),
-                // Remarks from before the push are known; only the time of the newest is needed.
+                // Remarks from before the push are not reported; only the time of the newest is
+                // needed.
                 None => drop(checks.remarks.drain(..checks.remarks.len().saturating_sub(1))),
             }
         }
@@ -113,7 +114,7 @@ pub struct Wanted<'a> {
     pub workspace: Option<&'a str>,
     /// The working folder of git and `gh`.
     pub folder: &'a str,
-    /// A branch or a commit; the checked out one if absent.
+    /// A branch or a commit; the checked-out one if absent.
     pub reference: Option<&'a str>,
 }
 
@@ -124,11 +125,11 @@ pub struct Follows {
     open: BTreeMap<Arc<str>, Arc<Follow>>,
     gate: Gate,
     seen: Arc<Seen>,
-    /// The failed checks of each branch that were reported, by owner, repository and branch.
+    /// The reported failed checks of each branch, by owner, repository and branch.
     failing: BTreeMap<String, BTreeSet<String>>,
     /// The newest events about a session's checks, oldest first.
     said: VecDeque<(SessionId, Seq)>,
-    /// The newest commits whose checks were followed to their end, by owner, oldest first.
+    /// The newest commits whose checks were followed until they ended, by owner, oldest first.
     done: VecDeque<(u64, String)>,
     /// The settings.
     #[serde(skip)]
@@ -181,7 +182,7 @@ impl Follows {
         }
     }
 
-    /// Starts follows of a call's pushes.
+    /// Starts follows of the pushes of a call.
     fn note_pushes(&mut self, event: &EventRef<'_>, now: Timestamp) -> Vec<Event> {
         /// A harness's report of a call: its pushes, or its command.
         #[derive(Deserialize)]
@@ -222,7 +223,7 @@ impl Follows {
         ended
     }
 
-    /// Starts a requested follow, unless there is one already.
+    /// Starts a requested follow, unless it exists.
     pub fn want(&mut self, wanted: &Wanted<'_>, now: Timestamp) -> Vec<Event> {
         let Wanted { by, session, workspace, folder, reference } = wanted;
         let is_own = |follow: &Follow| match session {
@@ -283,7 +284,7 @@ impl Follows {
         let is_known = |other: &Arc<Follow>| other.session == found.session && other.commit == found.commit;
         let is_done = |done: &(u64, String)| done.0 == found.owner && found.commit.as_ref() == Some(&done.1);
         if others.iter().any(is_known) || !found.may_repeat && self.done.iter().any(is_done) {
-            // The continuing follow reports it, or an ended one did.
+            // The continuing follow reports it, or an ended one has.
             self.open.remove(&id);
             self.has_changed = true;
             return Vec::new();
@@ -295,7 +296,8 @@ impl Follows {
         ended
     }
 
-    /// Takes an answer; returns its news, and ends the follow or plans its next call.
+    /// Takes an answer; returns the events for its new parts, and ends the follow or plans its next
+    /// call.
     fn note_answer(&mut self, answered: Answered, now: Timestamp) -> Vec<Event> {
         let Answered { follow: id, call, outcome } = answered;
         self.gate.note_call(now);
@@ -334,7 +336,7 @@ impl Follows {
         events
     }
 
-    /// The parts of an answer that were not reported before.
+    /// The events for the parts of an answer that were not yet reported.
     fn news(&mut self, follow: &mut Follow, checks: &Checks, now: Timestamp) -> Vec<Event> {
         follow.repo = Some(checks.repo.clone()).filter(|repo| !repo.is_empty()).or(follow.repo.take());
         follow.url = checks.url.clone().or(follow.url.take());
@@ -379,13 +381,13 @@ impl Follows {
         }
     }
 
-    /// Whether all of `events` are about the state or end of checks of what `session` pushed.
+    /// Whether all of `events` are about the state or end of checks of pushes of `session`.
     pub fn has_said(&self, session: &SessionId, events: &[Seq]) -> bool {
         let is_said = |seq: &Seq| self.said.iter().any(|(of, said)| of == session && said == seq);
         !self.said.is_empty() && !events.is_empty() && events.iter().all(is_said)
     }
 
-    /// Whether there is anything of `session` for [`Follows::has_said`].
+    /// Whether [`Follows::has_said`] may be true for `session`.
     pub fn has_said_anything(&self, session: &SessionId) -> bool {
         self.said.iter().any(|(of, _)| of == session)
     }
@@ -395,7 +397,7 @@ impl Follows {
         self.change_owner(from, Some(to));
     }
 
-    /// Moves the follows of a session that has ended for good to its parent, or to its folder.
+    /// Moves the follows of a finally ended session to its parent, or to its folder.
     pub fn end_of(&mut self, session: &SessionId, parent: Option<&SessionId>) {
         self.change_owner(session, parent);
     }

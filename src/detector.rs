@@ -1,5 +1,5 @@
-//! Detectors: folds over harness reports about agents. A detector publishes its findings as events
-//! of the session.
+//! Detectors: folds over harness reports about agents. Their findings are published as events of
+//! the session.
 //!
 //! A detector gets events in journal order, with their times, and does not query the machine: the
 //! same events lead to the same findings, live, in a replay and in a simulation. A new detector is
@@ -41,8 +41,8 @@ pub struct Detectors {
 impl Detectors {
     /// Takes a trusted event, and returns the events to publish.
     ///
-    /// Shape: their ids derive from the event's own, so a replay gives the same. Most events are
-    /// not of a session's harness, and cost one comparison of types.
+    /// Shape: their ids derive from the event's id, so a replay returns the same. Most events are
+    /// not from a session's harness, and cost one comparison of types.
     pub fn observe(&mut self, event: &EventRef<'_>, settings: &Settings, now: Timestamp) -> Vec<Event> {
         let is_taken = TAKEN.iter().any(|begin| event.event_type.starts_with(begin));
         let Some(session) = event.session.filter(|_| is_taken).map(SessionId::new) else {

@@ -3,7 +3,7 @@
 //! The patterns of all subscribers form one trie over segments, so a lookup walks the segments of
 //! the type and not the list of subscribers. Results are cached: producers repeat a few types, and
 //! the second lookup of one is a single hash. A `Matcher` belongs to one generation of rules; new
-//! rules need a new one. It knows patterns and indexes, not what an index refers to.
+//! rules need a new one. It knows patterns and indexes, not the subscribers behind the indexes.
 //!
 //! ```
 //! use aside::{event::Pattern, matcher::Matcher};
@@ -21,8 +21,8 @@ use hashbrown::HashMap;
 
 use crate::event::{Pattern, PatternSegment};
 
-/// Most cached event types. A catalogue has a few hundred; a producer that writes ids into its
-/// types must not fill the memory (128 bytes a type make this 0.5 MiB).
+/// Most cached event types, 128 bytes each: 0.5 MiB. A catalogue has a few hundred; the limit is
+/// for producers that write ids into their types.
 pub const MEMO_TYPES_MAX: usize = 4_096;
 /// Most cached indexes over all types, 4 bytes each: 1 MiB, exceeded by one list at most.
 pub const MEMO_INDEXES_MAX: usize = 256 * 1_024;
@@ -36,7 +36,7 @@ pub struct Matcher {
     lists: Vec<u32>,
 }
 
-/// A trie node: what may follow the same first segments.
+/// A trie node: the possible continuations of the same first segments.
 #[derive(Debug, Default)]
 struct Node {
     exact: BTreeMap<Box<str>, usize>,
@@ -62,8 +62,8 @@ impl Matcher {
     /// The subscribers whose patterns select `event_type`, which must be a valid type.
     ///
     /// Shape: ascending, each once. A cached type costs one hash and no allocation. When
-    /// [`MEMO_TYPES_MAX`] or [`MEMO_INDEXES_MAX`] is reached, the cache is cleared and built up
-    /// again, so that types that never repeat cannot displace those that do.
+    /// [`MEMO_TYPES_MAX`] or [`MEMO_INDEXES_MAX`] is reached, the cache is cleared and refilled, so
+    /// that types that never repeat do not displace those that do.
     pub fn matches(&mut self, event_type: &str) -> &[u32] {
         if self.is_empty() {
             return &[];
@@ -75,7 +75,7 @@ impl Matcher {
         self.lists.get(found).unwrap_or_default()
     }
 
-    /// Whether nobody has a pattern.
+    /// Whether there are no patterns.
     fn is_empty(&self) -> bool {
         self.nodes.len() <= 1 && self.nodes.first().is_none_or(|root| root.rest.is_empty())
     }
@@ -96,8 +96,8 @@ impl Matcher {
         range
     }
 
-    /// Adds what the patterns below `node` select for types that continue with `rest`. Recursion
-    /// depth is the number of segments.
+    /// Adds the subscribers whose patterns below `node` select a type that continues with `rest`.
+    /// Recursion depth is the number of segments.
     fn collect(&self, node: usize, rest: &str, found: &mut Vec<u32>) {
         let Some(node) = self.nodes.get(node) else { return };
         found.extend_from_slice(&node.rest);

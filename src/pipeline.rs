@@ -1,10 +1,10 @@
-//! One subscriber, running: events of the types it asked for become notifications.
+//! One running subscriber: it turns events of its types into notifications.
 //!
-//! The stages, in order: filter, dedupe, batch, limit, supersede, render. None knows another;
-//! [`Pipeline::handle`] lists them. Events that resolve conditions bypass them
+//! The stages, in order: filter, dedupe, batch, limit, supersede, render. They do not know each
+//! other; [`Pipeline::handle`] lists them. Events that resolve conditions bypass them
 //! ([`Pipeline::resolve`]). A pipeline takes an event and the time, and returns outputs and its
 //! next deadline. Every event ends exactly once: in a row of a notification, or with a [`Reason`].
-//! Only open batches have deadlines. A pipeline knows no sessions and no other subscribers.
+//! Only open batches have deadlines. A pipeline does not know sessions or other subscribers.
 
 mod batch;
 mod dedupe;
@@ -77,7 +77,7 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Starts a subscriber with nothing remembered.
+    /// Starts a subscriber with empty memory.
     pub fn new(rule: Arc<Subscriber>) -> Self {
         Self {
             rule,
@@ -96,16 +96,16 @@ impl Pipeline {
         &self.rule
     }
 
-    /// What of its author's failed under its rule.
+    /// The parts written by its author that failed under the current rule.
     pub fn failing(&self) -> impl Iterator<Item = (&FailedPart, &Failing)> {
         self.failures.failing()
     }
 
-    /// Goes on under another rule of the same subscriber.
+    /// Replaces the rule by another one of the same subscriber.
     ///
-    /// Open batches keep their rows and deadlines and are rendered by the new rule. Windows of
-    /// repeats stay open unless the key is made from other fields; token buckets stay unless the
-    /// rate changed; counts that wait for a notification stay.
+    /// Open batches keep their rows and deadlines and are rendered by the new rule. Dedupe windows
+    /// stay open unless the fields of the key changed. Token buckets stay unless the rate changed.
+    /// Deferred counts stay.
     pub fn replace_rule(&mut self, rule: Arc<Subscriber>) {
         let key = |rule: &Subscriber| rule.dedupe.as_ref().map(|dedupe| dedupe.key.clone());
         if key(&rule) != key(&self.rule) {
@@ -118,9 +118,9 @@ impl Pipeline {
         self.rule = rule;
     }
 
-    /// Takes an event whose type the subscriber asked for. Afterwards drain `poll_output`.
+    /// Takes an event of a subscribed type. Afterwards drain `poll_output`.
     ///
-    /// Batches that were due before it close first, so a late timer changes nothing.
+    /// Due batches close before the event is handled, so a late timer changes nothing.
     pub fn handle(&mut self, seq: Seq, event: &Arc<Event>, templates: &Templates, now: Timestamp) {
         self.handle_timeout(templates, now);
         let scope = event.scope();
@@ -144,8 +144,8 @@ impl Pipeline {
         }
     }
 
-    /// Closes the open batches whose scope is `wanted`, because an exchange can take them or
-    /// nothing will come after.
+    /// Closes the open batches whose scope is `wanted`, because an exchange can take them or no
+    /// further event will come.
     pub fn close(&mut self, wanted: &dyn Fn(&Scope) -> bool, templates: &Templates, now: Timestamp) {
         self.handle_timeout(templates, now);
         for batch in self.batcher.close(wanted, now) {
@@ -210,7 +210,7 @@ impl Pipeline {
         Err(Reason::Duplicate { of })
     }
 
-    /// Collects the event; critical ones wait for nothing.
+    /// Adds the event to a batch; critical events are not batched.
     fn batch(
         &mut self,
         seq: Seq,
@@ -233,7 +233,7 @@ impl Pipeline {
         closed
     }
 
-    /// Does with a batch that was open what comes after the batching.
+    /// Runs the stages after batching on a batch that was open.
     fn leave(&mut self, batch: Batch, templates: &Templates) {
         if let Some(batch) = self.limit(batch, Weight::Usual) {
             let (batch, states) = self.supersede(batch);
@@ -254,7 +254,7 @@ impl Pipeline {
         None
     }
 
-    /// Ends the rows that are superseded in their own batch; gives the states of the others.
+    /// Ends the rows superseded in their own batch; returns the states of the others.
     fn supersede(&mut self, mut batch: Batch) -> (Batch, Vec<State>) {
         let (states, ended) = supersede::supersede(&self.rule, &mut self.key, &mut batch.rows);
         for seq in ended {
@@ -323,8 +323,8 @@ impl Pipeline {
     }
 }
 
-/// Whether an event makes a critical notification of its own: one that is not trusted does not,
-/// whatever its subscriber says.
+/// Whether an event makes a critical notification of its own. An untrusted event never does,
+/// whatever the subscriber's rule is.
 fn is_alone(rule: &Subscriber, weight: Weight) -> bool {
     match weight {
         Weight::Untrusted => false,
@@ -345,7 +345,7 @@ fn render_input<'a>(rule: &'a Subscriber, batch: &'a Batch, deferred: DeferredCo
     }
 }
 
-/// Size of the payloads that a notification represents, in bytes.
+/// Size of the payloads represented by a notification, in bytes.
 fn raw_bytes(rows: &[Row], deferred: DeferredCounts) -> u64 {
     let length = |row: &Row| row.event.payload.as_str().len() as u64;
     let shown: u64 = rows.iter().map(|row| length(row) * u64::from(row.repeats)).sum();
@@ -353,9 +353,9 @@ fn raw_bytes(rows: &[Row], deferred: DeferredCounts) -> u64 {
     shown + mean * (u64::from(deferred.repeats) + u64::from(deferred.suppressed))
 }
 
-/// Names what `events` became: the same subscriber and events always give the same id, so a replay
-/// makes no second one. Positions are used again after a loss, so the id of the first event counts
-/// too.
+/// The id of the notification of `events`. The same subscriber and events always have the same id,
+/// so a replay creates no duplicate. Positions are reused after a loss, so the id of the first
+/// event is hashed too.
 ///
 /// Shape: `n` and 12 lower-case hex digits, the first 48 bits of a SHA-256.
 fn notification_id(rule: &Subscriber, events: &[Seq], first_id: &str) -> NotificationId {

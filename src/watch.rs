@@ -1,10 +1,10 @@
-//! Watches: one notification when something becomes true.
+//! Watches: one notification when a condition becomes true.
 //!
-//! A watch is an event (`watch.set`) and its state a fold over events, so a restart loses none and
-//! a replay ends each at the same record. Conditions about the machine are reported by `watch.met`;
-//! the fold itself sees times, events, turns and sessions. Once enough conditions are met, it
-//! returns the event that ends the watch. That event's id is the watch's, so a second publish is a
-//! duplicate. docs/design/watches.md describes the parts together.
+//! A watch is an event (`watch.set`) and its state is a fold over events, so a restart loses none
+//! and a replay ends each at the same record. Conditions about the machine are reported by
+//! `watch.met`; the fold itself sees times, events, turns and sessions. Once enough conditions are
+//! met, it returns the event that ends the watch. That event has the id of the watch, so a second
+//! publish is a duplicate. docs/design/watches.md describes how the parts work together.
 
 pub mod condition;
 pub mod hosts;
@@ -42,17 +42,17 @@ const REMINDER: &str = "reminder.due";
 const TURN_END: &str = "agent.turn.end";
 /// Types of the events for the end of a push's checks; the payload is a [`ChecksEnded`].
 const CHECKS_ENDED: [&str; 3] = ["ci.run.completed", "ci.run.failed", "ci.follow.ended"];
-/// The `reason` of an end that another push supersedes.
+/// The `reason` of an end that is superseded by another push.
 const SUPERSEDED: &str = "superseded";
 /// Prefix of the types of these events.
 const PREFIX: &str = "watch.";
 /// The source of these events; events of other sources have no effect.
 pub const SOURCE: &str = OWN_SOURCE;
 
-/// Most open watches of a session, or of a folder; an agent that needs more waits for the same
+/// Most open watches of a session, or of a folder. An agent that needs more is waiting for the same
 /// thing repeatedly.
 pub const PER_OWNER_MAX: usize = 32;
-/// Most open watches in all, each of which may hold an open file or a connection.
+/// Most open watches in total; each may hold an open file or a connection.
 pub const ALL_MAX: usize = 256;
 /// Most conditions of a watch.
 pub const CONDITIONS_MAX: usize = 8;
@@ -117,7 +117,7 @@ pub struct Part {
     /// Its meaning.
     #[serde(flatten)]
     pub condition: Condition,
-    /// How it became true, if it did.
+    /// How it became true; `None` if it has not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub met: Option<String>,
 }
@@ -142,7 +142,7 @@ pub struct Watch {
     pub kind: Option<ReminderKind>,
     /// When it was set.
     pub set_at: Timestamp,
-    /// When it ends at the latest.
+    /// Its latest end.
     pub expires_at: Timestamp,
     /// The session that is notified; the event that sets the watch is addressed to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -165,7 +165,7 @@ pub struct Met {
 
 /// A change of a condition.
 enum Step {
-    /// It became true, in this way.
+    /// It became true; the text describes how.
     Met(String),
     /// The number of turns left.
     TurnsLeft(u32),
@@ -187,8 +187,8 @@ struct ChecksEnded {
 }
 
 impl ChecksEnded {
-    /// Reads it from an event; `None` for other events, and for an end that another push
-    /// supersedes.
+    /// Reads it from an event; `None` for other events, and for an end that is superseded by
+    /// another push.
     fn of(event: &EventRef<'_>, trust: Trust) -> Option<Self> {
         let is_it = trust.is_trusted() && event.source == SOURCE && CHECKS_ENDED.contains(&event.event_type);
         let ended: Self = is_it.then(|| serde_json::from_str(event.payload).ok())??;
@@ -198,7 +198,7 @@ impl ChecksEnded {
     /// Whether `reference` refers to the commit.
     fn is_of(&self, reference: Option<&str>) -> bool {
         let Some(reference) = reference.filter(|reference| *reference != "HEAD") else { return true };
-        // It is a prefix of the commit's id.
+        // It may be a prefix of the commit's id.
         let is_commit =
             |commit: &String| commit.starts_with(reference) || reference.starts_with(commit.as_str());
         self.branch.as_deref() == Some(reference) || self.commit.as_ref().is_some_and(is_commit)
@@ -370,7 +370,7 @@ impl Watches {
         self.open.get(id)
     }
 
-    /// Whether none is open.
+    /// Whether no watch is open.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
@@ -387,7 +387,7 @@ impl Watches {
 
     /// Takes an event, trusted or not, and returns the events to publish: ends of watches.
     ///
-    /// Shape: an end caused by an untrusted event is untrusted too, so it wakes no session.
+    /// Shape: an end that an untrusted event causes is untrusted too, so it wakes no session.
     pub fn observe(&mut self, seq: Seq, event: &EventRef<'_>, trust: Trust, now: Timestamp) -> Vec<Event> {
         let is_own = event.source == SOURCE && event.event_type.starts_with(PREFIX);
         if self.open.is_empty() && !(is_own && event.event_type == SET) {
@@ -455,7 +455,7 @@ impl Watches {
     fn set(&mut self, event: &EventRef<'_>) {
         let Ok(watch) = serde_json::from_str::<Watch>(event.payload) else { return };
         let (session, workspace) = (event.session.map(SessionId::new), event.workspace.map(Into::into));
-        // The publisher enforces the limits too; this check bounds an invented journal.
+        // The publisher enforces the limits too; this check bounds a forged journal.
         if self.open.len() < ALL_MAX && watch.parts.len() <= CONDITIONS_MAX {
             self.open.insert(Arc::clone(&watch.id), Arc::new(Watch { session, workspace, ..watch }));
             self.note_change();
@@ -511,7 +511,7 @@ impl Watches {
         self.deadline
     }
 
-    /// The events to publish at `now`, when [`Watches::poll_timeout`] has come.
+    /// The events to publish at `now`, after [`Watches::poll_timeout`].
     pub fn take_due(&mut self, now: Timestamp) -> Vec<Event> {
         let come = |condition: &Condition, _: &Watch| {
             let has_come = condition.time().is_some_and(|time| time <= now);
@@ -529,7 +529,7 @@ impl Watches {
         parts.any(|part| matches!(part.condition, Condition::Idle { .. }) && part.met.is_none())
     }
 
-    /// Meets conditions on idle sessions, for which `is_idle` returns true.
+    /// Meets conditions on idle sessions; `is_idle` returns whether a session is idle.
     pub fn note_idle(&mut self, is_idle: impl Fn(&SessionId) -> bool, now: Timestamp) -> Vec<Event> {
         let step = |condition: &Condition, _: &Watch| {
             let Condition::Idle { session } = condition else { return None };
@@ -543,7 +543,7 @@ impl Watches {
         self.change_owner(from, |watch| Some(Watch { session: Some(to.clone()), ..watch.clone() }));
     }
 
-    /// Ends the watches of a session that has ended for good; its reminders move to its folder.
+    /// Ends the watches of a finally ended session; its reminders move to its folder.
     pub fn end_of(&mut self, session: &SessionId) {
         self.change_owner(session, |watch| {
             let has_turns = watch.parts.iter().any(|part| matches!(part.condition, Condition::Turns { .. }));

@@ -1,7 +1,7 @@
 //! Parses an answer of `gh`: the state of a commit's checks, its pull request, reviews and
-//! comments; or the reason for their absence.
+//! comments; or the reason why there are none.
 //!
-//! Its texts are from strangers: they are cleaned and cut here, before any other use.
+//! Its texts are untrusted: they are cleaned and cut here, before any other use.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,7 +26,7 @@ const FAILURES_MAX: usize = 20;
 const NAME_CHARS_MAX: usize = 100;
 /// Most characters of the text of a check, a review, a comment or an error.
 const TEXT_CHARS_MAX: usize = 240;
-/// Longest URL; a longer one is left out, because a part of it is useless.
+/// Longest URL; a longer one is omitted, because a part of it is useless.
 const URL_BYTES_MAX: usize = 300;
 /// Calls per hour that are reserved for the user.
 const LEFT_ALONE: u64 = 100;
@@ -110,15 +110,15 @@ pub struct Checks {
     pub pending: u32,
     /// Number of skipped ones.
     pub skipped: u32,
-    /// Failed ones that were not reported before.
+    /// Failed ones that were not yet reported.
     pub failures: Vec<Failure>,
     /// The branch's position.
     pub head: Head,
     /// Its pull request.
     pub pr: Option<Pr>,
-    /// Reviews and comments that were not reported before; oldest first.
+    /// Reviews and comments that were not yet reported; oldest first.
     pub remarks: Vec<Remark>,
-    /// How long to wait before the next call, so that some are left to the user.
+    /// Wait before the next call, so that some calls are left for the user.
     pub wait_seconds: Option<u64>,
 }
 
@@ -316,11 +316,11 @@ fn of_reply(reply: Reply, commit: &str, branch: Option<&str>, now: Timestamp) ->
         }
         let is_open = matches!(rollup.state.as_deref(), Some("PENDING" | "EXPECTED"));
         if is_open && checks.pending == 0 {
-            // Checks that did not fit into the answer.
+            // Some checks did not fit into the answer.
             checks.pending = 1;
         }
     }
-    // Jobs that wait for others are no checks yet, but their run is in progress.
+    // Jobs that wait for others are not checks yet, but their run is in progress.
     let of_runs = object.check_suites.nodes.iter().filter(|suite| suite.workflow_run.is_some());
     let has_open_run =
         of_runs.filter_map(|suite| suite.status.as_deref()).any(|status| status != "COMPLETED");
@@ -382,7 +382,7 @@ impl Checks {
         self.pr = Some(Pr { number: pull.number, state });
         self.url = url(pull.url.as_deref()).or(self.url.take());
         let written = pull.reviews.nodes.into_iter().chain(pull.comments.nodes);
-        // Remarks of the user or the agent are no news to them.
+        // Remarks of the user or the agent are not reported to them.
         self.remarks = written.filter(|written| !written.viewer_did_author).filter_map(remark).collect();
         self.remarks.sort_by(|one, other| one.at.cmp(&other.at));
     }
@@ -406,7 +406,7 @@ fn failure(context: &Context) -> Failure {
 
 fn remark(written: Written) -> Option<Remark> {
     let state = written.state.map(|state| name(&state).to_ascii_lowercase());
-    // A review that is not submitted yet.
+    // A review that is not yet submitted.
     if state.as_deref() == Some("pending") {
         return None;
     }
@@ -423,7 +423,7 @@ fn remark(written: Written) -> Option<Remark> {
 }
 
 impl Outcome {
-    /// How long to make no call.
+    /// The time without calls that the outcome requires.
     pub(super) fn wait(&self) -> Option<Duration> {
         match self {
             Self::Limited { wait_seconds, .. } | Self::Checks(Checks { wait_seconds, .. }) => {

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::{Checks, Failure, Head, Outcome, Output, PrState, reply};
 use crate::{event::SessionId, hash::hash_parts, time::Timestamp};
 
-/// Until then an end must be answered twice: at first checks appear one after another.
+/// Up to this age an end must be answered twice, because checks appear one after another at first.
 const SETTLED_AFTER: Duration = Duration::from_secs(60);
-/// Age at which a commit without checks counts as one that gets none.
+/// Age from which a commit without checks counts as one that will not get any.
 const NO_CHECKS_AFTER: Duration = Duration::from_secs(2 * 60);
 /// Most consecutive failures.
 const FAILURES_MAX: u32 = 10;
@@ -27,9 +27,9 @@ pub struct Follow {
     pub workspace: Option<Arc<str>>,
     /// The folder of the push.
     pub folder: Arc<str>,
-    /// The pushed ref, by git's local name; the checked out one if absent.
+    /// The pushed ref, by git's local name; the checked-out one if absent.
     pub from: Option<String>,
-    /// The remote branch; the checked out one if absent.
+    /// The remote branch; the checked-out one if absent.
     pub branch: Option<String>,
     /// The commit, once git has returned it.
     pub commit: Option<String>,
@@ -41,15 +41,16 @@ pub struct Follow {
     pub(super) due: Timestamp,
     /// Number of answers.
     pub calls: u32,
-    /// Whether the requester also wants to know why there is no result.
+    /// Whether the requester is also notified of the reason if there is no result.
     pub(super) is_asked: bool,
-    /// Whether it is followed even if its commit's checks were followed to their end before.
+    /// Whether it is followed even if the checks of its commit were already followed until they
+    /// ended.
     pub(super) may_repeat: bool,
-    /// Identifies its owner in ids, whichever session it belongs to.
+    /// Identifies its owner in ids, also after the session changed.
     pub(super) owner: u64,
     /// `OWNER/NAME` at GitHub.
     pub(super) repo: Option<String>,
-    /// URL of it or its pull request.
+    /// URL of its commit or its pull request.
     pub(super) url: Option<String>,
     /// The number of its pull request.
     pub(super) pr: Option<u64>,
@@ -79,7 +80,7 @@ pub struct Found {
     /// The commit; `None` if git does not know it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
-    /// The checked out branch, if any.
+    /// The checked-out branch, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
     /// The top folder of the repository.
@@ -99,7 +100,7 @@ pub(super) enum End {
         /// Number of skipped ones.
         skipped: u32,
     },
-    /// The commit gets no checks.
+    /// The commit will not get checks.
     NoChecks,
     /// The limit of calls or of time was reached.
     StillPending,
@@ -133,8 +134,8 @@ impl Follow {
         Some(command.into_iter().chain(fields).chain(own).chain(query).collect())
     }
 
-    /// The arguments of `git` that print its top folder, its commit and the checked out branch, a
-    /// line each.
+    /// The arguments of `git` that print its top folder, its commit and the checked-out branch, one
+    /// per line.
     pub fn git_arguments(&self) -> Vec<String> {
         let from = self.from.as_deref().unwrap_or("HEAD");
         let commit = format!("{from}^{{commit}}");
@@ -212,8 +213,8 @@ impl Follow {
         let age = now.since(self.began);
         let was_at_head = self.was_at_head;
         self.was_at_head |= checks.head == Head::Here;
-        // Until the branch was seen at its commit, it may be a fork's, or one of the same name
-        // elsewhere.
+        // Until the branch was seen at its commit, it may be a fork's branch, or one of the same
+        // name elsewhere.
         if was_at_head && checks.head == Head::Elsewhere {
             return Some(End::Superseded);
         }

@@ -1,4 +1,4 @@
-//! The query for GitHub's GraphQL API, and the types of its answer.
+//! The query to the GraphQL API of GitHub, and the types of its answer.
 
 use serde::{Deserialize, Deserializer};
 
@@ -81,7 +81,7 @@ pub(super) struct Object {
     pub(super) associated_pull_requests: Nodes<Pull>,
 }
 
-/// A list, in which inaccessible entries are `null`.
+/// A list; inaccessible entries are `null`.
 #[derive(Debug)]
 pub(super) struct Nodes<T> {
     pub(super) nodes: Vec<T>,
@@ -111,7 +111,7 @@ pub(super) struct Rollup {
     pub(super) contexts: Nodes<Context>,
 }
 
-/// A check run, or a commit status, which has a `state`.
+/// A check run, or a commit status; only the latter has a `state`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Context {
@@ -150,7 +150,7 @@ pub(super) struct Pull {
     pub(super) comments: Nodes<Written>,
 }
 
-/// A review, or a comment, which has no `state`.
+/// A review, or a comment; only the former has a `state`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Written {

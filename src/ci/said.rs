@@ -54,7 +54,7 @@ impl End {
         }
     }
 
-    /// Whether a session need not be notified of it, unless it has requested the follow.
+    /// Whether a session is not notified of it, unless it requested the follow.
     const fn is_quiet(&self) -> bool {
         match self {
             Self::Run { .. } | Self::StillPending | Self::Merged | Self::Closed => false,
@@ -135,7 +135,7 @@ impl Follow {
         let fields = [
             ("repo", self.repo.clone().map(Value::from)),
             ("branch", self.branch.as_deref().map(|branch| Value::from(name(branch)))),
-            // A number that appears later would change the condition's identity.
+            // A number that is added later would change the condition's identity.
             ("pr", self.pr.filter(|_| self.branch.is_none()).map(Value::from)),
             ("commit", commit.map(Value::from)),
         ];
@@ -161,14 +161,14 @@ impl Follow {
         self.event(CHECK_FAILED, format!("ci-failed-{id:016x}"), Severity::Error, payload, now)
     }
 
-    /// A check that failed in an earlier run of the branch passes again. It resolves the failure,
-    /// and is no news itself.
+    /// A check that failed in an earlier run of the branch and passes again. The event resolves the
+    /// failure, and is not delivered itself.
     pub(super) fn passed_event(&self, check: &str, now: Timestamp) -> Event {
         let id = format!("{}:passed:{:016x}", self.id, hash_parts(&[check]));
         self.event(CHECK_PASSED, id, Severity::Debug, self.with([("check", Some(json!(check)))]), now)
     }
 
-    /// The event for a review or a comment. It is untrusted, because its text is a stranger's.
+    /// The event for a review or a comment. It is untrusted, because strangers write its text.
     pub(super) fn remark_event(&self, remark: &Remark, now: Timestamp) -> Event {
         let Remark { id, at: _, author, state, body, url } = remark;
         let is_request = state.as_deref() == Some("changes_requested");

@@ -1,4 +1,4 @@
-//! Schedules calls: the gaps of one push, and the rate of all together.
+//! Schedules calls: the gaps between those of one push, and the rate of all.
 
 use std::{collections::VecDeque, time::Duration};
 

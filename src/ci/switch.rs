@@ -7,7 +7,7 @@ use crate::settings::{Keys, Switch};
 pub struct Settings {
     /// Whether it is on.
     pub enabled: bool,
-    /// Whether it is silent if `gh` is not installed or not logged in; otherwise it reports that.
+    /// Whether it is silent if `gh` is not installed or not logged in; otherwise it reports this.
     pub is_auto: bool,
     /// Most calls of `gh` an hour, for all pushes together.
     pub calls_per_hour: u32,

@@ -166,7 +166,7 @@ fn a_push_is_asked_for_as_the_schedule_says_until_its_checks_have_ended() {
     });
     assert_eq!(world.times(), [10, 20, 30, 60, 90, 120].map(|age| HOUR + age));
     assert_eq!(world.shown(), ["3660 ci.check.failed unit", "3720 ci.run.failed 1 of 3 checks failed: unit"]);
-    // Everything is up to date, so there is no news.
+    // Everything is up to date, so no event is published.
     world.pushed(2);
     world.run(3 * HOUR, |_| panic!("its checks have ended"));
     let end = &world.said.last().expect("an end").3;
@@ -258,8 +258,8 @@ fn each_other_end_is_said_once() {
     ] {
         assert_eq!(run(answers), [expected]);
     }
-    // A branch never seen at the commit may be another repository's, and a pull request never open
-    // an old one.
+    // A branch that was never at the commit may be another repository's. A pull request that was
+    // never open may be an old one.
     for answers in [head(Head::Elsewhere), pr(PrState::Merged)] {
         assert_eq!(run(later(answers.clone(), answers)), ["2580 ci.follow.ended still_pending"]);
     }
@@ -502,7 +502,7 @@ fn outcome(said: &Said) -> Outcome {
     }
 }
 
-/// Runs pushes and answers to their end; `restarts` has the steps before which it restarts.
+/// Runs pushes and answers to their end; `restarts` has the steps that a restart precedes.
 fn play(pushes: &[(u64, bool)], answers: &[Said], per_hour: u32, restarts: &BTreeSet<usize>) -> World {
     let settings = switch::Settings { calls_per_hour: per_hour, ..switch::Settings::default() };
     let (mut world, mut steps) = (World::with(settings), 0_usize);

@@ -1,10 +1,10 @@
-//! What a detector found, before it is an event.
+//! The finding of a detector, before it becomes an event.
 
 use serde_json::Value;
 
 use crate::event::Severity;
 
-/// What a detector found.
+/// The finding of a detector.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Finding {
     /// The event type.

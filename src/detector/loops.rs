@@ -1,14 +1,14 @@
 //! Detects an agent that repeats calls with the same outcomes.
 //!
-//! Calls are equal if tool, arguments and outcome are. The end of a turn's calls is a loop if it is
-//! one call repeated four times (three times if it fails), or a sequence of two to four calls
-//! repeated three times. It is reported again when the repetitions have doubled, so a loop of a
-//! thousand calls is nine lines. A changed outcome is progress: edits between two test runs, or a
-//! command with changing output, are no loop. Calls whose `args` and `result` the harness omits
-//! cannot be compared, and end a loop.
+//! Calls are equal if their tools, arguments and outcomes are equal. The end of a turn's calls is a
+//! loop if it is one call repeated four times (three times if it fails), or a sequence of two to
+//! four calls repeated three times. It is reported again when the repetitions have doubled, so a
+//! loop of a thousand calls is reported nine times. A changed outcome is progress: edits between
+//! two test runs, or a command with changing output, are not a loop. Calls whose `args` and
+//! `result` the harness omits cannot be compared, and end a loop.
 //!
-//! Source: the thresholds of other agents: 4 equal and 3 failing calls and 3 cycles of two in one,
-//! 5 equal calls in another.
+//! Source: the thresholds of other agents. One uses 4 equal calls, 3 failing calls and 3 cycles of
+//! two; another 5 equal calls.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -41,8 +41,8 @@ const TURN_STARTED: &str = "agent.turn.start";
 const LOOP_DETECTED: &str = "agent.loop.detected";
 
 settings! {
-    /// Repetitions that make a successful call a loop: one repetition may be intended, and a
-    /// hundred are a loop in any case.
+    /// Repetitions that make a successful call a loop: a single repetition may be intended, and a
+    /// hundred are always a loop.
     repeats: u32 = 4, number(2..=100);
 }
 
@@ -59,11 +59,11 @@ pub(super) struct Loops {
 struct Tail {
     /// The last [`PERIOD_MAX`], oldest first.
     calls: VecDeque<Call>,
-    /// For each period: number of last calls that equal the one that many before.
+    /// For each period: number of last calls that equal the call one period before.
     equal: [u32; PERIOD_MAX],
     /// For each period: time of the first of those calls.
     since: [Timestamp; PERIOD_MAX],
-    /// The period of the reported loop, and the repetitions for the next report.
+    /// The period of the reported loop, and the repetitions that cause the next report.
     found: Option<(usize, u32)>,
 }
 
@@ -150,7 +150,7 @@ impl Tail {
         self.calls.push_back(call);
     }
 
-    /// The loop completed by the last call, if a report is due.
+    /// The loop completed by the last call, if it is to be reported.
     fn find(&mut self, repeats: u32) -> Option<Finding> {
         let of_period = |(period, equal): (usize, &u32)| {
             let length = u32::try_from(period).unwrap_or(u32::MAX);
@@ -210,7 +210,7 @@ impl Tail {
 }
 
 impl Call {
-    /// Parses the payload of an ended call; `None` if it cannot be compared.
+    /// Parses the payload of an ended call; `None` if it is not comparable.
     fn read(payload: &str, has_failed: bool, ended_at: Timestamp) -> Option<Self> {
         let Ended { tool_name, args, result, subject } = serde_json::from_str(payload).ok()?;
         let (args, result) = (args?, result?);
@@ -226,7 +226,7 @@ impl Call {
     }
 }
 
-/// Whether the client itself began the turn, so that earlier calls belong to the same task.
+/// Whether the client itself started the turn, so that earlier calls belong to the same task.
 fn is_by_client(payload: &str) -> bool {
     #[derive(Deserialize)]
     struct Started {
@@ -273,7 +273,7 @@ mod tests {
             Some((text("pattern"), found.payload["repetitions"].as_u64().expect("a number")))
         }
 
-        /// Makes a call such as `make:1!`: tool and arguments, the result after a colon, and a mark
+        /// Adds a call such as `make:1!`: tool and arguments, the result after a colon, and a mark
         /// for a failure.
         fn call(&mut self, call: &str) -> Option<(String, u64)> {
             let (call, has_failed) = call.strip_suffix('!').map_or((call, false), |call| (call, true));

@@ -1,10 +1,10 @@
-//! What a notification may do by itself while it waits: what its subscriber asks for, as far as the
-//! user lets its events.
+//! Limits how a pending notification may act on an agent: its subscriber requests a level, and the
+//! user's settings limit it.
 //!
-//! A critical notification asks for everything, whatever its subscriber says. What the user sets
-//! for a type, or else for a source, takes the place of that; the nearest name wins, so
-//! `ide.diagnostics` goes before `ide`. Above all of it is one level that nothing exceeds. An event
-//! that is not trusted can make nothing active or critical.
+//! A critical notification always requests the highest level. A user setting for the event's type,
+//! or else for its source, replaces the request; the most specific name wins, so `ide.diagnostics`
+//! overrides `ide`. One general level limits all. An untrusted event can neither activate a
+//! notification nor make it critical.
 
 use std::sync::Arc;
 
@@ -17,33 +17,33 @@ use crate::{
 /// `[activation]` of `aside.toml`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WakeSettings {
-    /// The most that any notification may do.
+    /// The highest level of any notification.
     pub level: Activation,
-    /// The least priority with which an active notification wakes an agent.
+    /// The lowest priority at which an active notification wakes an agent.
     pub threshold: Priority,
-    /// What the events of a source may do, by the source's name or the front part of it that ends
-    /// at a dot or a slash.
+    /// The level for events of a source, by the source's name or a prefix of it that ends at a dot
+    /// or a slash.
     pub sources: Vec<(String, Activation)>,
-    /// What events of these types may do.
+    /// The level for events of these types.
     pub types: Vec<(Pattern, Activation)>,
-    /// Sources that the user trusts, by name as in `sources`, beside those that always are.
+    /// Sources that the user trusts, named as in `sources`, besides the always trusted ones.
     pub trusted: Vec<String>,
 }
 
-/// Sources that are trusted when an event came over the Unix socket: the commands of the user, an
-/// event that names no source, and aside itself.
+/// Sources whose events are trusted if they arrived over the Unix socket: the user's commands,
+/// events without a source, and aside itself.
 pub const TRUSTED_LOCALLY: [&str; 4] = ["cli", "run", "api", "aside"];
 
-/// Most characters of a source that an item names: enough for a host and a path, and few tokens
-/// when somebody makes it long.
+/// Most characters of a source shown in an item: enough for a host and a path, and still few
+/// tokens.
 const SHOWN_SOURCE_CHARS_MAX: usize = 64;
 
-/// The least priority with which an active notification wakes an agent, when the user does not say:
-/// what may interrupt a tool's result may also interrupt a pause.
+/// The default of the lowest priority at which an active notification wakes an agent. A priority
+/// that may interrupt after a tool may also interrupt a pause.
 pub const THRESHOLD: Priority = Priority::High;
 
 impl Default for WakeSettings {
-    /// Everything is allowed, and no source is trusted but those that always are.
+    /// Allows everything, and adds no trusted source.
     fn default() -> Self {
         Self {
             level: Activation::Active,
@@ -73,8 +73,7 @@ impl WakeSettings {
         self.trust(&event.source, event.provenance)
     }
 
-    /// The source of the first of these rows that is not trusted, as a reader is to see it; `None`
-    /// if all are.
+    /// The source of the first untrusted row, for display; `None` if all are trusted.
     ///
     /// Shape: at most [`SHOWN_SOURCE_CHARS_MAX`] characters without control characters.
     pub(crate) fn untrusted_source(&self, rows: &[Row]) -> Option<Arc<str>> {
@@ -82,8 +81,8 @@ impl WakeSettings {
         Some(cut_text(strip_text(&untrusted.event.source), SHOWN_SOURCE_CHARS_MAX).into())
     }
 
-    /// The priority and point of a notification of these rows: one that is not from a trusted
-    /// source is high at most.
+    /// The priority and injection point of a notification of these rows; at most high if no row is
+    /// trusted.
     pub(crate) fn lowered(
         &self,
         priority: Priority,
@@ -94,12 +93,12 @@ impl WakeSettings {
         if priority < Priority::Critical || is_trusted() {
             return (priority, inject_at);
         }
-        // That point is for critical ones alone.
+        // `Immediate` is for critical notifications only.
         let is_immediate = inject_at == InjectionPoint::Immediate;
         (Priority::High, if is_immediate { InjectionPoint::AfterTool } else { inject_at })
     }
 
-    /// What a notification of these rows may do, when its subscriber asks for `own`.
+    /// The level of a notification of these rows whose subscriber requests `own`.
     pub(crate) fn activation(&self, own: Activation, priority: Priority, rows: &[Row]) -> Activation {
         let own = if priority == Priority::Critical { Activation::Active } else { own };
         let is_set_for_some = !self.sources.is_empty() || !self.types.is_empty();
@@ -125,14 +124,14 @@ impl WakeSettings {
     }
 }
 
-/// How much of `source` the name `name` says; `None` when it names another.
+/// How many bytes of `source` are covered by `name`; `None` if `name` does not match.
 fn nearness(name: &str, source: &str) -> Option<usize> {
     let rest = source.strip_prefix(name)?;
     let is_whole = rest.is_empty() || rest.starts_with(['.', '/']) || name.ends_with('/');
     is_whole.then_some(name.len())
 }
 
-/// More for a pattern that leaves less open.
+/// Rank of a pattern: greater for a more specific one.
 fn exactness(pattern: &Pattern) -> (usize, bool) {
     let exact = pattern.segments().filter(|segment| matches!(segment, PatternSegment::Exact(_))).count();
     (exact, !pattern.segments().any(|segment| segment == PatternSegment::Rest))

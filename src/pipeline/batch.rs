@@ -1,9 +1,9 @@
-//! When collected events become a notification.
+//! Collects events into batches, and closes them.
 //!
-//! Events that concern the same sessions and have the same `group_by` values share one open batch.
-//! It closes when its window ends, when it is full, or when the pipeline says so; never later, and
-//! never only because another event came. A batch that was waited for is as of its deadline,
-//! however late the caller asks, so a replay gives the same one.
+//! Events with the same scope and the same `group_by` values share one open batch. It closes when
+//! its window ends, when it is full, or when the pipeline requests it; never later, and never only
+//! because another event arrived. A batch that is due closes as of its deadline, however late the
+//! caller polls, so a replay returns the same batch.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,38 +23,37 @@ use crate::{
     time::Timestamp,
 };
 
-/// Most open batches of a subscriber: far more than sessions times groups in use, and with full
-/// batches (100 rows) it bounds the rows that wait. When it is reached, the batch that ends soonest
+/// Most open batches of a subscriber: far above sessions times groups in use. With full batches
+/// (100 rows) it bounds the waiting rows. When it is reached, the batch with the next deadline
 /// closes early.
 pub(crate) const BATCHES_OPEN_MAX: usize = 256;
 
-/// How many rows a batch has room for when it opens: those of a full one, if that is as small as
-/// most are.
+/// Most rows reserved when a batch opens; enough for most full batches.
 const ROWS_AT_FIRST: usize = 10;
 
-/// Rows that leave together.
+/// Rows that close together.
 #[derive(Debug)]
 pub(crate) struct Batch {
-    /// The sessions all of its events concern.
+    /// The scope of all its events.
     pub(crate) scope: Scope,
     /// Oldest first, at least one.
     pub(crate) rows: Vec<Row>,
-    /// When it closed: its deadline, or the moment it was full or wanted.
+    /// When it closed: its deadline, or the time at which it was full or requested.
     pub(crate) closed_at: Timestamp,
 }
 
 impl Batch {
-    /// Makes a batch of one row that never was open.
+    /// A batch of one row that was never open.
     pub(crate) fn alone(scope: Scope, row: Row, now: Timestamp) -> Self {
         Self { scope, rows: vec![row], closed_at: now }
     }
 
-    /// The worst severity among its rows.
+    /// The highest severity of its rows.
     pub(crate) fn severity(&self) -> Severity {
         self.rows.iter().map(|row| row.event.severity).max().unwrap_or(Severity::Debug)
     }
 
-    /// How many events its rows cover.
+    /// Number of events covered by its rows.
     pub(crate) fn event_count(&self) -> u32 {
         self.rows.iter().fold(0, |sum, row| sum.saturating_add(row.repeats))
     }
@@ -75,7 +74,7 @@ impl Open {
     }
 }
 
-/// Names an open batch; ordered by when it ends, then by scope and group.
+/// Identifies an open batch; ordered by deadline, then scope and group.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Deadline {
     ends_at: Timestamp,
@@ -85,7 +84,7 @@ struct Deadline {
 
 /// The open batches of one subscriber.
 ///
-/// The rules are an argument of each call: when they change, open batches keep their rows and
+/// The rule is an argument of each call: after a rule change, open batches keep their rows and
 /// deadlines.
 #[derive(Debug, Default)]
 pub(crate) struct Batcher {
@@ -95,10 +94,10 @@ pub(crate) struct Batcher {
 }
 
 impl Batcher {
-    /// Adds `row` to the batch of its scope and group, and returns a batch if that closes one.
+    /// Adds `row` to the batch of its scope and group; returns the batch that this closes, if any.
     ///
-    /// Shape: the batch it filled, or the row alone if `rule` collects nothing, or, when there are
-    /// [`BATCHES_OPEN_MAX`] already, the one that ends soonest.
+    /// Shape: the batch that is now full; the row alone if `rule` does not collect; or, if
+    /// [`BATCHES_OPEN_MAX`] are open, the one with the next deadline.
     pub(crate) fn push(
         &mut self,
         rule: &Batching,
@@ -127,8 +126,8 @@ impl Batcher {
         None
     }
 
-    /// Counts a repeat of the event `of` on its row, which shows `newest` from now on if there is
-    /// one; false if no open batch of `scope` has that row.
+    /// Counts a repeat of the event `of` on its row, and makes the row show `newest` if given.
+    /// Returns false if no open batch of `scope` has the row.
     pub(crate) fn repeat(
         &mut self,
         rule: &Batching,
@@ -158,21 +157,20 @@ impl Batcher {
         self.deadlines.first().map(|deadline| deadline.ends_at)
     }
 
-    /// Takes the batch that closed first, if one has closed by `now`. Ask until there is none.
+    /// Takes the batch that closed first, if one has closed at `now`. Call it until `None`.
     pub(crate) fn due(&mut self, now: Timestamp) -> Option<Batch> {
         let deadline = self.deadlines.first().filter(|first| first.ends_at <= now)?.clone();
         let closed_at = deadline.ends_at;
         self.take(deadline, closed_at)
     }
 
-    /// Closes the batches of the scopes that are wanted, in the order in which they would have
-    /// closed.
+    /// Closes the batches of the wanted scopes, in order of their deadlines.
     pub(crate) fn close(&mut self, wanted: &dyn Fn(&Scope) -> bool, now: Timestamp) -> Vec<Batch> {
         self.close_that(|scope, _| wanted(scope), now)
     }
 
-    /// Takes the rows that `is_wanted` picks out of the batches that are for nobody but those whom
-    /// `scope` concerns, in the order of the batches; a batch without rows is gone.
+    /// Takes the rows selected by `is_wanted` out of the batches whose scope is covered by `scope`,
+    /// in batch order. Batches without rows are removed.
     pub(crate) fn withdraw(&mut self, scope: &Scope, is_wanted: &mut dyn FnMut(&Row) -> bool) -> Vec<Row> {
         let (mut taken, mut empty) = (Vec::new(), Vec::new());
         for (own, groups) in self.open.iter_mut().filter(|(own, _)| scope.covers(own)) {
@@ -190,8 +188,7 @@ impl Batcher {
         taken
     }
 
-    /// Closes the batches that are wanted, by their scopes and rows, in the order in which they
-    /// would have closed.
+    /// Closes the batches whose scope and rows are wanted, in order of their deadlines.
     pub(crate) fn close_that(
         &mut self,
         mut is_wanted: impl FnMut(&Scope, &[Row]) -> bool,
@@ -207,7 +204,7 @@ impl Batcher {
         wanted.into_iter().filter_map(|deadline| self.take(deadline, now)).collect()
     }
 
-    /// The rows that wait, in the order of the batches.
+    /// The waiting rows, in batch order.
     pub(crate) fn rows(&self) -> impl Iterator<Item = &Row> {
         self.open.values().flat_map(BTreeMap::values).flat_map(|open| &open.rows)
     }
@@ -233,7 +230,7 @@ impl Batcher {
         forced
     }
 
-    /// Restarts the window of an open batch if the mode says that an event does so.
+    /// Restarts the window of an open batch if the mode requires it.
     fn restart(&mut self, rule: &Batching, mut deadline: Deadline, now: Timestamp) {
         match rule.mode {
             BatchMode::Window => return,
@@ -259,8 +256,8 @@ impl Batcher {
     }
 }
 
-/// When a batch ends whose window begins at `now`. Never before `now`, not even under rules that
-/// came after it opened.
+/// The deadline of a batch whose window begins at `now`; never before `now`, even if the rule
+/// changed after it opened.
 fn ends_at(rule: &Batching, opened_at: Timestamp, now: Timestamp) -> Timestamp {
     let window_end = now + rule.window;
     match rule.mode {
@@ -269,7 +266,7 @@ fn ends_at(rule: &Batching, opened_at: Timestamp, now: Timestamp) -> Timestamp {
     }
 }
 
-/// The batches in a snapshot; their deadlines are computed again.
+/// The batches in a snapshot; their deadlines are recomputed.
 #[derive(Serialize, Deserialize)]
 struct BatcherState<B> {
     open: B,
@@ -337,7 +334,7 @@ mod tests {
         Scope::Session(SessionId::new(id))
     }
 
-    /// When it closed, and its rows with their repeats.
+    /// The close time, and the rows with their repeats.
     fn shape(batch: Option<Batch>) -> Option<(u64, Vec<(u64, u32)>)> {
         batch.map(|batch| {
             let rows = batch.rows.iter().map(|row| (row.seq.0, row.repeats)).collect();

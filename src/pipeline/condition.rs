@@ -1,14 +1,13 @@
-//! `where`: an expression over the fields of one event that decides whether a subscriber wants it.
+//! `where`: an expression over the fields of one event; it selects a subscriber's events.
 //!
-//! It is minijinja's, as in templates. It sees the event through a view that looks up what is asked
-//! for and converts nothing else, and that parses the payload only if the expression looks into it.
+//! The language is that of minijinja, as in templates. The expression sees the event through a view
+//! that converts only the fields in use, and parses the payload only if the expression reads it.
 //!
-//! A field that is absent is undefined: it is false, equal to no value, and so is any field below
-//! it; `is defined` tells it apart. An absent field and null have no order, so `payload.n > 1` and
-//! `payload.n < 5` are both false without `n`. Values of different kinds have none either: to
-//! compare `"5"` with 3 is a failure, as is anything that costs more than [`CONDITION_STEPS`]. A
-//! severity is its word, so it can be compared with `==` and `in`; its order is what
-//! `severity_filter` is for.
+//! An absent field is undefined: it is false, equal to no value, and so is any field below it; `is
+//! defined` tests for it. An absent field and null have no order, so `payload.n > 1` and `payload.n
+//! < 5` are both false without `n`. Values of different kinds have no order either: comparing `"5"`
+//! with 3 is a failure, and so is exceeding [`CONDITION_STEPS`]. A severity is its word, so it can
+//! be compared with `==` and `in`; use `severity_filter` for its order.
 //!
 //! ```
 //! use aside::pipeline::condition::Condition;
@@ -40,13 +39,13 @@ use crate::{
     },
 };
 
-/// Longest `where`, in bytes. minijinja reads a run of operators by recursion without a guard:
-/// 2,048 minus signs overflow a stack of 2 MiB in a debug build, which would end the process.
+/// Longest `where`, in bytes. minijinja parses a run of operators by unguarded recursion: 2,048
+/// minus signs overflow a stack of 2 MiB in a debug build, which would end the process.
 pub const CONDITION_BYTES_MAX: usize = 1_000;
-/// Most instructions of one evaluation. A `where` of a line takes about twenty.
+/// Most instructions of one evaluation. A `where` of one line needs about twenty.
 pub const CONDITION_FUEL: u64 = 500;
-/// Most steps of work of one evaluation, an item or 16 bytes each: a few looks at a payload of 64
-/// KiB.
+/// Most steps of one evaluation, an item or 16 bytes each: enough to read a payload of 64 KiB a few
+/// times.
 pub const CONDITION_STEPS: u64 = 20_000;
 
 const GRAMMAR: Grammar =
@@ -61,13 +60,13 @@ pub struct Condition {
     is_constant: bool,
 }
 
-/// Why a text is no condition.
+/// Why a text is not a valid condition.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ConditionError {
     /// What is wrong, as a lowercase fragment.
     pub message: String,
-    /// The bytes of the source that are at fault, if they are known.
+    /// The byte range of the fault in the source, if known.
     pub range: Option<Range<usize>>,
 }
 
@@ -82,8 +81,8 @@ pub struct ConditionFailure {
 impl Condition {
     /// Compiles the text of a `where`.
     ///
-    /// Errors: a text that is no expression, is longer than [`CONDITION_BYTES_MAX`], or uses a
-    /// field, filter or test that does not exist.
+    /// Errors: a text that is not an expression, is longer than [`CONDITION_BYTES_MAX`], or uses an
+    /// unknown field, filter or test.
     pub fn compile(source: &str) -> Result<Self, ConditionError> {
         if source.len() > CONDITION_BYTES_MAX {
             let message = format!("longer than {CONDITION_BYTES_MAX} bytes");
@@ -96,14 +95,14 @@ impl Condition {
         Ok(Self { program, is_constant: checked.asks.is_empty() })
     }
 
-    /// Whether it asks for no field of an event, so that it takes all events or none.
+    /// Whether it reads no field of an event, so that it accepts all events or none.
     pub fn is_constant(&self) -> bool {
         self.is_constant
     }
 
-    /// Whether `event` meets the condition; any value that minijinja takes for true does.
+    /// Whether `event` meets the condition. Truth is as in minijinja.
     ///
-    /// Errors: an operation that its values do not allow, or more than [`CONDITION_FUEL`] or
+    /// Errors: an operation that is invalid for its values, or more than [`CONDITION_FUEL`] or
     /// [`CONDITION_STEPS`].
     pub fn test(&self, event: &Arc<Event>) -> Result<bool, ConditionFailure> {
         let view = Value::from_object(EventView(Arc::clone(event)));
@@ -114,13 +113,13 @@ impl Condition {
     }
 }
 
-/// What to say about a field that no event has.
+/// The error message for an unknown field.
 fn unknown_field(name: &str) -> String {
     let roots = FieldPath::ROOTS.join(", ");
     format!("unknown field `{name}`; an event has {roots} and what is below `payload`")
 }
 
-/// Says what is wrong, unless the text holds a slip that says more.
+/// The error for a fault; a common slip in the text takes precedence, because it is more specific.
 fn condition_error(source: &str, fault: Fault) -> ConditionError {
     match hints::in_expression(source).filter(|_| fault.cause == Cause::Syntax) {
         Some(Slip { message, range }) => ConditionError { message, range: Some(range) },
@@ -166,7 +165,7 @@ impl Object for EventView {
     }
 }
 
-/// A payload, which stays text for those who ask for a plain field of it.
+/// A payload; it stays text as long as only plain fields of it are read.
 #[derive(Debug)]
 struct PayloadView(Arc<Event>);
 
@@ -198,7 +197,7 @@ impl Object for PayloadView {
     }
 }
 
-/// A value that is no list and no map.
+/// A value that is not a list or a map.
 fn scalar(value: &Json) -> Value {
     match value {
         Json::Bool(is_true) => Value::from(*is_true),
@@ -212,7 +211,7 @@ fn scalar(value: &Json) -> Value {
     }
 }
 
-/// An object or array somewhere in a payload, which stays where it is.
+/// An object or array inside a payload, by reference.
 #[derive(Debug)]
 struct JsonView {
     root: Arc<Json>,

@@ -1,9 +1,8 @@
-//! Whether an event repeats an earlier one.
+//! Decides whether an event repeats an earlier one.
 //!
-//! Two events are the same when their keys are equal and they concern the same sessions. A window
-//! begins with the first of them and is not prolonged by repeats, so a lasting fault is delivered
-//! once a window. No timer is needed: windows that have ended are dropped at the next check. How
-//! repeats are counted is the pipeline's business.
+//! Two events are the same if their keys and scopes are equal. A window begins with the first of
+//! them, and repeats do not prolong it, so a lasting fault is delivered once per window. No timer
+//! is needed: ended windows are removed at the next check. The pipeline counts the repeats.
 
 use std::{collections::VecDeque, hash::BuildHasher, time::Duration};
 
@@ -19,29 +18,29 @@ use crate::{
     time::Timestamp,
 };
 
-/// Most keys a subscriber remembers, about 400 bytes each at worst. When it is reached, the one
-/// that ends soonest is evicted, and an event with that key counts as a new one.
+/// Most keys of a subscriber, at most about 400 bytes each. When it is reached, the one that ends
+/// soonest is evicted, and a later event with that key counts as new.
 pub(crate) const DEDUPE_KEYS_MAX: usize = 4_096;
 
-/// What an event is to those before it.
+/// The relation of an event to earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// No equal event is inside its window.
+    /// No equal event has an open window.
     First,
-    /// An equal event came before.
+    /// An equal event has an open window.
     Repeat {
-        /// The first one of the window.
+        /// The first event of the window.
         of: Seq,
     },
 }
 
-/// Writes the key under which `event` is known.
+/// Writes the key of `event`.
 ///
-/// Shape: an event's own key never equals one made from fields, and the key of an event that
-/// escalates never equals that of one that does not, so a critical event is not taken for the
-/// repeat of a warning; nor is what the user trusts taken for the repeat of what anybody can have
-/// sent. Fields are compared with their kinds: `1` is not `"1"`, and null is not absence. An event
-/// that has none of the payload's fields of the key is compared by its whole payload.
+/// Shape: an event's own key never equals one made from fields. Keys of escalating and other events
+/// differ, so a critical event is not a repeat of a warning. Keys of trusted and untrusted events
+/// differ, so a trusted event is not a repeat of one that anybody may have sent. Fields are
+/// compared with their kinds: `1` is not `"1"`, and null is not absence. If none of the key's
+/// payload fields are present, the whole payload is compared.
 pub(crate) fn write_key<'w>(
     writer: &'w mut KeyWriter,
     rule: &DedupeRule,
@@ -66,39 +65,37 @@ struct Window {
     ends_at: Timestamp,
     /// The event that opened it.
     first: Seq,
-    /// Of its key, so that it is made once.
+    /// Hash of the key, computed once.
     #[serde(skip)]
     hash: u64,
     #[serde(with = "snapshot::bytes")]
     key: Box<[u8]>,
-    /// The condition that the event gives; a window ends with it.
+    /// The condition raised by the event; the window ends with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     condition: Option<StateKey>,
 }
 
-/// The windows of one subscriber that are open.
+/// The open windows of one subscriber.
 ///
-/// Shape: windows end in about the order in which they open, so they are in a queue that is
-/// written and forgotten from end to end; what is looked up by key is no more than their numbers in
-/// it.
+/// Shape: windows end in about the order in which they open, so they form a queue. The index by key
+/// has only their numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Dedupe {
-    /// Soonest to end first. A new one ends last, unless its rule gave the ones before it more
-    /// time.
+    /// Ordered by end. A new window ends last, unless the rule's window became shorter.
     windows: VecDeque<Window>,
-    /// How many windows were forgotten, which is the number of the first one.
+    /// Number of removed windows, which is the number of the first one in the queue.
     forgotten: u64,
     /// The number of each window, by the hash of its key. Never iterated.
     numbers: HashTable<u64>,
-    /// Producers choose their keys, so what they hash to is not theirs to know.
+    /// Randomly seeded, because producers choose the keys.
     hasher: DefaultHashBuilder,
 }
 
 impl Dedupe {
-    /// Says whether an event with `key` repeats one whose window is open, and opens a window for it
-    /// if not.
+    /// Checks whether an event with `key` repeats one with an open window; otherwise opens a window
+    /// for it.
     ///
-    /// `condition`: what the event gives that can be resolved.
+    /// `condition`: the condition raised by the event, if any.
     pub(crate) fn check(
         &mut self,
         key: &[u8],
@@ -116,10 +113,10 @@ impl Dedupe {
         Verdict::First
     }
 
-    /// Opens a window for `key` that begins with `seq`, in place of the one that is open.
+    /// Opens a window for `key` that begins with `seq`, and replaces the open one.
     ///
-    /// Shape: the old one keeps its place until it ends, so that no number changes, but not its
-    /// key; no event has an empty one.
+    /// Shape: the old window stays in the queue until it ends, so that no number changes, but with
+    /// an empty key, which no event has.
     pub(crate) fn renew(&mut self, key: &[u8], window: Duration, seq: Seq, now: Timestamp) {
         let hash = self.hasher.hash_one(key);
         let mut condition = None;
@@ -130,8 +127,8 @@ impl Dedupe {
         self.remember(Window { ends_at: now + window, first: seq, hash, key: key.into(), condition });
     }
 
-    /// Forgets the windows of events that gave one of `conditions`: what comes after the end of a
-    /// condition repeats nothing.
+    /// Closes the windows of events that raised one of `conditions`: an event after the end of its
+    /// condition is not a repeat.
     pub(crate) fn forget_conditions(&mut self, conditions: &[StateKey]) {
         let ends = |window: &Window| window.condition.is_some_and(|own| conditions.contains(&own));
         let ended: Vec<(u64, u64)> = (self.forgotten..)
@@ -144,7 +141,7 @@ impl Dedupe {
         }
     }
 
-    /// Takes its key from a window, which keeps its place.
+    /// Clears the key of a window, which stays in the queue.
     fn vacate(&mut self, number: u64, hash: u64) {
         if let Ok(known) = self.numbers.find_entry(hash, |known| *known == number) {
             known.remove();
@@ -154,13 +151,13 @@ impl Dedupe {
         }
     }
 
-    /// Forgets everything, because keys are made from other fields from here on.
+    /// Removes all windows, because the fields of the key changed.
     pub(crate) fn clear(&mut self) {
         self.windows.clear();
         self.numbers.clear();
     }
 
-    /// The number of the window that is open for `key`.
+    /// The number of the open window for `key`.
     fn number(&self, key: &[u8], hash: u64) -> Option<u64> {
         let has_key = |number: &u64| self.window(*number).is_some_and(|window| *window.key == *key);
         self.numbers.find(hash, has_key).copied()

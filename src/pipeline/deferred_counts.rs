@@ -1,8 +1,8 @@
-//! Counts for the next notification: events that have no row in it.
+//! Deferred counts: numbers of events without a row, added to the next notification.
 //!
-//! Repeats whose row has left and events that were over the rate are counted for each scope, until
-//! a notification of the same scope takes the counts. Each of these events has also ended with a
-//! reason of its own, so a count that no notification takes is a missing detail, and no lost event.
+//! Repeats of delivered rows and rate-limited events are counted for each scope, until a
+//! notification of the same scope takes the counts. Each of these events has also ended with its
+//! own reason, so a lost count is a lost detail, not a lost event.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +10,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::{event::Scope, time::Timestamp};
 
-/// Most scopes with counts, about 150 bytes each. When it is reached, the counts that were raised
-/// longest ago are forgotten.
+/// Most scopes with counts, about 150 bytes each. When it is reached, the least recently raised
+/// counts are evicted.
 pub(crate) const DEFERRED_SCOPES_MAX: usize = 1_024;
 
-/// Events without a row of their own.
+/// Counts of events without a row of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct DeferredCounts {
-    /// Repeats of events whose row has left.
+    /// Repeats of events whose row was already in a notification.
     pub(crate) repeats: u32,
-    /// Events that were over the rate, with their repeats.
+    /// Rate-limited events, with their repeats.
     pub(crate) suppressed: u32,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct DeferredByScope {
 }
 
 impl DeferredByScope {
-    /// Counts `more` for `scope`.
+    /// Adds `more` to the counts of `scope`.
     pub(crate) fn add(&mut self, scope: &Scope, more: DeferredCounts, now: Timestamp) {
         if self.scopes.len() >= DEFERRED_SCOPES_MAX && !self.scopes.contains_key(scope) {
             self.forget_oldest();
@@ -48,7 +48,7 @@ impl DeferredByScope {
         self.scopes.remove(scope).map(|(deferred, _)| deferred).unwrap_or_default()
     }
 
-    /// What waits for the next notification of `scope`.
+    /// The counts for the next notification of `scope`.
     #[cfg(test)]
     pub(crate) fn peek(&self, scope: &Scope) -> DeferredCounts {
         self.scopes.get(scope).map(|(deferred, _)| *deferred).unwrap_or_default()

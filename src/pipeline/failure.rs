@@ -1,8 +1,8 @@
-//! What an author got wrong, said once.
+//! Reports faults in an author's `where` or template, without repetition.
 //!
-//! A template or a `where` that fails, fails for every event, and the report is itself an event
-//! that may come back to the subscriber that failed. So a place is reported once; again only after
-//! it has succeeded in between, and then at most once in [`REPORT_INTERVAL`].
+//! A faulty template or `where` fails for every event, and the report is itself an event that may
+//! match the subscriber that failed. So a place is reported once, and again only after it has
+//! succeeded in between, at most once per [`REPORT_INTERVAL`].
 
 use std::{collections::BTreeMap, mem::discriminant, sync::Arc, time::Duration};
 
@@ -10,25 +10,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::{notification::SubscriberId, time::Timestamp};
 
-/// A place that fails now and then is reported this often at most.
+/// Shortest time between two reports of a place that fails intermittently.
 pub(crate) const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Most places of one subscriber that are reported: a template seldom has more lines that fail.
-/// Further places stay unreported until new rules come.
+/// Most reported places of one subscriber: a template seldom has more lines that fail. Further
+/// places are not reported until the rules change.
 pub(crate) const PLACES_MAX: usize = 16;
 
-/// Something of a subscriber that could not do its work; its events were not lost.
+/// A failure of a part of a subscriber; its events were not lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// What failed.
     pub part: FailedPart,
-    /// The line in it, from 1, if one is to blame.
+    /// The line in it, from 1, if known.
     pub line: Option<usize>,
     /// What is wrong, as a lowercase fragment.
     pub message: String,
 }
 
-/// A part of a subscriber that an author writes.
+/// A part of a subscriber that its author writes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailedPart {
@@ -41,7 +41,7 @@ pub enum FailedPart {
 }
 
 impl FailedPart {
-    /// The name of what the author has to look at, for a subscriber `id`.
+    /// The name of the file or template to correct, for a subscriber `id`.
     pub fn file(&self, id: &SubscriberId) -> String {
         match self {
             Self::Condition => format!("where of {id}"),
@@ -57,20 +57,20 @@ struct Reported {
     has_succeeded: bool,
 }
 
-/// How a part of a subscriber failed since the rules came that it belongs to.
+/// How a part of a subscriber failed under its current rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failing {
-    /// How often.
+    /// Number of failures.
     pub times: u64,
-    /// When it did last.
+    /// Time of the last failure.
     pub last_at: Timestamp,
-    /// The line that was to blame then, from 1, if one was.
+    /// The line of the last failure, from 1, if known.
     pub line: Option<usize>,
-    /// What was wrong then, as a lowercase fragment.
+    /// The message of the last failure, as a lowercase fragment.
     pub message: String,
 }
 
-/// The places that were reported, and what failed.
+/// The reported places, and the failed parts.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Failures {
@@ -79,12 +79,12 @@ pub(crate) struct Failures {
 }
 
 impl Failures {
-    /// What failed, each part once: the `where` and the template.
+    /// The failed parts, each once: the `where` and the template.
     pub(crate) fn failing(&self) -> impl Iterator<Item = (&FailedPart, &Failing)> {
         self.failing.iter()
     }
 
-    /// Counts `failure`, and says whether it is to be reported; if so, it counts as reported.
+    /// Counts `failure`; returns whether to report it, and then notes it as reported.
     pub(crate) fn should_report(&mut self, failure: &Failure, now: Timestamp) -> bool {
         let times = self.failing.get(&failure.part).map_or(0, |failing| failing.times) + 1;
         let Failure { part, line, message } = failure.clone();
@@ -107,15 +107,15 @@ impl Failures {
         }
     }
 
-    /// Notes that a part did its work. A subscriber has one template at a time, whatever its name
-    /// was when it failed.
+    /// Notes that a part succeeded. A subscriber has one template at a time, so the template's name
+    /// is ignored.
     pub(crate) fn succeeded(&mut self, part: &FailedPart) {
         for ((reported_part, _), reported) in &mut self.places {
             reported.has_succeeded |= discriminant(reported_part) == discriminant(part);
         }
     }
 
-    /// Forgets what was reported, because the parts are others from here on.
+    /// Removes everything, because the parts were replaced.
     pub(crate) fn clear(&mut self) {
         self.places.clear();
         self.failing.clear();

@@ -1,5 +1,4 @@
-//! Which of the events that match by type a subscriber wants, as far as their envelope tells: by
-//! source and severity.
+//! Filters events of a matching type by their envelope: by source and severity.
 
 use std::sync::Arc;
 

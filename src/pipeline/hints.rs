@@ -1,14 +1,14 @@
-//! What is wrong with a text that is not minijinja, where its parser says only where it stopped.
+//! Finds the cause of a syntax error for which minijinja's parser reports only the position.
 //!
-//! The parser is asked first; this looks at the text again for the slips that authors make: a tag
-//! that is not closed, a block that is not ended, an operator of another language.
+//! The parser runs first. After its error this module searches the text for common slips of
+//! authors: an unclosed tag, an unended block, an operator of another language.
 
 use std::ops::Range;
 
-/// A slip, and where it is.
+/// A slip and its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Slip {
-    /// What it is, as a lowercase fragment.
+    /// Description, as a lowercase fragment.
     pub(crate) message: String,
     /// Bytes of the source.
     pub(crate) range: Range<usize>,
@@ -18,21 +18,21 @@ pub(crate) struct Slip {
 struct Tag<'s> {
     /// The first word of a `{% %}`; empty for a `{{ }}`.
     word: &'s str,
-    /// Where it opens.
+    /// Its position.
     at: usize,
-    /// What is between its ends.
+    /// The text between its delimiters.
     inside: &'s str,
     is_closed: bool,
 }
 
 impl Tag<'_> {
-    /// The position of its word, or of the tag when it has none.
+    /// The range of its word, or of the tag if it has no word.
     fn range(&self) -> Range<usize> {
         let word = self.inside.find(self.word).map_or(self.at, |found| self.at + 2 + found);
         word..word + self.word.len().max(2)
     }
 
-    /// Whether it begins a block; `set` does without a `=`.
+    /// Whether it begins a block; `set` does if it has no `=`.
     fn opens_block(&self) -> bool {
         match self.word {
             "if" | "for" | "macro" | "call" | "filter" | "with" | "block" => true,
@@ -42,7 +42,7 @@ impl Tag<'_> {
     }
 }
 
-/// The slip in a template that is not minijinja, if it is one of the usual ones.
+/// The slip in an invalid template, if it is a common one.
 pub(crate) fn in_template(source: &str) -> Option<Slip> {
     let tags = tags(source);
     let line = |at: usize| source.get(..at).map_or(0, |before| before.matches('\n').count()) + 1;
@@ -72,8 +72,8 @@ pub(crate) fn in_template(source: &str) -> Option<Slip> {
     Some(Slip { message, range: block.range() })
 }
 
-/// The first line of a template's text that a tab indents; in TOON, and so here, a level is two
-/// spaces.
+/// The first line of a template's text that is indented with a tab; TOON, and so a template, needs
+/// two spaces per level.
 pub(crate) fn tab_in(source: &str) -> Option<Slip> {
     let tags = tags(source);
     let is_inside = |at: usize| tags.iter().any(|tag| (tag.at..tag.at + 2 + tag.inside.len()).contains(&at));
@@ -94,7 +94,7 @@ pub(crate) fn tab_in(source: &str) -> Option<Slip> {
     None
 }
 
-/// The first operator of another language in an expression, outside of strings and brackets.
+/// The first operator of another language in an expression, outside strings and brackets.
 pub(crate) fn in_expression(source: &str) -> Option<Slip> {
     let (mut quote, mut depth) = (None, 0_usize);
     let slip = |found: &str, meant: &str, at: usize| {
@@ -121,7 +121,7 @@ pub(crate) fn in_expression(source: &str) -> Option<Slip> {
     None
 }
 
-/// The tags of a template in order, without comments and without those in `raw` blocks.
+/// The tags of a template in order, without comments and `raw` blocks.
 fn tags(source: &str) -> Vec<Tag<'_>> {
     let (mut tags, mut at, mut is_raw) = (Vec::new(), 0, false);
     while let Some(open) = source.get(at..).and_then(|rest| rest.find('{')).map(|found| at + found) {
@@ -155,7 +155,7 @@ fn tag<'s>(source: &'s str, open: usize, close: &str) -> Tag<'s> {
         }
         quote.is_none() && rest.get(at..).is_some_and(|rest| rest.starts_with(close))
     });
-    // Another tag before the end means that this one's end was forgotten.
+    // Another tag before the end means that this tag was not closed.
     let inside = rest.get(..end.map_or(rest.len(), |(at, _)| at)).unwrap_or_default();
     let forgotten = ["{{", "{%"].into_iter().filter_map(|tag| inside.find(tag)).min();
     let inside = forgotten.and_then(|at| inside.get(..at)).unwrap_or(inside);

@@ -1,9 +1,8 @@
-//! What makes two events the same, or of the same group: a few texts as one key.
+//! Keys for equal events and groups: a few texts joined to one key.
 //!
-//! Texts are joined so that different lists never give the same key and keys sort as the texts do.
-//! A key is written into a buffer that is used again, so asking for a known key allocates nothing.
-//! Keys are bounded: a long one is replaced by its SHA-256, because payload fields and producers'
-//! keys may be as large as an event.
+//! Texts are joined so that different lists have different keys, and keys sort as the texts do. The
+//! buffer of a key is reused, so looking up a known key allocates nothing. A long key is replaced
+//! by its SHA-256, because payload fields and producers' keys may be as large as an event.
 
 use std::sync::Arc;
 
@@ -15,19 +14,19 @@ use crate::{
     notification::StateKey,
 };
 
-/// Longest key that is kept as it is, in bytes; two paths and an error name fit well.
+/// Longest key that is kept as it is, in bytes; enough for two paths and an error name.
 const KEY_BYTES_MAX: usize = 256;
 
-/// Begins a digest, and no other key: no UTF-8 text has this byte.
+/// First byte of a digest, and of no other key: it does not occur in UTF-8.
 const DIGEST_MARK: u8 = 0xff;
 
-/// Ends a text; nothing that begins with a zero byte inside of a text sorts before it.
+/// Ends a text; it sorts before [`ZERO`], so a text sorts before its extensions.
 const END: [u8; 2] = [0, 0];
 
-/// Stands for a zero byte inside of a text.
+/// Escapes a zero byte inside a text.
 const ZERO: [u8; 2] = [0, DIGEST_MARK];
 
-/// A key that is kept.
+/// An owned key.
 pub(crate) type Key = Arc<[u8]>;
 
 /// A part of the keys of states and conditions.
@@ -45,7 +44,7 @@ pub(crate) struct KeyWriter {
 }
 
 impl KeyWriter {
-    /// Begins a key.
+    /// Starts a key.
     pub(crate) fn start(&mut self) -> &mut Self {
         self.bytes.clear();
         self
@@ -66,7 +65,7 @@ impl KeyWriter {
         self
     }
 
-    /// Adds a text of the program's own, which is known to have no zero byte.
+    /// Adds a constant of the program, which must not have a zero byte.
     pub(crate) fn word(&mut self, word: &'static [u8]) -> &mut Self {
         debug_assert!(!word.contains(&0), "a word is plain text");
         self.bytes.extend_from_slice(word);
@@ -74,7 +73,7 @@ impl KeyWriter {
         self
     }
 
-    /// Adds the values of `fields` in `event`; an absent one is the empty text.
+    /// Adds the values of `fields` in `event`; the empty text for an absent one.
     pub(crate) fn fields(&mut self, fields: &[FieldPath], event: &Event) -> &mut Self {
         for field in fields {
             self.text(&field.text(event));
@@ -82,8 +81,8 @@ impl KeyWriter {
         self
     }
 
-    /// Adds what `fields` are in `event`, with their kinds; and the whole payload if none of those
-    /// that are to be found there is.
+    /// Adds the values of `fields` in `event`, with their kinds; and the whole payload if all
+    /// payload fields among them are absent.
     pub(crate) fn identity(&mut self, fields: &[FieldPath], event: &Event) -> &mut Self {
         let (mut wanted, mut found) = (false, false);
         for field in fields {
@@ -100,14 +99,14 @@ impl KeyWriter {
         if wanted && !found { self.word(b"whole").text(event.payload.as_str()) } else { self }
     }
 
-    /// Writes the key of the state or condition that `fields` name in `event`; an event that is not
-    /// trusted never has that of one that is.
+    /// Returns the key of the state or condition named by `fields` in `event`. Keys of trusted and
+    /// untrusted events always differ.
     pub(crate) fn state(&mut self, fields: &[FieldPath], trust: Trust, event: &Event) -> StateKey {
         let key = self.start().word(word_of(trust)).identity(fields, event).finish();
         StateKey(first_64_bits(Sha256::new_with_prefix(key)))
     }
 
-    /// Adds whom something concerns.
+    /// Adds a scope.
     pub(crate) fn scope(&mut self, scope: &Scope) -> &mut Self {
         match scope {
             Scope::Session(id) => self.word(b"session").text(id.as_str()),

@@ -1,9 +1,8 @@
-//! How many notifications may leave in a time.
+//! Limits the rate of notifications.
 //!
-//! Each session (or folder, or everybody) has a token bucket of its own, so one busy session does
-//! not use up another's. The arithmetic is in whole units and loses nothing: a bucket asked a
-//! thousand times gives what one asked once gives. What is over the rate is the pipeline's to
-//! count.
+//! Each session (or folder, or the scope of all) has its own token bucket, so a busy session does
+//! not use up another's. The arithmetic is in whole units and exact: the number of calls does not
+//! change the result. The pipeline counts what is rate-limited.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +14,14 @@ use crate::{
     time::{Timestamp, duration_millis},
 };
 
-/// Most buckets of a subscriber, about 200 bytes each. When it is reached, the one that was asked
-/// longest ago is forgotten; it would start full if it were asked again.
+/// Most buckets of a subscriber, about 200 bytes each. When it is reached, the least recently used
+/// one is evicted; it starts full again.
 pub(crate) const BUCKETS_MAX: usize = 1_024;
 
-/// So many at once, and so many more in a time.
+/// A token bucket: `count` tokens at once, and `count` more per period.
 ///
-/// Units: a token is as many parts as the rate's time has milliseconds, so `count` parts flow in
-/// each millisecond.
+/// Units: a token has as many parts as the period has milliseconds, so `count` parts are added per
+/// millisecond.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct TokenBucket {
     token_parts: u128,
@@ -32,14 +31,14 @@ pub(crate) struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// Makes a full bucket.
+    /// A full bucket.
     pub(crate) fn new(rate: Rate, now: Timestamp) -> Self {
         let token_parts = u128::from(duration_millis(rate.per).max(1));
         let parts_per_ms = u128::from(rate.count.get());
         Self { token_parts, parts_per_ms, parts: token_parts * parts_per_ms, filled_at: now }
     }
 
-    /// Takes a token, or says from when on there is one.
+    /// Takes a token. Errors: the time from which one is available.
     pub(crate) fn try_take(&mut self, now: Timestamp) -> Result<(), Timestamp> {
         let elapsed_ms = u128::from(duration_millis(now.since(self.filled_at)));
         let full = self.token_parts * self.parts_per_ms;
@@ -67,7 +66,7 @@ pub(crate) struct Limiter {
 }
 
 impl Limiter {
-    /// Takes a token from the bucket of `scope`, or says from when on there is one.
+    /// Takes a token from the bucket of `scope`. Errors: the time from which one is available.
     pub(crate) fn try_take(&mut self, rate: Rate, scope: &Scope, now: Timestamp) -> Result<(), Timestamp> {
         if let Some(bucket) = self.buckets.get_mut(scope) {
             return bucket.try_take(now);
@@ -78,7 +77,7 @@ impl Limiter {
         self.buckets.entry(scope.clone()).or_insert(TokenBucket::new(rate, now)).try_take(now)
     }
 
-    /// Forgets every bucket, because the rate is another one from here on.
+    /// Removes every bucket, because the rate changed.
     pub(crate) fn clear(&mut self) {
         self.buckets.clear();
     }

@@ -1,5 +1,5 @@
-//! Random events and times, against a pipeline that is written for being read: lists, full scans,
-//! no bounds.
+//! Compares the pipeline with a simple model under random events and times: lists, full scans, no
+//! bounds.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::{
 
 const TOOLS: [&str; 4] = ["grep", "fetch", "bash", ""];
 
-/// Something that happens `after_ms` after what was before.
+/// An action `after_ms` after the previous one.
 #[derive(Debug, Clone)]
 struct Step {
     after_ms: u64,
@@ -172,8 +172,7 @@ impl What {
     }
 }
 
-/// The rows that wait: the event that opened each, how often it happened, and the number of the one
-/// that it shows.
+/// The waiting rows: the event that opened each, its count, and the number of the event it shows.
 fn rows(pipeline: &Pipeline) -> Vec<(Seq, u32, u64)> {
     let row = |row: &Row| (row.seq, row.repeats, number(&row.event));
     let mut rows: Vec<_> = pipeline.batcher.rows().map(row).collect();
@@ -185,7 +184,7 @@ fn number(event: &Event) -> u64 {
     event.payload.value()["number"].as_u64().expect("a number")
 }
 
-/// The events that came out for good, each as often as it did.
+/// The ended events, each as often as it ended.
 fn ends(seen: &[Outcome]) -> Vec<Seq> {
     let of = |outcome: &Outcome| match outcome {
         Outcome::Delivered(_, seqs) => seqs.clone(),
@@ -202,13 +201,13 @@ fn happened(steps: &[Step]) -> Vec<Seq> {
     (1..).map(Seq).zip(steps).filter(|(_, step)| is_event(step)).map(|(seq, _)| seq).collect()
 }
 
-/// The pipeline as one would explain it.
+/// A simple pipeline.
 #[derive(Default)]
 struct Model {
     firsts: Vec<(String, Seq, Timestamp)>,
     open: Vec<ModelBatch>,
-    /// For each scope, the millisecond its tokens are counted up to, and how many parts of tokens
-    /// there are then; as many parts as the rate's time has milliseconds make a token.
+    /// For each scope: the millisecond up to which its tokens are counted, and the parts of tokens
+    /// at that time. A token has as many parts as the rate's period has milliseconds.
     tokens: Vec<(Scope, u64, u64)>,
     deferred: Vec<(Scope, DeferredCounts)>,
     seen: Vec<Outcome>,
@@ -342,7 +341,7 @@ impl Model {
         self.seen.push(Outcome::Delivered(now, rows.iter().map(|row| row.0).collect()));
     }
 
-    /// Lets the tokens of each millisecond flow in, one by one.
+    /// Adds the tokens of each millisecond, one by one, then takes one.
     fn take(&mut self, rate: Rate, scope: &Scope, now: Timestamp) -> Option<Timestamp> {
         let (count, per_ms) = (u64::from(rate.count.get()), duration_ms(rate.per));
         let index = self.tokens.iter().position(|known| known.0 == *scope).unwrap_or_else(|| {

@@ -9,34 +9,34 @@ use crate::{
     pipeline::failure::Failure,
 };
 
-/// The outcome of events, and failures.
+/// An outcome of events, or a failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PipelineOutput {
     /// A batch closed and was rendered.
     Notification(Arc<Notification>),
-    /// The template of a notification, which came before this, says something to the user.
+    /// The template of the preceding notification has a notice for the user.
     Said {
-        /// Which notification.
+        /// The notification.
         notification: Arc<Notification>,
-        /// Which of what it says, from 1.
+        /// The number of the notice, from 1.
         number: usize,
-        /// What.
+        /// The notice.
         word: Word,
     },
-    /// The event is a row of an open batch. An event whose batch closes at once is in the
-    /// notification only.
+    /// The event is a row of an open batch. An event whose batch closes at once is only in the
+    /// notification.
     Batched {
         /// The event.
         seq: Seq,
     },
-    /// The event has no row and will have none.
+    /// The event has no row and will get none.
     Ended {
         /// The event.
         seq: Seq,
-        /// Why.
+        /// The reason.
         reason: Reason,
     },
-    /// The author's template or `where` failed; what to publish as `subscriber.failed`. A place is
+    /// The author's template or `where` failed; publish it as `subscriber.failed`. A place is
     /// reported once, and again only after it succeeded, at most once a minute.
     Failed(Failure),
 }

@@ -1,24 +1,24 @@
-//! Rows to text: a template writes it, this module makes sure that it is TOON, complete, and small
-//! enough.
+//! Renders rows as text. A template writes the text; this module ensures that it is TOON, complete,
+//! and within its bounds.
 //!
-//! A template prints values; structure comes from its own text alone. Every printed value becomes a
-//! placeholder, and a pass over the rendered lines (`assemble`) encodes whole cells: one that is a
-//! single value keeps its type, one that mixes text and values becomes one string. So the plain
-//! style is exact whatever the values hold:
+//! A template prints values; only its own text determines structure. Every printed value becomes a
+//! placeholder, and a pass over the rendered lines (`assemble`) encodes whole cells: a single value
+//! keeps its type, and a mix of text and values becomes one string. So plain templates are exact
+//! for all values:
 //!
 //! ```text
 //! tool_fail: {{ e.payload.tool_name }} {{ e.payload.error_type }}{% if e.payload.error_message %} - {{ e.payload.error_message }}{% endif %}
 //! ```
 //!
-//! A template sees the whole batch. Then: strict decode (a table that the encoder alone wrote is
-//! strict as it is), canonical form, the counts that the template does not print itself, and the
-//! bounds on rows and tokens, for which rows of tables that were written go from the tail and are
-//! counted as `omitted`, and in the end fields, as `omitted_fields`. What a template cannot render
-//! goes out as a generic table. A newline after a tag counts and blank lines do not, so an
-//! `{% endif %}` at the end of a line does not swallow the next one.
+//! A template sees the whole batch. Its output is decoded strictly (except a table written by the
+//! encoder alone) and written in canonical form, with the counts that the template does not print.
+//! If it exceeds the bounds on rows and tokens, tables lose rows from the end, counted as
+//! `omitted`, and finally fields, counted as `omitted_fields`. If a template fails, the batch is
+//! rendered as a generic table. A newline after a tag is kept and blank lines are removed, so an
+//! `{% endif %}` at the end of a line does not join it with the next one.
 //!
-//! Three parts: `template` runs minijinja, `table` goes from events to rows, cells and tables, and
-//! `assemble` from placeholders to TOON. `template` uses the other two, and neither uses it.
+//! Three parts: `template` runs minijinja, `table` converts events to rows, cells and tables, and
+//! `assemble` converts placeholders to TOON. `template` uses the other two, which do not use it.
 
 mod assemble;
 mod cut;
@@ -53,46 +53,44 @@ pub use self::{
     table::{Column, Table},
 };
 
-/// The key of the count of repeats of events that were delivered before; those of a shown row are
-/// its `repeats`.
+/// The key for the count of repeats of rows in earlier notifications; a shown row has its own
+/// `repeats`.
 const EARLIER_REPEATS: &str = "earlier_repeats";
-/// The name for no template: the generic table.
+/// The name of the generic table, used in place of a template's.
 pub const GENERIC: &str = "generic";
-/// Steps of work (`pipeline::sandbox`) that all attempts at one notification may take together:
-/// some 10 ms.
+/// Most steps of work (`pipeline::sandbox`) of all attempts at one notification together: some 10
+/// ms.
 pub const STEPS_MAX: u64 = 500_000;
-/// Longest text fields, in characters, tried one after the other when not even one row fits its
-/// tokens.
+/// Longest text fields of each attempt, in characters, in order, while not even one row fits.
 const FIELD_CHARS: [usize; 5] = [crate::event::FIELD_CHARS_MAX, 500, 160, 60, 20];
 
-/// Every template by the name its subscribers use.
+/// All templates, by name.
 #[derive(Debug, Default)]
 pub struct Templates {
     by_name: BTreeMap<String, Template>,
 }
 
-/// What a notification says.
+/// A rendered notification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rendered {
     /// Strict TOON without a trailing newline.
     pub content: String,
-    /// What it costs, estimated.
+    /// Its estimated size.
     pub tokens: Tokens,
-    /// Set when the template failed and the generic table went out instead.
+    /// Set if the template failed and the generic table replaced it.
     pub failure: Option<RenderFailure>,
-    /// What the template says to the user, by `notify`, in that order; nothing if it failed.
+    /// The template's notices for the user (`notify`), in order; empty if it failed.
     pub words: Vec<Word>,
-    /// Columns that the template names and that no row has: optional fields, or names that are
-    /// misspelt.
+    /// Columns named by the template that no row has: optional fields, or misspelt names.
     pub absent: Vec<String>,
 }
 
-/// Why what the author wrote could not be used for a batch.
+/// Why the author's template or text could not render a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RenderFailure {
-    /// The line of the template, or of the text of one event, from 1, when it is known.
+    /// The line of the template, or of the text of one event, from 1, if known.
     pub line: Option<usize>,
-    /// What went wrong.
+    /// The message.
     pub message: String,
 }
 
@@ -102,24 +100,24 @@ impl Templates {
         Self::default()
     }
 
-    /// Compiles a template and keeps it under `name`, in place of an earlier one of that name.
+    /// Compiles a template and stores it under `name`, replacing an earlier one.
     ///
-    /// Errors: bad syntax, something a template may not use, an unknown filter or variable; nothing
-    /// is kept then.
+    /// Errors: bad syntax, something forbidden in templates, an unknown filter or variable; nothing
+    /// is stored then.
     pub fn add(&mut self, name: &str, source: String) -> Result<(), TemplateError> {
         self.by_name.insert(name.to_owned(), Template::compile(&source)?);
         Ok(())
     }
 
-    /// Whether there is a template of that name.
+    /// Whether a template of that name exists.
     pub fn contains(&self, name: &str) -> bool {
         self.by_name.contains_key(name)
     }
 
-    /// Renders a batch with the template `name`, and with the generic table if that fails.
+    /// Renders a batch with the template `name`, or with the generic table if that fails.
     ///
-    /// Shape: the content is never empty and costs at most `max_tokens`, unless that is too small
-    /// for a name and a count, which is also all there is to say when there are no rows.
+    /// Shape: the content is never empty and has at most `max_tokens`, unless that is too small for
+    /// a name and a count. Without rows it is a name and a count.
     pub fn render(&self, name: &str, input: &RenderInput<'_>) -> Rendered {
         if input.rows.is_empty() {
             return smallest(input).released(None);
@@ -137,7 +135,7 @@ impl Templates {
     }
 }
 
-/// Renders a batch for which what the author wrote could not be used.
+/// Renders a batch as the generic table, because the author's template or text failed.
 fn generic_in_place(input: &RenderInput<'_>, clean: &mut CleanRows<'_>, failed: Attempt) -> Rendered {
     let (line, message) = match failed {
         Attempt::Failed { line, message } => (line, message),
@@ -149,7 +147,7 @@ fn generic_in_place(input: &RenderInput<'_>, clean: &mut CleanRows<'_>, failed: 
     generic_table(input, clean, Some(RenderFailure { line, message }))
 }
 
-/// Renders a batch as every batch can be rendered.
+/// Renders a batch as the generic table.
 fn generic_table(
     input: &RenderInput<'_>,
     clean: &mut CleanRows<'_>,
@@ -162,7 +160,7 @@ fn generic_table(
     fitted.unwrap_or_else(|| smallest(input)).released(failure)
 }
 
-/// A document and what it costs.
+/// A document and its size.
 struct Content {
     text: String,
     tokens: Tokens,
@@ -177,7 +175,7 @@ impl Content {
         Self { text, tokens, absent: Vec::new(), words: Vec::new() }
     }
 
-    /// It, if it is small enough.
+    /// Returns it if it is within the bounds.
     fn fitting(self, input: &RenderInput<'_>) -> Result<Self, Attempt> {
         let fits = self.tokens <= input.max_tokens && self.text.len() <= OUTPUT_BYTES_MAX;
         if fits { Ok(self) } else { Err(Attempt::TooBig) }
@@ -189,8 +187,8 @@ impl Content {
     }
 }
 
-/// The cleaned events of a batch, kept between attempts with the same longest field, and what all
-/// attempts may cost.
+/// The cleaned events of a batch, reused by attempts with the same field length, and the account of
+/// all attempts.
 struct CleanRows<'a> {
     rows: &'a [Row],
     field_chars: usize,
@@ -212,8 +210,7 @@ impl<'a> CleanRows<'a> {
     }
 }
 
-/// Renders with a template and shows as many rows as fit; when not even one does, with shorter
-/// fields.
+/// Renders with a template as many rows as fit; with shorter fields if not even one does.
 fn fit_template(
     input: &RenderInput<'_>,
     clean: &mut CleanRows<'_>,
@@ -225,7 +222,7 @@ fn fit_template(
     })
 }
 
-/// What `attempt` makes with the longest fields that fit.
+/// Returns the first result of `attempt` that fits, trying the longest fields first.
 fn shortened<'a>(
     clean: &mut CleanRows<'a>,
     attempt: impl Fn(&mut CleanRows<'a>, usize) -> Result<Content, Attempt>,
@@ -239,7 +236,7 @@ fn shortened<'a>(
     Err(Attempt::TooBig)
 }
 
-/// A draft that shows the first `shown` rows of the batch, with the counts that it does not print.
+/// A draft with the first `shown` rows of the batch, and the counts that it does not print.
 fn finished(input: &RenderInput<'_>, draft: &Draft, shown: usize) -> Result<Content, Attempt> {
     let (kept, dropped) = input.rows.split_at_checked(shown).unwrap_or((input.rows, &[]));
     let kept = without_last(kept, draft.left_out);
@@ -250,8 +247,8 @@ fn finished(input: &RenderInput<'_>, draft: &Draft, shown: usize) -> Result<Cont
     content.fitting(input)
 }
 
-/// Shows as much of a draft as fits: all of it, or fewer rows of its tables, or, if the texts are
-/// `Shortest`, fewer fields.
+/// Shows as much of a draft as fits: all of it, or fewer rows of its tables, or, with `Shortest`
+/// texts, fewer fields.
 fn fit_draft(input: &RenderInput<'_>, draft: &Draft, texts: Texts) -> Result<Content, Attempt> {
     let is_long = draft.body.has_long_table();
     if !is_long && let Ok(content) = finished(input, draft, input.rows.len()) {
@@ -287,7 +284,7 @@ fn fit_draft(input: &RenderInput<'_>, draft: &Draft, texts: Texts) -> Result<Con
     fitted.ok_or(Attempt::TooBig)
 }
 
-/// What is left of a draft whose tables `lost` rows.
+/// A draft whose tables `lost` rows.
 fn finished_cut(
     input: &RenderInput<'_>,
     draft: &Draft,
@@ -298,8 +295,7 @@ fn finished_cut(
     let (all, mut shown) = (input.rows.len(), input.rows.len());
     let mut left_out = draft.left_out;
     for table in lost {
-        // A table as long as the batch, or as much of it as a filter writes, has a row for each
-        // event.
+        // A table of this length has one row per event, up to the limit of a filter.
         if table.of == all || table.of == all.min(ROWS_MAX) {
             left_out += occurrences(input.rows.get(table.kept..table.of).unwrap_or_default());
             shown = shown.min(table.kept);
@@ -319,7 +315,7 @@ fn finished_cut(
     content.fitting(input)
 }
 
-/// Whether texts could still be cut shorter.
+/// Whether the texts can be cut shorter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Texts {
     Longer,
@@ -359,9 +355,8 @@ where
     Ok(best)
 }
 
-/// The counts that nothing else shows: of events whose rows were left out, how often the `kept`
-/// ones happened when the template is silent about it, repeats of earlier rows, and events over the
-/// rate.
+/// The counts that are not shown elsewhere: events of omitted rows, occurrences of the `kept` rows
+/// unless the template prints them, repeats of earlier rows, and rate-limited events.
 fn extras(
     input: &RenderInput<'_>,
     kept: &[Row],
@@ -380,7 +375,7 @@ fn extras(
     .collect()
 }
 
-/// The rows before the last ones, which a table left out; they cover `events`.
+/// Removes the last rows, which a table omitted and which cover `events`.
 fn without_last(mut rows: &[Row], mut events: u64) -> &[Row] {
     while events > 0
         && let Some((last, before)) = rows.split_last()
@@ -395,7 +390,7 @@ fn occurrences(rows: &[Row]) -> u64 {
     rows.iter().map(|row| u64::from(row.repeats.max(1))).sum()
 }
 
-/// One line that says how much happened, for when nothing more fits.
+/// One line with the number of events, if nothing else fits.
 fn smallest(input: &RenderInput<'_>) -> Content {
     let count = occurrences(input.rows) + u64::from(input.repeats) + u64::from(input.suppressed);
     let named = |text: Value| Content::new(toon::encode_field(input.subscriber.as_str(), &text));

@@ -1,4 +1,4 @@
-//! What an event resolves.
+//! Resolves conditions.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use crate::{
 };
 
 impl Pipeline {
-    /// Takes an event whose type resolves conditions, and gives what it resolves: rows of open
-    /// batches end here, the rest is the caller's to withdraw, after what `poll_output` has. An
-    /// event that is not trusted resolves nothing that is.
+    /// Takes an event whose type resolves conditions, and returns the resolution. Rows of open
+    /// batches are withdrawn here. The caller drains `poll_output`, then withdraws the
+    /// notifications. An untrusted event resolves no condition of a trusted one.
     ///
-    /// Errors: the filter that refuses it. `where` and `severity_filter` are not asked: they pick
-    /// what is delivered.
+    /// Errors: the filter that refuses it. `where` and `severity_filter` are not checked, because
+    /// they select what is delivered.
     pub fn resolve(
         &mut self,
         seq: Seq,
@@ -39,8 +39,8 @@ impl Pipeline {
         Ok(resolution)
     }
 
-    /// Ends the rows of which `resolution` is; a batch that is for others too closes, so that each
-    /// session can withdraw its own.
+    /// Ends the rows resolved by `resolution`. A batch with a wider scope closes instead, so that
+    /// each session can withdraw its own notification.
     fn withdraw_rows(
         &mut self,
         rule: &Subscriber,

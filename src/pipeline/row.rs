@@ -1,4 +1,4 @@
-//! One line of a batch: an event and how often it happened.
+//! One row of a batch: an event and its count.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use crate::{
 /// An event in a batch, with its repeats.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Row {
-    /// The position in the journal of the event that opened the row.
+    /// The journal position of the event that opened the row.
     pub seq: Seq,
-    /// The event that it shows: the first, or the newest of its repeats.
+    /// The shown event: the first, or the newest of its repeats.
     #[serde(with = "snapshot::shared")]
     pub event: Arc<Event>,
-    /// How often it happened inside the dedupe window; 1 when it did not repeat.
+    /// The count within the dedupe window; 1 without repeats.
     pub repeats: u32,
 }

@@ -1,6 +1,7 @@
-//! What a subscriber's file says, in types that cannot be wrong.
+//! A subscriber's file as types that exclude invalid values.
 //!
-//! `config` makes these; a pipeline is one of them running. Nothing here knows TOML or files.
+//! `config` creates these; a pipeline is a running subscriber. This module does not know TOML or
+//! files.
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
@@ -17,119 +18,118 @@ pub struct Subscriber {
     pub id: SubscriberId,
     /// Name for people.
     pub name: String,
-    /// What it is for, for people.
+    /// Its purpose, for people.
     pub description: String,
     /// The author's version of the file.
     pub version: String,
-    /// Whether it can be switched off, and whether it is.
+    /// Whether it is enabled, and whether it can be disabled.
     pub activity: Activity,
-    /// The event types it asks for; at least one.
+    /// The subscribed event types; at least one.
     pub types: Vec<Pattern>,
-    /// The sources it listens to; all if empty.
+    /// The accepted sources; all if empty.
     pub sources: Vec<String>,
-    /// The least severity that passes.
+    /// The lowest accepted severity.
     pub severity_min: Severity,
     /// `where`.
     pub condition: Option<Condition>,
     /// How events are collected.
     pub batching: Batching,
-    /// What is a repeat, and for how long.
+    /// The definition of a repeat; `None` if there are none.
     pub dedupe: Option<DedupeRule>,
-    /// How many events may pass in a time.
+    /// The limit on notifications per time.
     pub rate: Option<Rate>,
-    /// How long a notification stays worth telling.
+    /// How long a notification is useful.
     pub ttl: Option<Duration>,
-    /// The fields that name a state: a newer event about it replaces an older one that is pending.
-    /// None does if this is empty.
+    /// The fields that identify a state: a newer event about it replaces a pending older one. Empty
+    /// for no replacement.
     pub supersede_key: Vec<FieldPath>,
-    /// What ends a condition that an event gives; each event is an occurrence if there is none.
+    /// The end of a condition raised by an event; `None` if each event is an occurrence.
     pub resolve: Option<ResolveRule>,
-    /// What becomes of a batch.
+    /// How a batch becomes a notification.
     pub output: OutputRule,
-    /// What the user allows notifications to do by themselves; the same for all subscribers.
+    /// The user's limits on the activation of notifications; the same for all subscribers.
     pub wake: Arc<WakeSettings>,
 }
 
-/// Whether a subscriber runs. A core one has no off state.
+/// Whether a subscriber runs. A core one cannot be disabled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activity {
     /// Always runs.
     Core,
-    /// Runs, and can be switched off.
+    /// Runs, and can be disabled.
     Enabled,
-    /// Switched off.
+    /// Disabled.
     Disabled,
 }
 
 /// How events are collected into one notification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batching {
-    /// Zero closes a batch at once.
+    /// Time for collecting events; zero closes a batch at once.
     pub window: Duration,
-    /// A batch of this many rows closes at once.
+    /// A batch with this many rows closes at once.
     pub max_size: NonZeroU32,
-    /// What an event does to an open window.
+    /// The effect of an event on an open window.
     pub mode: BatchMode,
-    /// One batch for each value of these; one batch for all if empty.
+    /// One batch for each value of these fields; one batch for all if empty.
     pub group_by: Vec<FieldPath>,
 }
 
 impl Batching {
-    /// Whether an event waits for others.
+    /// Whether events wait for others.
     pub(crate) fn collects(&self) -> bool {
         !self.window.is_zero() && self.max_size > NonZeroU32::MIN
     }
 }
 
-/// What an event does to an open window.
+/// The effect of an event on an open window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BatchMode {
-    /// Nothing: the window counts from the first event.
+    /// None: the window counts from the first event.
     Window,
-    /// It restarts it, until `max_wait` after the first event.
+    /// The event restarts it, until `max_wait` after the first event.
     Debounce {
-        /// The longest a batch stays open.
+        /// The longest time that a batch stays open.
         max_wait: Duration,
     },
 }
 
-/// What makes an event a repeat.
+/// The definition of a repeat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DedupeRule {
-    /// The fields whose values, joined, are the key. An event's own `dedupe_key` goes before.
+    /// The fields whose values, joined, are the key. An event's own `dedupe_key` takes precedence.
     pub key: Vec<FieldPath>,
-    /// How long after the first one an equal key is a repeat; never zero.
+    /// How long after the first event an equal key is a repeat; never zero.
     pub window: Duration,
-    /// Which of equal events a row shows.
+    /// The event that a row of equal events shows.
     pub keep: Keep,
 }
 
-/// What ends a condition.
+/// The end of a condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResolveRule {
-    /// The event types that do; at least one. An event of one of them gives no condition itself.
+    /// The types of resolving events; at least one. Such an event raises no condition itself.
     pub by: Vec<Pattern>,
-    /// The fields in which such an event equals the one that gave the condition; all conditions end
-    /// if this is empty.
+    /// The fields in which a resolving event must equal the one that raised the condition; if
+    /// empty, it resolves all conditions.
     pub equal: Vec<FieldPath>,
 }
 
-/// Which of equal events a row shows.
+/// The event that a row of equal events shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Keep {
-    /// The first. A repeat is counted, also when the row has left.
+    /// The first. A later repeat is counted even if the row was already in a notification.
     #[default]
     First,
-    /// The newest, in the place of the first. When the row has left, the next one is a row of its
-    /// own.
+    /// The newest. If the row was already in a notification, the next event gets its own row.
     Newest,
 }
 
 impl Keep {
-    /// Both.
+    /// Both values.
     pub const ALL: [Self; 2] = [Self::First, Self::Newest];
 
-    /// The word for it.
+    /// The word in the file.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::First => "first",
@@ -138,32 +138,33 @@ impl Keep {
     }
 }
 
-/// So many in such a time, as a token bucket that starts full.
+/// A rate limit: a token bucket that starts full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
-    /// The bucket's size, and what flows in during `per`.
+    /// The bucket's size, and the tokens added during `per`.
     pub count: NonZeroU32,
-    /// Never zero.
+    /// The period; never zero.
     pub per: Duration,
 }
 
-/// What becomes of a batch.
+/// How a batch becomes a notification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutputRule {
-    /// How urgent its notifications are.
+    /// The priority of its notifications.
     pub priority: Priority,
-    /// Where they may enter the context.
+    /// The point at which they may enter the context.
     pub inject_at: InjectionPoint,
-    /// What they may do by themselves while they wait.
+    /// How pending ones may act on an agent.
     pub activation: Activation,
-    /// What critical ones do to a turn that is under way.
+    /// The effect of critical ones on a running turn.
     pub interrupt: Interrupt,
-    /// An event this severe makes its notification critical and immediate, past any batch.
+    /// An event of at least this severity makes its notification critical and immediate, bypassing
+    /// batching.
     pub escalate_at: Option<Severity>,
     /// How a batch becomes its text.
     pub layout: Layout,
-    /// The most a notification may hold; rows beyond it are counted instead.
+    /// Most tokens of a notification; further rows are only counted.
     pub max_tokens: Tokens,
-    /// Whom its notifications are for.
+    /// The recipients of its notifications.
     pub audience: Audience,
 }

@@ -1,12 +1,12 @@
-//! Where templates and conditions run: minijinja's language, with a bound on everything that it
-//! walks and makes.
+//! Runs templates and conditions: the language of minijinja, with bounds on all data that a program
+//! reads and creates.
 //!
-//! A source is parsed, checked (`lint`), compiled by minijinja, and its code rewritten (`rewrite`):
-//! each instruction that could cost more than a step becomes a call of a priced function
-//! (`operators`), and the only filters, tests and functions that exist are priced too (`filters`).
-//! They pay from one [`account::Account`], so memory and time are bounded whatever an author writes
-//! and a producer sends: a program that has spent its steps fails, and a text or a nesting that
-//! grows too large fails before it is made.
+//! A source is parsed, checked (`lint`), compiled by minijinja, and its code is rewritten
+//! (`rewrite`). Each instruction that could cost more than a step becomes a call of a priced
+//! function (`operators`). Filters, tests and functions are priced too (`filters`); no others
+//! exist. All pay from one [`account::Account`], so memory and time are bounded for any author and
+//! any producer. A program fails when its steps are spent, and before it creates a text or a
+//! nesting that is too large.
 
 pub(super) mod account;
 mod filters;
@@ -32,13 +32,13 @@ pub(super) use self::{
     rewrite::{OwnText, Trace},
 };
 
-/// The only name of a program.
+/// The name of every program.
 const NAME: &str = "template";
 /// Deepest nesting of macro calls.
 const RECURSION_MAX: usize = 32;
 
 self_cell!(
-    /// Code and the source it borrows its names from.
+    /// Code, and the source from which it borrows names.
     struct Code {
         owner: Box<str>,
         #[covariant]
@@ -46,7 +46,7 @@ self_cell!(
     }
 );
 
-/// A template or a condition that is ready to run.
+/// A template or a condition, ready to run.
 pub(super) struct Program {
     code: Code,
 }
@@ -78,13 +78,13 @@ impl Program {
         Ok(Self { code })
     }
 
-    /// The text it was compiled from.
+    /// The source text.
     pub(super) fn source(&self) -> &str {
         self.code.borrow_owner()
     }
 
-    /// Runs it with the variables of `root`, of which [`account::ACCOUNT`] has to be one; `end`
-    /// gets the value of an expression and what the run left behind.
+    /// Runs it with the variables of `root`, which must include [`account::ACCOUNT`]. `end` gets
+    /// the value of an expression and the state after the run.
     pub(super) fn run<R>(
         &self,
         environment: &'static Environment<'static>,
@@ -101,12 +101,12 @@ impl Program {
     }
 }
 
-/// Parses a template as [`Program::template`] does.
+/// Parses a template in the same way as [`Program::template`].
 pub(super) fn parse_template(source: &str) -> Result<ast::Stmt<'_>, Error> {
     machinery::parse(source, NAME, SyntaxConfig::default())
 }
 
-/// An environment with everything that is allowed and nothing else.
+/// An environment with exactly the allowed filters, tests and functions.
 pub(super) fn environment(undefined: UndefinedBehavior, fuel: u64) -> Environment<'static> {
     let mut environment = Environment::empty();
     environment.set_undefined_behavior(undefined);

@@ -1,8 +1,7 @@
-//! What a subscriber remembers between two inputs, as a snapshot has it. Its outputs were taken
-//! before.
+//! The memory of a subscriber, as a snapshot stores it. Outputs must be drained before.
 //!
-//! The rule is not written: it is read again with the rules of that time, and the subscriber of the
-//! same id gets its memory back.
+//! The rule is not stored: it is read again with the current rules, and memory is matched by
+//! subscriber id.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -14,7 +13,7 @@ use super::{
 };
 use crate::{event::Seq, snapshot::Held};
 
-/// What a subscriber remembers.
+/// The memory of a subscriber.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Memory<'a> {
@@ -27,14 +26,14 @@ pub struct Memory<'a> {
 }
 
 impl Memory<'_> {
-    /// The events that wait in open batches, in the order of the batches.
+    /// The events in open batches, in batch order.
     pub fn into_waiting(self) -> Vec<Seq> {
         self.batcher.into_owned().rows().map(|row| row.seq).collect()
     }
 }
 
 impl Pipeline {
-    /// What it remembers. Its outputs must have been drained.
+    /// Its memory. Its outputs must have been drained.
     pub fn memory(&self) -> Memory<'_> {
         let Self { rule: _, key: _, dedupe, batcher, limiter, deferred, failures, outputs } = self;
         debug_assert!(outputs.is_empty(), "outputs are taken before a snapshot is");
@@ -47,7 +46,7 @@ impl Pipeline {
         }
     }
 
-    /// The subscriber of `rule` with what it remembered.
+    /// A subscriber of `rule` with restored memory.
     pub fn remembering(rule: Arc<Subscriber>, memory: Memory<'_>) -> Self {
         Self {
             rule,

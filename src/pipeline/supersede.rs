@@ -1,4 +1,4 @@
-//! The stage in which a newer event about a state takes the place of an older one of its batch.
+//! The supersede stage: a newer event about a state replaces an older one of its batch.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,9 @@ use crate::{
     pipeline::{key::KeyWriter, row::Row, rule::Subscriber},
 };
 
-/// Removes each row of whose state a later row is newer.
+/// Removes each row if a later row is about the same state.
 ///
-/// Shape: the states of the rows that stay, in the order of their keys, and the events of those
-/// that went, of which nothing comes.
+/// Shape: the states of the remaining rows, in key order, and the events of the removed ones.
 pub(crate) fn supersede(
     rule: &Subscriber,
     key: &mut KeyWriter,

@@ -1,6 +1,6 @@
-//! What one subscriber makes of a few events, in simulated milliseconds.
+//! Tests a subscriber with a few events, in simulated milliseconds.
 //!
-//! The text of a notification is the renderer's; these tests look at what it is given.
+//! The renderer has its own tests; these check its input.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -388,7 +388,7 @@ fn ids_depend_on_the_subscriber_and_its_events_alone() {
     assert_ne!(id, after_a_loss, "another event has the position of one that was lost");
 }
 
-/// A pipeline and what it is driven with.
+/// A pipeline under test.
 struct Run {
     pipeline: Pipeline,
     templates: Templates,
@@ -437,13 +437,13 @@ impl Run {
         rows
     }
 
-    /// What waits for the next notification to everybody.
+    /// The deferred counts for everybody.
     fn deferred(&self) -> DeferredCounts {
         self.pipeline.deferred.peek(&Scope::All)
     }
 }
 
-/// An output without what other outputs of the test say anyway.
+/// An output without the details that other outputs of the test already show.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Outcome {
     Delivered(Timestamp, Vec<Seq>),
@@ -461,8 +461,8 @@ pub(super) fn outcomes(outputs: &[PipelineOutput]) -> Vec<Outcome> {
     outputs.iter().map(outcome).collect()
 }
 
-/// All outputs but the report that a template is not there: these tests have none, and what they
-/// see does not need any.
+/// All outputs except the reports of the missing template: these tests have no templates, and their
+/// results do not depend on them.
 pub(super) fn drain(pipeline: &mut Pipeline) -> Vec<PipelineOutput> {
     let is_missing_template = |output: &PipelineOutput| {
         matches!(output, PipelineOutput::Failed(Failure { part: FailedPart::Template(_), .. }))
@@ -496,7 +496,7 @@ fn duplicate(seq: u64, of: u64) -> Outcome {
     ended(seq, Reason::Duplicate { of: Seq(of) })
 }
 
-/// Ten rows or two seconds; a repeat is the same tool within five seconds.
+/// Batches of ten rows or two seconds; a repeat has the same tool within five seconds.
 pub(super) fn rule() -> Subscriber {
     Subscriber {
         id: SubscriberId::new("tool_failure"),
@@ -537,7 +537,7 @@ pub(super) fn rule() -> Subscriber {
     }
 }
 
-/// A failed tool call that concerns everybody, with these fields in its payload.
+/// A failed tool call for everybody, with these fields in its payload.
 pub(super) fn event(fields: &str) -> Arc<Event> {
     Arc::new(Event {
         id: "e".into(),

@@ -1,4 +1,4 @@
-//! The conditions that events give.
+//! The conditions raised by events.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +12,16 @@ use crate::{
     },
 };
 
-/// What the rows of a notification say about conditions.
+/// The nature and the conditions of a notification's rows.
 #[derive(Debug, Default)]
 pub(crate) struct Conditions {
     pub(crate) nature: Nature,
-    /// Those that the rows give, in the order of their keys, each once.
+    /// The conditions raised by the rows, in key order, each once.
     pub(crate) unresolved: Vec<State>,
 }
 
 impl Conditions {
-    /// Reads them off the rows of a batch.
+    /// Computes them from the rows of a batch.
     pub(crate) fn of(rule: &Subscriber, key: &mut KeyWriter, rows: &[Row]) -> Self {
         let given: Vec<Option<StateKey>> =
             rows.iter().map(|row| condition_of(rule, key, &row.event)).collect();
@@ -35,7 +35,7 @@ impl Conditions {
     }
 }
 
-/// The condition that an event gives; `None` for one that happened and is over.
+/// The condition raised by an event; `None` for an occurrence.
 pub(crate) fn condition_of(rule: &Subscriber, key: &mut KeyWriter, event: &Event) -> Option<StateKey> {
     let resolve = rule.resolve.as_ref().filter(|resolve| !resolves(resolve, event))?;
     Some(key.state(&resolve.equal, rule.wake.trust_in(event), event))

@@ -1,16 +1,16 @@
-//! Whether an event makes a critical notification of its own.
+//! Classifies an event by the trust of its source and by its severity.
 
 use crate::{event::Event, pipeline::rule::Subscriber};
 
-/// Whether an event makes a critical notification of its own.
+/// The class of an event; it decides whether the event makes a critical notification of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Weight {
-    /// Its source is not trusted: it is high at most.
+    /// An event of an untrusted source: its priority is high at most.
     Untrusted,
-    /// It travels as its subscriber says.
+    /// The subscriber's priority applies.
     Usual,
-    /// It is at least as severe as `escalate_at`, and of a trusted source: past any batch and rate,
-    /// but not past filters and dedupe.
+    /// An event of a trusted source, at least as severe as `escalate_at`: it bypasses batching and
+    /// rate limits, but not filters and dedupe.
     Escalated,
 }
 

@@ -1,8 +1,8 @@
 //! Conditions of watches, as short strings: `exit 4711`, `port 3000`, `line log/dev.log
 //! /panicked/`, `in 20m`.
 //!
-//! Parsing needs no machine: [`Terms`] complete relative paths and times of day. The caller fills
-//! in the machine's state at the start of a watch (start of a process, content of a file).
+//! Parsing does not query the machine: [`Terms`] complete relative paths and times of day. The
+//! caller adds the machine's state at the start of a watch (start of a process, content of a file).
 //!
 //! ```
 //! use aside::{time::Timestamp, watch::condition::{Condition, Terms, parse}};
@@ -62,7 +62,7 @@ pub enum Condition {
         /// Its start, in clock ticks since boot; its id may be reused later.
         started: Option<u64>,
     },
-    /// A port has a listener, or has none.
+    /// A port has, or does not have, a listener.
     Port {
         /// Name or address.
         host: String,
@@ -78,7 +78,7 @@ pub enum Condition {
         /// The expected status; any below 400 if absent.
         status: Option<u16>,
     },
-    /// A file exists, or does not.
+    /// A file exists, or does not exist.
     File {
         /// Absolute.
         path: String,
@@ -103,8 +103,8 @@ pub enum Condition {
     },
     /// The checks of a pushed commit end.
     Ci {
-        /// A branch, or a prefix of a commit; the session's last push, or the checked out branch,
-        /// if absent.
+        /// A branch, or a prefix of a commit. If absent, the session's last push, or else the
+        /// checked-out branch.
         reference: Option<String>,
         /// The working folder of git and `gh`, absolute.
         folder: String,
@@ -145,7 +145,7 @@ pub struct Terms<'t> {
 /// Why a text is not a condition.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConditionError {
-    /// It begins with the first word of no form.
+    /// Its first word is not that of any form.
     #[error("`{found}` is not a condition; {}", hint(*.meant))]
     Unknown {
         /// The text.
@@ -298,7 +298,7 @@ fn read_line(text: &str, terms: &Terms<'_>) -> Result<Condition, String> {
         return Err(missing());
     }
     if let Err(error) = Regex::new(pattern) {
-        // Its last line is the message; earlier ones show the place.
+        // The last line is the message; earlier ones show the position.
         let why = error.to_string();
         return Err(why.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned());
     }
@@ -371,8 +371,8 @@ fn wall(at: Timestamp, terms: &Terms<'_>) -> u64 {
     shift(at.as_millis(), i64::from((terms.utc_offset)(at)))
 }
 
-/// The time at which the local wall clock shows `millis`; one of the two if there are two, as in
-/// autumn.
+/// The time at which the local wall clock shows `millis`; one of the two if it shows it twice, as
+/// in autumn.
 fn from_wall(millis: u64, terms: &Terms<'_>) -> Timestamp {
     let back = |at: Timestamp| Timestamp::from_millis(shift(millis, -i64::from((terms.utc_offset)(at))));
     back(back(Timestamp::from_millis(millis)))
@@ -383,7 +383,7 @@ fn shift(millis: u64, seconds: i64) -> u64 {
 }
 
 impl Condition {
-    /// Whether it is only about time.
+    /// Whether it depends on time only.
     pub const fn is_time(&self) -> bool {
         matches!(self, Self::At { .. } | Self::Turns { .. })
     }

@@ -22,7 +22,7 @@ pub fn remote_host(condition: &Condition) -> Option<String> {
     (!is_here(&host)).then_some(host)
 }
 
-/// Whether a name or address is of this machine.
+/// Whether a name or address refers to this machine.
 pub fn is_here(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost")
         || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())

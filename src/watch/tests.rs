@@ -1,4 +1,4 @@
-//! Watches in simulated time: what ends each, once, and what does not.
+//! Tests watches in simulated time: how each ends, exactly once, and what does not end it.
 
 use serde_json::json;
 

@@ -72,9 +72,9 @@ fn a_run_whose_next_job_has_not_begun_goes_on() {
     let run = json!({ "databaseId": 7 });
     assert_eq!(pending(json!({ "status": "IN_PROGRESS", "workflowRun": run }), "SUCCESS"), 1);
     assert_eq!(pending(json!({ "status": "COMPLETED", "workflowRun": run }), "SUCCESS"), 0);
-    // An application that may report checks, but does not.
+    // An application that may report checks, but has none.
     assert_eq!(pending(json!({ "status": "QUEUED", "workflowRun": null }), "SUCCESS"), 0);
-    // More checks than an answer can have.
+    // There are more checks than an answer may have.
     assert_eq!(pending(json!({ "status": "COMPLETED", "workflowRun": run }), "PENDING"), 1);
     assert_eq!(checks(&json!({ "statusCheckRollup": null })).total(), 0);
 }

@@ -1,12 +1,11 @@
-//! The pass that turns a template's output into TOON: it finds the cells of each line and encodes
-//! them whole.
+//! Converts a template's output into TOON: finds the cells of each line and encodes each as a
+//! whole.
 //!
-//! A cell is what follows `key: `, a part between commas in a table row or an inline list, or what
-//! follows `- `. One that is a single printed value keeps its type. One that mixes text and values,
-//! or is text, becomes one string, quoted when TOON needs it; quotes that the author put around a
-//! whole cell force a string and are no part of it. White space of the template at the edges of a
-//! cell goes, blank lines go. Which lines are rows, items or fields follows from the template's
-//! headers and indentation alone.
+//! A cell is the text after `key: `, a part between commas in a table row or an inline list, or the
+//! text after `- `. A cell with a single printed value keeps its type. Any other cell becomes one
+//! string, quoted if TOON requires it; an author's quotes around a whole cell force a string and
+//! are not part of it. The template's white space around a cell is removed, and so are blank lines.
+//! Only the template's headers and indentation decide which lines are rows, items or fields.
 
 mod line;
 pub(super) mod placeholders;
@@ -21,22 +20,22 @@ use self::{
     placeholders::{Piece, Placeholder, Placeholders},
 };
 
-/// Why a template's output is no document.
+/// Why a template's output is not a document.
 #[derive(Debug)]
 pub(super) enum Misfit {
-    /// It is more than may be printed.
+    /// It exceeds the limit on printed text.
     TooMuch,
-    /// It has no line that is not blank.
+    /// It has only blank lines.
     Nothing,
     /// It breaks a rule.
     Wrong {
-        /// On which of its lines that are not blank, from 0, when one is to blame.
+        /// The index, from 0, of the faulty line among its non-blank lines, if known.
         line: Option<usize>,
         message: String,
     },
 }
 
-/// Makes one strict document of what a template wrote.
+/// Converts a template's output into a strict document.
 pub(super) fn document(output: &str, placeholders: &Placeholders) -> Result<Body, Misfit> {
     if placeholders.is_too_much(output) {
         return Err(Misfit::TooMuch);
@@ -81,8 +80,8 @@ pub(super) fn document(output: &str, placeholders: &Placeholders) -> Result<Body
     Ok(Body::Decoded { value, comments: pass.has_comments.then_some(pass.out) })
 }
 
-/// The line of a template that wrote the line `wanted` of an output in which placeholders say where
-/// lines begin.
+/// The line of a template that wrote the line `wanted` of an output with placeholders at the
+/// beginnings of lines.
 pub(super) fn template_line(output: &str, placeholders: &Placeholders, wanted: usize) -> Option<usize> {
     let (mut seen, mut known) = (0, None);
     for text in output.split('\n') {
@@ -103,7 +102,7 @@ pub(super) fn template_line(output: &str, placeholders: &Placeholders, wanted: u
     known
 }
 
-/// The body of a text that is canonical already; `None` for one that has to be decoded.
+/// The body of a canonical text; `None` for a text that needs decoding.
 fn canonical(text: &str) -> Option<Body> {
     let fields = toon::flat_fields(text)?;
     if fields.iter().any(|field| field.rows > ROWS_MAX) {
@@ -116,7 +115,7 @@ fn canonical(text: &str) -> Option<Body> {
     })
 }
 
-/// A header whose rows or items may follow.
+/// A header that rows or items may follow.
 struct Open {
     indent: usize,
     rows: Rows,
@@ -134,7 +133,7 @@ enum Rows {
 
 struct Pass {
     out: String,
-    /// Where in `out` each line of the template's output begins.
+    /// The start of each line of the template's output in `out`.
     starts: Vec<usize>,
     open: Vec<Open>,
     is_only_line: bool,
@@ -142,7 +141,7 @@ struct Pass {
 }
 
 impl Pass {
-    /// Which line of the template's output wrote line `number`, from 1, of `out`.
+    /// The line of the template's output that wrote line `number`, from 1, of `out`.
     fn written_by(&self, number: usize) -> Option<usize> {
         let breaks = || self.out.match_indices('\n').map(|(at, _)| at + 1);
         let at = number.checked_sub(2).and_then(|before| breaks().nth(before)).unwrap_or(0);
@@ -227,7 +226,7 @@ impl Pass {
         }
     }
 
-    /// A line without a key is a value only if it is the whole document.
+    /// Encodes a line without a key, which is valid only as the whole document.
     fn only_cell(&mut self, symbols: &[Symbol<'_>]) -> Result<(), String> {
         if self.is_only_line {
             self.cell(symbols)

@@ -1,6 +1,6 @@
-//! Documents that are too large, made smaller: fewer rows in their tables, then fewer fields.
+//! Cuts documents that are too large: first rows of their tables, then fields.
 //!
-//! Only what was written is cut, so what a template calculated from the whole batch stays right.
+//! Only the output is cut, so values that a template calculated from the whole batch stay correct.
 
 use serde_json::{Map, Value};
 
@@ -9,9 +9,9 @@ use super::ROWS_MAX;
 /// A list or table that lost rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Lost {
-    /// How many rows it had.
+    /// Number of rows before.
     pub(super) of: usize,
-    /// How many it has.
+    /// Number of rows now.
     pub(super) kept: usize,
 }
 
@@ -30,8 +30,8 @@ fn is_long_keyed_table(fields: &Map<String, Value>) -> bool {
     fields.len() > ROWS_MAX && fields.values().all(Value::is_object)
 }
 
-/// Leaves each table its first `rows_max` rows, and if that is less than a table may have, each
-/// other list as many items.
+/// Cuts each table to its first `rows_max` rows, and if that is below [`ROWS_MAX`], each other list
+/// to as many items.
 pub(super) fn rows(value: &mut Value, rows_max: usize) -> Vec<Lost> {
     let mut lost = Vec::new();
     cut_rows(value, rows_max, &mut lost);
@@ -63,8 +63,8 @@ fn cut_rows(value: &mut Value, rows_max: usize, lost: &mut Vec<Lost>) {
     }
 }
 
-/// What is null in all rows that are left is left out, as in a table that was written with no more
-/// rows; false if nothing is left of them.
+/// Removes columns that are null in all remaining rows, so that the table equals one written for
+/// these rows; returns false if no column remains.
 fn drop_empty_columns(rows: &mut [Value]) -> bool {
     let has = |name: &String| rows.iter().any(|row| row.get(name).is_some_and(|cell| !cell.is_null()));
     let Some(first) = rows.first().and_then(Value::as_object) else { return true };
@@ -78,8 +78,7 @@ fn drop_empty_columns(rows: &mut [Value]) -> bool {
     true
 }
 
-/// How many fields a document has that can be left out: columns of its only table, or else fields
-/// at its root.
+/// Number of fields that can be removed: columns of the only table, or else fields at the root.
 pub(super) fn field_count(value: &Value) -> usize {
     let Value::Object(fields) = value else { return 0 };
     match only_table(fields) {
@@ -88,7 +87,7 @@ pub(super) fn field_count(value: &Value) -> usize {
     }
 }
 
-/// Leaves a document the first `count` of those fields.
+/// Keeps the first `count` of those fields.
 pub(super) fn fields(value: &mut Value, count: usize) {
     let Value::Object(fields) = value else { return };
     if only_table(fields).is_none() {

@@ -1,10 +1,9 @@
-//! What a subscriber's own file says about its text: the lines of one event, and the table of
+//! The output declared in a subscriber's file: lines for one event (`one`), and a table for
 //! several.
 //!
-//! The table is known when the file is read, so it is written from the rows without running a
-//! template. One event is what `one` says; without it, one line for each column of the table.
-//! Without a table several events are the generic one, and so is one event of which `one` has
-//! nothing to say.
+//! The table is known when the file is read, so no template runs. A batch of one event is rendered
+//! by `one`; without it, as one line per column of the table. Without a table, several events are a
+//! generic table, and so is one event for which `one` prints nothing.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -18,12 +17,12 @@ use super::{
 };
 use crate::pipeline::failure::FailedPart;
 
-/// How a batch becomes text.
+/// The layout of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Layout {
-    /// By the template of this name, or as the generic table if that is [`GENERIC`].
+    /// The template of this name, or the generic table if it is [`GENERIC`].
     Template(Arc<str>),
-    /// As the subscriber's own file declares.
+    /// The declaration in the subscriber's file.
     Declared(Arc<Declared>),
 }
 
@@ -41,7 +40,7 @@ impl Layout {
         }
     }
 
-    /// What is at fault when it cannot be used for a batch.
+    /// The part at fault if a batch cannot be rendered with it.
     pub fn part(&self) -> FailedPart {
         match self {
             Self::Template(name) => FailedPart::Template(Arc::clone(name)),
@@ -49,7 +48,7 @@ impl Layout {
         }
     }
 
-    /// Renders a batch, as the generic table if it cannot be rendered as this says.
+    /// Renders a batch, as the generic table if it fails.
     ///
     /// Shape: as for [`Templates::render`].
     pub fn render(&self, templates: &Templates, input: &RenderInput<'_>) -> Rendered {
@@ -60,7 +59,7 @@ impl Layout {
     }
 }
 
-/// The text of one event and the table of several, at least one of them.
+/// The text of one event and the table of several; at least one of them.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Declared {
     one: Option<EventText>,
@@ -68,7 +67,7 @@ pub struct Declared {
 }
 
 impl Declared {
-    /// What a file says as `one` and `table`.
+    /// Creates it from `one` and `table` of a file.
     pub fn new(one: Option<EventText>, table: Option<Table>) -> Self {
         Self { one, table }
     }
@@ -89,15 +88,14 @@ impl Declared {
         };
         match attempt {
             Ok(content) => content.released(None),
-            // An event that has none of the fields it names is no fault of the text.
+            // An event without any of the named fields is not a fault of the text.
             Err(Attempt::Nothing) => generic_table(input, &mut clean, None),
             Err(failed) => generic_in_place(input, &mut clean, failed),
         }
     }
 }
 
-/// The lines of one event: a template that sees one event, and for which a value that is not there
-/// is no failure.
+/// The lines of one event: a template that sees one event and may print absent values.
 #[derive(Debug, PartialEq, Eq)]
 pub struct EventText(Template);
 
@@ -109,7 +107,7 @@ impl EventText {
         Template::of_event(source).map(Self)
     }
 
-    /// The fields of the payload that it names as `payload.name`.
+    /// The payload fields that it names as `payload.name`.
     pub fn fields(&self) -> &BTreeSet<String> {
         self.0.fields()
     }
@@ -119,7 +117,7 @@ impl EventText {
     }
 }
 
-/// Writes one event as lines; when they do not fit, with shorter fields, and in the end with fewer.
+/// Writes one event as lines; if they do not fit, with shorter and then with fewer fields.
 fn fit_lines(input: &RenderInput<'_>, clean: &mut CleanRows<'_>, table: &Table) -> Result<Content, Attempt> {
     shortened(clean, |clean, field_chars| {
         let lines = table.write_lines(&Rows::new(clean.events(field_chars))).map_err(failed)?;
@@ -129,8 +127,7 @@ fn fit_lines(input: &RenderInput<'_>, clean: &mut CleanRows<'_>, table: &Table) 
     })
 }
 
-/// Writes several events as a table of as many rows as fit; when not even one does, with shorter
-/// fields.
+/// Writes as many events as fit as a table; with shorter fields if not even one does.
 fn fit_table(input: &RenderInput<'_>, clean: &mut CleanRows<'_>, table: &Table) -> Result<Content, Attempt> {
     shortened(clean, |clean, field_chars| {
         let rows = Rows::new(clean.events(field_chars));

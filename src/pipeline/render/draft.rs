@@ -1,4 +1,4 @@
-//! What an attempt made of a batch, before it is measured.
+//! The output of an attempt to render a batch, before it is measured.
 
 use serde_json::{Map, Value};
 
@@ -8,48 +8,48 @@ use crate::{
     toon,
 };
 
-/// Why an attempt to render gave nothing to release.
+/// Why an attempt to render failed.
 #[derive(Debug)]
 pub(super) enum Attempt {
-    /// Fewer rows or shorter fields may do.
+    /// Too large; fewer rows or shorter fields may fit.
     TooBig,
-    /// It has nothing to say about the batch.
+    /// It prints nothing for the batch.
     Nothing,
-    /// Nothing but another template will do.
+    /// A failure for all sizes; another template is needed.
     Failed { line: Option<usize>, message: String },
 }
 
-/// What a template made of a batch.
+/// A template's output for a batch.
 pub(super) struct Draft {
     pub(super) body: Body,
     pub(super) printed: Printed,
-    /// How many events the rows cover that were not written.
+    /// Number of events whose rows were not written.
     pub(super) left_out: u64,
     /// Columns that were named and that no row has.
     pub(super) absent: Vec<String>,
-    /// What the user is to know.
+    /// Notices for the user.
     pub(super) words: Vec<Word>,
 }
 
-/// Which counts a template prints itself.
+/// The counts that a template prints itself.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Printed {
-    /// How often each row happened.
+    /// The occurrences of each row.
     pub(super) row_repeats: bool,
     pub(super) repeats: bool,
     pub(super) suppressed: bool,
 }
 
-/// A document that is known to be strict TOON.
+/// A document of strict TOON.
 pub(super) enum Body {
-    /// Already canonical, with these keys at its root.
+    /// Canonical, with these keys at its root.
     Written { text: String, keys: Vec<String>, shows_repeats: bool },
-    /// The value that the author's text decodes to; `comments` is the text if it has comment lines.
+    /// The decoded value of the author's text; `comments` is the text if it has comment lines.
     Decoded { value: Value, comments: Option<String> },
 }
 
 impl Body {
-    /// Whether one of its tables has more rows than a notification shows.
+    /// Whether one of its tables has more rows than a notification may show.
     pub(super) fn has_long_table(&self) -> bool {
         match self {
             Self::Written { .. } => false,
@@ -64,7 +64,7 @@ impl Body {
         }
     }
 
-    /// Adds `extras` as fields at the root, under keys that are still free, and writes the whole.
+    /// Adds `extras` as fields at the root, under free keys, and writes the document.
     pub(super) fn write(&self, subscriber: &SubscriberId, extras: &[(&str, u64)]) -> String {
         match self {
             Self::Written { text, keys, .. } => with_counts(text, keys.clone(), extras),

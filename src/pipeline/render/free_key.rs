@@ -1,6 +1,6 @@
-//! Keys that no other field of an object has.
+//! Finds keys that are free in an object.
 
-/// `name`, with as many `_more` as it takes.
+/// `name`, with as many `_more` as needed to be free.
 pub(super) fn free_key(name: &str, is_taken: impl Fn(&str) -> bool) -> String {
     let mut key = name.to_owned();
     while is_taken(&key) {

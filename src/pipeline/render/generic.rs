@@ -1,5 +1,5 @@
-//! What every batch can be rendered as: the type, source and severity of its events, and their
-//! payloads, flattened.
+//! The generic layout, valid for every batch: type, source and severity of its events, and their
+//! flattened payloads.
 
 use serde_json::{Map, Value};
 
@@ -11,12 +11,12 @@ use super::{
 };
 use crate::notification::SubscriberId;
 
-/// Fields of the event itself, under the names that they have here.
+/// Fields of the event itself, under their names in this layout.
 const ENVELOPE: [(&str, Origin); 3] =
     [("type", Origin::Type), ("source", Origin::Source), ("severity", Origin::Severity)];
 
-/// One event as fields, several as a table named after the subscriber; what is null in all rows is
-/// left out.
+/// Writes one event as fields, several as a table named after the subscriber; columns that are null
+/// in all rows are omitted.
 pub(super) fn draft(subscriber: &SubscriberId, events: &Shown) -> Draft {
     let shown = events.first(ROWS_MAX);
     let rows = Rows::new(shown);
@@ -42,7 +42,7 @@ pub(super) fn draft(subscriber: &SubscriberId, events: &Shown) -> Draft {
     }
 }
 
-/// A row with all columns.
+/// One row with all columns.
 fn row(rows: &Rows, at: usize) -> Map<String, Value> {
     let mut row = Map::new();
     for (name, origin) in ENVELOPE {

@@ -1,4 +1,4 @@
-//! What a notification is rendered from, the bounds of its text, and why a source is no template.
+//! The input of a renderer, the bounds of its text, and errors of templates.
 
 use std::ops::Range;
 
@@ -8,41 +8,40 @@ use crate::{
     time::Timestamp,
 };
 
-/// Most rows that one notification shows, so that a table stays near its header; the rest is
-/// counted.
+/// Most rows of one notification, so that a table stays near its header; further rows are counted.
 pub const ROWS_MAX: usize = 15;
-/// Largest output of a template, in bytes, before it is measured in tokens.
+/// Largest output of a template, in bytes, checked before its tokens.
 pub const OUTPUT_BYTES_MAX: usize = 64 * 1024;
 
-/// What one notification is rendered from.
+/// The input for one notification.
 #[derive(Debug, Clone, Copy)]
 pub struct RenderInput<'a> {
-    /// Whose notification.
+    /// The subscriber.
     pub subscriber: &'a SubscriberId,
     /// Its name for people.
     pub subscriber_name: &'a str,
-    /// What happened, oldest first.
+    /// The rows, oldest first.
     pub rows: &'a [Row],
-    /// Repeats of rows that left with an earlier notification.
+    /// Repeats of rows in earlier notifications.
     pub repeats: u32,
-    /// Events over the subscriber's rate since the last notification.
+    /// Rate-limited events since the last notification.
     pub suppressed: u32,
-    /// When the batch closed.
+    /// The time at which the batch closed.
     pub now: Timestamp,
-    /// The most the content may cost.
+    /// Most tokens of the content.
     pub max_tokens: Tokens,
 }
 
-/// Why a source is no template, and where.
+/// Why and where a source is not a valid template.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct TemplateError {
-    /// What is wrong, and what would be right.
+    /// The fault, and how to correct it.
     pub message: String,
     /// From 1.
     pub line: usize,
     /// From 1, in characters.
     pub column: usize,
-    /// The bytes of the source at fault, when they are known.
+    /// The byte range of the fault in the source, if known.
     pub range: Option<Range<usize>>,
 }

@@ -1,8 +1,7 @@
-//! A table of rows: its columns, and the fields of a row of which each column shows the first that
-//! is not null.
+//! A table of rows. Each column shows the first of its fields that is not null in a row.
 //!
-//! It goes from the rows to one text, without an instruction of a template and without a value for
-//! each cell. `rows|toon(key="..")` writes one, and so does the `[output.table]` of a subscriber
+//! Rows are written to one text directly, without template instructions and without a value per
+//! cell. `rows|toon(key="..")` writes a table, and so does the `[output.table]` of a subscriber
 //! ([`super::declared`]).
 
 pub(super) mod clean_event;
@@ -26,59 +25,58 @@ pub(super) use self::column::Origin;
 
 pub use self::column::Column;
 
-/// A table as its author asks for it.
+/// A table as its author defines it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
     pub(super) key: String,
-    /// All columns of the rows when there are none.
+    /// `None` for all columns of the rows.
     pub(super) columns: Option<Vec<Column>>,
-    /// Whether a column says how often each row happened, if any repeated.
+    /// Whether the count of repeats is a column, if any row repeated.
     pub(super) repeats: bool,
 }
 
-/// A table as text.
+/// A table's text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Written {
     pub(super) text: String,
-    /// Columns that the author named and that no row has.
+    /// Columns that the author named and no row has.
     pub(super) absent: Vec<String>,
-    /// Whether a line about repeats would say again what a column says.
+    /// Whether a column shows the repeats, so that no separate line is needed.
     pub(super) shows_repeats: bool,
 }
 
-/// One row as text.
+/// One row's text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Lines {
     pub(super) text: String,
     /// The keys of its lines.
     pub(super) keys: Vec<String>,
-    /// Columns that the author named and that the row does not have.
+    /// Columns that the author named and the row does not have.
     pub(super) absent: Vec<String>,
-    /// Whether one of its lines says how often it happened.
+    /// Whether one of its lines shows its repeats.
     pub(super) shows_repeats: bool,
 }
 
-/// The cells of some rows, row by row.
+/// The cells of some rows, by row.
 struct Picked<'r> {
     cells: Vec<Cell<'r>>,
-    /// The places of the columns that are not null in all of them.
+    /// The indexes of the columns that are not null in all of these rows.
     shown: Vec<usize>,
-    /// The names of those that were named and that no row has.
+    /// The names of the named columns that no row has.
     absent: Vec<String>,
 }
 
 impl Table {
-    /// A table under `key`; of all columns of the rows without `columns`, which are not empty and
-    /// have different names.
+    /// A table under `key`, of `columns` or else of all columns of the rows. `columns` must not be
+    /// empty, and their names must differ.
     pub fn new(key: impl Into<String>, columns: Option<Vec<Column>>, repeats: bool) -> Self {
         Self { key: key.into(), columns, repeats }
     }
 
-    /// Writes the rows at `places`; a column that is null in all of them is left out, and how often
-    /// each happened is the last one, if any repeated.
+    /// Writes the rows at `places`. Columns that are null in all of them are omitted. The count of
+    /// repeats is the last column, if any row repeated.
     ///
-    /// Errors: columns were named, and none of them is in any row, so that nothing would be left
-    /// but a number.
+    /// Errors: columns were named and no row has any of them, so only a number would remain.
     pub(super) fn write(&self, rows: &Rows, places: &[usize]) -> Result<Written, String> {
         let columns = self.columns(rows);
         let columns = if self.repeats { with_repeats(columns, rows.repeats()) } else { columns };
@@ -99,8 +97,7 @@ impl Table {
         Ok(Written { text, absent, shows_repeats: self.repeats || names.contains(&REPEATS) })
     }
 
-    /// Writes the first row as a line for each column that is not null; how often it happened is
-    /// left to a count at the end.
+    /// Writes the first row as one line per column that is not null, without the count of repeats.
     ///
     /// Errors: those of [`Table::write`].
     pub(super) fn write_lines(&self, rows: &Rows) -> Result<Lines, String> {
@@ -130,8 +127,7 @@ impl Table {
         Ok(Lines { text, keys, absent, shows_repeats })
     }
 
-    /// The columns that are asked for; how often each row happened is none of them unless it is
-    /// named.
+    /// The named columns; or all, without the count of repeats.
     fn columns(&self, rows: &Rows) -> Cow<'_, [Column]> {
         if let Some(columns) = &self.columns {
             return Cow::Borrowed(columns.as_slice());
@@ -158,19 +154,19 @@ impl Table {
         Ok(Picked { cells, shown, absent })
     }
 
-    /// What is left to say when no column has anything to show.
+    /// The number of rows, if no column has a value.
     fn count(&self, rows: usize) -> String {
         toon::encode_field(&self.key, &Value::from(rows))
     }
 
-    /// About how many bytes the header has, with the indentation of the rows.
+    /// Approximate length of the header and the indentation of the rows, in bytes.
     fn header_length(&self, names: &[&str]) -> usize {
         const BESIDE: usize = 64;
         self.key.len() + names.iter().map(|name| name.len() + 1).sum::<usize>() + BESIDE
     }
 }
 
-/// The columns, and one for `repeats` unless one shows it already; under a name that is free.
+/// The columns, and one for `repeats` under a free name, unless one shows it already.
 fn with_repeats<'c>(columns: Cow<'c, [Column]>, repeats: Option<String>) -> Cow<'c, [Column]> {
     let shows = |from: &Origin| matches!(from, Origin::Field(field) if repeats.as_deref() == Some(field));
     let Some(repeats) =

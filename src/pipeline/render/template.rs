@@ -1,8 +1,7 @@
-//! One compiled template.
+//! A compiled template.
 //!
-//! A template may not read files or other templates, print an undefined value, or do more work than
-//! its account allows ([`crate::pipeline::sandbox`]). Asking whether an optional field is there is
-//! allowed.
+//! A template must not read files or other templates, print an undefined value, or exceed its
+//! account ([`crate::pipeline::sandbox`]). It may test whether an optional field is present.
 
 mod filters;
 mod lint;
@@ -47,7 +46,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// Instructions that one run may execute; a table of 100 rows with 10 columns takes about 20,000.
+/// Most instructions of one run; a table of 100 rows with 10 columns needs about 20,000.
 const FUEL: u64 = 200_000;
 const GRAMMAR: Grammar = Grammar {
     variables: &VARIABLES,
@@ -73,12 +72,12 @@ static EVENT_ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     environment
 });
 
-/// What a template sees, and what it means that a value is not there.
+/// The variables of a template, and the effect of printing an absent value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum View {
-    /// All events of a batch. To print what is not there is a failure.
+    /// All events of a batch. Printing an absent value is a failure.
     Batch,
-    /// The fields of one event. What is not there prints nothing.
+    /// The fields of one event. An absent value prints nothing.
     Event,
 }
 
@@ -98,12 +97,12 @@ impl View {
     }
 }
 
-/// A template that compiled, with what it asks for.
+/// A compiled template, with the names it uses.
 pub(super) struct Template {
     program: Program,
     view: View,
     printed: Counts,
-    /// The fields of a payload that it names.
+    /// The payload fields that it names.
     fields: BTreeSet<String>,
 }
 
@@ -122,7 +121,7 @@ impl fmt::Debug for Template {
 }
 
 impl Template {
-    /// Compiles and lints a source that sees a batch.
+    /// Compiles and checks a source that sees a batch.
     pub(super) fn compile(source: &str) -> Result<Self, TemplateError> {
         let printed = |asks: &BTreeSet<String>| Counts {
             row_repeats: source.contains(".repeats"),
@@ -132,7 +131,7 @@ impl Template {
         Self::of_view(View::Batch, source, printed)
     }
 
-    /// Compiles and lints a source that sees one event.
+    /// Compiles and checks a source that sees one event.
     pub(super) fn of_event(source: &str) -> Result<Self, TemplateError> {
         let printed =
             |asks: &BTreeSet<String>| Counts { row_repeats: asks.contains(REPEATS), ..Counts::default() };
@@ -152,12 +151,12 @@ impl Template {
         Ok(Self { program, view, printed: printed(&checked.asks), fields: checked.fields })
     }
 
-    /// The fields of a payload that it names as `payload.name`.
+    /// The payload fields that it names as `payload.name`.
     pub(super) fn fields(&self) -> &BTreeSet<String> {
         &self.fields
     }
 
-    /// Runs the template and makes one strict document of its output.
+    /// Runs the template and converts its output into one strict document.
     pub(super) fn run(
         &self,
         input: &RenderInput<'_>,
@@ -183,8 +182,8 @@ impl Template {
         Ok(Draft { body, printed, left_out, absent, words: said.words() })
     }
 
-    /// The line of the template that wrote a line of its output: a template that fails runs once
-    /// more, with its line numbers in its text.
+    /// The line of the template that wrote a line of its output: runs a failed template once more,
+    /// with line numbers in its output.
     fn line(
         &self,
         output_line: usize,
@@ -241,7 +240,7 @@ fn execute(
             instructions,
         )
     });
-    // A run that failed may have used all of its fuel.
+    // A failed run may have used all of its fuel.
     let instructions = ended.as_ref().map_or(FUEL, |(.., instructions)| *instructions);
     let is_paid = account.spend(instructions);
     let (placeholders, said, _) = ended.map_err(|error| failed(&error))?;
@@ -249,8 +248,8 @@ fn execute(
     Ok(Ran { text: output, placeholders, said })
 }
 
-/// The variables of one render, of which most templates ask for two or three; what costs something
-/// is made when it is asked for.
+/// The variables of one render. Most templates use two or three, so expensive ones are created on
+/// use.
 #[derive(Debug)]
 struct Context {
     shown: Shown,
@@ -294,7 +293,7 @@ impl Object for Context {
     }
 }
 
-/// The variables of the text of one event: the event's own fields, and what does not depend on
+/// The variables of the text of one event: the event's own fields, and those that do not depend on
 /// events.
 #[derive(Debug)]
 struct EventContext {
@@ -327,10 +326,10 @@ fn has_key(value: &Value, name: &str) -> bool {
     }
 }
 
-/// Puts a placeholder into the output for every printed value.
+/// Writes a placeholder into the output for every printed value.
 ///
-/// What a macro or a block assignment captured is text of the template with placeholders in it,
-/// which minijinja hands over as a safe string.
+/// The captured text of a macro or a block assignment is a safe string: template text with
+/// placeholders.
 fn print(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Printed) -> Result<(), Error> {
     if let Some(own) = value.downcast_object_ref::<OwnText>() {
         return print_own(out, state, own);
@@ -345,8 +344,8 @@ fn print(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Printed) -> Re
     Ok(out.write_str(&placeholder)?)
 }
 
-/// As [`print`], but what is absent, null or an empty text is nothing, and a list or map is text as
-/// in a table.
+/// Like [`print`], but an absent value, null or an empty text prints nothing, and a list or map
+/// prints its text as in a table.
 fn print_what_is_there(
     out: &mut Output<'_>,
     state: &mut State<'_, '_>,
@@ -388,7 +387,7 @@ fn print_own(out: &mut Output<'_>, state: &mut State<'_, '_>, own: &OwnText) -> 
     Ok(())
 }
 
-/// A block's own first and last newline are no part of what it says.
+/// Removes the first and last newline of a block, which are not part of its content.
 fn without_blank_edges(captured: &str) -> &str {
     let first_line_end = captured.find(|c: char| c != ' ' && c != '\t').unwrap_or(captured.len());
     let start = match captured.get(first_line_end..).and_then(|rest| rest.chars().next()) {

@@ -65,7 +65,7 @@ impl<'a> Case<'a> {
         rendered
     }
 
-    /// The content of a render that must not fail.
+    /// The content of a render that must succeed.
     fn content(&self) -> String {
         let rendered = self.render();
         assert_eq!(rendered.failure, None, "{}", self.template);
@@ -528,7 +528,7 @@ fn a_template_that_runs_again_for_shorter_texts_says_it_once() {
     let case = Case { max_tokens: 60, ..Case::new(template, [json!({ "text": "word ".repeat(300) })]) };
     let rendered = case.render();
     assert_eq!((rendered.failure, rendered.words), (None, vec![word("failed")]));
-    // What fits in no way is another table, which says nothing.
+    // If nothing fits, another table is sent, without notices.
     let template = format!("{{{{ notify(\"x\") }}}}\n{}: 1", "k".repeat(2_000));
     let rendered = Case { max_tokens: 20, ..Case::new(&template, [json!({})]) }.render();
     assert!(rendered.failure.is_some() && rendered.words.is_empty(), "{rendered:?}");

@@ -1,9 +1,9 @@
-//! What a template or a condition may still do, in steps.
+//! The remaining steps of a template or a condition.
 //!
-//! minijinja counts its instructions, but one instruction can walk or make any amount of data. So
-//! each operation that walks or makes data pays for it here before it does the work: one step for
-//! an item, and one for every [`BYTES_A_STEP`] of text. One account lasts for one condition, or for
-//! all attempts to render one notification.
+//! minijinja counts its instructions, but one instruction can read or create any amount of data. So
+//! each operation pays here before its work: one step for an item, and one for every
+//! [`BYTES_A_STEP`] of text. An account serves one condition, or all attempts to render one
+//! notification.
 
 use std::sync::{
     Arc,
@@ -15,21 +15,20 @@ use minijinja::{
     value::{Object, ObjectRepr, Value},
 };
 
-/// Bytes of text that are walked or made for one step: about as quick as one item of a list.
+/// Bytes of text that cost one step: they take about as long as one item of a list.
 pub(in crate::pipeline) const BYTES_A_STEP: usize = 16;
-/// Longest text that a template or a condition may make, in bytes; no notification is longer.
+/// Longest text that a template or a condition may create, in bytes; no notification is longer.
 pub(in crate::pipeline) const TEXT_BYTES_MAX: usize = 64 * 1024;
-/// Deepest nesting of a value that a template builds: deeper ones would be walked by deep
-/// recursion.
+/// Deepest nesting of a value that a template creates: deeper ones would cause deep recursion.
 pub(in crate::pipeline) const NESTING_MAX: usize = 32;
 
-/// The name under which a program finds its account. No author can write it as a name.
+/// The variable with a program's account. It is not a valid name in a source.
 pub(in crate::pipeline) const ACCOUNT: &str = "@account";
 
-/// How many steps are left.
+/// The number of remaining steps.
 ///
-/// Shape: an atomic because values of templates are shared between threads; only one thread spends
-/// at a time.
+/// Shape: atomic, because values of templates are shared between threads; only one thread spends at
+/// a time.
 #[derive(Debug)]
 pub(in crate::pipeline) struct Account {
     all: u64,
@@ -41,15 +40,15 @@ impl Account {
         Arc::new(Self { all: steps, left: AtomicU64::new(steps) })
     }
 
-    /// How many steps were spent.
+    /// The number of spent steps.
     #[cfg(test)]
     pub(in crate::pipeline) fn spent(&self) -> u64 {
         self.all - self.left.load(Ordering::Relaxed)
     }
 
-    /// Takes `steps`.
+    /// Pays `steps`.
     ///
-    /// Errors: there are fewer left; none are left then.
+    /// Errors: fewer are left; then none remain.
     pub(in crate::pipeline) fn spend(&self, steps: u64) -> Result<(), Error> {
         let left = self.left.load(Ordering::Relaxed);
         self.left.store(left.saturating_sub(steps), Ordering::Relaxed);
@@ -60,7 +59,7 @@ impl Account {
         Ok(())
     }
 
-    /// Takes what making or reading `bytes` of text costs.
+    /// Pays for creating or reading `bytes` of text.
     pub(in crate::pipeline) fn spend_text(&self, bytes: usize) -> Result<(), Error> {
         self.spend(steps_of_text(bytes))
     }
@@ -72,14 +71,14 @@ impl Object for Account {
     }
 }
 
-/// What a text of `bytes` costs.
+/// The price of a text of `bytes`.
 pub(in crate::pipeline) fn steps_of_text(bytes: usize) -> u64 {
     1 + (bytes / BYTES_A_STEP) as u64
 }
 
 /// The account of a running program.
 ///
-/// Errors: what it runs with has no account, which is a fault of this program.
+/// Errors: the run has no account, which is a fault of this program.
 pub(in crate::pipeline) fn account(state: &mut State<'_, '_>) -> Result<Arc<Account>, Error> {
     if let Some(account) = state.get_extension::<Arc<Account>>() {
         return Ok(Arc::clone(account));
@@ -89,7 +88,7 @@ pub(in crate::pipeline) fn account(state: &mut State<'_, '_>) -> Result<Arc<Acco
     Ok(Arc::clone(state.get_or_insert_extension_with(|| account)))
 }
 
-/// Takes what making or reading `bytes` of text costs from the account of a running program.
+/// Pays for creating or reading `bytes` of text, from the account of a running program.
 pub(in crate::pipeline) fn spend_text(state: &mut State<'_, '_>, bytes: usize) -> Result<(), Error> {
     match state.get_extension::<Arc<Account>>() {
         Some(account) => account.spend_text(bytes),
@@ -97,7 +96,7 @@ pub(in crate::pipeline) fn spend_text(state: &mut State<'_, '_>, bytes: usize) -
     }
 }
 
-/// Checks that a text that is about to be made is not too long, and pays for it.
+/// Checks the length of a text that will be created, and pays for it.
 pub(in crate::pipeline) fn admit_text(account: &Account, bytes: usize) -> Result<(), Error> {
     if bytes > TEXT_BYTES_MAX {
         let message = format!("a text of more than {TEXT_BYTES_MAX} bytes");
@@ -106,8 +105,8 @@ pub(in crate::pipeline) fn admit_text(account: &Account, bytes: usize) -> Result
     account.spend_text(bytes)
 }
 
-/// Checks that a value is not too large to be written as one text: a list or map becomes longer
-/// than its texts are.
+/// Checks that a value is not too large for one text: the text of a list or map is longer than the
+/// texts in it.
 pub(in crate::pipeline) fn admit_as_text(account: &Account, value: &Value) -> Result<(), Error> {
     if value.as_str().is_none() && weigh(account, value)? > TEXT_BYTES_MAX as u64 {
         return admit_text(account, TEXT_BYTES_MAX + 1);
@@ -115,9 +114,9 @@ pub(in crate::pipeline) fn admit_as_text(account: &Account, value: &Value) -> Re
     Ok(())
 }
 
-/// Pays for all of `value`, items and texts, and says what that was.
+/// Pays for all of `value`, items and texts, and returns the price.
 ///
-/// Errors: it is nested deeper than [`NESTING_MAX`], or there are not enough steps left.
+/// Errors: it is nested deeper than [`NESTING_MAX`], or too few steps are left.
 pub(in crate::pipeline) fn weigh(account: &Account, value: &Value) -> Result<u64, Error> {
     weigh_below(account, value, 0)
 }

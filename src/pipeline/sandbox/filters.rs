@@ -1,9 +1,8 @@
-//! The filters, tests and functions that an author may use: minijinja's, each with its price, which
-//! it pays before it works.
+//! The allowed filters, tests and functions: those of minijinja, each with a price that is paid
+//! before its work.
 //!
-//! This is a list of what is allowed: an environment knows these names, those of `render`, and
-//! nothing else. What a filter makes is paid for too, and a list that minijinja would make while it
-//! is walked is made at once.
+//! This is an allowlist: an environment has these names, those of `render`, and no others. The
+//! result of a filter is paid for too, and a lazy list of minijinja is created at once.
 
 use std::cmp::Ordering;
 
@@ -17,7 +16,7 @@ use super::{
     operators::{self, Asked, admit_item, admit_items, invalid, weigh_shape},
 };
 
-/// Names that an author may know from elsewhere, each with what to use here.
+/// Names that an author may know from elsewhere, each with its replacement.
 pub(super) const REFUSED_FILTERS: [(&str, &str); 9] = [
     ("safe", "every value is encoded, so `safe` is not needed"),
     ("escape", "every value is encoded, so `escape` is not needed"),
@@ -35,23 +34,23 @@ pub(super) const REFUSED_FILTERS: [(&str, &str); 9] = [
 /// Longest text that `format` takes, and widest field in it.
 const FORMAT_BYTES_MAX: usize = 1_000;
 const FORMAT_WIDTH_MAX: usize = 200;
-/// How much longer a letter takes to change than to copy.
+/// How much slower changing a letter is than copying it.
 const LETTER_STEPS: u64 = 4;
-/// Every comparison in a sort of texts makes small letters of them first.
+/// Each comparison in a sort of texts converts them to lower case first.
 const SORT_STEPS: u64 = 4;
 
-/// What a filter or a test pays before it works.
+/// The price of a filter or a test, paid before its work.
 #[derive(Clone, Copy)]
 enum Price {
-    /// One step: it looks at one value.
+    /// One step: it reads one value.
     One,
-    /// Each item of its first argument, or the text that it is.
+    /// One step per item of its first argument, or the length of its text.
     Items,
     /// All of its first argument.
     All,
     /// All of its first argument several times: each letter is looked up in tables.
     Letters,
-    /// All of its first argument as often as sorting compares it.
+    /// All of its first argument, for each comparison of the sort.
     Sorting,
 }
 
@@ -132,19 +131,19 @@ fn priced_tests() -> Vec<(&'static str, Price, Value)> {
     ]
 }
 
-/// minijinja's own one panics where it divides by zero.
+/// Replaces minijinja's own test, which panics on division by zero.
 ///
 /// Errors: `by` is zero.
 fn is_divisible(value: &Value, by: &Value) -> Result<bool, Error> {
     match (i128::try_from(value.clone()), i128::try_from(by.clone())) {
         (_, Ok(0)) => Err(invalid("nothing is divisible by zero".to_owned())),
-        // Without a remainder that can be said there is none.
+        // `None` is an overflow: the minimum by -1, which is divisible.
         (Ok(value), Ok(by)) => Ok(value.checked_rem(by).is_none_or(|rest| rest == 0)),
         (Ok(_) | Err(_), _) => Ok(tests::is_divisibleby(value, by)),
     }
 }
 
-/// The tests that are comparisons, under all their names.
+/// The tests that compare, under all their names.
 const COMPARING_TESTS: [(&str, Asked); 16] = [
     ("eq", Asked::Same),
     ("equalto", Asked::Same),
@@ -164,7 +163,7 @@ const COMPARING_TESTS: [(&str, Asked); 16] = [
     ("in", Asked::Within),
 ];
 
-/// The names of all filters that are added here.
+/// The names of all filters added here.
 pub(super) fn filter_names() -> impl Iterator<Item = &'static str> {
     priced_filters().into_iter().map(|(name, ..)| name)
 }
@@ -178,11 +177,11 @@ pub(super) fn test_names() -> impl Iterator<Item = &'static str> {
 /// The names of all functions.
 pub(super) const FUNCTIONS: [&str; 3] = ["range", "dict", "namespace"];
 
-/// The filters that put values into new lists: again and again, that nests without a bound, and
-/// what is nested deep is dropped by deep recursion.
+/// Filters that put values into new lists. Repeated use nests them without a bound, and dropping a
+/// deeply nested value overflows the stack.
 const NESTING: [&str; 6] = ["items", "dictsort", "groupby", "map", "batch", "slice"];
 
-/// Adds all filters, tests and functions to `environment`, which has none.
+/// Adds all filters, tests and functions to an empty `environment`.
 pub(super) fn add_to(environment: &mut Environment<'static>) {
     for (name, price, filter) in priced_filters() {
         environment.add_filter(name, move |state: &mut State<'_, '_>, args: Rest<ValueOrKwargs>| {
@@ -234,7 +233,7 @@ fn pay(account: &Account, price: Price, args: &[Value]) -> Result<(), Error> {
     }
 }
 
-/// Refuses arguments with which a filter would make much out of little.
+/// Refuses arguments with which a filter would create much from little.
 fn admit(account: &Account, name: &str, args: &[Value]) -> Result<(), Error> {
     let (Some(value), rest) = (args.first(), args.get(1..).unwrap_or_default()) else { return Ok(()) };
     for argument in rest {
@@ -294,8 +293,7 @@ fn joiner_length(args: &[Value]) -> usize {
     joiner.and_then(Value::as_str).map_or(0, str::len)
 }
 
-/// A format writes each of its arguments as wide as its digits say, and an argument with a name as
-/// often as it is named.
+/// Pays for a format: each use of an argument may be as wide as its digits request.
 fn admit_format(account: &Account, format: &str, args: &[Value]) -> Result<(), Error> {
     if format.len() > FORMAT_BYTES_MAX {
         return Err(invalid(format!("`format` takes a text of at most {FORMAT_BYTES_MAX} bytes")));
@@ -316,7 +314,7 @@ fn admit_format(account: &Account, format: &str, args: &[Value]) -> Result<(), E
     admit_text(account, times.saturating_mul(FORMAT_WIDTH_MAX))
 }
 
-/// No argument may bring a namespace into what a filter makes.
+/// Checks that an argument does not put a namespace into a filter's result.
 fn admit_argument(argument: &Value) -> Result<(), Error> {
     admit_item(argument)?;
     if argument.is_kwargs() {
@@ -326,7 +324,7 @@ fn admit_argument(argument: &Value) -> Result<(), Error> {
     Ok(())
 }
 
-/// Pays for what was made, and makes a list of what would be made later.
+/// Pays for a result, and evaluates a lazy list.
 pub(super) fn admit_made(account: &Account, made: Value) -> Result<Value, Error> {
     if let Some(text) = made.as_str() {
         admit_text(account, text.len())?;

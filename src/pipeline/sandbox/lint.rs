@@ -1,9 +1,9 @@
-//! What is refused when a template or a condition is compiled, so that its author hears of it and
+//! Refuses faulty templates and conditions at compile time, so that their author gets the error and
 //! not the agent.
 //!
-//! A walk over the parsed source finds names that do not exist, operations that are not allowed,
-//! and comparisons that cannot mean what they say, each with its place. It visits every expression,
-//! those of slices too. It also says which variables are asked for.
+//! A walk over the parsed source finds unknown names, forbidden operations, and comparisons that
+//! cannot be meant, each with its position. It visits every expression, also those of slices. It
+//! also collects the variables in use.
 
 use std::{collections::BTreeSet, ops::Range};
 
@@ -18,41 +18,41 @@ use minijinja::{
 use super::{filters, parse_template};
 use crate::nearest::nearest;
 
-/// Names that minijinja gives a meaning to in some places.
+/// Names with a meaning of their own in some places of minijinja.
 const IMPLIED: [&str; 3] = ["loop", "caller", "self"];
-/// What a text cannot be compared with as a text.
+/// The name of a severity, whose order is not that of its text.
 const SEVERITY: &str = "severity";
-/// The variable whose fields are those that a producer names.
+/// The variable whose fields a producer chooses.
 const PAYLOAD: &str = "payload";
 
-/// The names that a kind of program may use besides those that all have.
+/// The additional names of one kind of program.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::pipeline) struct Grammar {
-    /// The variables it sees.
+    /// Its variables.
     pub(in crate::pipeline) variables: &'static [&'static str],
-    /// Filters of its own.
+    /// Its own filters.
     pub(in crate::pipeline) filters: &'static [&'static str],
-    /// Functions of its own.
+    /// Its own functions.
     pub(in crate::pipeline) functions: &'static [&'static str],
-    /// What to say about a variable that does not exist.
+    /// The error message for an unknown variable.
     pub(in crate::pipeline) unknown: fn(&str) -> String,
 }
 
-/// What is wrong in a source, and where.
+/// A fault in a source, and its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::pipeline) struct Fault {
     pub(in crate::pipeline) message: String,
-    /// Bytes of the source.
+    /// Byte range in the source.
     pub(in crate::pipeline) range: Option<Range<usize>>,
-    /// The line, from 1, when only that is known.
+    /// The line, from 1, if only that is known.
     pub(in crate::pipeline) line: Option<usize>,
     pub(in crate::pipeline) cause: Cause,
 }
 
-/// Who finds fault with a source.
+/// The part that refuses a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::pipeline) enum Cause {
-    /// minijinja cannot read it.
+    /// minijinja cannot parse it.
     Syntax,
     /// It is not allowed here.
     Refused,
@@ -65,18 +65,18 @@ impl From<&Error> for Fault {
     }
 }
 
-/// A source in which nothing is wrong.
+/// A valid source.
 #[derive(Debug)]
 pub(in crate::pipeline) struct Checked {
-    /// The variables that it asks for.
+    /// The variables in use.
     pub(in crate::pipeline) asks: BTreeSet<String>,
-    /// The fields that it asks the variable `payload` for.
+    /// The fields of the variable `payload` in use.
     pub(in crate::pipeline) fields: BTreeSet<String>,
 }
 
 /// Checks a template.
 ///
-/// Errors: bad syntax, or the first thing that is not allowed.
+/// Errors: bad syntax, or the first forbidden thing.
 pub(in crate::pipeline) fn check_template(source: &str, grammar: &Grammar) -> Result<Checked, Fault> {
     let tree = parse_template(source).map_err(|error| Fault::from(&error))?;
     let mut walk = Walk::new(grammar);
@@ -86,7 +86,7 @@ pub(in crate::pipeline) fn check_template(source: &str, grammar: &Grammar) -> Re
 
 /// Checks an expression.
 ///
-/// Errors: as for a template.
+/// Errors: as for [`check_template`].
 pub(in crate::pipeline) fn check_expression(source: &str, grammar: &Grammar) -> Result<Checked, Fault> {
     let tree = minijinja::machinery::parse_expr(source).map_err(|error| Fault::from(&error))?;
     let mut walk = Walk::new(grammar);
@@ -98,7 +98,7 @@ struct Walk<'g, 's> {
     grammar: &'g Grammar,
     filters: BTreeSet<&'static str>,
     tests: BTreeSet<&'static str>,
-    /// Names that the source gives to something, innermost scope last.
+    /// Names defined by the source, innermost scope last.
     scopes: Vec<BTreeSet<&'s str>>,
     asks: BTreeSet<String>,
     fields: BTreeSet<String>,
@@ -122,7 +122,7 @@ impl<'g, 's> Walk<'g, 's> {
         self.fault.map_or(Ok(Checked { asks: self.asks, fields: self.fields }), Err)
     }
 
-    /// Keeps the fault that comes first in the source.
+    /// Keeps the first fault in the source.
     fn refuse(&mut self, range: Range<usize>, message: impl Into<String>) {
         let start = |fault: &Fault| fault.range.as_ref().map_or(0, |range| range.start);
         if self.fault.as_ref().is_none_or(|fault| range.start < start(fault)) {
@@ -289,7 +289,7 @@ impl<'g, 's> Walk<'g, 's> {
         }
     }
 
-    /// Whether the source gives that name to something.
+    /// Whether the source defines the name.
     fn is_own(&self, name: &str) -> bool {
         self.scopes.iter().any(|scope| scope.contains(name))
     }
@@ -311,8 +311,8 @@ impl<'g, 's> Walk<'g, 's> {
     fn operation(&mut self, operation: &ast::BinOp<'s>, span: Span) {
         self.expression(&operation.left);
         self.expression(&operation.right);
-        // minijinja calculates constants when it compiles, so what cannot be calculated there is
-        // refused before, from the inside out.
+        // minijinja evaluates constants at compile time, so invalid ones are refused before, from
+        // the inside out.
         let is_text = |side: &Expr<'_>| {
             let constant = side.as_const();
             constant.is_some_and(|value| value.as_str().is_some() || value.as_object().is_some())
@@ -339,7 +339,7 @@ impl<'g, 's> Walk<'g, 's> {
         }
     }
 
-    /// Severities are words, and the order of words is not theirs.
+    /// Refuses to order severities: their order is not that of their texts.
     fn ordered(&mut self, sides: [&Expr<'s>; 2]) {
         let severity = sides.into_iter().find(|side| {
             matches!(side, Expr::Var(name) if name.id == SEVERITY && !self.is_own(name.id))
@@ -382,7 +382,7 @@ impl<'g, 's> Walk<'g, 's> {
         }
     }
 
-    /// Some filters take the name of another filter or of a test.
+    /// Checks arguments of filters that take the name of another filter or a test.
     fn names_in_arguments(&mut self, filter: &ast::Filter<'s>) {
         let place = usize::from(matches!(filter.name, "selectattr" | "rejectattr"));
         let Some(CallArg::Pos(Expr::Const(name))) = filter.args.get(place) else { return };
@@ -426,7 +426,7 @@ fn range(span: Span) -> Range<usize> {
     span.start_offset as usize..span.end_offset as usize
 }
 
-/// The bytes of a name that a span begins with.
+/// The byte range of a name at the start of a span.
 fn named(span: Span, name: &str) -> Range<usize> {
     let start = span.start_offset as usize;
     start..start + name.len()

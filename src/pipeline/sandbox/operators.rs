@@ -1,8 +1,8 @@
-//! Operators that pay for what they walk and make.
+//! Operators that pay for the data they read and create.
 //!
-//! The rewritten code calls these in place of minijinja's instructions of the same meaning. A text
-//! or a list has a bounded size, lists are made at once and not when they are walked, `*` is for
-//! numbers alone, and values of different kinds have no order.
+//! The rewritten code calls them in place of minijinja's instructions of the same meaning.
+//! Differences: texts and lists have a bounded size, lists are not lazy, `*` is for numbers alone,
+//! and values of different kinds have no order.
 
 use std::cmp::Ordering;
 
@@ -13,7 +13,7 @@ use minijinja::{
 
 use super::account::{self, Account, account, admit_as_text, admit_text, weigh};
 
-/// Names of the operators; no author can write them as names.
+/// Names of the operators; they are not valid names in a source.
 pub(super) mod name {
     pub(in super::super) const ADD: &str = "@add";
     pub(in super::super) const MULTIPLY: &str = "@multiply";
@@ -32,7 +32,8 @@ pub(super) mod name {
     pub(in super::super) const WEIGHED: &str = "@weighed";
     pub(in super::super) const INDEXED: &str = "@indexed";
     pub(in super::super) const KEPT: &str = "@kept";
-    /// A link of a chain such as `1 < n < 5`: the result, and the right operand for the next link.
+    /// One comparison of a chain such as `1 < n < 5`: the result, and the right operand for the
+    /// next one.
     pub(in super::super) const CHAIN: [(&str, &str); 8] = [
         ("@chain_equal", EQUAL),
         ("@chain_unequal", UNEQUAL),
@@ -73,7 +74,7 @@ pub(super) fn add_to(environment: &mut Environment<'static>) {
     }
 }
 
-/// What a comparison asks: of two values, or of their order.
+/// A comparison: equality, order or membership.
 #[derive(Clone, Copy)]
 pub(super) enum Asked {
     Same,
@@ -116,13 +117,13 @@ pub(super) fn compare(state: &mut State<'_, '_>, asked: Asked, a: &Value, b: &Va
     }
 }
 
-/// What has an order among its like.
+/// The kind of a value; only values of one kind have an order.
 fn kind(value: &Value) -> ValueKind {
     if is_list(value) { ValueKind::Seq } else { value.kind() }
 }
 
-/// Two texts are compared byte by byte, two lists or maps as a whole; anything else is known to
-/// differ at once.
+/// Pays for texts by their bytes, and for lists or maps as a whole; other values compare in one
+/// step.
 fn pay_for_comparison(account: &Account, a: &Value, b: &Value) -> Result<(), Error> {
     match (a.as_str(), b.as_str()) {
         (Some(a), Some(b)) => account.spend_text(a.len().min(b.len())),
@@ -233,7 +234,7 @@ fn concat(state: &mut State<'_, '_>, a: &Value, b: &Value) -> Result<Value, Erro
     joined(&account, &a, &b)
 }
 
-/// A value as text; a list or map pays for all of it before.
+/// A value as text; a list or map is paid for first.
 pub(super) fn text(account: &Account, value: &Value) -> Result<String, Error> {
     admit_as_text(account, value)?;
     let text = value.to_string();
@@ -246,8 +247,8 @@ fn joined(account: &Account, a: &str, b: &str) -> Result<Value, Error> {
     Ok(Value::from([a, b].concat()))
 }
 
-/// A part of a text or a list, with bounds as in Python: from the end if negative, and never
-/// outside.
+/// A part of a text or a list, with bounds as in Python: a negative one counts from the end, and
+/// bounds outside are clamped.
 fn slice(
     state: &mut State<'_, '_>,
     value: &Value,
@@ -283,7 +284,7 @@ fn slice(
     Ok(places(items.len(), start, stop, step).filter_map(|at| items.get(at).cloned()).collect())
 }
 
-/// Which of `length` places a slice takes, in order.
+/// The positions of a slice of `length` items, in order.
 fn places(length: usize, start: Option<i64>, stop: Option<i64>, step: i64) -> impl Iterator<Item = usize> {
     let length = i64::try_from(length).unwrap_or(i64::MAX);
     let (least, most) = if step > 0 { (0, length) } else { (-1, length - 1) };
@@ -301,15 +302,15 @@ fn list(state: &mut State<'_, '_>, items: Rest<Value>) -> Result<Value, Error> {
     Ok(items.0.into_iter().collect())
 }
 
-/// Makes a map of keys and values that take turns.
+/// Creates a map from alternating keys and values.
 fn map(state: &mut State<'_, '_>, pairs: Rest<Value>) -> Result<Value, Error> {
     admit_items(&*account(state)?, &pairs)?;
     let pairs = pairs.chunks_exact(2).filter_map(|pair| Some((pair.first()?.clone(), pair.last()?.clone())));
     Ok(Value::from_pairs(pairs))
 }
 
-/// Pays for values that become part of another, which must neither nest too deep nor hold what can
-/// hold them.
+/// Pays for values that become part of another one. They must not nest too deep and must not be
+/// namespaces.
 pub(super) fn admit_items(account: &Account, items: &[Value]) -> Result<(), Error> {
     for item in items {
         admit_item(item)?;
@@ -323,7 +324,7 @@ pub(super) fn admit_items(account: &Account, items: &[Value]) -> Result<(), Erro
 }
 
 /// Checks the depth of a value without paying for its texts, which are shared and not copied.
-/// Events and rows are known not to be deep.
+/// Events and rows are never deep.
 pub(super) fn weigh_shape(account: &Account, value: &Value, depth: usize) -> Result<(), Error> {
     account.spend(1)?;
     let Some(object) = value.as_object() else { return Ok(()) };
@@ -342,13 +343,13 @@ pub(super) fn weigh_shape(account: &Account, value: &Value, depth: usize) -> Res
     object.try_iter().into_iter().flatten().try_for_each(|item| weigh_shape(account, &item, depth + 1))
 }
 
-/// Whether an object is one of the program's own windows on events, which are named so.
+/// Whether an object is a view of events; their type names end in `View`.
 fn is_view(object: &DynObject) -> bool {
     object.type_name().ends_with("View")
 }
 
-/// A namespace is the one value that can be changed: one in itself would never be freed, and
-/// walking it would never end.
+/// Refuses a namespace, the only mutable value: one inside itself would never be freed, and walking
+/// it would never end.
 pub(super) fn admit_item(item: &Value) -> Result<(), Error> {
     let is_namespace = item.as_object().is_some_and(|object| object.type_name().ends_with("::Namespace"));
     if is_namespace {
@@ -384,10 +385,10 @@ fn is_list(value: &Value) -> bool {
     matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable)
 }
 
-/// Fails as minijinja's own operators do when a template uses what is not there; conditions may.
+/// Fails for an undefined value in a template, as minijinja's operators do; conditions may use it.
 fn assert_defined(state: &State<'_, '_>, value: &Value) -> Result<(), Error> {
     if value.is_undefined() && state.undefined_behavior() != UndefinedBehavior::Chainable {
-        // The error knows which expression it was.
+        // `string` fails with an error that names the expression.
         filters::string(state, value)?;
     }
     Ok(())

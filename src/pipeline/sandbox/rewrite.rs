@@ -1,9 +1,9 @@
-//! Compiled code, with a call of a priced function in place of each instruction that could walk or
-//! make much.
+//! Rewrites compiled code: each instruction that could read or create much becomes a call of a
+//! priced function.
 //!
-//! What remains are instructions of constant cost, which fuel counts. An instruction with two
+//! The remaining instructions have constant cost, which fuel counts. An instruction with two
 //! operands and a filter with two arguments take the same values from the stack, so most are
-//! replaced in place; some get a call before them. Targets of jumps follow.
+//! replaced in place; some get a call before them. Jump targets are adjusted.
 
 use std::collections::BTreeMap;
 
@@ -14,21 +14,21 @@ use minijinja::{
 
 use super::operators::name;
 
-/// Longest piece of a template's own text that is printed without paying: printing it costs an
-/// instruction, so all fuel prints some MB.
+/// Longest free piece of a template's own text: printing it costs an instruction, so all fuel
+/// prints some MB.
 const TEXT_FREE_BYTES: usize = 128;
-/// minijinja remembers so many filters of a program; further ones are looked up each time.
+/// minijinja caches this many filters of a program; it looks up further ones at each use.
 const LOCALS_MAX: u8 = 50;
-/// The number of a filter that is looked up each time.
+/// The number of an uncached filter.
 const NO_LOCAL: u8 = u8::MAX;
 
-/// A piece of a template's own text that has to be paid for, or whose line is wanted.
+/// A piece of a template's own text that is paid for, or whose line is traced.
 #[derive(Debug)]
 pub(in crate::pipeline) struct OwnText {
     pub(in crate::pipeline) text: Box<str>,
-    /// The line of the template it begins on.
+    /// The template line on which it begins.
     pub(in crate::pipeline) line: usize,
-    /// Whether that is wanted.
+    /// Whether its line is traced.
     pub(in crate::pipeline) trace: Trace,
 }
 
@@ -38,12 +38,12 @@ impl Object for OwnText {
     }
 }
 
-/// Which pieces of a template's own text become an [`OwnText`].
+/// Selects the pieces of a template's own text that become an [`OwnText`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::pipeline) enum Trace {
-    /// Those that have to be paid for.
+    /// Those that are paid for.
     Off,
-    /// All, so that the lines of the output can be distinguished from those of the template.
+    /// All, so that each line of the output can be mapped to a line of the template.
     Lines,
 }
 
@@ -90,7 +90,7 @@ fn target<'i>(instruction: &'i mut Instruction<'_>) -> Option<&'i mut u32> {
     None
 }
 
-/// The first number that no filter of `code` has.
+/// The first number that is not in use by a filter of `code`.
 fn local_next(code: &Instructions<'_>) -> u8 {
     let local = |instruction: &Instruction<'_>| {
         if let Instruction::ApplyFilter(_, _, local) = instruction { Some(*local) } else { None }
@@ -99,7 +99,7 @@ fn local_next(code: &Instructions<'_>) -> u8 {
     locals.filter(|local| *local != NO_LOCAL).max().map_or(0, |local| local.saturating_add(1))
 }
 
-/// Where an instruction comes from.
+/// The source position of an instruction.
 #[derive(Clone, Copy)]
 struct Place {
     line: usize,
@@ -110,7 +110,7 @@ struct Rewriting<'s> {
     to: Instructions<'s>,
     locals: BTreeMap<&'static str, u8>,
     local_next: u8,
-    /// How many instructions there are.
+    /// Number of instructions.
     length: u32,
     trace: Trace,
 }
@@ -210,7 +210,7 @@ fn is_scalar(instruction: Option<&Instruction<'_>>) -> bool {
     matches!(instruction, Some(Instruction::LoadConst(value)) if value.as_object().is_none())
 }
 
-/// A name that is looked up in a text is not in it, and the events and rows are not texts.
+/// Whether an index is cheap: a text has no named items, and `events` and `rows` are not texts.
 fn is_cheap_index(before: Option<&Instruction<'_>>, two_before: Option<&Instruction<'_>>) -> bool {
     let Some(Instruction::LoadConst(key)) = before else { return false };
     key.as_str().is_some() || matches!(two_before, Some(Instruction::Lookup("events" | "rows")))

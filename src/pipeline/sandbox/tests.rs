@@ -1,4 +1,4 @@
-//! Programs that would take memory or time without bound elsewhere, and random ones.
+//! Programs that would need unbounded memory or time in plain minijinja, and random ones.
 
 use std::{fmt::Write as _, sync::LazyLock};
 
@@ -20,7 +20,7 @@ const GRAMMAR: Grammar = Grammar {
     unknown: |name| format!("no `{name}`"),
 };
 
-/// It prints values as they are, and its own text as `render` does.
+/// Prints values as they are, and own text as in `render`.
 static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut environment = environment(UndefinedBehavior::Chainable, FUEL);
     environment.set_formatter(|out, state, value| {
@@ -35,7 +35,7 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     environment
 });
 
-/// What became of one run.
+/// The outcome of one run.
 #[derive(Debug)]
 enum Ended {
     Refused,
@@ -43,7 +43,7 @@ enum Ended {
     Wrote(String),
 }
 
-/// Runs a template and says how many steps it took.
+/// Runs a template; returns the outcome and the number of spent steps.
 fn run(source: &str, payload: serde_json::Value) -> (Ended, u64) {
     if check_template(source, &GRAMMAR).is_err() {
         return (Ended::Refused, 0);
@@ -64,12 +64,12 @@ fn run(source: &str, payload: serde_json::Value) -> (Ended, u64) {
     (ended, account.spent())
 }
 
-/// One line each; every one of them took gigabytes or minutes of plain minijinja.
+/// One line each; in plain minijinja each needed gigabytes or minutes.
 const ATTACKS: [&str; 38] = [
     r#"{{ "x\ny"|indent(n) }}"#,
     "{{ [1]|slice(1000000000000)|length }}",
     "{{ [1]|batch(n, 0) }}",
-    // Nested deep, these were dropped by a recursion that no stack holds.
+    // Nested deep, these values overflowed the stack when dropped.
     "{% set ns = namespace(l=1) %}{% for i in range(30000) %}{% set ns.l = {ns.l: 1} %}{% endfor %}",
     "{% set ns = namespace(l=[1]) %}{% for i in range(30000) %}{% set ns.l = ns.l|batch(2) %}{% endfor %}",
     "{% set ns = namespace(l=[1]) %}{% for i in range(30000) %}{% set ns.l = ns.l|slice(1) %}{% endfor %}",
@@ -231,7 +231,7 @@ fn loops_macros_and_blocks_keep_their_jumps() {
     assert!(matches!(run(&source, json!({})).0, Ended::Wrote(_)));
 }
 
-/// Expressions out of everything that is allowed.
+/// Expressions of all allowed kinds.
 fn any_expression() -> impl Strategy<Value = String> {
     let leaf = prop::sample::select(&[
         "payload",
@@ -283,7 +283,7 @@ fn any_expression() -> impl Strategy<Value = String> {
     })
 }
 
-/// Templates that do such things again and again, with what they got before.
+/// Templates that use such expressions repeatedly, with earlier results.
 fn any_template() -> impl Strategy<Value = String> {
     let statement = (0..6_u8, any_expression()).prop_map(|(kind, expression)| match kind {
         0 => format!("{{{{ {expression} }}}}"),

@@ -1,14 +1,13 @@
-//! One line of a template's output as symbols: characters of the template, and placeholders that
-//! hide what was printed.
+//! One line of a template's output as symbols: characters of the template, and placeholders for
+//! printed values.
 //!
-//! Everything that looks for structure looks at characters only, so no value can be mistaken for
-//! it.
+//! The search for structure reads characters only, so a value cannot be mistaken for structure.
 
 use serde_json::Value;
 
 use super::placeholders::{Piece, Placeholder, Placeholders};
 
-/// A character of the template's own text, or something it printed.
+/// A character of the template's own text, or a printed value.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Symbol<'a> {
     Char(char),
@@ -18,7 +17,7 @@ pub(super) enum Symbol<'a> {
 /// A line without its indentation and trailing white space.
 #[derive(Debug)]
 pub(super) struct Line<'a> {
-    /// Spaces before the first symbol.
+    /// Number of spaces before the first symbol.
     pub(super) indent: usize,
     pub(super) symbols: Vec<Symbol<'a>>,
 }
@@ -53,7 +52,7 @@ impl<'a> Line<'a> {
         self.symbols.iter().all(is_space)
     }
 
-    /// Its lines, if a filter wrote them and nothing else is on the line; with the key of a table.
+    /// Its lines, if it is only the output of a filter; with the key if that is a single table.
     pub(super) fn block(&self) -> Option<(&'a str, Option<&'a str>)> {
         match self.symbols.as_slice() {
             [Symbol::Placeholder(Placeholder::Block(text, key))] => Some((text, key.as_deref())),
@@ -62,8 +61,8 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Leaves out what printed nothing, with one of the spaces around it; all of a line that then has
-/// no value after its key.
+/// Removes values that print nothing, each with one adjacent space. Returns an empty line if its
+/// key then has no value.
 fn without_nothing(symbols: Vec<Symbol<'_>>) -> Vec<Symbol<'_>> {
     let mut kept: Vec<Symbol<'_>> = Vec::with_capacity(symbols.len());
     let mut was_nothing = false;
@@ -82,14 +81,14 @@ fn is_space(symbol: &Symbol<'_>) -> bool {
     matches!(symbol, Symbol::Char(' ' | '\t' | '\r'))
 }
 
-/// Without the white space of the template at both ends.
+/// Removes the template's white space at both ends.
 pub(super) fn trim<'s, 'a>(symbols: &'s [Symbol<'a>]) -> &'s [Symbol<'a>] {
     let Some(start) = symbols.iter().position(|symbol| !is_space(symbol)) else { return &[] };
     let end = symbols.iter().rposition(|symbol| !is_space(symbol)).map_or(start, |last| last + 1);
     symbols.get(start..end).unwrap_or_default()
 }
 
-/// The characters, and the text of what was printed.
+/// The characters, and the text of the printed values.
 pub(super) fn text(symbols: &[Symbol<'_>]) -> String {
     let mut text = String::new();
     for symbol in symbols {
@@ -101,8 +100,8 @@ pub(super) fn text(symbols: &[Symbol<'_>]) -> String {
     text
 }
 
-/// The position of the colon that ends the key: the first one outside quotes with a space or
-/// nothing after it.
+/// The position of the colon that ends the key: the first one outside quotes that a space or the
+/// end follows.
 pub(super) fn separator(symbols: &[Symbol<'_>]) -> Option<usize> {
     let ends_key = |at: &usize| {
         let next = symbols.get(at + 1);
@@ -111,7 +110,7 @@ pub(super) fn separator(symbols: &[Symbol<'_>]) -> Option<usize> {
     colons(symbols).find(ends_key)
 }
 
-/// The first colon outside quotes and brackets, for lines in which no other one ends a key.
+/// The position of the first colon outside quotes and brackets, for lines without a separator.
 pub(super) fn tight_separator(symbols: &[Symbol<'_>]) -> Option<usize> {
     let is_outside = |at: &usize| {
         let before = symbols.get(..*at).unwrap_or_default();
@@ -133,7 +132,7 @@ fn colons(symbols: &[Symbol<'_>]) -> impl Iterator<Item = usize> {
         .map(|(at, _)| at)
 }
 
-/// How many symbols a quoted text at the beginning has, quotes included.
+/// The number of symbols of a quoted text at the beginning, with its quotes.
 fn quoted_length(symbols: &[Symbol<'_>]) -> Option<usize> {
     let (Symbol::Char('"'), rest) = symbols.split_first()? else { return None };
     let mut is_escaped = false;
@@ -182,7 +181,7 @@ fn code_point(inner: &mut std::slice::Iter<'_, Symbol<'_>>) -> Option<char> {
     char::from_u32(code)
 }
 
-/// The parts between the commas of the template, those inside a quoted cell excepted.
+/// The parts between the template's commas; commas inside a quoted cell do not separate.
 pub(super) fn cells<'s, 'a>(symbols: &'s [Symbol<'a>]) -> Vec<&'s [Symbol<'a>]> {
     let mut cells = Vec::new();
     let mut rest = symbols;
@@ -209,7 +208,7 @@ pub(super) fn cells<'s, 'a>(symbols: &'s [Symbol<'a>]) -> Vec<&'s [Symbol<'a>]> 
     }
 }
 
-/// The parts between the commas of a column list, those of a group in braces kept together.
+/// The parts between the commas of a column list; commas inside braces do not separate.
 pub(super) fn columns<'s, 'a>(symbols: &'s [Symbol<'a>]) -> Vec<&'s [Symbol<'a>]> {
     let mut depth = 0_usize;
     let mut is_end = |symbol: &Symbol<'_>| {
@@ -234,13 +233,13 @@ pub(super) fn group<'s, 'a>(column: &'s [Symbol<'a>]) -> Option<(&'s [Symbol<'a>
 pub(super) struct Header<'s, 'a> {
     pub(super) key: &'s [Symbol<'a>],
     length: &'s [Symbol<'a>],
-    /// Whether its rows have keys: `[2:]`.
+    /// Whether its rows have keys (`[2:]`).
     pub(super) is_keyed: bool,
     pub(super) columns: Option<&'s [Symbol<'a>]>,
 }
 
 impl<'s, 'a> Header<'s, 'a> {
-    /// Reads the text before a colon; `None` if it is a plain key.
+    /// Parses the text before a colon; `None` for a plain key.
     pub(super) fn parse(symbols: &'s [Symbol<'a>]) -> Option<Self> {
         let symbols = trim(symbols);
         let quoted = quoted_length(symbols).unwrap_or(0);
@@ -264,7 +263,7 @@ impl<'s, 'a> Header<'s, 'a> {
         (!header.length.is_empty() && header.length.iter().all(is_length)).then_some(header)
     }
 
-    /// How many rows it announces.
+    /// The announced number of rows.
     pub(super) fn length(&self) -> Option<u64> {
         match self.length {
             [Symbol::Placeholder(Placeholder::Scalar(Value::Number(number)))] => number.as_u64(),

@@ -1,16 +1,16 @@
-//! What a template printed, kept apart from its text.
+//! The printed values of a template, separate from its text.
 //!
-//! A value that is printed goes into [`Placeholders`], and only its index goes into the output,
-//! between two control characters. No value's own text is ever part of the output, so none can be
-//! taken for structure; a payload cannot name an index, as control characters are stripped from it,
-//! and a template that forges one merely prints again what it has printed.
+//! A printed value goes into [`Placeholders`], and only its index goes into the output, between two
+//! control characters. The output never contains the text of a value, so a value cannot be taken
+//! for structure. A payload cannot contain a placeholder, because control characters are stripped
+//! from it. A template that forges one only repeats a value it has printed.
 
 use serde_json::Value;
 
 use crate::{pipeline::render::OUTPUT_BYTES_MAX, toon};
 
-/// Most bytes that one run of a template prints. It is more than a notification may have, because
-/// rows that a notification does not show are printed too.
+/// Most bytes printed by one run of a template; above the limit of a notification, because omitted
+/// rows are printed too.
 const PRINTED_BYTES_MAX: usize = 4 * OUTPUT_BYTES_MAX;
 
 /// Begins a placeholder in rendered text.
@@ -18,25 +18,25 @@ pub(in crate::pipeline::render) const OPEN: char = '\u{2}';
 /// Ends a placeholder in rendered text.
 pub(in crate::pipeline::render) const CLOSE: char = '\u{3}';
 
-/// One printed thing.
+/// A printed value.
 #[derive(Debug)]
 pub(in crate::pipeline::render) enum Placeholder {
-    /// A null, boolean, number or string, to be encoded in place.
+    /// A null, boolean, number or string, encoded in place.
     Scalar(Value),
     /// A key, already encoded.
     Key(String),
     /// The cells of a row, already encoded.
     Cells(String),
-    /// Whole lines, already encoded; with its key if it is a single table that needs no check.
+    /// Whole encoded lines; with its key if it is a single table that needs no check.
     Block(String, Option<String>),
-    /// What follows is on this line of the template.
+    /// The following text is on this line of the template.
     Line(usize),
-    /// A value that is not there, where that prints nothing.
+    /// An absent value that prints nothing.
     Nothing,
 }
 
 impl Placeholder {
-    /// The bare text of what was printed, for a cell that mixes it with other text.
+    /// The bare text of the value, for a cell that also has other text.
     pub(in crate::pipeline::render) fn text(&self) -> String {
         match self {
             Self::Scalar(Value::String(text))
@@ -54,9 +54,9 @@ impl Placeholder {
 }
 
 impl Placeholder {
-    /// About how many bytes [`Placeholder::text`] has.
+    /// The approximate length of [`Placeholder::text`], in bytes.
     fn length(&self) -> usize {
-        /// No number is longer, but for those that are written out.
+        /// No number is longer, except those written in full.
         const OF_SCALAR: usize = 24;
         match self {
             Self::Scalar(Value::String(text))
@@ -69,25 +69,25 @@ impl Placeholder {
     }
 }
 
-/// Everything that was printed during one render.
+/// All printed values of one render.
 #[derive(Debug, Default)]
 pub(in crate::pipeline::render) struct Placeholders {
     all: Vec<Placeholder>,
     bytes: usize,
-    /// The length of the longest one.
+    /// The length of the longest placeholder.
     longest: usize,
-    /// Number of events of the rows that a filter did not write.
+    /// Number of events of the rows omitted by a filter.
     pub(in crate::pipeline::render) left_out: u64,
-    /// Columns that an author named and that no row has.
+    /// Columns that an author named and no row has.
     pub(in crate::pipeline::render) absent: Vec<String>,
 }
 
-/// More was printed than [`PRINTED_BYTES_MAX`].
+/// More than [`PRINTED_BYTES_MAX`] was printed.
 #[derive(Debug)]
 pub(in crate::pipeline::render) struct TooMuch;
 
 impl Placeholders {
-    /// Keeps `placeholder` and returns its text.
+    /// Stores `placeholder` and returns its text in the output.
     pub(in crate::pipeline::render) fn push(&mut self, placeholder: Placeholder) -> Result<String, TooMuch> {
         let length = placeholder.length();
         self.bytes += 1 + length;
@@ -104,7 +104,7 @@ impl Placeholders {
         Ok(text)
     }
 
-    /// Splits text into its own parts and the placeholders between them; a broken placeholder is
+    /// Splits text into its own parts and the placeholders between them; an invalid placeholder is
     /// dropped.
     pub(in crate::pipeline::render) fn split<'a>(&'a self, text: &'a str) -> impl Iterator<Item = Piece<'a>> {
         let (before, rest) =
@@ -118,8 +118,8 @@ impl Placeholders {
         std::iter::once(Piece::Text(before)).chain(after_open)
     }
 
-    /// Whether `text` is more than may be printed once its placeholders are replaced: it can have
-    /// one any number of times.
+    /// Whether `text` exceeds the limit once its placeholders are replaced; one may occur
+    /// repeatedly.
     pub(in crate::pipeline::render) fn is_too_much(&self, text: &str) -> bool {
         let count = text.matches(OPEN).count();
         if text.len() + count * self.longest <= PRINTED_BYTES_MAX {
@@ -132,9 +132,9 @@ impl Placeholders {
         lengths.sum::<usize>() > PRINTED_BYTES_MAX
     }
 
-    /// Text with its placeholders replaced by their values.
+    /// Returns the text with its placeholders replaced by their values.
     ///
-    /// Errors: that is more than may be printed.
+    /// Errors: the result exceeds the limit.
     pub(in crate::pipeline::render) fn expand(&self, text: &str) -> Result<String, TooMuch> {
         if self.is_too_much(text) {
             return Err(TooMuch);
@@ -157,7 +157,7 @@ impl Placeholders {
 pub(in crate::pipeline::render) enum Piece<'a> {
     /// The template's own text.
     Text(&'a str),
-    /// Something it printed.
+    /// A printed value.
     Placeholder(&'a Placeholder),
 }
 

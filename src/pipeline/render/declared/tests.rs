@@ -35,8 +35,8 @@ fn declared(one: Option<&str>, table: Option<Table>) -> Layout {
     Layout::Declared(Arc::new(Declared::new(one, table)))
 }
 
-/// What `one` says about an event with this payload, without the line that counts what was
-/// suppressed.
+/// The output of `one` for an event with this payload, without the line that counts suppressed
+/// events.
 fn said(one: &str, payload: Value) -> Result<String, RenderFailure> {
     let rendered = render(&declared(Some(one), None), &Templates::new(), &[row(payload, 1)], PLENTY);
     match rendered.failure {
@@ -201,7 +201,7 @@ fn any_payloads(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Valu
     prop::collection::vec(payload.prop_map(|fields| json!(fields)), count)
 }
 
-/// A table, and the template that writes the same.
+/// A table, and the template with the same output.
 type Same = (&'static [(&'static str, &'static [&'static str])], bool, &'static str);
 
 /// Tables without columns show all of them.

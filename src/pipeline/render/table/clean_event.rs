@@ -1,7 +1,7 @@
-//! Events whose text is safe to show.
+//! Events with text that is safe to show.
 //!
-//! Every string of a payload is stripped of control characters, has its secrets masked and is cut
-//! before a template can look at it, and no earlier.
+//! Before a template can read a string of a payload, control characters are stripped, secrets are
+//! masked, and it is cut. This is done on first use.
 
 use std::{
     borrow::Cow,
@@ -21,11 +21,10 @@ use crate::{
     toon,
 };
 
-/// The column that says how often a row happened.
+/// The column with the count of repeats.
 pub(in crate::pipeline::render) const REPEATS: &str = "repeats";
 
-/// The events that an attempt sees: the first of those that were cleaned. Looking at them is paid
-/// for.
+/// The events visible to an attempt: the first of the cleaned ones. Reading them is paid for.
 #[derive(Debug, Clone)]
 pub(in crate::pipeline::render) struct Shown {
     events: Arc<[CleanEvent]>,
@@ -39,14 +38,14 @@ impl Shown {
         Self { count: events.len(), events, account: Arc::clone(account) }
     }
 
-    /// The first `count` of them at most.
+    /// At most the first `count` of them.
     pub(in crate::pipeline::render) fn first(&self, count: usize) -> Self {
         Self { count: count.min(self.count), ..self.clone() }
     }
 
-    /// Pays for a look at an event's text.
+    /// Pays for reading an event's text.
     ///
-    /// Shape: what a template gets in place of a value that it cannot pay for.
+    /// Shape: an error value for the template if too few steps are left; `None` if paid.
     pub(in crate::pipeline::render) fn pay(&self, steps: u64) -> Option<Printed> {
         self.account.spend(steps).err().map(Printed::from)
     }
@@ -60,35 +59,35 @@ impl Deref for Shown {
     }
 }
 
-/// An event whose every text is safe to show.
+/// An event whose text is safe to show.
 #[derive(Debug)]
 pub(in crate::pipeline::render) struct CleanEvent {
     pub(in crate::pipeline::render) event: Arc<Event>,
-    /// How often it happened.
+    /// The count of its repeats, from 1.
     pub(in crate::pipeline::render) repeats: u32,
-    /// The longest text that may be shown, in characters.
+    /// Longest shown text, in characters.
     pub(in crate::pipeline::render) field_chars: usize,
     payload: OnceLock<Box<CleanPayload>>,
-    /// Set once the cost of cleaning the payload was taken.
+    /// Set once the cost of cleaning the payload was returned.
     is_cost_taken: OnceLock<()>,
-    /// Whether the keys of the payload are shown as they are.
+    /// Whether cleaning changes no key of the payload.
     has_clean_keys: OnceLock<bool>,
-    /// Whether nothing has to be stripped from the payload as it is written.
+    /// Whether the payload's text has nothing to strip.
     is_printable: OnceLock<bool>,
 }
 
-/// A whole payload.
+/// A whole cleaned payload.
 #[derive(Debug)]
 struct CleanPayload {
     value: Value,
-    /// The same as templates take values.
+    /// The payload as a template value.
     printed: OnceLock<Printed>,
-    /// The same as JSON, as far as a field may be long.
+    /// The payload as JSON, cut to the length of a field.
     json: OnceLock<Box<str>>,
 }
 
 impl CleanEvent {
-    /// Shows the event of `row`; no text field keeps more than `field_chars` characters.
+    /// The event of `row`; text fields are cut to `field_chars` characters.
     pub(in crate::pipeline::render) fn new(row: &Row, field_chars: usize) -> Self {
         Self {
             event: row.event.clone(),
@@ -106,12 +105,12 @@ impl CleanEvent {
         self.event.event_type.as_str()
     }
 
-    /// Where it comes from.
+    /// Its source.
     pub(in crate::pipeline::render) fn source(&self) -> Cow<'_, str> {
         clean_field(&self.event.source, self.field_chars)
     }
 
-    /// How bad it is.
+    /// Its severity.
     pub(in crate::pipeline::render) fn severity(&self) -> &'static str {
         self.event.severity.as_str()
     }
@@ -128,8 +127,8 @@ impl CleanEvent {
         })
     }
 
-    /// What cleaning the payload costs, for the first caller, who has to pay it: its items take
-    /// memory, its text time.
+    /// The price of cleaning the payload; `None` after the first call, whose caller has to pay.
+    /// Items cost memory, text costs time.
     pub(in crate::pipeline::render) fn take_unpaid_steps(&self) -> Option<u64> {
         let text = self.event.payload.as_str();
         let items = || text.bytes().filter(|byte| matches!(byte, b',' | b'[')).count() as u64;
@@ -137,14 +136,14 @@ impl CleanEvent {
         is_unpaid.then(|| 2 * items() + steps_of_text(text.len()))
     }
 
-    /// The whole payload as templates take values.
+    /// The whole payload as a template value.
     pub(in crate::pipeline::render) fn printed_payload(&self) -> &Printed {
         let payload = self.clean_payload();
         payload.printed.get_or_init(|| Printed::from(Serde(&payload.value)))
     }
 
-    /// One field of the payload as a value for templates. A plain one is read in place, without
-    /// cleaning the others.
+    /// One field of the payload as a template value. A plain one is read in place, without cleaning
+    /// the others.
     pub(in crate::pipeline::render) fn printed_field(&self, name: &str) -> Option<Printed> {
         if self.payload.get().is_none() && self.has_clean_keys() {
             if let Some(cell) = self.plain_field(name) {
@@ -163,7 +162,7 @@ impl CleanEvent {
         payload.json.get_or_init(cut)
     }
 
-    /// A scalar field of the payload; `None` when it needs flattening or is not there.
+    /// A scalar field of the payload; `None` if it needs flattening or is absent.
     pub(super) fn plain_field(&self, name: &str) -> Option<Cell<'_>> {
         let value = match self.event.payload.field(name) {
             Ok(Some(Field::Text(text))) => return Some(Cell::Text(clean_field(text, self.field_chars))),
@@ -182,14 +181,14 @@ impl CleanEvent {
         }
     }
 
-    /// Whether flattening the payload cannot give a field of that name either.
+    /// Whether the flattened payload has no field of that name either.
     pub(super) fn lacks(&self, name: &str) -> bool {
         let is_of_no_other_key = || (is_word(name) && self.is_printable()) || self.has_clean_keys();
         !name.contains('.') && self.event.payload.field(name) == Ok(None) && is_of_no_other_key()
     }
 
-    /// Whether a key without escapes is not stripped, and so becomes a word only if it is that
-    /// word: the marks of masked and of cut texts are in none.
+    /// Whether a key without escapes needs no stripping. It then equals a word after cleaning only
+    /// if it did before, because the marks of masked and cut texts are not part of a word.
     fn is_printable(&self) -> bool {
         *self.is_printable.get_or_init(|| self.event.payload.is_printable())
     }
@@ -206,7 +205,7 @@ impl CleanEvent {
 #[derive(Debug)]
 pub(in crate::pipeline::render) enum Cell<'r> {
     Text(Cow<'r, str>),
-    /// A boolean or number as it is written.
+    /// A boolean or number, as in the source text.
     Literal(&'r str),
     Value(Cow<'r, Value>),
 }
@@ -214,7 +213,7 @@ pub(in crate::pipeline::render) enum Cell<'r> {
 impl<'r> Cell<'r> {
     pub(super) const NULL: Self = Self::Value(Cow::Owned(Value::Null));
 
-    /// The first that is not null.
+    /// The first non-null cell, or null.
     pub(super) fn first_of(cells: impl Iterator<Item = Cell<'r>>) -> Self {
         for cell in cells {
             if !cell.is_null() {
@@ -228,7 +227,7 @@ impl<'r> Cell<'r> {
         matches!(self, Self::Value(value) if value.is_null())
     }
 
-    /// About how many bytes it takes.
+    /// Its approximate length in bytes.
     pub(in crate::pipeline::render) fn length(&self) -> usize {
         const OF_VALUE: usize = 8;
         1 + match self {
@@ -238,7 +237,7 @@ impl<'r> Cell<'r> {
         }
     }
 
-    /// It as templates take values.
+    /// The cell as a template value.
     pub(super) fn printed(&self) -> Printed {
         match self {
             Self::Text(text) => Printed::from(text.as_ref()),
@@ -249,7 +248,7 @@ impl<'r> Cell<'r> {
         }
     }
 
-    /// It as JSON.
+    /// The cell as JSON.
     pub(in crate::pipeline::render) fn to_json(&self) -> Value {
         match self {
             Self::Text(text) => text.as_ref().into(),
@@ -258,7 +257,7 @@ impl<'r> Cell<'r> {
         }
     }
 
-    /// Appends it as the cell of a row.
+    /// Appends it as a cell of a row.
     pub(in crate::pipeline::render) fn write(&self, out: &mut String) {
         match self {
             Self::Literal(literal) => out.push_str(literal),
@@ -268,12 +267,12 @@ impl<'r> Cell<'r> {
     }
 }
 
-/// Whether a text consists of letters, digits and underscores of ASCII.
+/// Whether a text consists of ASCII letters, digits and underscores.
 fn is_word(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Text of a payload as it may be shown; borrowed exactly when nothing had to change.
+/// A payload's text, safe to show; borrowed exactly if it is unchanged.
 pub(in crate::pipeline::render) fn clean_field(text: &str, chars_max: usize) -> Cow<'_, str> {
     if text.len() <= chars_max && is_harmless(text) {
         return text.into();

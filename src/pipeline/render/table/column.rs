@@ -1,6 +1,6 @@
-//! A column of a table, and where it finds its cells.
+//! A column of a table, and the sources of its cells.
 
-/// Fields of the event itself, under the names by which a picked column asks for them.
+/// Fields of the event itself, by the names that columns use.
 const TYPE: &str = "@type";
 /// The last segment of the type, such as `failed`.
 const TYPE_LAST: &str = "@type.last";
@@ -10,7 +10,7 @@ const TIME: &str = "@time";
 /// The payload as one JSON text.
 const PAYLOAD: &str = "@payload";
 
-/// Where a column finds its cells.
+/// The source of a column's cells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::pipeline::render) enum Origin {
     Type,
@@ -24,7 +24,7 @@ pub(in crate::pipeline::render) enum Origin {
 }
 
 impl Origin {
-    /// What a template calls `name`.
+    /// The origin that templates call `name`.
     pub(in crate::pipeline::render) fn named(name: &str) -> Self {
         match name {
             TYPE => Self::Type,
@@ -37,7 +37,7 @@ impl Origin {
         }
     }
 
-    /// What a template calls it.
+    /// The name in templates.
     pub(in crate::pipeline::render) fn name(&self) -> &str {
         match self {
             Self::Type => TYPE,
@@ -51,8 +51,8 @@ impl Origin {
     }
 }
 
-/// A column of a table: its name, and the fields of a row of which it shows the first that is not
-/// null.
+/// A column of a table: its name, and the fields of a row from which it shows the first non-null
+/// one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
     pub(in crate::pipeline::render) name: String,
@@ -60,8 +60,8 @@ pub struct Column {
 }
 
 impl Column {
-    /// A column `name` of the first of the fields `from` that is not null: columns of `rows`, or
-    /// `@type` and the like.
+    /// A column `name` with the first non-null one of the fields `from`: columns of `rows`, or
+    /// names such as `@type`.
     pub fn new<'n>(name: &str, from: impl IntoIterator<Item = &'n str>) -> Self {
         Self { name: name.to_owned(), from: from.into_iter().map(Origin::named).collect() }
     }

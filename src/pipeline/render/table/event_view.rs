@@ -1,4 +1,4 @@
-//! The list `events`, one of it, and its payload.
+//! The list `events`, its items, and their payloads.
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,11 +7,11 @@ use minijinja::value::{Enumerator, Object, ObjectRepr, Value as Printed};
 use super::clean_event::{CleanEvent, REPEATS, Shown, clean_field};
 use crate::{event::SessionId, pipeline::sandbox::account::steps_of_text};
 
-/// The names of its fields, in the order in which they are listed.
+/// The names of an event's fields, in order.
 const EVENT_FIELDS: [&str; 9] =
     ["id", "type", "source", "severity", "timestamp", "payload", REPEATS, "session", "workspace"];
 
-/// One of `events`, as a template sees it: a map whose fields are made when they are asked for.
+/// An item of `events` in a template: a map whose fields are created on use.
 #[derive(Debug)]
 pub(in crate::pipeline::render) struct EventView {
     events: Shown,
@@ -63,8 +63,8 @@ impl Object for EventView {
     }
 }
 
-/// A payload, as a template sees it: a map that is made whole only for those who ask for more than
-/// plain fields.
+/// A payload in a template: a map that is created as a whole only if more than plain fields are
+/// read.
 #[derive(Debug)]
 struct PayloadView {
     events: Shown,
@@ -124,7 +124,7 @@ mod tests {
         found.map(|found| serde_json::to_value(found).expect("serializes"))
     }
 
-    /// A field is the same whether the whole payload was cleaned before or not.
+    /// Checks that a field is the same with and without cleaning the whole payload first.
     fn check(payload: &Value) {
         let whole = shown(payload.clone());
         let cleaned = whole[0].printed_payload().as_object().expect("a map").clone();

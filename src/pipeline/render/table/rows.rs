@@ -1,9 +1,9 @@
-//! The list `rows`: events as rows that all have the same columns.
+//! The list `rows`: events as rows with the same columns.
 //!
-//! Payloads are flattened so that they make one table: nested objects become `a.b` columns, short
-//! lists of scalars one text, other lists their JSON text, and what a row does not have is null. A
-//! `repeats` column comes last, if any row repeated. Nothing is flattened before it is asked for,
-//! as a table mostly needs a few plain fields of each payload.
+//! Payloads are flattened into one table: nested objects become `a.b` columns, short lists of
+//! scalars one text, other lists their JSON text, and missing fields null. The last column is
+//! `repeats`, if any row repeated. Payloads are flattened on first use, because most tables need
+//! only a few plain fields of each.
 
 use std::{
     borrow::Cow,
@@ -23,10 +23,10 @@ use crate::{
     pipeline::{render::free_key::free_key, sandbox::account::steps_of_text},
 };
 
-/// A list of at most this many scalars becomes words in one cell; a longer one its JSON text.
+/// Most scalars of a list that is shown as words in one cell; a longer list is shown as JSON.
 const LIST_WORDS_MAX: usize = 8;
-/// Most columns that rows have, and most fields of one payload that become columns. A table of so
-/// many has no room in a notification; what is beyond is found in `events`.
+/// Most columns of rows, and most fields of one payload that become columns. A table with that many
+/// does not fit into a notification; `events` has the other fields.
 const COLUMNS_MAX: usize = 256;
 
 /// The list `rows`: flat objects with the same columns in the same order.
@@ -34,26 +34,26 @@ const COLUMNS_MAX: usize = 256;
 pub(in crate::pipeline::render) struct Rows {
     events: Shown,
     flat: OnceLock<Flat>,
-    /// Set when a look at the keys of all payloads was paid for.
+    /// Set once reading the keys of all payloads was paid for.
     are_keys_paid: OnceLock<()>,
 }
 
 #[derive(Debug)]
 struct Flat {
     columns: Vec<String>,
-    /// Where each column is.
+    /// The index of each column.
     places: BTreeMap<String, usize>,
-    /// As many cells as columns.
+    /// By row, as many cells as columns.
     cells: Vec<Vec<Value>>,
 }
 
 impl Rows {
-    /// Takes its rows from `events`.
+    /// Creates the rows of `events`.
     pub(in crate::pipeline::render) fn new(events: Shown) -> Self {
         Self { events, flat: OnceLock::new(), are_keys_paid: OnceLock::new() }
     }
 
-    /// How many rows there are.
+    /// Number of rows.
     pub(in crate::pipeline::render) fn len(&self) -> usize {
         self.events.len()
     }
@@ -68,7 +68,7 @@ impl Rows {
         places.iter().filter_map(|at| self.events.get(*at)).map(|event| u64::from(event.repeats)).sum()
     }
 
-    /// The name of the column that counts repeats, if any row repeated.
+    /// The name of the column with the count of repeats, if any row repeated.
     pub(in crate::pipeline::render) fn repeats(&self) -> Option<String> {
         let is_taken =
             |name: &str| self.events.iter().any(|event| event.event.payload.value().get(name).is_some());
@@ -76,8 +76,8 @@ impl Rows {
         repeated.then(|| free_key(REPEATS, is_taken))
     }
 
-    /// The cells of `columns` in the rows at `places`, row by row; in each the first that is not
-    /// null.
+    /// The cells of `columns` in the rows at `places`, by row; each is its column's first non-null
+    /// field.
     pub(in crate::pipeline::render) fn cells(&self, columns: &[Column], places: &[usize]) -> Vec<Cell<'_>> {
         let repeats = self.repeats();
         let mut cells = Vec::with_capacity(places.len() * columns.len());
@@ -91,13 +91,13 @@ impl Rows {
         cells
     }
 
-    /// The first of `from` that is not null in the row at `at`.
+    /// The first non-null one of `from` in the row at `at`.
     pub(in crate::pipeline::render) fn first(&self, at: usize, from: &[Origin]) -> Cell<'_> {
         let (Some(event), repeats) = (self.events.get(at), self.repeats()) else { return Cell::NULL };
         Cell::first_of(from.iter().map(|from| self.cell(at, event, from, repeats.as_deref())))
     }
 
-    /// Whether any row has the field, be it null.
+    /// Whether any row has the field, even as null.
     pub(in crate::pipeline::render) fn has(&self, from: &Origin) -> bool {
         let Origin::Field(name) = from else { return true };
         self.events.iter().any(|event| !event.lacks(name)) && self.flat().places.contains_key(name)
@@ -126,7 +126,7 @@ impl Rows {
         if Some(name) == repeats {
             return Cell::Value(Cow::Owned(event.repeats.into()));
         }
-        // Once all columns are known they are quicker to ask than a long payload.
+        // If all columns are known, they are faster to read than a long payload.
         if let Some(found) = self.flat.get().and_then(|flat| flat.cell(at, name)) {
             return Cell::Value(Cow::Borrowed(found));
         }
@@ -137,7 +137,7 @@ impl Rows {
         found.map_or(Cell::NULL, |value| Cell::Value(Cow::Borrowed(value)))
     }
 
-    /// What a template finds under `key` in the row at `at`: a column, or a field of the event
+    /// The value of `key` in the row at `at` for a template: a column, or a field of the event
     /// itself.
     pub(in crate::pipeline::render) fn value(&self, at: usize, key: &str) -> Option<Printed> {
         let from = Origin::named(key);
@@ -172,13 +172,13 @@ impl Rows {
         Some(unpaid.unwrap_or_else(|| cell.printed()))
     }
 
-    /// Pays once for a look at the keys of all payloads.
+    /// Pays once for reading the keys of all payloads.
     fn pay_for_keys(&self) -> Option<Printed> {
         let bytes = || self.events.iter().map(|event| event.event.payload.as_str().len()).sum();
         self.are_keys_paid.set(()).ok().and_then(|()| self.events.pay(2 * steps_of_text(bytes())))
     }
 
-    /// What finding all columns costs, if they were not found yet.
+    /// The price of finding all columns; `None` if they are known.
     fn take_unpaid_steps(&self) -> Option<u64> {
         self.flat.get().is_none().then(|| self.events.iter().filter_map(CleanEvent::take_unpaid_steps).sum())
     }
@@ -232,8 +232,7 @@ impl Object for Rows {
     }
 }
 
-/// One of `rows`, as a template sees it: a map of its columns, which also answers to `@type` and
-/// the like.
+/// An item of `rows` in a template: a map of its columns, which also has `@type` and similar names.
 #[derive(Debug)]
 pub(in crate::pipeline::render) struct RowView {
     pub(in crate::pipeline::render) rows: Arc<Rows>,
@@ -241,7 +240,8 @@ pub(in crate::pipeline::render) struct RowView {
 }
 
 impl RowView {
-    /// The rows that `value` is or lists, with their places among all, if it has no others.
+    /// The rows in `value`, a row list or a list of rows, with their indexes; `None` for other
+    /// values.
     pub(in crate::pipeline::render) fn selection(value: &Printed) -> Option<(Arc<Rows>, Vec<usize>)> {
         if let Some(rows) = value.downcast_object::<Rows>() {
             let places = (0..rows.len()).collect();
@@ -308,7 +308,7 @@ impl Flattening<'_> {
                 Value::Array(items) => cut_text(list_text(items).into(), self.chars_max).into_owned().into(),
                 Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
             };
-            // A key with a dot at the top has the first right to its name.
+            // A root key that contains a dot takes precedence for its name.
             let is_taken = |key: &str| {
                 self.flat.contains_key(key) || (!prefix.is_empty() && self.root.contains_key(key))
             };
@@ -318,7 +318,7 @@ impl Flattening<'_> {
     }
 }
 
-/// A list as the text of one cell: words if it is short and has nothing but scalars, else JSON.
+/// A list as the text of one cell: words if it is short and has only scalars, else JSON.
 pub(in crate::pipeline::render) fn list_text(items: &[Value]) -> String {
     let is_words =
         items.len() <= LIST_WORDS_MAX && items.iter().all(|item| !item.is_array() && !item.is_object());

@@ -1,12 +1,12 @@
-//! The filters that write structure: `toon`, `toon_key`, `toon_row`; `tojson`, for a value as text
-//! in one cell; and `tail`, for text that is best cut at its beginning.
+//! Filters that write structure: `toon`, `toon_key`, `toon_row`; `tojson` for a value as text in
+//! one cell; and `tail` for text that is best cut at its beginning.
 //!
-//! They encode every value themselves, so what they write can be trusted to be TOON.
-//! `rows|toon(key="fails")` is the fast way to a table: it goes from the rows to text without a
-//! template instruction per cell. `columns=` picks and names columns: a list of names, or a map
-//! from a column's name in the table to its name in the row, or to several, of which the first that
-//! is not null counts. `@type`, `@source`, `@severity`, `@time` and `@payload` are those of the
-//! event. A column that is null in every row is left out.
+//! They encode every value themselves, so their output is always valid TOON.
+//! `rows|toon(key="fails")` is the fast way to a table: it writes rows without template
+//! instructions per cell. `columns=` selects and names columns: a list of names, or a map from a
+//! column's name in the table to its name in the row, or to several names, of which the first
+//! non-null one is shown. `@type`, `@source`, `@severity`, `@time` and `@payload` are fields of the
+//! event. Columns that are null in every row are omitted.
 
 use minijinja::{
     Environment, Error, ErrorKind, State,
@@ -29,7 +29,7 @@ use crate::{
 /// The names of the filters.
 pub(super) const NAMES: [&str; 5] = ["toon", "toon_key", "toon_row", "tojson", "tail"];
 
-/// Adds all of them to `environment`.
+/// Adds the filters to `environment`.
 pub(super) fn add_to(environment: &mut Environment<'static>) {
     environment.add_filter("toon", toon);
     environment.add_filter("toon_key", toon_key);
@@ -38,9 +38,9 @@ pub(super) fn add_to(environment: &mut Environment<'static>) {
     environment.add_filter("tail", tail);
 }
 
-/// The detail of the error that ends a render whose output is larger than allowed.
+/// The detail of the error that ends a render with too large an output.
 pub(super) const TOO_MUCH: &str = "the output is larger than a notification may be";
-/// Keeps what was printed and returns its placeholder.
+/// Stores a printed value and returns its placeholder.
 pub(super) fn keep(state: &mut State<'_, '_>, placeholder: Placeholder) -> Result<String, Error> {
     let placeholders = state.get_or_insert_extension_with(Placeholders::default);
     placeholders.push(placeholder).map_err(|_| Error::new(ErrorKind::WriteFailure, TOO_MUCH))
@@ -53,8 +53,8 @@ fn kept(state: &mut State<'_, '_>, placeholder: Placeholder) -> Result<Printed, 
 /// Encodes a whole value: `toon`, `toon(key=..)`,
 /// `toon(key=.., columns=.., repeats=.., indent=..)`; `indent` in spaces.
 ///
-/// Rows are encoded without being taken apart, also those that were sorted, selected or sliced
-/// before, and no more of them than a notification shows.
+/// Rows are encoded directly, also after sorting, selecting or slicing, and at most as many as a
+/// notification shows.
 fn toon(state: &mut State<'_, '_>, value: &Printed, options: Kwargs) -> Result<Printed, Error> {
     let key: Option<String> = options.get("key")?;
     let columns: Option<Printed> = options.get("columns")?;
@@ -124,7 +124,7 @@ fn tojson(state: &mut State<'_, '_>, value: &Printed) -> Result<String, Error> {
     Ok(text)
 }
 
-/// Keeps the last `chars_max` characters of a text, with a mark that counts what is missing.
+/// Keeps the last `chars_max` characters of a text, after a mark with the number of removed ones.
 fn tail(state: &mut State<'_, '_>, value: &Printed, chars_max: usize) -> Result<String, Error> {
     weigh(&*account(state)?, value)?;
     let text = Placeholder::Scalar(to_scalar(state, value)?).text();
@@ -135,9 +135,9 @@ fn tail(state: &mut State<'_, '_>, value: &Printed, chars_max: usize) -> Result<
     Ok(format!("[+{missing} chars] \u{2026}{}", text.chars().skip(missing).collect::<String>()))
 }
 
-/// Reads what `columns=` may be given.
+/// Reads the argument `columns=`.
 ///
-/// Errors: something else; a name twice; no column.
+/// Errors: another type; a repeated name; no column.
 pub(super) fn picked_columns(columns: &Printed) -> Result<Vec<Column>, Error> {
     let wrong =
         || invalid("columns= takes a list of names, or a map of names to names or lists of names".into());
@@ -206,9 +206,9 @@ fn is_scalar(value: &Printed) -> bool {
     matches!(value.kind(), ValueKind::None | ValueKind::Bool | ValueKind::Number | ValueKind::String)
 }
 
-/// A value that a cell can hold.
+/// A value for one cell.
 ///
-/// Errors: a list or a map, with the filters that take one; an undefined value.
+/// Errors: a list or a map, naming the filters that accept one; an undefined value.
 pub(super) fn to_scalar(state: &State<'_, '_>, value: &Printed) -> Result<Value, Error> {
     let kind = value.kind();
     if kind == ValueKind::Undefined {
@@ -255,7 +255,7 @@ fn number(value: &Printed) -> Result<Value, Error> {
     Ok(Number::from_f64(float).map_or(Value::Null, Value::Number))
 }
 
-/// All of a value as JSON, paid for.
+/// The whole value as JSON, after paying for it.
 pub(super) fn whole_json(state: &mut State<'_, '_>, value: &Printed) -> Result<Value, Error> {
     weigh(&*account(state)?, value)?;
     to_json(state, value, 0)

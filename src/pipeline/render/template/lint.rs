@@ -1,5 +1,4 @@
-//! What is refused in the text of a template before it is parsed, and the places of everything that
-//! is refused.
+//! Checks a template's text before it is parsed, and maps faults to lines and columns.
 
 use crate::{
     nearest::nearest,
@@ -10,10 +9,10 @@ use crate::{
     },
 };
 
-/// What a template sees.
+/// The variables of a template.
 pub(super) const VARIABLES: [&str; 7] =
     ["events", "rows", "count", "repeats", "suppressed", "subscriber", "now"];
-/// What the text of one event sees.
+/// The variables of the text of one event.
 pub(super) const EVENT_VARIABLES: [&str; 11] = [
     "type",
     "source",
@@ -28,11 +27,11 @@ pub(super) const EVENT_VARIABLES: [&str; 11] = [
     "now",
 ];
 
-/// Longest tag or expression in bytes. minijinja reads and runs a chain of operators by recursion
-/// without a guard; in a debug build with a stack of 2 MiB it overflows at about 2,000 unary minus
-/// signs, so half of that is safe.
+/// Longest tag or expression, in bytes. minijinja parses and runs a chain of operators by unguarded
+/// recursion. In a debug build with a stack of 2 MiB it overflows at about 2,000 unary minus signs,
+/// so half of that is safe.
 const TAG_BYTES_MAX: usize = 1_000;
-/// Checks the source as text: size and control characters.
+/// Checks the source as text: length and control characters.
 pub(super) fn check_text(source: &str) -> Result<(), TemplateError> {
     if source.len() > OUTPUT_BYTES_MAX {
         let size = source.len().div_ceil(1024);
@@ -54,7 +53,7 @@ pub(super) fn check_text(source: &str) -> Result<(), TemplateError> {
     }
 }
 
-/// The first tag that is longer than [`TAG_BYTES_MAX`]; text in quotes does not end a tag.
+/// The first tag longer than [`TAG_BYTES_MAX`]; a delimiter inside quotes does not end a tag.
 fn long_tag(source: &str) -> Option<(usize, usize)> {
     let mut at = 0;
     while let Some(opened) =
@@ -81,7 +80,7 @@ fn long_tag(source: &str) -> Option<(usize, usize)> {
     None
 }
 
-/// Places a fault in the source.
+/// The error for a fault in the source, with its line and column.
 pub(super) fn template_error(source: &str, fault: Fault) -> TemplateError {
     if let Some(Slip { message, range }) = hints::in_template(source).filter(|_| fault.cause == Cause::Syntax)
     {
@@ -95,13 +94,13 @@ pub(super) fn template_error(source: &str, fault: Fault) -> TemplateError {
     }
 }
 
-/// What to say about a variable that no template has.
+/// The error message for an unknown variable of a template.
 pub(super) fn unknown_variable(name: &str) -> String {
     let hint = nearest(name, VARIABLES).map_or_else(String::new, |near| format!("did you mean `{near}`? "));
     format!("unknown variable `{name}`; {hint}the variables are {}", VARIABLES.join(", "))
 }
 
-/// What to say about a variable that no text of one event has.
+/// The error message for an unknown variable of the text of one event.
 pub(super) fn unknown_event_variable(name: &str) -> String {
     let hint = match nearest(name, EVENT_VARIABLES) {
         Some(near) => format!("did you mean `{near}`? "),

@@ -1,7 +1,7 @@
-//! `notify(text, level=.., category=.., link=..)`: what a template says to the user.
+//! `notify(text, level=.., category=.., link=..)`: a template's notice for the user.
 //!
-//! It writes nothing into the output. What is said counts only if the output of the same run is
-//! what goes out, so a template that fails, or runs again for shorter texts, says nothing twice.
+//! It writes nothing into the output. Notices count only if the output of the same run is released,
+//! so a template that fails, or runs again for shorter texts, sends none twice.
 
 use minijinja::{
     Environment, Error, ErrorKind, State,
@@ -26,12 +26,12 @@ pub(super) fn add_to(environment: &mut Environment<'static>) {
     environment.add_function(NAME, notify);
 }
 
-/// What one run of a template said.
+/// The notices of one run.
 #[derive(Debug, Default)]
 pub(super) struct Said {
     /// At most [`WORDS_MAX`].
     words: Vec<Word>,
-    /// How many more.
+    /// Number of further notices.
     more: u64,
 }
 
@@ -44,7 +44,7 @@ impl Said {
         }
     }
 
-    /// What the user is to know; the last notice says how many more there were.
+    /// The notices; the last one also has the number of further ones.
     pub(super) fn words(mut self) -> Vec<Word> {
         if let Some(last) = self.words.last_mut().filter(|_| self.more > 0) {
             last.message.push_str(&format!(" [and {} more]", self.more));
@@ -53,11 +53,10 @@ impl Said {
     }
 }
 
-/// Says something to the user.
+/// Adds a notice.
 ///
-/// Shape: an empty text, which is no cell and no line. An option that is null or not there says
-/// nothing, and neither does a link that is none. Errors: the text is blank, there is no such
-/// option, or no such level or category.
+/// Shape: returns an empty text, which adds no cell and no line. An absent or null option is
+/// ignored, and so is an invalid link. Errors: a blank text, an unknown option, level or category.
 fn notify(state: &mut State<'_, '_>, text: &Printed, options: Kwargs) -> Result<Printed, Error> {
     let account = account(state)?;
     weigh(&account, text)?;
@@ -77,7 +76,7 @@ fn notify(state: &mut State<'_, '_>, text: &Printed, options: Kwargs) -> Result<
         message,
         level: option(level)?.map_or(Ok(Level::default()), |word| read_level(&word))?,
         category: option(category)?.map(|word| read_category(&word)).transpose()?,
-        // It may come with an event, whose producer decides no more than the text.
+        // The link may be from an event, whose producer must control nothing but the text.
         link: option(link)?.filter(|link| link::check(link).is_ok()),
     };
     state.get_or_insert_extension_with(Said::default).say(word);
