@@ -1,9 +1,9 @@
-//! Problems: what a compiler, a linter, a test run or a language server finds in files.
+//! Problems: findings of a compiler, a linter, a test run or a language server in files.
 //!
-//! [`Problems`] compares what one tool finds now with what it was known to find, and gives the
-//! differences. [`Change::reports`] writes them as events: one for each problem, so that a problem
-//! is delivered once and not again with the next one of its file. Where the problems come from is
-//! not known here. docs/design/problems.md says why it is so.
+//! [`Problems`] compares a tool's current problems with its known ones, and returns the
+//! differences. [`Change::reports`] writes them as one event per problem, so that a problem is
+//! delivered once and not again with the next one of its file. This module does not know where the
+//! problems come from. docs/design/problems.md has the reasons.
 
 pub mod collector;
 pub mod cycle;
@@ -22,26 +22,26 @@ pub use self::{
 };
 use crate::event::{cut_text, strip_text};
 
-/// Longest name of a file, in characters.
+/// Longest file name, in characters.
 const FILE_CHARS_MAX: usize = 400;
 /// Longest code, in characters.
 const CODE_CHARS_MAX: usize = 100;
 /// Longest message, in characters.
 const MESSAGE_CHARS_MAX: usize = 500;
 
-/// How bad a problem is, worst first.
+/// The level of a problem, worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
-    /// It does not compile, or a test fails.
+    /// The code does not compile, or a test fails.
     Error,
-    /// It works and should be looked at.
+    /// The code works and should be checked.
     Warning,
     /// A hint.
     Info,
 }
 
 impl Level {
-    /// The word for it.
+    /// The name of the level.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Error => "error",
@@ -50,7 +50,7 @@ impl Level {
         }
     }
 
-    /// The level that a tool's word says; `None` for a word that says none.
+    /// Parses a tool's name of a level; `None` for an unknown name.
     pub fn of_word(word: &str) -> Option<Self> {
         match word.trim().trim_end_matches(':').to_ascii_lowercase().as_str() {
             "error" | "fatal error" | "fatal" | "failure" | "failed" | "e" | "f" | "2" => Some(Self::Error),
@@ -62,25 +62,25 @@ impl Level {
     }
 }
 
-/// One thing that a tool finds.
+/// One finding of a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// The file, as the tool names it.
+    /// The file, as named by the tool.
     pub file: Option<String>,
     /// The line, from 1.
     pub line: Option<u32>,
-    /// The column, from 1, in what the tool counts as columns.
+    /// The column, from 1, in the tool's unit.
     pub column: Option<u32>,
-    /// How bad it is.
+    /// The level.
     pub severity: Level,
-    /// What the tool calls this kind of problem, such as `E0425`.
+    /// The tool's code for this kind of problem, such as `E0425`.
     pub code: Option<String>,
-    /// What is wrong.
+    /// The message.
     pub message: String,
 }
 
 impl Problem {
-    /// The same with texts of bounded length on one line each, without what steers a terminal.
+    /// The same with texts of bounded length, each on one line and without terminal escapes.
     fn bounded(self) -> Self {
         let named = |text: Option<String>, chars_max| {
             text.map(|text| one_line(&text, chars_max)).filter(|text| !text.is_empty())

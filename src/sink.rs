@@ -1,11 +1,10 @@
-//! Word for the user: what an agent, a subscriber or a person wants them to know, and its way to
-//! each sink.
+//! Notices for the user, from an agent, a subscriber or a person, and their delivery to each sink.
 //!
-//! A notice is an event (`user.notice`) or a notification whose audience the user is. Its way is a
-//! fold over events, [`Deliveries`]: which sinks it goes to, what is over a limit, when a sink that
-//! failed is tried again. A source carries what is due and reports it with `sink.sent` or
-//! `sink.failed`, so a restart goes on where it was. A question is a notice with choices;
-//! [`Questions`] is the fold of their answers. docs/design/word.md says how the parts play
+//! A notice is an event (`user.notice`) or a notification with the user as audience. [`Deliveries`]
+//! is a fold over events that decides the delivery: the sinks of a notice, the limits, and the
+//! retries after a failure. A source carries out due deliveries and reports each with `sink.sent`
+//! or `sink.failed`, so a restart continues where it was. A question is a notice with choices;
+//! [`Questions`] is the fold of the answers. docs/design/word.md describes how the parts work
 //! together.
 
 mod choices;
@@ -45,7 +44,7 @@ use crate::{
 };
 use serde::Deserialize;
 
-/// The source of these events; others say nothing to the user by them.
+/// The source of the events in this module; the same events from other sources are ignored.
 pub const SOURCE: &str = OWN_SOURCE;
 
 /// The payload of a [`SENT`], [`FAILED`] or [`WAITS`] event.
@@ -64,16 +63,16 @@ struct Report {
     until: Option<Timestamp>,
 }
 
-/// What is due, and how the sinks are set.
+/// The due jobs, and the settings of the sinks.
 #[derive(Debug, Clone, Default)]
 pub struct Outbound {
-    /// How the sinks are set.
+    /// The settings of the sinks.
     pub settings: Arc<Settings>,
-    /// What is due, oldest first.
+    /// The due jobs, oldest first.
     pub jobs: Arc<[Job]>,
 }
 
-/// How long ago `then` was, such as `40 s ago`.
+/// The time since `then`, such as `40 s ago`.
 pub(crate) fn seconds_ago(then: Timestamp, now: Timestamp) -> String {
     format!("{} s ago", duration_millis(now.since(then)) / 1_000)
 }

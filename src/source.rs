@@ -1,9 +1,9 @@
 //! Sources: tasks that wait for something outside and publish it.
 //!
-//! A source decides nothing about events: what it waits for was decided by a fold (a watch) or is
-//! in the configuration, and what it publishes is taken up by the engine like any other event. One
-//! that fails or panics is started again, later each time, and never ends the daemon. To add one,
-//! add a file here that implements [`Source`], and a row in `config/producers.rs`.
+//! A source decides nothing about events. A fold (a watch) or the configuration defines its work,
+//! and the engine handles the published events like any others. A source that fails or panics is
+//! restarted, with longer waits each time, and never ends the daemon. To add one, add a file here
+//! that implements [`Source`], and a row in `config/producers.rs`.
 
 pub mod ci;
 mod folders;
@@ -36,38 +36,37 @@ use crate::{
     time::{Timestamp, short_duration},
 };
 
-/// How long a source that failed waits before it is started again; twice as long after each further
-/// failure.
+/// The wait before a failed source is restarted; doubled after each further failure.
 const BACK_OFF_MIN: Duration = Duration::from_secs(1);
-/// Longest wait.
+/// The longest wait.
 const BACK_OFF_MAX: Duration = Duration::from_secs(5 * 60);
-/// A source that ran for as long as this begins with the shortest wait again.
+/// A run of this duration resets the wait.
 const IS_WELL_AFTER: Duration = Duration::from_secs(10 * 60);
 
-/// Between two tries to publish on a full disk.
+/// The wait between two attempts to publish on a full disk.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// What a source is given to publish with.
+/// The publisher and the clock of a source.
 #[derive(Clone)]
 pub struct Outlet {
-    /// Where it publishes.
+    /// The destination of its events.
     pub publisher: Publisher,
-    /// The time.
+    /// The clock.
     pub clock: Clock,
 }
 
 /// Waits for something, and publishes it.
 pub trait Source: Send + Sync + 'static {
-    /// As `config/producers.rs` calls it.
+    /// The name in `config/producers.rs`.
     const NAME: &'static str;
-    /// Why it ended.
+    /// Why the source ended.
     type Error: Error + Send + Sync + 'static;
 
     /// Runs until it fails.
     fn run(self: Arc<Self>, out: Outlet) -> impl Future<Output = Result<Infallible, Self::Error>> + Send;
 }
 
-/// Runs a source until the daemon stops, again after each failure.
+/// Runs a source until the daemon stops, and restarts it after each failure.
 ///
 /// Errors: none; a failure is logged, published as `source.failed`, and followed by a wait.
 pub async fn keep_running<S: Source>(
@@ -82,7 +81,7 @@ pub async fn keep_running<S: Source>(
         task.spawn(Arc::clone(&source).run(out.clone()));
         let ended = tokio::select! {
             ended = task.join_next() => ended,
-            // An error means that the daemon's side is gone, which is the same.
+            // An error means that the daemon's side was dropped, which also means to stop.
             _ = stop.wait_for(|is_stopping| *is_stopping) => return Ok(()),
         };
         let why = match ended {
@@ -108,7 +107,8 @@ pub async fn keep_running<S: Source>(
     }
 }
 
-/// That a source failed; `retry_in` is when it is started again, if it is.
+/// The event that a source failed; `retry_in` is the wait before its restart, `None` if it is not
+/// restarted.
 fn failed(source: &str, error: &str, retry_in: Option<Duration>, now: Timestamp) -> Event {
     let mut payload = json!({ "source": source, "error": error });
     if let (Some(retry_in), Some(fields)) = (retry_in, payload.as_object_mut()) {
@@ -118,7 +118,7 @@ fn failed(source: &str, error: &str, retry_in: Option<Duration>, now: Timestamp)
     Event::own("source.failed", id, Severity::Warning, payload, now)
 }
 
-/// Says when a file can be read from.
+/// Registers a file for notifications that it is readable.
 #[expect(
     deprecated,
     reason = "the form without unsafe code; the file is owned and not replaced, as the other one asks"
@@ -127,12 +127,12 @@ fn readiness(file: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::new(file)
 }
 
-/// Publishes an event, again and again on a full disk.
+/// Publishes an event; retries on a full disk.
 async fn publish(event: &Event, out: &Outlet) {
     publish_all(std::slice::from_ref(event), out).await;
 }
 
-/// The same of several at once.
+/// Publishes several events at once; retries on a full disk.
 async fn publish_all(events: &[Event], out: &Outlet) {
     let records = || Records::build(|records| events.iter().for_each(|event| records.own_event(event)));
     while let Err(error) = out.publisher.publish(records()).await {
@@ -141,7 +141,7 @@ async fn publish_all(events: &[Event], out: &Outlet) {
     }
 }
 
-/// Waits for time to pass; for ever without a duration.
+/// Waits for a duration; forever without one.
 async fn pause_if(duration: Option<Duration>) {
     match duration {
         Some(duration) => pause(duration).await,
@@ -149,7 +149,7 @@ async fn pause_if(duration: Option<Duration>) {
     }
 }
 
-/// Waits for time to pass, as a source may that asks the world now and then.
+/// Waits for a duration. Only sources may do so, because they poll.
 async fn pause(duration: Duration) {
     #[expect(
         clippy::disallowed_methods,

@@ -1,9 +1,9 @@
-//! Webhooks: what another program sends when something happened there, and the events that it
-//! becomes.
+//! Webhooks: messages of other programs about events there, and their conversion to our events.
 //!
-//! Nothing here knows HTTP: a caller gives the headers by name and the body. First the
-//! [`signature`] is checked, then the body is read, then the first of the [`Row`]s that fits says
-//! what event it is. What no row fits becomes `webhook.KIND.EVENT`. Alerts are read by [`alerts`].
+//! This module is independent of HTTP: a caller passes a function that returns headers, and the
+//! body. First the [`signature`] is checked, then the body is parsed, then the first matching
+//! [`Row`] defines the event. A body without a matching row becomes `webhook.KIND.EVENT`.
+//! [`alerts`] reads alerts.
 
 pub mod alerts;
 pub mod signature;
@@ -14,21 +14,21 @@ use serde_json::{Map, Value};
 
 use crate::event::{EventType, Severity, cut_text, strip_text};
 
-/// Longest text of a field that is taken from a body, in characters.
+/// Longest text that is read from a field of a body, in characters.
 const TEXT_CHARS_MAX: usize = 500;
-/// Longest name of a field or an alert that is taken from a body, in bytes.
+/// Longest name of a field or an alert that is read from a body, in bytes.
 const NAME_BYTES_MAX: usize = 64;
-/// Most fields that are taken of a body that no row fits.
+/// Most fields that are read from a body without a matching row.
 const FIELDS_MAX: usize = 20;
 
-/// Who sends: that decides how a body is signed and where its event is named.
+/// The kind of sender, which determines how a body is signed and where its event is named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// GitHub: <https://docs.github.com/en/webhooks/webhook-events-and-payloads>.
     Github,
     /// GitLab: <https://docs.gitlab.com/user/project/integrations/webhooks/>.
     Gitlab,
-    /// Forgejo and Gitea, which send what GitHub does under headers of their own.
+    /// Forgejo and Gitea, which send the same as GitHub with headers of their own.
     Forgejo,
     /// Standard Webhooks:
     /// <https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md>.
@@ -38,11 +38,11 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 5] =
         [Self::Github, Self::Gitlab, Self::Forgejo, Self::Standard, Self::Alertmanager];
 
-    /// Its name in paths and in `aside.toml`; also the source of its events.
+    /// The name in paths and in `aside.toml`; also the source of the events.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Github => "github",
@@ -53,12 +53,12 @@ impl Kind {
         }
     }
 
-    /// The one of this name.
+    /// The kind with this name.
     pub fn of(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
 
-    /// The headers that name the event, the first that is there.
+    /// The headers that may name the event; the first existing one counts.
     const fn event_headers(self) -> &'static [&'static str] {
         match self {
             Self::Github => &["x-github-event"],
@@ -75,38 +75,38 @@ impl fmt::Display for Kind {
     }
 }
 
-/// The value of a header, by its name in lower case.
+/// Returns the value of a header, by its name in lower case.
 pub type Headers<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// How a body becomes an event: the first row that fits counts.
+/// The conversion of a body to an event; the first matching row counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// Whose bodies it is about.
+    /// The sender.
     pub from: Kind,
-    /// The event, as the sender names it.
+    /// The event, as named by the sender.
     pub event: String,
-    /// What the body has to hold: a path and the texts of which one has to be there.
+    /// Conditions on the body: a path, and the texts of which its value must be one.
     pub when: Vec<(Path, Vec<String>)>,
-    /// The type that it becomes.
+    /// The type of the resulting event.
     pub event_type: EventType,
-    /// Its severity; the catalogue's for the type if there is none.
+    /// Its severity; `None` for the catalogue's severity of the type.
     pub severity: Option<Severity>,
-    /// The fields of the payload, and where the body has each.
+    /// The fields of the payload, and their paths in the body.
     pub payload: Vec<(String, Path)>,
 }
 
-/// The way to a value in a body: keys with dots between them.
+/// The path of a value in a body: keys separated by dots.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Path(Vec<String>);
 
 impl Path {
-    /// Reads a path; `None` when a key is empty.
+    /// Parses a path; `None` if a key is empty.
     pub fn parse(text: &str) -> Option<Self> {
         let keys: Vec<String> = text.split('.').map(str::to_owned).collect();
         keys.iter().all(|key| !key.is_empty()).then_some(Self(keys))
     }
 
-    /// The text, number or truth value there; a number of a list is an index into it.
+    /// The text, number or boolean at this path; a number as key is an index into an array.
     fn scalar<'b>(&self, body: &'b Value) -> Option<&'b Value> {
         let step = |value: &'b Value, key: &String| match value.as_array() {
             Some(items) => items.get(key.parse::<usize>().ok()?),
@@ -117,20 +117,20 @@ impl Path {
     }
 }
 
-/// What a body says, before it is an event with an id and a time.
+/// The content of a body, without the id and time of an event.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Said {
     /// The event's type.
     pub event_type: EventType,
-    /// Its severity; the catalogue's for the type if there is none.
+    /// Its severity; `None` for the catalogue's severity of the type.
     pub severity: Option<Severity>,
-    /// Its payload, without control characters, each text at most 500 characters.
+    /// Its payload, without control characters; each text has at most 500 characters.
     pub payload: Map<String, Value>,
-    /// What is the same about events that tell of the same thing.
+    /// A key that is the same for events about the same thing.
     pub dedupe_key: Option<String>,
 }
 
-/// What `body` says that `kind` sent with these `headers`; `rows` in the order in which they count.
+/// Reads `body`, sent by `kind` with these `headers`; the first matching one of `rows` counts.
 pub fn said<'r>(kind: Kind, headers: Headers<'_>, body: &Value, rows: impl Iterator<Item = &'r Row>) -> Said {
     let event = event_name(kind, headers, body);
     let mut rows = rows.filter(|row| row.from == kind && row.event == event);
@@ -147,7 +147,7 @@ pub fn said<'r>(kind: Kind, headers: Headers<'_>, body: &Value, rows: impl Itera
     }
 }
 
-/// As the sender names the event: in a header, or in the body.
+/// The sender's name of the event, from a header or the body.
 fn event_name(kind: Kind, headers: Headers<'_>, body: &Value) -> String {
     let named = kind.event_headers().iter().find_map(|name| headers(name));
     let in_body = || body.get("type").and_then(Value::as_str).map(str::to_owned);
@@ -159,7 +159,7 @@ fn is_one(found: &Value, texts: &[String]) -> bool {
     texts.contains(&text)
 }
 
-/// What nobody has said the meaning of: the sender's name of it and the plain fields of the body.
+/// A body without a matching row: the sender's name of the event, and the plain fields of the body.
 fn other(kind: Kind, event: &str, body: &Value) -> Said {
     let action = body.get("action").and_then(Value::as_str);
     let names = [Some(event), action].into_iter().flatten().map(segment).filter(|name| !name.is_empty());
@@ -179,16 +179,16 @@ fn unnamed() -> EventType {
     "webhook.other".parse().expect("a valid literal")
 }
 
-/// One segment of a type, of what another program calls an event: `Merge Request Hook` is
+/// Converts another program's name of an event to a segment of a type: `Merge Request Hook` is
 /// `merge_request_hook`.
 fn segment(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c.to_ascii_lowercase() } else { '_' };
-    // What has dots has segments already.
+    // A name with dots already consists of segments.
     let parts = name.split('.').map(|part| part.chars().take(40).map(plain).collect::<String>());
     parts.filter(|part| !part.is_empty()).take(4).collect::<Vec<_>>().join(".")
 }
 
-/// Whether a sender's name for something can be one here; another one is left out.
+/// Whether a sender's name of a field is valid here; fields with other names are omitted.
 fn is_name(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:/".contains(&byte);
     (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_plain)

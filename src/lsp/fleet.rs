@@ -29,15 +29,15 @@ use crate::{
     time::Timestamp,
 };
 
-/// Most concurrent runs. A further one is started when one has been unused for a minute, which is
-/// stopped for it.
+/// Most concurrent runs. A further one has to wait until a run has been unused for a minute, and
+/// replaces it.
 pub const RUNS_MAX: usize = 4;
-/// How long a run has to be unused before it is stopped for another one: a start costs seconds, and
-/// they would alternate.
+/// How long a run has to be unused before another one replaces it: a start costs seconds, and runs
+/// must not alternate.
 const SPARE_AFTER: Duration = Duration::from_secs(60);
 /// Most places with a record; the least recently used one without a run is evicted.
 const PLACES_MAX: usize = 32;
-/// How often a failed run is restarted.
+/// Most restarts of a failed run.
 pub const FAILURES_MAX: u32 = 3;
 /// The wait before a restart; four times as long after each further failure.
 const RESTART_AFTER: Duration = Duration::from_secs(1);
@@ -174,9 +174,10 @@ struct Run {
     tool: String,
     server: Server,
     began_at: Timestamp,
-    /// Writers since the run was last quiet, and their files.
+    /// Sessions that wrote since the run was last quiet, and their files.
     writers: BTreeMap<Writer, BTreeSet<String>>,
-    /// Whether they wrote before it was quiet: its late findings are still theirs.
+    /// Whether the run was quiet after their writes: its later findings are still attributed to
+    /// them.
     has_settled: bool,
     /// Whether it was ever quiet.
     is_ready: bool,
@@ -217,7 +218,7 @@ impl Fleet {
         self.collect(now);
     }
 
-    /// Records a write of a session, which starts the server of its folder.
+    /// Records a write of a session, and starts the server of its folder.
     pub fn wrote(&mut self, write: Write, now: Timestamp) {
         let Write { writer, path, root, kind } = write;
         let id = (root, kind);
@@ -241,8 +242,7 @@ impl Fleet {
         self.collect(now);
     }
 
-    /// Records the end of a session's calls, which may have changed any file: open files are
-    /// checked.
+    /// Records the end of a session's calls, which may have changed any file: checks open files.
     pub fn looked(&mut self, writer: &Writer, now: Timestamp) {
         for (id, run) in &self.runs {
             if self.places.get(&run.place).is_some_and(|place| place.record.knows(&writer.session)) {

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 /// Largest message, in bytes: the findings of some ten thousand files.
 pub const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Longest header of a message, in bytes; the two fields that exist take 100.
+/// Longest header of a message, in bytes; the two existing fields take 100.
 pub const HEADER_BYTES_MAX: usize = 4 * 1024;
 const END_OF_HEADER: &[u8] = b"\r\n\r\n";
 const LENGTH: &str = "content-length";

@@ -1,10 +1,10 @@
-//! Records which errors the sessions of a folder know, so that each is notified only of errors that
-//! are new since its first write there.
+//! Records the errors that each session of a folder knows, so that a session is notified only of
+//! errors that are new since its first write there.
 //!
-//! Errors at a server's first quiet time are old for all sessions that have written by then. For a
-//! session that begins later, the last errors before its write are old. Errors that appear after
-//! others' writes are theirs. A record outlives the runs of its server, so a new run's findings are
-//! compared with earlier ones.
+//! Errors found when a server is first quiet are old for all sessions that wrote before. For a
+//! session that begins later, the last errors before its first write are old. Errors that appear
+//! after other sessions' writes are attributed to those sessions. A record outlives the runs of its
+//! server, so a new run's findings are compared with earlier ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,9 +39,9 @@ pub struct Record {
 
 #[derive(Debug)]
 struct Known {
-    /// As at its first write: the names of its problems include its folder.
+    /// The session at its first write: the names of its problems depend on its folder.
     writer: Writer,
-    /// Errors that are old, or of others.
+    /// Number of its errors that are old, or attributed to others.
     before: Counts,
     problems: Problems,
     /// Its written files, newest last.
@@ -112,7 +112,7 @@ impl Record {
 }
 
 impl Known {
-    /// Assigns errors since the last round to others.
+    /// Attributes errors since the last round to others.
     fn leave_to_others(&mut self, counts: &Counts, last: &Counts) {
         for (key, count) in counts {
             let more = count.saturating_sub(last.get(key).copied().unwrap_or(0));

@@ -1,9 +1,9 @@
 //! One run of a language server: its messages, and whether its findings are about the newest text.
 //!
-//! It takes files' texts, the server's messages, and the time; it returns messages and, each time
+//! It takes files' texts, the server's messages, and the time. It returns messages and, each time
 //! the server is quiet, all errors that it finds. Findings about an older text are never returned:
-//! one with an older version is dropped. If a server sends no versions, its findings count as new
-//! only after it has answered a request about the newest text. All waits are bounded.
+//! findings with an older version are dropped. If a server sends no versions, its findings count as
+//! new only after it has answered a request about the newest text. All waits are bounded.
 
 mod quiet;
 
@@ -31,7 +31,7 @@ use crate::{problem::Problem, time::Timestamp};
 pub const DOCUMENTS_MAX: usize = 50;
 /// Most files with kept pushed findings; those of further files are dropped.
 const FILES_MAX: usize = 1_000;
-/// Time limit of the response to `initialize`; without it the server is killed as if it had failed.
+/// Time limit of the response to `initialize`; after it the server is killed and counts as failed.
 const INITIALIZE_MAX: Duration = Duration::from_secs(60);
 /// Time limit of the response to `shutdown`, after which its stdin is closed.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(2);
@@ -47,7 +47,7 @@ pub struct Server {
     asked: BTreeMap<u64, Asked>,
     next_id: u64,
     documents: BTreeMap<Arc<str>, Document>,
-    /// Its pushed findings, by file; without files that have none.
+    /// Its pushed findings, by file; files without findings are omitted.
     pushed: BTreeMap<Arc<str>, Vec<Problem>>,
     /// Later findings about an older version of a document. Errors missing here are gone: many
     /// servers do not repeat findings that are the same for the next version. New errors here are
@@ -98,7 +98,8 @@ enum Question {
     Initialize,
     /// The diagnostics of a version of a document.
     Pull(Arc<str>, i32),
-    /// Its response shows that this version was processed: servers respond in reading order.
+    /// A request whose response shows that the server has processed this version, because servers
+    /// respond in reading order.
     Barrier(Arc<str>, i32),
     Shutdown,
 }
@@ -127,7 +128,7 @@ enum News {
     ToBeAsked,
     /// Nothing yet.
     Awaited,
-    /// Nothing yet, but the server has processed it.
+    /// Nothing yet, but the server has processed this version.
     TakenIn,
     /// The findings have arrived.
     There,
@@ -404,8 +405,8 @@ impl Server {
         let path: Arc<str> = path.into();
         if let Some(document) = self.documents.get_mut(&path) {
             match version {
-                // Findings of a compiler that the server runs: the server is not quiet during the
-                // run.
+                // The version is ignored: these are findings of a compiler run, during which the
+                // server is not quiet.
                 Some(_) if self.offers.pull => {}
                 Some(version) if version != i64::from(document.version) => {
                     self.stale.insert(path, found);
@@ -439,7 +440,7 @@ impl Server {
         (document.pulled, document.news) = (errors(path, items), News::There);
     }
 
-    /// A change of one document can change the diagnostics of every one.
+    /// Requests all diagnostics again, because a change of one document can affect all of them.
     fn ask_again(&mut self, now: Timestamp) {
         if !self.offers.pull {
             return;

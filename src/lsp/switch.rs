@@ -6,7 +6,7 @@ use crate::settings::{Form, Keys};
 
 /// How long an unused server keeps running.
 const IDLE: Duration = Duration::from_secs(10 * 60);
-/// Limits of that: a start takes longer than a few seconds, and a day counts as forever.
+/// Limits of that setting: a start takes longer than a few seconds, and a day counts as forever.
 const IDLE_LIMITS: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(10)..=Duration::from_secs(24 * 3_600);
 /// Most kinds of servers.
@@ -191,9 +191,9 @@ impl Said {
 
 /// The folder of the server for a file; `exists` returns whether a path exists.
 ///
-/// Shape: of the folders from the session's workspace down to the file, the outermost one with a
-/// marker, because a server finds projects below it. Without one, and for a file outside of the
-/// workspace, the nearest one above; `None` if there is none.
+/// Shape: the outermost folder with a marker between the session's workspace and the file, because
+/// a server finds projects below it. If there is none, or the file is outside of the workspace, the
+/// nearest folder with a marker above the file, or `None`.
 pub fn root_of(
     path: &str,
     workspace: Option<&str>,

@@ -1,4 +1,4 @@
-//! What the output of a command has of problems so far.
+//! Collects the problems in the output of a command.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use super::{
     matcher::Matcher,
 };
 
-/// Most problems of one tool that are kept; further ones are left out.
+/// Most kept problems of one tool; further ones are dropped.
 const PROBLEMS_MAX: usize = 2_000;
 
-/// Which of a command's two outputs.
+/// One of a command's two outputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
     /// Its standard output.
@@ -21,18 +21,18 @@ pub enum Stream {
     Stderr,
 }
 
-/// What reads one output.
+/// The parsers of one output.
 #[derive(Debug, Clone, Default)]
 struct Reader {
     lines: Lines,
     matchers: Vec<Matcher>,
     format: Option<Format>,
     tests: GoTest,
-    /// A document so far, at most [`DOCUMENT_BYTES_MAX`] and one byte.
+    /// The document so far, at most [`DOCUMENT_BYTES_MAX`] and one byte.
     document: Vec<u8>,
 }
 
-/// Reads both outputs of a command, each by itself, as lines of one do not belong to those of the
+/// Reads both outputs of a command, separately, because lines of one do not continue those of the
 /// other.
 #[derive(Debug, Clone)]
 pub struct Collector {
@@ -42,7 +42,7 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Shape: `format` is that of standard output; a document of it is read when the output ends.
+    /// Shape: `format` is that of standard output; its document is parsed at the end of the output.
     pub fn new(matchers: &[Matcher], format: Option<Format>) -> Self {
         let stderr = Reader { matchers: matchers.to_vec(), ..Reader::default() };
         let stdout = Reader { format, ..stderr.clone() };
@@ -51,8 +51,8 @@ impl Collector {
         Self { stdout, stderr, found: tools.map(|tool| (tool, Vec::new())).collect() }
     }
 
-    /// Takes a piece of an output. `begins` is asked about each line, and says whether what was
-    /// found before counts no more.
+    /// Takes a piece of an output. `begins` is called for each line; if it returns true, the
+    /// earlier problems are dropped.
     pub fn push(&mut self, stream: Stream, piece: &[u8], mut begins: impl FnMut(&str) -> bool) {
         let Self { stdout, stderr, found } = self;
         let reader = match stream {
@@ -75,7 +75,7 @@ impl Collector {
 
     /// Takes the end of both outputs.
     ///
-    /// Errors: why a document is not read, with its form.
+    /// Errors: the format of a document, and why it cannot be parsed.
     pub fn finish(&mut self) -> Result<(), (Format, String)> {
         let Self { stdout, stderr, found } = self;
         for Reader { lines, matchers, format, tests, .. } in [&mut *stdout, stderr] {
@@ -94,18 +94,19 @@ impl Collector {
         Ok(())
     }
 
-    /// Forgets what was found so far.
+    /// Drops all problems so far.
     pub fn clear(&mut self) {
         self.found.values_mut().for_each(Vec::clear);
     }
 
-    /// What was found, by tool; a tool that found nothing is there.
+    /// The problems by tool, with an empty list for a tool without problems.
     pub fn found(&self) -> &BTreeMap<String, Vec<Problem>> {
         &self.found
     }
 }
 
-/// Gives a line to what reads it; the first matcher that finds a problem with it has it.
+/// Passes a line to its parsers; of several matchers that find a problem in it, the first one
+/// counts.
 fn take(
     line: &str,
     format: Option<Format>,
@@ -119,7 +120,8 @@ fn take(
         Some(Format::EslintJson | Format::Sarif | Format::Junit) => None,
         None => {
             let of = |matcher: &mut Matcher| Some((matcher.line(line)?, matcher.owner.clone()));
-            // Each sees the line, so that none waits for one that another had.
+            // Every matcher gets the line, so that none keeps waiting for a line that another one
+            // matched.
             let mut all: Vec<_> = matchers.iter_mut().filter_map(of).collect();
             if let Some((problem, owner)) = (!all.is_empty()).then(|| all.swap_remove(0)) {
                 push(found, &owner, problem);
@@ -134,7 +136,7 @@ fn take(
 
 fn push(found: &mut BTreeMap<String, Vec<Problem>>, tool: &str, problem: Problem) {
     let problems = found.entry(tool.to_owned()).or_default();
-    // A tool that goes on may say the same again and again without saying that it begins.
+    // A long-running tool may repeat a problem without announcing a new round.
     if problems.len() < PROBLEMS_MAX && !problems.contains(&problem) {
         problems.push(problem);
     }

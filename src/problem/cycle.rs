@@ -1,50 +1,49 @@
-//! When a command that goes on has looked once more: idle, busy, settled.
+//! Detects when a long-running command has finished a round of checks: idle, busy, settled.
 //!
-//! A tool that says when it begins and ends to look is busy between those lines. One that does not
-//! is busy while it writes, and settled once it was quiet. What it found is compared when it has
-//! settled.
+//! A tool that announces the beginning and end of a round is busy between those lines. Any other
+//! tool is busy while it writes, and settled after a time without output. The problems are compared
+//! when the command has settled.
 
 use std::time::Duration;
 
 use super::matcher::Background;
 use crate::time::Timestamp;
 
-/// So long nothing is written before a tool that does not say when it ends has settled.
+/// How long a tool that does not announce ends has to be silent to count as settled.
 pub const QUIET: Duration = Duration::from_secs(1);
-/// So long lines may come after the one that says the end. Source: cargo says the end of each
-/// target within some milliseconds.
+/// How long lines may follow the announced end. Source: cargo announces the end of each target
+/// within some milliseconds.
 pub const AFTER_END: Duration = Duration::from_millis(200);
-/// So long nothing is written before a tool that said its beginning counts as settled without
-/// having said its end.
+/// How long a tool has to be silent to count as settled if it announced a beginning without an end.
 pub const SILENT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Idle,
     Busy,
-    /// The end was said, and nothing has settled yet.
+    /// An end was announced, and the command has not settled yet.
     Ending,
 }
 
-/// Where a command is.
+/// The state of a command.
 #[derive(Debug, Clone)]
 pub struct Cycle {
     backgrounds: Vec<Background>,
-    /// Whether a beginning or an end was said, so that there will be others.
+    /// Whether a beginning or an end was announced, so further ones are expected.
     speaks: bool,
     phase: Phase,
     settles: Option<Timestamp>,
 }
 
 impl Cycle {
-    /// Shape: with no `backgrounds` only quiet counts.
+    /// Shape: without `backgrounds` only silence counts.
     pub fn new(backgrounds: Vec<Background>) -> Self {
         let is_busy = backgrounds.iter().any(|background| background.is_active_on_start);
         let phase = if is_busy { Phase::Busy } else { Phase::Idle };
         Self { backgrounds, speaks: false, phase, settles: None }
     }
 
-    /// Something was written; gives whether what was found before counts no more.
+    /// Takes the time of an output; returns whether the earlier problems are obsolete.
     pub fn output(&mut self, now: Timestamp) -> bool {
         let is_first = self.phase == Phase::Idle && !self.speaks;
         match (self.phase, self.speaks) {
@@ -58,7 +57,7 @@ impl Cycle {
         is_first
     }
 
-    /// A line was read; gives whether what was found before counts no more.
+    /// Takes a line; returns whether the earlier problems are obsolete.
     pub fn line(&mut self, line: &str, now: Timestamp) -> bool {
         if self.backgrounds.iter().any(|background| background.ends(line)) {
             self.speaks = true;
@@ -74,17 +73,17 @@ impl Cycle {
         is_first
     }
 
-    /// When [`Cycle::settle`] is to be called.
+    /// When to call [`Cycle::settle`].
     pub fn poll_timeout(&self) -> Option<Timestamp> {
         self.settles
     }
 
-    /// Whether the tool said that it begins and not that it has ended.
+    /// Whether the tool announced a beginning without an end.
     pub fn is_cut_off(&self) -> bool {
         self.speaks && self.phase == Phase::Busy
     }
 
-    /// Whether the command has settled by now, which is said once.
+    /// Whether the command has settled; returns true once per round.
     pub fn settle(&mut self, now: Timestamp) -> bool {
         let is_due = self.settles.is_some_and(|at| at <= now);
         if is_due {
@@ -108,7 +107,7 @@ mod tests {
         Timestamp::from_millis(millis)
     }
 
-    /// `time line`, one each; gives `clear` and `settled` with their times.
+    /// Takes `time line`, one per row; returns `clear` and `settled` with their times.
     fn run(tool: &str, lines: &[(u64, &str)]) -> Vec<String> {
         let (mut cycle, mut said) = (cycle(tool), Vec::new());
         for (time, line) in lines.iter().copied().chain([(999_999, "")]) {

@@ -1,4 +1,4 @@
-//! Forms in which tools write what they find for programs: whole documents, and lines of JSON.
+//! Machine-readable output formats of tools: whole documents, and lines of JSON.
 
 mod cargo;
 mod eslint;
@@ -13,10 +13,10 @@ use super::Problem;
 
 /// Largest document, in bytes.
 pub const DOCUMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Most problems that are taken from one document.
+/// Most problems that are read from one document.
 const PROBLEMS_MAX: usize = 2_000;
 
-/// A form of output.
+/// An output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// Lines of `cargo --message-format=json` and of `rustc --error-format=json`.
@@ -27,27 +27,27 @@ pub enum Format {
     EslintJson,
     /// SARIF 2.1.0.
     Sarif,
-    /// JUnit's XML, as most test runners can write it.
+    /// JUnit XML, which most test runners can write.
     Junit,
 }
 
-/// Why a document is not read.
+/// Why a document cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
-    /// It is no JSON of the form.
+    /// It is not JSON of this format.
     #[error("{0}")]
     Json(String),
-    /// It is no XML, or has a document type, which could make it larger than it is.
+    /// It is not XML, or it has a document type, with which entities could expand it.
     #[error("{0}")]
     Xml(String),
 }
 
 impl Format {
-    /// All of them.
+    /// All formats.
     pub const ALL: [Self; 5] =
         [Self::CargoJson, Self::GoTestJson, Self::EslintJson, Self::Sarif, Self::Junit];
 
-    /// Its name; also that of the tool whose problems these are.
+    /// The name of the format; also the name of the tool, if the format belongs to none.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::CargoJson => "cargo-json",
@@ -58,12 +58,12 @@ impl Format {
         }
     }
 
-    /// The one of this name.
+    /// The format with this name.
     pub fn of(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.as_str() == name)
     }
 
-    /// The tool whose problems these are, which for lines of a tool is that of its text.
+    /// The tool of the problems; for a tool's JSON the same as for its text output.
     pub const fn tool(self) -> &'static str {
         match self {
             Self::CargoJson => "cargo",
@@ -73,7 +73,7 @@ impl Format {
         }
     }
 
-    /// What a command writes to its output by its words, if that is a form and not text.
+    /// The format of a command's standard output, detected from its words; `None` for text.
     pub fn of_command(words: &[String]) -> Option<Self> {
         let has = |word: &str| words.iter().any(|other| other == word);
         let follows = |option: &str, value: &str| {
@@ -104,8 +104,7 @@ impl Format {
 
     /// All problems of a document, at most `PROBLEMS_MAX`.
     ///
-    /// Errors: the first thing that is wrong, with line and column. A line that is no message is
-    /// left out.
+    /// Errors: the first error, with line and column. Invalid lines are skipped.
     pub fn read(self, text: &str) -> Result<Vec<Problem>, FormatError> {
         let mut found = match self {
             Self::CargoJson => text.lines().filter_map(cargo::line).collect(),

@@ -1,8 +1,8 @@
-//! What one tool is known to find, and what is new when it has looked again.
+//! The known problems of one tool, and the changes after each of its rounds.
 //!
-//! A problem is the same as before when file, code and message are equal and as many equal ones go
-//! before it. Its line is no part of that: an edit above a problem moves it, and it is no other
-//! problem then. What is found twice at one place is one problem.
+//! A problem is the same as before if file, code and message are equal and the same number of equal
+//! ones precedes it. The line does not count, because an edit above a problem moves it without
+//! making it a new one. Equal problems at one place are one problem.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,47 +12,46 @@ use std::{
 use super::{Level, Problem};
 use crate::time::Timestamp;
 
-/// Most problems of one tool that are remembered. Beyond it, what is new is counted and not listed
-/// while others are.
+/// Most remembered problems of one tool. Beyond that, new problems are only counted, not listed, as
+/// long as others are listed.
 pub const KNOWN_MAX: usize = 500;
-/// Most problems that one change lists as found. The others are counted, and listed once all that
-/// were listed are fixed.
+/// Most problems that one change lists as found. The others are counted, and listed once all listed
+/// ones are fixed.
 pub const FOUND_MAX: usize = 20;
 
-/// File, code, message, and how many equal ones go before it.
+/// File, code, message, and the number of preceding equal ones.
 type Identity = (Option<String>, Option<String>, String, u32);
 
-/// A problem, and how many with the same file, code and message go before it.
+/// A problem, and the number of preceding problems with the same file, code and message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
-    /// What is wrong, and where.
+    /// The problem.
     pub problem: Problem,
-    /// From 0.
+    /// The number, from 0.
     pub ordinal: u32,
 }
 
-/// What one tool is known to find: those that a [`Change`] listed, and those that it only counted.
+/// The known problems of one tool: those that a [`Change`] listed, and those that it only counted.
 #[derive(Debug, Clone, Default)]
 pub struct Problems {
     listed: BTreeMap<Identity, Listed>,
     counted: BTreeSet<Identity>,
-    /// Whether there were more than [`KNOWN_MAX`].
+    /// Whether the last round had more than [`KNOWN_MAX`].
     is_overfull: bool,
-    /// Since when some are listed.
+    /// The time since which at least one is listed.
     since: Option<Timestamp>,
 }
 
-/// What is new with what a tool found.
+/// The changes after a round of a tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Change {
-    /// Those that are listed with this change, at most [`FOUND_MAX`]: errors first, else in the
-    /// tool's order.
+    /// The newly listed ones, at most [`FOUND_MAX`]: errors first, otherwise in the tool's order.
     pub found: Vec<Listed>,
-    /// Those that were listed and are gone, by file, code and message.
+    /// The listed ones that are gone, by file, code and message.
     pub fixed: Vec<Listed>,
-    /// How many the tool finds now that were never listed.
+    /// Number of present problems that are not listed.
     pub left_out: usize,
-    /// Given when the tool finds nothing any more: for how long some were listed.
+    /// Set if the tool finds nothing any more: how long at least one was listed.
     pub cleared_after: Option<Duration>,
 }
 
@@ -62,17 +61,17 @@ impl Change {
         self.found.is_empty() && self.fixed.is_empty() && self.cleared_after.is_none()
     }
 
-    /// Whether the tool finds nothing any more, after it did.
+    /// Whether the tool finds nothing any more, after it had problems.
     pub fn is_cleared(&self) -> bool {
         self.cleared_after.is_some()
     }
 }
 
 impl Problems {
-    /// Takes all that the tool finds now, and gives the differences.
+    /// Takes all present problems of the tool, and returns the differences.
     ///
-    /// Shape: a caller whose change may get lost replaces in a clone, and keeps the clone once the
-    /// change has arrived.
+    /// Shape: a caller whose change may get lost calls this on a clone, and keeps the clone once
+    /// the change has arrived.
     pub fn replace(&mut self, current: Vec<Problem>, now: Timestamp) -> Change {
         let current = numbered(current);
         let total = current.len();
@@ -96,7 +95,7 @@ impl Problems {
         Change { found, fixed, left_out, cleared_after }
     }
 
-    /// Lists those of `others` that are new, or any if none is listed; the rest is remembered as
+    /// Lists the new ones of `others`, or any of them if none is listed; remembers the rest as
     /// counted.
     fn list(&mut self, others: Vec<(Identity, Listed)>) -> Vec<Listed> {
         let is_first = self.listed.is_empty();
@@ -114,7 +113,7 @@ impl Problems {
     }
 }
 
-/// The problems by identity, in the tool's order; what is found twice at one place is there once.
+/// The problems by identity, in the tool's order; equal ones at one place appear once.
 fn numbered(problems: Vec<Problem>) -> Vec<(Identity, Listed)> {
     type Places = BTreeSet<(Option<u32>, Option<u32>)>;
     let mut places: BTreeMap<(Option<String>, Option<String>, String), Places> = BTreeMap::new();
@@ -145,7 +144,7 @@ mod tests {
         }
     }
 
-    /// `file:line message`, apart by commas.
+    /// Parses `file:line message` entries, separated by commas.
     fn problems(text: &str) -> Vec<Problem> {
         let one = |text: &str| {
             let (place, message) = text.trim().split_once(' ').expect("file:line message");
@@ -212,12 +211,12 @@ mod tests {
         assert_eq!((first.found.len(), first.left_out), (FOUND_MAX, 30));
         let same = known.replace(numbers(50), Timestamp::default());
         assert_eq!((same.is_empty(), same.left_out), (true, 30));
-        // One that was not there is news, those that were counted are not.
+        // A problem that did not exist before is listed; the counted ones are not.
         let mut more = numbers(50);
         more.insert(0, problem("b", 1, "other"));
         let change = known.replace(more, Timestamp::default());
         assert_eq!((said(&change.found).as_str(), change.left_out), ("b:1 other#0", 30));
-        // Once all that were listed are fixed, the next ones are.
+        // Once all listed ones are fixed, the next ones are listed.
         let rest = known.replace(numbers(50).split_off(20), Timestamp::default());
         assert_eq!((rest.found.len(), rest.fixed.len(), rest.left_out), (20, 21, 10));
         assert!(!rest.is_cleared());
@@ -231,7 +230,7 @@ mod tests {
             let change = known.replace(numbers(2_000), Timestamp::default());
             assert_eq!((change.is_empty(), change.left_out), (true, 1_980));
         }
-        // None that is still found is said to be fixed, however many come before it.
+        // A problem that still exists is never reported as fixed, even if many new ones precede it.
         let mut more: Vec<Problem> =
             (1..=900).map(|line| problem("0", line, &format!("new {line}"))).collect();
         more.extend(numbers(2_000));

@@ -1,17 +1,17 @@
-//! Bytes of output as lines of text: without escapes of terminals, of bounded length.
+//! Splits output bytes into lines of text: without terminal escapes, of bounded length.
 
-/// Longest line that is read, in bytes; the rest of a longer one is left out. Source: cargo's JSON
-/// of one message has some 10 KiB.
+/// Longest line, in bytes; the rest of a longer one is dropped. Source: cargo's JSON of one message
+/// has some 10 KiB.
 pub const LINE_BYTES_MAX: usize = 256 * 1024;
 
-/// Takes output in pieces and gives whole lines.
+/// Takes output in pieces and returns whole lines.
 #[derive(Debug, Clone, Default)]
 pub struct Lines {
     rest: Vec<u8>,
 }
 
 impl Lines {
-    /// Takes the next piece, and calls `each` with every line that it ends.
+    /// Takes the next piece, and calls `each` with every line that it completes.
     pub fn push(&mut self, piece: &[u8], mut each: impl FnMut(&str)) {
         let mut parts = piece.split(|byte| *byte == b'\n').peekable();
         while let Some(part) = parts.next() {
@@ -24,7 +24,7 @@ impl Lines {
         }
     }
 
-    /// Gives the last line, when it has no end.
+    /// Calls `each` with the last line, if it has no end.
     pub fn finish(&mut self, mut each: impl FnMut(&str)) {
         if !self.rest.is_empty() {
             each(&plain(&self.rest));
@@ -33,15 +33,15 @@ impl Lines {
     }
 }
 
-/// A line as it reads: what was drawn over, escapes and the carriage return at its end are left
-/// out; what is no UTF-8 is replaced.
+/// A line as a terminal shows it: without overwritten text, escapes and the carriage return at its
+/// end; invalid UTF-8 is replaced.
 fn plain(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
     let text = text.trim_end_matches('\r');
     without_escapes(text.rsplit('\r').next().unwrap_or(text))
 }
 
-/// Escapes go whole; other control characters but tabs go, too.
+/// Removes whole escape sequences, and other control characters except tabs.
 fn without_escapes(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();

@@ -7,10 +7,10 @@
 //!    "file": 1, "line": 2, "column": 3, "severity": 4, "code": 5, "message": 6}]}]}
 //! ```
 //!
-//! Several patterns match lines that follow each other; with `loop` the last one matches any number
-//! of them. `commands` and `background` are additions: which command lines a matcher is for, and
-//! how a tool that goes on says that it begins and ends to look. Of VS Code's model `background`
-//! has `activeOnStart`, `beginsPattern` and `endsPattern`.
+//! Several patterns match consecutive lines; with `loop` the last one matches any number of lines.
+//! `commands` and `background` are additions: the command lines that a matcher is for, and the
+//! lines with which a long-running tool announces the beginning and end of a round. Of VS Code's
+//! model, `background` has `activeOnStart`, `beginsPattern` and `endsPattern`.
 //!
 //! Source: <https://github.com/actions/toolkit/blob/main/docs/problem-matchers.md>, and VS Code's
 //! documentation of tasks.
@@ -24,7 +24,7 @@ use regex::{Captures, Regex};
 pub use self::spec::{FILE_BYTES_MAX, MatcherError, Matchers};
 use super::{Level, Problem};
 
-/// One place of a pattern: the regular expression, and which group has what.
+/// One pattern: the regular expression, and its groups.
 #[derive(Debug, Clone)]
 struct Pattern {
     regexp: Regex,
@@ -32,7 +32,7 @@ struct Pattern {
     is_loop: bool,
 }
 
-/// Which group of a match has what; 0 for what it does not have.
+/// The group number of each field; 0 for a field that the pattern does not have.
 #[derive(Debug, Clone, Copy, Default)]
 struct Groups {
     file: usize,
@@ -44,42 +44,42 @@ struct Groups {
     message: usize,
 }
 
-/// When a tool that goes on begins and ends to look.
+/// The lines with which a long-running tool announces the beginning and end of a round.
 #[derive(Debug, Clone)]
 pub struct Background {
-    /// Whether it looks as soon as it runs.
+    /// Whether a round begins at the start of the tool.
     pub is_active_on_start: bool,
     begins: Vec<Regex>,
     ends: Vec<Regex>,
 }
 
 impl Background {
-    /// Whether the tool says with this line that it begins.
+    /// Whether the line announces the beginning of a round.
     pub fn begins(&self, line: &str) -> bool {
         self.begins.iter().any(|regexp| regexp.is_match(line))
     }
 
-    /// Whether the tool says with this line that it has ended.
+    /// Whether the line announces the end of a round.
     pub fn ends(&self, line: &str) -> bool {
         self.ends.iter().any(|regexp| regexp.is_match(line))
     }
 }
 
-/// One matcher amid its lines.
+/// A matcher with its state between lines.
 #[derive(Debug, Clone)]
 pub struct Matcher {
-    /// The tool whose problems these are.
+    /// The tool of the problems.
     pub owner: String,
-    /// How the tool says that it begins and ends, if it does.
+    /// The announcements of rounds, if the tool has them.
     pub background: Option<Background>,
     severity: Level,
     patterns: Vec<Pattern>,
-    /// How many patterns have matched, and what they gave.
+    /// Number of patterns matched so far.
     matched: usize,
     draft: Draft,
 }
 
-/// What lines have given of a problem.
+/// The fields of a problem that were read so far.
 #[derive(Debug, Clone, Default)]
 struct Draft {
     file: Option<String>,
@@ -92,7 +92,7 @@ struct Draft {
 }
 
 impl Matcher {
-    /// Takes the next line; gives the problem that it ends.
+    /// Takes the next line; returns the problem that it completes.
     pub fn line(&mut self, line: &str) -> Option<Problem> {
         if self.matched > 0 {
             if self.step(line) {
@@ -103,7 +103,7 @@ impl Matcher {
         if self.step(line) { self.complete() } else { None }
     }
 
-    /// Whether the pattern whose turn it is matches.
+    /// Whether the next pattern matches.
     fn step(&mut self, line: &str) -> bool {
         let Some(pattern) = self.patterns.get(self.matched) else { return false };
         let Some(captures) = pattern.regexp.captures(line) else { return false };
@@ -112,7 +112,7 @@ impl Matcher {
         true
     }
 
-    /// The problem, if the last pattern has matched; a loop goes on with it.
+    /// The problem, if the last pattern has matched; a loop then expects the same pattern again.
     fn complete(&mut self) -> Option<Problem> {
         if self.matched < self.patterns.len() {
             return None;

@@ -1,45 +1,45 @@
-//! What a change is published as: one event for each problem, and one when none is left.
+//! The events of a change: one per problem, and one if none is left.
 
 use serde_json::{Map, Value, json};
 
 use super::{Change, Level, Listed};
 use crate::{event::Severity, hash::hash_parts, time::duration_millis};
 
-/// The type of the event that says a problem.
+/// The type of the event that a problem was found.
 pub const FOUND: &str = "problem.found";
-/// The type of the event that says that it is gone; equal in `problem`.
+/// The type of the event that a problem is gone; has the same `problem`.
 pub const FIXED: &str = "problem.fixed";
-/// The type of the event that says that the tool finds none any more.
+/// The type of the event that a tool finds no problems any more.
 pub const CLEARED: &str = "problem.cleared";
 
-/// Where problems come from.
+/// The origin of problems.
 #[derive(Debug, Clone, Copy)]
 pub struct Origin<'a> {
-    /// What finds them, such as `tsc`.
+    /// The tool, such as `tsc`.
     pub tool: &'a str,
-    /// The folder that names of files are relative to.
+    /// The folder to which file names are relative.
     pub folder: Option<&'a str>,
-    /// The folder that is left out of names of files below it.
+    /// The folder whose path is removed from the names of files in it.
     pub workspace: Option<&'a str>,
 }
 
-/// What is to be published.
+/// The parts of an event to publish.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     /// [`FOUND`], [`FIXED`] or [`CLEARED`].
     pub event_type: &'static str,
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// What names the problem among those of its tool; the tool when none is left.
+    /// The key of the problem among those of its tool; the tool's name for [`CLEARED`].
     pub problem: String,
     /// The payload of the event.
     pub payload: Value,
 }
 
 impl Change {
-    /// What is to be published: what is fixed, what is found, and last that none is left.
+    /// The events to publish: fixed problems, found ones, and last that none is left.
     ///
-    /// Shape: the last one found has as `more` how many were never listed.
+    /// Shape: the last found one has `more`, the number of problems that are not listed.
     pub fn reports(&self, origin: &Origin<'_>) -> Vec<Report> {
         let fixed = self.fixed.iter().map(|listed| origin.report(FIXED, Severity::Debug, listed));
         let found =
@@ -60,7 +60,8 @@ impl Change {
     }
 }
 
-/// A warning at most: hundreds of errors of a compiler are usual amid an edit, and wake nobody.
+/// At most a warning: hundreds of compiler errors are usual during an edit, and must not wake
+/// anybody.
 const fn severity(level: Level) -> Severity {
     match level {
         Level::Error => Severity::Warning,
@@ -97,7 +98,8 @@ impl Origin<'_> {
         Report { event_type, severity, problem: key, payload: payload.into() }
     }
 
-    /// A file's name from the workspace if it is inside, else as whole as it is known.
+    /// The name of a file relative to the workspace if it is inside, otherwise its most complete
+    /// path.
     fn shown(&self, file: &str) -> String {
         let file = file.strip_prefix("file://").unwrap_or(file);
         let whole = match (self.folder, file.starts_with('/')) {
@@ -110,7 +112,7 @@ impl Origin<'_> {
     }
 }
 
-/// A path without `.` and `..`, as far as its text says.
+/// Joins a path lexically, without `.` and `..`.
 fn joined(folder: &str, file: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in folder.split('/').chain(file.split('/')) {

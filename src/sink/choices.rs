@@ -1,4 +1,4 @@
-//! What can be chosen as the answer of a question.
+//! The choices of a question.
 
 use std::sync::Arc;
 
@@ -6,24 +6,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::Timestamp;
 
-/// Fewest and most choices: what is not a choice is a notice, and a desktop shows no more buttons
-/// than that.
+/// Fewest and most choices: with fewer it would be a notice, and a desktop shows at most that many
+/// buttons.
 pub const CHOICES: std::ops::RangeInclusive<usize> = 2..=4;
 /// Longest choice, in characters.
 pub const CHOICE_CHARS_MAX: usize = 40;
-/// How much of a question's id is shown, which is enough to name it.
+/// Shown characters of a question's id, which are enough to identify it.
 pub(super) const SHORT_CHARS: usize = 7;
 
-/// What a question adds to its notice.
+/// The part of a notice that makes it a question.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choices {
     /// The choices, in the order in which they are shown.
     pub words: Vec<Arc<str>>,
-    /// When it ends unanswered.
+    /// When the question expires.
     pub expires_at: Timestamp,
 }
 
-/// The beginning of a question's id, as people type it.
+/// The shown beginning of a question's id.
 pub fn short(id: &str) -> &str {
     id.get(..SHORT_CHARS).unwrap_or(id)
 }

@@ -1,4 +1,4 @@
-//! The way of each notice to each sink, folded from events.
+//! The delivery of each notice to each sink, folded from events.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -20,43 +20,43 @@ use crate::{
     time::Timestamp,
 };
 
-/// Most notices that are on their way; beyond it the oldest ends.
+/// Most open notices; beyond that the oldest is evicted.
 pub(super) const OPEN_MAX: usize = 256;
 /// How long a notice waits for a hook that can show it.
 pub(super) const HARNESS_WAIT: Duration = Duration::from_secs(60 * 60);
-/// Most notices that one hook shows; the rest is shown by the next ones.
+/// Most notices that one hook shows; later hooks show the rest.
 pub(super) const SHOWN_MAX: usize = 3;
-/// Most verdicts that are kept for those who ask.
+/// Most kept verdicts.
 const VERDICTS_MAX: usize = 1_024;
-/// What separates notices in one line.
+/// The separator of notices in one line.
 const SEPARATOR: &str = " | ";
 
-/// Where a notice goes.
+/// The decision about a notice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// It goes to these sinks.
+    /// It is sent to these sinks now.
     Taken(Vec<Sink>),
-    /// It goes to these sinks at this time, unless a newer one takes its place.
+    /// It is sent to these sinks at this time, unless a newer one replaces it.
     Later(Vec<Sink>, Timestamp),
-    /// It goes to none.
+    /// It is not sent.
     Suppressed(Suppressed),
 }
 
-/// All notices that are on their way.
+/// All notices with unfinished deliveries.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(from = "Stored")]
 pub struct Deliveries {
-    /// In the order in which they were said.
+    /// By number, which increases in the order of the notices.
     open: BTreeMap<u64, Open>,
     said: u64,
     limits: Limits,
-    /// The earliest time at which something changes by itself.
+    /// The time of the next timeout.
     #[serde(skip)]
     deadline: Option<Timestamp>,
-    /// Whether something else may be due than when that was asked.
+    /// Whether the due jobs may differ from those last returned.
     #[serde(skip)]
     has_changed: bool,
-    /// The newest verdicts, oldest first; nothing is decided by them.
+    /// The newest verdicts, oldest first; only for queries.
     #[serde(skip)]
     verdicts: VecDeque<(Arc<str>, Verdict)>,
 }
@@ -65,25 +65,25 @@ pub struct Deliveries {
 struct Open {
     notice: Arc<Notice>,
     subject: Subject,
-    /// The sinks that have not taken it yet; at least one.
+    /// The sinks that have not accepted it yet; at least one.
     ways: BTreeMap<Sink, Way>,
-    /// When it goes out, if that is later than it was said.
+    /// When it is sent, if that is later than its own time.
     #[serde(default)]
     from: Option<Timestamp>,
 }
 
-/// Where a notice is on its way to one sink.
+/// The state of a delivery to one sink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Way {
     failures: u32,
-    /// When it goes on, or for the harness ends; it is due if there is none.
+    /// The end of its wait, or for the harness its expiry; `None` means that it is due.
     at: Option<Timestamp>,
-    /// Whether it goes on then because the quiet hours end.
+    /// Whether it waits for the end of quiet hours.
     #[serde(default)]
     is_quiet: bool,
 }
 
-/// What a snapshot holds of them.
+/// The snapshot form.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Stored {
@@ -101,8 +101,8 @@ impl From<Stored> for Deliveries {
 }
 
 impl Deliveries {
-    /// Takes an event; `None` if it says nothing to the user and nothing of a sink, else the steps
-    /// that follow from it.
+    /// Takes an event; returns the ledger entries that follow from it, or `None` if it is neither a
+    /// notice nor a sink's report.
     pub fn observe(
         &mut self,
         seq: Seq,
@@ -126,7 +126,7 @@ impl Deliveries {
         }
     }
 
-    /// Sends a notice on its way to these sinks, unless it is over a limit.
+    /// Queues a notice for these sinks, unless it is over a limit.
     pub fn take(
         &mut self,
         mut notice: Notice,
@@ -168,7 +168,7 @@ impl Deliveries {
         entries
     }
 
-    /// Ends what is on its way and has the place that `newer` takes.
+    /// Ends the open notices that `newer` replaces.
     fn supersede(&mut self, newer: &Notice) -> Vec<LedgerEntry> {
         let Some(progress) = &newer.progress else { return Vec::new() };
         self.end_ways(NotSent::Superseded, |older| {
@@ -181,7 +181,7 @@ impl Deliveries {
         self.verdicts.drain(..self.verdicts.len().saturating_sub(VERDICTS_MAX));
     }
 
-    /// Where a notice goes, if it is one of the newest.
+    /// The verdict on a notice, if it is one of the newest.
     pub fn verdict(&self, id: &str) -> Option<&Verdict> {
         self.verdicts.iter().rev().find(|(known, _)| &**known == id).map(|(_, verdict)| verdict)
     }
@@ -192,12 +192,12 @@ impl Deliveries {
         let Some((number, open)) = found.next().map(|(number, open)| (*number, open)) else {
             return Vec::new();
         };
-        // A report of an earlier try says nothing of this one.
+        // A report of an earlier attempt does not concern the present one.
         let Some(way) = open.ways.get_mut(&sink).filter(|way| way.failures == failures) else {
             return Vec::new();
         };
         let step = match (error, until) {
-            // It waits already, or a sink took it meanwhile.
+            // It already waits, or a sink has accepted it meanwhile.
             (None, Some(_)) if way.at.is_some() => return Vec::new(),
             (None, Some(until)) => Step::Waits { sink, until },
             (None, None) => Step::Sent(sink, id),
@@ -222,12 +222,12 @@ impl Deliveries {
         entries
     }
 
-    /// When something changes by itself.
+    /// The time of the next timeout.
     pub const fn poll_timeout(&self) -> Option<Timestamp> {
         self.deadline
     }
 
-    /// Lets what waited until `now` be due, and ends what no hook has shown.
+    /// Makes waiting deliveries due at `now`, and ends those that no hook has shown in time.
     pub fn handle_timeout(&mut self, now: Timestamp) -> Vec<LedgerEntry> {
         let mut entries = Vec::new();
         for open in self.open.values_mut() {
@@ -246,8 +246,9 @@ impl Deliveries {
         entries
     }
 
-    /// What a hook of `session`, which works in `folder`, shows its user at `now`, and that the
-    /// notices in it are sent by that; `carrier` is what the sink calls it.
+    /// Returns the line that a hook of `session`, which works in `folder`, shows its user at `now`,
+    /// and the ledger entries that the notices in it were sent. `carrier` is recorded as the sink's
+    /// id of these notices.
     pub fn show(
         &mut self,
         session: &SessionId,
@@ -273,15 +274,14 @@ impl Deliveries {
         Some((lines.join(SEPARATOR), entries))
     }
 
-    /// Lets what one session's hooks have not shown be shown by those of another one, which takes
-    /// its place.
+    /// Moves the notices that a session's hooks have not shown to its successor.
     pub fn follow(&mut self, from: &SessionId, to: &SessionId) {
         for open in self.open.values_mut().filter(|open| open.notice.session.as_ref() == Some(from)) {
             Arc::make_mut(&mut open.notice).session = Some(to.clone());
         }
     }
 
-    /// Ends what the hooks of a session have not shown that has ended for good.
+    /// Ends the notices for the hooks of a session that has ended and cannot be resumed.
     pub fn end_of(&mut self, session: &SessionId) -> Vec<LedgerEntry> {
         let mut entries = Vec::new();
         for open in self.open.values_mut().filter(|open| open.notice.session.as_ref() == Some(session)) {
@@ -295,12 +295,12 @@ impl Deliveries {
         entries
     }
 
-    /// Ends what is on its way of a question that was answered or has expired.
+    /// Ends the deliveries of a question that was answered or has expired.
     pub fn end_question(&mut self, id: &str) -> Vec<LedgerEntry> {
         self.end_ways(NotSent::QuestionOver, |notice| *notice.id == *id)
     }
 
-    /// Ends every way of the notices that `is_over` picks.
+    /// Ends all deliveries of the notices that match `is_over`.
     fn end_ways(&mut self, why: NotSent, is_over: impl Fn(&Notice) -> bool) -> Vec<LedgerEntry> {
         let mut entries = Vec::new();
         for open in self.open.values_mut().filter(|open| is_over(&open.notice)) {
@@ -314,7 +314,7 @@ impl Deliveries {
         entries
     }
 
-    /// What is due, if that can be something else than when this was asked before.
+    /// Returns the due jobs, if they may have changed since the last call.
     pub fn take_due(&mut self) -> Option<Arc<[Job]>> {
         std::mem::take(&mut self.has_changed).then(|| {
             let jobs = self.open.values().flat_map(|open| {
@@ -334,8 +334,8 @@ impl Deliveries {
         self.note_change();
     }
 
-    /// Lets what waits for the end of quiet hours be due, as they are others from here on: what is
-    /// to wait by those is said once more.
+    /// Makes deliveries due that wait for the end of quiet hours, because the hours were changed.
+    /// Those that have to wait in the new hours are reported as waiting again.
     pub fn forget_quiet(&mut self) {
         for way in self.open.values_mut().flat_map(|open| open.ways.values_mut()).filter(|way| way.is_quiet) {
             (way.at, way.is_quiet) = (None, false);
@@ -343,7 +343,7 @@ impl Deliveries {
         self.note_change();
     }
 
-    /// Has what is due be taken again.
+    /// Notes that the due jobs may have changed, and updates the deadline.
     pub fn note_change(&mut self) {
         self.has_changed = true;
         self.deadline = self.open.values().flat_map(|open| open.ways.values()).filter_map(|way| way.at).min();
@@ -359,7 +359,7 @@ fn entry(subject: &Subject, step: Step) -> LedgerEntry {
     LedgerEntry::ForUser { subject: subject.clone(), step }
 }
 
-/// Whose limits a notice counts for: a subscriber's, a session's, a folder's.
+/// The owner of the limits that apply to a notice: a subscriber, a session or a folder.
 fn speaker(notice: &Notice, subject: &Subject) -> String {
     match (subject, &notice.session, &notice.workspace) {
         (Subject::Notification(_), ..) => format!("subscriber {}", notice.context),
@@ -369,7 +369,8 @@ fn speaker(notice: &Notice, subject: &Subject) -> String {
     }
 }
 
-/// Whether a sink that failed is tried again: what is shown at once is out of date by then.
+/// Whether a failed sink is retried. A sink that shows notices at once is not, because they would
+/// be out of date.
 const fn is_retried(sink: Sink) -> bool {
     !matches!(sink, Sink::Harness | Sink::Desktop)
 }

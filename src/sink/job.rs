@@ -1,4 +1,4 @@
-//! A notice for one sink, and how the sink answered.
+//! A notice for one sink, and the sink's answer.
 
 use std::sync::Arc;
 
@@ -11,44 +11,44 @@ use crate::{
     time::Timestamp,
 };
 
-/// The type of the event that says that a sink took a notice.
+/// The type of the event that a sink accepted a notice.
 pub const SENT: &str = "sink.sent";
-/// The type of the event that says that a sink did not take a notice.
+/// The type of the event that a sink did not accept a notice.
 pub const FAILED: &str = "sink.failed";
-/// The type of the event that says that a notice waits for the end of the quiet hours.
+/// The type of the event that a notice waits for the end of the quiet hours.
 pub const WAITS: &str = "sink.waits";
-/// Longest error and longest id of a sink that are kept, in characters.
+/// Longest kept error and longest kept id of a sink, in characters.
 const DETAIL_CHARS_MAX: usize = 200;
 
-/// Something for a sink to do now.
+/// A notice to deliver to a sink now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Job {
-    /// What it is to take.
+    /// The notice.
     pub notice: Arc<Notice>,
-    /// Which sink.
+    /// The sink.
     pub sink: Sink,
-    /// How often it failed before.
+    /// Number of earlier failures.
     pub failures: u32,
 }
 
-/// How a sink answered.
+/// The answer of a sink.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answered {
-    /// It took the notice, and calls it so.
+    /// It accepted the notice, with this id of its own.
     Took(Option<String>),
-    /// It showed a question, and its user chose this.
+    /// It showed a question, and the user chose this.
     Chose(Arc<str>),
-    /// It did not take it.
+    /// It did not accept the notice.
     Refused {
-        /// Why.
+        /// The reason.
         error: String,
-        /// Whether it never will.
+        /// Whether a retry is useless.
         is_final: bool,
     },
 }
 
 impl Job {
-    /// The event that says how the sink answered; published twice, it is known.
+    /// The event of the answer; publishing it twice has no effect, because its id is the same.
     pub fn event(&self, answered: &Answered, now: Timestamp) -> Event {
         let Self { notice, sink, failures } = self;
         let mut payload = Map::new();
@@ -72,13 +72,13 @@ impl Job {
         Event::own(event_type, id, severity, Value::Object(payload), now)
     }
 
-    /// The event that says that it waits `until` the quiet hours end.
+    /// The event that the job waits `until` the end of the quiet hours.
     pub fn waits_event(&self, until: Timestamp, now: Timestamp) -> Event {
         let Self { notice, sink, failures } = self;
         let payload = json!({
             "notice": &*notice.id, "sink": sink.as_str(), "failures": failures, "until": until,
         });
-        // It may wait more than once: the hours were changed, or the clock.
+        // It may wait more than once, because the hours or the clock were changed.
         let id = format!("{}:{}:{failures}:waits:{}", notice.id, sink.as_str(), now.as_millis());
         Event::own(WAITS, id, Severity::Debug, payload, now)
     }

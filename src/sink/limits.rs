@@ -1,5 +1,4 @@
-//! How much of one speaker goes out: six notices a minute, and equal ones once a minute. What does
-//! not is counted.
+//! Limits per speaker: six notices a minute, and equal ones once a minute. Others are counted.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -12,23 +11,23 @@ use serde::{Deserialize, Serialize};
 use super::{NotSent, Notice, progress::Keys};
 use crate::{ledger::Suppressed, notification::Level, time::Timestamp};
 
-/// Most notices of one speaker that go out within a minute: more than a person reads.
+/// Most notices of one speaker that are sent within a minute: more than a person reads.
 pub const PER_MINUTE_MAX: usize = 6;
-/// The time in which they are counted, and in which an equal one is a repeat.
+/// The time window of both limits.
 pub(super) const WINDOW: Duration = Duration::from_secs(60);
-/// Most speakers that are remembered; beyond it the one that was silent for longest is forgotten.
+/// Most remembered speakers; beyond that the least recently active one is evicted.
 pub(super) const SPEAKERS_MAX: usize = 256;
 
-/// A notice that goes out.
+/// A notice that is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Passed {
-    /// What was not sent before it.
+    /// The counts of notices that were not sent before it.
     pub(super) held: NotSent,
-    /// When it goes out.
+    /// When it is sent.
     pub(super) at: Timestamp,
 }
 
-/// What each speaker said lately.
+/// The recent notices of each speaker.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Limits {
     speakers: BTreeMap<Arc<str>, Speaker>,
@@ -36,12 +35,12 @@ pub(super) struct Limits {
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Speaker {
-    /// What went out, oldest first; at most [`PER_MINUTE_MAX`].
+    /// Sent notices, oldest first; at most [`PER_MINUTE_MAX`].
     sent: VecDeque<Sent>,
     held: NotSent,
     #[serde(default)]
     keys: Keys,
-    /// When it spoke last.
+    /// The time of the last notice, sent or not.
     last: Timestamp,
 }
 
@@ -56,8 +55,8 @@ struct Sent {
 }
 
 impl Limits {
-    /// Lets a notice of `speaker` pass, with what was held before it, or counts it. How far a work
-    /// is that is known has a pace of its own.
+    /// Accepts a notice of `speaker`, with the counts of those not sent before it, or counts it as
+    /// not sent. A percentage of a known key is limited only by [`PACE`](super::progress::PACE).
     pub(super) fn pass(
         &mut self,
         speaker: &str,
@@ -81,7 +80,7 @@ impl Limits {
             (sent.level, &sent.context, &sent.message, &sent.link)
                 == (notice.level, &notice.context, &notice.message, &notice.link)
         };
-        // A question that is asked once more wants another answer.
+        // A question that is asked again needs an answer of its own.
         let is_always_new =
             notice.choices.is_some() || notice.progress.as_ref().is_some_and(|of| of.percent.is_some());
         let equal = known.sent.iter().find(is_equal).filter(|_| !is_always_new);
@@ -95,7 +94,7 @@ impl Limits {
         }
         let Notice { level, context, message, link, .. } = notice.clone();
         known.sent.push_back(Sent { at: now, level, context, message, link });
-        // What may be replaced is no place for what is counted.
+        // A notice that may be replaced must not carry the counts.
         let held = match &notice.progress {
             Some(progress) => {
                 known.keys.note(progress, now);

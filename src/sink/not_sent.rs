@@ -1,21 +1,21 @@
-//! What was not sent before a notice.
+//! Counts of notices that were not sent before a notice.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// How many notices of a speaker were not sent before one that is.
+/// Counts of a speaker's notices that were suppressed before one that is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct NotSent {
-    /// Those that repeat one that was sent.
+    /// Repeats of a notice that was sent.
     pub repeats: u64,
-    /// Those over the rate limit.
+    /// Notices over the rate limit.
     #[serde(alias = "over_rate")]
     pub rate_limited: u64,
 }
 
 impl NotSent {
-    /// Whether none were.
+    /// Whether both counts are zero.
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
     }

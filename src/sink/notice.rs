@@ -1,4 +1,4 @@
-//! What the user is to know: a notice, how bad it is, and how it reads in one line.
+//! A notice for the user: its message, its level, and its text in one line.
 
 use std::sync::Arc;
 
@@ -18,66 +18,66 @@ use crate::{
     time::Timestamp,
 };
 
-/// The type of the event that says something to the user; its payload is a [`Notice`].
+/// The type of the event with a notice; its payload is a [`Notice`].
 pub const NOTICE: &str = "user.notice";
-/// Longest message, in characters; what is longer is cut, with a mark.
+/// Longest message, in characters; a longer one is cut, and marked as cut.
 pub const MESSAGE_CHARS_MAX: usize = 1_000;
 /// Longest context, in characters.
 pub const CONTEXT_CHARS_MAX: usize = 64;
-/// The context of a notice that names none.
+/// The context of a notice without one.
 pub const CONTEXT_DEFAULT: &str = "llm";
 
-/// What the user is to know.
+/// A notice for the user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Notice {
-    /// Its name: the id of its event, or of its notification.
+    /// The id of its event, or of its notification.
     #[serde(rename = "notice")]
     pub id: Arc<str>,
     /// One line.
     pub message: Arc<str>,
-    /// Whether the message is markdown; else each of its characters is shown as it is.
+    /// Whether the message is markdown; otherwise all characters are shown unchanged.
     #[serde(default, rename = "markdown", skip_serializing_if = "std::ops::Not::not")]
     pub is_markdown: bool,
-    /// What to open, an address on the web.
+    /// A web address to open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<Arc<str>>,
-    /// How bad it is.
+    /// The level.
     #[serde(default)]
     pub level: Level,
-    /// What it belongs to, such as `llm` or the id of a subscriber.
+    /// The context, such as `llm` or the id of a subscriber.
     pub context: Arc<str>,
-    /// What it is about.
+    /// The category.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub category: Option<Category>,
-    /// The session that it comes from; its event says so.
+    /// The session of origin, from its event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
-    /// The folder that it comes from.
+    /// The folder of origin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<Arc<str>>,
-    /// When it was said.
+    /// When the notice was created.
     pub at: Timestamp,
-    /// What can be chosen, if it is a question.
+    /// The choices, if it is a question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub choices: Option<Choices>,
-    /// What it replaces, and how far that is.
+    /// The progress of a task, if the notice reports one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<Progress>,
-    /// What was not sent before it.
+    /// The counts of notices that were not sent before it.
     #[serde(default, skip_serializing_if = "NotSent::is_nothing")]
     pub held: NotSent,
 }
 
-/// Where a part of a notice is shown.
+/// The place of a part of a notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown {
     /// In the text.
     InText,
-    /// Apart from it, or not at all.
+    /// Outside of the text, or not shown.
     Apart,
 }
 
-/// What a text has in addition to the message.
+/// The parts of a text besides the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parts {
     /// The link.
@@ -87,13 +87,13 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// All of them.
+    /// All parts in the text.
     pub const ALL: Self = Self { link: Shown::InText, command: Shown::InText };
 }
 
 impl Notice {
-    /// A notice with this name and message, said at `now`: `info`, of the default context, of no
-    /// session and no folder.
+    /// A notice with this id and message at `now`: level `info`, default context, without session
+    /// and folder.
     pub fn new(id: &str, message: &str, now: Timestamp) -> Self {
         Self {
             id: id.into(),
@@ -112,7 +112,7 @@ impl Notice {
         }
     }
 
-    /// The event that says it.
+    /// The event of this notice.
     pub fn event(&self) -> Event {
         let mut payload = Map::new();
         payload.insert("notice".to_owned(), Value::from(&*self.id));
@@ -133,7 +133,7 @@ impl Notice {
         }
     }
 
-    /// What an event says to the user, within the bounds, also if others wrote its payload.
+    /// The notice in an event, with bounded texts, also if its payload was written by others.
     pub(super) fn of(event: &EventRef<'_>, now: Timestamp) -> Option<Self> {
         let said: Said = serde_json::from_str(event.payload).ok()?;
         let message = clean_line(&said.message, MESSAGE_CHARS_MAX);
@@ -162,7 +162,7 @@ impl Notice {
         })
     }
 
-    /// Whose hooks can show it.
+    /// The sessions whose hooks can show it.
     pub(super) fn scope(&self) -> Scope {
         match (&self.session, &self.workspace) {
             (Some(session), _) => Scope::Session(session.clone()),
@@ -180,7 +180,7 @@ impl Notice {
         if self.is_markdown { text::read(&self.message) } else { vec![Span::Plain(&self.message)] }
     }
 
-    /// The message with what belongs to it, for a target that shows them in one text.
+    /// The message with its additional `parts`, for a target that shows a single text.
     pub fn text_for(&self, target: Target, parts: Parts) -> String {
         let mut spans = self.message_spans();
         let percent = self.progress.as_ref().and_then(|progress| progress.percent);
@@ -202,8 +202,8 @@ impl Notice {
         text::write(&spans, target)
     }
 
-    /// The text for a line among others: what it belongs to goes first, with the level unless that
-    /// is `info`.
+    /// The text for a line with several notices: the context first, and the level unless it is
+    /// `info`.
     pub fn line(&self) -> String {
         let level = match self.level {
             Level::Info => "",
@@ -213,12 +213,12 @@ impl Notice {
         format!("{}{level}: {}", self.context, self.text_for(Target::Plain, Parts::ALL))
     }
 
-    /// What reads the message as it was meant, where markdown can be shown.
+    /// The best target for the message, where markdown can be shown.
     pub const fn target(&self) -> Target {
         if self.is_markdown { Target::Markdown } else { Target::Plain }
     }
 
-    /// Where it comes from, in a few words: its context, and the folder that the session works in.
+    /// The origin in a few words: the context, and the folder of the session.
     pub fn title(&self) -> String {
         let folder =
             self.workspace.as_deref().and_then(|folder| folder.rsplit('/').find(|part| !part.is_empty()));
@@ -229,7 +229,7 @@ impl Notice {
     }
 }
 
-/// The payload of a [`NOTICE`], as far as it is read.
+/// The payload of a [`NOTICE`], as it is read.
 #[derive(Deserialize)]
 struct Said {
     message: String,

@@ -1,8 +1,8 @@
-//! How far a work is: notices that replace one another.
+//! Progress of a task: notices that replace one another.
 //!
-//! A newer notice of the same speaker with the same key replaces the older one. One that says a
-//! percentage goes out at most once in [`PACE`] for each key; what comes between waits until then,
-//! unless a newer one replaces it.
+//! A newer notice of the same speaker with the same key replaces the older one. A notice with a
+//! percentage is sent at most once in [`PACE`] per key. Those in between wait until then, unless a
+//! newer one replaces them.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -13,37 +13,35 @@ use crate::{hex::hex, time::Timestamp};
 
 /// Longest key, in characters.
 pub const KEY_CHARS_MAX: usize = 64;
-/// The percentage of what is done.
+/// The percentage of a finished task.
 pub const DONE: u8 = 100;
-/// The least time between two percentages of one key that go out.
+/// The least time between two sent percentages of one key.
 pub const PACE: Duration = Duration::from_secs(10);
-/// Most keys of a speaker that are remembered; beyond it the one that was silent for longest is
-/// forgotten.
+/// Most remembered keys of a speaker; beyond that the least recently sent one is evicted.
 pub const KEYS_MAX: usize = 8;
-/// How many bytes of a hash name what is replaced.
+/// Bytes of the hash in [`Progress::line`].
 const LINE_BYTES: usize = 8;
 
-/// What a notice replaces, and how far that is.
+/// The key of the notices that replace one another, and the percentage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
-    /// What its speaker calls it.
+    /// The speaker's name of the task.
     pub key: Arc<str>,
     /// From 0 to [`DONE`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub percent: Option<u8>,
-    /// The same for all notices of one speaker and key: 16 hexadecimal digits. Empty until it is on
-    /// its way.
+    /// Identifies the speaker and the key: 16 hexadecimal digits. Empty until the notice is queued.
     #[serde(default)]
     pub line: Arc<str>,
 }
 
 impl Progress {
-    /// What replaces what else `speaker` says under `key`.
+    /// Progress with this key and percentage, without a speaker.
     pub fn new(key: &str, percent: Option<u8>) -> Self {
         Self { key: key.into(), percent, line: "".into() }
     }
 
-    /// The same as `speaker` says it.
+    /// The same with the `line` of this speaker.
     pub(super) fn of(self, speaker: &str) -> Self {
         let mut hash = Sha256::new();
         hash.update(speaker);
@@ -52,34 +50,34 @@ impl Progress {
         Self { line: hex(hash.finalize().iter().take(LINE_BYTES)).into(), ..self }
     }
 
-    /// Whether more of it is to come.
+    /// Whether further progress is expected.
     pub fn goes_on(&self) -> bool {
         self.percent.is_some_and(|percent| percent < DONE)
     }
 }
 
-/// When the newest notice of each key of a speaker goes out.
+/// When the newest notice of each key of a speaker is sent.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Keys(BTreeMap<Arc<str>, Timestamp>);
 
 impl Keys {
-    /// When a percentage of a key goes out that is known; `None` for another key, or for no
+    /// When a percentage of a known key is sent; `None` for an unknown key, or without a
     /// percentage.
     pub(super) fn next(&mut self, progress: &Progress, now: Timestamp) -> Option<Timestamp> {
         let percent = progress.percent?;
         let newest = *self.0.get(&progress.key)?;
         if percent >= DONE {
-            // So it goes out at once, and what is said under the key from here on is another work.
+            // So it is sent at once, and later notices with this key are a new task.
             self.0.remove(&progress.key);
             return Some(now);
         }
-        // What waits is replaced, and its place taken.
+        // A waiting notice is replaced by this one, which takes its time.
         let at = if newest > now { newest } else { now.max(newest + PACE) };
         self.0.insert(Arc::clone(&progress.key), at);
         Some(at)
     }
 
-    /// Notes that a notice goes out at `now`.
+    /// Notes that a notice is sent at `now`.
     pub(super) fn note(&mut self, progress: &Progress, now: Timestamp) {
         if progress.percent.is_some_and(|percent| percent >= DONE) {
             self.0.remove(&progress.key);

@@ -1,8 +1,7 @@
 //! A question to the user: a notice with a few choices, which is answered at most once.
 //!
-//! What was asked, what was chosen and how it ended are events; their fold is
-//! [`Questions`](super::Questions). A question goes to the sinks as a notice does, and its answer
-//! goes back to who asked.
+//! The question, each choice and the end are events; [`Questions`](super::Questions) is their fold.
+//! A question is sent to the sinks like a notice, and its answer is returned to the asker.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,63 +16,62 @@ use crate::{
     time::{Timestamp, short_duration},
 };
 
-/// The type of the event that asks something; its payload is a [`Question`].
+/// The type of the event that asks a question; its payload is a [`Question`].
 pub const ASKED: &str = "user.question";
-/// The type of the event that says what somebody chose; its payload is a [`Chosen`].
+/// The type of the event that somebody chose an answer; its payload is a [`Chosen`].
 pub const CHOSEN: &str = "user.answer";
-/// The type of the event that says that who waited for the end of a question has it; its payload
+/// The type of the event that the waiting caller has received the end of a question; its payload
 /// has `question`.
 pub const TAKEN: &str = "user.answer.taken";
-/// The type of the event that ends a question by an answer.
+/// The type of the event that ends a question with an answer.
 pub const ANSWERED: &str = "user.answered";
-/// The type of the event that ends a question that nobody answered in time.
+/// The type of the event that ends a question without an answer in time.
 pub const EXPIRED: &str = "user.question.expired";
 
-/// For how long a question waits that does not say so.
+/// How long a question waits by default.
 pub const ASKED_FOR_DEFAULT: Duration = Duration::from_secs(60 * 60);
-/// Longest time that one can wait.
+/// Longest wait of a question.
 pub const ASKED_FOR_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// Most open questions of a session, or of a folder.
 pub const PER_ASKER_MAX: usize = 32;
-/// Most open questions in all.
+/// Most open questions in total.
 pub const QUESTIONS_MAX: usize = 256;
-/// How long the end of a question waits for who said that they wait for it; then it is announced to
-/// the session.
+/// How long the end of a question is held for a waiting caller; then it is announced to the
+/// session.
 pub const TAKEN_WITHIN: Duration = Duration::from_secs(5);
 
-/// Who waits for the answer.
+/// The party that waits for the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Awaited {
-    /// The session, which is notified of it.
+    /// The session, which is notified of the answer.
     #[default]
     BySession,
-    /// A command that asks for it until it has it; the session is notified only if that command has
-    /// gone.
+    /// A command that polls for the answer; the session is notified only if the command has ended.
     ByCaller,
 }
 
-/// How a question ended.
+/// The end of a question.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
-    /// Somebody chose.
+    /// Somebody chose an answer.
     Answered {
-        /// Which of the choices.
+        /// The chosen answer.
         answer: Arc<str>,
-        /// Where: `desktop`, `cli`, `api`, or the session below whose client that was.
+        /// The place: `desktop`, `cli`, `api`, or the session whose client sent the answer.
         by: Arc<str>,
-        /// The id of the event that says so.
+        /// The id of the event of this choice.
         event: Arc<str>,
     },
-    /// Nobody did in time.
+    /// Nobody answered in time.
     Expired,
 }
 
-/// What the user is asked.
+/// A question to the user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Question {
-    /// Its name, and the id of its event.
+    /// Its id, and the id of its event.
     #[serde(rename = "question")]
     pub id: Arc<str>,
     /// One line.
@@ -81,61 +79,62 @@ pub struct Question {
     /// Whether the message is markdown.
     #[serde(default, rename = "markdown", skip_serializing_if = "std::ops::Not::not")]
     pub is_markdown: bool,
-    /// What to open, an address on the web.
+    /// A web address to open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<Arc<str>>,
-    /// What can be chosen, each once, in the order in which they are shown.
+    /// The distinct choices, in the order in which they are shown.
     pub choices: Vec<Arc<str>>,
-    /// How bad it is.
+    /// The level.
     #[serde(default)]
     pub level: Level,
-    /// What it belongs to.
+    /// The context.
     pub context: Arc<str>,
     /// When it was asked.
     pub asked_at: Timestamp,
-    /// When it ends unanswered.
+    /// When it expires.
     pub expires_at: Timestamp,
-    /// Who waits for the answer.
+    /// The party that waits for the answer.
     #[serde(default)]
     pub awaited: Awaited,
-    /// The session that asks; the event says so.
+    /// The session that asks, from the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
-    /// The folder that it comes from.
+    /// The folder of origin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<Arc<str>>,
-    /// How it ended, while that waits to be taken by who asked.
+    /// Its end, while that waits to be received by the asker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) end: Option<End>,
 }
 
-/// What somebody chose; the payload of a [`CHOSEN`] event.
+/// A chosen answer; the payload of a [`CHOSEN`] event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chosen {
-    /// Of which question.
+    /// The id of the question.
     pub question: Arc<str>,
-    /// Which of its choices.
+    /// The chosen one of its choices.
     pub answer: Arc<str>,
-    /// Where.
+    /// The place, as in [`End::Answered`].
     pub by: Arc<str>,
 }
 
 impl Chosen {
-    /// The event that says so; `name` tells it from other answers to the same question.
+    /// The event of this choice; `name` distinguishes its id from those of other answers to the
+    /// question.
     pub fn event(&self, name: &str, now: Timestamp) -> Event {
         let payload = serde_json::to_value(self).expect("texts always serialize");
         Event::own(CHOSEN, format!("{}:{name}", self.question), Severity::Debug, payload, now)
     }
 }
 
-/// The event that says that who waited for the end of `question` has it.
+/// The event that the waiting caller has received the end of `question`.
 pub fn taken_event(question: &str, now: Timestamp) -> Event {
     let payload = json!({ "question": question });
     Event::own(TAKEN, format!("{question}:taken"), Severity::Debug, payload, now)
 }
 
 impl Question {
-    /// What `notice` asks, without choices yet.
+    /// A question from `notice`, without choices yet.
     pub fn of(notice: &Notice) -> Self {
         Self {
             id: Arc::clone(&notice.id),
@@ -154,13 +153,13 @@ impl Question {
         }
     }
 
-    /// The event that asks it.
+    /// The event that asks this question.
     pub fn event(&self) -> Event {
         let payload = serde_json::to_value(self).expect("texts and numbers always serialize");
         self.own(ASKED, self.id.to_string(), self.level.severity(), payload, self.asked_at)
     }
 
-    /// The event that says how it ended; `awaited` is in it if who asked has that already.
+    /// The event of its end; contains `awaited` if the asker already has the answer.
     pub(super) fn end_event(&self, end: &End, is_taken: IsTaken, now: Timestamp) -> Event {
         let mut payload = Map::new();
         payload.insert("question".to_owned(), Value::from(&*self.id));
@@ -189,13 +188,13 @@ impl Question {
         }
     }
 
-    /// When something becomes of it by itself.
+    /// When it expires, or its held end is announced.
     pub(super) fn deadline(&self) -> Timestamp {
         self.expires_at
     }
 }
 
-/// Whether who waited for the end of a question has it.
+/// Whether the waiting caller has received the end of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum IsTaken {
     Yes,

@@ -1,4 +1,4 @@
-//! The open questions, folded from events: each ends once, by the first answer or by its time.
+//! The open questions, folded from events: each ends once, by the first answer or by its expiry.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -18,23 +18,23 @@ use crate::{
     time::Timestamp,
 };
 
-/// Most ends that are remembered, for those who ask again after a restart.
+/// Most remembered ends, for callers that ask again after a restart.
 const ENDED_MAX: usize = 256;
 
-/// How a question is.
+/// The state of a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum QuestionState {
     /// It waits for an answer.
     Open(Arc<Question>),
-    /// It ended so.
+    /// It has ended.
     Ended(End),
 }
 
-/// All questions that are open, and how the newest ones ended.
+/// All open questions, and the ends of the newest ended ones.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(from = "Stored")]
 pub struct Questions {
-    /// Those that wait for an answer, and those whose end waits for who asked.
+    /// Questions that wait for an answer, and those whose end waits for the asker.
     open: BTreeMap<Arc<str>, Arc<Question>>,
     /// Oldest first.
     ended: VecDeque<(Arc<str>, End)>,
@@ -42,12 +42,12 @@ pub struct Questions {
     deadline: Option<Timestamp>,
     #[serde(skip)]
     has_changed: bool,
-    /// Those that need not be shown any more.
+    /// Ids of questions that no longer have to be shown.
     #[serde(skip)]
     closed: Vec<Arc<str>>,
 }
 
-/// What a snapshot holds of them.
+/// The snapshot form.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Stored {
@@ -70,7 +70,7 @@ struct Taken {
 }
 
 impl Questions {
-    /// Takes an event, and gives what is to be published with it: ends of questions.
+    /// Takes an event; returns the events to publish with it: ends of questions.
     pub fn observe(&mut self, event: &EventRef<'_>, trust: Trust, now: Timestamp) -> Vec<Event> {
         if event.source != SOURCE || !trust.is_trusted() {
             return Vec::new();
@@ -95,7 +95,7 @@ impl Questions {
     fn ask(&mut self, event: &EventRef<'_>) {
         let Ok(asked) = serde_json::from_str::<Question>(event.payload) else { return };
         let (session, workspace) = (event.session.map(SessionId::new), event.workspace.map(Into::into));
-        // The server counts before; this bounds what a made-up journal does.
+        // The server checks this earlier; here it bounds the effects of a forged journal.
         let has_room = self.open.len() < QUESTIONS_MAX && CHOICES.contains(&asked.choices.len());
         if has_room && self.state(&asked.id).is_none() {
             let question = Question { session, workspace, end: None, ..asked };
@@ -104,7 +104,7 @@ impl Questions {
         }
     }
 
-    /// Ends a question by an answer, unless it has ended or the answer is none of its choices.
+    /// Ends a question by an answer, unless it has already ended or does not have this choice.
     fn choose(&mut self, chosen: Chosen, event: &str, now: Timestamp) -> Vec<Event> {
         let Chosen { question, answer, by } = chosen;
         let is_meant = |open: &&Arc<Question>| open.end.is_none() && open.choices.contains(&answer);
@@ -114,7 +114,7 @@ impl Questions {
         }
     }
 
-    /// Ends `question`: at once, or when who waits for that has it.
+    /// Ends `question`: at once, or when its waiting caller has received the end.
     fn end(&mut self, question: Arc<Question>, end: End, now: Timestamp) -> Vec<Event> {
         let id = Arc::clone(&question.id);
         self.ended.push_back((Arc::clone(&id), end.clone()));
@@ -136,7 +136,7 @@ impl Questions {
         events
     }
 
-    /// Announces an end that who waited for it has.
+    /// Announces an end that its waiting caller has received.
     fn take(&mut self, id: &str, now: Timestamp) -> Vec<Event> {
         let Some((question, end)) =
             self.open.get(id).and_then(|open| Some((Arc::clone(open), open.end.clone()?)))
@@ -148,12 +148,12 @@ impl Questions {
         vec![question.end_event(&end, IsTaken::Yes, now)]
     }
 
-    /// When a question expires, or its end is announced because nobody took it.
+    /// When the next question expires, or the next end is announced because no caller received it.
     pub const fn poll_timeout(&self) -> Option<Timestamp> {
         self.deadline
     }
 
-    /// What is to be published at `now`, when [`Questions::poll_timeout`] has come.
+    /// The events to publish at `now`, when [`Questions::poll_timeout`] is due.
     pub fn take_due(&mut self, now: Timestamp) -> Vec<Event> {
         let due = self.open.values().filter(|open| open.deadline() <= now);
         let due: Vec<Arc<Question>> = due.cloned().collect();
@@ -171,13 +171,13 @@ impl Questions {
         events
     }
 
-    /// How a question is, if it is open or one of the newest that ended.
+    /// The state of a question, if it is open or one of the newest ended ones.
     pub fn state(&self, id: &str) -> Option<QuestionState> {
         match self.open.get(id).filter(|open| open.end.is_none()) {
             Some(open) => Some(QuestionState::Open(Arc::clone(open))),
             None => {
                 let mut ended = self.ended.iter().rev();
-                // The beginning of an id names it, as it did while it was open.
+                // The beginning of an id is enough, as for an open question.
                 ended
                     .find(|(known, _)| !id.is_empty() && known.starts_with(id))
                     .map(|(_, end)| QuestionState::Ended(end.clone()))
@@ -185,24 +185,24 @@ impl Questions {
         }
     }
 
-    /// Those that wait for an answer, if that is another list than when this was asked before.
+    /// The questions that wait for an answer, if the list may have changed since the last call.
     pub fn take_changes(&mut self) -> Option<Arc<[Arc<Question>]>> {
         let is_open = |open: &&Arc<Question>| open.end.is_none();
         std::mem::take(&mut self.has_changed).then(|| self.open.values().filter(is_open).cloned().collect())
     }
 
-    /// Those that ended since this was asked before.
+    /// Ids of the questions that have ended since the last call.
     pub fn take_closed(&mut self) -> Vec<Arc<str>> {
         std::mem::take(&mut self.closed)
     }
 
-    /// Lets the questions of one session be those of another one, which takes its place.
+    /// Moves the questions of a session to its successor.
     pub fn follow(&mut self, from: &SessionId, to: &SessionId) {
         self.change_asker(from, |question| question.session = Some(to.clone()));
     }
 
-    /// Lets the questions of a session that has ended for good be those of its folder, whose next
-    /// session gets the answers.
+    /// Moves the questions of a session that has ended and cannot be resumed to its folder, whose
+    /// next session gets the answers.
     pub fn end_of(&mut self, session: &SessionId) {
         self.change_asker(session, |question| {
             if question.workspace.is_some() {

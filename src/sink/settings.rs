@@ -8,14 +8,14 @@ use crate::{
     time::{Timestamp, hours::Hours},
 };
 
-/// Where word for the user goes, and how.
+/// The settings of the sinks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// The sinks, in the order in which they are named; each once.
     pub default: Vec<Sink>,
-    /// How long a sink that failed waits, after each failure; it is given up after the last one.
+    /// The wait of a failed sink after each failure; it is given up after the last one.
     pub retry: Vec<Duration>,
-    /// The hours in which nobody is to be woken.
+    /// The quiet hours, in which the user must not be woken.
     pub quiet: Option<Hours>,
     /// `[sinks.log]`.
     pub log: Log,
@@ -30,27 +30,27 @@ pub struct Settings {
 /// A file of JSON lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Log {
-    /// An absolute path; `None` for one in the state folder.
+    /// An absolute path; `None` for a file in the state folder.
     pub path: Option<Arc<str>>,
-    /// Size in bytes at which a new one begins; the one before is kept.
+    /// Size in bytes at which a new file begins; one older file is kept.
     pub max_bytes: u64,
 }
 
 /// An ntfy server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Ntfy {
-    /// The server and, last, the topic.
+    /// The server; the last path segment is the topic.
     pub url: Option<Url>,
-    /// The absolute path of the file that holds a token.
+    /// The absolute path of a file with a token.
     pub token_file: Option<Arc<str>>,
 }
 
-/// A server that takes signed webhooks.
+/// A server that receives signed webhooks.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Webhook {
-    /// Where it takes them.
+    /// Its address.
     pub url: Option<Url>,
-    /// The absolute path of the file that holds the secret by which they are signed.
+    /// The absolute path of a file with the signing secret.
     pub secret_file: Option<Arc<str>>,
 }
 
@@ -59,26 +59,26 @@ pub struct Webhook {
 pub struct Apprise {
     /// The program, by its name or path.
     pub command: Arc<str>,
-    /// The absolute path of its file of services; its own default if there is none.
+    /// The absolute path of its configuration file; `None` for its own default.
     pub config_file: Option<Arc<str>>,
 }
 
 /// The address of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Url {
-    /// Whether it is asked by https.
+    /// Whether it uses HTTPS.
     pub is_secure: bool,
     /// The name or address of the machine, without brackets.
     pub host: Arc<str>,
     /// The port.
     pub port: u16,
-    /// Host and port as they were written.
+    /// Host and port as written in the settings.
     pub authority: Arc<str>,
     /// Path and query; begins with `/`.
     pub path: Arc<str>,
 }
 
-/// How long a sink waits after each failure, unless the configuration says otherwise.
+/// The default waits of a sink after each failure.
 ///
 /// Source: the schedule that Standard Webhooks recommends, without its last days.
 pub const RETRY: [Duration; 5] = [
@@ -88,7 +88,7 @@ pub const RETRY: [Duration; 5] = [
     Duration::from_secs(2 * 3_600),
     Duration::from_secs(5 * 3_600),
 ];
-/// Size at which a new log begins, unless the configuration says otherwise: some thousand notices.
+/// The default size at which a new log begins: some thousand notices.
 const LOG_BYTES: u64 = 1024 * 1024;
 
 impl Default for Settings {
@@ -106,21 +106,21 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Until when a job waits because the user is not to be woken at `now`.
+    /// The end of the quiet hours, if a job has to wait for it at `now`.
     pub fn waits_until(
         &self,
         job: &Job,
         now: Timestamp,
         utc_offset: impl Fn(Timestamp) -> i32,
     ) -> Option<Timestamp> {
-        // Nobody is woken by a file, nor by a line in a terminal that they look at.
+        // A file does not wake anybody, nor does a line in a terminal in use.
         let can_wake = !matches!(job.sink, Sink::Log | Sink::Harness) && job.notice.level < Level::Error;
         self.quiet.filter(|_| can_wake)?.end(now, utc_offset)
     }
 }
 
 impl Url {
-    /// The address of `path` at this server.
+    /// The full address of `path` on this server.
     pub fn address(&self, path: &str) -> String {
         format!("{}://{}{path}", if self.is_secure { "https" } else { "http" }, self.authority)
     }

@@ -1,4 +1,4 @@
-//! Word for the user in simulated time: what goes out, what is counted, and what is tried again.
+//! Notices in simulated time: which are sent, counted and retried.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -27,7 +27,7 @@ fn notice(id: &str, session: Option<&str>, message: &str) -> Notice {
     Notice { session: session.map(SessionId::new), ..Notice::new(id, message, START) }
 }
 
-/// What a test does with notices.
+/// The state of a test.
 struct World {
     deliveries: Deliveries,
     settings: Settings,
@@ -45,14 +45,14 @@ impl World {
         self.deliveries.observe(Seq(self.seq), &event.as_ref(), Trust::Trusted, &self.settings, self.now)
     }
 
-    /// Says `message`; gives the steps that follow.
+    /// Sends `message`; returns the steps that follow.
     fn say(&mut self, session: &str, message: &str) -> Vec<String> {
         let id = format!("u{}", self.seq + 1);
         let said = Notice { at: self.now, ..notice(&id, Some(session), message) };
         lines(&self.observe(&said.event()).expect("a notice"))
     }
 
-    /// Says how far a work is; gives the steps that follow.
+    /// Sends progress; returns the steps that follow.
     fn progress(&mut self, session: &str, key: &str, percent: Option<u8>) -> Vec<String> {
         let id = format!("u{}", self.seq + 1);
         let progress = Some(Progress::new(key, percent));
@@ -60,7 +60,7 @@ impl World {
         lines(&self.observe(&said.event()).expect("a notice"))
     }
 
-    /// Lets time pass, with every deadline as of its own time.
+    /// Advances the time; handles each deadline at its own time.
     fn wait(&mut self, time: Duration) -> Vec<String> {
         let (end, mut entries) = (self.now + time, Vec::new());
         while let Some(at) = self.deliveries.poll_timeout().filter(|at| *at <= end) {
@@ -79,7 +79,7 @@ impl World {
         lines(&self.observe(&job.event(answered, self.now)).expect("a report"))
     }
 
-    /// Does with what is due what the source does before it asks a sink: it says what waits.
+    /// Publishes which due jobs wait, as the source does before it calls a sink.
     fn hold(&mut self) -> Vec<String> {
         let mut said = Vec::new();
         for job in self.due() {
@@ -96,7 +96,7 @@ impl World {
         self.answer(&job, &Answered::Refused { error: "it answered 503".to_owned(), is_final: false })
     }
 
-    /// Goes on from a snapshot.
+    /// Continues from a snapshot.
     fn restart(&mut self) {
         let bytes = snapshot::write(&self.deliveries).expect("written");
         self.deliveries = snapshot::read(&bytes).expect("read");
@@ -144,7 +144,7 @@ fn a_notice_goes_to_every_sink_and_each_step_is_written_down() {
     let due = world.due();
     assert_eq!(due.iter().map(|job| job.sink).collect::<Vec<_>>(), [Sink::Log, Sink::Ntfy]);
     assert_eq!(world.answer(&due[1], &Answered::Took(Some("xE7".to_owned()))), ["1 sent ntfy xE7"]);
-    // Published twice: the journal knows it, and so does the fold.
+    // Published twice: the journal drops it, and so does the fold.
     assert_eq!(world.answer(&due[1], &Answered::Took(Some("xE7".to_owned()))), Vec::<String>::new());
     assert_eq!(world.answer(&due[0], &Answered::Took(None)), ["1 sent log -"]);
     assert!(world.deliveries.show(&SessionId::new("s2"), None, "c1", world.now).is_none());
@@ -179,7 +179,7 @@ fn what_will_never_be_taken_and_what_is_shown_at_once_is_not_tried_again() {
     let gone = Answered::Refused { error: "it answered 410".to_owned(), is_final: true };
     let job = world.due().remove(0);
     assert_eq!(world.answer(&job, &gone), ["1 failed webhook it answered 410, over"]);
-    // A report of a try that is over changes nothing.
+    // A report of an ended attempt changes nothing.
     assert_eq!(world.answer(&job, &Answered::Took(None)), Vec::<String>::new());
 }
 
@@ -221,7 +221,7 @@ fn a_newer_notice_takes_the_place_of_the_older_one_of_its_key() {
     let said = world.progress("s1", "copy", Some(40));
     assert_eq!(said, ["1 ended harness superseded", "3 queued harness", "3 queued log"]);
     world.wait(PACE);
-    // Equal to the one before, and another step of a work all the same.
+    // Equal to the previous one, but still a further step of the task.
     let said = world.progress("s1", "copy", Some(40));
     assert_eq!(said[..2], ["3 ended harness superseded", "3 ended log superseded"]);
     assert_eq!(world.progress("s2", "copy", Some(1)).len(), 2, "another speaker, another work");
@@ -275,7 +275,7 @@ fn keys_and_their_ends_get_around_no_limit() {
         out += u32::from(is_out(&world.progress("s2", "k", Some(100))));
     }
     assert_eq!(out, 2 * u32::try_from(PER_MINUTE_MAX).expect("few"));
-    // More keys than are remembered: the one that was silent for longest is as good as new.
+    // More keys than are remembered: the least recently sent one counts as new.
     for minute in 0..3 {
         world.wait(WINDOW);
         for number in 0..4 {
@@ -306,7 +306,7 @@ fn in_quiet_hours_what_can_wake_waits_and_keeps_its_order() {
     let logged = [("first".to_owned(), Sink::Log), ("second".to_owned(), Sink::Log)];
     assert_eq!(sinks(&world.due()), logged, "nobody is woken by a file");
     assert_eq!(world.hold(), Vec::<String>::new(), "said once");
-    // An error goes at once.
+    // An error is sent at once.
     let error = Notice { level: Level::Error, ..notice("e1", Some("s1"), "on fire") };
     world.observe(&error.event()).expect("a notice");
     assert_eq!((world.hold().len(), world.due().len()), (0, 5));
@@ -334,7 +334,7 @@ fn other_quiet_hours_count_at_once_for_what_waits() {
     world.settings.quiet = None;
     world.deliveries.forget_quiet();
     assert_eq!((world.hold().len(), world.due().len()), (0, 1));
-    // What failed waits for its next try, whatever the hours.
+    // A failed job waits for its retry, regardless of the hours.
     assert_eq!(world.fail(), ["1 failed ntfy it answered 503, 5 s"]);
     world.deliveries.forget_quiet();
     assert_eq!(world.due().len(), 0);
@@ -348,12 +348,12 @@ fn a_hook_shows_a_few_lines_and_what_no_hook_shows_ends() {
     }
     let (line, entries) = world.deliveries.show(&SessionId::new("s1"), None, "c1", world.now).expect("lines");
     assert_eq!((line.as_str(), entries.len()), ("llm: 0 | llm: 1 | llm: 2", SHOWN_MAX));
-    // What goes on in another session is shown there, what has no session anywhere.
+    // Notices of a continued session are shown in its successor; those without a session, anywhere.
     world.deliveries.follow(&SessionId::new("s1"), &SessionId::new("s2"));
     assert_eq!(world.wait(HARNESS_WAIT), ["4 ended harness expired", "5 ended harness expired"]);
     world.say("s2", "x");
     assert_eq!(lines(&world.deliveries.end_of(&SessionId::new("s2"))), ["6 ended harness session_gone"]);
-    // What comes from no session is shown by the first hook in its folder.
+    // A notice without a session is shown by the first hook in its folder.
     let from_folder = Notice { workspace: Some("/w".into()), ..notice("u9", None, "y") };
     assert_eq!(lines(&world.observe(&from_folder.event()).expect("a notice")), ["7 queued harness"]);
     assert!(world.deliveries.show(&SessionId::new("s3"), Some("/other"), "c2", world.now).is_none());
@@ -390,7 +390,7 @@ fn only_the_daemons_own_events_say_something() {
     assert!(job.notice.message.starts_with("a b") && job.notice.message.chars().count() < 1_100);
 }
 
-/// What a random story is made of.
+/// A step of a random scenario.
 #[derive(Debug, Clone)]
 enum Act {
     Say { session: u8, message: u8 },
@@ -460,8 +460,8 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// Whatever happens in whatever order: a restart changes nothing, every sink that a notice was
-    /// queued for ends once, no more is sent than may be, and what is not is counted.
+    /// In any order of events, a restart changes nothing, each queued delivery ends once, the
+    /// limits hold, and notices that are not sent are counted.
     #[test]
     fn nothing_is_lost_uncounted_and_nothing_goes_out_twice(
         acts in proptest::collection::vec((act(), any::<bool>()), 1..120)
@@ -517,7 +517,7 @@ proptest! {
                 prop_assert_eq!(counted, held.remove(session).unwrap_or_default());
             }
         }
-        // In the end everything that was queued has come to an end.
+        // In the end every queued delivery has ended.
         for _ in 0..=RETRY.len() {
             while let Some(job) = whole.due().first().cloned() {
                 for line in whole.answer(&job, &Answered::Took(None)) {

@@ -1,8 +1,8 @@
-//! A message as a sink can show it: read into spans once, and written for one target.
+//! Formats a message for a sink: parses it into spans once, and writes them for one target.
 //!
-//! Of markdown a small part is read: `**bold**`, `*italic*` or `_italic_`, `` `code` ``,
-//! `[text](url)`, a bare URL, and `\` before a punctuation character that means nothing then. Marks
-//! do not nest. Whatever else there is means nothing in any target, as a message can hold text of
+//! A small part of markdown is supported: `**bold**`, `*italic*` or `_italic_`, `` `code` ``,
+//! `[text](url)`, a bare URL, and `\` before a punctuation character, which escapes it. Marks do
+//! not nest. All other markup is escaped in every target, because a message can contain text of
 //! others.
 
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     notification::link,
 };
 
-/// What shows a text.
+/// The reader of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
     /// A line without any markup.
@@ -20,10 +20,10 @@ pub enum Target {
     /// Source: the desktop notifications specification, "Markup": XML with `<b>`, `<i>` and
     /// `<a href>`.
     Desktop,
-    /// What reads markdown: ntfy with `markdown`, apprise with `--input-format=markdown`.
+    /// A reader of markdown: ntfy with `markdown`, apprise with `--input-format=markdown`.
     ///
-    /// Source: CommonMark 0.31, and Python-Markdown, by which apprise makes HTML: it knows fewer
-    /// escapes, so `<` and `&` are entities.
+    /// Source: CommonMark 0.31, and Python-Markdown, with which apprise makes HTML. Python-Markdown
+    /// knows fewer escapes, so `<` and `&` are written as entities.
     Markdown,
 }
 
@@ -38,7 +38,7 @@ pub(super) enum Span<'t> {
     Url(&'t str),
 }
 
-/// The spans of a message that is markdown.
+/// The spans of a markdown message.
 pub(super) fn read(message: &str) -> Vec<Span<'_>> {
     let mut spans = Vec::new();
     let (mut at, mut plain, mut before) = (0, 0, None);
@@ -58,7 +58,7 @@ pub(super) fn read(message: &str) -> Vec<Span<'_>> {
     spans
 }
 
-/// The span other than plain text that begins here, and its length in bytes.
+/// The span other than plain text at this position, and its length in bytes.
 fn span_at(before: Option<char>, rest: &str) -> Option<(Span<'_>, usize)> {
     match rest.as_bytes().first()? {
         b'\\' => {
@@ -86,14 +86,14 @@ fn span_at(before: Option<char>, rest: &str) -> Option<(Span<'_>, usize)> {
     }
 }
 
-/// The text between two equal marks, if the first begins `rest`: no empty text, and no space at its
-/// ends.
+/// The text between two equal marks at the start of `rest`; it must not be empty, nor begin or end
+/// with a space.
 fn between<'t>(rest: &'t str, mark: &str) -> Option<&'t str> {
     let (text, _) = rest.strip_prefix(mark)?.split_once(mark)?;
     (!text.is_empty() && text.trim() == text).then_some(text)
 }
 
-/// The same for marks that mean nothing within a word, such as the `_` of a name.
+/// The same for marks that have no meaning within a word, such as the `_` of a name.
 fn emphasis<'t>(before: Option<char>, rest: &'t str, mark: &str) -> Option<&'t str> {
     let text = between(rest, mark)?;
     let after = rest.get(text.len() + 2 * mark.len()..).and_then(|rest| rest.chars().next());
@@ -101,15 +101,14 @@ fn emphasis<'t>(before: Option<char>, rest: &'t str, mark: &str) -> Option<&'t s
     (!is_in_word).then_some(text)
 }
 
-/// The URL that `rest` begins with, without the punctuation that ends a sentence.
+/// The URL at the start of `rest`, without punctuation that ends a sentence.
 fn bare_url(rest: &str) -> Option<&str> {
     let end = rest.find(|c| !link::is_url_char(c)).unwrap_or(rest.len());
     let url = rest.get(..end)?.trim_end_matches(['.', ',', ';', ':', '!', '?', ')', '\'', '*', '_', ']']);
     link::check(url).is_ok().then_some(url)
 }
 
-/// Writes spans for `target`; every character that would mean something there and is in no span for
-/// it is escaped.
+/// Writes spans for `target`; escapes every other character that is markup there.
 pub(super) fn write(spans: &[Span<'_>], target: Target) -> String {
     let mut out = String::new();
     for span in spans {
@@ -175,8 +174,8 @@ fn write_markdown(out: &mut String, span: Span<'_>) {
         Span::Plain(text) => marked("", text),
         Span::Bold(text) => marked("**", text),
         Span::Italic(text) => marked("*", text),
-        // Nothing means anything in it, and it holds no mark of its own kind. Two marks side by
-        // side would be another one.
+        // Code contains no markup and no backtick. Two adjacent backticks would be a different
+        // mark.
         Span::Code(text) => out.extend([if out.ends_with('`') { " `" } else { "`" }, text, "`"]),
         Span::Link { text, url } => {
             if out.ends_with('!') {
@@ -195,7 +194,7 @@ fn write_markdown(out: &mut String, span: Span<'_>) {
 fn push_markdown(out: &mut String, text: &str) {
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
-        // A line that begins so is a heading, a list or a quotation.
+        // At the start of a line, these characters begin a heading, a list or a quotation.
         let is_at_start = out.is_empty();
         let ends_number = matches!(c, '.' | ')') && out.bytes().all(|byte| byte.is_ascii_digit());
         match c {
@@ -206,15 +205,15 @@ fn push_markdown(out: &mut String, text: &str) {
             '&' if chars.peek().is_some_and(|next| next.is_alphanumeric() || *next == '#') => {
                 out.push_str("&amp;");
             }
-            // Two of them strike out what is between; a home folder begins with one.
+            // Two of them strike out the text between them; a home folder begins with one.
             '~' if chars.peek() != Some(&'/') => out.push_str("&#126;"),
             _ => out.push(c),
         }
     }
 }
 
-/// One line of `text` without escapes, control characters and secrets, of at most `chars_max`
-/// characters and a mark.
+/// `text` as one line without escapes, control characters and secrets; cut after `chars_max`
+/// characters, and then marked as cut.
 pub fn clean_line(text: &str, chars_max: usize) -> String {
     let stripped = strip_text(text);
     let masked = mask_secrets(&stripped);
@@ -299,7 +298,7 @@ mod tests {
         check("`<b>``<i>`", "<b><i>", "&lt;b&gt;&lt;i&gt;", "`<b>` `<i>`");
     }
 
-    /// A text without the tags that may be in it.
+    /// A text without the permitted tags.
     fn without_tags(text: &str) -> String {
         let mut rest = text.to_owned();
         for tag in ["<b>", "</b>", "<i>", "</i>", "</a>"] {
@@ -312,8 +311,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a message is: a desktop gets no other tags, and a reader of markdown none at
-        /// all outside of code and addresses.
+        /// For any message, a desktop gets no other tags, and a reader of markdown gets none
+        /// outside of code and addresses.
         #[test]
         fn no_message_has_other_tags(parts in proptest::collection::vec(prop_oneof![
             "[a-z]{1,3}", "[ *_`<>\"'&!\\\\\\[\\]()#~.-]{1,3}",

@@ -1,8 +1,8 @@
-//! Asks `gh` for the checks of a pushed commit, when the engine's plan says so (docs/design/ci.md).
+//! Polls `gh` for the checks of a pushed commit, by the engine's plan (docs/design/ci.md).
 //!
-//! One call at a time runs, as a child process without a shell, in the folder that was pushed from,
-//! with the daemon's own variables and nothing to read. What it leaves is published; what that
-//! means the engine decides. While nothing is followed nothing wakes.
+//! One call at a time runs, as a child process without a shell, in the folder of the push, with the
+//! daemon's own variables and an empty stdin. The source publishes its output; the engine
+//! interprets it. While nothing is followed nothing wakes.
 
 use std::{
     collections::HashMap, convert::Infallible, future::pending, io, process::Stdio, sync::Arc, time::Duration,
@@ -18,17 +18,17 @@ use tokio::{
 use super::{Outlet, Source, pause, publish};
 use crate::ci::{Follow, Found, Next, Outcome, Output, Plan};
 
-/// How long a call may take.
+/// The time limit of a call.
 const CALL_MAX: Duration = Duration::from_secs(20);
-/// How much of what a call prints is read: an answer has some 50 KB where there are a hundred
-/// checks, and ten texts of at most 64 KiB for each of five pull requests.
+/// Most bytes that are read of a call's output. An answer with a hundred checks has some 50 KB, and
+/// there may be ten texts of at most 64 KiB for each of five pull requests.
 const OUTPUT_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Runs a program to its end.
 pub trait Runner: Send + Sync + 'static {
-    /// What it leaves.
+    /// Returns the program's output.
     ///
-    /// Errors: it is not there, takes too long or prints too much.
+    /// Errors: the program does not exist, takes too long or prints too much.
     fn run(
         &self,
         program: &'static str,
@@ -48,34 +48,34 @@ pub struct Asking<R = Programs> {
     runner: R,
 }
 
-/// Why it ended.
+/// Why the source ended.
 #[derive(Debug, thiserror::Error)]
 pub enum AskingError {
-    /// Nobody says any more what is to be asked.
+    /// The sender of the plan was dropped.
     #[error("the event loop has ended")]
     Ended,
 }
 
 impl Asking {
-    /// Asks as `plan` says.
+    /// Follows `plan`.
     pub fn new(plan: watch::Receiver<Plan>) -> Self {
         Self::with(plan, Programs)
     }
 }
 
 impl<R: Runner> Asking<R> {
-    /// The same with other programs.
+    /// Follows `plan` with another runner.
     pub const fn with(plan: watch::Receiver<Plan>, runner: R) -> Self {
         Self { plan, runner }
     }
 
-    /// Asks git which commit a follow is about.
+    /// Asks git for the commit of a follow.
     async fn find(&self, follow: &Follow) -> Found {
         let found = self.runner.run("git", follow.git_arguments(), &follow.folder).await;
         follow.read_found(&found.unwrap_or_default())
     }
 
-    /// Asks GitHub.
+    /// Asks GitHub for the checks of a follow.
     async fn ask(&self, follow: &Follow, out: &Outlet) -> Outcome {
         let Some(arguments) = follow.arguments() else { return Outcome::Unknown };
         match self.runner.run("gh", arguments, &follow.folder).await {
@@ -95,7 +95,8 @@ impl<R: Runner> Source for Asking<R> {
 
     async fn run(self: Arc<Self>, out: Outlet) -> Result<Infallible, AskingError> {
         let mut plans = self.plan.clone();
-        // Up to which call what was answered is published; the engine may not have read that yet.
+        // For each follow, the last call with a published answer; the engine may not have read it
+        // yet.
         let mut published: HashMap<Arc<str>, Option<u32>> = HashMap::new();
         loop {
             let plan = plans.borrow_and_update().clone();
@@ -153,7 +154,7 @@ impl Runner for Programs {
     }
 }
 
-/// Runs a command; it is killed when that takes too long, and when nobody waits for it any more.
+/// Runs a command. It is killed after the time limit, or when the future is dropped.
 async fn run_within(mut command: Command, within: Duration) -> io::Result<Output> {
     let mut child = command.spawn()?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());

@@ -1,8 +1,7 @@
-//! One inotify for all folders that some tasks wait for: whatever happens in a folder wakes those
-//! that asked for it.
+//! One inotify for the folders of all tasks: any event in a folder wakes the tasks that watch it.
 //!
-//! What happened is not said, and nothing is lost when the system's queue overflows: who is woken
-//! looks. Nothing is open while nobody asks.
+//! The kind of the event is not reported, because every woken task looks for itself. So an overflow
+//! of the system's queue loses nothing. Nothing is open while no task watches.
 
 use std::{
     collections::HashMap,
@@ -21,10 +20,10 @@ use tokio::{io::unix::AsyncFd, sync::Notify};
 
 use super::readiness;
 
-/// Longest that is read at once, in bytes: some dozens of events, and one with the longest name.
+/// Size of the read buffer, in bytes: some dozens of events, or one with the longest name.
 const READ_BYTES: usize = 4_096;
 
-/// The folders in which something may happen.
+/// The watched folders.
 #[derive(Debug)]
 pub(super) struct Folders {
     flags: WatchFlags,
@@ -34,19 +33,19 @@ pub(super) struct Folders {
 #[derive(Debug, Default)]
 struct State {
     inotify: Option<Arc<AsyncFd<OwnedFd>>>,
-    /// Who asked for a folder, by the number that the system gave it.
+    /// The tasks that watch a folder, by its inotify watch number.
     asked: HashMap<i32, Vec<Arc<Notify>>>,
 }
 
 impl Default for Folders {
-    /// Reports all that concerns names, content and access.
+    /// Reports changes of names, content and metadata.
     fn default() -> Self {
         Self::reporting(WatchFlags::MODIFY | WatchFlags::ATTRIB)
     }
 }
 
 impl Folders {
-    /// Reports names and finished writes, and what `flags` add.
+    /// Reports changes of names and finished writes, plus `flags`.
     pub(super) fn reporting(flags: WatchFlags) -> Self {
         let names = WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::DELETE_SELF;
         let moves = WatchFlags::MOVE | WatchFlags::MOVE_SELF;
@@ -54,8 +53,7 @@ impl Folders {
         Self { flags, state: Mutex::default() }
     }
 
-    /// Begins again without folders, and wakes all that asked for one; `is_needed`: somebody waits
-    /// for one.
+    /// Starts without folders, and wakes all watching tasks; opens an inotify if `is_needed`.
     pub(super) fn renew(&self, is_needed: bool) {
         let opened = if is_needed { open().map(Some) } else { Ok(None) };
         if let Err(error) = &opened {
@@ -68,9 +66,9 @@ impl Folders {
         }
     }
 
-    /// Wakes `who` when something happens in `folder`.
+    /// Wakes `who` at each event in `folder`.
     ///
-    /// Errors: the system watches no more folders, or this one is none.
+    /// Errors: the system's limit of watches is reached, or `folder` is not a folder.
     pub(super) fn add(&self, folder: &Path, who: &Arc<Notify>) -> io::Result<()> {
         let mut state = self.lock();
         let Some(inotify) = &state.inotify else {
@@ -88,7 +86,7 @@ impl Folders {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until something happens, passes it on, and returns; for ever while nothing is watched.
+    /// Waits for events, wakes their tasks, and returns; waits forever while nothing is watched.
     pub(super) async fn changed(&self) {
         let inotify = self.lock().inotify.clone();
         let Some(inotify) = inotify else { return std::future::pending().await };
@@ -100,7 +98,7 @@ impl Folders {
         }
     }
 
-    /// Reads all that happened, and wakes those that asked for it.
+    /// Reads all pending events, and wakes their tasks.
     fn pass_on(&self, inotify: &OwnedFd) -> io::Result<()> {
         let mut buffer = [MaybeUninit::uninit(); READ_BYTES];
         let mut reader = Reader::new(inotify, &mut buffer);

@@ -1,4 +1,4 @@
-//! What sources work by, as the event loop publishes it. A source that needs something new of the
+//! Inputs of sources, published by the event loop. A source that needs something new from the
 //! engine gets a field here.
 
 use std::sync::Arc;
@@ -12,32 +12,32 @@ use crate::{
     sink::{Outbound, Question},
 };
 
-/// The folders that open sessions work in, sorted.
+/// The working folders of open sessions, sorted.
 pub type Folders = Arc<[Arc<str>]>;
 
-/// The newest value of each; who subscribes sees changes, and not each one.
+/// The newest value of each input. A subscriber may miss intermediate values.
 #[derive(Debug, Default)]
 pub struct Inputs {
     /// The open watches.
     pub watches: Sender<Open>,
-    /// What is due at the sinks.
+    /// The notices that are due at the sinks.
     pub outbound: Sender<Outbound>,
     /// The questions that wait for an answer.
     pub questions: Sender<Arc<[Arc<Question>]>>,
-    /// What is to be asked next of what was pushed.
+    /// The next requests about pushed commits.
     pub ci: Sender<Plan>,
-    /// What `[sources]` says in the rules in force.
+    /// The `[sources]` settings of the rules in force.
     pub settings: Sender<Arc<outside::Settings>>,
-    /// Where sessions work, without subagents.
+    /// The working folders of sessions, without those of subagents.
     pub folders: Sender<Folders>,
-    /// What the calls of sessions did to files; it comes from the hooks, and nothing of it is kept.
+    /// The session calls that changed files, from the hooks; not persisted.
     pub writes: Arc<Writes>,
-    /// What keeps entries of lists from working: what the sources say, not what they work by.
+    /// Problems that keep list entries from working: an output of sources, not an input.
     pub troubles: Arc<Troubles>,
 }
 
 impl Inputs {
-    /// Takes over the settings, if they are of other rules than before.
+    /// Publishes the settings, if they are from other rules than before.
     pub fn publish_settings(&self, settings: &Arc<outside::Settings>) {
         self.settings.send_if_modified(|known| {
             let is_new = !Arc::ptr_eq(known, settings);

@@ -1,8 +1,7 @@
-//! Follows the files of `[[sources.log]]`, and publishes which of their lines match: a task for
-//! each file.
+//! Follows the files of `[[sources.log]]`, and publishes the lines that match: one task per file.
 //!
-//! A task wakes when something happens in the file's folder, and when a line waits to be said. Only
-//! where changes are not reported, as on a network mount, it looks now and then.
+//! A task wakes at events in the file's folder, and when a matched line is due to be published. It
+//! polls only where changes are not reported, as on a network mount.
 
 use std::{
     collections::BTreeSet, convert::Infallible, io, ops::ControlFlow, path::Path, sync::Arc, time::Duration,
@@ -29,9 +28,9 @@ use crate::{
     settings::Entry,
 };
 
-/// Most files that are followed.
+/// Most followed files.
 const FILES_MAX: usize = 256;
-/// What is written within this time is read together.
+/// Writes within this time are read together.
 const SETTLES: Duration = Duration::from_millis(100);
 
 /// The source.
@@ -42,10 +41,10 @@ pub struct Following {
     troubles: Arc<Troubles>,
 }
 
-/// Why it ended.
+/// Why the source ended.
 #[derive(Debug, thiserror::Error)]
 pub enum FollowingError {
-    /// Nobody says any more what is followed.
+    /// The sender of the settings or folders was dropped.
     #[error("the event loop has ended")]
     Ended,
     /// A task panicked.
@@ -54,7 +53,7 @@ pub enum FollowingError {
 }
 
 impl Following {
-    /// Follows what `inputs` say.
+    /// Follows the files that `inputs` define.
     pub fn new(inputs: &inputs::Inputs) -> Self {
         Self {
             settings: inputs.settings.subscribe(),
@@ -64,7 +63,7 @@ impl Following {
     }
 }
 
-/// One file that is followed.
+/// One followed file.
 #[derive(Debug, Clone)]
 struct Follow {
     log: Log,
@@ -102,7 +101,7 @@ impl Source for Following {
 }
 
 impl Following {
-    /// Every file that is to be followed, and by which entry.
+    /// Every file to follow, with its entry.
     fn wanted(&self, logs: &[Log], open: &inputs::Folders) -> Vec<(Log, Place)> {
         let names: BTreeSet<&str> = logs.iter().map(Entry::name).collect();
         self.troubles.keep(Self::NAME, &names);
@@ -123,7 +122,7 @@ impl Following {
     }
 }
 
-/// How far a file was read, and what is said of its lines.
+/// The read position in a file, and its matched lines.
 #[derive(Default)]
 struct Progress {
     /// `None` before the first look.
@@ -131,7 +130,7 @@ struct Progress {
     lines: Lines,
 }
 
-/// What a look found.
+/// The result of a look.
 struct Found {
     is_behind: bool,
     is_remote: bool,
@@ -150,7 +149,7 @@ impl Follow {
             self.note(looked.as_ref().err());
             let Found { is_behind, is_remote } = looked.unwrap_or_else(|error| Found {
                 is_behind: false,
-                // What did not answer in time may do so later, without a change that is reported.
+                // A file that did not answer in time may answer later without a reported change.
                 is_remote: error.kind() == io::ErrorKind::TimedOut,
             });
             if let Some(event) = progress.lines.poll(&self.log, &self.place, (out.clock)()) {
@@ -168,10 +167,10 @@ impl Follow {
         }
     }
 
-    /// Reads on; from the end of what is there the first time.
+    /// Reads the lines since the last look; the first look starts at the end of the file.
     ///
-    /// Errors: the file does not answer in time, and how far it was read is lost. That it cannot be
-    /// read is in what is given.
+    /// Errors: the file does not answer in time, and the read position is lost. If the file cannot
+    /// be read, the inner result is the error.
     async fn look(
         &self,
         mut progress: Progress,
@@ -201,7 +200,7 @@ impl Follow {
         Ok(Found { is_behind, is_remote: is_remote(Path::new(path)) })
     }
 
-    /// Says once that the file cannot be read, and that it can again.
+    /// Records whether the file can be read, and logs a new error once.
     fn note(&self, error: Option<&io::Error>) {
         let trouble = error.map(|error| format!("{} cannot be read: {error}", self.place.path));
         if self.troubles.set(Following::NAME, self.log.name(), &self.place.path, trouble)

@@ -1,5 +1,5 @@
-//! Looks at files by threads for that, few at a time and with a time limit: a mount that does not
-//! answer blocks for ever.
+//! Looks at files on dedicated threads, few at a time and with a time limit: a mount that does not
+//! answer blocks forever.
 
 use std::{
     fs::{self, File, Metadata, OpenOptions},
@@ -18,14 +18,14 @@ use tokio::{
 
 use super::folders::Folders;
 
-/// How long a look at one file may take.
+/// The time limit of a look at one file.
 pub(super) const LOOK_MAX: Duration = Duration::from_secs(2);
-/// What is not reported, as on a network mount, is looked at as often as this.
+/// The poll interval of files whose changes are not reported, as on a network mount.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(30);
-/// Looks under way, each on a thread of its own.
+/// Limit of concurrent looks, each on its own thread.
 static LOOKS: Semaphore = Semaphore::const_new(8);
-/// The file systems of which this machine is not reported what others change: 9p, AFS, Ceph, CIFS,
-/// Coda, FUSE, NCP, NFS, SMB, SMB2.
+/// File systems that do not report changes by other machines: 9p, AFS, Ceph, CIFS, Coda, FUSE, NCP,
+/// NFS, SMB, SMB2.
 const REMOTE: [u64; 10] = [
     0x0102_1997,
     0x5346_414f,
@@ -39,9 +39,9 @@ const REMOTE: [u64; 10] = [
     0xfe53_4d42,
 ];
 
-/// Does what may block on a thread.
+/// Runs `look`, which may block, on a thread.
 ///
-/// Errors: those of `look`, or that `path` does not answer in time.
+/// Errors: those of `look`, or `path` does not answer in time.
 pub(super) async fn on_thread<T: Send + 'static>(
     path: &str,
     within: Duration,
@@ -60,8 +60,8 @@ pub(super) async fn on_thread<T: Send + 'static>(
     timeout(within, looked).await.unwrap_or_else(|_| Err(late()))
 }
 
-/// Wakes `who` when something happens to `path`: in its folder, or the nearest one that exists, and
-/// the same where links lead.
+/// Wakes `who` at events of `path`: in its folder, or in the nearest existing one, and likewise at
+/// the targets of links.
 pub(super) fn watch_around(path: &Path, folders: &Folders, who: &Arc<Notify>) {
     let add = |folder: &Path| {
         if let Err(error) = folders.add(folder, who) {
@@ -88,8 +88,7 @@ fn nearest_folder(path: &Path) -> Option<&Path> {
     path.ancestors().skip(1).find(|folder| folder.is_dir())
 }
 
-/// Whether what happens to `path` may be reported to other machines only, so that it has to be
-/// looked at now and then.
+/// Whether changes of `path` may be reported only to other machines, so that it must be polled.
 pub(super) fn is_remote(path: &Path) -> bool {
     let found = nearest_folder(path).and_then(|folder| statfs(folder).ok());
     found.is_some_and(|found| {
@@ -97,7 +96,7 @@ pub(super) fn is_remote(path: &Path) -> bool {
     })
 }
 
-/// What is at a path; `None` when nothing is.
+/// The metadata of a path; `None` if nothing exists there.
 pub(super) fn metadata(path: &str) -> io::Result<Option<Metadata>> {
     match fs::metadata(path) {
         Ok(found) => Ok(Some(found)),
@@ -108,7 +107,9 @@ pub(super) fn metadata(path: &str) -> io::Result<Option<Metadata>> {
     }
 }
 
-/// Opens a file, unless nothing is there. Opening waits for nobody, and what is no file is refused.
+/// Opens a file without blocking; `None` if nothing exists there.
+///
+/// Errors: those of the system, or it is not a regular file.
 pub(super) fn open_file(path: &str) -> io::Result<Option<(File, Metadata)>> {
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
     let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {

@@ -1,9 +1,9 @@
-//! Runs language servers in the folders in which sessions write, and publishes what is new in what
-//! they find (docs/design/lsp.md).
+//! Runs language servers in the folders that sessions write to, and publishes their new findings
+//! (docs/design/lsp.md).
 //!
-//! What is started, sent and published the [`Fleet`] decides. A server is a child process without a
-//! shell, in a process group of its own, with pipes. It is killed with this source; when the daemon
-//! is killed, it sees its stdin end. While the source is off, and while nobody writes, nothing
+//! The [`Fleet`] decides what to start, send and publish. A server is a child process without a
+//! shell, in its own process group, with pipes. It is killed with this source; when the daemon is
+//! killed, the server's stdin ends. While the source is off, and while nobody writes, nothing
 //! wakes.
 
 mod process;
@@ -46,16 +46,16 @@ use crate::{
     time::Timestamp,
 };
 
-/// Largest file that is given to a server, in bytes. A larger one is not looked at.
+/// Largest file that is sent to a server, in bytes. Larger ones are ignored.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
-/// How long reading the files of one call may take, on a mount that does not answer; what is not
-/// read by then is read after the next call.
+/// Time limit for reading the files of one call, for mounts that do not answer. Files not read
+/// within it are read after the next call.
 const READ_MAX: Duration = Duration::from_secs(5);
-/// Most messages of servers that wait for the source; a server waits to write more.
+/// Most messages of servers that wait for the source; then a server has to wait.
 const HEARD_MAX: usize = 64;
-/// Folders whose files are of tools: nobody is to repair what is there.
+/// Folders of tools: errors in their files are nobody's to fix.
 const LEFT_OUT: [&str; 3] = ["/.git/", "/node_modules/", "/target/"];
-/// Between two tries to publish on a full disk.
+/// The wait between two attempts to publish on a full disk.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The source.
@@ -65,10 +65,10 @@ pub struct Servers {
     writes: Arc<Writes>,
 }
 
-/// Why it ended.
+/// Why the source ended.
 #[derive(Debug, thiserror::Error)]
 pub enum ServersError {
-    /// Nobody says any more what is set.
+    /// The sender of the settings was dropped.
     #[error("the event loop has ended")]
     Ended,
     /// A task panicked.
@@ -77,7 +77,7 @@ pub enum ServersError {
 }
 
 impl Servers {
-    /// Runs servers as `settings` say, for what sessions write.
+    /// Runs servers by `settings`, for the files in `writes`.
     pub const fn new(settings: watch::Receiver<Arc<outside::Settings>>, writes: Arc<Writes>) -> Self {
         Self { settings, writes }
     }
@@ -140,28 +140,28 @@ impl Source for Servers {
     }
 }
 
-/// The processes, and what is known of the files that they were given.
+/// The processes, and the fingerprints of the files sent to them.
 struct Desk {
     fleet: Fleet,
     processes: BTreeMap<RunId, Process>,
     tasks: JoinSet<()>,
     heard: mpsc::Receiver<(RunId, Heard)>,
-    /// Full when this source works: then servers wait.
+    /// Full while this source is busy: then servers wait.
     hear: mpsc::Sender<(RunId, Heard)>,
     seen: BTreeMap<(RunId, Arc<str>), Fingerprint>,
     out: Outlet,
 }
 
-/// A file to be read.
+/// A file to read.
 struct Wanted {
     run: RunId,
     path: Arc<str>,
     writer: Writer,
-    /// It is not read if it still is this one.
+    /// The file is not read if its fingerprint is still this one.
     known: Option<Fingerprint>,
 }
 
-/// What tells a file from the same one after a change.
+/// Identifies a state of a file: it differs after a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Fingerprint {
     inode: u64,
@@ -187,7 +187,7 @@ impl Desk {
         (self.out.clock)()
     }
 
-    /// Takes what calls of a session did.
+    /// Records the writes of a session's calls.
     async fn wrote(&mut self, wrote: Wrote) {
         let Wrote { writer, paths } = wrote;
         let (settings, workspace) = (self.fleet.settings().clone(), writer.workspace.clone());
@@ -225,7 +225,7 @@ impl Desk {
         self.fleet.ended(run, end, now);
     }
 
-    /// Does all that is to be done.
+    /// Performs all pending actions.
     async fn act(&mut self) {
         loop {
             let mut wanted = Vec::new();
@@ -286,7 +286,7 @@ impl Desk {
         }
     }
 
-    /// Reads files, and gives the fleet those that changed.
+    /// Reads files, and passes the changed ones to the fleet.
     async fn read(&mut self, wanted: Vec<Wanted>) {
         let read = move || wanted.into_iter().map(|one| (read(&one), one)).collect::<Vec<_>>();
         let now = self.now();
@@ -301,8 +301,8 @@ impl Desk {
     }
 }
 
-/// Says which of the servers that are set cannot be started, if there are some: their programs are
-/// not in the daemon's `PATH`.
+/// Names the configured servers that cannot be started because their programs are not in the
+/// daemon's `PATH`; `None` if there are none.
 pub fn missing_servers(settings: &Settings) -> Option<String> {
     let folders = env::var_os("PATH").unwrap_or_default();
     let is_there = |program: &str| {
@@ -316,7 +316,8 @@ pub fn missing_servers(settings: &Settings) -> Option<String> {
     (!missing.is_empty()).then(list)
 }
 
-/// What a file is, and its text if a server can be given it; `None` if it is the one that is known.
+/// Returns the file's fingerprint, and its text if it can be sent to a server; `None` if the
+/// fingerprint is the known one.
 fn read(wanted: &Wanted) -> Option<(Option<Fingerprint>, Option<String>)> {
     let Ok(found) = fs::metadata(&*wanted.path) else { return Some((None, None)) };
     let fingerprint =
@@ -324,7 +325,7 @@ fn read(wanted: &Wanted) -> Option<(Option<Fingerprint>, Option<String>)> {
     if wanted.known == Some(fingerprint) {
         return None;
     }
-    // A pipe would be waited for.
+    // Opening a pipe would block.
     let is_fit = found.is_file() && found.len() <= FILE_BYTES_MAX;
     let text = || {
         let mut text = String::new();
@@ -339,7 +340,7 @@ fn is_left_out(path: &str) -> bool {
     LEFT_OUT.iter().any(|folder| path.contains(folder))
 }
 
-/// Asks the file system, on a thread of its own, for as long as [`READ_MAX`].
+/// Runs file system calls on their own thread, with the time limit [`READ_MAX`].
 async fn within<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     timeout(READ_MAX, spawn_blocking(ask)).await.ok()?.ok()
 }

@@ -1,9 +1,9 @@
-//! Watches the folders of `[[sources.paths]]`, and publishes which of their files changed: a task
-//! for each entry and folder.
+//! Watches the folders of `[[sources.paths]]`, and publishes changes of their files: one task per
+//! entry and folder.
 //!
-//! What the system reports only says that something happened; then all files of the entry are
-//! looked at and compared with the look before. So the system may lose reports. Only where it gives
-//! none, as of a network mount, a task looks now and then.
+//! A report of the system only triggers a look: the task compares all files of the entry with its
+//! previous look, so the system may lose reports. A task polls only where the system sends no
+//! reports, as for a network mount.
 
 use std::{
     collections::BTreeSet,
@@ -40,22 +40,21 @@ use crate::{
     time::Timestamp,
 };
 
-/// Most searches: entries, times the folders of open sessions.
+/// Most searches: entries times folders of open sessions.
 const SEARCHES_MAX: usize = 256;
-/// Most folders of a search that are watched, each at some 1 KB of the system's memory.
+/// Most watched folders of a search, each at some 1 KB of the system's memory.
 const FOLDERS_MAX: usize = 2_048;
 /// Most files of a search, at some 200 bytes each.
 const FILES_MAX: usize = 10_000;
-/// Largest file whose content is compared, in bytes; of a larger one its size and time are.
+/// Largest file whose content is compared, in bytes; larger files are compared by size and time.
 const HASHED_BYTES_MAX: u64 = 1024 * 1024;
-/// Most that a look reads to compare contents, in bytes; the other files are compared by size and
-/// time.
+/// Most bytes that a look reads to compare contents; the other files are compared by size and time.
 const READ_BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// How long a look may take.
+/// The time limit of a look.
 const LOOK_MAX: Duration = Duration::from_secs(30);
-/// What happens within this time is looked at together, as an editor's steps to save a file.
+/// Changes within this time need only one look, such as the steps of an editor's save.
 const SETTLES: Duration = Duration::from_millis(200);
-/// How close before a look a file may have changed so that another change has the same time.
+/// A file that changed within this time before a look may change again and keep its time.
 const RACY_MS: u64 = 20;
 
 /// The source.
@@ -66,10 +65,10 @@ pub struct Searching {
     troubles: Arc<Troubles>,
 }
 
-/// Why it ended.
+/// Why the source ended.
 #[derive(Debug, thiserror::Error)]
 pub enum SearchingError {
-    /// Nobody says any more what is watched.
+    /// The sender of the settings or folders was dropped.
     #[error("the event loop has ended")]
     Ended,
     /// A task panicked.
@@ -78,7 +77,7 @@ pub enum SearchingError {
 }
 
 impl Searching {
-    /// Watches what `inputs` say.
+    /// Watches the folders that `inputs` define.
     pub fn new(inputs: &inputs::Inputs) -> Self {
         Self {
             settings: inputs.settings.subscribe(),
@@ -171,7 +170,7 @@ impl Task {
         let (search, folders, who) = (Arc::clone(&self.search), Arc::clone(&self.folders), Arc::clone(who));
         on_thread(&self.search.root, LOOK_MAX, move || {
             let root = Path::new(&*search.root);
-            // Its folder as well, as it may come, go, or be another one.
+            // The folder above it too, because the root may be created, removed or replaced.
             watch_around(root, &folders, &who);
             let before = before.unwrap_or_default();
             let mut look = Look {
@@ -188,7 +187,7 @@ impl Task {
         .await
     }
 
-    /// Says once what keeps an entry from working, and that it works again.
+    /// Records the problem of an entry, or that it has none, and logs a new problem once.
     fn note(&self, trouble: Option<String>) {
         let Search { name, root, .. } = &*self.search;
         if self.troubles.set(Searching::NAME, name, root, trouble.clone())
@@ -199,7 +198,7 @@ impl Task {
     }
 }
 
-/// What a look gives.
+/// The result of a look.
 #[derive(Debug, Default)]
 struct Looked {
     seen: Seen,
@@ -213,13 +212,12 @@ struct Look<'a> {
     now: Timestamp,
     looked: Looked,
     folders: usize,
-    /// How much was read, in bytes.
+    /// Bytes read so far.
     read: u64,
 }
 
 impl Look<'_> {
-    /// Looks into every folder in which there can be files of the search, each after `watch` has it
-    /// watched.
+    /// Visits every folder that can have files of the search; calls `watch` before reading each.
     fn walk(&mut self, watch: impl Fn(&Path) -> io::Result<()>) -> io::Result<()> {
         let root = Path::new(&*self.search.root);
         let mut open = vec![String::new()];
@@ -240,7 +238,7 @@ impl Look<'_> {
             }
             let entries = match fs::read_dir(&path) {
                 Ok(entries) => entries,
-                // What went meanwhile, or is not there yet, has no files.
+                // A folder that does not exist any more, or not yet, has no files.
                 Err(error)
                     if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
                 {
@@ -253,7 +251,7 @@ impl Look<'_> {
                 }
             };
             for entry in entries.filter_map(Result::ok) {
-                // A name that is no UTF-8 is in no pattern.
+                // No pattern matches a name that is not UTF-8.
                 let Ok(name) = entry.file_name().into_string() else { continue };
                 let below = if folder.is_empty() { name } else { format!("{folder}/{name}") };
                 match entry.file_type() {
@@ -284,7 +282,7 @@ impl Look<'_> {
         self.looked.seen.insert(below.into(), stamp);
     }
 
-    /// Names the content of a file, unless that is too much to read.
+    /// Returns a hash of the content, unless the file or the total would be too large.
     fn hash(&mut self, path: &Path, size: u64) -> Option<u64> {
         if size > HASHED_BYTES_MAX || self.read + size > READ_BYTES_MAX {
             return None;

@@ -1,10 +1,10 @@
-//! The tasks of a source, one for each thing that is to be waited for.
+//! The tasks of a source, one for each key.
 
 use std::future::pending;
 
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 
-/// Tasks by what they wait for; all end with this.
+/// Tasks by key; all are aborted when this is dropped.
 #[derive(Debug)]
 pub(super) struct Running<K> {
     tasks: JoinSet<()>,
@@ -18,7 +18,7 @@ impl<K> Default for Running<K> {
 }
 
 impl<K: PartialEq + Clone> Running<K> {
-    /// Ends the tasks of what is not in `wanted`, and gives a task to each of it that has none.
+    /// Aborts the tasks whose keys are not in `wanted`, and starts a task for each new key.
     pub(super) fn renew<F: Future<Output = ()> + Send + 'static>(
         &mut self,
         wanted: &[K],
@@ -39,9 +39,9 @@ impl<K: PartialEq + Clone> Running<K> {
         }
     }
 
-    /// Waits until a task has ended; for ever if there is none.
+    /// Waits until a task has ended; forever if there is none.
     ///
-    /// Errors: it panicked.
+    /// Errors: the task panicked.
     pub(super) async fn ended(&mut self) -> Result<(), JoinError> {
         match self.tasks.join_next().await {
             Some(Err(error)) if error.is_panic() => Err(error),

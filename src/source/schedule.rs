@@ -1,8 +1,7 @@
-//! Waits for the times of `[[sources.schedule]]`, and publishes that one has come.
+//! Waits for the times of `[[sources.schedule]]`, and publishes each due time.
 //!
-//! The alarm is one of the wall clock that counts while the machine sleeps and says when that clock
-//! was set. While there is no schedule nothing is open and nothing wakes; which time is due
-//! [`Planner`] decides.
+//! The alarm uses the wall clock, counts while the machine sleeps, and reports when the clock was
+//! set. Without schedules nothing is open and nothing wakes. [`Planner`] decides which time is due.
 
 use std::{convert::Infallible, future::pending, io, os::fd::OwnedFd, sync::Arc};
 
@@ -19,7 +18,7 @@ use tokio::{io::unix::AsyncFd, sync::watch};
 use super::{Outlet, Source, publish, readiness};
 use crate::{rules::outside, schedule::Planner, time::Timestamp};
 
-/// What is read of an alarm: how often it went off.
+/// Size of a read from the alarm: its number of expirations.
 const COUNT_BYTES: usize = 8;
 
 /// The source.
@@ -31,20 +30,20 @@ pub struct Scheduled {
     zone: fn() -> TimeZone,
 }
 
-/// Why it ended.
+/// Why the source ended.
 #[derive(Debug, thiserror::Error)]
 pub enum ScheduledError {
-    /// Nobody says any more what is scheduled.
+    /// The sender of the settings was dropped.
     #[error("the event loop has ended")]
     Ended,
-    /// There is no alarm.
+    /// The alarm cannot be created or set.
     #[error("no alarm can be set")]
     Alarm(#[from] io::Error),
 }
 
 impl Scheduled {
-    /// Waits for what `settings` hold, by the machine's `wall` clock and `zone`; the daemon before
-    /// this one was last alive at `alive`.
+    /// Waits for the schedules in `settings`, by the machine's `wall` clock and `zone`; the
+    /// previous daemon was last alive at `alive`.
     pub fn new(
         settings: watch::Receiver<Arc<outside::Settings>>,
         alive: Timestamp,
@@ -92,7 +91,7 @@ async fn wait(alarm: Option<&Alarm>) -> io::Result<()> {
     }
 }
 
-/// Goes off at a time of the wall clock, and when that clock is set.
+/// An alarm at a time of the wall clock; also expires when the clock is set.
 #[derive(Debug)]
 struct Alarm(AsyncFd<OwnedFd>);
 

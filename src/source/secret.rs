@@ -1,4 +1,4 @@
-//! Files that hold one secret: a token, or the key of signatures.
+//! Files with one secret: a token, or a signing key.
 
 use std::{
     fs::{self, File},
@@ -9,13 +9,13 @@ use std::{
 
 /// Largest file, in bytes.
 const BYTES_MAX: u64 = 4 * 1024;
-/// The permissions that others have.
+/// The permission bits of group and others.
 const OTHERS: u32 = 0o077;
 
-/// The text of the file, without the white space around it.
+/// The text of the file, without surrounding white space.
 ///
-/// Errors: it is no file, others have permissions for it, it cannot be read, is larger than 4 KiB,
-/// or is empty. They name the file, and not what is in it.
+/// Errors: it is not a file, group or others have permissions for it, it cannot be read, is larger
+/// than 4 KiB, or is empty. An error contains the file's name, and nothing of its content.
 pub fn read(path: &Path) -> io::Result<String> {
     let shown = path.display();
     let refused = |kind, message: String| Err(io::Error::new(kind, message));

@@ -1,9 +1,8 @@
-//! Carries word for the user to the sinks: one notice at a time to each, in the order in which they
-//! were said (docs/design/word.md).
+//! Delivers notices to the sinks: one at a time to each sink, in their order (docs/design/word.md).
 //!
-//! The engine says what is due. How a sink answered is published as `sink.sent` or `sink.failed`;
-//! what follows from that the engine decides. A try that takes too long is ended, with what was
-//! started for it.
+//! The engine decides which are due. The result of an attempt is published as `sink.sent` or
+//! `sink.failed`, and the engine decides what follows. An attempt that takes too long is ended,
+//! with the process that it started.
 
 mod check;
 mod command;
@@ -43,24 +42,24 @@ use crate::{
     time::Timestamp,
 };
 
-/// The same for a command, which may ask a server itself.
+/// The time limit of an attempt by a command, which may call a server itself.
 const COMMAND_MAX: Duration = Duration::from_secs(30);
-/// Between two tries to publish on a full disk.
+/// The wait between two attempts to publish on a full disk.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Most questions that wait on the desktop for a choice; the next one is shown when one of them has
 /// ended.
 const ASKED_MAX: usize = 8;
 
-/// A try: of which notice, at which sink, after how many failures.
+/// An attempt: the notice, the sink, and the number of earlier failures.
 type Key = (Arc<str>, Sink, u32);
 
-/// What one try keeps from being made until it has ended.
+/// The attempts that compete: a lane runs a limited number of them at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lane {
-    /// All others at this sink.
+    /// All attempts at this sink, except questions on the desktop: one at once.
     Sink(Sink),
-    /// Too many more questions on the desktop, which wait for a choice.
+    /// Questions on the desktop, which wait for a choice: at most [`ASKED_MAX`] at once.
     Asked,
 }
 
@@ -84,16 +83,16 @@ impl Lane {
 #[derive(Debug)]
 pub struct Sinks {
     outbound: watch::Receiver<Outbound>,
-    /// The log, unless it is configured elsewhere.
+    /// The default file of the log sink.
     log: PathBuf,
-    /// How many seconds the user's clock is ahead of UTC.
+    /// Returns the seconds that the user's clock is ahead of UTC.
     utc_offset: fn(Timestamp) -> i32,
 }
 
-/// Why it ended.
+/// Why the source ended.
 #[derive(Debug, thiserror::Error)]
 pub enum SinksError {
-    /// Nobody says any more what is due.
+    /// The sender of due notices was dropped.
     #[error("the event loop has ended")]
     Ended,
     /// A task panicked.
@@ -102,8 +101,8 @@ pub enum SinksError {
 }
 
 impl Sinks {
-    /// Carries what `outbound` lists; `log` is the file of the sink of that name, unless the
-    /// settings name one. `utc_offset` gives the seconds that the user's clock is ahead of UTC.
+    /// Delivers the jobs of `outbound`. `log` is the file of the sink of that name, unless the
+    /// settings name one. `utc_offset` returns the seconds that the user's clock is ahead of UTC.
     pub fn new(outbound: watch::Receiver<Outbound>, log: PathBuf, utc_offset: fn(Timestamp) -> i32) -> Self {
         Self { outbound, log, utc_offset }
     }
@@ -128,7 +127,7 @@ impl Source for Sinks {
                 is_due
             });
             for job in jobs.iter() {
-                // One that has answered stays in the list until the engine has read that.
+                // A finished job stays in the list until the engine has read its result.
                 let lane = Lane::of(job);
                 let under_way = running.values().filter(|(other, _)| *other == lane).count();
                 if under_way >= lane.tries_max() || running.contains_key(&key(job)) {
@@ -159,7 +158,8 @@ fn key(job: &Job) -> Key {
     (Arc::clone(&job.notice.id), job.sink, job.failures)
 }
 
-/// Has a sink take a notice, and publishes how it answered, or until when it waits.
+/// Passes a notice to a sink and publishes the result; in quiet hours publishes until when it
+/// waits.
 async fn deliver(
     job: Job,
     settings: Arc<Settings>,
@@ -172,7 +172,7 @@ async fn deliver(
         return publish(&job, &[job.waits_event(until, now)], &out).await;
     }
     let limit = match (&job.notice.choices, job.sink) {
-        // The engine ends it when it expires; this is for what it does not end.
+        // The engine ends an expired question; this limit is for questions that it does not end.
         (Some(Choices { expires_at, .. }), Sink::Desktop) => expires_at.since(now) + COMMAND_MAX,
         (_, Sink::Desktop | Sink::Apprise) => COMMAND_MAX,
         (_, Sink::Harness | Sink::Log | Sink::Ntfy | Sink::Webhook) => TRY_MAX,

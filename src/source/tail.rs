@@ -1,4 +1,4 @@
-//! The lines that are added to a file, also when it is renamed, replaced or cut meanwhile.
+//! Reads lines added to a file, even if it is renamed, replaced or truncated meanwhile.
 
 use std::{
     fs::File,
@@ -9,42 +9,42 @@ use std::{
 
 use super::look::{metadata, open_file};
 
-/// Most that is read at once, in bytes; what follows is read the next time.
+/// Most bytes of one read; the rest is read by the next one.
 const LINES_BYTES_MAX: u64 = 8 * 1024 * 1024;
-/// Longest line, in bytes; a longer one is given in parts.
+/// Longest line, in bytes; a longer one is split.
 const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// How far the lines of a file were read.
+/// The read position in a file.
 #[derive(Debug, Default)]
 pub(super) struct Tail {
-    /// What is read, and the number of it.
+    /// The open file and its inode number.
     file: Option<(File, u64)>,
     at: u64,
-    /// The beginning of a line without its end.
+    /// The beginning of an incomplete line.
     partial_line: Vec<u8>,
-    /// The number of a file that is not read from its beginning, and how long it was.
+    /// The inode number and length of a file to read from that length on.
     from: Option<(u64, u64)>,
 }
 
 impl Tail {
-    /// Begins after what a file had when it had this number and length; another file is read from
-    /// its beginning.
+    /// Starts at this length if the file still has this inode number; reads another file from its
+    /// beginning.
     pub(super) fn after(from: Option<(u64, u64)>) -> Self {
         Self { from, ..Self::default() }
     }
 
-    /// Begins at the end of what is at `path`; a file that is not there yet is read from its
+    /// Starts at the present end of the file at `path`; reads a file that is created later from its
     /// beginning.
     pub(super) fn at_end(path: &str) -> io::Result<Self> {
         Ok(Self::after(metadata(path)?.map(|found| (found.ino(), found.len()))))
     }
 
-    /// Gives the lines that were added since this was done before, without their ends, and says
+    /// Calls `on_line` with each line that was added since the last call, without its end. Returns
     /// whether there are more to read.
     ///
-    /// Shape: a line without its end waits for it. Of a file that was renamed the rest is read
-    /// first; one that became shorter is read from its beginning. `Break` ends it for good. Errors:
-    /// what is there cannot be read, or is no file.
+    /// Shape: an incomplete line waits for its end. The rest of a renamed file is read first. A
+    /// file that became shorter is read from its beginning. After `Break`, do not call this again.
+    /// Errors: the file cannot be read, or is not a regular file.
     pub(super) fn read(
         &mut self,
         path: &str,

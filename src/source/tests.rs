@@ -1,4 +1,4 @@
-//! What becomes of a source that fails.
+//! Failures of a source, and its restarts.
 
 use std::{
     io,
@@ -12,7 +12,7 @@ use crate::{
     records,
 };
 
-/// Fails at once, panics the second time, and from the fifth time on waits.
+/// Fails at once, panics the second time, and waits from the fifth time on.
 struct Failing {
     runs: AtomicU32,
 }

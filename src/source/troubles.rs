@@ -1,23 +1,24 @@
-//! What keeps entries of `[[sources.NAME]]` from working, for `aside sources` and `aside doctor`.
+//! Problems that keep entries of `[[sources.NAME]]` from working. The commands `aside sources` and
+//! `aside doctor` show them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// Most troubles of a source that are kept.
+/// Most kept problems of a source.
 const TROUBLES_MAX: usize = 64;
 
-/// By source, then by entry and what of it.
+/// By source, then by entry and part of the entry.
 type Known = BTreeMap<&'static str, BTreeMap<(String, String), String>>;
 
-/// The troubles of all sources.
+/// The problems of all sources.
 #[derive(Debug, Default)]
 pub struct Troubles(Mutex<Known>);
 
 impl Troubles {
-    /// Takes over the trouble that an entry has with `what`, such as a path, or that it has none;
-    /// whether that is new.
+    /// Sets or removes the problem of an entry with `what`, such as a path; returns whether that is
+    /// a change.
     pub fn set(&self, source: &'static str, entry: &str, what: &str, trouble: Option<String>) -> bool {
         let mut known = self.lock();
         let of_source = known.entry(source).or_default();
@@ -31,12 +32,12 @@ impl Troubles {
         }
     }
 
-    /// Forgets all but those of these entries of a source.
+    /// Removes the problems of all other entries of a source.
     pub fn keep(&self, source: &'static str, entries: &BTreeSet<&str>) {
         self.lock().entry(source).or_default().retain(|(entry, _), _| entries.contains(&**entry));
     }
 
-    /// Those of a source, each with the name of its entry.
+    /// The problems of a source, each with the name of its entry.
     pub fn of(&self, source: &str) -> Vec<String> {
         let known = self.lock();
         let troubles = known.get(source).into_iter().flatten();

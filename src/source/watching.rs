@@ -1,9 +1,9 @@
-//! Waits for what the machine has to be asked for: a task for each open condition of a watch
+//! Waits for conditions that require looking at the machine: one task per open condition of a watch
 //! (docs/design/watches.md).
 //!
-//! The engine says which watches are open. A condition that came true is published as `watch.met`;
-//! one that cannot be looked at three times in a row ends its watch with `watch.failed`. Whether
-//! enough conditions are met, and what is said then, the engine decides.
+//! The engine sends the open watches. A condition that came true is published as `watch.met`. If a
+//! check fails three times in a row, it ends the watch with `watch.failed`. The engine decides
+//! whether enough conditions are met, and what to publish then.
 
 mod address;
 mod look;
@@ -32,15 +32,15 @@ use crate::{
     watch::{Condition, Watch},
 };
 
-/// How often in a row a condition may fail to be looked at.
+/// Most failed checks of a condition in a row.
 const FAILURES_MAX: u32 = 3;
-/// Between two of those, and between two tries to publish on a full disk.
+/// The wait after a failed check, and between two attempts to publish on a full disk.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// The open watches, as the engine says.
+/// The open watches, from the engine.
 pub type Open = Arc<[Arc<Watch>]>;
 
-/// A condition: of which watch, and which of its conditions.
+/// A condition: the id of its watch, and its index.
 type Key = (Arc<str>, usize);
 
 /// The source.
@@ -49,10 +49,10 @@ pub struct Watching {
     open: watch::Receiver<Open>,
 }
 
-/// Why it ended.
+/// Why the source ended.
 #[derive(Debug, thiserror::Error)]
 pub enum WatchingError {
-    /// Nobody says any more which watches are open.
+    /// The sender of the open watches was dropped.
     #[error("the event loop has ended")]
     Ended,
     /// A task panicked.
@@ -61,7 +61,7 @@ pub enum WatchingError {
 }
 
 impl Watching {
-    /// Waits for the conditions of the watches that `open` lists.
+    /// Waits for the conditions of the watches in `open`.
     pub fn new(open: watch::Receiver<Open>) -> Self {
         Self { open }
     }
@@ -88,7 +88,7 @@ impl Source for Watching {
             });
             folders.renew(conditions(&list).any(|(_, condition, _)| condition.path().is_some()));
             for (key, condition, watch) in conditions(&list) {
-                // One that has published its end stays in the list until the engine has read that.
+                // A finished condition stays in the list until the engine has read its event.
                 running.entry(key.clone()).or_insert_with(|| {
                     let (folders, out) = (Arc::clone(&folders), out.clone());
                     tasks.spawn(wait(Arc::clone(watch), key.1, condition.clone(), folders, out))
@@ -111,7 +111,7 @@ impl Source for Watching {
     }
 }
 
-/// The conditions that the machine is asked for and that are not met yet.
+/// The open conditions that require looking at the machine.
 fn conditions(open: &Open) -> impl Iterator<Item = (Key, &Condition, &Arc<Watch>)> {
     open.iter().flat_map(|watch| {
         let parts = watch.parts.iter().enumerate();
@@ -120,7 +120,7 @@ fn conditions(open: &Open) -> impl Iterator<Item = (Key, &Condition, &Arc<Watch>
     })
 }
 
-/// Waits for one condition, and publishes that it came true or cannot be looked at.
+/// Waits for one condition, and publishes that it came true or cannot be checked.
 async fn wait(watch: Arc<Watch>, index: usize, condition: Condition, folders: Arc<Folders>, out: Outlet) {
     let mut failures = 0;
     let event = loop {

@@ -1,5 +1,4 @@
-//! Alerts, as Prometheus posts them to an Alertmanager, and as an Alertmanager posts them to a
-//! receiver.
+//! Alerts, posted by Prometheus to an Alertmanager, or by an Alertmanager to a receiver.
 //!
 //! Sources: Alertmanager's OpenAPI document (`api/v2`, `postableAlert`), and its documentation of
 //! `webhook_config` (version 4).
@@ -14,37 +13,37 @@ use crate::{event::Severity, hex::hex, time::Timestamp};
 
 /// Most alerts of one request; Prometheus sends 64 at a time.
 pub const ALERTS_MAX: usize = 1_000;
-/// Labels that the payload has under names of their own.
+/// Labels with payload fields of their own.
 const NAMED: [&str; 2] = ["alertname", "severity"];
 /// Most other labels in a payload.
 const LABELS_MAX: usize = 12;
 
-/// One alert, with the id that makes the same again a duplicate.
+/// One alert, with an id that makes repetitions duplicates.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Alert {
-    /// Names this change of this alert: it began to fire, or was resolved.
+    /// Identifies this change of this alert: it began to fire, or was resolved.
     pub id: String,
-    /// What it says.
+    /// The content of its event.
     pub said: Said,
 }
 
-/// Why a body is no list of alerts.
+/// Why a body is not a list of alerts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AlertError {
-    /// Another shape.
+    /// It has another shape.
     #[error("must be an array of alerts, or an object with `alerts`")]
     Shape,
-    /// Too many.
+    /// It has too many alerts.
     #[error("has {0} alerts; at most {ALERTS_MAX} are accepted at a time")]
     Many(usize),
-    /// One of them has no labels.
+    /// The alert with this index has no labels.
     #[error("alerts[{0}].labels: must be an object of texts with `alertname`")]
     Labels(usize),
 }
 
 /// Reads the alerts of a body, in the form of either program.
 ///
-/// Errors: it is none of both, or one of the alerts is none; then none is taken.
+/// Errors: the body has neither form, or one of the alerts is invalid; then none is accepted.
 pub fn read(body: &Value, now: Timestamp) -> Result<Vec<Alert>, AlertError> {
     let alerts = body.get("alerts").unwrap_or(body).as_array().ok_or(AlertError::Shape)?;
     if alerts.len() > ALERTS_MAX {
@@ -70,8 +69,8 @@ fn one(alert: &Value, now: Timestamp) -> Option<Alert> {
         true => ("resolved", text("endsAt")),
         false => ("firing", text("startsAt")),
     };
-    // One that does not say since when is new each time, as Alertmanager takes it to begin with the
-    // request.
+    // An alert without a time is new each time, because Alertmanager assumes that it begins at the
+    // time of the request.
     let since = since.and_then(|since| since.parse().ok()).unwrap_or(now);
     let mut payload = Map::new();
     payload.insert("alert".to_owned(), clean(&Value::from(name)));
@@ -100,7 +99,7 @@ fn one(alert: &Value, now: Timestamp) -> Option<Alert> {
     })
 }
 
-/// What rules of Prometheus call severities by custom.
+/// The usual severity labels in Prometheus rules.
 fn severity(label: &str) -> Option<Severity> {
     match label {
         "critical" | "page" | "emergency" => Some(Severity::Critical),
@@ -111,8 +110,8 @@ fn severity(label: &str) -> Option<Severity> {
     }
 }
 
-/// Names an alert by its labels, where its sender does not: the same labels are the same alert, in
-/// any order.
+/// An id of an alert from its labels, if the sender sends none. The order of the labels does not
+/// matter.
 fn fingerprint(labels: &Map<String, Value>) -> String {
     let mut sorted: Vec<_> = labels.iter().collect();
     sorted.sort_by_key(|(name, _)| name.as_str());

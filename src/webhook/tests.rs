@@ -50,7 +50,7 @@ fn the_vector_of_standard_webhooks_is_believed_within_five_minutes() {
     };
     let id = Ok(Some("msg_p5jXN8AQM9LWM0D4loKWxJek".to_owned()));
     assert_eq!(signed(own, 1_614_265_330, secret), id);
-    // A key that is being replaced: one of several is enough.
+    // During a key rotation there are several signatures: one valid one is enough.
     let rotated = format!("v1,Ceo5qEr07ixe2NLpvHk3FH9bwy/WavXrAFQ/9tdO6mc= v1a,x {own}");
     assert_eq!(signed(&rotated, 1_614_265_630, secret), id);
     for seconds in [1_614_265_029, 1_614_265_631] {
@@ -183,7 +183,7 @@ fn an_alert_is_the_same_however_it_comes_until_it_is_resolved() {
     let expected = json!({ "alert": "DiskFull", "summary": "95 % used", "instance": "db-1", "url": "http://prometheus/graph",
         "fingerprint": firing.said.dedupe_key });
     assert_eq!(payload, expected);
-    // Prometheus posts it each minute, with a later end.
+    // Prometheus posts it every minute, with a later end.
     assert_eq!(read(&posted("2021-02-25T15:11:00Z")).id, firing.id);
     let resolved = read(&posted("2021-02-25T15:02:00Z"));
     assert_eq!((resolved.said.event_type.as_str(), resolved.said.severity), ("alert.resolved", None));
@@ -200,7 +200,8 @@ fn an_alert_without_a_beginning_is_new_each_time_and_no_name_in_it_is_long() {
     let read =
         |body: &Value, now: u64| alerts::read(body, Timestamp::from_millis(now)).expect("alerts").remove(0);
     let bare = json!([{ "labels": { "alertname": "DiskFull" } }]);
-    // Fired, resolved and fired again: with one id the second fire would count as a repeat.
+    // Fired, resolved and fired again: with one id the second firing would be dropped as a
+    // repetition.
     assert_ne!(read(&bare, 1_000).id, read(&bare, 2_000).id);
     let long = json!([{ "labels": { "alertname": "DiskFull", "x".repeat(70_000): "y", "a\nb": "z" },
         "fingerprint": "f".repeat(70_000) }]);

@@ -81,7 +81,7 @@ impl Lab {
         self.fleet.take(run, Incoming::Answer { id, result }, self.now);
     }
 
-    /// The newest server finds these errors, given by their messages, in the file of a folder.
+    /// The newest server finds errors with these messages in the file of a folder.
     fn find(&mut self, root: &str, messages: &[&str]) {
         let run = *self.running.last().expect("one runs");
         let uri = format!("file://{root}/a.rs");

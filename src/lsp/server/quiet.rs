@@ -9,7 +9,7 @@ use crate::time::Timestamp;
 /// How long a server has to be silent to count as quiet. Source: OpenCode waits 150 ms, and a
 /// compiler run started by a save begins some milliseconds after the previous one has ended.
 pub(super) const QUIET: Duration = Duration::from_millis(300);
-/// The same until a server is first quiet: errors found by then are old, and servers for TypeScript
+/// The same until a server is first quiet: errors found before are old, and servers for TypeScript
 /// report syntax errors seconds before type errors.
 pub(super) const FIRST_QUIET: Duration = Duration::from_secs(2);
 /// Longest wait for the first findings about a text.
@@ -18,7 +18,7 @@ pub(super) const NEWS_MAX: Duration = Duration::from_secs(5);
 pub(super) const FIRST_NEWS_MAX: Duration = Duration::from_secs(60);
 /// Longest wait for a response.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// Longest silence of reported work. After that it is not waited for until its next report.
+/// Longest silence of a running task. After it the task is not waited for until its next report.
 const SILENT_MAX: Duration = Duration::from_secs(5 * 60);
 /// Most concurrent tasks of a server that are waited for.
 const TASKS_MAX: usize = 64;
@@ -28,7 +28,7 @@ const TASKS_MAX: usize = 64;
 pub(super) struct Busy {
     /// The running tasks, by token, with the time of the last report.
     tasks: BTreeMap<String, Timestamp>,
-    /// Since when it has reported that it is not quiescent.
+    /// The time since which it reports that it is not quiescent.
     unquiet_since: Option<Timestamp>,
 }
 
@@ -60,12 +60,12 @@ impl Busy {
         is_quiescent && !was_quiescent
     }
 
-    /// End of the wait for the server's work.
+    /// When the wait for the server's work ends, if it reports work.
     pub(super) fn until(&self) -> Option<Timestamp> {
         self.tasks.values().copied().chain(self.unquiet_since).max().map(|heard| heard + SILENT_MAX)
     }
 
-    /// Drops work without reports.
+    /// Removes tasks without recent reports.
     pub(super) fn forget_silent(&mut self, now: Timestamp) {
         self.tasks.retain(|_, heard| now < *heard + SILENT_MAX);
         self.unquiet_since = self.unquiet_since.filter(|since| now < *since + SILENT_MAX);

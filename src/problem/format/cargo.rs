@@ -10,7 +10,7 @@ struct Line {
     message: Message,
 }
 
-/// Of rustc itself, which writes it without what cargo puts around it.
+/// A message of rustc, which writes it without cargo's envelope.
 #[derive(Deserialize)]
 struct Message {
     message: String,
@@ -32,7 +32,7 @@ struct Span {
     is_primary: bool,
 }
 
-/// The problem of a line. What has no place, such as how many errors there were, is none.
+/// The problem in a line. A message without a location, such as the number of errors, is skipped.
 pub(super) fn line(line: &str) -> Option<Problem> {
     if !line.starts_with('{') {
         return None;

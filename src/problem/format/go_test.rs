@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::problem::{Level, Problem};
 
-/// Most tests under way of which output is kept; of those beyond it only the name is known.
+/// Most running tests with kept output; of further ones only the name is reported.
 const OPEN_MAX: usize = 1_000;
 
 #[derive(Deserialize)]
@@ -18,16 +18,16 @@ struct Line {
     output: Option<String>,
 }
 
-/// What each test under way said first, with its place.
+/// The first message with a location of each running test.
 #[derive(Debug, Clone, Default)]
 pub struct GoTest {
     open: BTreeMap<(String, String), Problem>,
-    /// The tests that failed because one below them did.
+    /// The tests that failed because a subtest failed.
     parents: BTreeSet<(String, String)>,
 }
 
 impl GoTest {
-    /// The problem that a line ends: a test that failed, or an error of the compiler.
+    /// The problem that a line completes: a failed test, or a compiler error.
     pub fn line(&mut self, line: &str) -> Option<Problem> {
         let line = serde_json::from_str::<Line>(line).ok()?;
         let key = (line.package.unwrap_or_default(), line.test.clone().unwrap_or_default());
@@ -67,7 +67,7 @@ impl GoTest {
     }
 }
 
-/// `file.go:line: message` and `file.go:line:column: message`.
+/// Parses `file.go:line: message` and `file.go:line:column: message`.
 fn placed(output: &str) -> Option<Problem> {
     let output = output.trim().trim_start_matches("vet: ");
     let (file, rest) = output.split_once(".go:")?;

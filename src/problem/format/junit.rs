@@ -1,8 +1,8 @@
-//! JUnit's XML: the test cases that failed.
+//! JUnit XML: the failed test cases.
 //!
-//! There is no standard of it. Source: what pytest, Surefire, gotestsum, nextest, vitest and
-//! jest-junit write, which agree in `testcase` with `classname` and `name`, and in `failure` and
-//! `error` below it. A document type is refused, so no entity can grow.
+//! It has no standard. Source: the output of pytest, Surefire, gotestsum, nextest, vitest and
+//! jest-junit. They agree on `testcase` with `classname` and `name`, and on its children `failure`
+//! and `error`. A document type is refused, so no entity can expand.
 
 use roxmltree::{Document, Node, ParsingOptions};
 

@@ -71,14 +71,14 @@ pub(super) fn read(text: &str) -> Result<Vec<Problem>, serde_path_to_error::Erro
     Ok(log.runs.into_iter().flat_map(|run| run.results.unwrap_or_default()).filter_map(problem).collect())
 }
 
-/// `None` for what is suppressed, and for what says that nothing is wrong.
+/// `None` for a suppressed result, and for one that reports no problem.
 fn problem(found: Found) -> Option<Problem> {
     let is_wrong = found.kind.as_deref().is_none_or(|kind| matches!(kind, "fail" | "open" | "review"));
     if !is_wrong || found.suppressions.is_some_and(|list| !list.is_empty()) {
         return None;
     }
     let severity = match found.level.as_deref() {
-        // Section 3.27.10: what has no level is a warning.
+        // Section 3.27.10: a result without a level is a warning.
         None => Level::Warning,
         Some("none") => return None,
         Some(word) => Level::of_word(word).unwrap_or(Level::Warning),
@@ -97,7 +97,7 @@ fn problem(found: Found) -> Option<Problem> {
     })
 }
 
-/// The path of a URI: `%20` and the like are the bytes that they say.
+/// The path of a URI, with percent-encoded bytes such as `%20` decoded.
 fn path(uri: &str) -> String {
     let uri = uri.strip_prefix("file://").unwrap_or(uri);
     let (mut bytes, mut rest) = (Vec::with_capacity(uri.len()), uri.as_bytes());

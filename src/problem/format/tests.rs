@@ -1,4 +1,4 @@
-//! Documents of real tools, and what is no document.
+//! Documents of real tools, and invalid documents.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn rows(problems: &[Problem]) -> Vec<String> {
     problems.iter().map(row).collect()
 }
 
-/// A form, a document of it, and the problems in it.
+/// A format, a document of it, and the problems in it.
 const DOCUMENTS: &[(Format, &str, &[&str])] = &[
     (
         Format::CargoJson,

@@ -1,4 +1,4 @@
-//! Files of problem matchers, and which of them a command line is for.
+//! Files of problem matchers, and the matchers for a command line.
 
 use std::sync::LazyLock;
 
@@ -10,16 +10,16 @@ use crate::{nearest::nearest, problem::Level};
 
 /// Largest file of matchers, in bytes.
 pub const FILE_BYTES_MAX: usize = 256 * 1024;
-/// Most patterns of one matcher: so many lines can make a problem.
+/// Most patterns of one matcher, and so most lines of a problem.
 const PATTERNS_MAX: usize = 8;
 /// Largest compiled regular expression, in bytes.
 const REGEXP_BYTES_MAX: usize = 1024 * 1024;
-/// How many words of a command line may come before the tool's own, such as `npx` or `uv run`.
+/// Most words that may precede the tool in a command line, such as `npx` or `uv run`.
 const WORDS_BEFORE_MAX: usize = 6;
-/// Those that ship.
+/// The built-in matchers.
 const SHIPPED: &str = include_str!("../../../config/matchers.json");
 
-/// What is wrong with a file of matchers.
+/// An error in a file of matchers.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{file}: {}{}{message}",
@@ -29,15 +29,15 @@ const SHIPPED: &str = include_str!("../../../config/matchers.json");
 pub struct MatcherError {
     /// The file, as it was named.
     pub file: String,
-    /// Line and column, from 1, where the text is not of the form.
+    /// Line and column, from 1, if the text does not have the required form.
     pub position: Option<(usize, usize)>,
-    /// The path of the field; empty when none is concerned.
+    /// The path of the field; empty if the error concerns none.
     pub field: String,
-    /// What is wrong.
+    /// The error.
     pub message: String,
 }
 
-/// Matchers as they are written down.
+/// Matchers in the form of the file.
 #[derive(Debug, Clone, Default)]
 pub struct Matchers {
     specs: Vec<Spec>,
@@ -101,17 +101,16 @@ struct BackgroundSpec {
 }
 
 impl Matchers {
-    /// Those that ship with the program.
+    /// The built-in matchers.
     pub fn shipped() -> &'static Self {
         static READ: LazyLock<Matchers> =
             LazyLock::new(|| Matchers::parse("matchers.json", SHIPPED).expect("what ships is tested"));
         &READ
     }
 
-    /// Reads a file; every regular expression of it is compiled once, so that what is wrong is
-    /// found here.
+    /// Parses a file, and compiles every regular expression once, so that errors are found here.
     ///
-    /// Errors: the first thing that is wrong, with the place of it.
+    /// Errors: the first error, with its place.
     pub fn parse(file: &str, text: &str) -> Result<Self, MatcherError> {
         let error = |position, field: &str, message: String| MatcherError {
             file: file.to_owned(),
@@ -138,9 +137,9 @@ impl Matchers {
         Ok(Self { specs: parsed.problem_matcher })
     }
 
-    /// Those of one owner, ready for lines.
+    /// The matchers of one owner, ready for lines.
     ///
-    /// Errors: the nearest name, if one is near.
+    /// Errors: there is no such owner; contains the most similar one, if one is similar.
     pub fn named(&self, name: &str) -> Result<Vec<Matcher>, Option<String>> {
         let found: Vec<Matcher> = self
             .specs
@@ -154,12 +153,12 @@ impl Matchers {
         }
     }
 
-    /// All of them, ready for lines.
+    /// All matchers, ready for lines.
     pub fn all(&self) -> Vec<Matcher> {
         self.specs.iter().filter_map(|spec| spec.compile().ok()).collect()
     }
 
-    /// Those that a command line is for, in the order of the file.
+    /// The matchers for a command line, in the order of the file.
     pub fn of_command(&self, words: &[String]) -> Vec<Matcher> {
         let words = spoken(words);
         let fits = |spec: &&Spec| spec.commands.iter().any(|command| is_command(command, &words));
@@ -174,14 +173,15 @@ impl Matchers {
         self.specs.iter().enumerate().filter(is_first).map(|(_, spec)| spec.owner.as_str())
     }
 
-    /// These before those of `other`.
+    /// The concatenation of these matchers and those of `other`.
     pub fn before(mut self, other: &Self) -> Self {
         self.specs.extend(other.specs.iter().cloned());
         self
     }
 }
 
-/// The words of a command line, those of a shell's script among them, without paths of programs.
+/// The words of a command line, without the paths of programs; a shell script in it is split into
+/// words.
 fn spoken(words: &[String]) -> Vec<&str> {
     let is_script =
         |index: usize| index > 0 && words.get(index - 1).is_some_and(|word| word == "-c" || word == "-lc");
@@ -198,8 +198,8 @@ fn spoken(words: &[String]) -> Vec<&str> {
     spoken
 }
 
-/// Whether the tool of `command`, such as `cargo build|check`, is among the words; options between
-/// its words are left out.
+/// Whether the words contain the tool of `command`, such as `cargo build|check`; options between
+/// its words are skipped.
 fn is_command(command: &str, words: &[&str]) -> bool {
     let mut parts = command.split_whitespace();
     let Some(program) = parts.next() else { return false };
@@ -216,7 +216,7 @@ fn is_command(command: &str, words: &[&str]) -> bool {
 }
 
 impl Spec {
-    /// Errors: the field and what is wrong with it.
+    /// Errors: the field, and the error in it.
     fn compile(&self) -> Result<Matcher, (String, String)> {
         let fail = |field: &str, message: &str| Err((field.to_owned(), message.to_owned()));
         if self.owner.is_empty() || self.owner == "none" {
@@ -292,7 +292,7 @@ impl BackgroundSpec {
     }
 }
 
-/// Errors: what is wrong, and at which character of the expression.
+/// Errors: the error, and its position in the expression.
 fn compiled(text: &str) -> Result<Regex, String> {
     RegexBuilder::new(text).size_limit(REGEXP_BYTES_MAX).build().map_err(|error| {
         let error = error.to_string();
@@ -301,15 +301,15 @@ fn compiled(text: &str) -> Result<Regex, String> {
             .lines()
             .rev()
             .find_map(|line| line.find('^').filter(|_| line.trim_matches([' ', '^']).is_empty()));
-        // The text is shown indented by four.
+        // The error shows the expression indented by four characters.
         let at =
             caret.map(|caret| format!(" at character {}", caret.saturating_sub(4) + 1)).unwrap_or_default();
         format!("{what}{at}")
     })
 }
 
-/// An error of serde about an unknown field, with the nearest of those that it lists in place of
-/// all.
+/// An error of serde about an unknown field, with only the most similar field instead of the list
+/// of all.
 fn with_nearest(text: &str) -> String {
     let text = text.rsplit_once(" at line ").map_or(text, |(before, _)| before);
     let mut words = text.split('`').skip(1).step_by(2);

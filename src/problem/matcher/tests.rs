@@ -1,9 +1,9 @@
-//! The shipped matchers against real output of tools, and what is wrong with files.
+//! The built-in matchers with real output of tools, and errors in files.
 
 use super::*;
 use crate::problem::lines::Lines;
 
-/// What the matchers of a name find in the output.
+/// The problems that the matchers of a name find in the output.
 fn found(name: &str, output: &[u8]) -> Vec<Problem> {
     let mut matchers = Matchers::shipped().named(name).expect("it ships");
     let (mut lines, mut problems) = (Lines::default(), Vec::new());
@@ -13,7 +13,8 @@ fn found(name: &str, output: &[u8]) -> Vec<Problem> {
     problems
 }
 
-/// `file|line col C level code| message` as `.ok` files have it; what is absent is empty.
+/// Formats a problem as `file|line col C level code| message`, as in `.ok` files; absent fields are
+/// empty.
 fn row(problem: &Problem) -> String {
     let number = |number: Option<u32>| number.map(|number| number.to_string()).unwrap_or_default();
     let text = |text: &Option<String>| text.clone().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Questions in simulated time: each ends once, whatever comes when.
+//! Questions in simulated time: each ends once, in any order of events.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -60,7 +60,7 @@ impl World {
         self.observe(&event)
     }
 
-    /// Lets time pass, with every deadline as of its own time.
+    /// Advances the time; handles each deadline at its own time.
     fn wait(&mut self, time: Duration) -> Vec<String> {
         let (end, mut events) = (self.now + time, Vec::new());
         while let Some(at) = self.questions.poll_timeout().filter(|at| *at <= end) {
@@ -103,7 +103,7 @@ fn the_first_answer_ends_a_question_and_the_session_is_notified() {
         event: "q1:2".into(),
     });
     assert_eq!(world.questions.state("q1"), Some(by));
-    // Its event comes once more, as after a journal that lost its keys: it stays ended.
+    // Its event is repeated, as after a journal that lost its keys: it stays ended.
     world.ask("q1", Awaited::BySession);
     assert!(matches!(world.questions.state("q1"), Some(QuestionState::Ended(_))));
 }
@@ -155,7 +155,7 @@ fn no_more_are_kept_than_may_be_and_only_own_events_count() {
     assert_eq!(world.observe(&foreign), Vec::<String>::new());
 }
 
-/// What a random story is made of.
+/// A step of a random scenario.
 #[derive(Debug, Clone)]
 enum Act {
     Ask { awaited: bool },
@@ -195,8 +195,8 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// Whatever happens in whatever order: a restart changes nothing, each question ends once, and
-    /// by the first choice that came before its time.
+    /// In any order of events, a restart changes nothing, and each question ends once, by the first
+    /// choice before its expiry.
     #[test]
     fn each_question_ends_once(acts in proptest::collection::vec((act(), any::<bool>()), 1..80)) {
         let (mut whole, mut restarted) = (World::new(), World::new());

@@ -14,7 +14,7 @@ use crate::{
 
 const COMMIT: &str = "1111111111111111111111111111111111111111";
 
-/// Answers as GitHub does, and notes when it was asked for what.
+/// Answers as GitHub does, and notes the time and target of each request.
 struct Scripted {
     clock: Clock,
     asked: Mutex<Vec<(u64, String)>>,
@@ -46,8 +46,8 @@ impl Runner for Arc<Scripted> {
     }
 }
 
-/// Does what the event loop does with what is published: folds it, publishes what comes of it, and
-/// the plan.
+/// Does the same as the event loop: folds published events, publishes the events that follow from
+/// them, and publishes the plan.
 async fn fold(mut follows: Follows, journal: Journal, plan: watch::Sender<Plan>, ended: &Notify) {
     let (publisher, mut next, mut written) = (Publisher::new(journal.clone()), Seq(1), journal.written());
     loop {
@@ -75,7 +75,7 @@ async fn fold(mut follows: Follows, journal: Journal, plan: watch::Sender<Plan>,
 
 #[tokio::test(start_paused = true)]
 async fn what_the_plan_says_is_asked_when_it_is_due_and_nothing_else() {
-    // The first tick comes at once, and says when.
+    // The first tick comes at once, and returns the time.
     let began = tokio::time::interval(Duration::from_secs(1)).tick().await;
     let clock: Clock = Arc::new(move || {
         Timestamp::from_millis(u64::try_from(began.elapsed().as_millis()).expect("a short test"))
@@ -92,8 +92,8 @@ async fn what_the_plan_says_is_asked_when_it_is_due_and_nothing_else() {
     let session = SessionId::new("s1");
     let wanted = Wanted { by: "w1", session: Some(&session), workspace: None, folder: "/w", reference: None };
     follows.want(&wanted, Timestamp::ZERO);
-    // No time passes while the disk is waited for, so a wait of the test's own begins when nothing
-    // is followed any more.
+    // Simulated time does not pass during disk writes, so a test begins its own wait only when
+    // nothing is followed any more.
     let ended = Notify::new();
     let a_day_later = async {
         ended.notified().await;

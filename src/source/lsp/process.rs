@@ -1,4 +1,4 @@
-//! The process of one language server: its pipes, and its end.
+//! The process of one language server: its pipes and its end.
 
 use std::{fs, io, process::Stdio, time::Duration};
 
@@ -19,30 +19,29 @@ use crate::lsp::{
     message::Incoming,
 };
 
-/// Most messages that wait to be written to a server. One that lets so many wait hangs, and is
-/// ended.
+/// Most messages that wait to be written to a server. A server with more hangs, and is killed.
 const SENDS_MAX: usize = 1_024;
-/// How long a server may go on whose stdin was closed.
+/// How long a server may run after its stdin was closed.
 const CLOSE_MAX: Duration = Duration::from_secs(2);
-/// How much of the end of what a server says on its stderr is kept, in bytes.
+/// Bytes kept from the end of a server's stderr.
 const SAID_BYTES_MAX: usize = 4 * 1024;
-/// Longest last line of that which is repeated, in characters.
+/// Longest last stderr line that is quoted, in characters.
 const LAST_CHARS_MAX: usize = 200;
-/// How long it is waited for what an ended process said last.
+/// How long to wait for the rest of stderr after the end of a process.
 const LAST_WORDS: Duration = Duration::from_millis(100);
-/// How much is read at once, in bytes.
+/// Size of the read buffer, in bytes.
 const READ_BYTES: usize = 16 * 1024;
 
-/// What is heard of a process.
+/// An event of a process.
 #[derive(Debug)]
 pub(super) enum Heard {
-    /// It says this.
+    /// It sent a message.
     Message(Incoming),
-    /// It ended, or was ended, because of this.
+    /// It ended or was killed, for this reason.
     Ended(String),
 }
 
-/// A running process. It is killed, with all that it started, when this is dropped.
+/// A running process. It is killed, with its child processes, when this is dropped.
 #[derive(Debug)]
 pub(super) struct Process {
     pid: Option<u32>,
@@ -56,17 +55,17 @@ impl Process {
         self.pid
     }
 
-    /// Sends it a message; returns whether it can take it. What is sent after its stdin was closed
-    /// goes nowhere.
+    /// Sends a message; returns `false` if the queue is full. Messages after the stdin was closed
+    /// are dropped.
     pub(super) fn send(&self, message: &Value) -> bool {
         match self.stdin.as_ref().map(|stdin| stdin.try_send(framed(message))) {
             Some(Err(mpsc::error::TrySendError::Full(_))) => false,
-            // Of one that has ended its end is heard.
+            // The end of a process is reported separately.
             Some(Ok(()) | Err(mpsc::error::TrySendError::Closed(_))) | None => true,
         }
     }
 
-    /// Closes its stdin, at which it is to end.
+    /// Closes its stdin; then the process should exit.
     pub(super) fn close(&mut self) {
         self.stdin = None;
     }
@@ -78,7 +77,7 @@ impl Drop for Process {
     }
 }
 
-/// Kills a process group when it is dropped, as a server starts compilers.
+/// Kills a process group when it is dropped, because a server starts compilers.
 struct Group(Option<Pid>);
 
 impl Drop for Group {
@@ -89,14 +88,14 @@ impl Drop for Group {
     }
 }
 
-/// How much memory a process has, as the system writes it: `812340 kB`.
+/// The memory of a process, in the system's form: `812340 kB`.
 pub(super) fn memory(pid: u32) -> Option<String> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     Some(resident.trim().to_owned())
 }
 
-/// Starts a process in `folder`, whose messages and end go to `hear`.
+/// Starts a process in `folder`; sends its messages and its end to `hear`.
 pub(super) fn start(
     run: RunId,
     command: &[String],
@@ -108,7 +107,8 @@ pub(super) fn start(
     let child = Command::new(program)
         .args(arguments)
         .current_dir(folder)
-        // A signal from the daemon's terminal is not for it, and what it started ends with it.
+        // A signal from the daemon's terminal must not reach it, and its child processes end with
+        // it.
         .process_group(0)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -126,7 +126,8 @@ pub(super) fn start(
     Ok(Process { pid, stdin: Some(stdin), task })
 }
 
-/// Moves bytes until the process has ended or cannot be understood; gives why. It is killed then.
+/// Transfers bytes until the process has ended or sends invalid messages; returns the reason. Then
+/// the process is killed.
 async fn follow(
     mut child: Child,
     group: Group,
@@ -145,7 +146,7 @@ async fn follow(
         () = listen_for_ever(&mut stderr, &mut said) => None,
     };
     let ended = timeout(CLOSE_MAX, child.wait()).await;
-    // What it said last may not have been read; a process that it started may keep the pipe open.
+    // Its last stderr output may be unread; a child process may keep the pipe open.
     timeout(LAST_WORDS, listen(&mut stderr, &mut said)).await.ok();
     drop(group);
     let last = String::from_utf8_lossy(&said);
@@ -159,7 +160,8 @@ async fn follow(
     if last.is_empty() { why } else { format!("{why}: {last}") }
 }
 
-/// Reads messages to their end; gives why it stops if the process is not the reason.
+/// Reads messages until the end; returns the reason if it stops for another cause than the end of
+/// the process.
 async fn read(
     mut stdout: impl AsyncRead + Unpin,
     run: RunId,
@@ -187,10 +189,10 @@ async fn read(
 }
 
 /// Writes messages until the stdin is to be closed, closes it, and returns after the time that the
-/// process has to end.
+/// process has to exit.
 async fn write(mut stdin: ChildStdin, mut to_write: mpsc::Receiver<Vec<u8>>) {
     while let Some(message) = to_write.recv().await {
-        // One that does not read any more has ended, or closed its stdin; then its end is heard.
+        // The process has ended, or closed its stdin; its end is reported separately.
         if stdin.write_all(&message).await.is_err() {
             return std::future::pending().await;
         }
@@ -204,7 +206,7 @@ async fn listen_for_ever(stderr: impl AsyncRead + Unpin, said: &mut Vec<u8>) {
     std::future::pending().await
 }
 
-/// Reads what the process says for people, and keeps the end of it.
+/// Reads stderr, and keeps its last bytes.
 async fn listen(mut stderr: impl AsyncRead + Unpin, said: &mut Vec<u8>) {
     let mut bytes = vec![0; SAID_BYTES_MAX];
     loop {

@@ -1,4 +1,4 @@
-//! Processes that are no servers.
+//! Processes that are not language servers.
 
 use tokio::{sync::mpsc, task::JoinSet};
 

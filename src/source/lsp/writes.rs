@@ -1,4 +1,4 @@
-//! What the calls of sessions did to files, on its way from the hooks to the source.
+//! The queue of session calls that changed files, from the hooks to the source.
 
 use std::{
     collections::VecDeque,
@@ -9,8 +9,8 @@ use tokio::sync::Notify;
 
 use crate::lsp::Writer;
 
-/// Most calls that wait. The oldest is evicted for another one; what it changed in an open file is
-/// found by the next look at that.
+/// Most queued calls. The oldest is evicted for a new one; its changes of open files are found by
+/// the next look at them.
 const CALLS_MAX: usize = 256;
 
 /// A queue, which is empty while nobody takes from it.
@@ -29,14 +29,14 @@ struct Queue {
 /// The calls that ended before one exchange.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wrote {
-    /// Whose.
+    /// The session.
     pub writer: Writer,
-    /// The files that they say they wrote. They may have changed others as well.
+    /// The files that the calls named as written. Other files may have changed too.
     pub paths: Vec<Arc<str>>,
 }
 
 impl Writes {
-    /// Says whether somebody takes from it.
+    /// Sets whether the queue has a consumer.
     pub fn set_open(&self, is_open: IsOpen) {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         queue.is_open = is_open == IsOpen::Yes;
@@ -45,7 +45,7 @@ impl Writes {
         }
     }
 
-    /// Adds what `wrote` gives, which is not asked if nobody takes from the queue.
+    /// Adds the result of `wrote`, which is not called if the queue has no consumer.
     pub fn add(&self, wrote: impl FnOnce() -> Wrote) {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         if !queue.is_open {
@@ -59,7 +59,7 @@ impl Writes {
         self.has_some.notify_one();
     }
 
-    /// Takes the oldest, or waits for one. Nothing is lost when this is given up.
+    /// Takes the oldest entry, or waits for one. Cancel safe.
     pub async fn next(&self) -> Wrote {
         loop {
             let next = self.queue.lock().unwrap_or_else(PoisonError::into_inner).calls.pop_front();
@@ -71,12 +71,12 @@ impl Writes {
     }
 }
 
-/// Whether somebody takes from the queue.
+/// Whether the queue has a consumer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IsOpen {
     /// The source is on.
     Yes,
-    /// It is off.
+    /// The source is off.
     No,
 }
 

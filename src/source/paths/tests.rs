@@ -5,7 +5,7 @@ use tempfile::tempdir;
 use super::*;
 use crate::paths::{Change, Paths};
 
-/// A search of a glob in a folder, by way of the settings of a user.
+/// A search for a glob in a folder, parsed from settings as a user writes them.
 fn search(folder: &Path, glob: &str) -> Search {
     let folder: Arc<str> = folder.to_str().expect("UTF-8").into();
     Paths::new(glob).expect("a pattern").searches(&[folder]).pop().expect("a search")
@@ -72,10 +72,10 @@ fn a_change_in_the_moment_of_a_look_is_seen_by_the_next_one() {
     let path = root.path().join("a.sql");
     let search = search(root.path(), "*.sql");
     fs::write(&path, "1").expect("written");
-    // The look is as early as the file, so that its time says nothing.
+    // The look is no later than the file's change, so the file's time proves nothing.
     let mut before = look(&search, &Seen::new(), Timestamp::ZERO).0.seen;
     fs::write(&path, "2").expect("written");
-    // As if the clock of the file system had not gone on.
+    // As if the clock of the file system had not advanced.
     let now = look(&search, &Seen::new(), LATER).0.seen;
     let racy = Stamp { is_settled: false, hash: before["a.sql"].hash, ..now["a.sql"] };
     before.insert("a.sql".into(), racy);

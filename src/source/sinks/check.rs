@@ -1,4 +1,4 @@
-//! Whether a sink could take a notice now, as far as that shows without sending one.
+//! Checks whether a sink can take a notice now, as far as possible without sending one.
 
 use std::{env, fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
@@ -10,12 +10,12 @@ use crate::{
     sink::{Settings, Url},
 };
 
-/// How long a server may take to accept a connection.
+/// The time limit of a connection to a server.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
 
-/// Where the sink sends.
+/// The destination of the sink.
 ///
-/// Errors: what keeps it from taking a notice.
+/// Errors: the reason that it cannot take a notice.
 pub async fn check(sink: Sink, settings: &Settings) -> Result<String, String> {
     match sink {
         Sink::Harness => Ok("the line that the next hook of the session shows".to_owned()),
@@ -50,9 +50,9 @@ async fn server(url: Option<&Url>, secret_file: Option<&str>) -> Result<String, 
     }
 }
 
-/// A program as it is found.
+/// The path of a program in the daemon's `PATH`.
 ///
-/// Errors: it is not there.
+/// Errors: it was not found.
 fn in_path(program: &str) -> Result<String, String> {
     let folders = env::var_os("PATH").unwrap_or_default();
     let is_program = |path: &Path| {

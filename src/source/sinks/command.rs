@@ -1,5 +1,5 @@
-//! Commands that show a notice: `notify-send` on the desktop, and `apprise`, which knows a hundred
-//! services.
+//! Commands that show a notice: `notify-send` on the desktop, and `apprise`, which supports a
+//! hundred services.
 
 use std::{env, io, path::Path, process::Stdio, sync::Arc};
 
@@ -11,12 +11,13 @@ use tokio::{
 use super::outcome::{failed, never, word_of};
 use crate::sink::{Answered, Apprise, Notice, Parts, Progress, Shown, Target};
 
-/// What shows a notice on the desktop.
+/// The command that shows a notice on the desktop.
 pub(super) const NOTIFY_SEND: &str = "notify-send";
-/// The variable that names the session's bus, and the folder in which the bus is otherwise.
+/// The variable with the address of the session bus, and the variable with the folder of its
+/// default socket.
 const BUS_VARIABLE: &str = "DBUS_SESSION_BUS_ADDRESS";
 const RUNTIME_VARIABLE: &str = "XDG_RUNTIME_DIR";
-/// How much of what a command says is read; the rest goes nowhere.
+/// Bytes read of a command's output; the rest is discarded.
 const SAID_BYTES_MAX: u64 = 4 * 1024;
 
 /// Shows a notice on the desktop, if there is one.
@@ -39,27 +40,27 @@ pub(super) async fn desktop(notice: &Notice) -> Answered {
     let is_replaced = replace.is_some();
     let mut shown = run(NOTIFY_SEND, &args(replace), "").await;
     if is_replaced && shown.is_err() {
-        // An older command does not know the option.
+        // Older versions do not know the option.
         shown = run(NOTIFY_SEND, &args(None), "").await;
     }
     shown.map_or_else(|refused| refused, |_| Answered::Took(None))
 }
 
-/// The option by which a window changes that shows what is replaced, if it is open. The number is a
-/// high one, as servers count from 1.
+/// The option that updates the window of the replaced notice, if it is open. The number is high
+/// because servers count from 1.
 ///
 /// Source: notify-send(1) of libnotify 0.8, and the desktop notifications specification: a server
-/// answers with the same number, so one that nobody has yet is the new window's.
+/// returns the same number, so a new window gets it if it is not in use.
 fn replace_id(progress: &Progress) -> String {
     let digits = progress.line.get(..8).and_then(|digits| u32::from_str_radix(digits, 16).ok());
     format!("--replace-id={}", digits.unwrap_or_default() & 0x3fff_ffff | 0x4000_0000)
 }
 
-/// Asks with a button for each choice, until one is chosen or the question is closed.
+/// Shows a button for each choice, and waits until one is chosen or the question is closed.
 ///
-/// Source: notify-send(1) of libnotify 0.8: `--action` prints the name of what was chosen. Errors:
-/// how the command refused; one that knows no actions is an older one, and shows the question as a
-/// text.
+/// Source: notify-send(1) of libnotify 0.8: `--action` prints the name of the chosen action.
+/// Errors: why the command failed; an older version has no actions, and then the question is shown
+/// as text.
 async fn ask(notice: &Notice, choices: &[Arc<str>]) -> Result<Answered, Answered> {
     let mut args = options(notice);
     args.extend(["--wait".to_owned(), "--expire-time=0".to_owned()]);
@@ -75,14 +76,14 @@ fn options(notice: &Notice) -> Vec<String> {
     let urgency = word_of(notice.level, ["low", "normal", "critical"]);
     let mut options = vec!["--app-name=aside".to_owned(), format!("--urgency={urgency}")];
     if let Some(progress) = &notice.progress {
-        // Servers that do not keep to the number go by this one.
+        // For servers that ignore the number.
         options.push(format!("--hint=string:x-canonical-private-synchronous:{}", progress.line));
         options.extend(progress.percent.map(|percent| format!("--hint=int:value:{percent}")));
     }
     options
 }
 
-/// Hands a notice to `apprise`, which knows where it goes.
+/// Sends a notice with `apprise`, which has the destinations in its configuration.
 ///
 /// Source: apprise(1), `--input-format`.
 pub(super) async fn apprise(settings: &Apprise, notice: &Notice) -> Answered {
@@ -91,25 +92,25 @@ pub(super) async fn apprise(settings: &Apprise, notice: &Notice) -> Answered {
         (notice.title(), settings.config_file.as_deref().map(|file| format!("--config={file}")));
     let title = format!("--title={title}");
     let kind = format!("--notification-type={kind}");
-    // Without it the body is text.
+    // The default format is text.
     let format = notice.is_markdown.then(|| "--input-format=markdown".to_owned());
     let args: Vec<String> = [title, kind].into_iter().chain(format).chain(config).collect();
-    // The body goes in by stdin: a list of processes shows arguments to everybody.
+    // The body is passed by stdin, because every user can see arguments in the process list.
     let ended = run(&settings.command, &args, &notice.text_for(notice.target(), Parts::ALL)).await;
     ended.map_or_else(|refused| refused, |_| Answered::Took(None))
 }
 
-/// Whether a session's bus is there.
+/// Whether the session bus exists.
 pub(super) fn has_bus() -> bool {
     let is_set = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
     let in_folder = || is_set(RUNTIME_VARIABLE).is_some_and(|folder| Path::new(&folder).join("bus").exists());
     is_set(BUS_VARIABLE).is_some() || in_folder()
 }
 
-/// Runs a command to its end, with `input` on its stdin, and gives the beginning of what it writes
-/// to stdout. It is killed when nobody waits for it any more.
+/// Runs a command to its end, with `input` on its stdin, and returns the beginning of its stdout.
+/// It is killed when the future is dropped.
 ///
-/// Errors: there is no such program, or it did not succeed.
+/// Errors: there is no such program, or it failed.
 async fn run(program: &str, args: &[String], input: &str) -> Result<String, Answered> {
     let spawned = Command::new(program)
         .args(args)
@@ -129,7 +130,8 @@ async fn run(program: &str, args: &[String], input: &str) -> Result<String, Answ
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let write = async {
         if let Some(mut stdin) = stdin {
-            // One that does not read it shows nothing of it, which its end says.
+            // A command that does not read its stdin shows nothing, and its exit status reports
+            // that.
             stdin.write_all(input.as_bytes()).await.ok();
         }
     };
@@ -144,7 +146,7 @@ async fn run(program: &str, args: &[String], input: &str) -> Result<String, Answ
     }
 }
 
-/// The beginning of what is written there until the end.
+/// The beginning of an output; reads it to the end.
 async fn read(written: Option<impl AsyncRead + Unpin>) -> String {
     let mut said = Vec::new();
     if let Some(mut written) = written {

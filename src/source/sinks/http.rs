@@ -1,4 +1,4 @@
-//! Servers: one request a connection, no redirect followed. An ntfy server is one.
+//! HTTP servers: one request per connection, no redirects. An ntfy server is one of them.
 
 use std::{future::poll_fn, pin::Pin};
 
@@ -19,7 +19,7 @@ use crate::{
     sink::{Answered, Notice, Parts, Progress, Shown, Url},
 };
 
-/// The priority that makes no sound: a percentage changes often.
+/// The priority without a sound: a percentage changes often.
 const SILENT: u8 = 2;
 
 #[derive(Serialize)]
@@ -37,7 +37,7 @@ struct NtfyBody<'a> {
     click: Option<&'a str>,
 }
 
-/// Progress that goes on is shown without a sound.
+/// The priority of a notice: unfinished progress is shown without a sound.
 fn ntfy_priority(notice: &Notice) -> u8 {
     match notice.level {
         Level::Info if notice.progress.as_ref().is_some_and(Progress::goes_on) => SILENT,
@@ -47,11 +47,11 @@ fn ntfy_priority(notice: &Notice) -> u8 {
     }
 }
 
-/// Sends a notice to the topic that `url` ends in.
+/// Sends a notice to the topic at the end of `url`.
 ///
-/// Source: docs.ntfy.sh, "Publish as JSON": `markdown`, `click`, which is opened when the message
-/// is tapped, and `sequence_id`: a message replaces the one before it with the same (ntfy 2.16; an
-/// older server shows each).
+/// Source: docs.ntfy.sh, "Publish as JSON": `markdown`; `click`, the address to open when the
+/// message is tapped; and `sequence_id`: a message replaces the previous one with the same id (ntfy
+/// 2.16; an older server shows each).
 pub(super) async fn ntfy(url: &Url, token_file: Option<&str>, notice: &Notice) -> Answered {
     let Some((base, topic)) = url.path.rsplit_once('/') else { return failed("no topic".to_owned()) };
     let tag = word_of(notice.level, ["information_source", "warning", "rotating_light"]);
@@ -86,16 +86,16 @@ pub(super) async fn ntfy(url: &Url, token_file: Option<&str>, notice: &Notice) -
     }
 }
 
-/// What a server said that did not take a notice.
+/// The text of an answer by which a server refused a notice.
 pub(super) fn refusal(response: &Response) -> String {
     let said = String::from_utf8_lossy(&response.body);
     let first = said.lines().next().unwrap_or_default();
     format!("it answered {} {first}", response.status)
 }
 
-/// Posts `body` to `path` of the server that `url` names.
+/// Posts `body` to `path` of the server in `url`.
 ///
-/// Errors: nobody listens, or the connection breaks off.
+/// Errors: nothing listens there, or the connection breaks.
 pub(super) async fn post(
     url: &Url,
     path: &str,
@@ -123,7 +123,7 @@ pub(super) async fn post(
         let status = response.status().as_u16();
         Ok(Response { status, body: read(response.into_body()).await })
     };
-    // The connection has to be driven; what came before its end is in the answer.
+    // The connection has to be polled. If it ends first, the answer may already be complete.
     let mut exchange = std::pin::pin!(exchange);
     tokio::select! {
         answer = &mut exchange => answer,
@@ -146,7 +146,7 @@ async fn post_securely(address: String, _: &[(&str, String)], _: String) -> Resu
     Err(format!("{address}: this program was built without https"))
 }
 
-/// The beginning of a body; what breaks off is as long as it came.
+/// The beginning of a body; of a broken one, the received part.
 async fn read(mut body: Incoming) -> Vec<u8> {
     let mut read = Vec::new();
     while read.len() < ANSWER_BYTES_MAX {

@@ -8,7 +8,7 @@ use crate::{
     sink::{Choices, Notice, Progress, Target},
 };
 
-/// A notice as JSON: its message without marks, and the same with them if it is markdown.
+/// A notice as a JSON object: its message without markup, and with it if it is markdown.
 pub(super) fn fields(notice: &Notice) -> Value {
     let mut fields = Map::new();
     let mut insert = |name: &str, text: Option<&str>| {
@@ -38,7 +38,7 @@ pub(super) fn fields(notice: &Notice) -> Value {
     Value::Object(fields)
 }
 
-/// The same as a line.
+/// A notice as a line of JSON.
 pub(super) fn line(notice: &Notice) -> String {
     format!("{}\n", fields(notice))
 }

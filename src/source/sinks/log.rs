@@ -1,4 +1,4 @@
-//! The log: a file of JSON lines for this user alone, of which one before it is kept.
+//! The log: a file of JSON lines that only this user can read; one older file is kept.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -13,11 +13,11 @@ use tokio::task::spawn_blocking;
 use super::outcome::failed;
 use crate::sink::Answered;
 
-/// What the name of the file before ends in.
+/// The suffix of the older file.
 const BEFORE: &str = ".1";
 
-/// Adds a line unless it is the last one there, to a new file if the present one would have more
-/// than `max_bytes` bytes.
+/// Appends a line, unless it is already the last one; begins a new file if the present one would
+/// exceed `max_bytes` bytes.
 pub(super) async fn append(path: PathBuf, line: String, max_bytes: u64) -> Answered {
     let shown = path.display().to_string();
     match spawn_blocking(move || write(&path, &line, max_bytes)).await {
@@ -30,7 +30,7 @@ pub(super) async fn append(path: PathBuf, line: String, max_bytes: u64) -> Answe
 fn write(path: &Path, line: &str, max_bytes: u64) -> io::Result<()> {
     let mut file = open(path)?;
     let length = file.metadata()?.len();
-    // Written by a process that died before it could say so.
+    // A process wrote it and died before it could publish that.
     if ends_in(&mut file, length, line.as_bytes())? {
         return Ok(());
     }
@@ -51,7 +51,9 @@ fn ends_in(file: &mut File, length: u64, line: &[u8]) -> io::Result<bool> {
     Ok(end == line)
 }
 
-/// Opens the file; a pipe does not wait for its other end, and is refused.
+/// Opens the file. Opening does not block on a pipe.
+///
+/// Errors: those of the system, or it is not a regular file.
 fn open(path: &Path) -> io::Result<File> {
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).map_err(io::Error::other)?;
     let file =

@@ -1,4 +1,4 @@
-//! What tries at all sinks have in common: their time, their secrets, answers, how they end.
+//! Common parts of all sinks: time limits, secrets, server answers, and outcomes.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -6,16 +6,16 @@ use tokio::task::spawn_blocking;
 
 use crate::{notification::Level, sink::Answered, source::secret};
 
-/// How long a try may take.
+/// The time limit of an attempt.
 pub(super) const TRY_MAX: Duration = Duration::from_secs(10);
 
-/// How much of an answer is read, in bytes.
+/// Bytes read of an answer.
 pub(super) const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
-/// What a server answered.
+/// The answer of a server.
 pub(super) struct Response {
     pub(super) status: u16,
-    /// Its beginning.
+    /// The beginning of the body.
     pub(super) body: Vec<u8>,
 }
 
@@ -25,17 +25,17 @@ impl Response {
     }
 }
 
-/// It can be tried again.
+/// A failure that can be retried.
 pub(super) const fn failed(error: String) -> Answered {
     Answered::Refused { error, is_final: false }
 }
 
-/// It need not be tried again.
+/// A failure that is final.
 pub(super) const fn never(error: String) -> Answered {
     Answered::Refused { error, is_final: true }
 }
 
-/// The word that a level has elsewhere: of three, the first is for `info`.
+/// Another system's name of a level; `words` are its names of `info`, `warn` and `error`.
 pub(super) const fn word_of(level: Level, words: [&'static str; 3]) -> &'static str {
     let [info, warn, error] = words;
     match level {
@@ -45,7 +45,9 @@ pub(super) const fn word_of(level: Level, words: [&'static str; 3]) -> &'static 
     }
 }
 
-/// The secret in a file, in words where there is none.
+/// The secret in a file.
+///
+/// Errors: the reason, as text.
 pub(super) async fn read_secret(path: &str) -> Result<String, String> {
     let file = PathBuf::from(path);
     match spawn_blocking(move || secret::read(&file)).await {

@@ -1,4 +1,4 @@
-//! Servers that are asked by https: on a thread that may block, by the certificates that the system
+//! HTTPS servers: requests on a thread that may block, with the certificates that the system
 //! trusts.
 
 use tokio::task::spawn_blocking;
@@ -11,7 +11,7 @@ use super::outcome::{ANSWER_BYTES_MAX, Response, TRY_MAX};
 
 /// Posts `body` to `address`.
 ///
-/// Errors: nobody answers, or its certificate is not trusted.
+/// Errors: no server answers, or its certificate is not trusted.
 pub(super) async fn post(
     address: String,
     headers: Vec<(String, String)>,
@@ -39,7 +39,7 @@ fn ask(address: &str, headers: Vec<(String, String)>, body: &str) -> Result<Resp
     let mut response = request.send(body)?;
     let status = response.status().as_u16();
     let limit = ANSWER_BYTES_MAX as u64;
-    // Of what breaks off or is longer the status alone counts.
+    // If the body is longer or broken, only the status counts.
     let body = response.body_mut().with_config().limit(limit).read_to_vec().unwrap_or_default();
     Ok(Response { status, body })
 }

@@ -1,4 +1,4 @@
-//! Real sinks, each with what it is to take.
+//! Real sinks, each with a notice.
 
 use std::{
     fs,
@@ -29,13 +29,13 @@ fn notice() -> Notice {
     }
 }
 
-/// Writes a file that nobody else may use.
+/// Writes a file without permissions for other users.
 fn write_secret(path: &Path, text: &str) {
     fs::write(path, text).expect("written");
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("it is ours");
 }
 
-/// A server that answers one request with `answer`, and gives the request.
+/// A server that answers one request with `answer`, and returns the request.
 fn server(answer: &'static str) -> (Url, JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("bound").port();

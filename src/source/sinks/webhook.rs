@@ -1,4 +1,5 @@
-//! Webhooks as Standard Webhooks says: an id, a time, and a signature of both with the body.
+//! Webhooks by the Standard Webhooks specification: an id, a time, and a signature of both with the
+//! body.
 //!
 //! Source: github.com/standard-webhooks/standard-webhooks, version 1.0.0.
 
@@ -15,10 +16,10 @@ use crate::{
     webhook::signature::{standard_key, standard_signature},
 };
 
-/// The status by which a receiver says that it wants no more of it.
+/// The status of a receiver that wants no further webhooks.
 const GONE: u16 = 410;
 
-/// Posts a notice, signed with the secret in `secret_file`; its id is the same each time.
+/// Posts a notice, signed with the secret in `secret_file`; its id is the same at each attempt.
 pub(super) async fn post(url: &Url, secret_file: &str, notice: &Notice, now: Timestamp) -> Answered {
     let key = match read_secret(secret_file).await.map(|secret| standard_key(&secret)) {
         Ok(Some(key)) => key,

@@ -1,5 +1,5 @@
-//! Ports and servers, by one connection that is closed at once. It sends no credentials and follows
-//! no redirect.
+//! Ports and servers, checked by one connection that is closed at once. It sends no credentials and
+//! follows no redirect.
 
 use std::{io, pin::pin, time::Duration};
 
@@ -39,7 +39,7 @@ pub(super) enum Wanted {
 pub(super) struct Rhythm {
     /// The first interval.
     pub(super) soon: Duration,
-    /// How often it applies: for about a minute.
+    /// The number of first intervals: about a minute of them.
     pub(super) looks_soon: u32,
     /// The later interval.
     pub(super) later: Duration,
@@ -56,7 +56,7 @@ impl Wanted {
     }
 }
 
-/// Polls once: the state as a text, if it is the wanted one.
+/// Polls once: returns the state as a text, if it is the wanted one.
 ///
 /// Errors: the host has no address, or this process can open no connection.
 pub(super) async fn look(wanted: &Wanted) -> Result<Option<String>, LookError> {
@@ -68,7 +68,7 @@ pub(super) async fn look(wanted: &Wanted) -> Result<Option<String>, LookError> {
         }
         Wanted::Answer { host, port, url, status } => {
             let Some(connection) = connect(host, *port).await? else { return Ok(None) };
-            // A connection that breaks, or speaks no HTTP, has not answered yet.
+            // A broken connection, or one without HTTP, has not answered yet.
             let found = timeout(ANSWER_MAX, ask(connection, host, url)).await.ok().and_then(Result::ok);
             let is_meant = |found: &u16| status.map_or(*found < STATUS_BAD, |wanted| wanted == *found);
             Ok(found.filter(is_meant).map(|found| format!("it answers {found}")))

@@ -1,4 +1,4 @@
-//! Looks at the machine for one condition: once, or until it is met.
+//! Checks one condition of the machine: once, or until it is met.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::{
     watch::condition::{Condition, host_of},
 };
 
-/// Looks once, before a watch is set: what the condition needs to go on after a restart is filled
-/// in.
+/// Checks a condition once, before its watch is set, and fills in the state that it needs after a
+/// restart.
 ///
-/// Shape: one that the engine waits for is not looked at.
-/// Errors: what it names cannot be looked at.
+/// Shape: a condition that the engine waits for is not checked. Errors: the object of the condition
+/// cannot be checked.
 pub async fn look(condition: &Condition) -> Result<Look, LookError> {
     if let Condition::Exit { pid, started } = condition {
         return Ok(look_at_process(*pid, *started));
@@ -42,7 +42,7 @@ fn look_at_process(pid: u32, started: Option<u64>) -> Look {
     }
 }
 
-/// Waits until a condition is met, and says how it is then.
+/// Waits until a condition is met, and returns the state as a text.
 pub(super) async fn until_met(condition: &Condition, folders: &Arc<Folders>) -> Result<String, LookError> {
     if let Condition::Exit { pid, started } = condition {
         let started = started.ok_or_else(|| LookError::new("the start of the process is not known"))?;

@@ -1,19 +1,19 @@
-//! What a look at the machine shows, and why it shows nothing.
+//! The result of a check, and its error.
 
 use std::{fmt, io};
 
 use crate::watch::condition::Condition;
 
-/// What a look shows.
+/// The result of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Look {
-    /// It is so, in these words.
+    /// The condition is met; the state as a text.
     Met(String),
-    /// It is not; with all that is needed to wait for it.
+    /// It is not met; the condition with everything that is needed to wait for it.
     Open(Condition),
 }
 
-/// Why a condition cannot be looked at.
+/// Why a condition cannot be checked.
 #[derive(Debug)]
 pub struct LookError(String);
 

@@ -1,5 +1,4 @@
-//! Files: whether one is there, whether its content is another one, and the lines that are added to
-//! it.
+//! Files: whether they exist, changes of their content, and lines added to them.
 
 use std::{
     fs, io, io::Read, ops::ControlFlow, os::unix::fs::MetadataExt, path::Path, sync::Arc, time::Duration,
@@ -22,14 +21,15 @@ use crate::{
     watch::Condition,
 };
 
-/// What happens within this time is looked at together.
+/// Events within this time need only one look.
 const SETTLES: Duration = Duration::from_millis(100);
-/// Largest file whose content is compared, in bytes; of a larger one its size and times are.
+/// Largest file whose content is compared, in bytes; a larger one is compared by inode, size and
+/// time.
 const CONTENT_BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// How much of a line is said, in characters.
+/// Longest shown line, in characters.
 const LINE_CHARS_SHOWN: usize = 200;
 
-/// What a look found.
+/// The result of a look.
 enum Found {
     Met(String),
     /// `is_behind`: there is more to read.
@@ -119,7 +119,7 @@ fn look_for(path: &str, exists: bool) -> io::Result<Option<String>> {
     Ok((is_there == exists).then(|| state.to_owned()))
 }
 
-/// What tells the content of a path from another one; `None` when nothing is there.
+/// A text that identifies the content of a path; `None` if nothing exists there.
 fn content(path: &str) -> io::Result<Option<String>> {
     let Some(found) = metadata(path)? else { return Ok(None) };
     let mut hash = Sha256::new();

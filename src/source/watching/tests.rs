@@ -1,4 +1,4 @@
-//! Conditions of the machine with the real thing: processes, ports, servers, files.
+//! Conditions of the real machine: processes, ports, servers, files.
 
 use std::{
     fs,
@@ -22,7 +22,7 @@ use crate::{
     watch::condition::{Terms, parse},
 };
 
-/// Longest wait for what comes true at once.
+/// Longest wait for a condition that becomes true at once.
 const SOON: Duration = Duration::from_secs(20);
 
 fn condition(text: &str, folder: &Path) -> Condition {
@@ -45,8 +45,8 @@ async fn state(text: &str, folder: &Path) -> Option<String> {
     }
 }
 
-/// Waits for `condition` while `happens` is done, again and again until it counts, as an event
-/// before the wait began may.
+/// Waits for `condition`, and calls `happens` repeatedly, because an event before the wait began
+/// may not count.
 async fn met(condition: &Condition, mut happens: impl FnMut()) -> String {
     let folders = Arc::new(Folders::default());
     folders.renew(condition.path().is_some());
@@ -83,7 +83,7 @@ async fn the_end_of_a_process_is_seen_and_one_that_is_gone_has_ended() {
     });
     assert_eq!(state_after.await, "it has ended");
     assert_eq!(state(&format!("exit {}", i32::MAX), folder.path()).await.as_deref(), Some("no such process"));
-    // Another process with the number.
+    // Another process with the same number.
     let own = Condition::Exit { pid: std::process::id(), started: Some(1) };
     assert_eq!(look(&own).await.expect("looked at"), Look::Met("it has ended".to_owned()));
     assert_eq!(met(&own, || ()).await, "it has ended");
@@ -158,7 +158,7 @@ async fn a_change_is_one_of_the_content_also_by_an_atomic_save() {
     let mut round = 0;
     let save = || {
         round += 1;
-        // A touch first, which is no change; then as editors save.
+        // First a touch without a change, then a save as editors do it.
         let content = if round == 1 { "1" } else { "2" };
         fs::write(folder.path().join(".a.rs.swp"), content).expect("written");
         fs::rename(folder.path().join(".a.rs.swp"), &path).expect("renamed");
@@ -237,7 +237,7 @@ async fn what_is_no_file_is_refused_and_nothing_waits_for_its_other_end() {
     let line = open("line fifo /x/", folder.path()).await;
     let refused = timeout(SOON, until_met(&line, &Arc::default())).await.expect("in time");
     assert!(refused.expect_err("no file").to_string().contains("is not a file"));
-    // Not read, so its times are what counts.
+    // It is not read, so its times are compared.
     open("change fifo", folder.path()).await;
 }
 
