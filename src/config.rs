@@ -1,10 +1,10 @@
-//! The configuration: from the files of every layer to rules that cannot be wrong.
+//! The configuration: turns the files of every layer into valid rules.
 //!
-//! Three stages, never mixed: `load` reads files into [`Sources`](layers::Sources), which are plain
-//! data; `raw` holds what they say, with the place of every value; [`compile`](compile::compile)
-//! makes rules and settings of it, and one report of everything that is wrong in any file. The rest
-//! of the program sees only what was compiled. Nothing here knows where the folders are, or what
-//! becomes of the rules.
+//! It has three separate stages. `load` reads files into [`Sources`](layers::Sources), which are
+//! plain data. `raw` keeps their contents with the place of every value.
+//! [`compile`](compile::compile) makes rules and settings of them, and one report of every mistake
+//! in any file. The rest of the program sees only the compiled result. Nothing here knows the paths
+//! of the folders or the use of the rules.
 //!
 //! ```
 //! use aside::config::{compile::compile, layers::Sources};

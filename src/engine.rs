@@ -1,12 +1,12 @@
 //! Every pipeline and every session as one state machine.
 //!
-//! The engine takes what happened and when ([`Input`]), in journal order. It returns what to do
-//! ([`Output`]) and when to wake it. It is a pure fold: the same inputs with the same times give
-//! the same outputs. So live traffic, recovery, a subscriber's own tests and simulation run the
-//! same code. Before each input it fires every deadline up to that input's time, each at its own
-//! time, so the order of a timer and the next input does not matter.
+//! The engine handles inputs with their times ([`Input`]), in journal order. It returns actions
+//! ([`Output`]) and the time of its next wake-up. It is a pure fold: the same inputs with the same
+//! times produce the same outputs. So live traffic, recovery, a subscriber's own tests and
+//! simulation run the same code. Before each input it fires every deadline up to that input's time,
+//! each at its own time, so the order of a timer and the next input does not matter.
 //!
-//! It does not know sockets, files, clocks or TOML.
+//! It has no dependency on sockets, files, clocks or TOML.
 
 pub mod io;
 
@@ -43,9 +43,9 @@ use crate::{
 };
 
 impl Engine {
-    /// Handles one input. Drain [`Engine::poll_output`] to `None` before the next.
+    /// Handles one input. Drain [`Engine::poll_output`] to `None` before the next one.
     ///
-    /// `now` is the time of the input's journal record; it never goes back.
+    /// `now` is the time of the input's journal record; it never decreases.
     pub fn handle(&mut self, input: Input<'_>, now: Timestamp) {
         self.fire_deadlines(now);
         let taken_max = if matches!(input, Input::Tick) { TAKEN_PER_TICK } else { 0 };
@@ -78,16 +78,16 @@ impl Engine {
         }
         self.drain_sessions();
         self.note_idle_sessions(now);
-        // Other rules can make a batch or a session due.
+        // The new rules can make a batch or a session due.
         self.fire_deadlines(now);
         self.sessions.advance_fanout(taken_max, now);
         self.sessions.relieve();
         self.drain_sessions();
     }
 
-    /// Handles an event, addressed by its session's current name.
+    /// Handles an event, and replaces its session by that session's current name.
     fn event(&mut self, seq: Seq, event: EventRef<'_>, now: Timestamp) {
-        // Nearly no id has a separator; skip those without allocating.
+        // Almost no id has a separator; skip the others without allocating.
         let full_name = event.session.filter(|name| name.contains(SessionId::SEPARATOR)).map(SessionId::new);
         let addressed = full_name.and_then(|name| self.sessions.by_full_name(&name));
         let session = addressed.as_ref().map(SessionId::as_str).or(event.session);
@@ -105,12 +105,12 @@ impl Engine {
         }
     }
 
-    /// The next thing the shell must do; the order matters.
+    /// The next action for the shell; the order matters.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
-    /// When the engine needs an input at the latest, and why. `None` while nothing is pending.
+    /// The latest time of the engine's next input, and the reason. `None` while nothing is pending.
     pub fn poll_timeout(&self) -> Option<(Timestamp, WakeReason)> {
         let fanout = self.sessions.fanout_timeout().map(|at| (at, WakeReason::Fanout));
         fanout.into_iter().chain(self.next_deadline()).min()

@@ -1,12 +1,12 @@
-//! Probes compare what a session last knew with the current state. They run inside an exchange, so
-//! nothing is watched and nothing wakes an idle machine.
+//! Probes compare the known state of a session with the current state. They run inside an exchange,
+//! so nothing is watched and nothing wakes an idle machine.
 //!
-//! A probe is a pure function: it gets what the session knows ([`Known`]), the moment ([`Moment`]),
-//! and access to the machine ([`Facts`]). It returns what to publish ([`Finding`]) and what the
-//! session knows from now on ([`Noted`]). Both are journaled in one batch with the exchange, and
-//! before it; the engine observes the journal ([`Memory::observe`]), so a restart loses nothing.
-//! File contents never enter the journal. A new probe is a file here and a row in the table
-//! `probes!`; its file defines its settings, its known state, and its look.
+//! A probe is a pure function: its inputs are the known state ([`Known`]), the moment ([`Moment`]),
+//! and access to the machine ([`Facts`]). It returns the events to publish ([`Finding`]) and the
+//! new known state ([`Noted`]). Both are journaled in one batch with the exchange, and before it.
+//! The engine observes the journal ([`Memory::observe`]), so a restart loses nothing. File contents
+//! never enter the journal. A new probe is a file here and a row in the table `probes!`; its file
+//! defines its settings, its known state, and its look.
 
 pub mod background;
 pub mod context;
@@ -51,15 +51,15 @@ use crate::{
     time::Timestamp,
 };
 
-/// Type of the event with what a probe noted.
+/// Type of the event with a probe's notes.
 pub const NOTED: &str = "probe.noted";
 /// Source of the probes' events: the program itself.
 const SOURCE: &str = OWN_SOURCE;
-/// Most files in one event that notes them, at some 4,400 bytes each with paths of the greatest
+/// Most files in one event that notes them; each takes some 4,400 bytes with a path of maximum
 /// length.
 const NOTED_FILES_MAX: usize = 100;
 
-/// What a session knows, as noted by its probes.
+/// The known state of a session, as noted by its probes.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Known {
@@ -67,13 +67,13 @@ pub struct Known {
     pub files: files::Known,
     /// All other known state.
     pub around: Surroundings,
-    /// Since when the session has had calls whose end was not reported.
+    /// Time since which the session has calls without a reported end.
     pub calling_since: Option<Timestamp>,
-    /// Last report on its turns and calls.
+    /// Time of the last report on its turns and calls.
     pub heard_at: Timestamp,
     /// Its working folder.
     pub workspace: Option<Arc<str>>,
-    /// Paths that the end of a watch reported as changed, until the next look notes their state.
+    /// Changed paths reported by an ended watch, until the next look notes their state.
     pub watched: BTreeSet<Arc<str>>,
     /// Outcomes of the checks of its pushes, newest last.
     pub pushed: Vec<Pushed>,
@@ -116,7 +116,7 @@ impl Known {
     }
 }
 
-/// Changes of what a session knows; the payload of a [`NOTED`] event.
+/// Changes of a session's known state; the payload of a [`NOTED`] event.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Noted {
@@ -129,7 +129,7 @@ pub struct Noted {
 }
 
 impl Noted {
-    /// Splits it into parts that fit into one record each.
+    /// Splits the changes into parts that fit into one record each.
     fn into_parts(self) -> Vec<Self> {
         let Self { files, around } = self;
         let files = files.into_parts(NOTED_FILES_MAX).into_iter().map(|files| Self { files, around: None });
@@ -144,7 +144,8 @@ macro_rules! probes {
     ($($module:ident $name:literal $about:literal $needs:literal $($probe:ident)?;)*) => {
         sources! { $($module $name $about $needs;)* }
 
-        /// What a session knows besides its files; small enough to be noted whole on each change.
+        /// The known state of a session besides its files; small enough to be noted completely on
+        /// each change.
         #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
         #[serde(default)]
         pub struct Surroundings {
@@ -200,7 +201,7 @@ fn event(event_type: &str, severity: Severity, name: &str, payload: Value, momen
 /// a tool, the one that begins.
 pub fn is_asked(exchange: &Exchange, calls: &[Call]) -> bool {
     match exchange.point {
-        // A session that is resumed is asked with its first prompt.
+        // A resumed session is checked at its first prompt.
         InjectionPoint::TurnStart => {
             exchange.context != ContextChange::Resumed && exchange.trigger == Trigger::Agent
         }
@@ -240,7 +241,7 @@ pub fn look(known: &Known, moment: &Moment<'_>, settings: &Settings, facts: &dyn
     events(findings, Noted { files: files.noted, around }, moment)
 }
 
-/// Checks only whether the call that begins would overwrite a change that the agent does not know.
+/// Checks only whether the call that begins would overwrite a change unknown to the agent.
 fn look_before_a_call(
     known: &Known,
     moment: &Moment<'_>,

@@ -1,6 +1,7 @@
-//! The queryable history in SQLite, derived from the journal and rebuilt from it at any time.
+//! The queryable history in SQLite, derived from the journal; it can be rebuilt from it at any
+//! time.
 //!
-//! A fold records [`Notes`] of the engine's output; one thread writes them with a [`Writer`],
+//! A fold records [`Notes`] of the engine's output. One thread writes them with a [`Writer`],
 //! cursor and rows in one transaction. Requests read through a [`Projection`], each in its own
 //! snapshot, which has the progress. The projection makes no decisions, and no deciding code reads
 //! it: a missing, corrupt or lagging file affects only its answers.
@@ -56,7 +57,7 @@ pub enum Failed {
     /// The system.
     #[error(transparent)]
     Io(#[from] std::io::Error),
-    /// The file's content is not as written.
+    /// The file has unexpected content.
     #[error("{0}")]
     Content(&'static str),
 }
@@ -67,7 +68,7 @@ impl ProjectionError {
         use rusqlite::ErrorCode;
         match &self.source {
             Failed::Sqlite(rusqlite::Error::SqliteFailure(error, _)) => {
-                // A row in the place of another one was not written here.
+                // A row that conflicts with another one was not written by this program.
                 let is_content = error.code == ErrorCode::ConstraintViolation;
                 is_content || matches!(error.code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
             }

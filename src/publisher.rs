@@ -1,8 +1,8 @@
-//! The only writer to the journal inside the daemon: records of known kinds, each with its body and
-//! its idempotency key, appended at once or when the event loop has caught up.
+//! The only writer to the journal in the daemon. It appends records of known kinds, each with its
+//! body and its idempotency key, immediately or when the event loop has caught up.
 //!
-//! The journal does the reading; `records` encodes them. A caller that publishes an event gets
-//! its position, or the original's.
+//! The journal reads them; `records` encodes them. A caller that publishes an event gets its
+//! position, or the position of the original event.
 
 mod records;
 
@@ -10,45 +10,45 @@ use crate::journal::{AppendError, Appended, Appending, Journal, Level};
 
 pub use records::Records;
 
-/// A handle for writing to a journal; a clone is another handle.
+/// A handle for writing to a journal. Clones write to the same journal.
 #[derive(Debug, Clone)]
 pub struct Publisher {
     journal: Journal,
 }
 
 impl Publisher {
-    /// Writes into `journal`.
+    /// Creates a handle for `journal`.
     pub fn new(journal: Journal) -> Self {
         Self { journal }
     }
 
-    /// Publishes events: waits until the event loop is near, appends, and answers at the configured
-    /// durability.
+    /// Publishes events: waits until the event loop has nearly caught up, appends, and returns at
+    /// the configured durability.
     ///
     /// Errors: the journal is poisoned, full or closed.
     pub async fn publish(&self, records: Records) -> Result<Appended, AppendError> {
         self.journal.publish(records.into_batch()).await
     }
 
-    /// Waits until the event loop is near, and queues events. The caller can read more input before
-    /// it waits for the disk.
+    /// Waits until the event loop has nearly caught up, and queues events. The caller can read more
+    /// input before it waits for the disk.
     ///
-    /// Errors: the journal is poisoned or closed. A full journal is reported by the later wait.
+    /// Errors: the journal is poisoned or closed. A full journal is an error of the later wait.
     pub async fn begin_publish(&self, records: Records) -> Result<Appending, AppendError> {
         self.journal.begin_publish(records.into_batch()).await
     }
 
     /// Appends without waiting for the event loop or the disk: exchanges, acks, sessions, rules,
-    /// ticks. On a full disk it uses the space that publishing leaves.
+    /// ticks. On a full disk it uses the space that is reserved from publishing.
     ///
-    /// Errors: the journal is poisoned, full to the last byte, or closed.
+    /// Errors: the journal is poisoned, completely full, or closed.
     pub async fn append(&self, records: Records) -> Result<Appended, AppendError> {
         self.journal.append(records.into_batch().with_reserve(), Level::Written).await
     }
 
     /// Like [`Publisher::append`], but waits for the disk and blocks the thread.
     ///
-    /// Errors: the same.
+    /// Errors: as for `append`.
     pub fn append_synced_blocking(&self, records: Records) -> Result<Appended, AppendError> {
         self.journal.append_blocking(records.into_batch().with_reserve(), Level::Synced)
     }

@@ -1,6 +1,8 @@
-//! What the configuration makes and the engine runs by: every subscriber, every template, and the limits of an injection.
+//! The compiled configuration for the engine: every subscriber, every template, and the limits of
+//! an injection.
 //!
-//! Built by `config::compile` and immutable: a reload builds new ones, which arrive as an input.
+//! Built by `config::compile` and immutable: a reload builds new rules, which are an input of the
+//! engine.
 
 pub mod outside;
 
@@ -23,7 +25,7 @@ use crate::{
 pub struct CompiledRules {
     /// Identifies the source of the rules: lower-case hex of its SHA-256.
     pub hash: Arc<str>,
-    /// Sorted by unique id; includes disabled ones.
+    /// Sorted by id, which is unique; includes disabled ones.
     pub subscribers: Vec<Arc<Subscriber>>,
     /// Every template that a subscriber names.
     pub templates: Arc<Templates>,
@@ -43,12 +45,12 @@ pub struct CompiledRules {
     pub takes_webhooks: bool,
     /// `[sinks]` of `aside.toml`.
     pub sinks: Arc<sink::Settings>,
-    /// `[activation]` of `aside.toml`; every subscriber has it too.
+    /// `[activation]` of `aside.toml`; each subscriber refers to it too.
     pub wake: Arc<WakeSettings>,
 }
 
 impl CompiledRules {
-    /// What sessions are run by.
+    /// The settings for sessions.
     pub fn conversation(&self) -> conversation::Settings {
         conversation::Settings {
             injection: self.injection.clone(),
@@ -57,12 +59,12 @@ impl CompiledRules {
         }
     }
 
-    /// Finds the subscribers that select an event's type, by their places.
+    /// Finds the subscribers that select an event's type, by their indices.
     pub(crate) fn matcher(&self) -> Matcher {
         Matcher::new((0_u32..).zip(&self.subscribers).map(|(index, rule)| (index, rule.types.as_slice())))
     }
 
-    /// Finds the subscribers whose conditions an event may resolve, by their places.
+    /// Finds the subscribers whose conditions an event may resolve, by their indices.
     pub(crate) fn resolvers(&self) -> Matcher {
         let indexed = (0_u32..).zip(&self.subscribers);
         Matcher::new(indexed.filter_map(|(index, rule)| Some((index, rule.resolve.as_ref()?.by.as_slice()))))
@@ -87,7 +89,8 @@ impl CompiledRules {
     }
 }
 
-/// How many events of one source are dispatched per period; more are journaled and counted only.
+/// Limits of the events of one source that are dispatched per period; further events are only
+/// journaled and counted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceSettings {
     /// For any source; `None` for no limit.

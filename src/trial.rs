@@ -1,11 +1,11 @@
-//! What configuration does when it is tried: templates with examples, and the `[[tests]]` of
-//! subscribers in simulated time.
+//! Checks of configuration by dry runs: templates are rendered with examples, and the `[[tests]]`
+//! of subscribers run in simulated time.
 //!
-//! Compiling finds what is written wrong; this finds what is right in form and fails at the first
-//! event. A template is rendered with one event and with three: those of its subscriber's tests,
-//! and the catalogue's examples of the types it takes, as far as the subscriber's own filter lets
-//! them pass. A test goes through an engine with that subscriber alone, so what it shows is what
-//! the daemon does. What ships is tested by the project and not tried again.
+//! The compilation finds formal mistakes. These checks find well-formed configuration that would
+//! fail at its first event. A template is rendered with one event and with three. The events are
+//! those of its subscriber's tests, and the catalogue's examples of its types, if they pass the
+//! subscriber's own filter. A test runs in an engine with only that subscriber, so it shows the
+//! behaviour of the daemon. Shipped files are tested by the project and not checked again here.
 
 mod hints;
 mod templates;
@@ -24,9 +24,9 @@ use crate::{
 
 pub use tests::run_test;
 
-/// Tries everything in `compiled` that does not ship, and gives what fails.
+/// Checks all parts of `compiled` that are not shipped, and returns the failures.
 ///
-/// `sources` are the files it was compiled from; `catalogue` has the examples.
+/// `sources` are the files of `compiled`; `catalogue` has the examples.
 pub fn findings(sources: &Sources, compiled: &Compiled, catalogue: &[&CatalogueEntry]) -> Vec<Diagnostic> {
     let files = sources.files().iter().filter(|file| file.layer != LayerKind::Shipped);
     let own: BTreeSet<&Arc<str>> = files.map(|file| &file.path).collect();
@@ -43,13 +43,12 @@ mod examples {
         event::catalogue,
     };
 
-    /// What is found about a subscriber of failed tool calls that has these sections and no
-    /// template.
+    /// The findings about a subscriber of failed tool calls with these sections and no template.
     fn tried_alone(rest: &str) -> Report {
         found(None, rest)
     }
 
-    /// What is found about a subscriber of failed tool calls with this template and these tests.
+    /// The findings about a subscriber of failed tool calls with this template and these tests.
     fn tried(template: &str, rest: &str) -> Report {
         found(Some(template), rest)
     }

@@ -1,4 +1,4 @@
-//! `[activation]` of `aside.toml`: what notifications may do by themselves, in all and by source
+//! `[activation]` of `aside.toml`: what notifications may do automatically, in all and by source
 //! and type.
 
 use toml::de::DeValue;
@@ -29,7 +29,7 @@ pub(crate) fn read(section: &mut Section<'_>) -> WakeSettings {
     }
 }
 
-/// A table whose keys are names and whose values are levels.
+/// A table from names to levels.
 fn levels<T>(value: &Value<'_>, key: impl Fn(&Value<'_>, &str) -> Parsed<T>) -> Parsed<Vec<(T, Activation)>> {
     let entries = value.entries().ok_or_else(|| {
         value.wrong_kind("a table of names and levels, such as { \"ide.diagnostics\" = \"prompt\" }")

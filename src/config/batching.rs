@@ -1,5 +1,4 @@
-//! The section of a subscriber's file that says how its events are collected, and which of them are
-//! repeats.
+//! The keys of a subscriber's file that control batching and deduplication of its events.
 
 use std::{num::NonZeroU32, ops::RangeInclusive, time::Duration};
 
@@ -15,18 +14,18 @@ use crate::{
 const WINDOW_MS_MAX: u64 = 10_000;
 /// Most rows of a batch.
 const BATCH_SIZE_MAX: u32 = 100;
-/// Rows of a batch when the file does not say.
+/// Default number of rows of a batch.
 const BATCH_SIZE: NonZeroU32 = NonZeroU32::new(10).expect("ten is not zero");
 /// Longest time a debounced batch stays open in ms: a minute-old batch is late for any turn.
 const MAX_WAIT_MS_MAX: u64 = 60_000;
-/// How many windows a debounced batch stays open when the file does not say.
+/// How many windows a debounced batch stays open by default.
 const MAX_WAIT_WINDOWS: u32 = 10;
 /// Longest dedupe window in ms.
 const DEDUPE_WINDOW_MS_MAX: u64 = 60_000;
-/// Dedupe window when there is a key and the file does not say.
+/// Default dedupe window when there is a key.
 const DEDUPE_WINDOW: Duration = Duration::from_millis(5_000);
 
-/// Reads how events are collected.
+/// Reads the batching keys.
 pub(crate) fn read(section: &mut Section<'_>) -> Batching {
     let window = section.read("window_ms", |value| milliseconds(value, 0..=WINDOW_MS_MAX));
     let max_size = section.read("max_size", |value| values::integer(value, 1..=BATCH_SIZE_MAX));
@@ -64,7 +63,7 @@ pub(crate) fn read(section: &mut Section<'_>) -> Batching {
     }
 }
 
-/// Reads what a repeat is, for how long, and what becomes of its row.
+/// Reads the dedupe key, the dedupe window, and the handling of a repeated row.
 pub(crate) fn read_dedupe(section: &mut Section<'_>, batching: &Batching) -> Option<DedupeRule> {
     let key = section.read("dedupe_key", values::field_paths);
     let is_key_wrong = section.is_wrong("dedupe_key", key.as_ref());
@@ -91,7 +90,7 @@ pub(crate) fn read_dedupe(section: &mut Section<'_>, batching: &Batching) -> Opt
     rule
 }
 
-/// Why `dedupe_keep = "newest"` does not do all that it says beside the other keys.
+/// Why `dedupe_keep = "newest"` has only a partial effect with the other keys.
 fn doubt_of_newest(rule: Option<&DedupeRule>, batching: &Batching) -> Option<String> {
     let longest = match batching.mode {
         BatchMode::Window => batching.window,

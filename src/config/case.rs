@@ -18,20 +18,20 @@ use crate::{
     event::{EventType, Severity},
 };
 
-/// Latest time in a test; more than any window, short enough to be a typing mistake beyond.
+/// Latest time in a test: longer than any window; a later one is probably a typing mistake.
 const TEST_TIME_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// What a test can say of a notice.
+/// The fields of a notice that a test can compare.
 const NOTICE_FIELDS: [&str; 4] = ["message", "level", "category", "link"];
 
 /// One test of a subscriber.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SubscriberTest {
-    /// What it shows; unique in its file.
+    /// Its name; unique in its file.
     pub name: String,
-    /// What happens, in order.
+    /// The events, in order.
     pub at: Vec<TestEvent>,
-    /// Every notification that comes of it, in order; nothing comes of it if empty.
+    /// Every expected notification, in order; empty if none is expected.
     pub expect: Vec<Expectation>,
     /// The position of its name.
     pub place: Place,
@@ -42,15 +42,15 @@ pub struct SubscriberTest {
 pub struct TestEvent {
     /// When it is published.
     pub at: Duration,
-    /// What happens.
+    /// The type of the event.
     pub event_type: EventType,
     /// Its payload, a JSON object.
     pub payload: Json,
-    /// Its severity; the catalogue's if there is none.
+    /// Its severity; the catalogue's if `None`.
     pub severity: Option<Severity>,
-    /// The component it comes from, if the test says.
+    /// The component it comes from, if the test has one.
     pub source: Option<Arc<str>>,
-    /// The producer's own key of sameness.
+    /// The producer's own dedupe key.
     pub dedupe_key: Option<Arc<str>>,
     /// The position of its type.
     pub place: Place,
@@ -59,11 +59,11 @@ pub struct TestEvent {
 /// A notification that a test expects.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expectation {
-    /// When it is made.
+    /// When it is created.
     pub at: Duration,
-    /// What its decoded content holds at least: keys that are absent here are not compared.
+    /// A subset of its decoded content: keys that are absent here are not compared.
     pub decoded: Json,
-    /// What its template says to the user, all of it; not compared if there is none.
+    /// All notices of its template to the user; not compared if `None`.
     pub notices: Option<Vec<Json>>,
     /// Its position.
     pub place: Place,
@@ -157,7 +157,7 @@ fn expectation(value: &Value<'_>, file: &SourceFile) -> Parsed<Expectation> {
     }
 }
 
-/// A notice that is expected: its text, or a table of what it has at least.
+/// An expected notice: its text, or a table with a subset of its fields.
 fn notice(value: &Value<'_>) -> Parsed<Json> {
     if let Ok(text) = values::text(value) {
         return Ok(json!({ "message": text }));
@@ -196,8 +196,8 @@ pub(crate) fn object(value: &Value<'_>) -> Parsed<Json> {
     }
 }
 
-/// The same value in JSON, a date as its text; `None` when it holds a number that JSON does not
-/// have.
+/// The same value in JSON, a date as its text; `None` if it holds a number that JSON cannot
+/// represent.
 fn to_json(value: &DeValue<'_>) -> Option<Json> {
     Some(match value {
         DeValue::String(text) => Json::from(text.as_ref()),

@@ -1,8 +1,8 @@
-//! `events.toml` of a layer: types of events that the shipped catalogue does not know, with default
+//! `events.toml` of a layer: types of events that are not in the shipped catalogue, with default
 //! severities and examples.
 //!
-//! Each `[[event]]` has a `type`; `severity`, `description` and `example` are optional. A later
-//! layer's entry replaces an earlier one's whole.
+//! Each `[[event]]` has a `type`; `severity`, `description` and `example` are optional. An entry of
+//! a later layer replaces the whole entry of an earlier one.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ use crate::{
 /// The entries of all layers above the shipped one, by type.
 pub(crate) type Entries = BTreeMap<EventType, CatalogueEntry>;
 
-/// Adds the entries of one file to those of earlier layers; gives what is wrong.
+/// Adds the entries of one file to those of earlier layers; returns the mistakes.
 pub(crate) fn read(file: &SourceFile, entries: &mut Entries) -> Vec<Diagnostic> {
     let documents = match Document::parse(file) {
         Ok(document) => [document],

@@ -1,9 +1,8 @@
-//! From the files of all layers to the rules and settings that the program runs by, and everything
-//! that is wrong with them.
+//! Compiles the files of all layers to rules and settings, and reports every mistake in them.
 //!
 //! Pure: the same files give the same rules. Templates come first, because subscribers name them. A
-//! file with an error is left out and reported; if it would have replaced a good one of an earlier
-//! layer, that one stays, and the report says so.
+//! file with an error is left out and reported. If it would have replaced a valid one of an earlier
+//! layer, the earlier one stays, and the report notes it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,38 +31,39 @@ use crate::{
     rules::CompiledRules,
 };
 
-/// What the files mean.
+/// The result of a compilation.
 #[derive(Debug)]
 pub struct Compiled {
-    /// What the engine runs by.
+    /// The rules of the engine.
     pub rules: CompiledRules,
-    /// What the daemon is set to.
+    /// The settings of the daemon.
     pub daemon: DaemonConfig,
-    /// The tests in the subscribers' files; of every subscriber in `rules`, switched-off ones
-    /// included.
+    /// The tests in the subscribers' files: of every subscriber in `rules`, including the ones that
+    /// are switched off.
     pub tests: BTreeMap<SubscriberId, Vec<SubscriberTest>>,
-    /// Where the subscribers' files declare how their notifications are written; of those that name
-    /// no template.
+    /// The places where subscribers' files declare their layout; only of those that name no
+    /// template.
     pub declared: BTreeMap<SubscriberId, DeclaredPlaces>,
-    /// What the `events.toml` of the layers add to the catalogue, by type.
+    /// Entries that the `events.toml` of the layers add to the catalogue, by type.
     pub events: Vec<CatalogueEntry>,
-    /// Whose webhooks are expected, and what the layers make of them.
+    /// The expected webhooks, and the rows of the layers for them.
     pub webhooks: Webhooks,
     /// The file that each setting of `aside.toml` came from, by its key, such as
     /// `injection.max_tokens`.
     pub origins: BTreeMap<String, Arc<str>>,
-    /// The paths of the files that have no part in the rules, or not all of theirs, because of an
+    /// The paths of the files that are left out of the rules, or partly left out, because of an
     /// error there or in their template.
     pub left_out: BTreeSet<Arc<str>>,
-    /// What is wrong or doubtful; the rest is usable even if this holds errors.
+    /// Errors and warnings; the rest is usable even if this holds errors.
     pub report: Report,
 }
 
 /// Compiles all files at once.
 ///
 /// `known_types` are the catalogue's event types: a pattern that matches none of them is a warning.
-/// With an empty list no pattern is doubted. Errors: none. They are in the report, and what they
-/// concern is left out.
+/// An empty list disables that check.
+///
+/// Errors: none. They are in the report, and the parts with errors are left out.
 pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
     let mut found = unreadable(sources);
     let settings = compile_settings(sources, &mut found);
@@ -140,8 +140,8 @@ fn compile_settings(sources: &Sources, found: &mut Vec<Diagnostic>) -> daemon::S
     settings
 }
 
-/// Adds every template, the later layers' last; one that does not compile leaves the earlier one of
-/// its name in place.
+/// Adds every template, those of later layers last. If one does not compile, the earlier one of its
+/// name stays.
 fn compile_templates(sources: &Sources, found: &mut Vec<Diagnostic>) -> Templates {
     let mut templates = Templates::new();
     for file in sources.of_kind(FileKind::Template) {
@@ -157,7 +157,7 @@ fn compile_templates(sources: &Sources, found: &mut Vec<Diagnostic>) -> Template
     templates
 }
 
-/// The name by which subscribers know a template.
+/// The name of a template in subscribers' files.
 pub(crate) fn template_name(file: &SourceFile) -> &str {
     file.name.strip_prefix("templates/").unwrap_or(&file.name)
 }
@@ -176,7 +176,7 @@ fn bad_template(file: &SourceFile, error: &TemplateError, has_earlier: bool) -> 
     }
 }
 
-/// The subscribers of all files, and what goes with them.
+/// The subscribers of all files, with their tests and places.
 struct Subscribers {
     subscribers: Vec<Arc<Subscriber>>,
     tests: BTreeMap<SubscriberId, Vec<SubscriberTest>>,
@@ -217,7 +217,7 @@ fn compile_subscribers(
                 declared.remove(&id);
                 declared.extend(places.map(|places| (id, places)));
             }
-            // The template's own finding says what is wrong, once.
+            // The template has its own finding; a second one would repeat it.
             (None, _) if has_broken_template => {
                 left_out.insert(Arc::clone(&file.path));
             }
@@ -232,7 +232,7 @@ fn compile_subscribers(
     Subscribers { subscribers, tests, declared }
 }
 
-/// Sorts what was found by its file and by its place in the file.
+/// Sorts the findings by file and by place in the file.
 fn in_order(sources: &Sources, mut found: Vec<Diagnostic>) -> Report {
     let files: BTreeMap<&str, usize> =
         sources.files().iter().enumerate().map(|(index, file)| (&*file.path, index)).collect();

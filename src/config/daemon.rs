@@ -1,8 +1,9 @@
-//! `aside.toml`: what the daemon, the injections and the sessions are set to.
+//! `aside.toml`: the settings of the daemon, the injections and the sessions.
 //!
-//! Every key, its default and its unit are in `config/aside.toml`, which is the lowest layer; the
-//! defaults here are the same ones, a test compares them. A wrong value is reported, and the value
-//! below it stays. Folders and the socket's path are not settings: they come from the environment.
+//! Every key, its default and its unit are in `config/aside.toml`, which is the lowest layer. The
+//! defaults here are the same; a test compares them. A wrong value is reported, and the value of
+//! the layer below stays. Folders and the socket's path are not settings: they come from the
+//! environment.
 
 use std::{
     collections::BTreeMap, net::SocketAddr, ops::RangeInclusive, path::PathBuf, sync::Arc, time::Duration,
@@ -30,99 +31,100 @@ use crate::{
 const SECTIONS: [&str; 8] =
     ["journal", "http", "injection", "sessions", "sources", "sinks", "activation", "webhooks"];
 
-/// Default time between syncs with `durability = "interval"`: what a power failure may take.
+/// Default time between syncs with `durability = "interval"`; a power failure may lose the records
+/// of this time.
 const SYNC_INTERVAL: Duration = Duration::from_millis(100);
 /// Shortest and longest time between syncs.
 const SYNC_INTERVAL_LIMITS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
 /// Default size of a journal segment in bytes.
 const SEGMENT_BYTES: u64 = 64 * 1024 * 1024;
-/// Smallest and largest segment: some events of the largest size, and what a check at the start
-/// still reads quickly.
+/// Smallest and largest segment: a few events of the largest size; a size that the check at the
+/// start still reads quickly.
 const SEGMENT_BYTES_LIMITS: RangeInclusive<u64> = 1024 * 1024..=1024 * 1024 * 1024;
-/// Default age of what is deleted: a month in which to look back.
+/// Default age at which records are deleted: a month of history.
 const RETAIN_AGE: Duration = Duration::from_secs(30 * 24 * 3_600);
-/// Shortest and longest age: a working day may pass before somebody looks.
+/// Shortest and longest such age: somebody may look only after a working day.
 const RETAIN_AGE_LIMITS: RangeInclusive<Duration> =
     Duration::from_secs(3_600)..=Duration::from_secs(10 * 365 * 24 * 3_600);
-/// Default size beyond which the oldest is deleted, in bytes: some tens of millions of sealed
-/// events.
+/// Default size beyond which the oldest records are deleted, in bytes: some tens of millions of
+/// sealed events.
 const RETAIN_BYTES: u64 = 2 * 1024 * 1024 * 1024;
-/// Smallest and largest such size: a few of the smallest segments, and more than a disk has.
+/// Smallest and largest such size: a few of the smallest segments; more than the size of a disk.
 const RETAIN_BYTES_LIMITS: RangeInclusive<u64> = 16 * 1024 * 1024..=1 << 50;
 /// Default number of records between two snapshots: at 1 to 2 us each, a start after a kill applies
 /// them in some 50 ms.
 const SNAPSHOT_RECORDS: u32 = 32_768;
-/// Fewest and most records between two snapshots: no more work than the records themselves, and a
-/// start of some seconds.
+/// Fewest and most records between two snapshots. At the minimum, a snapshot costs about as much as
+/// its records; at the maximum, a start takes some seconds.
 const SNAPSHOT_RECORDS_LIMITS: RangeInclusive<u32> = 100..=1_000_000;
 const INJECTION: InjectionSettings = InjectionSettings::DEFAULT;
 /// Fewest and most notifications of an injection.
 const MAX_NOTIFICATIONS_LIMITS: RangeInclusive<u32> = 1..=100;
-/// Fewest and most tokens of an injection: the wrapper and one short line, and a tenth of a large
+/// Fewest and most tokens of an injection: the wrapper and one short line; a tenth of a large
 /// context.
 const MAX_TOKENS_LIMITS: RangeInclusive<u32> = 100..=20_000;
 /// Fewest and most characters of an injection, about five for each token.
 const MAX_CHARS_LIMITS: RangeInclusive<u32> = 400..=100_000;
-/// Shortest and longest lease: a quick hook, and a tool that runs for a day.
+/// Shortest and longest lease: a quick hook; a tool that runs for a day.
 const LEASE_LIMITS: RangeInclusive<Duration> = Duration::from_secs(1)..=DAY;
 const SESSIONS: SessionSettings = SessionSettings::DEFAULT;
-/// Shortest and longest queue: one injection, and what still fits in memory for hundreds of
+/// Shortest and longest queue: one injection; a length that fits in memory for hundreds of
 /// sessions.
 const QUEUE_LEN_LIMITS: RangeInclusive<u32> = 10..=100_000;
-/// Fewest and most notifications in all queues: those of a few sessions, and some 5 GB.
+/// Fewest and most notifications in all queues: those of a few sessions; some 5 GB.
 const PENDING_LIMITS: RangeInclusive<u32> = 1_000..=10_000_000;
-/// Shortest and longest time that sessions and what waits for them are kept.
+/// Shortest and longest time for which sessions and their pending notifications are kept.
 const KEEP_LIMITS: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(30 * 24 * 3_600);
-/// Characters of a token, about.
+/// Approximate number of characters of a token.
 const CHARS_PER_TOKEN: u32 = 4;
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 
-/// What the daemon is set to; what concerns the engine is in its rules.
+/// The settings of the daemon; those of the engine are in its rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DaemonConfig {
     /// `[journal]`.
     pub journal: JournalConfig,
-    /// `[http]`; `None` when nothing listens on TCP.
+    /// `[http]`; `None` if nothing listens on TCP.
     pub http: Option<HttpConfig>,
 }
 
-/// How the journal is kept.
+/// The settings of the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalConfig {
-    /// When a published event is answered.
+    /// When a published event is acknowledged.
     pub durability: Durability,
     /// Size of a segment file in bytes.
     pub segment_bytes: u64,
     /// Whether full segments are sealed.
     pub seal: bool,
-    /// How old the newest record of a segment may be; `None` when age does not matter.
+    /// Maximum age of the newest record of a segment; `None` for no limit.
     pub retain_age: Option<Duration>,
-    /// How much all segments may take up, in bytes; `None` when it does not matter.
+    /// Maximum size of all segments in bytes; `None` for no limit.
     pub retain_bytes: Option<u64>,
-    /// How many records a snapshot is taken after.
+    /// The number of records between two snapshots.
     pub snapshot_records: u32,
 }
 
-/// When a published event is answered.
+/// When a published event is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// Once it is on the disk.
+    /// After it is on the disk.
     Sync,
-    /// Once it is written; the disk has it within this time, so a power failure can take what is
-    /// younger.
+    /// After it is written. It is synced within this time, so a power failure can lose younger
+    /// records.
     Interval(Duration),
 }
 
-/// The API on TCP, beside the socket.
+/// The API on TCP, in addition to the socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpConfig {
     /// A loopback address.
     pub listen: SocketAddr,
-    /// An absolute path; `None` when the daemon makes a token of its own in its state folder.
+    /// An absolute path; `None` if the daemon creates its own token in its state folder.
     pub token_file: Option<PathBuf>,
 }
 
-/// Everything `aside.toml` says.
+/// All settings of `aside.toml`.
 pub(crate) struct Settings {
     pub(crate) daemon: DaemonConfig,
     pub(crate) injection: InjectionSettings,
@@ -138,7 +140,7 @@ pub(crate) struct Settings {
     pub(crate) found: Vec<Diagnostic>,
 }
 
-/// Reads the `aside.toml` of every layer, the later ones overriding the earlier ones key by key.
+/// Reads the `aside.toml` of every layer; later ones override earlier ones key by key.
 pub(crate) fn compile(documents: &[Document<'_>]) -> Settings {
     let [
         mut journal,
@@ -253,7 +255,7 @@ fn read_injection(section: &mut Section<'_>) -> InjectionSettings {
     }
 }
 
-/// Warns of limits that leave a notification of the default size no room beside the frame of some
+/// Warns of limits that are too small for a notification of the default size and the frame of some
 /// format.
 fn check_frames(section: &mut Section<'_>, max_tokens: Option<u32>, max_chars: Option<u32>) {
     let frames = frames::frames();
@@ -333,7 +335,7 @@ mod tests {
         )
     }
 
-    /// The shipped file with the keys that have no default switched on.
+    /// The shipped file, in which the keys without a default are uncommented.
     fn all_keys() -> String {
         SHIPPED.lines().map(|line| line.strip_prefix("#: ").unwrap_or(line)).collect::<Vec<_>>().join("\n")
     }
@@ -364,7 +366,7 @@ mod tests {
         let mut known = Vec::new();
         for diagnostic in &unknown.found {
             let (section, _) = diagnostic.key.rsplit_once('.').expect("a section");
-            // A table of a list has its place.
+            // The name of a table in a list ends with its index.
             let section = section.trim_end_matches("[0]");
             known.extend(diagnostic.allowed.iter().map(|key| format!("{section}.{key}")));
         }

@@ -1,4 +1,4 @@
-//! How much of an injection's limits its frame takes, whatever format a harness asks for.
+//! The share of the limits of an injection that its frame takes, for any format of a harness.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use crate::{
     tokens,
 };
 
-/// The shortest content there is; what is written besides it is frame.
+/// The shortest possible content; the rest of the text is the frame.
 const CONTENT: &str = "x: 1";
 
 /// The text around one notification.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Frame {
-    /// In this format.
+    /// The format of the injection.
     pub(crate) format: Format,
     /// Its characters.
     pub(crate) chars: u32,

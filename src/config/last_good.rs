@@ -1,9 +1,8 @@
-//! What a start does with files that have errors: it goes on with the texts that they had when they
-//! were good.
+//! Handling of files with errors at the start: the last valid texts of these files are used.
 //!
-//! A reload with an error changes nothing. A start has no rules in memory, but the files that were
-//! in force are kept beside the journal. File by file, what is broken or cannot be read is replaced
-//! by what was used of it before. What has no such text is left out. Nothing here reads a file.
+//! A reload with an error changes nothing. A start has no rules in memory, but the files in force
+//! are kept beside the journal. Each file that is broken or unreadable is replaced by its last
+//! valid text. A file without such a text is left out. Nothing here reads a file.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -13,26 +12,26 @@ use crate::config::{
     report::Report,
 };
 
-/// Files that a start can go on with.
+/// The files that a start can use.
 #[derive(Debug)]
 pub struct Usable {
-    /// The files, each as it is or as it was when it was good.
+    /// The files: each in its current text or its last valid one.
     pub sources: Sources,
-    /// What they mean.
+    /// The result of their compilation.
     pub compiled: Compiled,
-    /// What is wrong with the files as they are.
+    /// The findings about the current texts.
     pub report: Report,
-    /// The paths of those of which an earlier text is used.
+    /// The paths of the files of which an earlier text is used.
     pub replaced: Vec<Arc<str>>,
-    /// Whether every `aside.toml` is used whole, as it is or as it was; otherwise some settings are
-    /// defaults that nobody chose.
+    /// Whether every `aside.toml` is used completely, in its current text or an earlier one.
+    /// Otherwise some settings have their defaults, which may differ from the user's choice.
     pub has_all_settings: bool,
 }
 
-/// Compiles `sources`, with the texts of `last_good` in place of those that have errors or could
-/// not be read.
+/// Compiles `sources`, with the texts of `last_good` in place of the files that have errors or
+/// could not be read.
 ///
-/// `known_types` as for [`compile`].
+/// `known_types`: see [`compile`].
 pub fn usable(sources: Sources, last_good: Option<&Sources>, known_types: &[&str]) -> Usable {
     let mut compiled = compile(&sources, known_types);
     let report = compiled.report.clone();
@@ -41,8 +40,8 @@ pub fn usable(sources: Sources, last_good: Option<&Sources>, known_types: &[&str
         Some(_) | None => Vec::new(),
     };
     let (mut sources, mut replaced) = (sources, Vec::new());
-    // An earlier text can keep another file from being used, which is then replaced too; each round
-    // replaces one file at least.
+    // An earlier text can make another file unusable, which is then replaced too; each round
+    // replaces at least one file.
     loop {
         let next: Vec<SourceFile> =
             good.iter().filter_map(|file| replacement(file, &sources, &compiled)).collect();
@@ -60,13 +59,13 @@ pub fn usable(sources: Sources, last_good: Option<&Sources>, known_types: &[&str
     Usable { sources, compiled, report, replaced, has_all_settings }
 }
 
-/// The files that have no error among the others of their time.
+/// The files that have no error when compiled with the others of `last_good`.
 fn good_files(last_good: &Sources) -> Vec<SourceFile> {
     let left_out: BTreeSet<Arc<str>> = compile(last_good, &[]).left_out;
     last_good.files().iter().filter(|file| !left_out.contains(&file.path)).cloned().collect()
 }
 
-/// `good`, if it is to take the place of what `sources` have of it.
+/// `good`, if it has to replace the same file in `sources`.
 fn replacement(good: &SourceFile, sources: &Sources, compiled: &Compiled) -> Option<SourceFile> {
     let own = sources.files().iter().find(|file| (file.layer, &file.name) == (good.layer, &good.name));
     if let Some(own) = own {
@@ -98,7 +97,7 @@ mod tests {
         format!("[subscriber]\nid = \"{id}\"\n[events]\ntypes = [\"ci.check.failed\"]\n{rest}")
     }
 
-    /// As files come out of a bundle, whose paths are made up.
+    /// Files as read from a bundle, with made-up paths.
     fn kept(files: &[(&str, &str)]) -> Sources {
         Sources::shipped().with(
             files.iter().map(|(name, text)| {

@@ -2,17 +2,17 @@
 //! journal.
 //!
 //! A layer is a folder with `aside.toml`, `events.toml`, `subscribers/*.toml` and
-//! `templates/**/*.j2`. A later layer overrides an earlier one: a subscriber by its id and whole, a
-//! template by its name, `aside.toml` key by key. The files of one generation are listed in its
-//! bundle; the hash of the bundle names the generation, and the bundle read again compiles to the
-//! same rules. A workspace's own layer is not among them: it needs the user's trust first.
+//! `templates/**/*.j2`. A later layer overrides an earlier one: a whole subscriber by its id, a
+//! template by its name, `aside.toml` key by key. A bundle lists the files of one generation. The
+//! hash of the bundle names the generation, and reading the bundle again compiles to the same
+//! rules. A workspace's own layer is not included: it needs the user's trust first.
 //!
 //! The bundle is JSON:
 //! `{"version":2,"files":[{"layer":"user","name":"aside.toml","sha256":"..."}]}`. The texts are
-//! beside it, each under the SHA-256 of its bytes, so that an edit costs one file (how they are
-//! kept: `daemon/rules.rs`). Where the layer's folder is does not count: the same files in another
-//! home are the same generation. Version 1 had `path` and `text` in place of `sha256`; it is read,
-//! not written.
+//! stored beside it, each under the SHA-256 of its bytes, so that an edit costs one file (storage:
+//! `daemon/rules.rs`). The path of the layer's folder is not included: the same files in another
+//! home are the same generation. Version 1 had `path` and `text` in place of `sha256`; it is read
+//! but not written.
 
 use std::{fmt, sync::Arc};
 
@@ -21,10 +21,10 @@ use sha2::{Digest, Sha256};
 
 use crate::{config::shipped, hex::hex};
 
-/// The version of the bundle's shape.
+/// The version of the bundle's format.
 const BUNDLE_VERSION: u32 = 2;
 
-/// Whose folder a layer is; ordered, a later one overrides an earlier one.
+/// The owner of a layer; ordered, a later one overrides an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LayerKind {
@@ -46,7 +46,7 @@ impl fmt::Display for LayerKind {
     }
 }
 
-/// What a file of a layer holds.
+/// The kind of a file in a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FileKind {
     /// `aside.toml`.
@@ -62,10 +62,10 @@ pub enum FileKind {
 }
 
 impl FileKind {
-    /// What a file of this name holds; `None` when it is no part of a layer.
+    /// The kind of the file with this name; `None` if it does not belong to a layer.
     ///
-    /// `name` is the path below the layer's folder, with `/` between its parts. Hidden files are no
-    /// part of a layer: editors leave such beside the file they have open.
+    /// `name` is the path below the layer's folder, with `/` between its parts. Hidden files do not
+    /// belong to a layer: editors create them beside an open file.
     pub fn of(name: &str) -> Option<Self> {
         let is_hidden = name.split('/').any(|part| part.starts_with('.'));
         match name.split_once('/') {
@@ -88,31 +88,31 @@ impl FileKind {
 /// One file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceFile {
-    /// The layer it is in.
+    /// Its layer.
     pub layer: LayerKind,
     /// Its path below the layer's folder, with `/` between its parts.
     pub name: Arc<str>,
-    /// Its path as it is shown.
+    /// Its path for display.
     pub path: Arc<str>,
-    /// What it says.
+    /// Its text.
     pub text: Arc<str>,
 }
 
-/// A file or folder that has no part in the rules.
+/// A file or folder that is left out of the rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable {
-    /// The layer it is in.
+    /// Its layer.
     pub layer: LayerKind,
-    /// Its path below the layer's folder, with `/` between its parts; empty when it is that folder.
+    /// Its path below the layer's folder, with `/` between its parts; empty for that folder itself.
     pub name: Arc<str>,
-    /// Its path as it is shown.
+    /// Its path for display.
     pub path: Arc<str>,
     /// Why, as a lowercase fragment.
     pub why: String,
 }
 
 impl Unreadable {
-    /// The path of `file` below this file or folder of its layer: nothing for the file itself;
+    /// The path of `file` relative to this file or folder of its layer: empty for the file itself;
     /// `None` if it is elsewhere.
     pub(crate) fn path_below<'f>(&self, file: &'f SourceFile) -> Option<&'f str> {
         let below = file.name.strip_prefix(&*self.name).filter(|_| file.layer == self.layer)?;
@@ -132,7 +132,7 @@ pub struct Sources {
     ignored: Vec<Unreadable>,
 }
 
-/// What a bundle says, whatever version wrote it.
+/// The contents of a bundle of any version.
 #[derive(Deserialize)]
 struct Bundle {
     version: u32,
@@ -161,22 +161,22 @@ struct WrittenFile<'a> {
     sha256: String,
 }
 
-/// Why a text is no bundle.
+/// Why a text is not a bundle.
 #[derive(Debug, thiserror::Error)]
 pub enum BundleError {
-    /// Not what [`Sources::to_bundle`] writes.
+    /// It does not have the format that [`Sources::to_bundle`] writes.
     #[error("read the bundle of rules")]
     Shape(#[from] serde_json::Error),
     /// Written by a later version of the program.
     #[error("bundle of rules has version {found}, this program reads up to {BUNDLE_VERSION}")]
     Version {
-        /// The version it says.
+        /// The version in the bundle.
         found: u32,
     },
     /// A file of it has no text.
     #[error("the text of `{name}` ({layer} layer) is missing")]
     Text {
-        /// The layer it is in.
+        /// Its layer.
         layer: LayerKind,
         /// Its name.
         name: Arc<str>,
@@ -184,7 +184,7 @@ pub enum BundleError {
 }
 
 impl Sources {
-    /// Takes files in any order and leaves out those that are no part of a layer.
+    /// Takes files in any order and leaves out those that do not belong to a layer.
     pub fn new(files: impl IntoIterator<Item = SourceFile>) -> Self {
         let mut files: Vec<_> = files.into_iter().filter(|file| FileKind::of(&file.name).is_some()).collect();
         files.sort_by(|a, b| (a.layer, &a.name).cmp(&(b.layer, &b.name)));
@@ -196,7 +196,7 @@ impl Sources {
         Self::of_shipped(shipped::rules())
     }
 
-    /// The layer in the binary, whole.
+    /// The layer in the binary, complete.
     pub fn shipped_with_tests() -> Self {
         Self::of_shipped(shipped::FILES.iter().copied())
     }
@@ -210,7 +210,7 @@ impl Sources {
         }))
     }
 
-    /// These files and those; `unreadable` ones are reported when the whole is compiled.
+    /// Adds files; the `unreadable` ones are reported by the compilation.
     #[must_use]
     pub fn with(
         self,
@@ -223,8 +223,8 @@ impl Sources {
         Self { unreadable, ignored: self.ignored, ..all }
     }
 
-    /// These files, with `files` in place of those of the same layers and names, and of what could
-    /// not be read of them.
+    /// Replaces the files of the same layers and names by `files`, and removes the matching
+    /// unreadable entries.
     #[must_use]
     pub(crate) fn replacing(self, files: Vec<SourceFile>) -> Self {
         let is_replaced =
@@ -235,8 +235,7 @@ impl Sources {
         Self { unreadable, files: Self::new(kept.into_iter().chain(files)).files, ..self }
     }
 
-    /// These files; `ignored` ones lie where a layer's files are looked for and are of no kind that
-    /// is read.
+    /// Adds ignored files: they are in a layer's folder, but of a kind that is not read.
     #[must_use]
     pub fn with_ignored(mut self, ignored: impl IntoIterator<Item = Unreadable>) -> Self {
         self.ignored.extend(ignored);
@@ -254,7 +253,7 @@ impl Sources {
         &self.unreadable
     }
 
-    /// Every file that is of no kind that is read.
+    /// Every file of a kind that is not read.
     pub fn ignored(&self) -> &[Unreadable] {
         &self.ignored
     }
@@ -264,8 +263,7 @@ impl Sources {
         self.files.iter().filter(move |file| FileKind::of(&file.name) == Some(kind))
     }
 
-    /// The list of all files. Files that could not be read have no part in the rules, and none in
-    /// the bundle.
+    /// The list of all files. Files that could not be read are in neither the rules nor the bundle.
     pub fn to_bundle(&self) -> String {
         let files = self.files.iter().map(|file| WrittenFile {
             layer: file.layer,
@@ -276,10 +274,11 @@ impl Sources {
         serde_json::to_string(&bundle).expect("strings and numbers are JSON")
     }
 
-    /// Reads what [`Sources::to_bundle`] wrote; `text_of` has the text of a hash.
+    /// Reads the output of [`Sources::to_bundle`]; `text_of` returns the text for a hash.
     ///
-    /// Shape: a file of which the bundle has no path is shown as `layer:name`.
-    /// Errors: the bundle is damaged or a later version's, or a text is missing.
+    /// Shape: a file that has no path in the bundle is shown as `layer:name`.
+    ///
+    /// Errors: the bundle is damaged or of a later version, or a text is missing.
     pub fn from_bundle(
         bundle: &[u8],
         text_of: impl Fn(&str) -> Option<Arc<str>>,
@@ -297,7 +296,7 @@ impl Sources {
         Ok(Self::new(files.collect::<Result<Vec<_>, _>>()?))
     }
 
-    /// The hashes under which a bundle has its texts; none when it is damaged.
+    /// The hashes of the texts of a bundle; empty if the bundle is damaged.
     pub(crate) fn texts_of_bundle(bundle: &[u8]) -> impl Iterator<Item = String> {
         let bundle: Option<Bundle> = serde_json::from_slice(bundle).ok();
         bundle.into_iter().flat_map(|bundle| bundle.files).filter_map(|file| file.sha256)

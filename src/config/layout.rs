@@ -1,4 +1,4 @@
-//! `template`, `one` and `table` of `[output]`: how a subscriber's notifications become text.
+//! `template`, `one` and `table` of `[output]`: the text of a subscriber's notifications.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,35 +17,35 @@ use crate::{
     pipeline::render::{self, Column, Declared, EventText, Layout, Table, Templates},
 };
 
-/// How the name of a template ends.
+/// The suffix of template names.
 pub(crate) const TEMPLATE_SUFFIX: &str = ".toon.j2";
 
 /// The templates of all layers.
 pub(crate) struct KnownTemplates<'a> {
     /// The templates that compile.
     pub(crate) compiled: &'a Templates,
-    /// The names of all, those that do not compile included.
+    /// The names of all templates, including those that do not compile.
     pub(crate) names: BTreeSet<&'a str>,
 }
 
-/// Where the parts of a declared layout are in their file.
+/// The places of the parts of a declared layout in their file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeclaredPlaces {
-    /// The text of one event, with what it says.
+    /// The text of one event, and its place.
     pub one: Option<(Place, Arc<str>)>,
     /// The table.
     pub table: Option<Place>,
-    /// The columns of the table that the file names.
+    /// The columns of the table that are named in the file.
     pub columns: BTreeMap<String, Place>,
 }
 
-/// A layout, and where its parts are if the file declares them.
+/// A layout, and the places of its parts if the file declares them.
 pub(super) struct LayoutRule {
     pub(super) layout: Layout,
     pub(super) places: Option<DeclaredPlaces>,
 }
 
-/// Reads all three; what is wrong stays in `section`, and the layout is then the generic one.
+/// Reads all three; mistakes are added to `section`, and the layout is then the generic one.
 pub(super) fn read(
     section: &mut Section<'_>,
     id: Option<&SubscriberId>,
@@ -108,8 +108,8 @@ fn read_table(value: &Value<'_>, file: &SourceFile) -> Parsed<PlacedTable> {
     Ok(PlacedTable { table: Table::new(key, columns, repeats), places })
 }
 
-/// The columns in the order of the file, each with its place: names, or a table of names with what
-/// each shows.
+/// The columns in the order of the file, each with its place. Two forms: a list of names, or a
+/// table from names to values.
 fn read_columns(value: &Value<'_>) -> Parsed<Vec<(Column, Place)>> {
     let columns = match (value.entries(), value.items()) {
         (Some(entries), _) => {
@@ -172,7 +172,7 @@ fn read_template(value: &Value<'_>, templates: &KnownTemplates<'_>) -> Parsed<Ar
         return Ok(name.into());
     }
     if templates.names.contains(name.as_str()) {
-        // It has an error of its own; the file that names it is left out without another one.
+        // The template has its own error; the file that names it is left out without a second one.
         return Ok(name.into());
     }
     let meant = nearest(&name, templates.names.iter().copied());

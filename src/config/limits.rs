@@ -1,5 +1,5 @@
-//! `[limits]` of a subscriber's file: how much is delivered, for how long it is worth that, and
-//! what ends it.
+//! `[limits]` of a subscriber's file: the amount that is delivered, its time to live, and the
+//! events that end it.
 
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::{
 /// Shortest and longest time to live.
 const TTL_LIMITS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 3600);
 
-/// What `[limits]` says.
+/// The contents of `[limits]`.
 pub(crate) struct Limits {
     pub(crate) rate: Option<Rate>,
     pub(crate) ttl: Option<Duration>,
@@ -30,7 +30,7 @@ pub(crate) fn read(section: &mut Section<'_>, known_types: &[&str]) -> Limits {
     Limits { rate, ttl, supersede_key, resolve }
 }
 
-/// What ends conditions: without `equal`, an event that gives the same state.
+/// The events that end conditions; without `equal`, an event that has the same state.
 fn read_resolve(
     section: &mut Section<'_>,
     supersede_key: &[FieldPath],

@@ -1,9 +1,9 @@
-//! Reads the folders of the layers; the only part of the configuration that knows files.
+//! Reads the folders of the layers; only this part of the configuration accesses files.
 //!
-//! A folder that is not there is an empty layer. What is there and cannot be read is data too: it
-//! is reported with everything else, and keeps nothing else from being used. Files are read whole,
-//! within [`FILE_BYTES_MAX`]; links to files are followed, links to folders inside a layer are not,
-//! as they can form a circle.
+//! A missing folder is an empty layer. An unreadable file is data too: it is reported with
+//! everything else, and the other files stay usable. Files are read whole, up to
+//! [`FILE_BYTES_MAX`]. Links to files are followed. Links to folders inside a layer are not,
+//! because they can form a circle.
 
 use std::{
     fs,
@@ -16,12 +16,13 @@ use crate::{
     nearest::nearest,
 };
 
-/// Largest file of a layer in bytes; far above any template that could render within its budget.
+/// Largest file of a layer in bytes; far larger than any template that can render within its
+/// budget.
 pub const FILE_BYTES_MAX: u64 = 256 * 1024;
-/// Endings of files that may lie beside a layer's own: copies of editors, and what people write for
-/// each other.
+/// Suffixes of other files that may be in a layer's folder: copies of editors, and notes for
+/// people.
 const IS_NO_SLIP: [&str; 5] = ["~", ".bak", ".orig", ".md", ".txt"];
-/// What a layer's folder holds at its top.
+/// The names at the top of a layer's folder.
 const TOP: [&str; 5] = ["aside.toml", "events.toml", "webhooks.toml", "subscribers", "templates"];
 /// The layer that an administrator keeps for every user of the machine.
 pub const SYSTEM_FOLDER: &str = "/etc/aside";
@@ -33,7 +34,7 @@ pub fn layers_of(user_folder: &Path) -> [(LayerKind, PathBuf); 2] {
 
 /// Reads the shipped layer and those in `folders`.
 ///
-/// Errors: none. What cannot be read is in [`Sources::unreadable`], and so in the report of
+/// Errors: none. Unreadable files are in [`Sources::unreadable`], and therefore in the report of
 /// `compile`.
 pub fn read_layers(folders: &[(LayerKind, PathBuf)]) -> Sources {
     folders.iter().fold(Sources::shipped(), |sources, (layer, folder)| {
@@ -48,8 +49,8 @@ pub fn read_layers(folders: &[(LayerKind, PathBuf)]) -> Sources {
     })
 }
 
-/// Adds the user's folder if it is missing but some of its files were used before: a home that is
-/// not mounted looks like one without files. A removed folder of the system stays removed.
+/// Adds the user's folder as unreadable if it is missing but some of its files were used before: a
+/// home that is not mounted looks like one without files. A removed system folder stays removed.
 pub fn with_missing(sources: Sources, user_folder: &Path, used: &Sources) -> Sources {
     let is_used = used.files().iter().any(|file| file.layer == LayerKind::User);
     let is_missing = fs::metadata(user_folder).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
@@ -58,7 +59,7 @@ pub fn with_missing(sources: Sources, user_folder: &Path, used: &Sources) -> Sou
     sources.with([], (is_used && is_missing).then(missing))
 }
 
-/// Adds one file to `sources`, as if it stood under `name` in the user's layer.
+/// Adds one file to `sources`, as `name` of the user's layer.
 pub fn with_file(sources: Sources, path: &Path, name: &str) -> Sources {
     let mut found = Found::new(LayerKind::User);
     found.read_file(path, name);
@@ -81,7 +82,7 @@ impl Found {
         sources.with(self.files, self.unreadable).with_ignored(self.ignored)
     }
 
-    /// Notes entries at the top of a layer whose name is almost one of a layer's own.
+    /// Notes entries at the top of a layer whose name is similar to one of a layer's own.
     fn look_for_slips(&mut self, folder: &Path) {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let name = entry.file_name();
@@ -111,7 +112,7 @@ impl Found {
         let path = entry.path();
         let file_name = entry.file_name();
         let Some(file_name) = file_name.to_str() else {
-            // No file with such a name was ever read.
+            // A file with such a name was never read.
             return self.refuse(&path, &format!("{folder_name}/?"), "its name is not UTF-8".to_owned());
         };
         let name = format!("{folder_name}/{file_name}");
@@ -164,7 +165,7 @@ fn unreadable(layer: LayerKind, path: &Path, name: &str, why: String) -> Unreada
     Unreadable { layer, name: name.into(), path: path.display().to_string().into(), why }
 }
 
-/// Reads a regular file within the limit; anything else, such as a pipe, could block.
+/// Reads a regular file within the limit; others, such as a pipe, could block.
 fn read_text(path: &Path) -> io::Result<String> {
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));

@@ -1,4 +1,4 @@
-//! Patterns of event types in a file, and which of them are doubtful.
+//! Patterns of event types in a file, and warnings about doubtful ones.
 
 use crate::{
     config::{
@@ -57,13 +57,13 @@ pub(crate) fn read(value: &Value<'_>) -> Parsed<Pattern> {
     values::text(value)?.parse().map_err(|error| vec![value.error(sentence(error))])
 }
 
-/// Whether a pattern matches no known type; without known types nothing is.
+/// Whether a pattern matches no known type; always false without known types.
 fn is_unknown(pattern: &Pattern, known_types: &[&str]) -> bool {
     !known_types.is_empty() && !known_types.iter().any(|known| pattern.matches_text(known))
 }
 
-/// The known type that is most like a pattern which matches none; segments that a star matches do
-/// not count.
+/// The known type most similar to a pattern that matches none; segments that a star matches do not
+/// count.
 fn nearest_type<'t>(pattern: &Pattern, known_types: &[&'t str]) -> Option<&'t str> {
     let own_chars = |segment| if let PatternSegment::Exact(word) = segment { word.len() } else { 0 };
     let limit = (pattern.segments().map(own_chars).sum::<usize>() / 3).max(1);
@@ -75,8 +75,7 @@ fn nearest_type<'t>(pattern: &Pattern, known_types: &[&'t str]) -> Option<&'t st
         .map(|(_, known)| known)
 }
 
-/// The pattern with its stars replaced by what `known` has in their places, so that only the words
-/// count.
+/// The pattern with its stars replaced by the segments of `known`, so that only the words count.
 fn filled_in(pattern: &Pattern, known: &str) -> String {
     let mut rest = known.split('.');
     let mut filled = Vec::new();

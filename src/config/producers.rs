@@ -1,10 +1,10 @@
-//! What ships and publishes events by itself: probes, detectors, harnesses, a command, the daemon.
+//! The shipped producers of events: probes, detectors, harnesses, a command, the daemon.
 //!
-//! Probes, detectors, harnesses and what waits for something outside have tables of their own, of
-//! which the rows here are made; to add another one, add a row here. The `producers` of its types
-//! in `config/events.toml` name it. What shows them (`aside sources`, `aside doctor`,
-//! `GET /v1/sources`, docs/sources.md) is made of these two or compared with them by a test. An
-//! event of any other source is counted by the name of that source.
+//! Probes, detectors, harnesses and sources have tables of their own, from which the rows here are
+//! built; to add another one, add a row here. The `producers` of its types in `config/events.toml`
+//! name it. The places that show producers (`aside sources`, `aside doctor`, `GET /v1/sources`,
+//! docs/sources.md) are built from these two or compared with them by a test. An event of any other
+//! source is counted under the name of that source.
 
 use std::{borrow::Cow, sync::LazyLock};
 
@@ -22,44 +22,44 @@ use crate::{
 /// The `source` of the events that the program publishes about an agent or about itself.
 const OWN: &str = "aside";
 
-/// What all senders of webhooks are together; the `source` of their events is the sender.
+/// The common name for all senders of webhooks; the `source` of their events is the sender.
 const WEBHOOKS: &str = "webhooks";
 
-/// How a producer comes to publish.
+/// How a producer publishes.
 #[derive(Debug, Clone, Copy)]
 pub enum Kind {
-    /// It is asked within an exchange; `[sources.NAME]` switches it.
+    /// Asked at an exchange; `[sources.NAME]` switches it.
     Probe(fn(&probe::Settings) -> bool),
-    /// It folds what harnesses report; `[sources.NAME]` switches it.
+    /// Folds the events of harnesses; `[sources.NAME]` switches it.
     Detector(fn(&detector::Settings) -> bool),
-    /// It reports what its client does, while it has a session open.
+    /// Reports the actions of its client, while it has a session open.
     Harness,
-    /// It waits for something outside of aside; `[sources.NAME]` switches it.
+    /// Waits for something outside of aside; `[sources.NAME]` switches it.
     Source(fn(&outside::Settings) -> bool),
-    /// The same, for which `[[sources.NAME]]` lists what it waits for.
+    /// A source for which `[[sources.NAME]]` lists the things it waits for.
     List(fn(&outside::Settings) -> bool),
-    /// Somebody runs it.
+    /// Run by a person or a program.
     Command,
-    /// Another program sends it; `[webhooks.NAME]` lets it.
+    /// Sent by another program; `[webhooks.NAME]` allows it.
     Webhook,
     /// The daemon, about itself.
     Daemon,
 }
 
-/// One thing that publishes.
+/// A producer of events.
 #[derive(Debug, Clone)]
 pub struct Producer {
-    /// As `producers` of the catalogue calls it, and `[sources]` of `aside.toml`.
+    /// Its name in `producers` of the catalogue and in `[sources]` of `aside.toml`.
     pub name: &'static str,
-    /// How it comes to publish.
+    /// How it publishes.
     pub kind: Kind,
-    /// What its events are about, in a few words.
+    /// The subject of its events, in a few words.
     pub about: &'static str,
-    /// Without what it publishes nothing.
+    /// Its requirement; without it, it publishes nothing.
     pub needs: Cow<'static, str>,
 }
 
-/// All that ship, in the order in which they are shown.
+/// All shipped producers, in display order.
 pub static PRODUCERS: LazyLock<Vec<Producer>> = LazyLock::new(|| {
     let harnesses = KINDS.iter().map(|kind| Producer {
         name: kind.caps.name,
@@ -84,12 +84,12 @@ const fn switched_row<S>(from: &Row<S>, kind: Kind) -> Producer {
     row(from.name, kind, from.about, from.needs)
 }
 
-/// Those with a table of `[sources]`.
+/// The producers with a table in `[sources]`.
 pub(super) fn switched() -> impl Iterator<Item = &'static Producer> {
     PRODUCERS.iter().filter(|row| row.kind.is_switched())
 }
 
-/// What publishes without a harness.
+/// The producers that are not harnesses, probes, detectors or sources.
 const OTHERS: [Producer; 4] = [
     row("notify", Kind::Daemon, "notices to the user", "`aside notify MESSAGE`"),
     row("run", Kind::Command, "ended commands and their problems", "`aside run -- COMMAND`"),
@@ -98,7 +98,7 @@ const OTHERS: [Producer; 4] = [
 ];
 
 impl Kind {
-    /// The word for it.
+    /// The word for this kind.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Probe(_) => "probe",
@@ -111,7 +111,7 @@ impl Kind {
         }
     }
 
-    /// Whether it is on only with a list of tables, which says what it waits for, as in
+    /// Whether it is on only with a list of tables of the things it waits for, such as
     /// `[[sources.schedule]]`.
     pub const fn is_list(self) -> bool {
         matches!(self, Self::List(_))
@@ -122,7 +122,7 @@ impl Kind {
         matches!(self, Self::Probe(_) | Self::Detector(_) | Self::Source(_) | Self::List(_))
     }
 
-    /// Whether these rules let it publish.
+    /// Whether these rules allow it to publish.
     pub fn is_on(self, rules: &CompiledRules) -> bool {
         match self {
             Self::Probe(is_on) => is_on(&rules.probes),
@@ -135,12 +135,12 @@ impl Kind {
 }
 
 impl Producer {
-    /// The one of this name.
+    /// The producer of this name.
     pub fn find(name: &str) -> Option<&'static Self> {
         PRODUCERS.iter().find(|row| row.name == name)
     }
 
-    /// The one that published an event of this source and type, if one did.
+    /// The producer of an event of this source and type, if there is one.
     pub fn of_event(source: &str, event_type: &str) -> Option<&'static Self> {
         if webhook::Kind::of(source).is_some() {
             return Self::find(WEBHOOKS);
@@ -154,7 +154,7 @@ impl Producer {
         own.or_else(|| Self::find(OWN))
     }
 
-    /// What is not in `folder`, so that it finds nothing for a session that works there.
+    /// The requirement that is missing in `folder`, so that it finds nothing for a session there.
     pub fn missing_in(&self, folder: &str, facts: &dyn Facts) -> Option<&'static str> {
         (self.name == "git" && !git::has_repository(folder, facts)).then_some("repository")
     }
@@ -172,7 +172,7 @@ impl Producer {
         catalogue::types().filter(|entry| entry.producers.iter().any(|name| name == self.name))
     }
 
-    /// The ids of the subscribers that ask for what it publishes, if they are all switched off.
+    /// The ids of the subscribers to its events, if they are all switched off.
     pub fn switched_off_subscribers<'r>(&self, rules: &'r CompiledRules) -> Vec<&'r str> {
         let asks = |rule: &&Subscriber| self.types().any(|entry| asks_for(rule, entry));
         let asking: Vec<&Subscriber> = subscribers(rules).filter(asks).collect();
@@ -183,10 +183,10 @@ impl Producer {
     }
 }
 
-/// The subscribers that wait for others: nothing that ships publishes what they ask for, by id.
+/// The subscribers without a shipped producer, by id.
 ///
-/// Shape: one with a pattern that selects no type of the catalogue is not among them; its author
-/// knows who publishes that.
+/// Shape: a subscriber with a pattern that selects no type of the catalogue is not included; its
+/// author knows the producer.
 pub fn unserved(rules: &CompiledRules) -> impl Iterator<Item = &Subscriber> {
     subscribers(rules).filter(|rule| {
         let is_known = rule
@@ -271,7 +271,7 @@ enabled = {}
         let named: BTreeSet<&str> =
             catalogue::types().flat_map(|entry| &entry.producers).map(String::as_str).collect();
         assert_eq!((rows.len(), rows), (PRODUCERS.len(), named));
-        // Of two of the program's own it could not be said which one published an event.
+        // With two producers of aside for one type, the producer of an event would be ambiguous.
         for entry in catalogue::types() {
             let own = PRODUCERS
                 .iter()

@@ -1,5 +1,5 @@
-//! What a later layer may not change of a core subscriber: whether it speaks. How it speaks is its
-//! own.
+//! The parts of a core subscriber that a later layer may not change: whether it delivers. A later
+//! layer may change its text.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(crate) struct Protected {
 }
 
 impl Protected {
-    /// What `rule`, from the file `path`, keeps.
+    /// The protected parts of `rule`, from the file `path`.
     pub(crate) fn new(path: &Arc<str>, rule: &Subscriber) -> Self {
         Self {
             path: Arc::clone(path),
@@ -31,13 +31,13 @@ impl Protected {
         }
     }
 
-    /// Something that a later file may not say of it.
+    /// A value of a later file that is not allowed.
     pub(crate) fn refusal(&self, value: &Value<'_>, message: impl Into<String>) -> Diagnostic {
         let note = format!("it replaces a core subscriber, which is in {}", self.path);
         value.error(message).with_note(note)
     }
 
-    /// Finds what in a later file's `[events]` keeps events from it.
+    /// Finds keys in a later file's `[events]` that keep events from it.
     pub(crate) fn check(
         &self,
         section: &mut Section<'_>,
@@ -66,7 +66,7 @@ impl Protected {
 }
 
 impl Protected {
-    /// Finds what in a later file's `[limits]` withdraws what it would deliver.
+    /// Finds keys in a later file's `[limits]` that withdraw its notifications.
     pub(crate) fn check_resolve(&self, section: &mut Section<'_>, resolve: Option<&ResolveRule>) {
         let Some(resolve) = resolve else { return };
         let by = self.resolve.as_ref().map_or(&[][..], |own| &own.by);
@@ -85,7 +85,7 @@ impl Protected {
     }
 }
 
-/// Whether every type that `narrow` selects is one that `wide` selects.
+/// Whether `wide` selects every type that `narrow` selects.
 fn covers(wide: &Pattern, narrow: &Pattern) -> bool {
     let mut narrow = narrow.segments();
     for segment in wide.segments() {

@@ -1,9 +1,9 @@
 //! TOML as it was written: tables whose every value knows its file, its place and its key.
 //!
-//! A [`Section`] is one table of one file, or the same table of several files of which a later one
-//! overrides an earlier one key by key. It is read by asking for each key once; what was not asked
-//! for in the end is unknown. Every mistake is collected, none stops the reading. What the keys
-//! mean is not known here.
+//! A [`Section`] is one table of one file, or the same table of several files, where a later file
+//! overrides an earlier one key by key. Readers ask for each key once; keys that were never asked
+//! for are unknown. All mistakes are collected; none stops the reading. The meaning of the keys is
+//! not known here.
 
 use std::{collections::BTreeMap, mem, ops::Range, sync::Arc};
 
@@ -17,16 +17,16 @@ use crate::config::{
     report::{Diagnostic, Place, sentence, shown},
 };
 
-/// Most mistakes of syntax that are kept of one file; what follows so many says nothing new.
+/// Most syntax errors that are kept of one file; further ones add no information.
 const SYNTAX_ERRORS_MAX: usize = 100;
 
-/// Longest name of a table that its author names, in bytes.
+/// Longest name of a table that is chosen by its author, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
-/// A value, or everything that is wrong with it.
+/// A value, or all mistakes in it.
 pub(crate) type Parsed<T> = Result<T, Vec<Diagnostic>>;
 
-/// One file that is TOML.
+/// One file of valid TOML.
 pub(crate) struct Document<'s> {
     file: &'s SourceFile,
     table: DeTable<'s>,
@@ -35,7 +35,7 @@ pub(crate) struct Document<'s> {
 impl<'s> Document<'s> {
     /// Reads a file.
     ///
-    /// Errors: the first mistake of syntax of every line; more on the same line are mostly its
+    /// Errors: the first syntax error of every line; further ones on the same line are mostly its
     /// consequences.
     pub(crate) fn parse(file: &'s SourceFile) -> Parsed<Self> {
         let (table, errors) = DeTable::parse_recoverable(&file.text);
@@ -55,7 +55,7 @@ impl<'s> Document<'s> {
         self.file
     }
 
-    /// What is at the top of the file and not among `sections`.
+    /// The entries at the top of the file that are not in `sections`.
     fn unknown_sections(&self, sections: &[&str], homes: &Homes) -> Vec<Diagnostic> {
         let unknown = self.table.keys().filter(|key| !sections.contains(&key.get_ref().as_ref()));
         let place = |span: Range<usize>| Place::new(&self.file.path, &self.file.text, span);
@@ -76,7 +76,7 @@ pub(crate) struct Value<'s> {
     file: &'s SourceFile,
     key: String,
     span: Range<usize>,
-    /// The position of its key, if it has one of its own.
+    /// The position of its key, if it has a key of its own.
     key_span: Option<Range<usize>>,
     value: &'s DeValue<'s>,
 }
@@ -101,23 +101,23 @@ impl<'s> Value<'s> {
         Place::new(&self.file.path, &self.file.text, self.span.clone())
     }
 
-    /// The position of its key; its own if it has none.
+    /// The position of its key; the position of the value if it has no key of its own.
     pub(crate) fn key_place(&self) -> Place {
         let span = self.key_span.clone().unwrap_or_else(|| self.span.clone());
         Place::new(&self.file.path, &self.file.text, span)
     }
 
-    /// Something that is wrong with it.
+    /// An error about the value.
     pub(crate) fn error(&self, message: impl Into<String>) -> Diagnostic {
         Diagnostic::error(self.place(), self.key.as_str(), message)
     }
 
-    /// Something that is wrong with its key.
+    /// An error about its key.
     pub(crate) fn key_error(&self, message: impl Into<String>) -> Diagnostic {
         Diagnostic { place: self.key_place(), ..self.error(message) }
     }
 
-    /// Says that it should have been `expected`, such as `a string`.
+    /// An error that it is not `expected`, such as `a string`.
     pub(crate) fn wrong_kind(&self, expected: &str) -> Vec<Diagnostic> {
         let found = self.value.type_str();
         let article = if found.starts_with(['a', 'i']) { "an" } else { "a" };
@@ -155,7 +155,7 @@ pub(crate) struct Section<'s> {
     header: Option<Place>,
     entries: BTreeMap<&'s str, Vec<Entry<'s>>>,
     asked: Vec<&'static str>,
-    /// The arrays under its name, the first file's first: each may be a list of such tables.
+    /// The arrays under its name, the first file's first; each may be a list of such tables.
     lists: Vec<Value<'s>>,
     origins: BTreeMap<String, Arc<str>>,
     found: Vec<Diagnostic>,
@@ -167,7 +167,7 @@ struct Entry<'s> {
 }
 
 impl<'s> Section<'s> {
-    /// The table `name` of every document, the later ones overriding the earlier ones.
+    /// The table `name` of every document; later ones override earlier ones.
     pub(crate) fn new(name: &str, documents: &'s [Document<'s>]) -> Self {
         let mut section = Self::empty(name, None);
         for value in documents.iter().filter_map(|document| document.value(name)) {
@@ -200,8 +200,8 @@ impl<'s> Section<'s> {
         }
     }
 
-    /// Reads the value of `key` in every file, and gives the last one that is right; `None` when
-    /// there is none.
+    /// Reads the value of `key` in every file, and returns the last valid one; `None` if there is
+    /// none.
     pub(crate) fn read<T>(
         &mut self,
         key: &'static str,
@@ -221,7 +221,8 @@ impl<'s> Section<'s> {
         last
     }
 
-    /// The table under `key`, of every file, as a section of its own, which is finished by itself.
+    /// The table under `key`, of every file, as a separate section, which has to be finished
+    /// separately.
     pub(crate) fn table(&mut self, key: &str) -> Self {
         let mut inner = Self::empty(&format!("{}.{key}", self.name), None);
         for entry in self.entries.remove(key).into_iter().flatten() {
@@ -237,8 +238,8 @@ impl<'s> Section<'s> {
         inner
     }
 
-    /// The tables in the table under `key`, by their names, each read by `read` from every file,
-    /// `max` at most.
+    /// The tables in the table under `key`, by their names; `read` reads each from every file; at
+    /// most `max`.
     pub(crate) fn named_tables<T>(
         &mut self,
         key: &'static str,
@@ -275,10 +276,10 @@ impl<'s> Section<'s> {
         tables
     }
 
-    /// The tables of the lists under its name, each of them read by `read` and known by what `name`
-    /// says, `max` at most.
+    /// The tables of the lists under its name; `read` reads each, `name` returns its name; at most
+    /// `max`.
     ///
-    /// Shape: one of a later file takes the place of one of the same name. One with a mistake is
+    /// Shape: a table of a later file replaces one of the same name. A table with a mistake is
     /// reported and left out.
     pub(crate) fn list<T>(
         &mut self,
@@ -320,7 +321,7 @@ impl<'s> Section<'s> {
         read_before.into_iter().map(|(_, entry)| entry).collect()
     }
 
-    /// As [`Section::read`], for a key that must be there.
+    /// Like [`Section::read`], for a required key.
     pub(crate) fn require<T>(
         &mut self,
         key: &'static str,
@@ -335,7 +336,7 @@ impl<'s> Section<'s> {
         self.read(key, parse)
     }
 
-    /// Reports that `key` is missing, unless it is there.
+    /// Reports that `key` is missing, if it is.
     pub(crate) fn miss(&mut self, key: &'static str) {
         if let (Some(place), false) = (self.header.clone(), self.entries.contains_key(key)) {
             let list = self.name.split('[').next().unwrap_or_default();
@@ -344,28 +345,29 @@ impl<'s> Section<'s> {
         }
     }
 
-    /// The last value of `key`, whether or not it is right.
+    /// The last value of `key`, valid or not.
     pub(crate) fn value(&self, key: &str) -> Option<&Value<'s>> {
         self.entries.get(key)?.last().map(|entry| &entry.value)
     }
 
-    /// Whether `key` is there and gave no value when it was read.
+    /// Whether `key` is present and had no valid value when it was read.
     pub(crate) fn is_wrong<T>(&self, key: &str, read: Option<&T>) -> bool {
         read.is_none() && self.entries.contains_key(key)
     }
 
-    /// Adds what is wrong with the value of `key` beside others; nothing when the key is not there.
+    /// Adds a finding about the value of `key` in combination with others; nothing if the key is
+    /// absent.
     pub(crate) fn object(&mut self, key: &str, diagnose: impl FnOnce(&Value<'s>) -> Diagnostic) {
         let diagnostic = self.value(key).map(diagnose);
         self.found.extend(diagnostic);
     }
 
-    /// The file that each value in use came from, by its key.
+    /// The file of each value in use, by its key.
     pub(crate) fn origins(&self) -> &BTreeMap<String, Arc<str>> {
         &self.origins
     }
 
-    /// Everything that is wrong, with the keys nobody asked for.
+    /// All mistakes, including keys that were never read.
     pub(crate) fn finish(self) -> Vec<Diagnostic> {
         self.finish_beside(&Homes::new())
     }
@@ -388,7 +390,7 @@ impl<'s> Section<'s> {
 /// The section that each key belongs to.
 type Homes = BTreeMap<&'static str, String>;
 
-/// Everything that is wrong in the sections of some documents, with what is in none of `names`.
+/// All mistakes in the sections of some documents, and the entries that are in none of `names`.
 pub(crate) fn finish_all(
     documents: &[Document<'_>],
     names: &[&str],
@@ -413,7 +415,7 @@ fn unknown_key(place: Place, key: &str, path: &str, allowed: &[&str], homes: &Ho
     }
 }
 
-/// Says what is wrong with the syntax, in the author's words where the parser speaks of its own.
+/// The message for a syntax error; replaces the parser's internal terms.
 fn syntax_error(file: &SourceFile, error: &toml::de::Error) -> Diagnostic {
     let span = error.span().unwrap_or(0..0);
     let text = &*file.text;

@@ -1,9 +1,8 @@
-//! What is wrong with the configuration: every finding of every file, each with its place and what
-//! would be right.
+//! The findings about the configuration: each with its place and a correction.
 //!
-//! A [`Diagnostic`] is plain data, so that a program can read it; as text it is drawn like a
-//! compiler's message, with the line at fault. Nothing here decides what is wrong: the readers of
-//! the files do.
+//! A [`Diagnostic`] is plain data, so that a program can read it. Its text form is like a
+//! compiler's message, with the line of the mistake. Nothing here decides what is wrong: the
+//! readers of the files do.
 //!
 //! ```text
 //! error: unknown key `typs`
@@ -22,15 +21,14 @@ use annotate_snippets::{AnnotationKind, Element, Group, Level as Label, Renderer
 
 use crate::{event::clean_text, nearest::nearest};
 
-/// Most characters of a file's own words that a message repeats.
+/// Most characters of a file's text that a message repeats.
 const SHOWN_CHARS_MAX: usize = 64;
-/// Most characters of another error's sentence; the longest event type fits in twice.
+/// Most characters of another error's sentence; enough for the longest event type twice.
 const SENTENCE_CHARS_MAX: usize = 400;
-/// Most findings that are shown; a file of nothing but mistakes must not take minutes to report.
+/// Most findings that are shown; a file full of mistakes must not take minutes to report.
 const FINDINGS_MAX: usize = 200;
 
-/// What was found: errors before warnings, each in the order of the files and of the places in
-/// them.
+/// The findings: errors before warnings, each in the order of the files and of the places in them.
 ///
 /// Shape: all findings are counted, the first 200 are shown.
 #[derive(Debug, Clone, Default)]
@@ -38,17 +36,17 @@ pub struct Report {
     diagnostics: Vec<Diagnostic>,
 }
 
-/// Whether a finding keeps something from being used.
+/// Whether a finding makes something unusable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// What it concerns is not used.
+    /// The part that it concerns is not used.
     Error,
-    /// It is used as it is, and is probably not what was meant.
+    /// The part is used unchanged, and is probably a mistake.
     Warning,
 }
 
 impl Level {
-    /// The word for it.
+    /// The word for this level.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Error => "error",
@@ -60,28 +58,28 @@ impl Level {
 /// One finding.
 #[derive(Debug, Clone)]
 pub struct Diagnostic {
-    /// How bad it is.
+    /// Error or warning.
     pub level: Level,
-    /// Where it is.
+    /// Its place.
     pub place: Place,
-    /// The path of the key, such as `events.types[1]`; empty when no key is concerned.
+    /// The path of the key, such as `events.types[1]`; empty if it concerns no key.
     pub key: String,
-    /// What is wrong, as one line.
+    /// The message, as one line.
     pub message: String,
-    /// The words that are allowed there, if they are few; empty otherwise.
+    /// The allowed words, if they are few; empty otherwise.
     pub allowed: Vec<String>,
-    /// The allowed word that is most like the one found.
+    /// The allowed word that is most similar to the found one.
     pub nearest: Option<String>,
-    /// What else helps.
+    /// Further advice.
     pub note: Option<String>,
 }
 
-/// A piece of a file.
+/// A range of a file.
 #[derive(Clone)]
 pub struct Place {
-    /// The file as it is shown.
+    /// The path of the file for display.
     pub file: Arc<str>,
-    /// Bytes of the text; empty when the whole file is concerned.
+    /// Bytes of the text; empty if it concerns the whole file.
     pub span: Range<usize>,
     text: Arc<str>,
 }
@@ -93,7 +91,7 @@ impl fmt::Debug for Place {
 }
 
 impl Place {
-    /// A piece of a text; a span that is not inside it becomes its end.
+    /// A range of a text; a span outside the text becomes its end.
     pub(crate) fn new(file: &Arc<str>, text: &Arc<str>, span: Range<usize>) -> Self {
         let is_inside = text.get(span.clone()).is_some();
         let span = if is_inside { span } else { text.len()..text.len() };
@@ -105,7 +103,7 @@ impl Place {
         Self { file: Arc::clone(file), span: 0..0, text: "".into() }
     }
 
-    /// A line of a text, from 1; the first one of a text that has fewer.
+    /// A line of a text, from 1; the first line if the text has fewer.
     pub(crate) fn line_of(file: &Arc<str>, text: &Arc<str>, line: usize) -> Self {
         let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1));
         let start = starts.take(line).last().unwrap_or(0);
@@ -115,8 +113,8 @@ impl Place {
 
     /// A part of the value at this place, if the text has it unchanged.
     ///
-    /// `content` is what the place says once quotes and escapes are read; a range of it maps to the
-    /// file only when the file says it literally. Otherwise the place stays as it is.
+    /// `content` is the value after quotes and escapes are read. A range of it maps to the file
+    /// only if the file has it literally. Otherwise the place stays unchanged.
     pub(crate) fn within(&self, content: &str, range: Range<usize>) -> Self {
         let literal = self.text.get(self.span.clone()).unwrap_or_default();
         let Some(offset) = literal.find(content) else { return self.clone() };
@@ -126,7 +124,7 @@ impl Place {
         if is_inside { Self { span, ..self.clone() } } else { self.clone() }
     }
 
-    /// Line `line`, from 1, of the value at this place; `content` is as for [`Place::within`].
+    /// Line `line`, from 1, of the value at this place; for `content` see [`Place::within`].
     pub(crate) fn line_within(&self, content: &str, line: usize) -> Self {
         let mut start = 0;
         for (number, text) in (1..).zip(content.split_inclusive('\n')) {
@@ -138,7 +136,7 @@ impl Place {
         self.clone()
     }
 
-    /// The first of `needles` that this place has.
+    /// The first of `needles` that is in this place.
     pub(crate) fn first_of(&self, needles: &[&str]) -> Option<Self> {
         let text = self.text.get(self.span.clone())?;
         let found = |needle: &&str| Some((text.find(*needle)?, needle.len()));
@@ -175,7 +173,7 @@ impl fmt::Display for Place {
 }
 
 impl Diagnostic {
-    /// Something that keeps `key` from being used.
+    /// A finding that makes `key` unusable.
     pub(crate) fn error(place: Place, key: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             level: Level::Error,
@@ -193,24 +191,24 @@ impl Diagnostic {
         Self { level: Level::Warning, ..self }
     }
 
-    /// Says which words are allowed, and which of them `found` is most like.
+    /// Adds the allowed words, and the one most similar to `found`.
     pub(crate) fn with_allowed(mut self, found: &str, allowed: &[&str]) -> Self {
         self.nearest = nearest(found, allowed.iter().copied()).map(str::to_owned);
         self.allowed = allowed.iter().map(|word| (*word).to_owned()).collect();
         self
     }
 
-    /// Says what was probably meant.
+    /// Adds the word that was probably meant.
     pub(crate) fn with_nearest(self, nearest: Option<impl AsRef<str>>) -> Self {
         Self { nearest: nearest.map(|nearest| shown(nearest.as_ref())), ..self }
     }
 
-    /// Says what else helps.
+    /// Adds further advice.
     pub(crate) fn with_note(self, note: impl Into<String>) -> Self {
         Self { note: Some(note.into()), ..self }
     }
 
-    /// The finding for a program: `level`, `file`, `line`, `column`, `key`, `message`, `allowed`,
+    /// The finding as JSON: `level`, `file`, `line`, `column`, `key`, `message`, `allowed`,
     /// `nearest` and `note`.
     pub fn to_json(&self) -> serde_json::Value {
         serde_json::json!({
@@ -260,13 +258,13 @@ impl fmt::Display for Diagnostic {
 }
 
 impl Report {
-    /// Takes the findings in the order of the files, and puts the errors before the warnings.
+    /// Takes the findings in the order of the files, and moves the errors before the warnings.
     pub(crate) fn new(mut diagnostics: Vec<Diagnostic>) -> Self {
         diagnostics.sort_by_key(|diagnostic| diagnostic.level);
         Self { diagnostics }
     }
 
-    /// This report with more findings.
+    /// This report with additional findings.
     #[must_use]
     pub fn with(self, more: impl IntoIterator<Item = Diagnostic>) -> Self {
         Self::new(self.diagnostics.into_iter().chain(more).collect())
@@ -285,24 +283,24 @@ impl Report {
         self.diagnostics.get(..FINDINGS_MAX).unwrap_or(&self.diagnostics)
     }
 
-    /// How many findings keep something from being used, those that are not shown included.
+    /// The number of errors, including those that are not shown.
     pub fn error_count(&self) -> usize {
         self.diagnostics.iter().filter(|diagnostic| diagnostic.level == Level::Error).count()
     }
 
-    /// How many findings keep nothing from being used, those that are not shown included.
+    /// The number of warnings, including those that are not shown.
     pub fn warning_count(&self) -> usize {
         self.diagnostics.len() - self.error_count()
     }
 
-    /// The findings for a program, as an array.
+    /// The findings as a JSON array.
     pub fn to_json(&self) -> serde_json::Value {
         self.diagnostics().iter().map(Diagnostic::to_json).collect()
     }
 }
 
 impl fmt::Display for Report {
-    /// Writes the findings with an empty line between them, and nothing when there are none.
+    /// Writes the findings with an empty line between them; writes nothing if there are none.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, diagnostic) in self.diagnostics().iter().enumerate() {
             let separator = if index == 0 { "" } else { "\n" };
@@ -315,13 +313,13 @@ impl fmt::Display for Report {
     }
 }
 
-/// A file's own words as a message shows them: on one line, with invisible characters spelled out,
-/// not too long.
+/// Text of a file for a message: on one line, with invisible characters escaped, at most 64
+/// characters.
 pub(crate) fn shown(text: &str) -> String {
     spelled_out(text, SHOWN_CHARS_MAX)
 }
 
-/// Another error's sentence, which may repeat a file's own words.
+/// Another error's sentence, which may repeat text of a file.
 pub(crate) fn sentence(error: impl fmt::Display) -> String {
     spelled_out(&error.to_string(), SENTENCE_CHARS_MAX)
 }

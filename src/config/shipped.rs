@@ -1,9 +1,9 @@
 //! The layer in the binary: every file of `config/aside.toml`, `subscribers/` and `templates/`, by
 //! its name in a layer.
 //!
-//! The table is written by hand, so that what is shipped is read in one place; a test compares it
-//! with the folders. Most subscribers say in their own file how a notification is written; the
-//! others name a template.
+//! The table is written by hand, so that all shipped files are listed in one place; a test compares
+//! it with the folders. Most subscribers declare their layout in their own file; the others name a
+//! template.
 
 macro_rules! files {
     (subscribers: $($name:literal)*; templates: $($template:literal)*;) => {
@@ -62,8 +62,8 @@ files! {
 /// The first line of a subscriber's tests, which are at the end of its file.
 const TESTS: &str = "[[tests]]";
 
-/// Name and rules of every shipped file: its text without the tests, which decide nothing and are
-/// two thirds of a subscriber.
+/// Name and rules of every shipped file: its text without the tests, which do not affect the rules
+/// and are two thirds of a subscriber.
 pub fn rules() -> impl Iterator<Item = (&'static str, &'static str)> {
     FILES.iter().map(|&(name, text)| match name.starts_with("subscribers/") {
         true => (name, text.split(TESTS).next().unwrap_or(text)),

@@ -1,7 +1,7 @@
-//! `[sinks]` of `aside.toml` and its tables: where word for the user goes.
+//! `[sinks]` of `aside.toml` and its tables: the destinations of messages to the user.
 //!
-//! A sink in `default` that lacks what it needs is an error, as a key that is read and does nothing
-//! would be. Secrets are in files of their own, because every version of this file is kept with the
+//! A sink in `default` without its required keys is an error; otherwise the key would be read and
+//! do nothing. Secrets are in separate files, because every version of this file is kept with the
 //! journal.
 
 use std::{ops::RangeInclusive, path::Path, sync::Arc, time::Duration};
@@ -19,22 +19,22 @@ use crate::{
 
 /// The tables in `[sinks]`.
 pub(super) const TABLES: [&str; 4] = ["log", "ntfy", "webhook", "apprise"];
-/// Most times that a sink is tried again.
+/// Most retries of a sink.
 const RETRIES_MAX: usize = 10;
-/// Shortest and longest time between two tries.
+/// Shortest and longest time between two attempts.
 const RETRY_LIMITS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(24 * 3_600);
-/// Smallest and largest log: some dozen notices, and what an editor still opens.
+/// Smallest and largest log: some dozen notices; a size that an editor still opens.
 const LOG_BYTES_LIMITS: RangeInclusive<u64> = 64 * 1024..=256 * 1024 * 1024;
-/// What the address of a server begins with.
+/// The prefix of a server's address.
 const SCHEME: &str = "http://";
-/// The same of one that is asked by https.
+/// The prefix of an address for https.
 const SECURE_SCHEME: &str = "https://";
-/// The port of https where an address names none.
+/// The default port of https.
 const SECURE_PORT: u16 = 443;
-/// Whether this program speaks https to sinks.
+/// Whether this build supports https for sinks.
 const HAS_HTTPS: bool = cfg!(feature = "https");
 
-/// Reads `[sinks]` and its tables, which have the order of [`TABLES`].
+/// Reads `[sinks]` and its tables, which are in the order of [`TABLES`].
 pub(super) fn read(sinks: &mut Section<'_>, tables: &mut [Section<'_>; 4]) -> Settings {
     let shipped = Settings::default();
     let [log, ntfy, webhook, apprise] = tables;
@@ -64,7 +64,7 @@ pub(super) fn read(sinks: &mut Section<'_>, tables: &mut [Section<'_>; 4]) -> Se
     settings
 }
 
-/// Finds sinks that lack something, and tokens that others can read on their way.
+/// Finds sinks that lack required keys, and tokens that are sent unencrypted.
 fn check(sinks: &mut Section<'_>, ntfy: &mut Section<'_>, webhook: &Section<'_>, settings: &Settings) {
     let lacks = |key: &str, table: &str| {
         let message = format!("`{table}` has no target: `{key}` is missing in [sinks.{table}]");

@@ -1,5 +1,5 @@
-//! `[sources]` of `aside.toml` and its tables, one a source: a probe or a detector. The keys of a
-//! table are those of its source, which asks [`Keys`] for them.
+//! `[sources]` of `aside.toml` and its tables, one per source: a probe or a detector. Each source
+//! defines the keys of its table, and reads them from [`Keys`].
 
 use std::{collections::BTreeMap, num::NonZeroU32, ops::RangeInclusive, sync::Arc, time::Duration};
 
@@ -15,8 +15,8 @@ use crate::{
     settings::{ENTRIES_MAX, Entry, Form, Keys, Switch},
 };
 
-/// Default rate of a source that others than the user write to: a checkout of some thousand files
-/// passes, an endless loop does not.
+/// Default rate of a source that other people than the user write to: a checkout of some thousand
+/// files passes, an endless loop does not.
 const REMOTE_RATE: Rate =
     Rate { count: NonZeroU32::new(6_000).expect("not zero"), per: Duration::from_secs(60) };
 

@@ -1,8 +1,8 @@
-//! One subscriber's file, read into types that cannot be wrong.
+//! Reads one subscriber's file into types that are always valid.
 //!
-//! Every key is checked, and the keys whose meaning depends on each other are checked together. A
-//! file with an error gives no subscriber; every error is found, not the first. Keys whose
-//! behaviour is not there yet are accepted only with the value that changes nothing.
+//! Every key is checked, and keys whose meaning depends on each other are checked together. A file
+//! with an error yields no subscriber; all errors are reported, not only the first. Unsupported
+//! keys are accepted only with the value that has no effect.
 
 use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc};
 
@@ -31,46 +31,46 @@ use crate::{
 };
 
 const SECTIONS: [&str; 6] = ["subscriber", "events", "batching", "limits", "output", "tests"];
-/// The points a subscriber can choose.
+/// The points that a subscriber can choose.
 const POINTS: [InjectionPoint; 4] = [
     InjectionPoint::Immediate,
     InjectionPoint::TurnStart,
     InjectionPoint::AfterTool,
     InjectionPoint::TurnEnd,
 ];
-/// Longest id in bytes; every notification has it.
+/// Longest id in bytes; every notification contains it.
 const ID_BYTES_MAX: usize = 64;
-/// Fewest and most tokens of a notification: a line with its wrapper, and a share of an injection
-/// that leaves others room.
+/// Fewest and most tokens of a notification: a line with its wrapper; a part of an injection that
+/// leaves room for others.
 const MAX_TOKENS_LIMITS: RangeInclusive<u32> = 20..=2_000;
-/// What the wrapper of an injection costs at most, the intro of `markdown` being the longest.
+/// Maximum cost of the wrapper of an injection; the intro of `markdown` is the longest.
 const WRAPPER_TOKENS: u32 = 60;
-/// Tokens of a notification when the file does not say.
+/// Default number of tokens of a notification.
 pub(crate) const MAX_TOKENS: u32 = 200;
 
-/// What a subscriber's file is checked against.
+/// The inputs for the checks of a subscriber's file.
 pub(crate) struct Context<'a> {
     /// The templates that a file can name.
     pub(crate) templates: KnownTemplates<'a>,
-    /// The catalogue's event types; nothing is compared with it if empty.
+    /// The catalogue's event types; empty disables the comparison.
     pub(crate) known_types: &'a [&'a str],
-    /// What an injection holds at most; a notification alone has to fit, or it would wait for ever.
+    /// The limit of an injection; a single notification must fit, or it would wait forever.
     pub(crate) injection_tokens: Tokens,
-    /// What the user allows notifications to do by themselves.
+    /// What the user allows notifications to do automatically.
     pub(crate) wake: Arc<WakeSettings>,
     /// The core subscribers of earlier layers.
     pub(crate) core: BTreeMap<SubscriberId, Protected>,
 }
 
-/// What became of a file.
+/// The result of reading a file.
 pub(crate) struct SubscriberFile {
-    /// Its id and the position of that, if it could be read.
+    /// Its id and the position of the id, if it could be read.
     pub(crate) id: Option<(SubscriberId, Place)>,
-    /// The subscriber with its tests, if nothing is wrong.
+    /// The subscriber with its tests, if there is no error.
     pub(crate) compiled: Option<(Subscriber, Vec<SubscriberTest>)>,
-    /// Where the file declares how its notifications are written, if it does.
+    /// The places of the layout, if the file declares one.
     pub(crate) places: Option<DeclaredPlaces>,
-    /// Everything that is wrong or doubtful.
+    /// Errors and warnings.
     pub(crate) found: Vec<Diagnostic>,
 }
 
@@ -227,8 +227,8 @@ fn read_condition(value: &Value<'_>) -> Parsed<Condition> {
     })
 }
 
-/// The field that may have been meant by a name that no event has: one of an event's own, else one
-/// of its payload.
+/// The field that a misspelled name probably means: one of the event's own, else one of its
+/// payload.
 fn field_meant(name: &str) -> Option<String> {
     let is_operator = matches!(name, "and" | "or" | "not" | "in" | "is" | "if" | "else");
     let is_unknown_name = !is_operator
@@ -270,8 +270,8 @@ fn read_output(section: &mut Section<'_>, layout: Layout, context: &Context<'_>)
     rule
 }
 
-/// Finds what keeps a core subscriber from its agent, and warns of an activation that concerns no
-/// agent.
+/// Reports settings that keep a core subscriber from its agent, and warns of an activation without
+/// an agent.
 fn check_audience(
     section: &mut Section<'_>,
     rule: &OutputRule,
@@ -296,7 +296,7 @@ fn check_audience(
     }
 }
 
-/// Warns of keys that change nothing beside the others.
+/// Warns of keys that have no effect with the others.
 fn check_wake(section: &mut Section<'_>, rule: &OutputRule, threshold: Priority) {
     let can_be_critical = rule.priority == Priority::Critical || rule.escalate_at.is_some();
     if !can_be_critical && rule.interrupt != Interrupt::default() {
@@ -316,8 +316,8 @@ fn check_wake(section: &mut Section<'_>, rule: &OutputRule, threshold: Priority)
     }
 }
 
-/// What a notification may hold: what its file says, as far as an injection has room for that and
-/// its wrapper.
+/// The token limit of a notification: the value of its file, reduced to the part of an injection
+/// that its wrapper leaves.
 fn read_max_tokens(section: &mut Section<'_>, injection: Tokens) -> Tokens {
     let room = injection.0.saturating_sub(WRAPPER_TOKENS);
     let wanted = section.read("max_tokens", |value| values::integer(value, MAX_TOKENS_LIMITS));

@@ -1,7 +1,7 @@
 //! Keys that are not supported yet.
 //!
 //! Their shape is checked, and the value without effect is accepted, so that a file with all the
-//! defaults loads. Any other value is an error: a key that is read and ignored would be a promise.
+//! defaults loads. Any other value is an error: an accepted key must have its effect.
 
 use crate::{
     config::{
@@ -46,12 +46,12 @@ fn effect(is_some: bool) -> Effect {
     if is_some { Effect::Some } else { Effect::None }
 }
 
-/// Hours of a day, such as `22:00-07:00`.
+/// Hours of each day, such as `22:00-07:00`.
 fn hours(value: &Value<'_>) -> Parsed<Effect> {
     values::hours(value).map(|_| Effect::Some)
 }
 
-/// A number of turns, a duration, a time of the day, or a tool.
+/// A number of turns, a duration, a time of day, or a tool.
 fn delay(value: &Value<'_>) -> Parsed<Effect> {
     let text = values::words(value)?;
     let is_turns = text.strip_suffix(" turns").or_else(|| text.strip_suffix(" turn")).is_some_and(is_count);

@@ -1,7 +1,7 @@
-//! How single values are read: words, numbers within a range, durations, rates, lists.
+//! Readers of single values: words, numbers within a range, durations, rates, lists.
 //!
-//! Each function takes a [`Value`] and gives what it means, or everything that is wrong with it.
-//! Units are those of the text: a duration carries its own, as in `"250ms"` or `"1h30m"`.
+//! Each function takes a [`Value`] and returns its meaning, or all mistakes in it. Units are those
+//! of the text: a duration includes its own, as in `"250ms"` or `"1h30m"`.
 
 use std::{
     fmt,
@@ -30,7 +30,7 @@ use crate::{
 
 /// The text for no limit.
 const OFF: &str = "off";
-/// Most notifications a `rate` may name; more a unit of time is no limit.
+/// Largest count of a `rate`; a larger one per unit of time would not limit anything.
 const RATE_COUNT_MAX: u32 = 10_000;
 /// The units of a `rate`, in seconds.
 const RATE_UNITS: [(&str, u64); 6] =
@@ -41,7 +41,7 @@ pub(crate) fn text<'s>(value: &Value<'s>) -> Parsed<&'s str> {
     value.get().as_str().ok_or_else(|| value.wrong_kind("a string"))
 }
 
-/// A string that says something.
+/// A string that is not empty.
 pub(crate) fn words<'s>(value: &Value<'s>) -> Parsed<&'s str> {
     match text(value)? {
         text if text.trim().is_empty() => Err(vec![value.error(format!("`{}` is empty", value.name()))]),
@@ -76,8 +76,8 @@ where
     })
 }
 
-/// Says what is to be written in place of a text that is a number, or a duration where the key has
-/// its unit.
+/// The error for a text in place of an integer: a number in quotes, or a duration where the key
+/// names its unit.
 fn not_an_integer(value: &Value<'_>) -> Vec<Diagnostic> {
     let text = value.get().as_str().unwrap_or_default();
     let number = text.trim().parse::<u64>().ok();
@@ -110,7 +110,7 @@ pub(crate) fn word<T: Copy>(value: &Value<'_>, all: &[T], as_str: impl Fn(T) -> 
     })
 }
 
-/// What a notification may do by itself.
+/// What a notification may do automatically.
 pub(crate) fn activation(value: &Value<'_>) -> Parsed<Activation> {
     word(value, &Activation::ALL, Activation::as_str)
 }
@@ -148,7 +148,7 @@ pub(crate) fn duration(value: &Value<'_>, range: RangeInclusive<Duration>) -> Pa
     Ok(found)
 }
 
-/// Reads `off` as nothing, and everything else as `parse` does.
+/// Reads `off` as `None`, and other values with `parse`.
 pub(crate) fn unless_off<T>(value: &Value<'_>, parse: impl Fn(&Value<'_>) -> Parsed<T>) -> Parsed<Option<T>> {
     if value.get().as_str() == Some(OFF) { Ok(None) } else { parse(value).map(Some) }
 }
@@ -209,7 +209,7 @@ pub(crate) fn list<'s, T>(value: &Value<'s>, parse: impl Fn(&Value<'s>) -> Parse
     if found.is_empty() { Ok(parsed) } else { Err(found) }
 }
 
-/// Paths of fields joined by `:`, such as `type:payload.tool_name`; an empty string is no path.
+/// Paths of fields joined by `:`, such as `type:payload.tool_name`; an empty string is not a path.
 pub(crate) fn field_paths(value: &Value<'_>) -> Parsed<Vec<FieldPath>> {
     let found = text(value).map_err(|wrong| {
         let items = value.items().unwrap_or_default();
@@ -263,7 +263,7 @@ mod tests {
         raw::{Document, Section},
     };
 
-    /// Reads `x = ...` and gives what it means, or the messages.
+    /// Reads `x = ...` and returns its meaning, or the messages.
     fn read<T>(written: &str, parse: impl Fn(&Value<'_>) -> Parsed<T>) -> Result<T, String> {
         let file = SourceFile {
             layer: LayerKind::User,

@@ -1,5 +1,5 @@
-//! `webhooks.toml` of a layer, and `[webhooks]` of `aside.toml`: what bodies become, and who may
-//! send them.
+//! `webhooks.toml` of a layer, and `[webhooks]` of `aside.toml`: the events made from bodies, and
+//! the allowed senders.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ use crate::{
 };
 
 const SHIPPED: &str = include_str!("../../config/webhooks.toml");
-/// The senders whose bodies rows are about; alerts are read without.
+/// The senders that rows can be for; alerts are read without rows.
 const FROM: [Kind; 4] = [Kind::Github, Kind::Gitlab, Kind::Forgejo, Kind::Standard];
 /// Most rows of all layers.
 const ROWS_MAX: usize = 1_000;
@@ -40,33 +40,32 @@ static SHIPPED_ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
     rows
 });
 
-/// What is known of webhooks.
+/// The configuration of webhooks.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Webhooks {
-    /// The senders that are expected.
+    /// The expected senders.
     pub senders: BTreeMap<Kind, Sender>,
-    /// The rows of the layers, the last layer's first; the shipped ones come after them.
+    /// The rows of the layers, the last layer's first; the shipped ones follow.
     pub own_rows: Vec<Row>,
 }
 
-/// A sender that is expected.
+/// An expected sender.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Sender {
-    /// The file with the secret that it signs with; one that signs nothing sends a token of the
-    /// daemon.
+    /// The file with its signing secret; a sender that does not sign sends a token of the daemon.
     pub secret_file: Option<PathBuf>,
-    /// The folder for whose sessions its events are; for all if there is none.
+    /// The folder whose sessions its events are for; all sessions if `None`.
     pub workspace: Option<Arc<str>>,
 }
 
 impl Webhooks {
-    /// All rows, in the order in which they count.
+    /// All rows, in order of precedence.
     pub fn rows(&self) -> impl Iterator<Item = &Row> {
         self.own_rows.iter().chain(SHIPPED_ROWS.iter())
     }
 }
 
-/// Reads `[webhooks]`: a table for each sender.
+/// Reads `[webhooks]`: one table per sender.
 pub(super) fn read_senders<'s>(
     tables: Vec<(Kind, Section<'s>)>,
 ) -> (BTreeMap<Kind, Sender>, Vec<Section<'s>>) {
@@ -86,7 +85,7 @@ pub(super) fn read_senders<'s>(
     (senders, done)
 }
 
-/// Puts the rows of one file before those of earlier layers; gives what is wrong.
+/// Inserts the rows of one file before those of earlier layers; returns the mistakes.
 pub(crate) fn read(file: &SourceFile, rows: &mut Vec<Row>) -> Vec<Diagnostic> {
     let documents = match Document::parse(file) {
         Ok(document) => [document],
@@ -157,7 +156,7 @@ fn path(text: &str) -> Result<Path, String> {
     Path::parse(text).ok_or_else(|| format!("`{}` is not a path of keys separated by dots", shown(text)))
 }
 
-/// The entries of a table whose keys are the author's own.
+/// The entries of a table whose keys are chosen by the author.
 fn table<T>(value: &Value<'_>, read: impl Fn(&str, &Json) -> Result<T, String>) -> Parsed<Vec<T>> {
     let json = case::object(value)?;
     let entries = json.as_object().into_iter().flatten();

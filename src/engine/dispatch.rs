@@ -1,4 +1,4 @@
-//! From an event to the pipelines that match it, past everything that takes events.
+//! Passes an event to the pipelines that match it, and to all other consumers of events.
 
 use std::sync::Arc;
 
@@ -80,7 +80,7 @@ impl Engine {
         }
     }
 
-    /// Starts following what a new watch waits for, unless its session pushed that.
+    /// Starts to follow the checks that a new watch waits for, unless its session pushed them.
     fn follow_for_watch(&mut self, event: &EventRef<'_>, now: Timestamp) -> Vec<Event> {
         let Some(watch) = event.id.split(':').next().and_then(|id| self.watches.get(id)).cloned() else {
             return Vec::new();
@@ -100,8 +100,7 @@ impl Engine {
         ended
     }
 
-    /// Ends notifications about single checks of a session when a summary after a pause covers
-    /// them.
+    /// Ends notifications about single checks of a session if a summary after a pause covers them.
     fn note_summed_up(&mut self, event: &EventRef<'_>, matched: &[u32]) {
         let is_it = event.event_type == PAUSE_ENDED && event.source == OWN_SOURCE;
         let Some(id) = event.session.filter(|_| is_it).map(SessionId::new) else { return };
@@ -119,7 +118,7 @@ impl Engine {
         self.drain_sessions();
     }
 
-    /// Updates the probes with a trusted event, and publishes what the detectors find.
+    /// Updates the probes with a trusted event, and publishes the findings of the detectors.
     fn detect(&mut self, event: &EventRef<'_>, now: Timestamp) {
         if event.session.is_some() {
             self.probes.observe(event, now);
@@ -129,7 +128,7 @@ impl Engine {
         }
     }
 
-    /// Ends notifications that only concern files whose content the session knows by now.
+    /// Ends notifications that only concern files whose content the session already knows.
     fn end_known(&mut self, event: &EventRef<'_>) {
         let Some(id) = event.session.filter(|_| event.event_type == NOTED).map(SessionId::new) else {
             return;
@@ -167,8 +166,8 @@ impl Engine {
         self.drain_pipeline(index, now);
     }
 
-    /// Passes an event to a pipeline whose conditions it may resolve; returns why it ends there if
-    /// the subscriber does not also take it.
+    /// Passes an event to a pipeline whose conditions it may resolve. Returns the reason why the
+    /// event ends there if the subscriber does not also take it.
     fn resolve(&mut self, index: u32, seq: Seq, event: &Event, now: Timestamp) -> Reason {
         let pipeline = pipeline(&mut self.pipelines, index);
         let rule = Arc::clone(pipeline.rule());

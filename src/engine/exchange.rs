@@ -1,4 +1,5 @@
-//! An exchange: what arrived is confirmed, due batches close, and what the point releases goes out.
+//! An exchange: confirms injections, closes due batches, and releases the notifications of its
+//! point.
 
 use super::{
     io::{Output, RequestId},
@@ -19,9 +20,9 @@ use crate::{
 };
 
 impl Engine {
-    /// Answers an exchange, in this order: what its harness says is noted, what it proves to have
-    /// arrived is confirmed, the batches that it is due for close, what its point releases is
-    /// fitted into the budget, and goes out. The same carrier again gets the same bytes.
+    /// Answers an exchange, in this order: notes the report of its harness, confirms injections
+    /// that have arrived according to it, closes the batches due at it, fits the notifications that
+    /// its point releases into the budget, and answers. The same carrier again gets the same bytes.
     pub(super) fn exchange(
         &mut self,
         seq: Seq,
@@ -69,8 +70,8 @@ impl Engine {
         self.close_batches(is_due, Some(session), now);
     }
 
-    /// Releases what is due. Notifications about checks wait for the first prompt of a resumed
-    /// session, which may summarize them.
+    /// Releases due notifications. Notifications about checks wait for the first prompt of a
+    /// resumed session, which may summarize them.
     fn release(
         &mut self,
         seq: Seq,
@@ -88,7 +89,7 @@ impl Engine {
         answer
     }
 
-    /// Releases what is decided, or what was released when the exchange was recorded.
+    /// Releases the notifications that are selected now, or those recorded with the exchange.
     fn release_due(
         &mut self,
         seq: Seq,
@@ -129,14 +130,14 @@ impl Engine {
     }
 }
 
-/// The configured limits of an injection, or those of the exchange where they are lower.
+/// The configured limits of an injection, or those of the exchange if they are lower.
 fn limits(rules: &CompiledRules, exchange: &Exchange) -> Limits {
     let settings = &rules.injection;
     let configured = Limits::new(settings.max_notifications, settings.max_tokens, settings.max_chars);
     configured.lowered_to(&exchange.budget)
 }
 
-/// The release record of an answer; `None` when nothing is released.
+/// The release record of an answer; `None` if nothing is released.
 fn record_of(exchange: Seq, answer: &Answer) -> Option<ReleaseRecord> {
     let injection = answer.injection.as_ref()?;
     let notifications = injection.notifications.iter().map(|released| released.id).collect();
@@ -144,7 +145,7 @@ fn record_of(exchange: Seq, answer: &Answer) -> Option<ReleaseRecord> {
     Some(ReleaseRecord { exchange, injection: injection.id, notifications, directive })
 }
 
-/// Whether the record matches the decision made now.
+/// Whether the record matches the current decision.
 fn record_says(record: &ReleaseRecord, decided: &Decided) -> bool {
     let chosen = decided.fitted.iter().flat_map(|fitted| &fitted.chosen);
     record.notifications.iter().eq(chosen.map(|candidate| &candidate.notification.id))

@@ -29,7 +29,7 @@ pub struct Explanation {
 pub enum Verdict {
     /// It takes the event.
     Takes,
-    /// It withdraws what the event resolves, but does not take the event.
+    /// It withdraws the conditions that the event resolves, but does not take the event.
     Resolves,
     /// Its filter rejects the event.
     Filtered(FilteredBy),
@@ -38,7 +38,7 @@ pub enum Verdict {
 }
 
 impl Engine {
-    /// The subscribers that would take `event`, and the sessions in its scope. Changes nothing.
+    /// The subscribers that would take `event`, and the sessions in its scope. Changes no state.
     pub fn explain(&self, event: &Arc<Event>) -> Explanation {
         let selects = |types: &[Pattern]| types.iter().any(|pattern| pattern.matches(&event.event_type));
         let verdict = |rule: &Subscriber| {

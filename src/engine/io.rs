@@ -1,7 +1,7 @@
 //! The inputs and outputs of the engine.
 //!
 //! Every input except the compiled form of [`Input::RulesReplaced`] is a journal record, so
-//! replaying the journal gives the same state. A new variant is a design decision and belongs in
+//! replaying the journal produces the same state. A new variant is a design decision and belongs in
 //! ARCHITECTURE.md.
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// Something that happened, in the order of the journal.
+/// An input, in the order of the journal.
 #[derive(Debug)]
 pub enum Input<'a> {
     /// An event was published.
@@ -31,17 +31,17 @@ pub enum Input<'a> {
     Exchange {
         /// Its position.
         seq: Seq,
-        /// Identifies the waiting request; not a part of the state.
+        /// Identifies the waiting request; not part of the state.
         request: RequestId,
         /// The request.
         exchange: Exchange,
-        /// What it releases: to be decided, or as recorded.
+        /// The notifications that it releases: to be selected, or as recorded.
         release: Release,
     },
     /// A record that cannot be processed and has no effect: the process crashed on it, or it is
     /// unreadable.
     Skipped {
-        /// Its position, if it is an event's.
+        /// Its position, if it is an event.
         event: Option<Seq>,
     },
     /// An injection has arrived.
@@ -53,108 +53,108 @@ pub enum Input<'a> {
         /// The evidence.
         by: ConfirmedBy,
     },
-    /// An injection has not arrived: its carrier was gone before the answer.
+    /// An injection has not arrived: its carrier was closed before the answer.
     Undelivered {
         /// The session.
         session: SessionId,
         /// The injection.
         injection: InjectionId,
     },
-    /// A harness reports that a conversation began, or its state.
+    /// A harness reports the start or the state of a conversation.
     SessionOpened {
         /// The session.
         session: SessionId,
         /// Its properties.
         harness: Harness,
     },
-    /// A harness reports that a conversation ended.
+    /// A harness reports the end of a conversation.
     SessionClosed {
         /// The session.
         session: SessionId,
-        /// Whether it can be resumed, so that its queue is kept for a while.
+        /// Whether it can be resumed; if so, its queue is kept for a while.
         may_return: bool,
     },
     /// The process of a session ended without a report: injections in flight will not be confirmed.
     ProcessGone {
         /// The session.
         session: SessionId,
-        /// The process that ended; a session that is in another one by now goes on.
+        /// The process that ended; no effect if the session is already in another one.
         process: Process,
     },
-    /// A client is attached to a silent session.
+    /// A client is attached to an inactive session.
     SessionSeen {
         /// The session.
         session: SessionId,
     },
-    /// The client's own files say that no turn is running.
+    /// The client's own files show that no turn is running.
     SessionIdle {
         /// The session.
         session: SessionId,
-        /// When that was so; later reports of the session take precedence.
+        /// The time of this state; later reports of the session take precedence.
         as_of: Timestamp,
     },
-    /// The user decided about a waiting notification.
+    /// The user decided about a pending notification.
     Decided {
-        /// In which queue; `None` for all.
+        /// The session of the queue; `None` for all queues.
         session: Option<SessionId>,
-        /// Which notification.
+        /// The notification.
         notification: NotificationId,
         /// The decision.
         decision: Decision,
     },
-    /// The rules from now on.
+    /// New rules are in force.
     RulesReplaced(Arc<CompiledRules>),
     /// The daemon stops: open batches close, so that nothing waits for its restart.
     ShuttingDown,
-    /// Only time has passed.
+    /// Time has passed; there is no other input.
     Tick,
 }
 
-/// Identifies a waiting request of this process; meaningless in another.
+/// Identifies a waiting request of this process; meaningless in another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
-/// The next thing the shell must do; the order matters.
+/// An action for the shell; the order matters.
 #[derive(Debug)]
 pub enum Output {
     /// Record an outcome.
     Record(LedgerEntry),
     /// Register a notification's content, before the first entry that names its id.
     Made(Arc<Notification>),
-    /// Register what a template says to the user, before the first entry about it.
+    /// Register a notice of a template for the user, before the first entry about it.
     Said(Arc<Notice>),
-    /// Register that a session began, ended, or changed.
+    /// Register the start, end or change of a session.
     Session(SessionId, SessionChange),
     /// Answer a waiting request, if it still waits; otherwise report the injection as undelivered.
     Answer {
-        /// Which request.
+        /// The request.
         request: RequestId,
         /// The session.
         session: SessionId,
         /// The answer.
         answer: Answer,
-        /// What it releases for the first time, to be recorded before the answer.
+        /// The notifications that it releases for the first time, to be recorded before the answer.
         released: Option<ReleaseRecord>,
     },
-    /// Refuse a waiting request: its session id is taken.
+    /// Refuse a waiting request: its session id is in use.
     Refuse {
-        /// Which request.
+        /// The request.
         request: RequestId,
         /// The harness that has the open session of that id.
         harness: Arc<str>,
     },
-    /// Publish an event of the engine; its id is deterministic, so publishing it twice is harmless.
+    /// Publish an event of the engine. Its id is deterministic, so publishing it twice is harmless.
     Publish(Event),
-    /// Notify watchers of a session that its queue changed. Carries no text.
+    /// Notify the watchers of a session that its queue changed. Contains no text.
     Wake(Pending),
 }
 
-/// Why the engine has to be woken.
+/// The reason for a wake-up of the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WakeReason {
     /// A batch or dedupe window of a pipeline ends.
     Pipeline,
-    /// A lease or notification of a session ends, or the session was silent for too long.
+    /// A lease or notification of a session expires, or the session was inactive for too long.
     Session,
     /// An unclaimed notification expires.
     Unclaimed,
@@ -162,10 +162,10 @@ pub enum WakeReason {
     Fanout,
     /// The count of a source's throttled events is due.
     Throttle,
-    /// A watch reaches its time or ends.
+    /// A watch is due or ends.
     Watch,
-    /// A sink retry is due, or no hook came that shows a notice.
+    /// A sink retry is due, or no hook that shows a notice arrived in time.
     Sink,
-    /// A question expires, or its end was not fetched.
+    /// A question expires, or its end was not fetched in time.
     Question,
 }

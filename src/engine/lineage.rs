@@ -14,7 +14,7 @@ use crate::{event::Seq, notification::Notification};
 
 /// Longest chain of causes that is dispatched.
 pub(super) const CHAIN_MAX: u32 = 8;
-/// Most ids with a known chain; a loop is far shorter than this many other chained events.
+/// Most ids with a known chain; far more than the chained events during one loop.
 const REMEMBERED_MAX: usize = 10_000;
 
 /// The lengths of recent chains, by the id of their last item.
@@ -22,7 +22,7 @@ const REMEMBERED_MAX: usize = 10_000;
 pub(super) struct Lineage {
     lengths: BTreeMap<Arc<str>, u32>,
     order: VecDeque<Arc<str>>,
-    /// The same for events by position, as notifications name them.
+    /// The same for events by position, as notifications refer to them.
     of_events: BTreeMap<Seq, u32>,
 }
 

@@ -1,4 +1,4 @@
-//! What the engine is made of, and the steps that lead to its outputs.
+//! The parts of the engine, and the steps that produce its outputs.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -25,18 +25,18 @@ pub struct Engine {
     pub(super) matcher: Matcher,
     /// Finds the pipelines whose conditions an event resolves.
     pub(super) resolvers: Matcher,
-    /// One for each of `rules.subscribers`, in that order.
+    /// One for each of `rules.subscribers`, in the same order.
     pub(super) pipelines: Vec<Pipeline>,
-    /// When to wake each pipeline, by its index.
+    /// The time of each pipeline's next wake-up, by its index.
     pub(super) pipeline_deadlines: Deadlines<u32>,
     pub(super) sessions: Sessions,
     pub(super) lineage: Lineage,
     pub(super) throttle: Throttle,
     pub(super) detectors: Detectors,
-    /// What the sessions know of the machine.
+    /// The sessions' known state of the machine.
     pub(super) probes: probe::Memory,
     pub(super) watches: Watches,
-    /// Notices on their way to the user.
+    /// Notices that are being delivered to the user.
     pub(super) for_user: Deliveries,
     pub(super) questions: Questions,
     pub(super) ci: Follows,
@@ -70,7 +70,7 @@ impl Engine {
         }
     }
 
-    /// As [`pipeline`].
+    /// See [`pipeline`].
     pub(super) fn pipeline_mut(&mut self, index: u32) -> &mut Pipeline {
         pipeline(&mut self.pipelines, index)
     }
@@ -90,8 +90,8 @@ impl Engine {
         self.outputs.push_back(Output::Record(entry));
     }
 
-    /// Passes on what the sessions report. Call it after each step of theirs, before anything else
-    /// is put out.
+    /// Handles the reports of the sessions. Call it after each of their steps, before any other
+    /// output.
     pub(super) fn drain_sessions(&mut self) {
         while let Some(output) = self.sessions.poll_output() {
             match output {
@@ -127,7 +127,7 @@ impl Engine {
         }
     }
 
-    /// Sets when each pipeline is woken, after they were replaced.
+    /// Sets the wake-up time of each pipeline, after they were replaced.
     pub(super) fn restore_pipeline_deadlines(&mut self) {
         self.pipeline_deadlines = Deadlines::default();
         for (index, pipeline) in (0_u32..).zip(&self.pipelines) {
@@ -135,7 +135,7 @@ impl Engine {
         }
     }
 
-    /// Wakes the pipelines that are due.
+    /// Runs the pipelines that are due.
     pub(super) fn fire_pipelines(&mut self, at: Timestamp) {
         for index in self.pipeline_deadlines.take_due(at) {
             pipeline(&mut self.pipelines, index).handle_timeout(&self.rules.templates, at);

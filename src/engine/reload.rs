@@ -1,4 +1,4 @@
-//! Other rules: what stays, and what ends with a subscriber that does not.
+//! New rules: the state that is kept, and the state that ends with a removed subscriber.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,8 +17,8 @@ use crate::{
 };
 
 impl Engine {
-    /// Switches to other rules. A subscriber that stays keeps its state; one that is removed closes
-    /// its batches first. Notifications of one that is switched off are not delivered.
+    /// Replaces the rules. A subscriber that is also in the new rules keeps its state. A removed
+    /// one closes its batches first. Notifications of a disabled one are not delivered.
     pub(super) fn replace_rules(&mut self, rules: Arc<CompiledRules>, now: Timestamp) {
         self.sessions.catch_up_all();
         self.drain_sessions();
@@ -49,7 +49,7 @@ impl Engine {
             self.for_user.forget_quiet();
         }
         self.rules = rules;
-        // The new settings decide what is due.
+        // Due times depend on the new settings.
         self.for_user.note_change();
         self.sessions.replace_settings(self.rules.conversation(), &switched_off);
     }

@@ -1,4 +1,4 @@
-//! From a pipeline's outputs to the queues, and to the user.
+//! Passes a pipeline's outputs to the queues and to the user.
 
 use std::sync::Arc;
 
@@ -41,8 +41,8 @@ impl Engine {
         }
     }
 
-    /// Routes a notification to its audience: the queue of every open session in its scope (or it
-    /// is kept for the next one), the user's sinks, or both.
+    /// Routes a notification to its audience: the queue of every open session in its scope (without
+    /// one, it is kept for the next session), the user's sinks, or both.
     pub(super) fn route(&mut self, notification: Arc<Notification>, audience: Audience, now: Timestamp) {
         self.lineage.remember_notification(&notification);
         self.outputs.push_back(Output::Made(notification.clone()));
@@ -74,15 +74,16 @@ impl Engine {
         self.drain_sessions();
     }
 
-    /// Why a session that a notification concerns does not get it: it knows.
+    /// The reason why a session in the scope does not get a notification: a watch has already
+    /// notified it, or it already knows the content.
     fn reason_against(&self, session: &SessionId, notification: &Notification) -> Option<Reason> {
         let events = &notification.events;
         let is_watched = self.watches.has_said(session, events).then_some(Reason::Watched);
         is_watched.or_else(|| self.probes.knows_all(session, events).then_some(Reason::Known))
     }
 
-    /// Publishes that a template or a `where` failed. The pipeline reports a place once, so this
-    /// cannot loop.
+    /// Publishes the failure of a template or a `where`. The pipeline reports each place only once,
+    /// so this cannot loop.
     fn report_failure(&mut self, subscriber: &SubscriberId, failure: &Failure, now: Timestamp) {
         let file = failure.part.file(subscriber);
         let payload = json!({

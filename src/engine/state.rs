@@ -1,4 +1,4 @@
-//! The engine's state in a snapshot, to continue from as if it had not stopped.
+//! The engine's state in a snapshot; an engine restored from it continues as if it had not stopped.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -82,10 +82,11 @@ impl Engine {
         }
     }
 
-    /// Continues from `state` with `rules`: those the state was made with, as compiled now.
+    /// Continues from `state` with `rules`: the rules of the state, compiled by this version.
     ///
     /// A subscriber that is not in the state starts empty. An open batch of a subscriber that is
-    /// not in the rules ends as if it were disabled; those entries are the engine's first outputs.
+    /// not in the rules ends as if the subscriber were disabled; those entries are the engine's
+    /// first outputs.
     pub fn from_state(rules: Arc<CompiledRules>, state: EngineState<'_>) -> Self {
         let EngineState {
             pipelines: mut memories,

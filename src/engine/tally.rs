@@ -1,7 +1,6 @@
 //! Counts of the outcomes of events and notifications, in all and per subscriber.
 //!
-//! Counted from the ledger's entries as they are made, so the numbers and the entries cannot
-//! disagree.
+//! They are counted from the new ledger entries, so the numbers always match the entries.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -9,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{conversation::injector::Fitted, ledger::LedgerEntry, notification::SubscriberId};
 
-/// The text of a [`crate::ledger::Reason`], also of one that only an earlier version had.
+/// The text of a [`crate::ledger::Reason`], including those that only an earlier version had.
 pub type Word = Cow<'static, str>;
 
 /// The counts since the journal began.
@@ -24,19 +23,20 @@ pub struct Tally {
     /// rate.
     #[serde(alias = "held_back")]
     pub throttled: u64,
-    /// Events that a start skipped.
+    /// Events skipped at a start.
     pub skipped: u64,
-    /// Notifications made.
+    /// Created notifications.
     pub created: u64,
-    /// Notifications handed to a carrier; once per session and release.
+    /// Notifications passed to a carrier, once per session and release.
     pub injected: u64,
-    /// Notifications known to have arrived; once per session.
+    /// Notifications that have arrived, once per session.
     pub confirmed: u64,
-    /// Answers requested so often and for so long that their carrier seems never to change.
+    /// Answers that were requested so often and for so long that their carrier probably never
+    /// changes.
     pub fixed_carriers: u64,
-    /// Estimated tokens of all injections, wrappers included.
+    /// Estimated tokens of all injections, with the wrappers.
     pub injected_tokens: u64,
-    /// Bytes of JSON of the payloads behind the injected notifications; a redelivery adds none.
+    /// Bytes of JSON of the payloads of the injected notifications; a redelivery adds none.
     pub raw_bytes: u64,
     /// Notifications with another outcome, by the text of the reason.
     pub notifications_ended: BTreeMap<Word, u64>,
@@ -52,11 +52,11 @@ pub struct SubscriberTally {
     pub batched: u64,
     /// Events in the rows of its notifications.
     pub rows: u64,
-    /// Notifications made.
+    /// Created notifications.
     pub created: u64,
     /// Estimated tokens of its notifications in all injections, without the wrappers.
     pub injected_tokens: u64,
-    /// Bytes of JSON of the payloads behind these; a redelivery adds none.
+    /// Bytes of JSON of the payloads of these; a redelivery adds none.
     pub raw_bytes: u64,
     /// Events with another outcome, by the text of the reason.
     pub events_ended: BTreeMap<Word, u64>,
@@ -95,7 +95,7 @@ impl Tally {
         }
     }
 
-    /// Counts the tokens of an injection, and the payload bytes behind it.
+    /// Counts the tokens of an injection, and the bytes of its payloads.
     pub(super) fn count_injection(&mut self, fitted: &Fitted) {
         self.injected_tokens += u64::from(fitted.tokens.0);
         for candidate in &fitted.chosen {
@@ -109,7 +109,7 @@ impl Tally {
         }
     }
 
-    /// Changes the counts of one subscriber; clones its name only for the first count.
+    /// Changes the counts of one subscriber; clones its id only for the first count.
     fn of(&mut self, id: &SubscriberId, count: impl FnOnce(&mut SubscriberTally)) {
         match self.subscribers.get_mut(id) {
             Some(own) => count(own),

@@ -16,10 +16,10 @@ use crate::{
 
 /// Digits of an injection's id: 32^6 names, unique within one transcript.
 const INJECTION_ID_LEN: usize = 6;
-/// Crockford's alphabet: no letter that looks like a digit.
+/// Crockford's alphabet, which has no letter that looks like a digit.
 const INJECTION_ID_ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
-/// How the text of an injection is rendered.
+/// Parameters of the rendered text of an injection.
 pub(super) struct Text<'a> {
     pub(super) format: Format,
     pub(super) injection: &'a InjectionId,
@@ -51,8 +51,8 @@ fn item(candidate: &Candidate) -> format::Item<'_> {
     format::Item { notification, redelivered: redelivered.is_some(), cut: cut.as_ref() }
 }
 
-/// A short deterministic name for an exchange. Positions are reused after a loss, so the time
-/// counts too: a name in a transcript must not confirm a later injection.
+/// A short deterministic name for an exchange. Positions are reused after a loss, so the name also
+/// depends on the time: a name in a transcript must not confirm a later injection.
 pub(super) fn injection_id(exchange: &Exchange, seq: Seq, now: Timestamp) -> InjectionId {
     let mut hash = Sha256::new();
     hash.update(exchange.session.as_str());

@@ -1,8 +1,9 @@
 //! Events that are journaled but not dispatched, because their chain of causes is too long or their
 //! source exceeded its rate, and the one event that reports their count.
 //!
-//! The first throttled event of a source opens a window; when it ends, a `source.throttled` event
-//! gives the count. So a loop of a thousand events is one line for a listener, not a thousand.
+//! The first throttled event of a source opens a window. At the end of the window, a
+//! `source.throttled` event has the count. So a loop of a thousand events is one line for a
+//! subscriber instead of a thousand.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -19,10 +20,10 @@ use crate::{
 /// How long throttled events of one source are counted before they are reported.
 pub(super) const THROTTLE_WINDOW: Duration = Duration::from_secs(1);
 
-/// Most sources whose rate is tracked. Beyond it the table is cleared, with full rates.
+/// Most sources whose rate is tracked. Beyond it the table is cleared, which resets all rates.
 const SOURCES_MAX: usize = 1_024;
 
-/// The sources with throttled events, and what is left of each source's rate.
+/// The sources with throttled events, and the remaining rate of each source.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(from = "ThrottleState")]
 pub(super) struct Throttle {
@@ -73,7 +74,7 @@ impl Throttle {
         self.open.insert(window, Throttled { count: 1, first: event.id.into(), session, ends_at });
     }
 
-    /// When the next window ends.
+    /// The end of the next window.
     pub(super) fn poll_timeout(&self) -> Option<Timestamp> {
         self.deadlines.first()
     }

@@ -1,4 +1,4 @@
-//! What subscribers send to the user: notifications as one line, and what templates say.
+//! Messages of subscribers to the user: notifications as one line, and the notices of templates.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{
 impl Engine {
     /// Sends a notification to the user's sinks as one line.
     pub(super) fn send_to_user(&mut self, notification: &Notification, audience: Audience, now: Timestamp) {
-        // A user who sees what the agent gets does not need it twice.
+        // A user who sees the agent's notifications does not need a second copy.
         let is_shown = audience == Audience::Both
             && self.rules.injection.delivery_notice
             && notification.priority > Priority::Low;
@@ -34,15 +34,15 @@ impl Engine {
         self.record_all(entries);
     }
 
-    /// Sends to the user's sinks what the template of a notification says.
+    /// Sends a notice of a notification's template to the user's sinks.
     pub(super) fn say(&mut self, notification: &Notification, number: usize, word: Word, now: Timestamp) {
         let Word { message, level, category, link } = word;
         let message = clean_line(&message, MESSAGE_CHARS_MAX);
         if message.is_empty() {
-            // Nothing of it can be shown.
+            // The notice has no text that can be shown.
             return;
         }
-        // The same after a replay, as that of the notification is.
+        // The id is the same after a replay, like the notification's id.
         let id = format!("{}:{number}", notification.id);
         let link = link.map(|link| mask_secrets(&link).into());
         let notice = Notice { level, category, link, ..self.notice(notification, &id, &message, now) };
@@ -52,7 +52,7 @@ impl Engine {
         self.record_all(entries);
     }
 
-    /// A notice of the subscriber of a notification, from the place that this concerns.
+    /// A notice of a notification's subscriber, with the notification's folder.
     fn notice(&self, notification: &Notification, id: &str, message: &str, now: Timestamp) -> Notice {
         let (session, workspace) = match &notification.scope {
             Scope::Session(session) => {

@@ -1,4 +1,4 @@
-//! What the engine shows of its state.
+//! Read access to the engine's state.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{
 };
 
 impl Engine {
-    /// How many open sessions were evicted for lack of room since the journal began.
+    /// Number of open sessions evicted at the limit since the journal began.
     pub fn sessions_evicted(&self) -> u64 {
         self.sessions.evicted()
     }
@@ -41,7 +41,7 @@ impl Engine {
         })
     }
 
-    /// How many notifications wait for a session to open.
+    /// Number of notifications that wait for a session to open.
     pub fn unclaimed_len(&self) -> usize {
         self.sessions.unclaimed_len()
     }
@@ -61,9 +61,9 @@ impl Engine {
         self.sessions.unclaimed()
     }
 
-    /// Whether a decision about a notification is possible: it waits in the session's queue, or in
-    /// any queue if `session` is `None`. A notification that waits for the next session can be
-    /// dismissed; there is no agent yet to discuss it with.
+    /// Whether a decision about a notification is possible: it is in the session's queue, or in any
+    /// queue if `session` is `None`. A notification that waits for the next session can be
+    /// dismissed, but not discussed, because it has no agent yet.
     pub fn can_decide(
         &self,
         session: Option<&SessionId>,
@@ -78,7 +78,7 @@ impl Engine {
         self.sessions.view(id)
     }
 
-    /// Changes to what sessions know, since the last call.
+    /// Changes of the sessions' known states since the last call.
     pub fn take_known(&mut self) -> Option<Changes> {
         self.probes.has_changes().then(|| self.probes.take_changes())
     }
@@ -93,7 +93,7 @@ impl Engine {
         self.watches.take_changes()
     }
 
-    /// What is due at the sinks, if it may have changed since the last call.
+    /// Due deliveries to the sinks, if they may have changed since the last call.
     pub fn take_outbound(&mut self) -> Option<Outbound> {
         let jobs = self.for_user.take_due()?;
         Some(Outbound { settings: Arc::clone(&self.rules.sinks), jobs })
@@ -124,24 +124,24 @@ impl Engine {
         self.sessions.take_folders()
     }
 
-    /// The current session of the process that was in `id`; `id` itself when no other is known.
+    /// The current session of the process that was in `id`; `id` itself if no other is known.
     pub fn session_now(&self, id: &SessionId) -> SessionId {
         self.sessions.current(id)
     }
 
-    /// The session that `harness` refers to by `id`, which is an id of its own or a full name.
+    /// The session that `harness` calls `id`, which is an id of its own or a full name.
     ///
-    /// Shape: without `harness`, the one session with that id, or all of them.
+    /// Shape: without `harness`, the session with that id, or all of them if there are several.
     pub fn named(&self, id: &SessionId, harness: Option<&str>) -> Named {
         self.sessions.named(id, harness)
     }
 
-    /// Whether the session has broadcasts pending, which its queue does not show yet.
+    /// Whether the session has pending broadcasts that are not in its queue yet.
     pub fn is_behind(&self, id: &SessionId) -> bool {
         self.sessions.is_behind(id)
     }
 
-    /// How many notifications are pending over all sessions, at most.
+    /// Upper limit of the number of notifications pending over all sessions.
     pub fn untaken(&self) -> u64 {
         self.sessions.untaken()
     }

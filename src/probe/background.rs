@@ -1,9 +1,9 @@
-//! Background commands of an agent whose end its client did not report.
+//! Background commands whose end was not reported by the agent's client.
 //!
 //! A client reports the end of such a command itself, and sometimes loses the report. A command is
 //! known from the result of the call that started it. It has ended when the client does not list it
 //! as running at the end of a turn. If no prompt, result or transcript reports its end within
-//! `grace` from then on, one finding does.
+//! `grace` after that, there is one finding.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -18,19 +18,19 @@ use crate::{
     time::Timestamp,
 };
 
-/// Default time for the client's report.
+/// Default time limit for the client's report.
 const GRACE: Duration = Duration::from_secs(60);
-/// Most known commands of a session; beyond it the one that has run longest is evicted.
+/// Most known commands of a session; beyond it the longest-running one is evicted.
 const TASKS_MAX: usize = 32;
 /// Kept characters of a command.
 const COMMAND_CHARS_MAX: usize = 80;
 /// Longest accepted id, in bytes.
 const ID_BYTES_MAX: usize = 64;
-/// Searched bytes at the end of a transcript.
+/// Number of bytes searched at the end of a transcript.
 const TRANSCRIPT_BYTES_MAX: u64 = 512 * 1024;
 
 settings! {
-    /// How long the client has for its report.
+    /// Time limit for the client's report.
     grace: Duration = GRACE, duration(Duration::from_secs(1)..=Duration::from_secs(3_600));
 }
 
@@ -41,10 +41,10 @@ pub struct Known(BTreeMap<String, Task>);
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Task {
-    /// The start of the command.
+    /// The first characters of the command.
     command: String,
     since: Timestamp,
-    /// When the client first omitted it from the running ones.
+    /// Time at which the client first omitted it from the running ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     gone_since: Option<Timestamp>,
 }
@@ -104,8 +104,8 @@ impl Probe for Known {
         findings
     }
 
-    /// Learns from the end of a turn, which lists the running commands; a list from a harness that
-    /// never has entries is ignored.
+    /// Applies the end of a turn, which lists the running commands. The list is ignored if the
+    /// harness never has entries in it.
     fn observe(&mut self, event: &EventRef<'_>, now: Timestamp) {
         if self.0.is_empty() || event.event_type != "agent.turn.end" {
             return;
@@ -174,7 +174,7 @@ mod tests {
                 let result = Call { ended: vec!["b1".to_owned()], ..Call::default() };
                 assert_eq!(world.end_calls("s", vec![result]), [""; 0]);
             },
-            // A client that never lists running commands says nothing about ended ones.
+            // The list is no evidence if the client never lists running commands.
             |world| world.memory = World::new().memory,
         ];
         for report in reports {

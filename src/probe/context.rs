@@ -2,7 +2,7 @@
 //!
 //! The size of the last model input is read from the transcript. The limit must be known: from the
 //! client's status line, or from an earlier automatic compaction, which happens at the model's
-//! limit. Such compactions were seen at anything from 76,000 to 1,000,000 tokens, so there is no
+//! limit. Such compactions were seen at sizes from 76,000 to 1,000,000 tokens, so there is no
 //! finding without one of the two.
 
 use serde::{Deserialize, Serialize};
@@ -15,10 +15,11 @@ use crate::{
     transcript::{Context, Transcript, Usage},
 };
 
-/// How far below the first threshold the context must be before it is reported again, in percent.
+/// Percentage points that the context must be below the first threshold before the thresholds are
+/// reset.
 const ROOM: u64 = 5;
-/// Bytes read at the end of a transcript: first enough for the last message and what follows it; if
-/// that has no message, as much as may be in between.
+/// Bytes read at the end of a transcript. The first size covers the last message and the lines
+/// after it. If it has no message, the second size covers the longest known lines in between.
 ///
 /// Source: 2.1.332 writes a copy of its prompt after a message, in a line of 64 KB.
 const TRANSCRIPT_BYTES: [u64; 2] = [64 * 1024, 512 * 1024];
@@ -28,11 +29,11 @@ const MODEL_BYTES_MAX: usize = 100;
 const BUDGET: &str = "context";
 
 settings! {
-    /// Reported shares of the limit, in percent, rising.
+    /// Reported shares of the limit, in percent, ascending.
     warn: Vec<u8> = vec![80, 92], rising(1..=100, 4, "they are in percent: [80, 92]");
 }
 
-/// What was reported to a session.
+/// The thresholds reported to a session.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Known {
@@ -40,7 +41,7 @@ pub struct Known {
     level: usize,
     /// Number of findings so far.
     said: u64,
-    /// The limit of a model, as learned from the session's last compaction.
+    /// The limit of a model, from the session's last compaction.
     #[serde(alias = "learnt")]
     pub(super) observed_limit: Option<Limit>,
 }
@@ -105,7 +106,7 @@ fn read(transcript: Transcript<'_>, facts: &dyn Facts) -> Context {
 /// The used share of a context.
 struct Share {
     percent: u64,
-    /// Its tokens, and its limit.
+    /// Its tokens and its limit.
     of: Option<(u64, u64)>,
 }
 
@@ -132,7 +133,7 @@ impl Known {
         Finding { event_type, severity, name: self.said.to_string(), payload: payload.into() }
     }
 
-    /// Resets the thresholds; a finding if one was reached.
+    /// Resets the thresholds; returns a finding if one was reached.
     fn reset(&mut self) -> Option<Finding> {
         if std::mem::take(&mut self.level) == 0 {
             return None;

@@ -1,7 +1,7 @@
 //! Nearly full disks under a session.
 //!
-//! One finding when the free space falls below the limit, one below half of it, and one when there
-//! is room again, which withdraws the others.
+//! There is one finding when the free space falls below the limit, and one when it falls below half
+//! of the limit. When there is space again, a finding withdraws them.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -14,17 +14,17 @@ use crate::{
     settings::{Form, settings},
 };
 
-/// Default limit of free space, in bytes: a build of some size writes as much.
+/// Default limit of free space, in bytes: the output of a larger build.
 const BELOW_BYTES: u64 = 2 * 1024 * 1024 * 1024;
 /// The units of a limit.
 const UNITS: [(&str, u64); 3] = [("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
 /// Largest share that can be the limit, in percent.
 const SHARE_MAX: u64 = 50;
-/// A limit in bytes is at most this part of a file system, so that a small empty one is not nearly
-/// full.
+/// A limit in bytes is at most this part of a file system, so that a small empty one is not
+/// reported as nearly full.
 const PART_MAX: u64 = 10;
-/// Free space counts as recovered at this many hundredths of the limit, so that a value near the
-/// limit is not reported repeatedly.
+/// Free space from which a disk counts as recovered, in hundredths of the limit. A value near the
+/// limit is therefore not reported repeatedly.
 const ROOM_HUNDREDTHS: u64 = 125;
 /// Most tracked file systems of a session.
 const DISKS_MAX: usize = 16;
@@ -51,7 +51,7 @@ pub enum Below {
 }
 
 impl Below {
-    /// Such as `2GiB` and `5%`.
+    /// Parses `2GiB` or `5%`.
     fn parse(text: &str) -> Option<Self> {
         let number = |text: &str| text.trim().parse::<u64>().ok();
         let sized = UNITS.into_iter().find_map(|(unit, bytes)| {
@@ -71,7 +71,7 @@ pub struct Known {
     said: u64,
 }
 
-/// How full a disk is.
+/// The level of a nearly full disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Level {
@@ -137,7 +137,7 @@ fn has_room(space: &Space, below: Below) -> bool {
     space.free >= (limit(space, below) / 100).saturating_mul(ROOM_HUNDREDTHS)
 }
 
-/// Such as `1.4 GB`: in the decimal units of disk vendors.
+/// A size such as `1.4 GB`, in the decimal units of disk vendors.
 fn shown(bytes: u64) -> String {
     let units = [(1_000_000_000_000, "TB"), (1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")];
     let unit = units.into_iter().find(|(size, _)| bytes >= *size);

@@ -1,5 +1,5 @@
-//! Queries of probes about the machine. The shell answers from the file system; tests answer from a
-//! simulated world.
+//! Queries of probes about the machine. In production, the file system answers them; in tests, a
+//! simulated world does.
 
 use std::{fmt, path::Path, str::FromStr, sync::Arc};
 
@@ -15,44 +15,44 @@ pub const KEPT_BYTES_MAX: u64 = 64 * 1024;
 
 /// Queries of probes.
 ///
-/// Shape: each answer is of one moment; two answers may be of two. No call waits: what is not
-/// available within the probe's time counts as unreadable.
+/// Shape: each answer is consistent; two answers may be of different moments. No call waits: data
+/// that is not available within the probe's time counts as unreadable.
 pub trait Facts {
     /// The entry at `path`, after following symbolic links.
     fn entry(&self, path: &Path) -> Entry;
-    /// The hash of the regular file at `path`; `None` when it is larger than [`HASHED_BYTES_MAX`],
+    /// The hash of the regular file at `path`; `None` if it is larger than [`HASHED_BYTES_MAX`],
     /// cannot be read, or is no longer in the state `found`. A small text is cached for
     /// [`Facts::kept`].
     fn hash(&self, path: &Path, found: &Fingerprint) -> Option<ContentHash>;
     /// The cached text with that hash, if it was hashed recently and has at most
     /// [`KEPT_BYTES_MAX`].
     fn kept(&self, hash: ContentHash) -> Option<Arc<str>>;
-    /// At most `max` bytes of the regular file at `path`, starting at `from`; `None` when it cannot
+    /// At most `max` bytes of the regular file at `path`, starting at `from`; `None` if it cannot
     /// be read.
     fn read(&self, path: &Path, from: u64, max: u64) -> Option<Vec<u8>>;
     /// The name in `folder` of the file with this device and inode, if the folder has few entries.
     fn name_of(&self, folder: &Path, device: u64, inode: u64) -> Option<String>;
-    /// The last `max` entry names of `folder`, in byte order; none when it cannot be read.
+    /// The last `max` entry names of `folder`, in byte order; empty if it cannot be read.
     fn names(&self, folder: &Path, max: usize) -> Vec<String>;
     /// The files that differ between two commits, as paths relative to the top of the work tree at
     /// `folder`; `None` if unknown.
     fn changed_between(&self, folder: &Path, old: &str, new: &str) -> Option<Arc<[String]>>;
     /// Free and total space of the file system of `path`.
     fn space(&self, path: &Path) -> Option<Space>;
-    /// Whether a loopback port accepts a connection; `None` when that takes too long.
+    /// Whether a loopback port accepts a connection; `None` if the check times out.
     fn accepts(&self, port: u16) -> Option<bool>;
 }
 
-/// What is at a path.
+/// The entry at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Entry {
-    /// Nothing.
+    /// No entry.
     Absent,
     /// A regular file.
     File(Fingerprint),
     /// A folder.
     Folder,
-    /// Something else, such as a pipe, which is never opened.
+    /// Another kind, such as a pipe, which is never opened.
     Other,
     /// Unknown: no permission, a loop of links, a file system that does not answer.
     Unknown,
@@ -73,7 +73,7 @@ pub struct Fingerprint {
     pub size: u64,
     /// `mtime`, in nanoseconds since 1970.
     pub modified_ns: i64,
-    /// `ctime`, likewise.
+    /// `ctime`, in nanoseconds since 1970.
     pub changed_ns: i64,
 }
 
@@ -167,12 +167,12 @@ impl TryFrom<String> for Fingerprint {
     }
 }
 
-/// The last `max` bytes of a transcript; `None` when it cannot be read.
+/// The last `max` bytes of a transcript; `None` if it cannot be read.
 pub(super) fn end_of(transcript: Transcript<'_>, max: u64, facts: &dyn Facts) -> Option<Vec<u8>> {
     end_of_file(Path::new(transcript.path), max, facts)
 }
 
-/// The last `max` bytes of a file; `None` when it cannot be read.
+/// The last `max` bytes of a file; `None` if it cannot be read.
 pub(super) fn end_of_file(path: &Path, max: u64, facts: &dyn Facts) -> Option<Vec<u8>> {
     let Entry::File(print) = facts.entry(path) else { return None };
     facts.read(path, print.size.saturating_sub(max), max)

@@ -1,9 +1,10 @@
-//! Files that a session read or wrote, and that another process changed since.
+//! Files that a session read or wrote and another process changed later.
 //!
-//! An agent knows the content of a file that it read, wrote or was notified of. A different content
-//! is a finding, once, until the file changes again or the agent reads it again. Three kinds of
-//! changes are noted without a finding: the agent's own, those that its client announces, and those
-//! that the git probe explains. Changes that cancel out between two exchanges are no findings.
+//! An agent knows the content of a file that it read or wrote, or of which it was notified. A
+//! different content is a finding, once, until the file changes again or the agent reads it again.
+//! Three kinds of changes are noted without a finding: the agent's own, those that its client
+//! announces, and those that the git probe explains. Changes that cancel out between two exchanges
+//! are not findings.
 
 mod author;
 mod change;
@@ -38,7 +39,7 @@ use crate::{
 const FINDINGS_MAX: usize = 100;
 /// Longest accepted path, in bytes: the system's limit.
 const PATH_BYTES_MAX: usize = 4_096;
-/// Searched bytes of a transcript.
+/// Number of bytes searched in a transcript.
 const TRANSCRIPT_BYTES_MAX: u64 = 512 * 1024;
 /// Folders in which the system shows its own state as files.
 const NO_FILES: [&str; 3] = ["/dev", "/proc", "/sys"];
@@ -51,10 +52,10 @@ const FOLDER: Form<String> = Form {
 };
 
 settings! {
-    /// Most known files of a session; beyond it the least recently touched is evicted. A small task
-    /// has some, and a look at the most takes some 9 ms.
+    /// Most known files of a session; beyond it the least recently touched one is evicted. A small
+    /// task has a few; a look at the maximum takes some 9 ms.
     max_paths: u32 = 1_024, number(16..=10_000);
-    /// Whether changed lines are named; this keeps the texts of small files in memory.
+    /// Whether changed lines are named; if so, the texts of small files are kept in memory.
     lines: bool = true, flag();
     /// Whether a call that would overwrite a change is deferred once.
     guard: Guard = Guard::Off, word(&Guard::ALL, Guard::as_str);
@@ -69,15 +70,15 @@ pub(super) struct Looked {
     pub(super) findings: Vec<Finding>,
 }
 
-/// The input of a look besides the moment.
+/// The inputs of a look besides the moment.
 #[derive(Debug)]
 pub(super) struct Given<'a> {
     pub(super) settings: &'a Settings,
-    /// Last report on the session.
+    /// Time of the last report on the session.
     pub(super) heard_at: Timestamp,
-    /// A change after this time may be by a call that has just ended.
+    /// Start of the calls that have just ended; a later change may be by one of them.
     pub(super) calls_since: Timestamp,
-    /// Files whose change the git probe or a watch explains, so that there is no finding.
+    /// Files whose change is explained by the git probe or a watch; they get no finding.
     pub(super) explained: &'a BTreeSet<Arc<str>>,
 }
 
@@ -218,7 +219,8 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// The part of a change that the client may announce itself; `None` when aside has to.
+    /// The announcement state of a change that the client may announce itself; `None` if aside has
+    /// to report it.
     fn by_client(&mut self, path: &Arc<str>, file: &File, observed: Observed) -> Option<Said> {
         let Transcript { path: transcript, reader } = self.moment.transcript?;
         let transcript = Path::new(transcript);
@@ -249,8 +251,9 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Whether the client has had its looks and its time for an announcement. A change since the
-    /// awaited one needs no time: the client announces with the request after the first look.
+    /// Whether the client had its looks and its time limit for an announcement. If the file changed
+    /// again after the awaited change, the time limit does not apply: the client announces with the
+    /// request after the first look.
     fn is_over(&self, path: &Arc<str>, file: &File, awaited: &Awaited, observed: Observed) -> bool {
         let changed_since = || {
             let announced = File { state: awaited.state.clone(), ..file.clone() };
@@ -259,8 +262,9 @@ impl<'a> Look<'a> {
         awaited.is_late && (self.moment.now.since(awaited.since) >= WRITTEN_AFTER || changed_since())
     }
 
-    /// Leaves a change to the client. The agent's known state stays until the client has announced
-    /// the change, and then becomes the announced state. Later changes are announced by aside.
+    /// Leaves the announcement of a change to the client. The agent's known state stays until the
+    /// client has announced the change, and is then the announced state. aside reports later
+    /// changes.
     fn leave_to_client(&mut self, path: &Arc<str>, file: &File, observed: Observed, said: Said) {
         let file = match (&file.said, said) {
             (Said::Awaited(awaited), Said::Done) => {
@@ -395,7 +399,8 @@ impl<'a> Look<'a> {
     }
 }
 
-/// Hash of the change from a numbered note to the observed state; the same when it is found again.
+/// Hash of the change from a numbered note to the observed state; a repeated finding has the same
+/// hash.
 fn name_of(path: &str, noted: u64, observed: Observed) -> u64 {
     let mut hash = Sha256::new_with_prefix(path);
     hash.update([0]);

@@ -1,4 +1,4 @@
-//! What a probe found, before it is an event.
+//! A probe's finding, before it is made into an event.
 
 use serde_json::Value;
 
@@ -6,18 +6,18 @@ use crate::event::{SessionId, Severity, cut_text, strip_text};
 
 /// Most characters of a displayed path.
 const PATH_CHARS_MAX: usize = 200;
-/// Displayed characters of a session id.
+/// Number of displayed characters of a session id.
 const NAME_CHARS: usize = 8;
 
-/// Something to publish.
+/// A finding to publish.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finding {
     /// The event type.
     pub event_type: &'static str,
     /// Its severity.
     pub severity: Severity,
-    /// Distinguishes it from other findings of its type and session; the same state found again has
-    /// the same name.
+    /// Distinguishes it from other findings of its type and session; a repeated finding about the
+    /// same state has the same name.
     pub name: String,
     /// Its payload.
     pub payload: Value,

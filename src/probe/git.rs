@@ -1,11 +1,11 @@
-//! The repository of a session: changes of HEAD, the stash, and multi-step operations that the
-//! session did not make itself.
+//! The repository of a session: changes of HEAD, the stash, and multi-step operations that were not
+//! made by the session.
 //!
-//! A session knows the state of its repository at its last look. When git has logged further moves,
-//! they are combined into one finding from the old HEAD to the new one, with the known files that
-//! they changed. The session's own moves are noted without a finding, and so are moves that lead
-//! back to their start. A commit changes no file, so the user's commits on the session's own branch
-//! wait until a turn starts.
+//! A session knows the state of its repository at its last look. Further moves in git's log are
+//! combined into one finding from the old HEAD to the new one, with the known files that they
+//! changed. The session's own moves are noted without a finding, and so are moves that lead back to
+//! their start. A commit changes no file, so the user's commits on the session's own branch wait
+//! until a turn starts.
 //!
 //! An exchange without a change costs two queries. A folder is searched for a repository once; a
 //! session that moves to another folder of its repository keeps its state.
@@ -45,8 +45,8 @@ pub(super) struct Looked {
     /// The new known state; `None` if unchanged.
     pub(super) known: Option<Known>,
     pub(super) findings: Vec<Finding>,
-    /// Known files whose change the moves explain, by absolute path: a finding names them, or the
-    /// session's own command changed them.
+    /// Known files whose change is explained by the moves, by absolute path: a finding names them,
+    /// or the session's own command changed them.
     pub(super) explained: BTreeSet<Arc<str>>,
 }
 
@@ -72,7 +72,7 @@ pub(super) fn look(
         return Looked::default();
     }
     let Some(seen) = before.see_again(facts) else {
-        // It was deleted.
+        // The repository was deleted.
         return Looked { known: Some(Known { repository: None, ..known.clone() }), ..Looked::default() };
     };
     let known = Known { workspace: Some(workspace.into()), background_since, ..known.clone() };
@@ -128,7 +128,7 @@ struct Look<'a, 'f> {
     seen: &'a Seen,
     evidence: Evidence<'a>,
     files: &'a mut dyn Iterator<Item = &'f str>,
-    /// The files, after the first use.
+    /// The files; filled at the first use.
     collected: Option<Vec<&'f str>>,
     next: Known,
     looked: Looked,
@@ -163,10 +163,10 @@ impl Look<'_, '_> {
         }
     }
 
-    /// The moves since the session last saw the repository, oldest first.
+    /// The moves since the session's last look at the repository, oldest first.
     ///
-    /// Shape: without a log, one move from the old state to the current one. If the log has more
-    /// than is read, the last ones.
+    /// Shape: without a log, one move from the old state to the current one. Of a log that is
+    /// longer than the read limit, the last moves.
     fn moves(&self) -> Vec<Entry> {
         let (before, now) = (self.before, &self.seen.repository);
         let moves = &self.seen.moves;
@@ -201,8 +201,8 @@ impl Look<'_, '_> {
         if is_credible { entry.at } else { until / 1_000 }
     }
 
-    /// Combines moves into one, from before the first to after the last by another author; `None`
-    /// without such moves, or if they lead back to the start.
+    /// Combines moves into one: from before the first to after the last move of another author;
+    /// `None` without such moves, or if they lead back to the start.
     fn sum_up(&self, moves: &[Entry], authors: &[Author]) -> Option<Moved> {
         let is_foreign = |author: &Author| *author != Author::Own;
         let first = authors.iter().position(is_foreign)?;
@@ -264,7 +264,7 @@ impl Look<'_, '_> {
         self.looked.explained.extend(changed.known);
     }
 
-    /// The files changed by the session's own moves need no finding, even if its command continues
+    /// Notes files changed by the session's own moves as explained, even if its command continues
     /// in the background; commands identify the moves of others.
     fn explain_own(&mut self, moves: &[Entry], authors: &[Author]) {
         let own = || moves.iter().zip(authors).filter(|(_, author)| **author == Author::Own);
@@ -309,7 +309,7 @@ impl Look<'_, '_> {
         let author = match (pushed, at_s) {
             (Some(entry), _) => self.evidence.author_of(entry, entry.at.saturating_mul(1_000)),
             (None, Some(at_s)) => self.evidence.author_at(at_s.saturating_mul(1_000)),
-            // The log, and with it the time, goes with the last stash.
+            // The log, and with it the time, is removed with the last stash.
             (None, None) => self.evidence.author_lately(),
         };
         if author == Author::Own {

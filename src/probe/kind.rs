@@ -1,4 +1,4 @@
-//! What a probe of one kind has in common with the others.
+//! The common interface of all kinds of probes.
 
 use super::{Facts, Finding, Moment};
 use crate::{event::EventRef, time::Timestamp};
@@ -7,10 +7,10 @@ use crate::{event::EventRef, time::Timestamp};
 pub(super) trait Probe {
     /// The settings of its module.
     type Settings;
-    /// Returns what to publish, and records that it was published.
+    /// Returns the findings to publish, and records them as published.
     fn look(&mut self, moment: &Moment<'_>, settings: &Self::Settings, facts: &dyn Facts) -> Vec<Finding>;
-    /// Learns from an event about the session's calls and turns.
+    /// Applies an event about the session's calls and turns.
     fn observe(&mut self, _event: &EventRef<'_>, _now: Timestamp) {}
-    /// Drops state that it cannot track while it is off.
+    /// Drops state that it cannot track while it is disabled.
     fn forget(&mut self) {}
 }

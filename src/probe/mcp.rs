@@ -1,10 +1,10 @@
-//! MCP servers of a session's client: a server that a call found disconnected is back, or a server
-//! failed at its start.
+//! MCP servers of a session's client: a server that a call found disconnected is connected again,
+//! or a server failed at its start.
 //!
-//! A client reports some of that itself, by listing removed and added tools. It reports nothing if
-//! the tools stayed listed, or if it lists none by name. Then the client's own connection log shows
-//! it; without an entry there, there is no finding. Nothing is read while no server is known to be
-//! gone, except for two looks at the logs in a session's first exchanges.
+//! A client reports some of these itself, by listing removed and added tools. It reports nothing if
+//! the tools stayed listed, or if it lists none by name. In that case the client's own connection
+//! log is read; without an entry there, there is no finding. Nothing is read while no server is
+//! known to be disconnected, except for two looks at the logs in a session's first exchanges.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -25,22 +25,24 @@ use crate::{
     transcript::{Connection, Connections, ServerSaid, ServerState, Transcript, WRITTEN_AFTER},
 };
 
-/// Most disconnected servers of a session; beyond it the one that is gone longest is evicted.
+/// Most disconnected servers of a session; beyond it the one disconnected for the longest time is
+/// evicted.
 const SERVERS_MAX: usize = 8;
 /// Longest accepted name, in bytes.
 const NAME_BYTES_MAX: usize = 128;
-/// Displayed characters of a name.
+/// Number of displayed characters of a name.
 const NAME_CHARS_MAX: usize = 64;
-/// The look after calls at which the start of the servers is checked; before it the client has not
-/// made its own report. If nothing failed, it is checked once more after [`WRITTEN_AFTER`].
+/// The number of the look after calls at which the start of the servers is checked; earlier, the
+/// client has not made its own report. If nothing failed, it is checked once more after
+/// [`WRITTEN_AFTER`].
 const START_LOOK: u8 = 2;
 /// Most servers whose start is checked.
 const STARTED_MAX: usize = 16;
-/// How many logs of a server are read, newest first: each process of the client begins one.
+/// Most logs that are read of a server, newest first: each process of the client creates one.
 const LOGS_MAX: usize = 3;
 /// Bytes read at the end of a log.
 const LOG_BYTES_MAX: u64 = 16 * 1024;
-/// Searched bytes at the end of a transcript.
+/// Number of bytes searched at the end of a transcript.
 const TRANSCRIPT_BYTES_MAX: u64 = 512 * 1024;
 /// The reason for a server that was never connected.
 const FAILED_AT_START: &str = "failed at start";
@@ -51,12 +53,13 @@ settings! {}
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Known {
-    /// Start of each server's absence, by the client's names: the start of the calls that found it
-    /// disconnected, because it may be back before the last of them ends.
+    /// The time since which each server is disconnected, by the client's names. It is the start of
+    /// the calls that found it disconnected, because it may be connected again before the last of
+    /// them ends.
     gone: BTreeMap<String, Timestamp>,
     /// Number of looks after calls, up to [`START_LOOK`].
     looks: u8,
-    /// When the start was checked, while it is to be checked once more.
+    /// Time of the first check of the start, while a second one is due.
     start_checked_at: Option<Timestamp>,
 }
 
@@ -90,7 +93,7 @@ impl<'m> Logs<'m> {
         Vec::new()
     }
 
-    /// What the client reported to its agent about servers.
+    /// The client's reports to its agent about servers.
     fn said(&self, facts: &dyn Facts) -> Vec<ServerSaid> {
         let end = end_of(self.transcript, TRANSCRIPT_BYTES_MAX, facts);
         end.map(|end| (self.transcript.reader.servers)(&end)).unwrap_or_default()
@@ -114,7 +117,7 @@ impl Known {
         }
     }
 
-    /// Findings for servers that are back.
+    /// Findings for servers that are connected again.
     fn returned(&mut self, logs: &Logs<'_>, facts: &dyn Facts) -> Vec<Finding> {
         let is_back = |(server, since): (&String, &Timestamp)| {
             let last = logs.of_server(&(logs.connections.name)(server), facts).pop()?;
@@ -128,8 +131,8 @@ impl Known {
         for (server, since, at) in back {
             self.gone.remove(&server);
             let last = said.iter().rfind(|said| is_same(&said.server, &server));
-            // If the client reported the tools as gone, it will also report them as back, with this
-            // request or the next.
+            // If the client reported the tools as removed, it will also report them as added, with
+            // this request or the next.
             if last.is_some_and(|last| last.state == ServerState::Gone || last.at >= since) {
                 continue;
             }
@@ -139,12 +142,12 @@ impl Known {
         findings
     }
 
-    /// Whether the start is still to be checked, now or later.
+    /// Whether a check of the start is due, now or later.
     fn is_starting(&self) -> bool {
         self.looks < START_LOOK || self.start_checked_at.is_some()
     }
 
-    /// Counts this look; returns whether the start is to be checked now.
+    /// Counts this look; returns whether the check of the start is due now.
     fn is_start_due(&mut self, moment: &Moment<'_>) -> bool {
         if let Some(at) = self.start_checked_at {
             let is_due = moment.now.since(at) >= WRITTEN_AFTER;
@@ -206,7 +209,7 @@ fn shown(server: &str) -> String {
     cut_text(strip_text(server), NAME_CHARS_MAX).replace(char::is_whitespace, " ")
 }
 
-/// Whether two names are of the same server: names of tools and of folders replace punctuation.
+/// Whether two names are of the same server: punctuation is replaced in names of tools and folders.
 fn is_same(one: &str, other: &str) -> bool {
     let is_equal = |(one, other): (u8, u8)| {
         one == other || !one.is_ascii_alphanumeric() && !other.is_ascii_alphanumeric()

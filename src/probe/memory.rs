@@ -1,6 +1,6 @@
-//! What every session knows, as a fold over the journal.
+//! The known state of every session, as a fold over the journal.
 //!
-//! Learns from the notes of probes, and from harness reports of calls and turns. It is part of the
+//! It applies the notes of probes, and harness reports of calls and turns. It is part of the
 //! snapshot; handlers get a shared copy for the cost of a pointer.
 
 use std::{
@@ -19,27 +19,27 @@ use crate::{
     time::Timestamp,
 };
 
-/// Most known sessions; beyond it the one that was silent longest is evicted.
+/// Most known sessions; beyond it the one inactive for the longest time is evicted.
 const SESSIONS_MAX: usize = 1_000;
 /// Most known files of all sessions together, at some 250 bytes each in memory and in a snapshot;
-/// beyond it the session that was silent longest is evicted.
+/// beyond it the session inactive for the longest time is evicted.
 const FILES_MAX: usize = 65_536;
 /// Most other sessions passed to a probe: the most recently active ones of the folder.
 const OTHERS_MAX: usize = 16;
 /// Most models with a known limit; all are dropped beyond it.
 const LIMITS_MAX: usize = 64;
-/// Event for the end of a watch; its payload has the `paths` in question.
+/// Event for the end of a watch; its payload has the watched `paths`.
 const WATCH_FIRED: &str = "watch.fired";
 /// Events for the end of a push's checks; their payload has the `branch` and a `summary`.
 const CHECKS_ENDED: [&str; 3] = ["ci.run.completed", "ci.run.failed", "ci.follow.ended"];
 /// Most branches with a kept outcome of their checks.
 const PUSHED_MAX: usize = 3;
-/// Most kept paths of ended watches of a session, give or take those of one watch.
+/// Most kept paths of ended watches of a session; the paths of the last watch may exceed it.
 const WATCHED_MAX: usize = 64;
-/// How long a silent session counts as a possible author of changes.
+/// How long an inactive session counts as a possible author of changes.
 const OTHERS_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What all sessions know.
+/// The known state of all sessions.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Memory {
@@ -48,13 +48,13 @@ pub struct Memory {
     limits: Arc<BTreeMap<String, u64>>,
     /// Published file changes per folder.
     published: Published,
-    /// Sessions that changed since the last call of [`Memory::take_changes`]; `None` for all, as
+    /// Sessions that changed since the last call of [`Memory::take_changes`]; `None` means all, as
     /// after a start.
     #[serde(skip)]
     changed: Option<BTreeSet<SessionId>>,
 }
 
-/// Changes of what sessions know.
+/// Changes of the sessions' known states.
 #[derive(Debug)]
 pub struct Changes {
     /// The new state of each; `None` for an evicted one.
@@ -68,14 +68,14 @@ pub struct Changes {
 pub struct KnownSession {
     /// Its id.
     pub session: SessionId,
-    /// What it knows.
+    /// Its known state.
     pub known: Arc<Known>,
-    /// Whether it is open; else it has ended.
+    /// Whether it is open; otherwise it has ended.
     pub is_open: bool,
 }
 
 impl KnownSession {
-    /// What a probe gets of it.
+    /// Its form for a probe.
     pub fn as_session(&self) -> OtherSession<'_> {
         let Self { session, known, is_open } = self;
         OtherSession {
@@ -90,10 +90,10 @@ impl KnownSession {
     }
 }
 
-/// The part of it that a probe gets.
+/// The part of the memory for a probe.
 #[derive(Debug, Clone, Default)]
 pub struct View {
-    /// What the session knows; empty for an unknown one.
+    /// The session's known state; empty for an unknown session.
     pub known: Arc<Known>,
     /// Other sessions in, under or above its folder, most recently active first.
     pub others: Vec<KnownSession>,
@@ -102,7 +102,7 @@ pub struct View {
 }
 
 impl View {
-    /// Adds what another session knows, if it is relevant to `session`, which works in `workspace`.
+    /// Adds another session, if it is relevant to `session`, which works in `workspace`.
     pub fn add(
         &mut self,
         session: &SessionId,
@@ -127,7 +127,7 @@ impl View {
         }
     }
 
-    /// What a probe gets of the others.
+    /// The other sessions in the form for a probe.
     pub fn other_sessions(&self) -> Vec<OtherSession<'_>> {
         self.others.iter().map(KnownSession::as_session).collect()
     }
@@ -142,7 +142,7 @@ impl View {
 }
 
 impl Memory {
-    /// Learns from a trusted event.
+    /// Applies a trusted event.
     pub fn observe(&mut self, event: &EventRef<'_>, now: Timestamp) {
         let Some(session) = event.session else { return };
         if event.event_type == WATCH_FIRED {
@@ -159,7 +159,7 @@ impl Memory {
         let noted = match event.event_type {
             NOTED => match serde_json::from_str::<Noted>(event.payload) {
                 Ok(noted) => Some(noted),
-                // Only probes write it; invented payloads are ignored.
+                // Only probes write this type; other payloads are ignored.
                 Err(_) => return,
             },
             _ => None,
@@ -191,17 +191,17 @@ impl Memory {
         }
     }
 
-    /// Learns from an event that may report a file change.
+    /// Records a file change, if the event reports one.
     pub fn note_published(&mut self, seq: Seq, event: &EventRef<'_>) {
         self.published.note(seq, event);
     }
 
-    /// Whether a session knows everything in these events: files with that content.
+    /// Whether a session knows the current content of every file in these events.
     pub fn knows_all(&self, session: &SessionId, events: &[Seq]) -> bool {
         self.sessions.get(session).is_some_and(|known| self.published.are_known(events, &known.files))
     }
 
-    /// Learns the paths of which a session is notified by the end of a watch.
+    /// Records the paths in the end of a watch, of which the session is notified.
     fn note_watched(&mut self, session: &SessionId, event: &EventRef<'_>) {
         #[derive(Deserialize)]
         struct Fired {
@@ -218,7 +218,7 @@ impl Memory {
         }
     }
 
-    /// Learns the outcome of the checks of a session's push, unless the event has none.
+    /// Records the outcome of the checks of a session's push, if the event has one.
     fn note_checks(&mut self, session: &SessionId, event: &EventRef<'_>, now: Timestamp) {
         #[derive(Deserialize)]
         struct Ended {
@@ -260,7 +260,7 @@ impl Memory {
         }
     }
 
-    /// Copies what `original` knows to `copy`.
+    /// Copies the known state of `original` to `copy`.
     pub fn copy(&mut self, original: &SessionId, copy: &SessionId) {
         if let Some(known) = self.sessions.get(original).cloned() {
             self.make_room();
@@ -269,7 +269,7 @@ impl Memory {
         }
     }
 
-    /// The view of `session`, which works in `workspace`; `is_open` is asked for the others.
+    /// The view of `session`, which works in `workspace`; `is_open` is called for the others.
     pub fn view(
         &self,
         session: &SessionId,
@@ -286,7 +286,7 @@ impl Memory {
         view
     }
 
-    /// The changes since the last call; at first everything.
+    /// The changes since the last call; all sessions at the first call.
     pub fn take_changes(&mut self) -> Changes {
         let changed = self.changed.replace(BTreeSet::new());
         let changed = changed.unwrap_or_else(|| self.sessions.keys().cloned().collect());

@@ -1,4 +1,4 @@
-//! The time and place of a look, and what the engine knows of other sessions and of pushes.
+//! The time and place of a look, and the engine's data on other sessions and pushes.
 
 use std::collections::BTreeMap;
 
@@ -31,17 +31,16 @@ pub struct Moment<'a> {
     pub calls: &'a [Call],
     /// Earliest start of those calls, as in [`Known::calls_since`](super::Known::calls_since).
     pub calls_since: Timestamp,
-    /// Last activity of the session before its user's prompt, if this is the first look since the
-    /// prompt.
+    /// Last activity of the session before its user's prompt, at the first look after that prompt;
+    /// else `None`.
     pub prompt_after: Option<Timestamp>,
-    /// The harness's transcript of the conversation, and the reader for what the client reports
-    /// itself.
+    /// The harness's transcript of the conversation, and the reader for the client's own reports.
     pub transcript: Option<Transcript<'a>>,
-    /// The context gauge, if the client reports one elsewhere.
+    /// The context gauge, if the client reports one outside of the transcript.
     pub gauge: Option<Gauge>,
     /// Whether the context is new: it was compacted or cleared.
     pub has_new_context: bool,
-    /// Context limit of each model in tokens, as learned from sessions.
+    /// Context limit of each model in tokens, as observed in sessions.
     pub limits: &'a BTreeMap<String, u64>,
     /// The folder for temporary files.
     pub temporary: &'a str,
@@ -54,7 +53,7 @@ pub struct Moment<'a> {
 }
 
 impl<'a> Moment<'a> {
-    /// A moment without further facts: no other sessions, and no ended calls.
+    /// A moment without other sessions or ended calls.
     pub const fn new(session: &'a SessionId, point: InjectionPoint, now: Timestamp) -> Self {
         static NO_LIMITS: BTreeMap<String, u64> = BTreeMap::new();
         Self {
@@ -83,11 +82,11 @@ impl<'a> Moment<'a> {
 pub struct OtherSession<'a> {
     /// Its id.
     pub session: &'a SessionId,
-    /// Whether it is open; else it has ended.
+    /// Whether it is open; otherwise it has ended.
     pub is_open: bool,
-    /// Last report on its turns and calls.
+    /// Time of the last report on its turns and calls.
     pub heard_at: Timestamp,
-    /// Since when it has had calls whose end was not reported.
+    /// Time since which it has calls without a reported end.
     pub calling_since: Option<Timestamp>,
     /// Its working folder.
     pub workspace: Option<&'a str>,
@@ -100,7 +99,7 @@ pub struct OtherSession<'a> {
 /// Outcome of the checks of a branch that a session pushed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pushed {
-    /// When they ended.
+    /// The time of their end.
     pub at: Timestamp,
     /// The branch, if it is known.
     pub branch: Option<String>,

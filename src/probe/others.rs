@@ -14,7 +14,7 @@ use crate::{
 
 /// How long after its last activity a session counts as working.
 const PRESENT_FOR: Duration = Duration::from_secs(15 * 60);
-/// Most sessions that are kept as reported; there are no findings beyond it.
+/// Most sessions that are kept as reported; beyond it there are no findings.
 const SAID_MAX: usize = 64;
 
 settings! {}
@@ -56,7 +56,7 @@ fn works_in(other: &OtherSession<'_>, workspace: Option<&str>, repository: Optio
     is_same(workspace, other.workspace) || is_same(repository, other.git.top())
 }
 
-/// Whether one is a subagent of the other, or both are subagents of a third.
+/// Whether one session is a subagent of the other, or both are subagents of a third.
 fn is_of_one_conversation(one: &SessionId, other: &SessionId) -> bool {
     let root = |id: &SessionId| id.as_str().split('/').next().unwrap_or_default().to_owned();
     root(one) == root(other)

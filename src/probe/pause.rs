@@ -1,6 +1,6 @@
-//! The time since a session was last active. With a user's prompt after a pause, or the first look
-//! after it that completes in time, one finding has the length of the pause, the current time, and
-//! the changes meanwhile.
+//! The time since a session was last active. There is one finding at the first user's prompt after
+//! a pause; if that look times out, at the next look that completes in time. It has the length of
+//! the pause, the current time, and the changes since.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const PATHS_SHOWN_MAX: usize = 5;
 /// The type of the finding.
 pub const PAUSE_ENDED: &str = "agent.pause.ended";
 
-/// Field with the outcome of checks; other notifications about them are withdrawn then.
+/// Field with the outcome of checks; if it is set, other notifications about them are withdrawn.
 pub const CHECKS: &str = "ci";
 
 settings! {
@@ -27,10 +27,10 @@ settings! {
     gap: Duration = Duration::from_secs(30 * 60), duration(Duration::from_secs(60)..=30 * DAY);
 }
 
-/// Combines `findings` into one if they come after a pause; else they stay unchanged.
+/// Combines `findings` into one if they come after a pause; otherwise they stay unchanged.
 ///
 /// Shape: the duration, the local time, the changes of the repository, the changed files, and the
-/// outcome of the checks of what was `pushed`: at most five fields.
+/// outcome of the checks of `pushed`: at most five fields.
 pub(super) fn sum_up(
     findings: Vec<Finding>,
     moment: &Moment<'_>,
@@ -82,7 +82,7 @@ pub(super) fn sum_up(
     std::iter::once(ended).chain(rest).collect()
 }
 
-/// Such as `fix-cart: 2 of 6 checks failed`.
+/// A text such as `fix-cart: 2 of 6 checks failed`.
 fn shown_checks(pushed: &Pushed) -> String {
     let branch = pushed.branch.as_deref().map(|branch| format!("{}: ", shown_path(branch)));
     branch.unwrap_or_default() + &shown_path(&pushed.ended)

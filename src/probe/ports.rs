@@ -1,9 +1,10 @@
 //! Closed ports of servers that an agent left running in the background.
 //!
 //! A port is tracked when the output of such a command names it as listening (`said`), and a
-//! connection was accepted. It is closed when two looks at least `grace` apart find it closed; a
-//! server that reloads its program goes unnoticed. Closes that the client reports itself, or that
-//! the session's own commands cause, are left out: the report of a command's end has more detail.
+//! connection was accepted. It is reported as closed when two looks at least `grace` apart find it
+//! closed, so that a server that reloads its program is not reported. Closes are left out if the
+//! client reports them itself or the session's own commands cause them: the report of a command's
+//! end has more detail.
 
 mod said;
 
@@ -24,10 +25,10 @@ use crate::{
     time::{Timestamp, short_duration},
 };
 
-/// Default least time between two looks at a closed port: longer than a server takes to reload its
-/// program.
+/// Default minimum time between two looks at a closed port: longer than a server takes to reload
+/// its program.
 const GRACE: Duration = Duration::from_secs(5);
-/// Most known commands of a session; beyond it the one that has run longest is evicted.
+/// Most known commands of a session; beyond it the longest-running one is evicted.
 const SERVERS_MAX: usize = 8;
 /// Most known ports of a session; further ones are ignored.
 const PORTS_MAX: usize = 8;
@@ -40,7 +41,7 @@ const COMMAND_CHARS_MAX: usize = 80;
 /// Longest accepted id and path, in bytes.
 const ID_BYTES_MAX: usize = 64;
 const PATH_BYTES_MAX: usize = 1_024;
-/// Searched bytes at the end of a transcript.
+/// Number of bytes searched at the end of a transcript.
 const TRANSCRIPT_BYTES_MAX: u64 = 512 * 1024;
 
 settings! {
@@ -54,20 +55,20 @@ settings! {
 pub struct Known {
     /// The background commands, by the harness's ids.
     servers: BTreeMap<String, Server>,
-    /// Ports reported as closed, and not as open again.
+    /// Ports reported as closed, and not seen open since.
     said: BTreeSet<u16>,
-    /// Whether a command that may end processes was among the calls of the last look.
+    /// Whether the calls of the last look had a command that may end processes.
     has_ended_some: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Server {
-    /// The start of the command.
+    /// The first characters of the command.
     command: String,
     since: Timestamp,
-    /// The file of its output.
+    /// The path of its output file.
     output: String,
-    /// How much of that was searched, in bytes.
+    /// The number of searched bytes of the output.
     searched: u64,
     ports: BTreeMap<u16, State>,
 }
@@ -80,9 +81,9 @@ enum State {
     Named,
     /// It accepts connections.
     Open { since: Timestamp },
-    /// It was open and is closed, which was not reported.
+    /// It was open and is closed; this was not reported.
     Closing { since: Timestamp, at: Timestamp },
-    /// It is closed, and that was reported.
+    /// It is closed; this was reported.
     Closed,
 }
 
@@ -131,7 +132,7 @@ impl Known {
         self.servers.insert(id.to_owned(), Server { command, since: now, output, searched: 0, ports });
     }
 
-    /// Finds the ports in the outputs. The last command that names a port gets it.
+    /// Finds the ports in the outputs. A port belongs to the last command that names it.
     fn search(&mut self, facts: &dyn Facts) {
         let found: Vec<_> = self
             .servers
@@ -160,8 +161,8 @@ impl Known {
                 let Some(is_open) = facts.accepts(*port) else { return findings };
                 let before = std::mem::replace(state, state.after(is_open, is_own, now));
                 if is_open && self.said.remove(port) {
-                    // If another command of the session has opened it, this withdraws the report
-                    // and is no news.
+                    // If another command of the session has opened it, this only withdraws the
+                    // report, so it is `Debug`.
                     let severity = if before == State::Closed { Severity::Info } else { Severity::Debug };
                     let payload = json!({ "port": port, "was": server.command });
                     findings.push(finding("tool.port.opened", severity, *port, now, payload));
@@ -257,7 +258,7 @@ impl Probe for Known {
         [opened, self.say(settings.grace, moment, facts)].concat()
     }
 
-    /// Learns from the end of a turn, which lists the running commands: the client or `background`
+    /// Applies the end of a turn, which lists the running commands. The client or `background`
     /// reports the end of one.
     fn observe(&mut self, event: &EventRef<'_>, _now: Timestamp) {
         if self.servers.is_empty() || event.event_type != "agent.turn.end" {

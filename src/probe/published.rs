@@ -1,5 +1,5 @@
-//! File changes that were published for a folder, so that no session is notified of a content that
-//! it wrote, read or was notified of.
+//! File changes that were published for a folder. A session is not notified of a content that it
+//! wrote or read, or of which it was notified before.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -10,7 +10,7 @@ use crate::event::{EventRef, OWN_SOURCE, Seq};
 
 /// Prefix of the types of such events.
 const PREFIX: &str = "fs.file.";
-/// Most kept changes; a session is notified of an older one even if it knows it.
+/// Most kept changes; a session is notified of an older one even if it has that content.
 const CHANGES_MAX: usize = 1_024;
 
 /// The newest changes, oldest first.
@@ -23,12 +23,12 @@ struct Change {
     seq: Seq,
     /// Absolute.
     path: Arc<str>,
-    /// The file's content since then; `None` if it is gone.
+    /// The file's content after the change; `None` if it was deleted.
     content: Option<ContentHash>,
 }
 
 impl Published {
-    /// Records a file change from the program's own events. Without its content it is not kept.
+    /// Records a file change from aside's own events. A change without its content is not kept.
     pub(super) fn note(&mut self, seq: Seq, event: &EventRef<'_>) {
         #[derive(Deserialize)]
         struct Payload {
@@ -86,7 +86,7 @@ mod tests {
         json!({ "path": path, "kind": "modified", "content": format!("{content:016x}") })
     }
 
-    /// A session that knows `/w/a` with the content 7, and `/w/b` as gone.
+    /// A session that knows `/w/a` with the content 7, and `/w/b` as deleted.
     fn known() -> files::Known {
         let present = json!({ "print": "1:2:3:4:5", "hash": format!("{:016x}", 7) });
         let file = |state: Value| json!({ "by": "written", "state": state });

@@ -1,5 +1,5 @@
 //! A simulated world for tests: files with contents, inodes and times, and a session with its
-//! hooks. The session runs the probes as a handler does, and learns as the engine does.
+//! hooks. The session runs the probes like a handler, and applies the events like the engine.
 
 use std::{
     cell::RefCell,
@@ -32,7 +32,7 @@ struct Node {
     is_readable: bool,
 }
 
-/// Files and sessions, with a time that advances only when a test does so.
+/// Files and sessions, with a clock that only the test advances.
 #[derive(Debug, Default)]
 pub(super) struct World {
     files: BTreeMap<String, Node>,
@@ -42,7 +42,7 @@ pub(super) struct World {
     pub(super) disk: Option<(u64, u64)>,
     /// Which ports accept connections; `None` if unknown.
     pub(super) ports: BTreeMap<u16, Option<bool>>,
-    /// The checked ports, in order.
+    /// The checked ports, in the order of the checks.
     pub(super) asked: RefCell<Vec<u16>>,
     /// The sessions that have ended.
     pub(super) ended: BTreeSet<String>,
@@ -147,7 +147,7 @@ impl World {
         self.tell(session, "tool.call.pending", "{}");
     }
 
-    /// A hook checks before calls are made.
+    /// A hook runs its check before calls are made.
     pub(super) fn before_a_call(&mut self, session: &str, calls: &[Call]) -> Found {
         self.exchange(session, InjectionPoint::BeforeTool, calls)
     }
@@ -173,8 +173,7 @@ impl World {
         self.tell(session, "agent.turn.start", "{}");
     }
 
-    /// Runs the probes, as the handler of an exchange does, and learns from the notes, as the
-    /// engine does.
+    /// Runs the probes like the handler of an exchange, and applies the notes like the engine.
     pub(super) fn exchange(&mut self, session: &str, point: InjectionPoint, calls: &[Call]) -> Found {
         let events = self.look(session, point, calls);
         self.late_since = None;
@@ -261,7 +260,7 @@ fn touched(path: &str, by: TouchKind) -> Call {
 }
 
 /// Reads a transcript of lines: an announced file and the id of an ended command each. Numbers in
-/// the first one are the size of the model's input, and the size at which the client compacted it.
+/// the first line are the size of the model's input, and the size at which the client compacted it.
 static READER: Reader = Reader {
     announces: &[TouchKind::Shown, TouchKind::Written],
     changed: lines,

@@ -1,6 +1,6 @@
 //! Writes one note as rows.
 //!
-//! Repeated notes (an event taken by several subscribers, a repeated answer) leave one row.
+//! Repeated notes (one event for several subscribers, a repeated answer) are stored as one row.
 
 use rusqlite::{Connection, Result, params};
 
@@ -25,11 +25,10 @@ pub(super) struct Wrote {
     pub(super) entries: u64,
 }
 
-/// Writes one note.
 pub(super) fn note(connection: &Connection, note: &Note, wrote: &mut Wrote) -> Result<()> {
     match &note.what {
         NoteContent::Event(body) => {
-            // The engine has decoded it, so it is valid.
+            // The engine has already decoded it, so it is valid.
             let Ok(event) = codec::decode(body) else { return Ok(()) };
             wrote.events += write_event(connection, note.place.seq(), &event)?;
         }
@@ -65,7 +64,7 @@ fn write_event(connection: &Connection, seq: Seq, event: &EventRef<'_>) -> Resul
 }
 
 fn write_entry(connection: &Connection, note: &Note, line: &LedgerLine) -> Result<()> {
-    // The events behind a notification have a separate table.
+    // The events of a notification are in a separate table.
     let event = line.events.first().filter(|_| line.notification.is_none()).map(|seq| to_sql(*seq));
     connection
         .prepare_cached("INSERT INTO ledger VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)")?
@@ -170,7 +169,7 @@ fn follow(connection: &Connection, note: &Note, entry: &LedgerEntry) -> Result<(
     }
 }
 
-/// Replaces the notification's state; the injection that carried it is kept.
+/// Replaces the notification's state; the injection that carried it stays.
 fn store(
     connection: &Connection,
     note: &Note,
@@ -247,7 +246,7 @@ fn write_session(
             if *keeps_pending {
                 return Ok(());
             }
-            // Notifications that are neither confirmed nor ended went to the parent, or to the
+            // Notifications that are neither confirmed nor ended were moved to the parent or to the
             // session's successor.
             connection
                 .prepare_cached(

@@ -1,4 +1,4 @@
-//! Counts by source and type of event: their number, their deliveries, and the cost of those.
+//! Counts by source and type of event: events, deliveries, and the cost of the deliveries.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use crate::{
     wire::sources::{DOCTOR_AGENT, DOCTOR_SESSION},
 };
 
-/// Most of the newest events and deliveries that are counted: some 40 ms and 100 ms on a machine
-/// with two cores.
+/// Most of the newest events and deliveries that are counted; this takes some 40 ms and 100 ms on a
+/// machine with two cores.
 pub const COUNTED_MAX: Limits = Limits { events: 20_000, deliveries: 20_000 };
 
 /// Limits of a count.
@@ -22,7 +22,7 @@ pub const COUNTED_MAX: Limits = Limits { events: 20_000, deliveries: 20_000 };
 pub struct Limits {
     /// Events.
     pub events: u32,
-    /// Deliveries, including those that did not go to an agent.
+    /// Deliveries, including those that did not reach an agent.
     pub deliveries: u32,
 }
 
@@ -33,21 +33,21 @@ pub struct Counted {
     pub counts: BTreeMap<(String, String), Count>,
     /// Start of the counts.
     pub since: Timestamp,
-    /// Whether that is later than requested, because there were too many.
+    /// Whether `since` is later than requested, because there were too many.
     pub is_cut: bool,
 }
 
 /// Counts of one type from one source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Count {
-    /// Events that a subscriber takes.
+    /// Events taken by a subscriber.
     pub events: u64,
     /// Time of the newest one.
     pub last_at: Option<Timestamp>,
-    /// Notifications delivered to an agent, once per session; one of several events counts for the
-    /// first of them.
+    /// Notifications delivered to an agent, once per session; a notification of several events
+    /// counts for the first of them.
     pub delivered: u64,
-    /// Estimated cost of those in tokens, without the wrapper.
+    /// Estimated tokens of these notifications, without the wrapper.
     pub tokens: u64,
 }
 
@@ -74,7 +74,7 @@ impl View<'_> {
         Ok(counted)
     }
 
-    /// Time of the last delivery within the limit, if there are that many.
+    /// Time of the oldest delivery within the limit; `None` if there are fewer.
     fn oldest_delivery(&self, limit: u32) -> rusqlite::Result<Option<Timestamp>> {
         let sql = "SELECT at FROM deliveries ORDER BY place DESC LIMIT 1 OFFSET ?1";
         let mut statement = self.connection().prepare_cached(sql)?;
@@ -185,7 +185,7 @@ mod tests {
             (6, "ci", "ci.check.failed", ""),
             (7, "aside", "git.head.moved", "s2"),
             (8, "aside", "git.head.moved", "doctor-1/doctor"),
-            // Older than events published before it.
+            // It is older than events published before it.
             (2, "ci", "ci.check.failed", ""),
         ];
         let notifications =

@@ -1,4 +1,4 @@
-//! Dumps every row of every table as text, to compare two files.
+//! Dumps every row of every table as text, for a comparison of two files.
 
 use std::path::Path;
 

@@ -12,26 +12,26 @@ use crate::{
 /// Selects events.
 #[derive(Debug, Clone, Default)]
 pub struct EventFilter {
-    /// Of a type that this pattern matches.
+    /// The type matches this pattern.
     pub pattern: Option<Pattern>,
-    /// From this component.
+    /// The source is this component.
     pub source: Option<String>,
-    /// At least this severe.
+    /// The severity is at least this.
     pub severity_min: Option<Severity>,
-    /// Addressed to this session.
+    /// The event is addressed to this session.
     pub session: Option<String>,
-    /// Of this folder or one in it.
+    /// The workspace is this folder or one in it.
     pub workspace: Option<String>,
-    /// Not before this time.
+    /// The time is not before this.
     pub since: Option<Timestamp>,
-    /// Not after this time.
+    /// The time is not after this.
     pub until: Option<Timestamp>,
-    /// Before this position.
+    /// The position is before this.
     pub before: Option<Seq>,
 }
 
 impl View<'_> {
-    /// The newest events that match `filter`, at most `limit`; and whether there are more.
+    /// The newest events that match `filter`, at most `limit`, and whether there are more.
     ///
     /// Errors: the file cannot be read.
     pub fn events(&self, filter: &EventFilter, limit: usize) -> rusqlite::Result<(Vec<EventLine>, bool)> {
@@ -87,7 +87,7 @@ impl View<'_> {
             .collect()
     }
 
-    /// The event with this id, the newest one unless a source is given: its position and its JSON.
+    /// The event with this id: its position and its JSON. Without `source`, the newest one.
     ///
     /// Errors: the file cannot be read.
     pub fn event_by_id(&self, id: &str, source: Option<&str>) -> rusqlite::Result<Option<(Seq, String)>> {

@@ -1,7 +1,7 @@
-//! Input of the projection: for each record, the engine's output that queries may need later.
+//! Input of the projection: for each record, the part of the engine's output that queries may need.
 //!
-//! Notes are taken during a fold, live or in a replay, so both give the same. An event is noted
-//! only after an entry shows that a subscriber takes it; others are only counted, without an
+//! Notes are recorded during a fold, live or in a replay, so both have the same result. An event is
+//! noted only after an entry shows that a subscriber takes it; others are only counted, without an
 //! allocation.
 
 use std::{mem, sync::Arc};
@@ -17,14 +17,14 @@ use crate::{
     time::Timestamp,
 };
 
-/// Bits of a place that number the notes of one record: one record can close a session with a full
-/// queue, and reload the rules of all of them.
+/// Bits of a place for the numbers of the notes of one record: one record can close a session with
+/// a full queue, or reload the rules for all sessions.
 const NUMBER_BITS: u32 = 24;
 
 /// The position of a note: its record's position and its number within that record.
 ///
-/// Shape: the record's position shifted left by 24 bits, plus the number; in order of occurrence,
-/// and the same in every replay.
+/// Shape: the record's position shifted left by 24 bits, plus the number. Places are in order of
+/// occurrence, and the same in every replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place(pub i64);
 
@@ -54,7 +54,7 @@ pub struct Note {
 /// The content of a note.
 #[derive(Debug)]
 pub enum NoteContent {
-    /// An event that a subscriber takes, or that was throttled: the body of its record.
+    /// An event that a subscriber takes, or a throttled event: the body of its record.
     Event(Box<[u8]>),
     /// A ledger entry.
     Entry(LedgerEntry),
@@ -69,7 +69,7 @@ pub enum NoteContent {
 /// The notes of consecutive records.
 #[derive(Debug, Default)]
 pub struct Notes {
-    /// Records up to this one are in the projection already, and not noted.
+    /// Records up to this one are already in the projection, and are not noted.
     after: Seq,
     upto: Seq,
     at: Timestamp,
@@ -77,10 +77,10 @@ pub struct Notes {
     unmatched: u64,
     notes: Vec<Note>,
     bytes: usize,
-    /// The last record's body, while it is an event that was not noted.
+    /// The last record's body, if it is an event that was not noted yet.
     event: Vec<u8>,
     has_event: bool,
-    /// Whether the last record's exchange released something; a repeated answer does not.
+    /// Whether the last record's exchange released anything; a repeated answer does not.
     has_released: bool,
 }
 
@@ -101,7 +101,7 @@ impl Notes {
         }
     }
 
-    /// Notes the engine's output for that record.
+    /// Notes the engine's output for the current record.
     pub fn take(&mut self, output: &Output) {
         if self.upto <= self.after {
             return;
@@ -165,16 +165,16 @@ impl Notes {
         self.notes.push(Note { place, at: self.at, what });
     }
 
-    /// Takes the notes so far; later ones start from there.
+    /// Returns the notes so far; later ones start after them.
     pub fn hand_over(&mut self) -> Self {
         let event = mem::take(&mut self.event);
-        // Keeps the time: unaccepted notes are put back, and may be handed over again before the
-        // next record.
+        // Keeps the time: notes that were not accepted are put back, and may be handed over again
+        // before the next record.
         let rest = Self { event, at: self.at, ..Self::after(self.upto.max(self.after)) };
         mem::replace(self, rest)
     }
 
-    /// Prepends `earlier`, which was not accepted.
+    /// Prepends `earlier` notes, which were not accepted.
     pub fn put_back(&mut self, mut earlier: Self) {
         earlier.notes.append(&mut self.notes);
         self.notes = earlier.notes;
@@ -198,7 +198,7 @@ impl Notes {
         self.at
     }
 
-    /// Events that no subscriber takes.
+    /// Number of events that no subscriber takes.
     pub fn unmatched(&self) -> u64 {
         self.unmatched
     }
@@ -208,7 +208,7 @@ impl Notes {
         &self.notes
     }
 
-    /// Bytes of the noted events.
+    /// Size of the noted events, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }

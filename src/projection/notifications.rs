@@ -17,22 +17,22 @@ pub const STATES: [&str; 5] = ["unclaimed", "pending", "injected", "confirmed", 
 /// Selects notifications.
 #[derive(Debug, Clone, Default)]
 pub struct NotificationFilter {
-    /// Queued for this session.
+    /// The notification is queued for this session.
     pub session: Option<String>,
-    /// Created by this subscriber.
+    /// It was created by this subscriber.
     pub subscriber: Option<String>,
-    /// Of this priority.
+    /// It has this priority.
     pub priority: Option<Priority>,
-    /// In this state, in `session` or in any; one of [`STATES`].
+    /// It has this state, in `session` or in any session; one of [`STATES`].
     pub state: Option<String>,
-    /// Created not before this time.
+    /// It was not created before this time.
     pub since: Option<Timestamp>,
-    /// Created before the one at this place.
+    /// It was created before the notification at this place.
     pub before: Option<i64>,
 }
 
 impl View<'_> {
-    /// The newest notifications that match `filter`, at most `limit`, each with its place; and
+    /// The newest notifications that match `filter`, at most `limit`, each with its place, and
     /// whether there are more.
     ///
     /// Errors: the file cannot be read.
@@ -46,7 +46,7 @@ impl View<'_> {
         conditions.add("n.subscriber = ?", filter.subscriber.clone());
         conditions.add("n.priority = ?", filter.priority.map(|priority| priority as i64));
         conditions.add("n.created_at >= ?", filter.since.map(|time| super::sql::to_sql(time.as_millis())));
-        // A single delivery must match both the session and the state.
+        // One delivery must match both the session and the state.
         let mut delivery = vec!["d.notification = n.id"];
         if filter.session.is_some() {
             delivery.push("d.session = ?1");

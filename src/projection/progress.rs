@@ -1,7 +1,7 @@
 //! The projection's progress, readable without its thread.
 //!
-//! Most records need no write, and do not wake the thread. So the progress is the last commit, or
-//! all that the event loop has applied while no handed-over notes await a commit.
+//! Most records need no write, and do not wake the thread. So the progress is the last commit, or,
+//! if no handed-over notes wait for a commit, the last record that the event loop has applied.
 
 use std::{
     pin::pin,
@@ -17,11 +17,11 @@ use crate::event::Seq;
 pub struct Progress {
     /// The last record applied by the event loop.
     applied: AtomicU64,
-    /// The last record of the handed-over notes; the greatest number if there are none.
+    /// The last record of the handed-over notes; `u64::MAX` if there are none.
     handed: AtomicU64,
     /// The last committed record.
     committed: AtomicU64,
-    /// Notifies waiters that the progress may have advanced.
+    /// Wakes waiters: the progress may have advanced.
     changed: Notify,
 }
 
@@ -49,26 +49,27 @@ impl Progress {
         self.handed.store(u64::MAX, Ordering::Release);
     }
 
-    /// Announces notes up to `upto`; called before [`Progress::apply`] covers it.
+    /// Registers notes up to `upto` for a commit; called before [`Progress::apply`] covers it.
     pub fn hand(&self, upto: Seq) {
         self.handed.store(upto.0, Ordering::Release);
     }
 
-    /// The event loop has applied everything up to `applied`, and handed over its notes.
+    /// Reports that the event loop has applied everything up to `applied`, and handed over its
+    /// notes.
     pub fn apply(&self, applied: Seq) {
         self.applied.store(applied.0, Ordering::Release);
         self.changed.notify_waiters();
     }
 
-    /// Everything up to `committed` is in the file.
+    /// Reports that everything up to `committed` is in the file.
     pub fn commit(&self, committed: Seq) {
         self.committed.store(committed.0, Ordering::Release);
         self.changed.notify_waiters();
     }
 
-    /// Everything up to this record is in the file, or needed no write.
+    /// The last record up to which everything is in the file or needed no write.
     pub fn projected(&self) -> Seq {
-        // In this order: everything applied by this read was handed over before.
+        // The order matters: notes of all records applied at this read were handed over before.
         let applied = self.applied.load(Ordering::Acquire);
         let handed = self.handed.load(Ordering::Acquire);
         let committed = self.committed.load(Ordering::Acquire);
@@ -77,10 +78,11 @@ impl Progress {
 }
 
 impl Progress {
-    /// Waits until everything up to `seq` is projected; forever without a projection. Cancel-safe.
+    /// Waits until everything up to `seq` is projected; without a projection it never returns.
+    /// Cancel-safe.
     pub async fn reach(&self, seq: Seq) {
         loop {
-            // Subscribed before the check, so that no change is missed.
+            // Subscribes before the check, so that no change is missed.
             let mut changed = pin!(self.changed.notified());
             changed.as_mut().enable();
             if self.projected() >= seq {
@@ -135,7 +137,7 @@ mod tests {
             assert!(is_pending(&mut reached).await, "{seq}");
             step();
             if seq == 9 {
-                // Notes that are fed from there on are not committed.
+                // Notes that are handed over from here on are not committed.
                 progress.commit(Seq(9));
             }
             assert!(!is_pending(&mut reached).await, "{seq}");

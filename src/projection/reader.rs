@@ -1,4 +1,4 @@
-//! Reading: a small pool of connections, one per request.
+//! Readers: a small pool of connections, one per request.
 
 use std::{
     path::{Path, PathBuf},
@@ -11,18 +11,19 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use super::{Doing, Failed, Progress, ProjectionError, schema, sql::from_sql};
 use crate::event::Seq;
 
-/// Most concurrent readers; further requests wait. On two cores more would only delay each other.
+/// Most concurrent readers; further requests wait. On two cores, more readers would only delay each
+/// other.
 const READERS_MAX: usize = 4;
 
-/// Most waiting commands for the projection's thread; each is rare and manual.
+/// Most waiting commands for the projection's thread; commands are rare and manual.
 const COMMANDS_MAX: usize = 8;
 
 /// A command for the projection's thread.
 #[derive(Debug)]
 pub enum Command {
-    /// Rebuild the file from the journal; answered when the old one is deleted.
+    /// Rebuild the file from the journal; answered after the old one is deleted.
     Rebuild(oneshot::Sender<Result<(), String>>),
-    /// Delete what is before this record, which the journal has deleted.
+    /// Delete the data before this record, because the journal has deleted it.
     ForgetBefore(Seq),
     /// Check whether the file still exists, and whether a reader found it corrupt.
     Check,
@@ -38,14 +39,14 @@ pub struct Projection {
 struct Inner {
     path: PathBuf,
     progress: Progress,
-    /// Why writing is stopped, if it is. Locked to read or replace it.
+    /// The reason why writing is stopped, if it is. Locked to read or replace it.
     failed: Mutex<Option<String>>,
     /// Corruption that a reader found in the current file. Set while the file cannot be replaced.
     damage: Mutex<Option<String>>,
     commands: mpsc::Sender<Command>,
     readers: Semaphore,
-    /// Read-locked by readers; write-locked to replace the file, when no connection may have it
-    /// open.
+    /// Idle connections. Readers hold a read lock. Replacing the file needs the write lock, so that
+    /// no connection has it open.
     idle: RwLock<Mutex<Vec<Connection>>>,
 }
 
@@ -53,9 +54,9 @@ struct Inner {
 #[derive(Debug)]
 pub struct View<'c> {
     transaction: Transaction<'c>,
-    /// The last record in it.
+    /// The last record in the snapshot.
     pub projected: Seq,
-    /// Events that no subscriber takes.
+    /// Number of events that no subscriber takes.
     pub unmatched: u64,
     /// Records before this one were deleted, or are unknown.
     pub floor: Seq,
@@ -98,24 +99,24 @@ impl Projection {
         &self.inner.progress
     }
 
-    /// Why writing is stopped, if it is.
+    /// The reason why writing is stopped, if it is.
     pub fn failed(&self) -> Option<String> {
         self.inner.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Sets why writing is stopped, or that it continues.
+    /// Sets the reason why writing is stopped; `None` if writing continues.
     pub fn set_failed(&self, why: Option<String>) {
         *self.inner.failed.lock().unwrap_or_else(PoisonError::into_inner) = why;
     }
 
-    /// Takes the corruption that a reader found, unless the file was replaced since.
+    /// Takes the corruption that a reader found, unless the file was replaced after that.
     pub fn take_damage(&self) -> Option<String> {
         self.inner.damage.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Rebuilds the file from the journal; returns once the old one is deleted.
+    /// Rebuilds the file from the journal; returns after the old one is deleted.
     ///
-    /// Errors: why that is impossible, in words.
+    /// Errors: the reason why it is impossible, as text.
     pub async fn rebuild(&self) -> Result<(), String> {
         let (reply, answer) = oneshot::channel();
         let stopping = |_| "the daemon is stopping".to_owned();
@@ -123,9 +124,9 @@ impl Projection {
         answer.await.map_err(|_| stopping(()))?
     }
 
-    /// Deletes what is before `seq`, because the journal has deleted it.
+    /// Deletes the data before `seq`, because the journal has deleted it.
     pub async fn forget_before(&self, seq: Seq) {
-        // Without its thread nothing is written, and the next start deletes it.
+        // Without the thread nothing is written, and the next start deletes the data.
         drop(self.inner.commands.send(Command::ForgetBefore(seq)).await);
     }
 
@@ -143,7 +144,7 @@ impl Projection {
         match asked {
             Ok(answer) => {
                 if answer.is_err() {
-                    // A full queue means that others have requested it already.
+                    // A full queue means that a check is already requested.
                     drop(self.inner.commands.try_send(Command::Check));
                 }
                 answer

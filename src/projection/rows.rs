@@ -34,7 +34,7 @@ impl Conditions {
         }
     }
 
-    /// `WHERE` and the conditions, or an empty text, and the values.
+    /// `WHERE` and the conditions, and the values; an empty text if there are none.
     pub(super) fn finish(self) -> (String, Vec<Value>) {
         let clause = if self.conditions.is_empty() {
             String::new()
@@ -47,7 +47,7 @@ impl Conditions {
 
 /// A page of a query's results: at most `limit`, and whether there are more.
 ///
-/// Shape: `read` returns `None` for a row that is not part of the answer.
+/// Shape: `read` returns `None` for a row that does not belong to the answer.
 pub(super) fn page<T>(
     connection: &Connection,
     sql: &str,
@@ -80,7 +80,7 @@ pub(super) fn event(
         id: text(5)?,
         event_type: text(4)?,
         source: text(3)?,
-        // Not part of the displayed event.
+        // The displayed event does not include it.
         provenance: Provenance::default(),
         severity: severity(row.get(1)?),
         timestamp: time(row.get(2)?),
@@ -93,7 +93,7 @@ pub(super) fn event(
     Ok(is_wanted(&event).then(|| (seq, to_json(&event, Some(seq)))))
 }
 
-/// Reads the columns of a ledger entry; the caller adds the events behind a notification.
+/// Reads the columns of a ledger entry; the caller adds the events of a notification.
 pub(super) fn line(row: &Row<'_>) -> rusqlite::Result<LedgerLine> {
     let event: Option<i64> = row.get(2)?;
     let text = |index: usize| row.get::<_, Option<String>>(index);
@@ -111,7 +111,7 @@ pub(super) fn line(row: &Row<'_>) -> rusqlite::Result<LedgerLine> {
     })
 }
 
-/// The events behind a notification, oldest first.
+/// The events of a notification, oldest first.
 pub(super) fn events_behind(connection: &Connection, notification: &str) -> rusqlite::Result<Vec<u64>> {
     connection
         .prepare_cached("SELECT event FROM notification_events WHERE notification = ?1 ORDER BY event")?

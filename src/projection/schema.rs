@@ -1,8 +1,8 @@
-//! The tables, and how the file is opened.
+//! The tables, and the opening of the file.
 //!
-//! Times are milliseconds since 1970, and severities and priorities are ranks, so that they
-//! compare; `place` orders occurrences. A file of another version is not migrated: it is rebuilt
-//! from the journal.
+//! Times are milliseconds since 1970. Severities and priorities are ranks, so that they can be
+//! compared. `place` is the order of occurrence. A file of another version is not migrated: it is
+//! rebuilt from the journal.
 
 use std::{fs, os::unix::fs::OpenOptionsExt, path::Path};
 
@@ -14,7 +14,7 @@ use super::{Doing, Failed, ProjectionError};
 /// content.
 pub(super) const VERSION: i64 = 4;
 
-/// Prepared statements kept per connection; more than there are.
+/// Cache size for prepared statements per connection; more than the number of statements.
 const STATEMENTS_MAX: usize = 64;
 
 const TABLES: &str = "
@@ -74,8 +74,8 @@ pub(super) fn open_for_writing(path: &Path) -> Result<Connection, ProjectionErro
         let connection = Connection::open_with_flags(path, flags)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
         // WAL allows readers during a write. A commit need not sync, because data lost in a power
-        // failure is still in the journal; NORMAL still keeps the file intact, because checkpoints
-        // are synced.
+        // failure is still in the journal. NORMAL keeps the file intact, because checkpoints are
+        // synced.
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;

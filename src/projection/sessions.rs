@@ -9,7 +9,7 @@ use crate::wire::{
 };
 
 impl View<'_> {
-    /// The newest system messages of a session, at most `limit`, each with its place; and whether
+    /// The newest system messages of a session, at most `limit`, each with its place, and whether
     /// there are more.
     ///
     /// Errors: the file cannot be read.
@@ -41,7 +41,7 @@ impl View<'_> {
     }
 
     /// The newest injections of a session, as written for their carriers, at most `limit`, each
-    /// with its place; and whether there are more.
+    /// with its place, and whether there are more.
     ///
     /// Errors: the file cannot be read.
     pub fn injections(
@@ -89,7 +89,7 @@ impl View<'_> {
         Ok((found, has_more))
     }
 
-    /// The closed sessions, last ended first, at most `limit`, each with the place of its end; and
+    /// The closed sessions, latest end first, at most `limit`, each with the place of its end, and
     /// whether there are more.
     ///
     /// Errors: the file cannot be read.
@@ -112,7 +112,7 @@ impl View<'_> {
 fn message(row: &Row<'_>) -> rusqlite::Result<(i64, Message)> {
     let place: i64 = row.get(0)?;
     let state: String = row.get(7)?;
-    // Back in the queue: that delivery did not arrive.
+    // It is in the queue again, because that delivery did not arrive.
     let state = if state == "pending" { "returned".to_owned() } else { state };
     let message = Message {
         id: format!("m{place:x}"),

@@ -1,4 +1,4 @@
-//! Numbers as SQLite has them: signed, of 64 bits.
+//! Numbers for SQLite: signed, 64 bits.
 
 /// Converts a position or a time to SQLite's signed integer.
 pub(super) fn to_sql(number: u64) -> i64 {

@@ -1,4 +1,4 @@
-//! Tests of the file alone: what is written, kept and refused.
+//! Tests of the file: written, kept and refused content.
 
 use std::{os::unix::fs::PermissionsExt, path::PathBuf};
 

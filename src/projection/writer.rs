@@ -1,4 +1,4 @@
-//! The only writing connection.
+//! The only connection that writes.
 
 use std::{
     fs, io,
@@ -14,9 +14,9 @@ use super::{
 };
 use crate::{event::Seq, time::Timestamp};
 
-/// Most kept events, of about a kilobyte each with their outcome.
+/// Most kept events; each takes about a kilobyte with its outcome.
 pub const EVENTS_MAX: u64 = 250_000;
-/// Most kept ledger entries: a notification for every session has some for each of them.
+/// Most kept ledger entries: a notification has several for each session.
 const ENTRIES_MAX: u64 = 2_000_000;
 
 /// Writes notes into the file.
@@ -28,7 +28,7 @@ pub struct Writer {
     file: (u64, u64),
     cursor: Seq,
     time: Timestamp,
-    /// Numbers of events and ledger entries; counted at the first write, because that reads an
+    /// Numbers of events and ledger entries; counted at the first write, because counting reads an
     /// index of each.
     counts: Option<(u64, u64)>,
     limits: (u64, u64),
@@ -80,9 +80,9 @@ impl Writer {
         self.time
     }
 
-    /// Tests whether writing works, without changing content.
+    /// Tests whether writing works, without changing the content.
     ///
-    /// Errors: it does not, as on a full disk.
+    /// Errors: writing fails, for example on a full disk.
     pub fn probe(&self) -> Result<(), ProjectionError> {
         self.connection.execute("UPDATE cursor SET seq = seq", []).map(|_| ()).doing("written")
     }
@@ -133,8 +133,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Records that outcomes of some records before `seq` are unknown, because the journal has
-    /// deleted them.
+    /// Marks the outcomes of some records before `seq` as unknown, because the journal has deleted
+    /// them.
     ///
     /// Errors: nothing was written.
     pub fn raise_floor(&mut self, seq: Seq) -> Result<(), ProjectionError> {
@@ -142,7 +142,7 @@ impl Writer {
         self.connection.execute(update, [to_sql(seq.0)]).map(|_| ()).doing("written")
     }
 
-    /// Deletes what is before `seq`, which the journal has deleted.
+    /// Deletes the data before `seq`, because the journal has deleted it.
     ///
     /// Errors: nothing was deleted.
     pub fn forget_before(&mut self, seq: Seq) -> Result<(), ProjectionError> {
@@ -170,7 +170,7 @@ fn count(transaction: &Transaction<'_>) -> rusqlite::Result<(u64, u64)> {
     Ok((count("events")?, count("ledger")?))
 }
 
-/// The new first kept record, if a limit is exceeded.
+/// The new first kept record, if a limit is exceeded; else `None`.
 fn over_limits(
     transaction: &Transaction<'_>,
     (events, entries): (u64, u64),

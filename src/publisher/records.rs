@@ -1,5 +1,4 @@
-//! The records to append: each with its kind, its body encoded by `records`, and its idempotency
-//! key.
+//! Records to append: each with its kind, its body encoded by `records`, and its idempotency key.
 
 use crate::{
     engine::io::RequestId,
@@ -12,16 +11,16 @@ use crate::{
     time::Timestamp,
 };
 
-/// Records that get consecutive positions and one time.
+/// Records with consecutive positions and the same time.
 ///
-/// Shape: only an event or an exchange, which come from outside, can exceed the size of a record.
+/// Shape: only events and exchanges, which come from outside, can exceed the size of a record.
 #[derive(Debug, Default)]
 pub struct Records {
     batch: AppendBatch,
 }
 
 impl Records {
-    /// No records.
+    /// An empty list.
     pub fn new() -> Self {
         Self::default()
     }
@@ -33,7 +32,7 @@ impl Records {
         records
     }
 
-    /// Whether there are none.
+    /// Whether there are no records.
     pub fn is_empty(&self) -> bool {
         self.batch.is_empty()
     }
@@ -46,8 +45,7 @@ impl Records {
         self.batch.push_with(RecordKind(records::EVENT), key, |body| records::encode_event(event, body))
     }
 
-    /// Adds an event whose id was just made: it cannot be published again, so no key is kept for
-    /// it.
+    /// Adds an event with a new id. It cannot be published again, so no key is kept for it.
     ///
     /// Errors: it is too large; nothing was added.
     pub fn event_with_new_id(&mut self, event: &EventRef<'_>) -> Result<(), BodyTooLarge> {
@@ -55,7 +53,7 @@ impl Records {
         self.batch.push_with(RecordKind(records::EVENT), None, write)
     }
 
-    /// Adds an exchange, to be answered as `request`.
+    /// Adds an exchange, which is answered as `request`.
     ///
     /// Errors: it is too large; nothing was added.
     pub fn exchange(&mut self, request: RequestId, exchange: &Exchange) -> Result<(), BodyTooLarge> {
@@ -68,45 +66,45 @@ impl Records {
         self.event(&event.as_ref()).expect("the daemon's own events are small");
     }
 
-    /// Adds that injections have arrived, with the evidence `by`.
+    /// Adds acks of injections that have arrived, with the evidence `by`.
     pub fn acks(&mut self, session: &SessionId, injections: &[InjectionId], by: ConfirmedBy) {
         for injection in injections {
             self.push(records::ACK, |body| records::encode_ack(session, injection, by, body));
         }
     }
 
-    /// Adds that an injection did not arrive.
+    /// Adds a note that an injection did not arrive.
     pub fn undelivered(&mut self, session: &SessionId, injection: &InjectionId) {
         self.push(records::UNDELIVERED, |body| records::encode_undelivered(session, injection, body));
     }
 
-    /// Adds that a session began or changed.
+    /// Adds the start or the change of a session.
     pub fn session_opened(&mut self, session: &SessionId, harness: &Harness) {
         self.push(records::SESSION_OPENED, |body| records::encode_session_opened(session, harness, body));
     }
 
-    /// Adds that a session ended, as reported by its harness, and whether it can be resumed.
+    /// Adds the end of a session, as reported by its harness, and whether it can be resumed.
     pub fn session_closed(&mut self, session: &SessionId, may_return: bool) {
         self.push(records::SESSION_CLOSED, |body| records::encode_session_closed(session, may_return, body));
     }
 
-    /// Adds that a session's process has ended; the session can be resumed in another one.
+    /// Adds the end of a session's process; the session can be resumed in another one.
     pub fn process_gone(&mut self, session: &SessionId, process: Process) {
         self.push(records::SESSION_CLOSED, |body| records::encode_process_gone(session, process, body));
     }
 
-    /// Adds that a silent session has a client attached.
+    /// Adds a note that an inactive session has a client attached.
     pub fn session_seen(&mut self, session: &SessionId) {
         self.push(records::SESSION_SEEN, |body| records::encode_session_seen(session, body));
     }
 
-    /// Adds that a session was idle at `as_of`; `source` names the evidence.
+    /// Adds a note that a session was idle at `as_of`; `source` names the evidence.
     pub fn session_idle(&mut self, session: &SessionId, source: &str, as_of: Timestamp) {
         self.push(records::SESSION_STATE, |body| records::encode_session_idle(session, source, as_of, body));
     }
 
-    /// Adds the user's decision about a notification; without a session it applies wherever that is
-    /// pending.
+    /// Adds the user's decision about a notification; without a session, it applies to every queue
+    /// with that notification.
     pub fn decided(
         &mut self,
         session: Option<&SessionId>,
@@ -116,27 +114,27 @@ impl Records {
         self.push(records::DECIDED, |body| records::encode_decided(session, notification, decision, body));
     }
 
-    /// Adds which rules are in force from here on, by their content hash.
+    /// Adds the content hash of the rules that are in force from here on.
     pub fn rules(&mut self, hash: &str) {
         self.push(records::RULES, |body| records::encode_rules(hash, body));
     }
 
-    /// Adds what an exchange released.
+    /// Adds the output that an exchange released.
     pub fn released(&mut self, release: &ReleaseRecord) {
         self.push(records::RELEASED, |body| records::encode_released(release, body));
     }
 
-    /// Adds that the record at `seq` is skipped.
+    /// Adds a note that the record at `seq` is skipped.
     pub fn skipped(&mut self, seq: Seq) {
         self.push(records::SKIPPED, |body| records::encode_skipped(seq, body));
     }
 
-    /// Adds that the daemon stops.
+    /// Adds the shutdown of the daemon.
     pub fn shutting_down(&mut self) {
         self.push(records::SHUTTING_DOWN, records::encode_bare);
     }
 
-    /// Adds that time has passed.
+    /// Adds a note that time has passed.
     pub fn tick(&mut self) {
         self.push(records::TICK, records::encode_bare);
     }

@@ -8,7 +8,7 @@ use crate::{
 };
 
 sources! {
-    // Module, name in `[sources]`, subject of its events, and what it requires.
+    // Module, name in `[sources]`, subject of its events, and its requirement.
     watch "watch" "conditions of watches" "`aside watch CONDITION`";
     ci "ci" "checks of pushed commits" "`gh`, logged in";
     lsp "lsp" "diagnostics of language servers" "`enabled = true` in `[sources.lsp]`, and the servers";

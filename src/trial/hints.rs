@@ -1,17 +1,16 @@
-//! What an author may have meant by a name that no event has.
+//! Finds the probable meaning of a name that no event has.
 
 use std::collections::BTreeSet;
 
 use crate::{nearest::nearest, pipeline::row::Row};
 
-/// What a template sees of an event.
+/// The fields of an event in a template.
 const EVENT_FIELDS: [&str; 9] =
     ["id", "type", "source", "severity", "timestamp", "payload", "repeats", "session", "workspace"];
 /// Named arguments of `toon` and the related filters.
 const TOON_OPTIONS: [&str; 3] = ["key", "columns", "indent"];
 
-/// The name that was meant where `template` failed with `message` for `rows`; `None` if none is
-/// near.
+/// The probable name if `template` failed with `message` for `rows`; `None` if none is similar.
 pub(super) fn meant(message: &str, template: &str, rows: &[Row]) -> Option<String> {
     if let Some((_, rest)) = message.split_once("unknown keyword argument \'") {
         let option = rest.split_once('\'').map_or(rest, |(option, _)| option);
@@ -33,12 +32,12 @@ pub(super) fn meant(message: &str, template: &str, rows: &[Row]) -> Option<Strin
     field.or_else(|| near_key().map(|key| format!("{parent}.payload.{key}")))
 }
 
-/// The column that was meant by one that none of `rows` has.
+/// The probable column for one that none of `rows` has.
 pub(super) fn meant_column(column: &str, rows: &[Row]) -> Option<String> {
     nearest(column, payload_keys(rows).iter().map(String::as_str)).map(str::to_owned)
 }
 
-/// What the payloads have at their top.
+/// The top-level keys of the payloads.
 fn payload_keys(rows: &[Row]) -> BTreeSet<String> {
     rows.iter()
         .filter_map(|row| row.event.payload.value().as_object())

@@ -1,4 +1,4 @@
-//! What subscribers make of examples: by their templates, or as their own files declare.
+//! Renders examples for subscribers: by their templates, or by the layout in their own files.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,13 +29,13 @@ use crate::{
     toon,
 };
 
-/// When the examples happen.
+/// The time of the examples.
 const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
-/// Rows of the larger batch: more than a pair, so that a length written for one or two does not
-/// hold by chance.
+/// Rows of the larger batch: more than two, so that a length written for one or two rows does not
+/// match by chance.
 const ROWS: usize = 3;
 
-/// Renders the template of every subscriber, and gives the first failure of each line of each
+/// Renders the template of every subscriber, and returns the first failure of each line of each
 /// template.
 pub(super) fn findings(
     sources: &Sources,
@@ -68,7 +68,7 @@ pub(super) fn findings(
     found.into_values().chain(names).chain(unused(&files, compiled)).collect()
 }
 
-/// Where an author writes what notifications say.
+/// Where an author defines the text of notifications.
 #[derive(Clone, Copy)]
 enum Text<'a> {
     Template(&'a SourceFile),
@@ -76,7 +76,7 @@ enum Text<'a> {
 }
 
 impl Text<'_> {
-    /// What the messages call it.
+    /// Its name in messages.
     const fn name(self) -> &'static str {
         match self {
             Self::Template(_) => "template",
@@ -84,7 +84,7 @@ impl Text<'_> {
         }
     }
 
-    /// Where it begins.
+    /// Its start.
     fn place(self) -> Place {
         match self {
             Self::Template(file) => Place::line_of(&file.path, &file.text, 1),
@@ -95,7 +95,7 @@ impl Text<'_> {
         }
     }
 
-    /// Where a failure is to be repaired: a line of a template or of the text of one event, else
+    /// The place to correct for a failure: a line of a template or of the text of one event, else
     /// the table.
     fn place_of(self, line: Option<usize>) -> Place {
         match (self, line) {
@@ -123,7 +123,7 @@ impl Text<'_> {
         }
     }
 
-    /// What hints about names are looked for in.
+    /// The text that is searched for hints about names.
     fn source(&self) -> &str {
         match self {
             Self::Template(file) => &file.text,
@@ -132,13 +132,13 @@ impl Text<'_> {
     }
 }
 
-/// The file behind each template's name: the latest layer's.
+/// The file of each template name: that of the latest layer.
 fn files_in_use<'s>(sources: &'s Sources, compiled: &Compiled) -> BTreeMap<&'s str, &'s SourceFile> {
     let files = sources.of_kind(FileKind::Template).map(|file| (template_name(file), file));
     files.filter(|(name, _)| compiled.rules.templates.contains(name)).collect()
 }
 
-/// What may become of an attempt.
+/// The result of rendering.
 enum Outcome {
     Good,
     Failed(RenderFailure),
@@ -167,8 +167,8 @@ fn render(rule: &Subscriber, compiled: &Compiled, rows: &[Row]) -> Rendered {
     rule.output.layout.render(&compiled.rules.templates, &input)
 }
 
-/// Columns that a template names and that no example has: all together are one table, so a column
-/// that any of them has is there.
+/// Columns that a template names and no example has. All examples together are one table, so a
+/// column exists if any of them has it.
 fn absent_columns(
     text: Text<'_>,
     rule: &Subscriber,
@@ -189,8 +189,7 @@ fn absent_columns(
         .collect()
 }
 
-/// Fields of payloads that the text of one event names and that no example has: it prints nothing
-/// for them.
+/// Payload fields that the text of one event names and no example has: they print nothing.
 fn absent_fields(
     text: Text<'_>,
     rule: &Subscriber,
@@ -223,8 +222,8 @@ fn absent_fields(
     absent.map(diagnose).collect()
 }
 
-/// Whether what was written is text to people, and an accident as TOON: no key at all, or the brace
-/// of JSON in one.
+/// Whether the output is text for people that only happens to be valid TOON: it has no key, or a
+/// key that starts with a bracket of JSON.
 fn is_plain_text(value: &Value) -> bool {
     let is_json = |key: &String| key.starts_with(['{', '[']);
     value.is_string() || value.as_object().is_some_and(|fields| fields.keys().any(is_json))
@@ -250,8 +249,8 @@ fn plain_text(text: Text<'_>, content: &str) -> Diagnostic {
         .into_warning()
 }
 
-/// Templates of others than the shipped layer that no subscriber names; not asked for while a
-/// subscriber has errors.
+/// Templates above the shipped layer that no subscriber names; not checked while a subscriber has
+/// errors.
 fn unused(files: &BTreeMap<&str, &SourceFile>, compiled: &Compiled) -> Vec<Diagnostic> {
     if compiled.report.error_count() > 0 {
         return Vec::new();
@@ -270,7 +269,7 @@ fn unused(files: &BTreeMap<&str, &SourceFile>, compiled: &Compiled) -> Vec<Diagn
         .collect()
 }
 
-/// The events a subscriber's template may meet, those of its tests first.
+/// Possible events for a subscriber's template, those of its tests first.
 fn examples(rule: &Subscriber, compiled: &Compiled, catalogue: &[&CatalogueEntry]) -> Vec<Arc<Event>> {
     let tests = compiled.tests.get(&rule.id).map(Vec::as_slice).unwrap_or_default();
     let severities = OwnSeverities::new(&compiled.events);
@@ -310,7 +309,7 @@ fn passes(rule: &Subscriber, event: &Arc<Event>) -> bool {
         && filter::whole(rule, event).is_ok()
 }
 
-/// Each example alone, then three together, with the words for them.
+/// Each example alone, then three together, with a description for messages.
 fn batches(examples: &[Arc<Event>]) -> Vec<(Vec<Row>, String)> {
     let one = |event: &Arc<Event>| (rows_of([event]), format!("one `{}`", event.event_type));
     let mut batches: Vec<_> = examples.iter().map(one).collect();

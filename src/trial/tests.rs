@@ -1,4 +1,4 @@
-//! `[[tests]]` of subscribers, in simulated time.
+//! Runs the `[[tests]]` of subscribers in simulated time.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -20,9 +20,9 @@ use crate::{
     toon,
 };
 
-/// When a test begins.
+/// The start time of a test.
 const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
-/// How long after its last event a test ends: no batch stays open for longer.
+/// How long a test continues after its last event: the longest time that a batch stays open.
 const TAIL: Duration = Duration::from_secs(60);
 
 /// Runs the tests in the files `own`, and returns those that fail.
@@ -46,7 +46,8 @@ pub(super) fn findings(compiled: &Compiled, own: &BTreeSet<&Arc<str>>) -> Vec<Di
     found
 }
 
-/// Whether an event of a test concerns the subscriber: it takes it, or it resolves what it takes.
+/// Whether an event of a test concerns the subscriber: it takes the event, or the event resolves
+/// its conditions.
 fn takes(rule: &Subscriber, event: &TestEvent) -> bool {
     let resolving = rule.resolve.iter().flat_map(|resolve| &resolve.by);
     rule.types.iter().chain(resolving).any(|pattern| pattern.matches_text(event.event_type.as_str()))
@@ -59,9 +60,10 @@ fn type_not_taken(rule: &Subscriber, event: &TestEvent, index: usize) -> Diagnos
         .with_note(format!("it takes {types}"))
 }
 
-/// Publishes what a test says, and compares what the subscriber makes of it.
+/// Publishes the events of a test, and compares the subscriber's notifications with the expected
+/// ones.
 ///
-/// Errors: what differs, as a lowercase fragment; the first difference.
+/// Errors: the first difference, as a lowercase fragment.
 pub fn run_test(
     rules: &CompiledRules,
     severities: &OwnSeverities,
@@ -81,7 +83,7 @@ pub fn run_test(
     compare(&made, test)
 }
 
-/// Rules of which only one subscriber is left, switched on.
+/// The rules with only this subscriber, enabled.
 fn alone(rules: &CompiledRules, rule: &Arc<Subscriber>) -> CompiledRules {
     CompiledRules {
         hash: Arc::clone(&rules.hash),
@@ -105,7 +107,7 @@ fn published(seq: Seq, event: &TestEvent, severities: &OwnSeverities) -> Event {
         id: seq.to_string().into(),
         event_type: event.event_type.clone(),
         source: event.source.clone().unwrap_or_else(|| "test".into()),
-        // A source that a test names is trusted as it would be when it publishes on the socket.
+        // A source named by a test has the trust of a client of the socket.
         provenance: event.source.as_ref().map_or(Provenance::Harness, |_| Provenance::Local),
         severity: event.severity.unwrap_or_else(default),
         timestamp: START + event.at,
@@ -117,7 +119,7 @@ fn published(seq: Seq, event: &TestEvent, severities: &OwnSeverities) -> Event {
     }
 }
 
-/// A notification, and what its template says to the user.
+/// A notification, and the notices of its template for the user.
 struct Made {
     notification: Arc<Notification>,
     notices: Vec<Arc<Notice>>,
@@ -165,7 +167,7 @@ fn compare(made: &[Made], test: &SubscriberTest) -> Result<(), String> {
     Ok(())
 }
 
-/// Compares what a template says to the user, notice by notice.
+/// Compares the notices of a template for the user, one by one.
 fn compare_notices(number: usize, notices: &[Arc<Notice>], expected: &[Value]) -> Result<(), String> {
     let found = Value::from(notices.iter().map(|notice| fields(notice)).collect::<Vec<_>>());
     let expected = Value::from(expected.to_vec());
@@ -184,8 +186,7 @@ fn fields(notice: &Notice) -> Value {
     Value::Object(fields)
 }
 
-/// Whether `found` has everything that `expected` has; keys that are absent in `expected` are not
-/// compared.
+/// Whether `found` contains `expected`; keys that are absent in `expected` are not compared.
 fn holds(found: &Value, expected: &Value) -> bool {
     match (found, expected) {
         (Value::Object(found), Value::Object(expected)) => {

@@ -1,4 +1,4 @@
-//! Broadcasts to more sessions than take one at once.
+//! Broadcasts to more sessions than get a notification directly.
 
 use std::sync::Arc;
 
@@ -28,8 +28,8 @@ fn notification(number: usize, scope: Scope) -> Arc<Notification> {
     Arc::new(Notification { scope, created_at, ..example })
 }
 
-/// An engine whose sessions have broadcasts pending: for all, and one in three for the folder
-/// of half of them.
+/// An engine whose sessions have pending broadcasts: one in three for the folder of half of the
+/// sessions, the others for all.
 fn behind() -> Engine {
     let mut engine = Engine::new(Arc::new(CompiledRules::none()));
     for number in 0..SESSIONS {
@@ -94,7 +94,7 @@ fn whoever_asks_has_everything_and_the_others_take_theirs_in_slices() {
     assert!(engine.untaken() == 0);
 }
 
-/// How many notifications the outputs of the last input put into queues.
+/// Number of notifications that the outputs of the last input put into queues.
 fn queued(engine: &mut Engine) -> usize {
     outputs(engine).iter().filter(|output| output.contains("Queued")).count()
 }

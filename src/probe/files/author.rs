@@ -1,8 +1,8 @@
-//! The author of a file change: another session exactly, the agent's own command as far as its text
-//! and the time show, git according to its probe, else unknown.
+//! The author of a file change: another session, the agent's own command, git, or unknown.
 //!
-//! An unknown author is never named. A change that the agent's own command may have made is not
-//! reported to it.
+//! Another session is identified exactly, an own command by its text and the time, git by its
+//! probe. An unknown author is never named. A change that the agent's own command may have made is
+//! not reported to it.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{call::command, notification::InjectionPoint};
 
 impl Look<'_> {
     pub(super) fn author(&self, path: &Arc<str>, observed: Observed) -> Author {
-        // For a deleted file, only the time shows which deletion it was.
+        // For a deleted file, only the time identifies the deletion.
         let is_recent = |heard_at| observed != Observed::Absent || heard_at >= self.given.heard_at;
         let writer = self
             .moment
@@ -42,7 +42,8 @@ impl Look<'_> {
         Author::Unknown { during_a_command }
     }
 
-    /// Whether a result names the file as changed by the call: by its path, or by the path's end.
+    /// Whether a result names the file as changed by the call: by its path, or by the end of the
+    /// path.
     fn is_said_by_a_result(&self, path: &str) -> bool {
         let is_end = |said: &String| {
             path.strip_suffix(said.as_str()).is_some_and(|before| before.is_empty() || before.ends_with('/'))

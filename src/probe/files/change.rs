@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-/// If a file changed less than this before a look, a later change may have the same time: the file
-/// system's clock is that coarse.
+/// A change within this time before a look may have the same time as a later change: the clock of
+/// the file system has this resolution.
 pub(super) const RACY_MS: u64 = 10;
 
-/// How a known file differs from its known state.
+/// The difference between a known file and its known state.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Change {
     Modified,
     Deleted,
-    /// It is in the state that the session read before it was notified of another.
+    /// It has the state that the session read before it was notified of another one.
     Restored,
-    /// It was renamed to this, in the same folder.
+    /// It was renamed to this name, in the same folder.
     Renamed(Arc<str>),
 }
 

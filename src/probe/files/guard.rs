@@ -1,9 +1,9 @@
-//! Whether a call is deferred that would overwrite a change.
+//! Whether a call that would overwrite a change is deferred.
 
 /// Whether calls are deferred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Guard {
-    /// Never.
+    /// No call is deferred.
     #[default]
     Off,
     /// A call that would overwrite a change unknown to the agent.

@@ -1,4 +1,4 @@
-//! What a session knows about files, and its serialized form.
+//! The known files of a session, and their serialized form.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -16,12 +16,12 @@ pub struct Known {
     pub(super) noted: u64,
 }
 
-/// What a session knows about one file.
+/// The known state of one file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct File {
-    /// How it learned of the file.
+    /// How the session accessed it: read, shown by a command, or written.
     pub(super) by: TouchKind,
-    /// The state that it knows, or was notified of since.
+    /// The state that the session knows, or of which it was notified later.
     pub(super) state: State,
     /// The content that it last read or wrote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -43,16 +43,16 @@ pub struct File {
     pub(super) noted: u64,
 }
 
-/// Whether the client has announced a change itself.
+/// State of the client's own announcement of a change.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Said {
-    /// Not yet.
+    /// Not announced.
     #[default]
     Open,
-    /// It may do so with the request after an exchange.
+    /// It may be announced with the request after an exchange.
     Awaited(Awaited),
-    /// It has, and announces no further change.
+    /// It was announced; the client announces no further change.
     Done,
 }
 
@@ -61,9 +61,10 @@ pub(super) enum Said {
 pub(super) struct Awaited {
     /// The state that it would announce.
     pub(super) state: State,
-    /// Start of the announcement's search in the transcript, in bytes.
+    /// Byte offset in the transcript from which the announcement is searched.
     pub(super) from: u64,
-    /// The first look that found it; zero in records of versions without this field.
+    /// Time of the first look that found the change; zero in records of versions without this
+    /// field.
     #[serde(default)]
     pub(super) since: Timestamp,
     /// Whether an exchange after that look had no announcement. The change is then a finding once
@@ -76,9 +77,9 @@ pub(super) struct Awaited {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum State {
-    /// It is there.
+    /// The file exists.
     Present {
-        /// Distinguishes it from other states.
+        /// Distinguishes this state from other states.
         print: Fingerprint,
         /// Its content; `None` if not hashed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -87,11 +88,11 @@ pub(super) enum State {
         #[serde(default, skip_serializing_if = "is_false")]
         is_racy: bool,
     },
-    /// It is not there.
+    /// The file does not exist.
     Absent,
 }
 
-/// Changes of a session's known files: the new entry of each, or none for an evicted one.
+/// Changes of a session's known files: the new entry of each; `None` for an evicted one.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Noted(pub(super) BTreeMap<Arc<str>, Option<File>>);
@@ -104,7 +105,7 @@ pub(super) enum Observed {
 }
 
 impl Known {
-    /// Whether it knows a file with this content, or that the file is gone.
+    /// Whether it has the file with this content; `None` means deleted.
     pub fn has(&self, path: &str, content: Option<ContentHash>) -> bool {
         match (self.files.get(path).map(|file| &file.state), content) {
             (Some(State::Present { hash: Some(known), .. }), Some(content)) => *known == content,
@@ -136,7 +137,7 @@ impl Known {
         self.files.keys()
     }
 
-    /// The devices on which they were last seen.
+    /// The devices on which the files were last seen.
     pub fn devices(&self) -> impl Iterator<Item = u64> {
         self.files.values().filter_map(|file| match &file.state {
             State::Present { print, .. } => Some(print.device),

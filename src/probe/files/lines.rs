@@ -3,16 +3,16 @@
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
 /// Most lines between the equal prefix and the equal suffix that are compared one by one; more
-/// count as one range. The comparison is quadratic if all differ: some milliseconds for as many
-/// lines.
+/// count as one range. The comparison is quadratic if all lines differ: some milliseconds at this
+/// limit.
 const COMPARED_LINES_MAX: usize = 1_000;
 /// Most named ranges.
 const RANGES_MAX: usize = 5;
 
-/// The lines of `new` that differ from `old`, such as `41-44, 90`; `None` when they are equal.
+/// The lines of `new` that differ from `old`, such as `41-44, 90`; `None` if they are equal.
 ///
-/// Shape: numbers from 1. For deleted lines, the line that now has their place. Ranges beyond the
-/// fifth are counted: `+2`.
+/// Shape: numbers from 1. For deleted lines, the number of the line now at their place. Ranges
+/// after the fifth are counted: `+2`.
 pub(super) fn changed(old: &str, new: &str) -> Option<String> {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
     let begin = old.iter().zip(&new).take_while(|(old, new)| old == new).count();

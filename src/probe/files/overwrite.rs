@@ -1,5 +1,5 @@
-//! Defers a call once that would overwrite a file changed by another process since the agent read
-//! it, if the user enables that.
+//! Defers a call once if it would overwrite a file that another process changed after the agent
+//! read it. The user has to enable this.
 //!
 //! The agent may read the file again, or repeat the call, which then overwrites the change.
 

@@ -1,4 +1,4 @@
-//! Notifications of file changes in a simulated world; and random worlds against a naive reference.
+//! Notifications of file changes in a simulated world, and random worlds against a naive reference.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -372,7 +372,7 @@ fn another_session_that_works_here_is_said_once() {
 /// An action in a random world.
 #[derive(Debug, Clone)]
 enum Act {
-    /// The user writes, in place or by replacing the file.
+    /// The user writes the file, in place or by replacing it.
     Write {
         file: usize,
         content: u8,
@@ -384,7 +384,7 @@ enum Act {
     Remove {
         file: usize,
     },
-    /// The agent `by` reads or writes.
+    /// The agent `by` reads or writes the file.
     Read {
         by: usize,
         file: usize,
@@ -394,13 +394,13 @@ enum Act {
         file: usize,
         content: u8,
     },
-    /// Its command writes.
+    /// A command of the agent writes the file.
     Command {
         by: usize,
         file: usize,
         content: u8,
     },
-    /// It makes an exchange.
+    /// The agent makes an exchange.
     Exchange {
         by: usize,
     },
@@ -421,8 +421,8 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     proptest::collection::vec(act, 1..60)
 }
 
-/// An agent's knowledge in the naive reference: the content that it last read, wrote or was
-/// notified of; `None` for an unknown file, and `Some(None)` for a deleted one.
+/// An agent's known files in the naive reference: the content that it last read or wrote, or of
+/// which it was notified; `None` for an unknown file, and `Some(None)` for a deleted one.
 type Knows = BTreeMap<String, Option<String>>;
 
 proptest! {
@@ -436,7 +436,7 @@ proptest! {
         let mut known: [Knows; 2] = Default::default();
         let name = |file: usize| format!("/w/{file}");
         for act in acts {
-            // No two states have the same time here; another test covers that.
+            // Each state has a different time here; another test covers equal times.
             world.wait(Duration::from_millis(500));
             let (by, found) = match act {
                 Act::Write { file, content, replaces: true } => {
@@ -468,7 +468,7 @@ proptest! {
                     (by, world.end_calls(agents[by], vec![wrote(&name(file))]))
                 }
                 Act::Command { by, file, content } => {
-                    // The change to report was there before the agent's command.
+                    // The change to report was made before the agent's command.
                     let before = world.end_calls(agents[by], Vec::new());
                     prop_assert_eq!(reference(&mut known[by], &world), changed(&before));
                     world.begin_call(agents[by]);
@@ -495,7 +495,7 @@ fn changed(found: &[String]) -> Vec<String> {
     paths
 }
 
-/// Returns the files that differ from the agent's knowledge, and updates it.
+/// Returns the files that differ from the agent's known state, and updates it.
 fn reference(known: &mut Knows, world: &World) -> Vec<String> {
     let mut changed = Vec::new();
     for (path, state) in known.iter_mut() {

@@ -1,7 +1,7 @@
 //! The author of a move of HEAD: the session itself, another session, or the user.
 //!
 //! git does not record the process. The sessions' notes of their own moves are exact. Otherwise the
-//! time decides. A move during a command of the session that may move HEAD is its own; a move while
+//! time decides. A move during a command of the session that may move HEAD is its own. A move while
 //! only one other session had a call is that session's.
 
 use super::{
@@ -15,8 +15,8 @@ use crate::{
     time::Timestamp,
 };
 
-/// How far a move's time may differ from its entry: git records whole seconds, and reads the clock
-/// twice.
+/// How far a move's time may differ from its log entry: git records whole seconds, and reads the
+/// clock twice.
 const ENTRY_MS: u64 = 1_000;
 /// How long a background command of the session may move HEAD; later moves count as the user's.
 ///
@@ -92,7 +92,7 @@ pub(super) enum Author {
     Own,
     /// Another session; its name for the current session's agent.
     Session(String),
-    /// Not a known session, hence the user.
+    /// The user, because it is not a known session.
     User,
 }
 

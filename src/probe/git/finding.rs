@@ -1,4 +1,4 @@
-//! Findings about a repository: one per cause, with the known files that it changed.
+//! Findings about a repository: one per cause, with the known files that the cause changed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,7 +30,8 @@ const MANIFESTS_MAX: usize = 3;
 const MANIFESTS_LOOKED_MAX: usize = 64;
 /// Most characters of a path.
 const PATH_CHARS_MAX: usize = 120;
-/// How long before its log entry git may write a file, in seconds: the log is written last.
+/// How long before its log entry a file of a checkout may be written, in seconds: git writes the
+/// log last.
 const CHECKOUT_SECONDS_MAX: u64 = 10;
 
 /// Files that define a project's dependencies: after a change, the installed ones may be out of
@@ -92,7 +93,7 @@ pub(super) struct Moved {
     pub(super) at: u64,
     /// Time zone as recorded by git, in minutes ahead of UTC.
     pub(super) zone: i16,
-    /// The session that made them; `None` is the user.
+    /// The session that made them; `None` for the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) by: Option<String>,
 }
@@ -119,7 +120,7 @@ impl Moved {
         self.from == self.to
     }
 
-    /// Whether the user only committed on the session's branch, which changes no file.
+    /// Whether it is only a user's commit on the session's branch, which changes no file.
     pub(super) fn is_plain_commit(&self) -> bool {
         let is_commit = |action: &Action| matches!(action, Action::Commit | Action::Amend);
         self.by.is_none() && self.from.head == self.to.head && self.actions.iter().all(is_commit)
@@ -131,7 +132,7 @@ impl Moved {
         are_commits && self.actions.iter().any(|action| action.changes_files())
     }
 
-    /// Combines both.
+    /// Combines it with the next one.
     pub(super) fn followed_by(self, next: Self) -> Self {
         let mut actions = self.actions;
         for action in next.actions {
@@ -142,7 +143,7 @@ impl Moved {
         Self { from: self.from, actions, ..next }
     }
 
-    /// The event for it. `log_bytes` distinguishes repetitions within a second.
+    /// The event for it. `log_bytes` distinguishes repetitions within one second.
     pub(super) fn into_finding(
         self,
         changed: &Changed,
@@ -173,8 +174,8 @@ impl Moved {
         finding("git.head.moved", name, payload)
     }
 
-    /// Such as `main -> fix-cart (checkout 14:02)` and `main 1a2b3c4 -> 5d6e7f8 (pull 14:02 by
-    /// session b1c2)`.
+    /// A sentence such as `main -> fix-cart (checkout 14:02)` and
+    /// `main 1a2b3c4 -> 5d6e7f8 (pull 14:02 by session b1c2)`.
     fn sentence(&self, action: &str, operation: Option<&Operation>, context: &Context<'_>) -> String {
         let is_same_head = self.from.head == self.to.head;
         let places = [self.from.label(is_same_head), self.to.label(is_same_head)];
@@ -204,11 +205,11 @@ impl Place {
 }
 
 impl Changed {
-    /// Of `paths`, relative to the top of `repository`, those that were changed since `since_s` and
-    /// are known to the session or manifests.
+    /// The files of `paths` that were changed since `since_s` and are manifests or known to the
+    /// session. `paths` are relative to the top of `repository`.
     ///
-    /// The time is needed because a reset can leave all files as they are, and a session's own file
-    /// may differ between two commits from before.
+    /// The time is needed because a reset can leave all files unchanged, and a session's own
+    /// earlier change may differ between two commits.
     pub(super) fn find<'f>(
         paths: &[String],
         repository: &Repository,
@@ -234,7 +235,7 @@ impl Changed {
             let name = path.rsplit('/').next().unwrap_or(path);
             MANIFESTS.binary_search(&name).is_ok()
         };
-        // Files of the whole project come first.
+        // Files of the whole project are named first.
         let manifests: BTreeMap<(usize, &str), &str> = differing
             .iter()
             .filter(is_manifest)

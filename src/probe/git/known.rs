@@ -1,4 +1,4 @@
-//! What a session knows of its repository.
+//! The known state of a session's repository.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::time::Timestamp;
 /// Most of a session's own moves that are kept, so that other sessions can attribute them.
 pub(super) const OWN_MAX: usize = 8;
 
-/// What a session knows of its repository; empty before the first look.
+/// The known state of a session's repository; empty before the first look.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Known {

@@ -1,11 +1,11 @@
-//! Git's log of HEAD: one line a move, appended to `logs/HEAD`.
+//! Git's log of HEAD: one line per move, appended to `logs/HEAD`.
 //!
 //! ```text
 //! OLD NEW NAME <MAIL> SECONDS ZONE\tcheckout: moving from main to fix-cart
 //! ```
 //!
-//! Only an [`Action`] and a cleaned branch name of a message leave this file: the message is text
-//! of the commit's author.
+//! Only an [`Action`] and a cleaned branch name are taken from a message, because it is text of the
+//! commit's author.
 
 use std::{fmt, sync::Arc};
 
@@ -37,7 +37,7 @@ impl Id {
         is_id.then(|| Self(text.to_ascii_lowercase().into()))
     }
 
-    /// The id that git writes for no commit.
+    /// The id that git writes if there is no commit.
     pub(super) fn none() -> Self {
         Self("0".repeat(40).into())
     }
@@ -84,7 +84,7 @@ pub(super) enum Head {
 }
 
 impl Head {
-    /// A branch of this name, which may be hostile text.
+    /// A branch of this name, which is untrusted text.
     pub(super) fn branch(name: &str) -> Self {
         let name = name.strip_prefix("refs/heads/").unwrap_or(name);
         Self::Branch(clean_line(name, NAME_CHARS_MAX))
@@ -181,7 +181,7 @@ pub(super) struct Entry {
     pub(super) head: Option<Head>,
 }
 
-/// Identifies a line of a log: the last one read, or one of the session's own.
+/// Identifies a line of a log: the last line that was read, or one of the session's own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Last {
     pub(super) old: Id,
@@ -201,7 +201,7 @@ impl Entry {
         Some(Self { old, new, at, zone, action, head: read_head(action, message) })
     }
 
-    /// Whether it is that entry. Equal entries of the same second lead to the same commit.
+    /// Whether it is that entry. Equal entries within one second lead to the same commit.
     pub(super) fn is(&self, last: &Last) -> bool {
         (&self.old, &self.new, self.at) == (&last.old, &last.new, last.at)
     }
@@ -213,15 +213,15 @@ impl Entry {
 
 /// The moves in the end of a log, oldest first.
 ///
-/// Shape: invalid lines are skipped: the first if `tail` begins within it, the last while it is
-/// being written.
+/// Shape: invalid lines are skipped: the first line if `tail` begins inside it, the last one while
+/// git writes it.
 pub(super) fn read_entries(tail: &[u8]) -> Vec<Entry> {
     let whole = tail.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
     let lines = tail.get(..whole).unwrap_or_default().split(|byte| *byte == b'\n');
     lines.filter_map(|line| Entry::read(&String::from_utf8_lossy(line))).collect()
 }
 
-/// Index of the first entry after `last`; `None` when it is not among them.
+/// Index of the first entry after `last`; `None` if `last` is not among the entries.
 pub(super) fn position_behind(entries: &[Entry], last: &Last) -> Option<usize> {
     entries.iter().rposition(|entry| entry.is(last)).map(|at| at + 1)
 }

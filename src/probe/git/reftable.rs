@@ -105,8 +105,8 @@ fn read_id(rest: &mut &[u8], bytes: usize) -> Option<Id> {
     Id::parse(&text)
 }
 
-/// Seven bits a byte, most significant first; each byte but the last adds one, so that every number
-/// has one form.
+/// Seven bits per byte, most significant first; each byte except the last adds one, so that every
+/// number has only one form.
 fn read_varint(rest: &mut &[u8]) -> Option<usize> {
     let mut byte = *rest.split_off_first()?;
     let mut number = usize::from(byte & 0x7f);

@@ -59,7 +59,7 @@ pub(super) struct Operation {
 pub(super) struct Repository {
     /// The top folder of its files.
     pub(super) top: String,
-    /// Its own folder: `.git`, or the one named by that file.
+    /// Its own folder: `.git`, or the folder named by the file `.git`.
     folder: String,
     /// The folder of its branches, if different: a worktree's branches are in the main repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -68,7 +68,7 @@ pub(super) struct Repository {
     /// The two files that change when HEAD moves.
     marks: [Option<Fingerprint>; 2],
     pub(super) head: Head,
-    /// The commit of HEAD; none before the first commit.
+    /// The commit of HEAD; the zero id before the first commit.
     pub(super) at: Id,
     /// The last line of its log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -92,9 +92,10 @@ pub(super) struct Seen {
 
 /// The repository of `workspace`, if any.
 ///
-/// Errors: an unreadable repository counts as none. Source: git-worktree(1) and
-/// gitrepository-layout(5): a file `.git` has `gitdir: FOLDER`; `commondir` names the folder of the
-/// branches.
+/// Errors: an unreadable repository counts as absent.
+///
+/// Source: git-worktree(1) and gitrepository-layout(5): a file `.git` has `gitdir: FOLDER`;
+/// `commondir` names the folder of the branches.
 pub(super) fn find(workspace: &str, facts: &dyn Facts) -> Option<Seen> {
     let Located { top, folder } = locate(workspace, facts)?;
     let common = read_line(&Path::new(&folder).join("commondir"), facts)
@@ -148,7 +149,7 @@ impl Repository {
         find_operation(Path::new(&self.folder), facts)
     }
 
-    /// Reads its current state; `None` when it is gone.
+    /// Reads its current state; `None` if it was deleted.
     pub(super) fn see_again(&self, facts: &dyn Facts) -> Option<Seen> {
         read(self.top.clone(), self.folder.clone(), self.common.clone(), facts)
     }
@@ -263,8 +264,7 @@ fn read(top: String, folder: String, common: Option<String>, facts: &dyn Facts) 
         stash: None,
         operation,
     };
-    // The marks are older than the data read after them, so a concurrent change is seen at the next
-    // look.
+    // The marks are read before the other data, so a concurrent change is seen at the next look.
     let marks = repository.read_marks(facts);
     repository.marks = marks;
     repository.read_head(facts)?;
@@ -333,7 +333,7 @@ fn text_of(path: &Path) -> Option<String> {
     path.to_str().filter(|text| text.len() <= PATH_BYTES_MAX).map(str::to_owned)
 }
 
-/// A path relative to `top`; `None` when it is elsewhere.
+/// A path relative to `top`; `None` if it is elsewhere.
 pub(super) fn relative<'p>(path: &'p str, top: &str) -> Option<&'p str> {
     path.strip_prefix(top.trim_end_matches('/'))?.strip_prefix('/')
 }

@@ -13,7 +13,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// The state of a session at a look: after a call at second 1,000, which began at 990.
+/// The state of a session at a look after a call from second 990 to second 1,000.
 struct Scene {
     point: InjectionPoint,
     calls: Vec<Call>,
@@ -72,7 +72,7 @@ impl Scene {
     }
 }
 
-/// What a session knows after a look at `world`.
+/// The known state of a session after a look at `world`.
 fn noted(world: &World) -> Known {
     let mut known = Known::default();
     assert_eq!(Scene::default().said(&mut known, world), [""; 0], "the first look takes note");
@@ -340,7 +340,7 @@ fn a_move_of_another_session_names_it() {
         ..probe::Known::default()
     };
     let (known, world) = switched();
-    // It has noted the move as its own.
+    // The other session has noted the move as its own.
     let mut other_git = known.clone();
     let running = Scene::running("git checkout fix");
     running.look(&mut other_git, &world);
@@ -351,7 +351,7 @@ fn a_move_of_another_session_names_it() {
     let by = |known: &Known, scene: &Scene| scene.said(&mut known.clone(), &world);
     let expected = ["main -> fix (checkout 01:16 by session b1c2d3e4)"];
     assert_eq!(by(&known, &Scene::beside("b1c2d3e4-9", noted.clone())), expected);
-    // Also when an own command that may have done so ran at the time.
+    // The same if an own command that may move HEAD ran at that time.
     let meanwhile = Scene { calls: Scene::running("make").calls, ..Scene::beside("b1c2d3e4-9", noted) };
     assert_eq!(by(&known, &meanwhile), expected);
     assert_eq!(by(&known, &Scene::beside("b1c2d3e4-9", calling(Some(994)))), expected);
@@ -394,7 +394,7 @@ fn a_log_that_was_cut_is_read_behind_what_is_known_of_it() {
     world.remove("/w/.git/logs/HEAD");
     world.log("0 3 995 clone: from x");
     assert_eq!(Scene::default().said(&mut known, &world), ["main 2222222 -> 3333333 (update 01:16)"]);
-    // Gone: HEAD and its ref count.
+    // Deleted: HEAD and its ref count.
     world.remove("/w/.git/logs/HEAD");
     world.write("/w/.git/refs/heads/main", id('3'), 996);
     assert_eq!(Scene::default().said(&mut known, &world), [""; 0]);

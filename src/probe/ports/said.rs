@@ -1,7 +1,7 @@
-//! Finds the ports on which a program says it listens, on this machine's addresses.
+//! Finds the ports on which a program reports that it listens, on this machine's addresses.
 //!
 //! A line about a connection to another host, a port in use, or a debugger is skipped: another
-//! program listens there, or one that a connection disturbs.
+//! program listens there, or a connection would disturb the program.
 
 use std::sync::LazyLock;
 

@@ -61,8 +61,7 @@ fn a_port_that_closed_is_said_once_by_the_second_look_and_so_is_one_that_is_open
     assert_eq!(late(&mut world), ["closed port=3000 was=npm run dev up=5s"]);
 }
 
-/// Actions in a session, and its findings at two looks after that, the second one later than the
-/// grace.
+/// Actions in a session, and its findings at two later looks, the second one after the grace time.
 #[test]
 fn what_is_nobodys_or_the_sessions_own_doing_is_not_said() {
     type Happens = fn(&mut World);

@@ -33,7 +33,7 @@ pub(super) fn id(digit: char) -> String {
 }
 
 impl World {
-    /// On `main` at commit `1`, created at second 100.
+    /// A repository on `main` at commit `1`, created at second 100.
     pub(super) fn on_main() -> Self {
         let mut world = Self { differing: Some(Vec::new()), ..Self::default() };
         world.head("refs/heads/main", 100);
