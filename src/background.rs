@@ -1,19 +1,21 @@
 //! Threads that no request waits for: their priority, and their end.
 //!
 //! On busy processors such a thread delays the threads that answer by some milliseconds each time
-//! it runs. That is most of what an exchange takes in a burst.
+//! it runs. In a burst that is most of the time of an exchange.
 
 use std::thread::JoinHandle;
 
-/// Niceness of work that is needed soon: the next journal file, the projection. Beside one busy
-/// thread it has a quarter of a processor (`sched_prio_to_weight` in Linux: 335 against 1,024).
+/// Niceness of work that is needed soon: the next journal file, the projection. Next to one busy
+/// thread it gets a quarter of a processor (`sched_prio_to_weight` in Linux: 335 against 1,024).
 pub const LOW: i32 = 5;
-/// Niceness of work that nothing needs: sealing. It has a tenth of a processor (110 against 1,024).
+/// Niceness of work that no other work depends on: sealing. It gets a tenth of a processor (110
+/// against 1,024).
 pub const LOWEST: i32 = 10;
 
-/// Lowers the priority of this thread for good.
+/// Lowers the priority of this thread permanently.
 ///
-/// Shape: does nothing outside Linux, where a niceness is the process's. Errors: they are logged.
+/// Shape: does nothing outside Linux, where a niceness is the process's. Errors: none; they are
+/// logged.
 pub fn lower_priority(niceness: i32) {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::nice(niceness) {
@@ -23,7 +25,7 @@ pub fn lower_priority(niceness: i32) {
     let _ = niceness;
 }
 
-/// Waits until a thread has ended; the log says if it panicked.
+/// Waits until a thread has ended; a panic is logged.
 pub fn join(thread: JoinHandle<()>) {
     let name = thread.thread().name().unwrap_or_default().to_owned();
     if thread.join().is_err() {

@@ -1,8 +1,8 @@
-//! The client side of the daemon's Unix socket: bytes in, bytes out.
+//! The client side of the daemon's Unix socket: sends and receives bytes.
 //!
 //! Everything here is system calls and hand-written HTTP/1.1, because the hook path runs once per
-//! tool call and pays for everything that it links and starts. [`hook`] is that path; [`Client`]
-//! serves the users' commands. This module does not interpret the bytes.
+//! tool call and its time includes everything that it links and starts. [`hook`] is that path;
+//! [`Client`] serves the users' commands. This module does not interpret the bytes.
 
 mod hook;
 mod http;
@@ -91,7 +91,7 @@ pub enum ClientError {
     },
     /// The answer is not HTTP.
     NotHttp {
-        /// What is wrong.
+        /// The problem.
         source: io::Error,
     },
 }
@@ -206,8 +206,8 @@ impl Client {
         let mut reader = BufReader::new(connection);
         let mut headers = Headers::new();
         let keep = |name: &str, value: &str| headers.push((name.to_ascii_lowercase(), value.to_owned()));
-        // A daemon that refuses a large body answers before it has read the whole, so the answer
-        // has precedence.
+        // A daemon that refuses a large body answers before it has read the whole body, so the
+        // answer has precedence over a write error.
         match (http::read_head(&mut reader, keep), sent) {
             (Ok(head), _) => Ok((head, headers, Body::new(reader, head.framing))),
             (Err(_), Err(source)) => Err(failed("take the request")(source)),
@@ -397,7 +397,8 @@ mod tests {
 
     #[test]
     fn a_daemon_that_drips_is_given_up_when_the_whole_time_is_over() {
-        // Each byte arrives long before the deadline, all of them would take ten times as long.
+        // Each byte arrives long before the deadline. All of them together would take ten times the
+        // deadline.
         let pause = Duration::from_millis(10);
         let daemon = FakeDaemon::dripping("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n", pause);
         let client = Client::new(daemon.socket().to_owned(), 10 * pause);

@@ -103,9 +103,9 @@ pub enum DaemonError {
     /// The state folder cannot be created.
     #[error("create the state folder {}", path.display())]
     State {
-        /// Which one.
+        /// The folder.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The state folder cannot be locked.
@@ -139,7 +139,7 @@ pub enum DaemonError {
 
 /// Runs the daemon until a signal stops it; calls `on_ready` once, when it listens.
 ///
-/// Shape: `passed` holds the sockets opened by a service manager; without them the daemon creates
+/// Shape: `passed` has the sockets that a service manager opened; without them the daemon creates
 /// its own.
 pub async fn run(options: ServeOptions, passed: Passed, on_ready: impl FnOnce()) -> Result<(), DaemonError> {
     let mut signals = Signals::listen().map_err(DaemonError::Signals)?;
@@ -171,7 +171,8 @@ pub async fn run(options: ServeOptions, passed: Passed, on_ready: impl FnOnce())
     watched.and(stopped)
 }
 
-/// The token file for TCP that the configuration in `config` names, or the one in the state folder.
+/// The token file for TCP: the one in the configuration of `config`, else the one in the state
+/// folder.
 pub fn token_file(config: &Path, state: &Path) -> PathBuf {
     let compiled = reload::read_at_start(config, &RulesStore::new(state)).compiled;
     compiled.daemon.http.and_then(|http| http.token_file).unwrap_or_else(|| state.join(TOKEN_FILE))
@@ -253,7 +254,7 @@ impl Daemon {
         let reloads = ReloadChannels::new(reload::state_of_start(usable, clock.now()));
         let app =
             new_app(&journal, &clock, engine, reloads.handle(), projection.clone(), transcripts, intake);
-        // Sources start with the current settings, so that none takes them for a change.
+        // Sources start with the current settings, so that no source treats them as a change.
         app.registry.sources().publish_settings(&fold.engine.rules().outside);
         let schedule = Schedule::new(orders.clone(), compiled.daemon.journal.snapshot_records, snapshot);
         let event_loop = EventLoop {
@@ -327,7 +328,7 @@ impl Daemon {
         tracing::info!(version, pid, %socket, head = self.journal.written().borrow().0, "ready");
     }
 
-    /// Stops in four phases, within [`GRACE`]; the next start does what is left.
+    /// Stops in four phases, within [`GRACE`]; the next start does the rest.
     async fn stop(mut self) -> Result<(), DaemonError> {
         let stopping = async {
             tracing::debug!(phase = %Phase::Intake, "stopping");
@@ -342,7 +343,7 @@ impl Daemon {
             self.drain.send_replace(true);
             self.tasks.wait_for(TaskKind::EventLoop).await?;
             if let Some(projector) = self.projector.take() {
-                // It commits what it was given; a panic was logged when it happened.
+                // The projector commits its remaining notes. A panic was logged when it happened.
                 drop(tokio::task::spawn_blocking(move || projector.join()).await);
             }
             tracing::debug!(phase = %Phase::Sync, "stopping");
@@ -373,8 +374,7 @@ struct History {
 }
 
 impl History {
-    /// Starts the thread. `projected` is the history's file, if the notes of `fold` can bring it up
-    /// to date.
+    /// Starts the thread. `projected` is the history's file, if the notes of `fold` complete it.
     fn start(
         state: &Path,
         replay_source: ReplaySource,

@@ -1,14 +1,14 @@
 //! An append-only, checksummed log of every input: the only source of truth, order and time.
 //!
 //! A record has a kind, a position without gaps, a time that never steps back, and a body that the
-//! journal does not interpret. Records are in segment files. One write takes all waiting batches.
-//! One sync makes them durable for all callers that asked for it, while writing goes on. A reader
+//! journal does not interpret. Records are in segment files. One write covers all waiting batches.
+//! One sync makes them durable for all callers that asked for it, while writing continues. A reader
 //! owns its position, reads files, and follows.
 //!
 //! Guarantees: an append answered at [`Level::Synced`] survives a power loss; one at
 //! [`Level::Written`] survives the death of the process. A record can be read as soon as its append
-//! is answered. After a failed write or sync nothing more is appended, and reading goes on. The
-//! journal does not know the engine, the protocol, or its readers.
+//! is answered. After a failed write or sync nothing more is appended, and reading continues. The
+//! journal does not depend on the engine, the protocol, or its readers.
 
 mod blocking;
 mod commit;
@@ -73,7 +73,7 @@ pub use self::{
     settings::{Durability, JournalSettings, SEGMENT_BYTES, SYNC_WITHIN},
 };
 
-/// An opened journal, and what recovery found.
+/// An opened journal, and the results of recovery.
 #[derive(Debug)]
 pub struct Opened {
     /// The journal.
@@ -86,7 +86,7 @@ pub struct Opened {
     pub last_time: Timestamp,
 }
 
-/// A batch on its way into the journal. Dropping it does not undo the append.
+/// A submitted batch. Dropping it does not undo the append.
 #[derive(Debug)]
 pub struct Appending {
     answer: oneshot::Receiver<Result<Appended, AppendError>>,
@@ -143,7 +143,7 @@ impl Journal {
     }
 
     /// Scans the folder of a journal: the first step of [`Journal::open`], so that the caller can
-    /// compare the result with what it knows.
+    /// compare the result with its own facts.
     ///
     /// `key_of` is called only for records after [`RecoveryHint::keys_upto`].
     ///
@@ -163,22 +163,22 @@ impl Journal {
         let role = if level == Level::Synced && can_block() { Role::Blocking } else { Role::Inline };
         let (appending, duty) = self.submit(batch, level, role).await?;
         if let Some(duty) = duty {
-            // No await comes before this: others may be waiting for this sync.
+            // There is no await before this, because other callers may be waiting for this sync.
             block_in_place(|| duty.sync());
         }
         appending.done().await
     }
 
     /// Queues a batch after all earlier ones and returns; [`Appending::done`] waits. The batch is
-    /// written and synced while the caller goes on.
+    /// written and synced while the caller continues.
     ///
     /// Errors: the journal is poisoned or closed.
     pub async fn begin_append(&self, batch: AppendBatch, level: Level) -> Result<Appending, AppendError> {
         Ok(self.submit(batch, level, Role::Pipelined).await?.0)
     }
 
-    /// Submits a batch to the group commit and leads if nobody does. Returns the sync that the
-    /// caller then has to do.
+    /// Submits a batch to the group commit and leads if there is no leader. Returns the sync that
+    /// the caller then has to do.
     async fn submit(
         &self,
         batch: AppendBatch,
@@ -201,7 +201,7 @@ impl Journal {
 
     /// Waits until the consumer's lag allows it, appends, and answers at the configured durability.
     ///
-    /// A waiting caller holds one batch, so the number of callers bounds what waits.
+    /// A waiting caller holds one batch, so the number of callers bounds the waiting batches.
     ///
     /// Errors: the journal is poisoned, full or closed.
     pub async fn publish(&self, batch: AppendBatch) -> Result<Appended, AppendError> {
@@ -209,7 +209,7 @@ impl Journal {
         self.append(batch, Level::Synced).await
     }
 
-    /// Waits until the consumer's lag allows it, and queues the batch. The caller can read more
+    /// Waits until the consumer's lag allows it, and queues the batch. The caller can read further
     /// input before it waits for the disk.
     ///
     /// Errors: the journal is poisoned or closed. A full journal is reported by
@@ -242,7 +242,7 @@ impl Journal {
         self.inner.admission.handled(seq).await;
     }
 
-    /// How many records the consumer has yet to handle.
+    /// Number of records that the consumer has not handled yet.
     pub fn lag(&self) -> u64 {
         self.inner.admission.lag(*self.inner.written.borrow())
     }
@@ -253,7 +253,7 @@ impl Journal {
     /// some 0.2 ms for all. The channel closes without a value if the journal is closed.
     pub fn begin_idempotency_keys(&self) -> oneshot::Receiver<Vec<IdempotencyKey>> {
         let (reply, answer) = oneshot::channel();
-        // If the journal is closed the reply is dropped, which the receiver sees.
+        // If the journal is closed the reply is dropped, and the receiver gets an error.
         let _ = self.inner.group.submit(Command::IdempotencyKeys { reply }, Role::Inline);
         answer
     }
@@ -264,7 +264,7 @@ impl Journal {
     /// Filling 64 MiB keeps the disk busy for some 60 ms (measured). An append that needs the file
     /// earlier waits for it.
     pub fn prepare_next_file(&self) {
-        // A closed journal needs none.
+        // A closed journal needs no file.
         let _ = self.inner.group.submit(Command::OrderNext, Role::Inline);
     }
 
@@ -297,8 +297,8 @@ impl Journal {
 
     /// The first record that `is_wanted` accepts, in the newest segment that has one.
     ///
-    /// Reads everything when there is none: about a quarter of a second a gigabyte. Skips damaged
-    /// places and adds them to the journal's health.
+    /// Reads the whole journal when there is none: about a quarter of a second per gigabyte. Skips
+    /// damaged places and adds them to the journal's health.
     ///
     /// Errors: none was found, and a record cannot be read.
     pub fn find(
@@ -347,7 +347,8 @@ impl Journal {
         self.inner.store.forget_before(seq.min(*self.inner.synced.borrow()))
     }
 
-    /// Lets retention delete records before `seq`. Until the first call nothing may be deleted.
+    /// Allows retention to delete records before `seq`. Until the first call nothing may be
+    /// deleted.
     ///
     /// Shape: the last call wins.
     pub fn set_needed_from(&self, seq: Seq) {
@@ -355,7 +356,7 @@ impl Journal {
         self.inner.store.maintenance.ask();
     }
 
-    /// Counts every commit's sync in `meters` from now on; the first call wins.
+    /// Counts every commit's sync in `meters` from now on; later calls have no effect.
     pub fn measure_with(&self, meters: Arc<Meters>) {
         self.inner.store.meters.get_or_init(|| meters);
     }
@@ -367,12 +368,12 @@ impl Journal {
         self.inner.store.stored()
     }
 
-    /// The last readable record, as it moves.
+    /// The last readable record, with later changes.
     pub fn written(&self) -> watch::Receiver<Seq> {
         self.inner.written.clone()
     }
 
-    /// The last durable record, as it moves.
+    /// The last durable record, with later changes.
     pub fn synced(&self) -> watch::Receiver<Seq> {
         self.inner.synced.clone()
     }
@@ -382,7 +383,7 @@ impl Journal {
         self.inner.store.poisoned()
     }
 
-    /// The space the next segment needs, while the disk is full.
+    /// The space that the next segment needs; `None` unless the disk is full.
     pub fn disk_full(&self) -> Option<DiskFull> {
         self.inner.store.disk_full()
     }
@@ -413,13 +414,13 @@ impl Journal {
         }
     }
 
-    /// Appends what was submitted, syncs everything, and ends the threads. Later appends are
-    /// refused, as are publishers that wait for the consumer.
+    /// Appends the submitted batches, syncs everything, and ends the threads. Later appends and
+    /// publishers that wait for the consumer are refused.
     ///
-    /// Errors: the journal is poisoned, so what was not synced may be lost.
+    /// Errors: the journal is poisoned, so unsynced records may be lost.
     pub async fn close(&self) -> Result<(), Poisoned> {
         self.inner.group.close();
-        // An error means that the thread has ended; joining it gives the reason.
+        // An error means that the thread has ended; joining it returns the reason.
         let _ = self.inner.written.clone().wait_for(|_| false).await;
         let thread = self.inner.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
@@ -431,7 +432,7 @@ impl Journal {
 
     /// Like [`Journal::close`], but blocks the thread.
     ///
-    /// Errors: the journal is poisoned, so what was not synced may be lost.
+    /// Errors: the journal is poisoned, so unsynced records may be lost.
     pub fn close_blocking(&self) -> Result<(), Poisoned> {
         block_on(self.close())
     }

@@ -93,7 +93,7 @@ pub use transcripts::{TRANSCRIPTS_MAX, look_for_injections};
 /// other threads create meanwhile.
 ///
 /// Errors: the folder cannot be created or is not [safe](safe_folder), or `path` already exists;
-/// the caller has to find out whether a living daemon owns it.
+/// the caller has to check whether a running daemon owns it.
 pub fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     let folder = folder_of(path);
     if !folder.exists() {

@@ -1,4 +1,4 @@
-//! A fake daemon for tests: gives every connection the same answer, and keeps the requests.
+//! A fake daemon for tests: sends the same answer on every connection, and keeps the requests.
 
 use std::{
     env, fs,
@@ -98,21 +98,21 @@ impl FakeDaemon {
         })
     }
 
-    /// Accepts connections and sends nothing while the client stays.
+    /// Accepts connections, and sends nothing until the client disconnects.
     pub(crate) fn silent() -> Self {
         Self::start(|connection| {
             connection.read_to_end(&mut Vec::new()).expect("client leaves");
         })
     }
 
-    /// Answers with `head`, and then one byte after each `pause` while the client stays.
+    /// Answers with `head`, and then one byte after each `pause` until the client disconnects.
     pub(crate) fn dripping(head: &str, pause: Duration) -> Self {
         let head = head.to_owned();
         Self::start(move |connection| {
             connection.write_all(head.as_bytes()).expect("client reads");
             connection.set_read_timeout(Some(pause)).expect("a time limit");
             // The client sends nothing more, so the read ends after the pause, or when the client
-            // leaves.
+            // disconnects.
             while connection.read(&mut [0]).is_err() && connection.write_all(b"x").is_ok() {}
         })
     }

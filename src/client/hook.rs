@@ -2,7 +2,7 @@
 //! unchanged.
 //!
 //! A harness runs this at every point of a turn and waits for it. So it never fails, prints no
-//! errors and ends by [`HOOK_DEADLINE`], whatever the daemon does. It needs no thread for that: it
+//! errors and ends by [`HOOK_DEADLINE`], regardless of the daemon. It needs no thread for that: it
 //! polls before every call that may block.
 
 use std::{
@@ -23,12 +23,12 @@ use super::{
     timed::{Deadline, Timed},
 };
 
-/// How long a harness waits at most, unless [`HOOK_TIMEOUT_VARIABLE`] is set.
+/// Longest wait of a harness, unless [`HOOK_TIMEOUT_VARIABLE`] is set.
 pub const HOOK_DEADLINE: Duration = Duration::from_millis(150);
 /// Environment variable with the longest wait of a harness in milliseconds, for machines on which
 /// the default is too short or too long; within [`HOOK_TIMEOUT_MS_LIMITS`].
 pub const HOOK_TIMEOUT_VARIABLE: &str = "ASIDE_HOOK_TIMEOUT_MS";
-/// Range of [`HOOK_TIMEOUT_VARIABLE`]: the duration of a process start, and the harnesses' own
+/// Range of [`HOOK_TIMEOUT_VARIABLE`]: from the duration of a process start to the harnesses' own
 /// timeout of a hook. Other values mean the default.
 pub const HOOK_TIMEOUT_MS_LIMITS: RangeInclusive<u64> = 10..=60_000;
 /// Longest forwarded input, in bytes; a batch of tool results can be large, and a longer one would
@@ -63,7 +63,7 @@ pub fn hook(
     if let Some(output) =
         answer_within(deadline, request(name, deadline, forwarded, variable), socket, stdin())
     {
-        // A harness that has closed the pipe is gone.
+        // An error means that the harness has closed the pipe.
         print(&output).ok();
     }
 }
@@ -114,7 +114,7 @@ fn answer_within(
     input: impl AsFd,
 ) -> Option<Vec<u8>> {
     let deadline = Deadline::within(deadline);
-    // Read before connecting: a harness might fail to write if its hook does not read.
+    // Stdin is read before connecting: a harness might fail to write if its hook does not read.
     Timed::new(input, deadline).take(HOOK_STDIN_BYTES_MAX + 1).read_to_end(request.body()).ok()?;
     if request.body_len() as u64 > HOOK_STDIN_BYTES_MAX {
         return None;
@@ -222,11 +222,11 @@ mod tests {
         let folder = Scratch::new();
         let path = folder.path().join("full.sock");
         let listener = UnixListener::bind(&path).expect("bind");
-        // More than an unread socket buffers.
+        // More than the buffer of a socket can hold.
         let large = io::repeat(b' ').take(HOOK_STDIN_BYTES_MAX);
         assert_eq!(answer(&path, PLENTY / 50, pipe(large)), None);
-        // Nothing accepts, so the abandoned connection fills this backlog, and the next connect
-        // waits.
+        // The listener accepts no connection, so the abandoned one fills this backlog, and the next
+        // connect waits.
         rustix::net::listen(&listener, 0).expect("a small backlog");
         assert_eq!(answer(&path, deadline, pipe(b"{}".as_slice())), None);
     }

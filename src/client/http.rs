@@ -7,10 +7,10 @@ use std::io::{self, BufRead, Read, Write};
 const HEAD_BYTES_MAX: u64 = 64 * 1024;
 /// Longest line between two chunks, in bytes: a size, and extensions, which are never used.
 const CHUNK_LINE_BYTES_MAX: u64 = 1024;
-/// Room for a usual line, in bytes; a size that a program's start allocates anyway.
+/// Room for a usual line, in bytes; the start of a program allocates this size anyway.
 const LINE_BYTES: usize = 80;
 
-/// Space for the digits of a body's length.
+/// Placeholder for the digits of a body's length.
 const LENGTH_ROOM: &str = "          ";
 
 /// A request in one buffer, so that it needs one allocation and wakes the daemon once.
@@ -38,12 +38,12 @@ pub(super) enum Framing {
 }
 
 impl Request {
-    /// A request without further headers, with room for `room` bytes in total.
+    /// Creates a request without further headers, with room for `room` bytes in total.
     pub(super) fn new(room: usize, method: &str, path: &[&str]) -> Self {
         Self::begin(room, method, path, "close")
     }
 
-    /// A request to upgrade the connection to `protocol`.
+    /// Creates a request to upgrade the connection to `protocol`.
     pub(super) fn upgrade(room: usize, path: &str, protocol: &str) -> Self {
         let mut request = Self::begin(room, "POST", &[path], "upgrade");
         request.push(&["upgrade: ", protocol, "\r\n"]);
@@ -79,12 +79,12 @@ impl Request {
         self.bytes.len() - self.body_at
     }
 
-    /// Sends it; the connection stays open for writing, because a half-closed one looks like a
-    /// disconnected client.
+    /// Sends the request. The connection stays open for writing, because a half-closed one looks
+    /// like a disconnected client.
     pub(super) fn send(mut self, connection: &mut impl Write) -> io::Result<()> {
         let (length, room) = (self.body_len(), LENGTH_ROOM.len());
         if let Some(mut place) = self.bytes.get_mut(self.length_at..self.length_at + room) {
-            // Blanks before a value are not part of it.
+            // Spaces before a header's value are not part of it.
             write!(place, "{length:>room$}")?;
         }
         connection.write_all(&self.bytes)
@@ -120,7 +120,7 @@ pub(super) fn read_head(reader: &mut impl BufRead, mut show: impl FnMut(&str, &s
 }
 
 impl Framing {
-    /// Expected length of the body, as far as known, and at most `most`.
+    /// Expected length of the body, if known, and at most `most`.
     pub(super) fn room(self, most: u64) -> usize {
         let Self::Length(length) = self else { return 0 };
         usize::try_from(length.min(most)).unwrap_or_default()

@@ -12,7 +12,7 @@ pub fn percent_encode(text: &str) -> String {
     String::from_utf8(encoded).unwrap_or_default()
 }
 
-/// Appends `bytes`, percent-encoding all that are not plain; plain bytes must be ASCII.
+/// Appends `bytes`, and percent-encodes the ones that are not plain; plain bytes must be ASCII.
 pub(super) fn encode_bytes(bytes: &[u8], is_plain: impl Fn(u8) -> bool, encoded: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     let digit = |value: u8| DIGITS.get(usize::from(value)).copied().unwrap_or(b'0');

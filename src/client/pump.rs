@@ -12,7 +12,7 @@ use std::{
 /// Why copying between stdio and the daemon ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PumpEnd {
-    /// The process at stdin or stdout is gone.
+    /// The process at stdin or stdout has closed it.
     ToTheEnd,
     /// The daemon closed the connection.
     UntilTheDaemonStopped,
@@ -24,10 +24,10 @@ const BUFFER_BYTES: usize = 64 * 1024;
 /// Copies stdin to `socket`, and `first` and then the socket's data to stdout.
 ///
 /// Shape: after the end of stdin, it waits for the remaining data of the socket. A thread that
-/// reads stdin may be left, which ends with the process. Errors: the socket, stdin or stdout cannot
-/// be used.
+/// reads stdin may remain; it ends with the process. Errors: the socket, stdin or stdout cannot be
+/// used.
 pub(super) fn between_stdio_and(socket: &UnixStream, first: &[u8]) -> io::Result<PumpEnd> {
-    // The files themselves, because the standard library's buffers could retain a line.
+    // Uses the files themselves, because the standard library's buffers could retain a line.
     let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     relay(socket, first, input, output)
@@ -39,7 +39,8 @@ fn relay(socket: &UnixStream, first: &[u8], mut input: File, mut output: File) -
     let (mut to, ended) = (socket.try_clone()?, std::sync::Arc::clone(&has_ended));
     thread::Builder::new().name("stdin".to_owned()).spawn(move || {
         let copied = copy(&mut input, &mut to);
-        // A failed write means that the daemon is gone, which the other direction detects.
+        // A failed write means that the daemon has closed the connection, which the other direction
+        // detects.
         ended.store(copied.is_ok(), Ordering::Release);
         to.shutdown(Shutdown::Write).ok();
     })?;
@@ -53,9 +54,9 @@ fn relay(socket: &UnixStream, first: &[u8], mut input: File, mut output: File) -
     }
 }
 
-/// Writes data as soon as it arrives, until the end.
+/// Copies data as soon as it arrives, until the end.
 ///
-/// The standard library's copy lets the kernel move the bytes where possible, and holds a line
+/// The standard library's copy leaves the copying to the kernel where possible, and holds a line
 /// until the next one arrives.
 fn copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER_BYTES];

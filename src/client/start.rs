@@ -11,9 +11,9 @@ use super::timed::is_absent;
 
 /// Starts the daemon in the background if nothing listens at `socket`, without waiting for it.
 ///
-/// Shape: returns the starting process, which ends when the daemon answers; `None` if there was
-/// nothing to do. Errors: none, by design, as for every step of a hook. A daemon that does not
-/// start logs the reason.
+/// Shape: returns the starting process, which ends when the daemon answers; `None` if no process
+/// was started. Errors: none, by design, as for every step of a hook. A daemon that does not start
+/// logs the reason.
 pub fn start_if_absent(socket: &Path) -> Option<Child> {
     let program = is_absent(socket).then(env::current_exe)?.ok()?;
     let command = &mut Command::new(program);

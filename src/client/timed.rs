@@ -1,4 +1,4 @@
-//! Reads and writes with a deadline, without a waiting thread.
+//! Reads and writes with a deadline, without an extra thread.
 
 use std::{
     io::{self, Read, Write},
@@ -59,7 +59,7 @@ impl<F: AsFd> Timed<F> {
         Self { file, deadline }
     }
 
-    /// Waits until one of `flags` is set, or the peer is gone.
+    /// Waits until one of `flags` is set, or the peer has closed.
     fn wait(&self, flags: PollFlags) -> io::Result<()> {
         loop {
             let left = self.deadline.left()?.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
@@ -164,7 +164,7 @@ mod tests {
         let listener = UnixListener::bind(&path).expect("bound");
         rustix::net::listen(&listener, 0).expect("a small backlog");
         assert!(!is_absent(&path), "it listens");
-        // Nothing accepts it, so the first connection fills the backlog.
+        // The listener accepts no connection, so the first one fills the backlog.
         assert!(!is_absent(&path), "it listens and is busy");
         drop(listener);
         assert!(is_absent(&path), "nobody is behind the file");

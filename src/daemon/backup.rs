@@ -1,12 +1,12 @@
 //! Backup of a state folder to one file, and restore.
 //!
 //! A backup is a tar file with `journal/`, `snapshots/` and `rules/`. It is made from the files and
-//! needs no daemon: a journal only grows, so all its records up to some position are a consistent
-//! state. The journal is opened before and after the snapshots are read, so that it contains the
-//! records that they need, whatever retention deletes meanwhile. All snapshots are opened before
-//! one is read, so that the newest ones of one moment are in it. Rules that no record names are
-//! deleted, so they are opened before the journal, and newer ones are read after it: all that the
-//! journal names are there. The API token is left out.
+//! needs no daemon: a journal only grows, so its records up to any position are a consistent state.
+//! The journal is opened before and after the snapshots are read, so that it contains the records
+//! that they need, even if retention deletes records meanwhile. All snapshots are opened before one
+//! is read, so that the backup has the newest snapshots of one moment. A daemon may delete rules
+//! that no record names, so the rules are opened before the journal, and newer ones are read after
+//! it. The backup then has all rules that the journal names. The API token is left out.
 
 use std::{
     collections::BTreeSet,
@@ -29,7 +29,7 @@ use crate::journal::{Pinned, VerifyError, files::DirFiles};
 const JOURNAL: &str = "journal";
 const SNAPSHOTS: &str = "snapshots";
 const RULES: &str = "rules";
-/// Where a backup is unpacked until it is checked.
+/// The subfolder in which a backup is unpacked and checked.
 const UNFINISHED: &str = "restoring";
 /// The extension of a snapshot. Snapshots and rules files are copied unchanged; all other files
 /// there are unfinished.
@@ -59,7 +59,7 @@ pub enum BackupError {
     /// The restored journal is damaged.
     #[error("use the backup: {places} places of its journal are damaged")]
     Damaged {
-        /// How many.
+        /// Number of damaged places.
         places: usize,
     },
     /// A file in the backup does not belong in a state folder.
@@ -68,11 +68,11 @@ pub enum BackupError {
     /// A file operation failed.
     #[error("{doing} {}", path.display())]
     Io {
-        /// What failed.
+        /// The failed operation.
         doing: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
 }
@@ -152,7 +152,7 @@ fn add_files(
     Ok(())
 }
 
-/// Opens the finished files of a folder such that at some moment these were all of them.
+/// Opens the finished files of a folder: a set that was complete at one moment.
 fn open_together(folder: &Path) -> Result<Vec<(PathBuf, fs::File)>, BackupError> {
     let mut paths = finished(folder)?;
     let mut tries = 0;
@@ -206,7 +206,7 @@ fn header_of(bytes: u64) -> Header {
 /// Creates the state folder `state` from the backup in `file`.
 ///
 /// Errors: the folder is not empty, a daemon has it, or the backup is damaged. The folder is then
-/// unchanged except for what was unpacked into a folder of its own.
+/// unchanged, except for a subfolder with the unpacked files.
 pub fn restore(file: &Path, state: &Path) -> Result<Kept, BackupError> {
     let tar = fs::File::open(file).map_err(io_error("read", file))?;
     let bytes = tar.metadata().map_err(io_error("read", file))?.len();
@@ -238,7 +238,7 @@ pub fn restore(file: &Path, state: &Path) -> Result<Kept, BackupError> {
         0 => {}
         places => return Err(BackupError::Damaged { places }),
     }
-    // A state folder without a journal counts as empty, so the journal comes last.
+    // A state folder without a journal counts as empty, so the journal is renamed last.
     for name in [RULES, SNAPSHOTS, JOURNAL] {
         let (from, to) = (unfinished.join(name), state.join(name));
         if from.is_dir() {
@@ -267,7 +267,8 @@ fn checked(place: &Path, kind: EntryType) -> Result<&Path, BackupError> {
     }
 }
 
-/// Whether a folder contains more than what a daemon or an early failed restore leaves.
+/// Whether a folder contains more than a lock file, an empty journal folder, and the folder of an
+/// unfinished restore.
 fn has_content(folder: &Path) -> io::Result<bool> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -436,7 +437,8 @@ mod tests {
                 }
             });
             let mut seen = Vec::new();
-            // Several snapshots are written while backups are taken, whatever the scheduling.
+            // Several snapshots are written while backups are taken, independently of the
+            // scheduling.
             while seen.len() < 5 || (written.load(Ordering::Relaxed) <= 6 && seen.len() < BACKUPS_MAX) {
                 backup(&state, &file).expect("backed up");
                 restore(&file, &restored_to).expect("restored");

@@ -2,9 +2,9 @@
 //!
 //! The journal's time is wall time that never steps back. When the wall clock is set back, time
 //! continues at the pace of the monotonic clock, which counts while the machine sleeps, until the
-//! wall clock has caught up. When it is set forward by more than [`DOUBTED_MIN`], which the
-//! monotonic clock does not confirm, time also continues at that pace, and follows after [`DOUBT`]:
-//! a time that was wrong briefly ends nothing and deletes nothing.
+//! wall clock has caught up. When it is ahead of the monotonic clock by more than [`DOUBTED_MIN`],
+//! time also continues at that pace, and follows the wall clock after [`DOUBT`]. So a wall clock
+//! that is wrong for a short time causes no expiry and no deletion.
 #![expect(clippy::disallowed_methods, reason = "the only reader of the clock")]
 
 use std::{
@@ -20,15 +20,15 @@ use crate::time::{Timestamp, duration_millis};
 /// and time waits for it.
 const SET_BACK_MIN: Duration = Duration::from_secs(2);
 
-/// A larger step forward is not followed at once; less is what time servers correct, and no window
-/// is that long.
+/// The largest step forward that is followed at once. Time servers correct less, and no window is
+/// that long.
 const DOUBTED_MIN: Duration = Duration::from_secs(60);
-/// How long a step forward has to last to be followed: a time server corrects a clock within
+/// How long a step forward has to last before it is followed: a time server corrects a clock within
 /// minutes of the network's return.
 const DOUBT: Duration = Duration::from_secs(5 * 60);
 
-/// The longest time without a daemon that is believed at once; beyond it a clock without a battery
-/// is likelier than a pause.
+/// The longest time without a daemon that is accepted at once. A longer one more likely means a
+/// clock without a battery.
 const PAUSE_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// A clock that never steps back.
@@ -56,23 +56,23 @@ impl Reading {
 }
 
 impl Clock {
-    /// Starts a clock that shows at least `not_before`.
+    /// Starts a clock whose time is at least `not_before`.
     pub fn starting_at(not_before: Timestamp) -> Self {
         Self::reading(machine_now, not_before)
     }
 
-    /// The same with other clocks than the machine's.
+    /// Creates a clock that reads other clocks than the machine's.
     pub(super) fn reading(read: fn() -> (Timestamp, Duration), not_before: Timestamp) -> Self {
         let (_, monotonic) = read();
         Self { last: Mutex::new(Reading::new(not_before, monotonic)), read }
     }
 
-    /// From now on shows at least `not_before`: the last time in the journal, once it is open.
-    /// Deadlines count from that time, so a wall clock that was set back while no daemon ran must
-    /// not delay them.
+    /// Sets the least time from now on: `not_before`, the last time in the journal, once it is
+    /// open. Deadlines count from that time, so a wall clock that was set back while no daemon ran
+    /// must not delay them.
     ///
-    /// Shape: only the wall clock knows how long no daemon ran, so it is believed at once, up to
-    /// `PAUSE_MAX`.
+    /// Shape: only the wall clock knows how long no daemon ran, so its time is accepted at once, up
+    /// to `PAUSE_MAX`.
     pub fn go_on_from(&self, not_before: Timestamp) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let (wall, monotonic) = (self.read)();
@@ -80,12 +80,12 @@ impl Clock {
         *last = Reading::new(if is_doubted { not_before } else { wall.max(not_before) }, monotonic);
     }
 
-    /// Never before an earlier result.
+    /// The current time; never before an earlier result.
     pub fn now(&self) -> Timestamp {
         self.read().0
     }
 
-    /// How long until this clock shows `deadline`; zero once it does. Includes waiting for a drift
+    /// How long until this clock reaches `deadline`; zero after that. Includes waiting for a drift
     /// correction.
     pub fn until(&self, deadline: Timestamp) -> Duration {
         let (now, wall) = self.read();
@@ -155,7 +155,7 @@ pub fn utc_offset(at: Timestamp) -> i32 {
     zone().to_offset(at).seconds()
 }
 
-/// The clock as a function, for those who only read it.
+/// The clock as a function, for code that only reads it.
 pub(super) fn clock_fn(clock: &Arc<Clock>) -> Arc<dyn Fn() -> Timestamp + Send + Sync> {
     let clock = clock.clone();
     Arc::new(move || clock.now())

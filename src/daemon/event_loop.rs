@@ -32,22 +32,22 @@ use crate::{
     time::Timestamp,
 };
 
-/// How long a slice lasts, whatever its records cost. Queries, deadlines and waiting publishers run
-/// after it.
+/// Duration of a slice, independent of the cost of its records. Queries, deadlines and waiting
+/// publishers run after it.
 const SLICE: Duration = Duration::from_millis(2);
 /// Records between two reads of the clock. A read takes 40 ns. A record takes some microseconds, or
 /// a millisecond if four templates reach their bounds.
 const STEP_RECORDS: usize = 2;
-/// The sleep when nothing has a deadline; only so that the timer has a value.
+/// The sleep when there is no deadline, because the timer needs a value.
 const FAR: Duration = Duration::from_secs(24 * 60 * 60);
-/// Longest sleep towards a deadline. The timer does not count while the machine sleeps, nor follow
-/// a clock that is set, so the clock is read again.
+/// Longest sleep towards a deadline. The timer does not count while the machine sleeps and does not
+/// follow a clock that is set, so the clock is read again.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
-/// How often a session that only an attached client keeps alive gets a record of that; more often
-/// if sessions close sooner.
+/// Interval of the records that keep a silent session with an attached client open; shorter if
+/// sessions close sooner.
 const SEEN_EVERY: Duration = Duration::from_secs(60 * 60);
-/// How long due work waits for the timer, which does not fire while records keep coming, before it
-/// is done between two slices.
+/// How long due work waits for the timer before it is done between two slices: the timer does not
+/// fire while records keep arriving.
 const TICK_LATE_MAX: Duration = Duration::from_millis(2);
 /// Time between two tries to append on a full disk.
 pub(super) const FULL_RETRY: Duration = Duration::from_secs(1);
@@ -71,8 +71,8 @@ pub(super) struct EventLoop {
     pub(super) watchdog: Watchdog,
     /// Becomes true when no new input is accepted.
     pub(super) drain: watch::Receiver<bool>,
-    /// Records to append, in order. They wait here only while the disk is full, when no new input
-    /// adds to them.
+    /// Records to append, in order. They wait here only while the disk is full; no new input is
+    /// accepted then.
     pub(super) outbox: VecDeque<Outgoing>,
     /// When to take snapshots.
     pub(super) schedule: Schedule,
@@ -145,8 +145,7 @@ impl EventLoop {
                     self.pulse.begin();
                     self.queue_seen();
                     is_full = self.flush().await?;
-                    // A tick before its deadline would change nothing, and the next one would
-                    // follow at once.
+                    // A tick before its deadline would change nothing, and would repeat at once.
                     if !is_full && deadline.is_some_and(|at| self.clock.until(at).is_zero()) {
                         is_full = self.tick(&mut ticked).await?;
                     }
@@ -235,7 +234,7 @@ impl EventLoop {
         self.outbox.extend(lost.into_iter().map(undelivered));
     }
 
-    /// Queues a sign of life for each silent session with an attached client.
+    /// Queues a keep-alive record for each silent session with an attached client.
     fn queue_seen(&mut self) {
         // On a full disk the outbox must not grow.
         if !self.outbox.is_empty() {
@@ -254,7 +253,7 @@ impl EventLoop {
         self.fold.engine.poll_timeout().map(|(at, _)| at)
     }
 
-    /// Applies written records until there are none left or the slice ends.
+    /// Applies written records until none is left or the slice ends.
     async fn consume_slice(&mut self) -> Result<(), LoopError> {
         let (begin, before) = ((self.monotonic)(), self.fold.applied);
         let mut took = Duration::ZERO;
@@ -278,7 +277,7 @@ impl EventLoop {
         for record in records.iter() {
             self.fold.apply(&record)?;
             self.schedule.note_applied(record.body.len() as u64);
-            // Before any answer: the session's next probe must see what this record changed.
+            // Before any answer: the session's next probe must see the changes of this record.
             publish_changes(&self.registry, &mut self.fold.engine);
             let mut has_answer = false;
             while let Some(output) = self.fold.poll_output() {
@@ -300,7 +299,8 @@ impl EventLoop {
     }
 }
 
-/// Lets the handler that was just answered write its response before the loop continues.
+/// Yields, so that the handler that was just answered writes its response before the loop
+/// continues.
 ///
 /// The runtime runs a task that is woken here on this thread, and no other thread steals it.
 /// Without this the handler waits until the loop has no more records: 2.2 of 5.2 ms of a long
@@ -375,7 +375,7 @@ impl Outgoing {
     }
 }
 
-/// Publishes for probes and sources what changed in the engine since the last call.
+/// Publishes, for probes and sources, the changes in the engine since the last call.
 fn publish_changes(registry: &Registry, engine: &mut Engine) {
     if let Some(changes) = engine.take_known() {
         registry.knowledge().publish(changes);
@@ -398,7 +398,7 @@ fn publish_changes(registry: &Registry, engine: &mut Engine) {
     }
 }
 
-/// Executes an output that needs no journal; returns one that does.
+/// Executes an output that needs no record; returns the record of any other output.
 fn act(registry: &Registry, output: Output) -> Option<Outgoing> {
     match output {
         Output::Record(_) | Output::Made(_) | Output::Said(_) => None,
@@ -429,7 +429,7 @@ fn act(registry: &Registry, output: Output) -> Option<Outgoing> {
     }
 }
 
-/// Logs that a template or `where` failed; the event informs subscribers.
+/// Logs that a template or `where` failed; subscribers get the event.
 fn log_failure(event: &Event) {
     if event.event_type.as_str() == SUBSCRIBER_FAILED {
         let payload = event.payload.value();

@@ -1,4 +1,4 @@
-//! The fold: one journal record in, the engine's outputs out.
+//! The fold: takes one journal record and returns the engine's outputs.
 //!
 //! Recovery and live operation both use [`Fold::apply`]; they differ only in how they handle the
 //! outputs.
@@ -20,20 +20,20 @@ use crate::{
     time::Timestamp,
 };
 
-/// An engine, and access to the rules of any time.
+/// An engine, and the store of the rules of any time.
 #[derive(Debug)]
 pub struct Fold {
-    /// The engine after [`Fold::applied`].
+    /// The engine, after the record [`Fold::applied`].
     pub engine: Engine,
-    /// Where the rules are that `rules` records name.
+    /// The store of the rules that `rules` records name.
     pub rules: RulesStore,
-    /// Reads what later records say, during a replay.
+    /// Reads later records during a replay.
     ahead: Option<LookAhead>,
     /// Notes for the projection, while it is fed.
     pub notes: Option<Notes>,
-    /// The last applied record.
+    /// The position of the last applied record.
     pub applied: Seq,
-    /// Its time.
+    /// The time of that record.
     pub applied_at: Timestamp,
 }
 
@@ -43,9 +43,9 @@ pub enum FoldError {
     /// The record does not have the form of its kind.
     #[error("record {seq} of the journal cannot be decoded")]
     Record {
-        /// Which one.
+        /// The position of the record.
         seq: Seq,
-        /// Why.
+        /// The cause.
         source: RecordError,
     },
 }
@@ -68,14 +68,14 @@ impl Fold {
         Self { engine, rules, ahead: None, notes: None, applied, applied_at }
     }
 
-    /// For records up to `until`, of an earlier process, uses what later records say: an exchange
-    /// releases what it released then. `reader` is at the next record; `skipped` records are not
-    /// applied.
+    /// Makes the replay use later records, for the records of earlier processes, up to `until`: an
+    /// exchange releases the same notifications as it did then. `reader` is at the next record;
+    /// `skipped` records are not applied.
     pub fn look_ahead(&mut self, reader: Reader, until: Seq, skipped: BTreeSet<Seq>) {
         self.ahead = Some(LookAhead::new(reader, until, skipped));
     }
 
-    /// Decides everything from here on.
+    /// Ends the use of later records: from here on the engine decides.
     pub fn go_live(&mut self) {
         self.ahead = None;
     }
@@ -93,9 +93,9 @@ impl Fold {
         })
     }
 
-    /// Continues from what [`Fold::to_state`] encoded.
+    /// Decodes the state that [`Fold::to_state`] encoded.
     ///
-    /// Shape: with the rules of that time; if they are lost, with the nearest ones.
+    /// Shape: has the rules of that time, or the nearest ones if they are lost.
     ///
     /// Errors: the bytes are not a valid state.
     pub fn from_state(rules: RulesStore, state: &[u8]) -> Result<Self, Damaged> {
@@ -138,7 +138,7 @@ impl Fold {
                 Input::Exchange { seq, request, exchange, release }
             }
             RecordInput::Input(input) => input,
-            // They concern earlier records, and the look-ahead has read them.
+            // These concern earlier records, and the look-ahead has read them.
             RecordInput::Released(_) | RecordInput::Skipped(_) => Input::Tick,
             // Every start and every segment repeats the current ones.
             RecordInput::Rules { hash } if hash == self.engine.rules().hash => Input::Tick,

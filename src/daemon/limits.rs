@@ -5,7 +5,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Raises the limit of open files to its maximum.
 ///
 /// Every journal file is held open, some hundreds after a month, and so is every connection; a
-/// process may raise the usual limit of 1,024 by itself.
+/// process may raise its own limit, which usually is 1,024.
 pub(super) fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
     if limit.current == limit.maximum {

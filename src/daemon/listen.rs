@@ -36,7 +36,7 @@ pub enum ListenError {
     Socket {
         /// The socket.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The passed socket is not the daemon's.
@@ -44,7 +44,7 @@ pub enum ListenError {
     Passed {
         /// The daemon's socket.
         path: PathBuf,
-        /// What was passed.
+        /// The passed sockets.
         found: String,
     },
     /// The address cannot be bound.
@@ -52,7 +52,7 @@ pub enum ListenError {
     Tcp {
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The token file cannot be used.
@@ -81,7 +81,8 @@ impl Passed {
 
     /// The socket bound to `path`; `None` if nothing was passed.
     ///
-    /// Errors: only other sockets were passed. The daemon would be ready where no client connects.
+    /// Errors: only other sockets were passed. Without this error the daemon would listen where no
+    /// client connects.
     pub(super) fn take(self, path: &Path) -> Result<Option<UnixListener>, ListenError> {
         let mut found = Vec::new();
         for listener in self.listeners {
@@ -111,7 +112,7 @@ fn is_at(address: &UnixAddr, path: &Path) -> bool {
     })
 }
 
-/// Opens the Unix socket, replacing one that a dead daemon left.
+/// Opens the Unix socket, replacing the socket of a daemon that has ended.
 pub(super) fn unix(path: &Path) -> Result<UnixListener, ListenError> {
     if UnixStream::connect(path).is_ok() {
         return Err(ListenError::InUse { path: path.into() });
@@ -121,7 +122,7 @@ pub(super) fn unix(path: &Path) -> Result<UnixListener, ListenError> {
         .map_err(|source| ListenError::Socket { path: path.into(), source })
 }
 
-/// Removes a socket, if there is one; leaves anything else alone.
+/// Removes a socket, if there is one; does not remove any other file.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.file_type().is_socket() => fs::remove_file(path),

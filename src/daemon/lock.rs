@@ -13,11 +13,11 @@ use std::{
 /// The file in the state folder that its daemon keeps locked, with its process id.
 pub const LOCK_FILE: &str = "daemon.lock";
 
-/// The folder in the state folder that is locked too: without it there is no journal, so nobody
-/// deletes it to bypass the lock.
+/// The folder in the state folder that is locked too. It contains the journal, so nobody deletes it
+/// to bypass the lock.
 pub const JOURNAL_FOLDER: &str = "journal";
 
-/// How long a check for a running daemon may hold the lock, and how many such times to wait.
+/// Longest time that a check for a running daemon holds the lock, and how many such times to wait.
 const LOOK: Duration = Duration::from_millis(1);
 const LOOKERS_MAX: u32 = 10_000;
 
@@ -50,7 +50,7 @@ pub enum LockError {
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
 }
@@ -60,8 +60,8 @@ fn by(pid: &str) -> String {
 }
 
 impl StateLock {
-    /// Locks `folder` for this process: a file in it, and its journal folder, as the file might be
-    /// deleted by mistake.
+    /// Locks `folder` for this process: a file in it, and its journal folder, because the file
+    /// might be deleted by mistake.
     ///
     /// Errors: another daemon has the lock, or nothing can be created in the folder.
     pub(super) fn take(folder: &Path) -> Result<Self, LockError> {
@@ -88,7 +88,7 @@ impl StateLock {
         DirBuilder::new().recursive(true).mode(0o700).create(&journal).map_err(io_error)?;
         let journal = File::open(&journal).map_err(io_error)?;
         if let Err(error) = lock(&journal, folder, &file)? {
-            // Some network file systems lock no folders; the file is locked.
+            // Some network file systems cannot lock folders. The file is locked.
             tracing::warn!(%error, "the folder of the journal cannot be locked");
         }
         Ok(Self { _file: file, _journal: journal })
@@ -97,7 +97,7 @@ impl StateLock {
 
 /// Locks `file`; `pid_file` has the process id of a daemon that holds it.
 ///
-/// Shape: a command that checks for a running daemon holds it briefly as a reader; wait for that.
+/// Shape: waits while a command that checks for a running daemon holds it as a reader.
 fn lock(file: &File, folder: &Path, mut pid_file: &File) -> Result<io::Result<()>, LockError> {
     for _ in 0..LOOKERS_MAX {
         match file.try_lock() {
@@ -108,7 +108,7 @@ fn lock(file: &File, folder: &Path, mut pid_file: &File) -> Result<io::Result<()
         }
     }
     let mut pid = String::new();
-    // The id is optional; the message is valid without it.
+    // The message needs no id.
     pid_file.read_to_string(&mut pid).ok();
     Err(LockError::Held { folder: folder.into(), pid: pid.trim().into() })
 }
@@ -119,7 +119,7 @@ fn has_lookers_only(file: &File) -> bool {
     file.try_lock_shared().and_then(|()| file.unlock().map_err(TryLockError::Error)).is_ok()
 }
 
-/// Writes this process id. It is optional: a full disk must not fail the start here.
+/// Writes this process id. It is optional, so a full disk does not fail the start.
 fn note_pid(mut file: &File) -> io::Result<()> {
     file.set_len(0)?;
     file.rewind()?;

@@ -1,7 +1,7 @@
-//! What later records say about earlier exchanges: what each of them released.
+//! Finds in later records which notifications each earlier exchange released.
 //!
-//! A replay needs that before it applies the exchange, so a second reader runs ahead of the first:
-//! from the exchange on, only until the release is found. Without exchanges nothing is read twice.
+//! A replay needs the release before it applies the exchange. So a second reader runs ahead of the
+//! first, from the exchange to its release. Without exchanges no record is read twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,8 +12,8 @@ use crate::{
     records::{self, RecordInput},
 };
 
-/// How many records after an exchange its release can be. It is written before the next record is
-/// applied, and publishers wait when the engine is 16,384 records behind.
+/// Largest distance between an exchange and its release, in records. The release is written before
+/// the next record is applied, and publishers wait when the engine is 16,384 records behind.
 const RECORDS_AHEAD: u64 = 65_536;
 /// Most records per read.
 const BATCH_RECORDS_MAX: usize = 4_096;
@@ -25,7 +25,8 @@ pub(super) struct LookAhead {
     /// The last record of an earlier process; this process decides later ones.
     until: Seq,
     releases: BTreeMap<Seq, ReleaseRecord>,
-    /// The newest exchange whose release was read; those of earlier ones are written before.
+    /// The newest exchange whose release was read; the releases of earlier exchanges are written
+    /// before it.
     newest: Seq,
     skipped: BTreeSet<Seq>,
     has_failed: bool,
@@ -43,7 +44,8 @@ impl LookAhead {
         self.skipped.contains(&seq)
     }
 
-    /// What the exchange at `seq` released, if its process has ended. Call it in order.
+    /// The notifications that the exchange at `seq` released, if its process has ended. Call it in
+    /// order.
     pub(super) fn release_of(&mut self, seq: Seq) -> Release {
         if seq > self.until {
             return Release::Decide;
@@ -87,8 +89,7 @@ mod tests {
         time::Timestamp,
     };
 
-    /// A journal of so many records; each pair gives the position of a record and the exchange
-    /// whose release it contains.
+    /// A journal of `records` records. Each pair is the position of a release, and of its exchange.
     fn journal(records: u64, released: &[(u64, u64)]) -> Journal {
         let settings = JournalSettings { segment_bytes: 1 << 20, ..JournalSettings::default() };
         let clock = Arc::new(|| Timestamp::ZERO);

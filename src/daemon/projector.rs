@@ -1,10 +1,10 @@
-//! Keeps the projection: writes what the event loop feeds, and catches up by itself on what it
-//! missed.
+//! Keeps the projection: writes the notes that the event loop feeds, and reads missed records from
+//! the journal.
 //!
 //! The event loop never waits for it. When the feed overflows, the loop cuts it. The projection
-//! then folds the journal on its own, with the same code, up to the journal's end, and resubscribes
-//! from there. A start that is far behind, a missing or broken file, and a command to rebuild are
-//! handled the same way. It has its own thread, as SQLite blocks.
+//! then folds the journal with the same code, up to the journal's end, and resubscribes from there.
+//! A start that is far behind, a missing or broken file, and a command to rebuild are handled the
+//! same way. It has its own thread, because SQLite blocks.
 //!
 //! ```text
 //! Opening -> Subscribing -> Following      the feed begins at the file's cursor
@@ -55,17 +55,17 @@ use crate::{
 /// How long the first notes wait for more to share their transaction: each transaction takes some
 /// twenty pages, however small. This delay of the history is not noticeable.
 const GATHER: Duration = Duration::from_millis(20);
-/// How far the file may be behind at a start to be brought up to date by the start's own replay.
+/// Most records that the file may be behind at a start for the start's own replay to complete it.
 pub(super) const REPLAY_RECORDS_MAX: u64 = 65_536;
 /// First and longest backoff after a failure; each is twice the one before.
 const BACKOFF_MIN: Duration = Duration::from_secs(1);
 const BACKOFF_MAX: Duration = Duration::from_secs(60);
 
-/// What the thread does. Each phase owns the open file, so an error closes it.
+/// The phases of the thread. Each phase owns the open file, so an error closes it.
 enum Phase {
     /// The file is to be opened.
     Opening(Option<AtStart>),
-    /// The file is to be fed from its cursor; `fold` has applied as much.
+    /// The file is to be fed from its cursor; `fold` has applied the records up to it.
     Subscribing { writer: Writer, fold: Option<CatchUp> },
     /// The file is behind.
     CatchingUp { writer: Writer, fold: CatchUp, target: Target },
@@ -75,19 +75,21 @@ enum Phase {
     Failed,
 }
 
-/// What a start found.
+/// The file that a start found.
 struct AtStart {
     /// The file; the thread checks whether it belongs to this journal.
     writer: Writer,
-    /// What the start's replay noted for it, and what follows; `None` if the replay took no notes.
+    /// The notes of the start's replay for it, and all later notes; `None` if the replay took no
+    /// notes.
     feed: Option<mpsc::Receiver<Notes>>,
 }
 
-/// How far a file catches up.
+/// The position up to which a file catches up.
 enum Target {
-    /// The end of the journal. No feed is kept for that time, as the event loop would have to.
+    /// The end of the journal. There is no feed meanwhile, because the event loop would have to
+    /// buffer it.
     End,
-    /// Where a feed has started.
+    /// The position where a feed has started.
     Feed(Seq, mpsc::Receiver<Notes>),
 }
 
@@ -106,15 +108,15 @@ pub(super) struct Projector {
     subscribe: mpsc::Sender<Subscription>,
     source: ReplaySource,
     at_start: Option<AtStart>,
-    /// How long the next failure waits for a try.
+    /// How long the thread waits after the next failure.
     backoff: Duration,
 }
 
 impl Projector {
     /// A projector, and the event loop's end of it; nothing runs yet.
     ///
-    /// `opened` is the existing file. If `fold` has notes, they are what it lacks, and are fed
-    /// first.
+    /// `opened` is the existing file. If `fold` has notes, they are those that the file lacks, and
+    /// are fed first.
     pub(super) fn new(
         projection: Projection,
         commands: mpsc::Receiver<Command>,
@@ -123,7 +125,8 @@ impl Projector {
         fold: &mut Fold,
     ) -> (Self, Feed) {
         let (mut feed, subscribe) = Feed::new(projection.clone());
-        // Even without notes the file is handed on: to close it would write its log into it here.
+        // The file is passed on even without notes, because closing it would write its log into it
+        // on this thread.
         let at_start = opened.map(|writer| AtStart { writer, feed: feed.start_with_replay(fold) });
         (Self { projection, commands, subscribe, source, at_start, backoff: BACKOFF_MIN }, feed)
     }
@@ -182,7 +185,8 @@ impl Projector {
         }
         // A fold takes long, so check first that the disk can be written.
         writer.probe()?;
-        // What the journal has deleted; a command for it may have come while no file was open.
+        // Removes the records that the journal has deleted: the command for that may have arrived
+        // while no file was open.
         let first = self.source.journal.stored().map_err(ProjectorError::List)?.first;
         if first > Seq::ZERO.next() {
             writer.forget_before(first)?;
@@ -190,7 +194,7 @@ impl Projector {
         Ok(Phase::Subscribing { writer, fold: None })
     }
 
-    /// Subscribes to what follows the cursor; a file that is behind the feed's start catches up.
+    /// Subscribes to the notes after the cursor; a file that is behind the feed's start catches up.
     async fn subscribe(
         &mut self,
         mut writer: Writer,
@@ -212,7 +216,7 @@ impl Projector {
         Ok(Some(Phase::CatchingUp { writer, fold, target: Target::End }))
     }
 
-    /// Writes about one transaction of what the journal has.
+    /// Folds records of the journal, and writes about one transaction.
     fn catch_up(
         &mut self,
         mut writer: Writer,
@@ -247,7 +251,7 @@ impl Projector {
         Phase::Following { writer, feed }
     }
 
-    /// Handles one command, or writes what was fed.
+    /// Handles one command, or writes the notes that were fed.
     async fn follow(
         &mut self,
         mut writer: Writer,
@@ -291,7 +295,8 @@ impl Projector {
         Ok(Handled::Kept(writer))
     }
 
-    /// Takes what a reader found broken; logs and publishes it. Returns whether there was any.
+    /// Takes the damage that readers found, logs it and publishes it. Returns whether there was
+    /// any.
     fn take_damage(&self) -> bool {
         let damage = self.projection.take_damage();
         if let Some(damage) = &damage {
@@ -301,14 +306,14 @@ impl Projector {
         damage.is_some()
     }
 
-    /// Executes and answers a command to rebuild: the rest of it is catching up.
+    /// Replaces the file for a rebuild command, and answers it. Catching up does the rest.
     fn rebuild(
         &self,
         reply: oneshot::Sender<Result<(), String>>,
         writer: Option<Writer>,
     ) -> Result<Writer, ProjectorError> {
         let replaced = self.replace(writer);
-        // The requester may have gone.
+        // The requester may be gone.
         drop(reply.send(replaced.as_ref().map(|_| ()).map_err(ToString::to_string)));
         Ok(replaced?)
     }
@@ -334,7 +339,7 @@ impl Projector {
         Phase::Failed
     }
 
-    /// Waits for the next try; a command is one.
+    /// Waits for the next try; a command ends the wait.
     #[expect(clippy::disallowed_methods, reason = "nothing is decided by when a failed disk is tried again")]
     async fn wait(&mut self) -> Result<Option<Phase>, ProjectorError> {
         let backoff = self.backoff;
@@ -346,7 +351,7 @@ impl Projector {
                 Command::Rebuild(reply) => {
                     Phase::Subscribing { writer: self.rebuild(reply, None)?, fold: None }
                 }
-                // To open the file does both.
+                // Opening the file does both.
                 Command::ForgetBefore(_) | Command::Check => Phase::Opening(None),
             })),
         }
@@ -361,7 +366,7 @@ impl Projector {
     }
 }
 
-/// Collects what follows `first` within [`GATHER`], at most a full transaction.
+/// Collects the notes that arrive after `first` within [`GATHER`], at most a full transaction.
 async fn gather(first: Notes, feed: &mut mpsc::Receiver<Notes>) -> Vec<Notes> {
     let (mut count, mut bytes) = (first.notes().len(), first.bytes());
     let mut batches = vec![first];
@@ -374,7 +379,7 @@ async fn gather(first: Notes, feed: &mut mpsc::Receiver<Notes>) -> Vec<Notes> {
             batches.push(more);
         }
     };
-    // Write what arrived by then.
+    // After the timeout, write the notes that have arrived.
     timeout(GATHER, more).await.ok();
     batches
 }

@@ -2,8 +2,8 @@
 //!
 //! A panic is caught, and the record being applied is known. A crash that cannot be caught (an
 //! abort, a process killed for its memory) leaves a file, so the next start knows that the previous
-//! one did not finish. It then notes each record before it is applied. One crash on a record may be
-//! chance; a record that crashed two starts is skipped from then on.
+//! one did not finish. That start notes each record before it is applied. A single crash on a
+//! record may be a coincidence; a record that crashed two starts is skipped from then on.
 
 use std::{
     fs, io,
@@ -18,7 +18,7 @@ const DEATHS_MAX: u64 = 2;
 /// The file's name in the state folder.
 pub(super) const FILE_NAME: &str = "replaying";
 
-/// One start's replay, as the next start sees it.
+/// The file of one start's replay, which the next start reads.
 #[derive(Debug)]
 pub(super) struct Attempt {
     path: PathBuf,
@@ -51,7 +51,7 @@ impl Attempt {
         Ok(Self { path, file, suspect })
     }
 
-    /// The record that crashed so many starts that it is skipped.
+    /// The record that crashed [`DEATHS_MAX`] starts, which is skipped.
     pub(super) fn culprit(&self) -> Option<Seq> {
         self.suspect.filter(|suspect| suspect.deaths >= DEATHS_MAX).map(|suspect| suspect.seq)
     }
@@ -60,7 +60,7 @@ impl Attempt {
     pub(super) fn applying(&self, seq: Seq) {
         let Some(suspect) = self.suspect else { return };
         let deaths = if suspect.seq == seq { suspect.deaths + 1 } else { 1 };
-        // If it cannot be written, the next start knows no less than this one.
+        // If the write fails, the next start has the same information as this one.
         self.file.write_all_at(&Suspect { seq, deaths }.encode(), 0).ok();
     }
 
@@ -81,7 +81,7 @@ impl Suspect {
         bytes
     }
 
-    /// A short file says only that there was an attempt.
+    /// A short file only shows that there was an attempt.
     fn decode(bytes: &[u8]) -> Self {
         let number = |at: usize| {
             bytes
@@ -97,8 +97,8 @@ impl Suspect {
 mod tests {
     use super::*;
 
-    /// One start that applies records 5 to 9 and crashes on `fatal`, if that is one of them;
-    /// returns what it skips.
+    /// Simulates a start that applies records 5 to 9 and crashes on `fatal`, if that is one of
+    /// them; returns the skipped record.
     fn start(state: &Path, fatal: u64) -> Option<Seq> {
         let attempt = Attempt::begin(state).expect("writable");
         let culprit = attempt.culprit();

@@ -3,8 +3,8 @@
 //!
 //! Every record after the snapshot is applied at its original time. Of the outputs only one kind
 //! can still be pending: an event of the engine that was not yet in the journal when the process
-//! died. The requests behind answers are gone; what they released is under a lease and expires as
-//! leases do.
+//! died. The requests that wait for answers are gone. Their released notifications are leased, and
+//! the leases expire as usual.
 
 use std::{
     any::Any,
@@ -48,11 +48,11 @@ use crate::{
 /// Most records per read.
 const BATCH_RECORDS_MAX: usize = 4_096;
 
-/// Age, at the journal's end, of an event of the engine that can still be pending: it is appended
+/// Largest age, at the journal's end, of an engine event that can still be pending: it is appended
 /// with the next slice, or within seconds if the disk is full.
 const OUTBOX_AGE_MAX: Duration = Duration::from_secs(60);
 
-/// Most records that one start skips; more are not isolated failures.
+/// Most records that one start skips; a larger number is not a set of isolated failures.
 const SKIPPED_MAX: usize = 16;
 
 /// Why the state cannot be rebuilt.
@@ -75,14 +75,14 @@ pub enum RecoveryError {
         "replay the journal: record {seq} cannot be applied ({why}), and {SKIPPED_MAX} before it were skipped; `aside journal verify` lists the damage"
     )]
     Unreadable {
-        /// Which one.
+        /// The record.
         seq: Seq,
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
 
-/// The recovered state, and the reader that continues there.
+/// The recovered state, and the reader at the first record after it.
 pub(super) struct Recovered {
     pub(super) fold: Fold,
     pub(super) journal: Journal,
@@ -91,8 +91,7 @@ pub(super) struct Recovered {
     pub(super) snapshots: Arc<Snapshots>,
     /// The last record of the snapshot that was used.
     pub(super) snapshot: Seq,
-    /// The projection's file, if it is usable; the notes of `fold` are what it lacks, if that is
-    /// not much.
+    /// The projection's file, if it is usable; `fold` has the notes that it lacks, if they are few.
     pub(super) projected: Option<Writer>,
     /// The skipped records.
     pub(super) skipped: BTreeSet<Seq>,
@@ -141,8 +140,8 @@ pub(super) fn recover(
     })
 }
 
-/// The pending events that a process which died at `end` may not have appended. Older ones are
-/// events that this version makes and an earlier one did not.
+/// The pending events that a process may not have appended before it died at `end`. Older ones are
+/// events that only this version of the program makes.
 fn newest(outbox: Vec<Event>, end: Timestamp) -> Vec<Event> {
     let (newest, older): (Vec<Event>, Vec<Event>) =
         outbox.into_iter().partition(|event| end.since(event.timestamp) <= OUTBOX_AGE_MAX);
@@ -217,7 +216,7 @@ pub(super) fn closed_journal(
 
 /// Opens a journal with the newest snapshot that matches it, or with none.
 ///
-/// Errors: the journal cannot be opened, and another snapshot makes no difference.
+/// Errors: the journal cannot be opened, even with another snapshot.
 pub fn open_after(
     snapshots: &Snapshots,
     rules: &RulesStore,
@@ -245,8 +244,8 @@ pub fn open_after(
     Ok((Fold::new(rules.clone()), journal.open()?))
 }
 
-/// A reader of what `fold` has not applied. Without a snapshot, a journal whose beginning was
-/// deleted is read from its oldest record.
+/// A reader of the records that `fold` has not applied. Without a snapshot, a journal whose
+/// beginning was deleted is read from its oldest record.
 fn first_reader(journal: &Journal, fold: &Fold) -> Result<Reader, ReadError> {
     let is_without_snapshot = fold.applied == Seq::ZERO;
     match journal.read_at(fold.applied.next()) {
@@ -262,22 +261,22 @@ fn first_reader(journal: &Journal, fold: &Fold) -> Result<Reader, ReadError> {
     }
 }
 
-/// Notes for what the projection lacks, if a replay from `begin` to `head` covers it and it is not
-/// much.
+/// A buffer for the notes that the projection lacks, if a replay from `begin` to `head` covers them
+/// and they are few.
 fn missing(projected: &Writer, begin: Seq, head: Seq) -> Option<Notes> {
     let cursor = projected.cursor();
     let is_near = head.0.saturating_sub(cursor.0) <= projector::REPLAY_RECORDS_MAX;
     (begin <= cursor && is_near).then(|| Notes::after(cursor))
 }
 
-/// A start continues without it: the projection's own thread tries again.
+/// On an error the start continues, and the projection's own thread tries again.
 fn or_later<T>(outcome: Result<T, ProjectionError>) -> Option<T> {
     outcome.inspect_err(|error| tracing::error!(%error, "the history is rebuilt later")).ok()
 }
 
 /// The idempotency key of a record, so that duplicates are detected after a restart.
 fn key_of(found: Record<'_>) -> Option<u128> {
-    // An id made by the daemon cannot repeat, so no key is kept for it.
+    // An id made by the daemon cannot repeat, so its event needs no key.
     let is_producers = found.kind.0 == records::EVENT && codec::id_origin(found.body) == IdOrigin::Producer;
     let event = is_producers.then(|| codec::decode(found.body).ok()).flatten()?;
     Some(event.idempotency_key())
@@ -303,13 +302,13 @@ struct Followed {
 enum Stopped {
     /// At this record: it is skipped, and the replay starts again.
     At(Seq, String),
-    /// The journal.
+    /// The journal failed.
     Error(RecoveryError),
 }
 
 impl Replay<'_> {
     /// Brings `fold` to the journal's head. A record that cannot be read, or that crashed this
-    /// process or earlier ones, is skipped for good.
+    /// process or earlier ones, is skipped from then on.
     fn follow(
         &self,
         state: &Path,
@@ -364,7 +363,7 @@ impl Replay<'_> {
                 attempt.applying(seq);
             }
         };
-        // A fold that panicked is dropped.
+        // After a panic the fold is dropped.
         let replayed = catch_unwind(AssertUnwindSafe(|| replay_saying(&mut reader, &mut fold, begin)));
         let outbox = match replayed {
             Ok(Ok(outbox)) => outbox,
@@ -397,12 +396,12 @@ fn words_of(panic: &(dyn Any + Send)) -> String {
     format!("the program failed on it: {}", words.unwrap_or_else(|| "without a message".to_owned()))
 }
 
-/// Applies everything from `reader` to `fold`; returns the events that are still to be published.
+/// Applies all records from `reader` to `fold`; returns the events that are still to be published.
 pub fn replay(reader: &mut Reader, fold: &mut Fold) -> Result<Vec<Event>, RecoveryError> {
     replay_saying(reader, fold, |_| ())
 }
 
-/// The same, calling `begin` with each record before it is applied.
+/// Does the same, and calls `begin` with each record before it is applied.
 fn replay_saying(
     reader: &mut Reader,
     fold: &mut Fold,

@@ -1,9 +1,9 @@
 //! Reads the rules at the start, and again on request.
 //!
 //! A reload is all or nothing: one error in one file leaves everything unchanged. A start goes file
-//! by file: a file with errors is replaced by its last valid version; if there is none it is left
-//! out; both are reported. Files are read and compiled on a separate thread, and the event loop
-//! gets compiled rules, so that no exchange waits for a reload.
+//! by file: a file with errors is replaced by its last valid version; without such a version it is
+//! left out; both are reported. Files are read and compiled on a separate thread, and the event
+//! loop gets compiled rules, so that no exchange waits for a reload.
 
 #[cfg(test)]
 mod tests;
@@ -77,8 +77,8 @@ pub enum ReloadError {
     Append(#[from] AppendError),
 }
 
-/// Reads every layer. The user's folder counts as missing if it is not there and files of it are
-/// among those `used` before.
+/// Reads every layer. The user's folder counts as missing if it does not exist and files of it are
+/// among the `used` ones.
 fn read(user_folder: &Path, used: Option<&Sources>) -> Sources {
     let sources = read_layers(&layers_of(user_folder));
     match used {
@@ -91,8 +91,8 @@ fn known_types() -> Vec<&'static str> {
     catalogue::types().map(|entry| entry.event_type.as_str()).collect()
 }
 
-/// Reads and compiles the files for a start: with the last valid texts of those that have errors,
-/// and with retention off if settings are neither valid nor known from before.
+/// Reads and compiles the files for a start: uses the last valid texts of files with errors, and
+/// turns retention off if no valid settings are known.
 pub(super) fn read_at_start(user_folder: &Path, store: &RulesStore) -> Usable {
     let last_good = store.last_good();
     let sources = read(user_folder, last_good.as_ref());
@@ -135,7 +135,7 @@ pub(super) fn log_findings(report: &Report) {
     }
 }
 
-/// Stores the rules of `sources` in `store`, as the fallback for lost ones.
+/// Stores the rules of `sources` in `store`, as the fallback for lost rules.
 ///
 /// Shape: the hash of `sources`; `None` if they cannot be stored, as on a full disk.
 pub(super) fn keep(store: RulesStore, sources: &Sources) -> (RulesStore, Option<String>) {
@@ -153,12 +153,12 @@ pub(super) fn keep(store: RulesStore, sources: &Sources) -> (RulesStore, Option<
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct InForce {
     pub(super) hash: String,
-    /// The journal does not name them yet, as the disk is full.
+    /// The journal does not name them yet, because the disk is full.
     pub(super) waits: bool,
 }
 
-/// Records in the journal which rules are in force from here on: the `kept` ones, else those in
-/// force before.
+/// Records in the journal which rules are in force from here on: the `kept` ones, else the previous
+/// ones.
 ///
 /// Errors: there are no rules at all, or the journal accepts no more records.
 pub(super) async fn adopt(
@@ -174,7 +174,8 @@ pub(super) async fn adopt(
     Ok(InForce { hash, waits })
 }
 
-/// Appends a `rules` record. After the start only one task does, so that none follows a newer one.
+/// Appends a `rules` record. After the start only one task calls this, so that the newest rules
+/// have the last record.
 async fn append(publisher: &Publisher, hash: &str) -> Result<Appended, AppendError> {
     publisher.append(Records::build(|records| records.rules(hash))).await
 }
@@ -211,7 +212,7 @@ fn view(state: &'static str, report: &Report, now: Timestamp) -> ConfigView {
     }
 }
 
-/// An error on one line.
+/// Formats a finding as one line.
 fn line(found: &Diagnostic) -> String {
     let meant = found.nearest.as_ref().map(|nearest| format!("; did you mean `{nearest}`?"));
     format!("{}: {}{}", found.place, found.message, meant.unwrap_or_default())
@@ -221,7 +222,7 @@ fn counted(count: usize, word: &str) -> String {
     format!("{count} {word}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Reads the configuration again on request, one reading at a time.
+/// Reads the configuration again on request, one reload at a time.
 pub(super) struct Reloader {
     pub(super) journal: Journal,
     pub(super) publisher: Publisher,
@@ -231,7 +232,7 @@ pub(super) struct Reloader {
     pub(super) in_force: InForce,
     /// How many rules the journal named at the last check.
     pub(super) named: usize,
-    /// What the daemon was started with.
+    /// The configuration of the daemon at its start.
     pub(super) at_start: DaemonConfig,
     pub(super) requests: mpsc::Receiver<ReloadRequest>,
     pub(super) state: watch::Sender<Arc<ConfigState>>,
@@ -239,7 +240,7 @@ pub(super) struct Reloader {
 
 /// The channel of requests, and the outcome of the last one.
 pub(super) struct ReloadChannels {
-    /// Holds [`RELOADS_MAX`]; further requesters wait.
+    /// Has room for [`RELOADS_MAX`] requests; further requesters wait.
     pub(super) asking: mpsc::Sender<ReloadRequest>,
     pub(super) requests: mpsc::Receiver<ReloadRequest>,
     pub(super) state: watch::Sender<Arc<ConfigState>>,
@@ -257,8 +258,8 @@ impl ReloadChannels {
 }
 
 impl Reloader {
-    /// Answers requests until there can be none, and records rules that wait for space once there
-    /// is some.
+    /// Answers requests until all senders are dropped, and appends waiting rules when the disk has
+    /// space again.
     #[expect(clippy::disallowed_methods, reason = "nothing is decided by when a full disk is tried again")]
     pub(super) async fn run(mut self) -> Result<(), Infallible> {
         self.collect().await;
@@ -269,7 +270,8 @@ impl Reloader {
                     let outcome = self.reload().await;
                     self.show(&outcome);
                     self.publish(&outcome).await;
-                    // A requester by signal, or one that is gone, has the log.
+                    // A signal waits for no answer, and a requester may be gone. Both find the
+                    // outcome in the log.
                     reply.send(outcome.map_err(refusal)).ok();
                     self.collect().await;
                 }
@@ -282,8 +284,8 @@ impl Reloader {
         }
     }
 
-    /// Deletes rules that the journal does not name; none are stored meanwhile, as this task does
-    /// that too.
+    /// Deletes rules that the journal does not name. No rules are stored meanwhile, because this
+    /// task stores them too.
     async fn collect(&mut self) {
         let (store, journal, before) = (self.store.clone(), self.journal.clone(), self.named);
         match spawn_blocking(move || store.collect_unnamed(&journal, before)).await {
@@ -331,7 +333,8 @@ impl Reloader {
         })
     }
 
-    /// Notes for the next start which files were valid; without it that start uses earlier ones.
+    /// Notes for the next start which files were valid; without this note that start uses earlier
+    /// ones.
     async fn note_current(&self) {
         let (store, hash) = (self.store.clone(), self.in_force.hash.clone());
         if let Ok(Err(error)) = spawn_blocking(move || store.note_current(&hash)).await {
@@ -431,7 +434,7 @@ fn event(outcome: Result<&ReloadView, &ReloadError>, now: Timestamp) -> Event {
     }
 }
 
-/// The event about files with errors; also for those that a start read.
+/// The event about files with errors; also for files that a start read.
 pub(super) fn failed(report: &Report, now: Timestamp) -> Event {
     let first = report.diagnostics().first().map(line);
     let payload = json!({ "errors": report.error_count(), "message": first });

@@ -2,10 +2,11 @@
 //!
 //! `<state>/rules/<hash>.json` is the bundle of one generation of the configuration: the list of
 //! its files, each with the hash of its text, which is in `<sha256>.text`. The shipped texts are
-//! together in `<hash>.pack`, as each file of its own costs a first start a sync. A `rules` record
-//! in the journal names the bundle in force from there on; a replay compiles the same texts again.
-//! What is read is checked against its name; a damaged file is written again when the configuration
-//! has it. Lost rules do not prevent a start: the nearest ones are used, and that is reported.
+//! together in `<hash>.pack`, because each separate file costs the first start a sync. A `rules`
+//! record in the journal names the bundle in force from there on; a replay compiles the same texts
+//! again. Every file is checked against its name when it is read; a damaged one is written again
+//! when the configuration has its content. Lost rules do not prevent a start: the nearest ones are
+//! used and reported.
 
 use std::{
     cell::OnceCell,
@@ -37,10 +38,10 @@ const PACK: &str = "pack";
 const UNFINISHED: &str = "unfinished";
 /// The file that names the last bundle used.
 const CURRENT: &str = "current.hash";
-/// The extensions of all files but unfinished ones.
+/// The extensions of all files except unfinished ones.
 pub(super) const EXTENSIONS: [&str; 4] = [BUNDLE, TEXT, PACK, "hash"];
-/// How many bundles are kept before unnamed ones are looked for: those of as many edits, some
-/// kilobytes each.
+/// Number of stored bundles above which unnamed ones are deleted; each edit adds one, of some
+/// kilobytes.
 const BUNDLES_MAX: usize = 64;
 /// Most records per read.
 const BATCH_RECORDS_MAX: usize = 4_096;
@@ -49,7 +50,7 @@ const BATCH_RECORDS_MAX: usize = 4_096;
 #[derive(Debug, Clone)]
 pub struct RulesStore {
     folder: PathBuf,
-    /// The rules used when those of an earlier time are lost and none are in force.
+    /// The rules used when those of an earlier time are lost and no rules are in force.
     current: Option<Arc<str>>,
     /// Compiled rules.
     ready: ReadyRules,
@@ -61,23 +62,23 @@ pub enum RulesError {
     /// The file cannot be read or written.
     #[error("the rules bundle {} cannot be used", path.display())]
     Io {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The content does not match the name.
     #[error("{} is damaged: its content has another hash", path.display())]
     Damaged {
-        /// Which file.
+        /// The file.
         path: PathBuf,
     },
     /// The bundle is invalid, or one of its texts is lost.
     #[error("the rules bundle {} cannot be used", path.display())]
     Bundle {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: BundleError,
     },
 }
@@ -99,13 +100,14 @@ impl RulesStore {
         Self { folder: state.join("rules"), current: None, ready: ReadyRules::default() }
     }
 
-    /// The same, with the rules used when those of an earlier time are lost and none are in force.
+    /// Sets the rules that are used when those of an earlier time are lost and no rules are in
+    /// force.
     #[must_use]
     pub fn with_current(self, hash: &str) -> Self {
         Self { current: Some(hash.into()), ..self }
     }
 
-    /// Stores `sources` under their hash, so that they are there before the journal names them;
+    /// Stores `sources` under their hash, so that they exist before the journal names them;
     /// rewrites damaged files.
     ///
     /// Shape: the hash.
@@ -135,8 +137,8 @@ impl RulesStore {
         Ok(hash)
     }
 
-    /// Writes a file unless it is there and whole; returns whether it was written. Its name is not
-    /// durable yet.
+    /// Writes a file unless it exists with the right content; returns whether it was written. Its
+    /// name is not durable yet.
     fn write(&self, hash: &str, extension: &str, bytes: &[u8]) -> io::Result<bool> {
         let path = self.path(hash, extension);
         if fs::read(&path).is_ok_and(|found| found == bytes) {
@@ -155,7 +157,7 @@ impl RulesStore {
             let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
             file.write_all(bytes)?;
             file.sync_all()?;
-            // A folder in its place would never be replaced.
+            // A rename cannot replace a folder.
             if path.is_dir() {
                 fs::rename(path, path.with_extension("damaged"))?;
             }
@@ -237,12 +239,13 @@ impl RulesStore {
             .map_err(|source| RulesError::Bundle { path: self.path(hash, PACK), source: source.into() })
     }
 
-    /// Passes on compiled rules for the next load of their hash.
+    /// Stores compiled rules for the next load of their hash.
     pub fn hand_over(&self, rules: Arc<CompiledRules>) {
         self.ready.put(rules);
     }
 
-    /// The rules stored under `hash`: those passed on, else compiled from the bundle.
+    /// The rules stored under `hash`: the compiled ones if they were handed over, else compiled
+    /// from the bundle.
     ///
     /// Errors: those of [`RulesStore::sources`].
     pub fn load(&self, hash: &str) -> Result<Arc<CompiledRules>, RulesError> {
@@ -296,10 +299,10 @@ impl RulesStore {
         Ok(wrong)
     }
 
-    /// Deletes what no record of `journal` names, when more than [`BUNDLES_MAX`] bundles are
-    /// stored, or twice as many as were `named_before`. Nothing may be stored meanwhile.
+    /// Deletes the files that no record of `journal` names, when more than [`BUNDLES_MAX`] bundles
+    /// are stored, or twice as many as were `named_before`. No rules may be stored meanwhile.
     ///
-    /// Shape: how many bundles are named; `named_before` if that was not checked. A journal whose
+    /// Shape: the number of named bundles; `named_before` if that was not checked. A journal whose
     /// first record is not of rules (an earlier version began that segment) may need rules that
     /// none of its records names, so nothing is deleted then.
     pub(super) fn collect_unnamed(
@@ -341,7 +344,7 @@ impl RulesStore {
             let is_kept = match name_of(&path) {
                 Some((hash, BUNDLE)) => named.contains(hash),
                 Some((hash, TEXT)) => texts.contains(hash),
-                // A damaged one is kept for inspection.
+                // A damaged pack is kept for inspection.
                 Some((hash, PACK)) => self.pack(hash).map_or(true, |pack| pack.keys().any(is_listed)),
                 Some((_, UNFINISHED)) => false,
                 Some(_) | None => true,

@@ -3,11 +3,11 @@
 //! 1. Intake: listeners accept nothing more; running requests finish.
 //! 2. Drain: open batches close and the engine reaches the journal's head.
 //! 3. Sync: everything written is made durable, and a snapshot is written, so that the next start
-//!    reads no more than that.
+//!    reads only that.
 //! 4. Close: the socket is removed, the lock is released.
 //!
-//! All of it has [`GRACE`], of which the first phase has [`INTAKE_GRACE`]. A kill in any phase
-//! loses nothing: the next start replays what was written.
+//! All phases together have [`GRACE`], the first one [`INTAKE_GRACE`]. A kill in any phase loses no
+//! written record: the next start replays them.
 
 use std::{fmt, io, time::Duration};
 

@@ -1,9 +1,9 @@
-//! The skipped records of the journal, known without reading the journal.
+//! Finds the skipped records of the journal without reading all of it.
 //!
-//! A later record of the kind `skipped`, at any position, says that a record is skipped. A file in
-//! the state folder lists the positions of those. The journal decides: a position in the list has
-//! to be such a record. Without a list, or with that of another journal, the whole journal is read
-//! for them once, and the list is written again.
+//! A later record of the kind `skipped`, at any position, marks a record as skipped. A file in the
+//! state folder lists the positions of these `skipped` records. The journal is authoritative: every
+//! listed position must have such a record. If the list is missing or of another journal, the whole
+//! journal is read once, and the list is written again.
 
 use std::{
     collections::BTreeSet,
@@ -60,7 +60,7 @@ impl Skipped {
         &self.records
     }
 
-    /// The same, by value.
+    /// The skipped records, by value.
     pub(super) fn into_records(self) -> BTreeSet<Seq> {
         self.records
     }
@@ -85,13 +85,13 @@ impl Skipped {
         };
         if let Err(error) = write() {
             tracing::warn!(%error, "the list of skipped records cannot be written");
-            // An incomplete list would be believed.
+            // An incomplete list would be trusted.
             fs::remove_file(&self.path).ok();
         }
     }
 }
 
-/// The list at `path` and the records it refers to; `None` when there is none of `journal`.
+/// The list at `path` and the records it refers to; `None` when there is no list of `journal`.
 fn listed(path: &Path, journal: &Journal) -> Option<(BTreeSet<Seq>, BTreeSet<Seq>)> {
     let mut places: BTreeSet<Seq> = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
     let mut records = BTreeSet::new();
@@ -111,7 +111,7 @@ fn listed(path: &Path, journal: &Journal) -> Option<(BTreeSet<Seq>, BTreeSet<Seq
     Some((places, records))
 }
 
-/// The record that `record` says is skipped.
+/// The record that `record` marks as skipped.
 fn skipped_by(record: Record<'_>) -> Option<Seq> {
     let is_skipped = record.kind.0 == records::SKIPPED;
     match is_skipped.then(|| records::decode(record.kind.0, record.seq, record.body))? {
@@ -130,8 +130,8 @@ mod tests {
         time::Timestamp,
     };
 
-    /// A journal of 40 records; each pair gives the position of a `skipped` record and the record
-    /// it skips.
+    /// A journal of 40 records; each pair is the position of a `skipped` record and the record it
+    /// skips.
     fn journal(skipped: &[(u64, u64)]) -> Journal {
         let settings = JournalSettings { segment_bytes: 400, seal: false, ..JournalSettings::default() };
         let clock = Arc::new(|| Timestamp::ZERO);

@@ -1,10 +1,10 @@
-//! The stored snapshots: the newest two, each in a file that is whole or not there.
+//! The stored snapshots: the newest two, each in a file that is complete or absent.
 //!
 //! A snapshot is the state after all records up to one position, so that a start need not read them
-//! again. It never contains what the journal does not: it is written after the journal is durable
-//! up to its record and up to the events that were pending then. If one is damaged, the one before
-//! is used, or the journal from its beginning, and that is reported; a start never fails because of
-//! it. `file` is the format, `writer` decides when to write.
+//! again. It never contains more than the journal, because it is written after the journal is
+//! durable up to its record and up to the events that were pending then. If one is damaged, the one
+//! before is used, or the journal from its beginning, and that is reported; a start never fails
+//! because of it. `file` is the format, `writer` decides when to write.
 
 mod file;
 #[cfg(test)]
@@ -47,12 +47,12 @@ const KEYS_SUFFIX: &str = ".keys";
 /// Digits of a position in a name, so that names sort as positions do.
 const SEQ_DIGITS: usize = 20;
 
-/// The snapshots of one state folder; shared by the writer and the code that deletes what they
-/// replace.
+/// The snapshots of one state folder; shared by the writer and the code that deletes the records
+/// that they replace.
 #[derive(Debug)]
 pub struct Snapshots {
     files: Arc<dyn Files>,
-    /// Those believed to be usable, oldest first.
+    /// Those considered usable, oldest first.
     kept: Mutex<Vec<Seq>>,
     /// The paths of those that belong to another journal.
     unmatched: Mutex<Vec<PathBuf>>,
@@ -61,11 +61,11 @@ pub struct Snapshots {
 /// The encoded engine state at one position.
 #[derive(Debug, Clone)]
 pub struct Capture {
-    /// The last record that is in it.
+    /// The last record included.
     pub seq: Seq,
     /// The time of that record.
     pub time: Timestamp,
-    /// As encoded by [`Fold::to_state`].
+    /// The output of [`Fold::to_state`].
     pub state: Vec<u8>,
 }
 
@@ -84,11 +84,11 @@ pub struct Loaded {
 #[derive(Debug, thiserror::Error)]
 #[error("{operation} {}", path.display())]
 pub struct WriteError {
-    /// What failed.
+    /// The failed operation.
     pub operation: &'static str,
-    /// On which file.
+    /// The file.
     pub path: PathBuf,
-    /// Why.
+    /// The cause.
     pub source: io::Error,
 }
 
@@ -102,7 +102,7 @@ impl Capture {
 }
 
 impl Loaded {
-    /// What it knows of the journal.
+    /// Its facts about the journal.
     pub fn hint(&self) -> RecoveryHint {
         let keys_upto = if self.keys.is_some() { self.last.seq } else { Seq::ZERO };
         RecoveryHint { seq: self.last.seq, keys_upto }
@@ -115,7 +115,7 @@ impl Loaded {
         check(&self.last, report)
     }
 
-    /// Whether it matches an open journal.
+    /// Whether the snapshot matches an open journal.
     fn belongs_to(&self, journal: &Journal) -> bool {
         match journal.read_at(self.last.seq) {
             Ok(Some(record)) => self.last.check(Some(record.as_record())).is_ok(),
@@ -141,7 +141,7 @@ impl Snapshots {
         self.unmatched.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether none is believed to be usable.
+    /// Whether no snapshot is considered usable.
     pub fn is_empty(&self) -> bool {
         self.kept().is_empty()
     }
@@ -149,9 +149,9 @@ impl Snapshots {
     /// The record up to which the journal is not needed: the last one of the older of two
     /// snapshots.
     ///
-    /// Shape: `None` while there are fewer than two, as then only the journal's beginning can
-    /// replace a damaged one. Later records are needed, so the journal may delete what is before
-    /// the following one.
+    /// Shape: `None` while there are fewer than two, because then only the journal's beginning can
+    /// replace a damaged one. Later records are needed, so the journal may delete the records up to
+    /// this one.
     pub fn oldest_needed(&self) -> Option<Seq> {
         let kept = self.kept();
         kept.len().checked_sub(KEPT).and_then(|at| kept.get(at)).copied()
@@ -162,8 +162,8 @@ impl Snapshots {
         self.oldest_needed().unwrap_or(Seq::ZERO).next()
     }
 
-    /// The newest snapshot that is whole; skips damaged ones. The caller checks with
-    /// [`Loaded::check`] whether it belongs to the journal.
+    /// The newest complete snapshot; skips damaged ones. The caller checks with [`Loaded::check`]
+    /// whether it belongs to the journal.
     pub fn load(&self, rules: &RulesStore) -> Option<Loaded> {
         loop {
             let newest = self.kept().last().copied()?;
@@ -174,8 +174,8 @@ impl Snapshots {
         }
     }
 
-    /// Drops those whose headers do not match the scanned journal: they replace nothing, so the
-    /// journal must not be deleted for them.
+    /// Drops those whose headers do not match the scanned journal: they cannot replace records of
+    /// this journal, so no records may be deleted because of them.
     pub fn check_all(&self, report: &ScanReport) {
         let kept = self.kept().clone();
         for seq in kept {
@@ -253,15 +253,16 @@ impl Snapshots {
         Ok(renamed)
     }
 
-    /// Writes a snapshot and removes what the newest two do not need; returns how many bytes were
-    /// written.
+    /// Writes a snapshot and removes the files that the newest two do not need; returns how many
+    /// bytes were written.
     ///
     /// `record_checksum` is that of the capture's last record, see
     /// [`Record::checksum`](crate::journal::Record::checksum). `keys` are the remembered
     /// idempotency keys, in order; those of later records are left out. The journal must be durable
     /// up to the capture's record, and up to the events that were pending when it was made.
     ///
-    /// Errors: the kept ones are unchanged, or an unneeded file is still there.
+    /// Errors: a file operation failed. Then the kept ones are unchanged, or an unneeded file
+    /// remains.
     pub fn write(
         &self,
         capture: &Capture,
@@ -275,7 +276,8 @@ impl Snapshots {
         let head = [Header::encode(last, Section::new(&keys), Section::new(state)), keys].concat();
         let written = self.write_named(&name_of(seq), &head, state);
         if written.is_err() {
-            // On a full disk others need this space. Failing to remove it is the smaller problem.
+            // On a full disk other writers need this space. The first error matters more than a
+            // failure here.
             self.files.remove(UNFINISHED).ok();
         }
         written?;
@@ -368,7 +370,7 @@ fn check(last: &LastRecord, report: &ScanReport) -> Result<(), Unusable> {
     if last.seq.next() < report.first() {
         return Err(Unusable::BeforeJournal { first: report.first() });
     }
-    // An unreadable record contradicts nothing; its readers report the damage.
+    // An unreadable record is not a mismatch; its readers report the damage.
     let record = report.record(last.seq).ok().flatten();
     last.check(record.as_ref().map(|record| record.as_record()))
 }

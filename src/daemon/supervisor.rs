@@ -1,4 +1,4 @@
-//! Every task of the daemon, by name, and the effect of its end.
+//! The tasks of the daemon, by name, and the effect of the end of each.
 //!
 //! All tasks are started here. A required task that ends before shutdown stops the daemon; a failed
 //! connection is logged.
@@ -13,7 +13,7 @@ pub(super) enum TaskKind {
     EventLoop,
     /// Reads the configuration again on request; required.
     Reloads,
-    /// Looks for injections in transcripts; never ends by itself.
+    /// Looks for injections in transcripts; required.
     Transcripts,
     /// Accepts connections; required.
     Listener,
@@ -21,11 +21,11 @@ pub(super) enum TaskKind {
     Snapshots,
     /// Writes to the message sockets of clients; required.
     WakeRoutes,
-    /// Closes the sessions whose processes end; never ends by itself.
+    /// Closes the sessions whose processes end; required.
     Processes,
-    /// Finds sessions whose turn was stopped without a hook; never ends by itself.
+    /// Finds sessions whose turn was stopped without a hook; required.
     IdleSessions,
-    /// Waits for something outside; never ends by itself.
+    /// Waits for external events; required.
     Source,
 }
 
@@ -53,21 +53,21 @@ pub enum TaskError {
     /// With an error.
     #[error("the {task} stopped")]
     Failed {
-        /// Which task.
+        /// The task.
         task: &'static str,
-        /// Why.
+        /// The cause.
         source: Failure,
     },
     /// It ended without an error.
     #[error("the {task} ended without being asked to")]
     Ended {
-        /// Which task.
+        /// The task.
         task: &'static str,
     },
     /// It panicked.
     #[error("the {task} panicked")]
     Panicked {
-        /// Which task.
+        /// The task.
         task: &'static str,
         /// The panic.
         source: JoinError,

@@ -43,7 +43,7 @@ impl About {
     }
 }
 
-/// Answers a query; the requester may have gone.
+/// Answers a query; the requester may be gone.
 pub(super) fn answer(
     query: Query,
     fold: &Fold,

@@ -1,9 +1,9 @@
 //! Reports to the service manager that the event loop is running.
 //!
-//! A daemon whose loop hangs answers nobody and does not end, so nobody restarts it. A service
-//! manager with a watchdog (`WatchdogSec=` of systemd) ends a process that has not sent
-//! `WATCHDOG=1` for so long. The loop sends it, as a separate thread would go on when the loop
-//! hangs.
+//! A daemon with a stuck loop answers no request and does not exit, so it is not restarted. A
+//! service manager with a watchdog (`WatchdogSec=` of systemd) ends a process that has not sent
+//! `WATCHDOG=1` within that time. The loop itself sends it: a separate thread would still send it
+//! when the loop is stuck.
 
 use std::time::Duration;
 
@@ -21,12 +21,12 @@ pub struct Watcher {
 pub(super) struct Watchdog {
     /// `None` without a watchdog.
     watcher: Option<Watcher>,
-    /// When the last one was sent, by the monotonic clock.
+    /// When the last keep-alive was sent, by the monotonic clock.
     said: Duration,
 }
 
 impl Watchdog {
-    /// A keep-alive is due after half of the watchdog's limit.
+    /// Creates a schedule with an interval of half the watchdog's limit.
     ///
     /// Source: `sd_watchdog_enabled(3)`.
     pub(super) fn new(watcher: Option<Watcher>, now: Duration) -> Self {

@@ -9,7 +9,8 @@ use std::{
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-/// Whether this is a thread of a multi-thread runtime, which moves other tasks while it blocks.
+/// Whether this thread may block: it belongs to a multi-thread runtime, which then moves other
+/// tasks.
 pub(crate) fn can_block() -> bool {
     Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)
 }

@@ -2,8 +2,8 @@
 //! group.
 //!
 //! `leader` decides which thread writes, `writer` puts records into segments, and `sync` makes them
-//! durable. `sync` may give a leader the duty to sync for its group. If the duty is dropped undone,
-//! the flusher thread takes it.
+//! durable. `sync` may give a leader the duty to sync for its group. If the duty is dropped before
+//! it is done, the flusher thread takes it.
 
 pub(crate) mod admission;
 pub(crate) mod append;

@@ -1,4 +1,5 @@
-//! Work on files that nobody waits for: sealing, retention, copies, verification and repair.
+//! Maintenance of files, mostly in the background: sealing, retention, copies, verification and
+//! repair.
 
 pub(crate) mod pinned;
 pub(crate) mod repair;

@@ -1,4 +1,4 @@
-//! From a scan report to a running journal: its shared state, its writer, and its threads.
+//! Makes a running journal from a scan report: its shared state, its writer, and its threads.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -34,8 +34,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// How many appends of one level may be in flight; further ones wait, without delaying the other
-/// level.
+/// Most appends of one level in flight; further ones wait, and do not delay the other level.
 pub(crate) const IN_FLIGHT_MAX: usize = 4_096;
 
 /// A journal whose threads run, until it is dropped.
@@ -53,7 +52,7 @@ pub(crate) struct Running {
     pub(crate) thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What recovery found.
+/// The results of recovery.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) cuts: Vec<Cut>,
@@ -153,8 +152,8 @@ fn start_helpers(
     clock: &Clock,
     synced: &watch::Receiver<Seq>,
 ) -> Result<Helpers, OpenError> {
-    // Both hold one and are never full: a file is ordered when the one before was taken; the writer
-    // orders the first.
+    // Both channels have room for one item and are never full: a file is ordered when the one
+    // before was taken, and the writer orders the first one.
     let (orders_sender, orders) = sync_channel(1);
     let (prepared_sender, prepared) = sync_channel(1);
     let preparing = Arc::clone(store);
@@ -182,7 +181,7 @@ fn start_helpers(
     let mut threads = vec![flusher, preparer];
     match start("journal-sealer", move || sealer.run()) {
         Ok(sealer) => threads.push(sealer),
-        // Nothing waits for it, so the journal starts without it.
+        // No caller waits for this thread, so the journal starts without it.
         Err(error) => {
             let what = format!("nothing is sealed or deleted until the next start: {error}");
             tracing::warn!(error = &error as &dyn std::error::Error, "the journal seals and deletes nothing");
@@ -197,7 +196,7 @@ fn start_helpers(
 fn start_writer(group: &Arc<GroupCommit>) -> Result<JoinHandle<()>, OpenError> {
     let group = Arc::clone(group);
     start("journal-writer", move || {
-        // After a panic there is no orderly end: dropped channels refuse what waits.
+        // After a panic there is no orderly end: the dropped channels refuse the waiting callers.
         if let Some(writer) = group.run() {
             writer.end();
         }

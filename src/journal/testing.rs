@@ -1,5 +1,5 @@
-//! Shared by the tests of the journal: a small journal on files in memory, and records that contain
-//! their number.
+//! Helpers for the tests of the journal: a small journal on files in memory, and records that
+//! contain their number.
 
 use std::{
     sync::{
@@ -25,10 +25,10 @@ use crate::{
     time::Timestamp,
 };
 
-/// Small enough that a few records fill a segment.
+/// The size of a segment, which a few records fill.
 pub(crate) const SEGMENT_BYTES: u64 = 400;
 
-/// Longer than any test: records nobody waits for stay unsynced.
+/// Longer than any test, so that records that nobody waits for stay unsynced.
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 
 /// Opens with small segments and a constant clock.
@@ -46,7 +46,7 @@ pub(crate) fn open_with(
     durability: Durability,
     clock: Clock,
 ) -> Result<Opened, OpenError> {
-    // Otherwise the timing of sealing would depend on another thread.
+    // Without this the timing of sealing would depend on another thread.
     let settings = JournalSettings {
         segment_bytes,
         durability,
@@ -57,7 +57,7 @@ pub(crate) fn open_with(
     open_set(files, settings, clock, RecoveryHint::default())
 }
 
-/// Opens a journal that soon syncs records that nobody waits for.
+/// Opens a journal with a short `sync_within`.
 pub(crate) fn open_syncing(files: &MemoryFiles, durability: Durability) -> Journal {
     let sync_within = Duration::from_millis(1);
     let settings = JournalSettings {
@@ -71,7 +71,7 @@ pub(crate) fn open_syncing(files: &MemoryFiles, durability: Durability) -> Journ
     open_set(files, settings, clock, RecoveryHint::default()).expect("opened").journal
 }
 
-/// Opens without idempotency keys, so that bodies may be anything.
+/// Opens without idempotency keys, so that any bodies can be appended.
 pub(crate) fn try_open_plainly(files: &MemoryFiles) -> Result<Opened, OpenError> {
     let settings =
         JournalSettings { segment_bytes: SEGMENT_BYTES, seal: false, ..JournalSettings::default() };
@@ -111,11 +111,11 @@ fn open_set(
     Journal::open_scanned(Arc::new(files.clone()), settings, clock, report, IdempotencyKeys::default())
 }
 
-/// Opens with the next segment prepared, so that all later writes and syncs are the test's.
+/// Opens with the next segment prepared, so that only the test causes later writes and syncs.
 pub(crate) fn open_prepared(files: &MemoryFiles, segment_bytes: u64) -> Journal {
     let clock: Clock = Arc::new(|| Timestamp::from_millis(5));
     let journal = open_with(files, segment_bytes, Durability::Sync, clock).expect("opened").journal;
-    // One of the file, one of the folder.
+    // One sync of the file, and one of the folder.
     let syncs = files.operations().syncs + 2;
     journal.prepare_next_file();
     while files.operations().syncs < syncs {

@@ -1,9 +1,10 @@
 //! A random walk over everything that can happen to a journal, on a faulty disk, checked against a
 //! model.
 //!
-//! After every start, records answered as durable are there, nothing is there that was never
-//! appended, and records that were only written are there after a mere kill. Or the start is
-//! refused with a cause, and its advice leads to a start. One number determines the whole walk.
+//! After every start, all records answered as durable exist, and there is no record that was never
+//! appended. After a kill without power loss, records that were only written exist too. If the
+//! start is refused, the error names the cause, and its advice leads to a start. One number
+//! determines the whole walk.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,39 +26,39 @@ use crate::journal::{
 };
 use crate::{event::Seq, time::Timestamp};
 
-/// How many walks there are; `ASIDE_WALK_SEEDS` overrides it. `ASIDE_WALK_SEED` is the first one;
-/// alone, the only one.
+/// Number of walks; `ASIDE_WALK_SEEDS` overrides it. `ASIDE_WALK_SEED` is the number of the first
+/// walk; without `ASIDE_WALK_SEEDS` it is the only one.
 const SEEDS: u64 = 200;
 const STEPS: usize = 14;
-/// How many records one flipped byte can lose: all of a segment of the smallest ones, or those that
-/// a damaged seal hides.
+/// Most records that one flipped byte can lose: all of a segment with the smallest records, or
+/// those that a damaged seal hides.
 const LOST_MAX: usize = 16;
 const TOMBSTONE: Tombstone<'static> = Tombstone { kind: RecordKind(255), body: b"lost" };
 
-/// What was promised.
+/// The promised records.
 #[derive(Debug, Default)]
 struct Model {
     /// Every number below it was appended once.
     next_number: u64,
     /// Records that were answered as durable, or that a start found.
     durable: BTreeMap<u64, u64>,
-    /// Records answered as written since.
+    /// Records answered as written since then.
     written: BTreeMap<u64, u64>,
-    /// The positions of records, and how far each says the journal was durable; a mark has position
-    /// 0.
+    /// The positions of records, and the last durable position according to each; a mark has
+    /// position 0.
     said: Vec<(u64, u64)>,
-    /// Everything before it may have been deleted.
+    /// All records before it may have been deleted.
     forgotten: u64,
     /// Records that a repair gave up.
     lost: BTreeSet<u64>,
 }
 
-/// How a life of the journal ended.
+/// How a run of the journal ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Closed,
     Killed,
-    /// Killed, and what a failed sync left is read from the disk.
+    /// Killed, and the cache was dropped: bytes of a failed sync are read from the disk.
     Evicted,
     PowerLost,
 }
@@ -66,7 +67,7 @@ struct Walk {
     random: Random,
     files: MemoryFiles,
     model: Model,
-    /// What was done, for the message of a failure.
+    /// The steps so far, for the message of a failure.
     steps: Vec<String>,
 }
 
@@ -145,7 +146,7 @@ impl Walk {
         self.steps.push(format!("forget before {before}: {forgotten:?}"));
     }
 
-    /// Makes something fail soon.
+    /// Makes one of the next operations fail.
     fn fail(&mut self) {
         const OPERATIONS: [Operation; 7] = [
             Operation::Open,
@@ -165,7 +166,8 @@ impl Walk {
         self.files.fail(operation, name, times, kind);
     }
 
-    /// Ends a life, and may flip a byte then; returns how it ended, and whether a byte was flipped.
+    /// Ends the journal's run, and may flip a byte; returns how it ended, and whether a byte was
+    /// flipped.
     fn end(&mut self, journal: Journal) -> (End, bool) {
         let ends = [End::Closed, End::Killed, End::Evicted, End::PowerLost];
         let mut end = ends[self.random.below(ends.len())];
@@ -218,7 +220,7 @@ impl Walk {
         file.write_at(&[byte[0] ^ (1 << bit)], at).and_then(|()| file.sync_data()).expect("written");
         self.steps.push(format!("flip bit {bit} of byte {at} of {name}"));
         if name == MARK_NAME {
-            // Without it nothing is said until the next orderly end.
+            // Without the mark its durable position is unknown until the next orderly end.
             self.model.said.retain(|(seq, _)| *seq > 0);
         }
         true
@@ -237,14 +239,15 @@ impl Walk {
             if self.random.below(2) == 0 {
                 let seed = self.random.below(1 << 30) as u64;
                 self.files = self.files.after_power_loss(seed);
-                // A successful start makes durable what it finds; a failed one promised nothing.
+                // A successful start makes the found records durable; a failed one has promised
+                // nothing.
                 return self.start_checked(&self.promised(End::PowerLost, is_flipped), is_flipped);
             }
         }
         self.start_checked(&must, is_flipped)
     }
 
-    /// The records that must be there.
+    /// The records that must exist.
     fn promised(&self, end: End, is_flipped: bool) -> BTreeMap<u64, u64> {
         let Model { durable, written, said, .. } = &self.model;
         let mut must = durable.clone();
@@ -302,7 +305,7 @@ impl Walk {
         Journal::open(files, settings, Arc::new(|| Timestamp::from_millis(5)), &|_| None)
     }
 
-    /// Compares all records with those that must be there, and adds them to the promised ones.
+    /// Compares all records with those that must exist, and adds them to the promised ones.
     fn check(&mut self, journal: &Journal, must: &BTreeMap<u64, u64>) -> Result<(), Wrong> {
         let first = journal.stored().expect("in memory").first;
         let mut reader = journal.read_from(first);
@@ -358,13 +361,13 @@ enum Wrong {
     Read(ReadError),
 }
 
-/// Waits until the journal's threads are idle, so that the same number gives the same walk.
+/// Waits until the journal's threads are idle, so that the same number produces the same walk.
 fn idle(files: &MemoryFiles, journal: &Journal) {
     let inner = &journal.inner;
     let (mut quiet, mut before) = (0, files.operations());
     loop {
         std::thread::yield_now();
-        // Without a next file, there will be none, or the preparer retries.
+        // Without a next file, either none will come, or the thread that prepares it retries.
         let has_next = files.list().expect("listed").iter().any(|name| name == "next.seg");
         if quiet == if has_next { 2 } else { 20 } {
             break;

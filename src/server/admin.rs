@@ -21,10 +21,10 @@ pub(crate) struct Health {
     /// The problems.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     problems: Vec<String>,
-    /// Journal records that the event loop has not handled yet.
+    /// Number of journal records that the event loop has not handled yet.
     lag: u64,
-    /// How long its current turn lasts, or how long those records have been waiting, in
-    /// milliseconds; 0 while it is idle.
+    /// How long the loop's current turn has lasted, or how long those records have waited, in
+    /// milliseconds; 0 while the loop is idle.
     held_up_ms: u64,
 }
 
@@ -40,7 +40,7 @@ pub(crate) async fn status_of(app: &App) -> Result<StatusView, ApiError> {
     status.config = app.config.view();
     let journal = app.journal.clone();
     let read = tokio::task::spawn_blocking(move || {
-        // Unreadable sizes are no reason to withhold the rest.
+        // If the sizes cannot be read, the rest is still shown.
         let stored = journal.stored().unwrap_or_default();
         let first = journal.read_at(stored.first).ok().flatten();
         (stored, first)
@@ -59,8 +59,8 @@ pub(crate) async fn status_of(app: &App) -> Result<StatusView, ApiError> {
 /// Longest turn of the event loop before it counts as stuck; a turn takes milliseconds.
 const HELD_UP_MAX: Duration = Duration::from_secs(5);
 
-/// Reports that the daemon runs, its event loop turns, and its journal accepts events. Queries
-/// neither the loop nor the disk.
+/// Reports that the daemon runs, its event loop makes progress, and its journal accepts events.
+/// Queries neither the loop nor the disk.
 #[utoipa::path(
     get, path = "/healthz", tag = "admin",
     responses((status = 200, body = Health), (status = 503, body = ErrorBody), (status = 507, body = ErrorBody)),

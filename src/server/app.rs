@@ -1,4 +1,4 @@
-//! What all handlers share.
+//! The state that all handlers share.
 
 use std::{ops::Deref, sync::Arc, time::Duration};
 
@@ -84,7 +84,7 @@ impl App {
     /// Waits until the daemon stops.
     pub(super) async fn stopped(&self) {
         let mut shutdown = self.shutdown.clone();
-        // An error means that the sender is gone, which also ends the daemon.
+        // An error means that the sender was dropped, which means that the daemon ends.
         drop(shutdown.wait_for(|is_stopping| *is_stopping).await);
     }
 }

@@ -95,7 +95,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Route {
 }
 
 /// Whether a request is authorized to publish: it comes from a process of the daemon's user, or has
-/// a token for that. A request that is not may still be a webhook with a signed body.
+/// a token for that. An unauthorized request may still be a webhook with a signed body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MayPublish(pub(crate) bool);
 

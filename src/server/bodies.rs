@@ -40,7 +40,7 @@ pub(super) struct Fate {
     was_given_up: Arc<AtomicBool>,
 }
 
-/// The body of an answer; while it lives, the connection counts as working.
+/// The body of an answer; until it is dropped, the connection counts as working.
 #[derive(Debug)]
 pub(super) struct Answer {
     body: Body,

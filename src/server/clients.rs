@@ -23,20 +23,20 @@ pub(crate) async fn clients(State(app): State<App>) -> Result<Json<ClientsView>,
     Ok(Json(ClientsView { attached, troubles: app.registry.hook_troubles().views() }))
 }
 
-/// What a monitor reports about the client that started it.
+/// The report of a monitor about the client that started it.
 #[derive(Debug)]
 pub(crate) struct MonitorClient {
     pub(crate) harness: Harness,
-    /// Where the client keeps its files.
+    /// The folder of the client's files.
     pub(crate) folder: Option<ClientFolder>,
 }
 
 impl MonitorClient {
     /// Upserts the session of this monitor.
     ///
-    /// Shape: the report opens a session that no hook has reported because it began before the
-    /// daemon did, and reopens an ended session: its client runs. Without the client's process
-    /// nothing is opened. `peer` is the monitor's own process, if it is known.
+    /// Shape: opens a session that no hook has reported because it began before the daemon, and
+    /// reopens an ended session, because its client runs. Opens no session if the client's process
+    /// is unknown. `peer` is the monitor's own process, if it is known.
     pub(crate) async fn attach(
         &self,
         app: &App,

@@ -1,4 +1,4 @@
-//! The configuration as last loaded, and the way to request a reload.
+//! The configuration as last loaded, and the handle to request a reload.
 
 use std::{collections::BTreeMap, sync::Arc};
 

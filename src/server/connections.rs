@@ -136,8 +136,8 @@ pub(crate) async fn serve<A: Accept>(listener: A, router: Router, stopping: watc
     while connections.join_next().await.is_some() {}
 }
 
-/// Whether the client closed the connection before it was accepted, which says nothing about the
-/// listener.
+/// Whether the client closed the connection before it was accepted. Such an error is not a failure
+/// of the listener.
 fn is_of_the_client(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
@@ -176,14 +176,14 @@ where
         ended = served => ended,
         () = waits.head_timeout() => return,
     };
-    // A client that is gone or too late reads nothing; one that did not send HTTP has an answer to
-    // read.
+    // A client that disconnected or was too slow reads no answer. A client that did not send HTTP
+    // does.
     if ended.is_ok() || ended.is_err_and(|error| error.is_parse()) {
         let parts = connection.into_parts();
         let io = parts.io.into_inner();
         let next = next.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(Takeover(serve)) = next {
-            // An upgraded connection has a place of its own.
+            // An upgraded connection has a separate place.
             drop(place);
             return serve(TakenOver { read: parts.read_buf, io: Box::new(io) }).await;
         }

@@ -34,9 +34,9 @@ pub enum Query {
     Session(SessionId, oneshot::Sender<Option<SessionView>>),
     /// The session that now runs in the process of this one; itself when no successor is known.
     SessionNow(SessionId, oneshot::Sender<SessionId>),
-    /// The session with this id, or that this harness calls by it.
+    /// The session with this id, or the session that this harness knows by it.
     Named(SessionId, Option<Arc<str>>, oneshot::Sender<Named>),
-    /// What a hook of a session needs before an exchange, or instead of one.
+    /// The state that a hook of a session needs before an exchange, or instead of one.
     Outstanding(SessionId, oneshot::Sender<Outstanding>),
     /// A page of the pending notifications of a session, or of all.
     Waiting(WaitingPage, oneshot::Sender<(Vec<WaitingView>, Option<PageStart>)>),
@@ -44,7 +44,8 @@ pub enum Query {
     CanDecide(Option<SessionId>, NotificationId, Decision, oneshot::Sender<bool>),
     /// The subscribers that would take an event, and the types that subscribers name in full.
     Explain(Arc<Event>, oneshot::Sender<(Explanation, Vec<String>)>),
-    /// Where a notice for the user goes; `None` when it is not one of the newest.
+    /// The verdict on a notice for the user, with its sinks; `None` when it is not one of the
+    /// newest.
     SinkVerdict(Arc<str>, oneshot::Sender<Option<Verdict>>),
     /// The state of a question; `None` when it is neither open nor one of the newest that ended.
     Question(Arc<str>, oneshot::Sender<Option<QuestionState>>),
@@ -55,7 +56,7 @@ pub enum Query {
 pub struct WaitingPage {
     /// The session; all sessions if absent.
     pub session: Option<SessionId>,
-    /// Where the page begins.
+    /// The start of the page.
     pub from: Option<PageStart>,
     /// Most notifications.
     pub limit: usize,
@@ -131,7 +132,7 @@ impl EngineHandle {
         self.ask(|reply| Query::SessionNow(session, reply)).await
     }
 
-    /// The session with this id, or that `harness` calls by it.
+    /// The session with this id, or the session that `harness` knows by it.
     pub(crate) async fn named(&self, id: SessionId, harness: Option<Arc<str>>) -> Result<Named, ApiError> {
         self.ask(|reply| Query::Named(id, harness, reply)).await
     }
@@ -164,7 +165,7 @@ impl EngineHandle {
         self.ask(|reply| Query::Explain(event, reply)).await
     }
 
-    /// Where a notice for the user goes, if it is one of the newest.
+    /// The verdict on a notice for the user, if it is one of the newest.
     pub(crate) async fn sink_verdict(&self, notice: Arc<str>) -> Result<Option<Verdict>, ApiError> {
         self.ask(|reply| Query::SinkVerdict(notice, reply)).await
     }

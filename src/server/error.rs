@@ -48,7 +48,7 @@ impl ApiError {
         Self::bad(FieldError::whole(with_causes(error)))
     }
 
-    /// The same refusal with another status.
+    /// Returns the same refusal with another status.
     pub(crate) fn with_status(self, status: StatusCode) -> Self {
         Self { status, ..self }
     }

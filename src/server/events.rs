@@ -62,7 +62,7 @@ pub(crate) struct PublishParams {
 /// Publishes events.
 ///
 /// The body is one event, an array of them, NDJSON, or CloudEvents 1.0 in structured, batch or
-/// binary mode, as its content type says. Each event has its own verdict; (source, id) makes
+/// binary mode, according to its content type. Each event has its own verdict; (source, id) makes
 /// publishing idempotent. An NDJSON body of any length is published as it arrives; with `Accept:
 /// application/x-ndjson` each batch is acknowledged by a line as soon as it is published.
 #[utoipa::path(
@@ -206,7 +206,7 @@ pub(crate) async fn get(
 ) -> Result<Json<EventWithHistory>, ApiError> {
     // Read first: records that are projected after the query are searched in the journal.
     let projected = app.projection.progress().projected();
-    // A failing projection knows nothing, but the journal has the event.
+    // If the projection fails, the journal still has the event.
     let known = look_up(&app, name.clone(), params.source.clone()).await.ok().flatten();
     let found = match known {
         Some(found) => Some(found),
@@ -226,9 +226,9 @@ async fn look_up(
     Ok(app.projection.read(look).await?.map(|(seq, event)| (seq, raw(event))))
 }
 
-/// The outcome of an event, once the projection has reached the journal's end at the time of the
-/// call, or its progress after [`PROJECTED_WAIT_MAX`]; empty while it cannot be read. Returns that
-/// progress too.
+/// The outcome of an event, and the progress of the projection. Waits until the projection has
+/// reached the end that the journal had at the call, at most [`PROJECTED_WAIT_MAX`]. Empty while
+/// the projection cannot be read.
 async fn what_became_of(app: &App, seq: Seq) -> (Vec<LedgerLine>, Seq) {
     let (head, progress) = (*app.journal.written().borrow(), app.projection.progress());
     if app.projection.failed().is_none() {
@@ -245,11 +245,12 @@ async fn what_became_of(app: &App, seq: Seq) -> (Vec<LedgerLine>, Seq) {
     read.await.unwrap_or_else(|_| (Vec::new(), progress.projected()))
 }
 
-/// Searches the records after `projected`, which the projection may lack, and then the position.
+/// Searches the records after `projected`, which the projection may lack, and then the record at
+/// the position.
 ///
-/// A number may be a producer's id or a position; the id goes first, because a position can always
-/// be found by its event's id. Reads at most [`LOOKED_AT_MAX`] records; stops when the caller is
-/// gone.
+/// A number may be a producer's id or a position; the id goes first, because an event can also be
+/// found by its id. Reads at most [`LOOKED_AT_MAX`] records; stops when the caller has
+/// disconnected.
 async fn find(
     app: &App,
     name: String,
@@ -269,7 +270,7 @@ async fn find(
     while !is_far && next <= head {
         let mut reader = app.journal.read_from(next);
         let records = match reader.next_batch(LOOKED_AT_ONCE_MAX) {
-            // It was deleted before the projection had it.
+            // The record was deleted before it was projected.
             Err(ReadError::Gone { oldest, .. }) => {
                 next = oldest;
                 continue;
@@ -282,7 +283,8 @@ async fn find(
             return Ok(shown(&found));
         }
         next = last.next();
-        // Lets other tasks run between two reads; the future is dropped here if the caller is gone.
+        // Lets other tasks run between two reads; the future is dropped here if the caller has
+        // disconnected.
         tokio::task::yield_now().await;
     }
     let position = name.parse().ok().filter(|_| source.is_none());

@@ -1,5 +1,5 @@
-//! The single call of a harness: events and the exchange go into the journal in one batch, and the
-//! event loop gives the answer.
+//! The single call of a harness: appends its events and the exchange to the journal in one batch,
+//! and waits for the answer of the event loop.
 
 use std::{cell::LazyCell, time::Duration};
 
@@ -39,12 +39,12 @@ use crate::{
 /// reached only when the loop is stuck.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// State of the queue when there is nothing to deliver.
+/// Header with the state of the queue, sent when there is nothing to deliver.
 const PENDING_HEADER: &str = "aside-pending";
-/// Whether to check before the next tool, when there is nothing to deliver.
+/// Header that states whether to check before the next tool, sent when there is nothing to deliver.
 const CHECK_HEADER: &str = "aside-check-before-tool";
 
-/// Reports the agent's point and takes what may be delivered now.
+/// Reports the agent's point and takes the notifications that may be delivered now.
 ///
 /// Answers 204 when there is nothing to deliver and nothing to do; the headers `aside-pending` and
 /// `aside-check-before-tool` then hold the values of the body. A repeated request with the same
@@ -121,7 +121,7 @@ fn silence(answer: &Answer) -> Response {
 /// Derives ids for observed events that have none, so that a repeated request publishes nothing
 /// new.
 fn derived_ids(session: &SessionId, body: &[u8]) -> impl FnMut() -> String {
-    // Most exchanges observe nothing, so the prefix is computed with the first id.
+    // Most exchanges have no observed events, so the prefix is computed with the first id.
     let prefix = LazyCell::new(move || {
         let mut hash = Sha256::new();
         hash.update(session.as_str());
@@ -163,7 +163,7 @@ pub(crate) async fn perform<'e>(
     }
 }
 
-/// Logs the outcome of an exchange by name and number; delivered text stays out of the log.
+/// Logs the outcome of an exchange by name and number; delivered text is not logged.
 fn note(exchange: &Exchange, answer: &Answer, took: Duration) {
     let injection = answer.injection.as_ref();
     tracing::debug!(

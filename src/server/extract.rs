@@ -132,7 +132,7 @@ async fn read_into(mut buffer: Buffer, room: &Room, mut chunks: BodyDataStream) 
 /// Waits for `future`, at most about `limit`; `None` when it takes longer.
 ///
 /// Shape: the timer starts at the second poll, because a timer can wake another thread. A body that
-/// arrived with its head is complete by then.
+/// arrived with its head is complete at that time.
 pub(crate) async fn lazy_timeout<F: Future>(limit: Duration, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut is_first = true;

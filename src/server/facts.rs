@@ -34,7 +34,7 @@ use crate::{
 
 /// Most file states whose hash is cached, at some 100 bytes each; the cache is cleared beyond it.
 const HASHES_MAX: usize = 16_384;
-/// Most bytes of cached texts; the oldest are evicted. They serve only to name lines.
+/// Most bytes of cached texts; the oldest are evicted. They are used only to name changed lines.
 const KEPT_TEXTS_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Most cached comparisons of two commits, at 1 MiB of paths each; the cache is cleared beyond it.
 const DIFFS_MAX: usize = 8;
@@ -271,7 +271,7 @@ mod tests {
     use super::*;
 
     pub(super) fn machine() -> Machine {
-        // Later than every file by far, so all of them have settled.
+        // Far later than the last change of every file, so all of them have settled.
         let now = Timestamp::from_millis(u64::MAX / 2);
         Machine {
             contents: Arc::default(),

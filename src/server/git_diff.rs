@@ -1,8 +1,8 @@
 //! The difference between two commits, as git reports it, within a time limit.
 //!
-//! The call blocks, so it runs on the threads of looks. git reads two commits and their trees and
-//! nothing else: no hook, pager, prompt, remote or lock is involved. git itself refuses a folder of
-//! another owner.
+//! The call blocks, so it runs on the threads of looks. git reads two commits and their trees only:
+//! no hook, pager, prompt, remote or lock is involved. git itself refuses a folder of another
+//! owner.
 
 use std::{
     env,
@@ -30,7 +30,7 @@ const CHUNK_BYTES: usize = 64 * 1024;
 /// Returns the files that differ between two commits, as paths relative to the top of the work tree
 /// at `folder`.
 ///
-/// Returns `None` when git is not installed, refuses, knows no such commits, takes longer than
+/// Returns `None` when git is not installed, refuses, does not know the commits, takes longer than
 /// `within`, or names more than 1 MiB of paths. Paths that are not UTF-8 are left out. `stopwatch`
 /// only measures the remaining time.
 pub(super) fn changed_between(

@@ -91,7 +91,7 @@ fn event_filter(app: &App, params: EventsParams) -> Result<EventFilter, ApiError
     })
 }
 
-/// Most injections shown for one name; a name is one of a billion.
+/// Most injections shown for one name. There are a billion names, so few injections share one.
 const NAMED_MAX: usize = 8;
 
 /// Selects notifications.
@@ -250,7 +250,7 @@ pub(crate) async fn closed_sessions(
     Ok(Json(ClosedSessionPage { sessions, next, projection }))
 }
 
-/// What `look` finds under the name `id`, and the projection's progress.
+/// Returns the result of `look` for the name `id`, and the projection's progress.
 ///
 /// Errors: there is no such `thing`, or the file cannot be read.
 async fn named<T: Send + 'static>(

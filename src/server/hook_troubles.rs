@@ -15,7 +15,7 @@ use crate::{event::clean_text, time::Timestamp, wire::clients::TroubleView};
 const TROUBLES_MAX: usize = 32;
 /// The name of that common count.
 const OTHER: &str = "other";
-/// Most characters that are kept of one problem.
+/// Most characters stored of one problem.
 const TROUBLE_CHARS_MAX: usize = 200;
 
 /// Hook input that could not be used.

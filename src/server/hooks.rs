@@ -93,8 +93,8 @@ pub(crate) async fn hook(
     app.meters.hook.observe(took);
     tracing::debug!(harness = kind.word, answers = stdout.is_some(), took_us = took.as_micros(), "hook");
     if let (Some(session), Some(_)) = (call.then.conversation(), peer) {
-        // The daemon does not write to a socket path that came over TCP, or from a process that the
-        // client did not start.
+        // The daemon does not write to a socket path that arrived over TCP or from a process that
+        // the client did not start.
         if let Some(client) = app.registry.processes().of(session)
             && let Some(socket) = kind.message_socket.and_then(|read| read(session, &header))
         {
@@ -144,7 +144,7 @@ async fn answer(
         }
         Then::Prompt { exchange, prompt } => {
             let queue = app.engine.outstanding(exchange.session.clone()).await?;
-            // The text in the prompt has arrived with it; the rest is delivered here.
+            // Injections in the prompt have arrived with it; the others are delivered here.
             let carried = harness::ids_in(prompt.as_bytes(), &queue.unconfirmed);
             let acks = Records::build(|records| records.acks(&exchange.session, &carried, ConfirmedBy::Seen));
             app.append(acks).await?;
@@ -153,7 +153,7 @@ async fn answer(
         Then::SessionClosed { session, may_return } => {
             let mut records = records_of(observed)?;
             if !may_return {
-                // The subagent finished, so everything injected before has arrived.
+                // The subagent finished, so all earlier injections have arrived.
                 let given = app.engine.outstanding(session.clone()).await?.unconfirmed;
                 records.acks(session, &given, ConfirmedBy::Ack);
             }

@@ -1,7 +1,7 @@
 //! Finds sessions that count as in a turn although their client has stopped.
 //!
-//! A user's interrupt runs no hook. So while something urgent is pending for a session in a turn,
-//! its client's state file is polled, and at no other time.
+//! An interrupt by the user runs no hook. Therefore the state file of a session's client is polled,
+//! but only while the session is in a turn and has an urgent pending notification.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
     time::{Timestamp, duration_millis},
 };
 
-/// Interval of polling while something urgent is pending.
+/// Interval of polling while an urgent notification is pending.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long after a turn's start the file may still show the state before it.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(2);

@@ -66,7 +66,7 @@ impl ListParams {
     }
 }
 
-/// Reads what [`write_start`] wrote.
+/// Parses the output of [`write_start`].
 fn read_start(text: &str) -> Result<PageStart, ApiError> {
     let read = || {
         let (skip, session) = text.split_once(':')?;

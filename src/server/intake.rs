@@ -1,4 +1,4 @@
-//! Batches incoming events, appends them to the journal, and gives each its own verdict.
+//! Batches incoming events, appends them to the journal, and returns a verdict for each.
 
 use std::{ops::Range, sync::Arc};
 
@@ -52,8 +52,8 @@ pub(crate) struct Intake {
     ids: Ids,
 }
 
-/// The ids of a batch's events, in one string; an allocation each would be wasted where only counts
-/// are returned.
+/// The ids of a batch's events, in one string; one allocation per id would be wasted when only
+/// counts are returned.
 #[derive(Debug, Default)]
 struct Ids(String);
 
@@ -144,7 +144,7 @@ impl Intake {
         Ok(Begun { appending, taken })
     }
 
-    /// The records to append, if any, and what is known of their events.
+    /// The records to append, if any, and their events.
     fn drain(&mut self, app: &App) -> (Option<Records>, Taken) {
         let (meters, begun) = (Arc::clone(&app.meters), app.meters.begin());
         let Self { records, drafts, ids } = std::mem::take(self);
@@ -193,7 +193,7 @@ impl Taken {
 pub(crate) struct Verdicts {
     verdicts: Vec<Verdict>,
     ids: Ids,
-    /// The durability of what was published; `None` when nothing was.
+    /// The durability of the published events; `None` when there are none.
     level: Option<Level>,
 }
 
@@ -204,7 +204,7 @@ enum Verdict {
 }
 
 impl Verdicts {
-    /// 200 when nothing was refused, 400 when everything was, else 207.
+    /// 200 when no event was refused, 400 when all were, else 207.
     pub(crate) fn status(&self) -> StatusCode {
         let is_refused = |verdict: &&Verdict| matches!(verdict, Verdict::Refused { .. });
         let refused = self.verdicts.iter().filter(is_refused).count();
@@ -240,7 +240,7 @@ impl Verdicts {
 }
 
 impl Summary {
-    /// 200 when nothing was refused, 400 when everything was, else 207.
+    /// 200 when no event was refused, 400 when all were, else 207.
     pub(crate) fn status(&self) -> StatusCode {
         status(self.accepted + self.duplicates, self.refused)
     }

@@ -16,7 +16,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// A copy of what sessions know.
+/// A copy of the facts of sessions.
 #[derive(Debug, Default)]
 pub struct Knowledge {
     sessions: DashMap<SessionId, Arc<Known>>,

@@ -1,4 +1,5 @@
-//! The running looks of probes, their cached facts, and the calls that no look has covered.
+//! The running looks of probes, their cached facts, and the calls that are not covered by a look
+//! yet.
 
 use std::sync::{Arc, atomic::AtomicUsize};
 
@@ -13,7 +14,7 @@ use crate::{
 
 /// Most calls of a session that are kept for its next look; the oldest are evicted.
 const MISSED_CALLS_MAX: usize = 64;
-/// Most sessions with kept calls; all are dropped beyond it.
+/// Most sessions with kept calls; beyond it all are evicted.
 const MISSED_SESSIONS_MAX: usize = 256;
 
 /// The running looks, and their cached facts of files.
@@ -29,7 +30,7 @@ pub(crate) struct Looks {
     missed: DashMap<SessionId, Missed>,
 }
 
-/// Calls, and a prompt, that no look has covered.
+/// Calls, and a prompt, that are not covered by a look yet.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Missed {
     /// Earliest time at which the calls may have run.
@@ -45,7 +46,7 @@ impl Looks {
         &self.knowledge
     }
 
-    /// Takes the calls that no look has covered, with `calls` appended.
+    /// Takes the calls that are not covered by a look yet, with `calls` appended.
     pub(super) fn take_missed(&self, session: &SessionId, calls: Vec<Call>) -> Missed {
         let mut missed = self.missed.remove(session).map(|(_, missed)| missed).unwrap_or_default();
         missed.calls.extend(calls);

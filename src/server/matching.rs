@@ -48,7 +48,7 @@ fn view(explanation: &Explanation, event: &Event, known: &[String]) -> MatchView
     let meant = || {
         let catalogued = catalogue::types().map(|entry| entry.event_type.as_str());
         let own = event.event_type.as_str();
-        // A type of the catalogue is correct even if no subscriber takes it.
+        // A type of the catalogue is valid even if no subscriber takes it.
         nearest(own, catalogued.chain(known.iter().map(String::as_str))).filter(|meant| *meant != own)
     };
     let shown = subscribers.iter().map(|(id, verdict)| TakerView {

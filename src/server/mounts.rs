@@ -1,5 +1,5 @@
-//! Finds file systems that never block for long, whose files need no thread of their own: those
-//! that this kernel serves itself.
+//! Finds file systems that never block for long: those that this kernel serves itself. A look at
+//! their files needs no separate thread.
 //!
 //! A network or FUSE mount can block its caller forever. The mount table is read again when the
 //! kernel reports a change; that check is one system call per look.
@@ -18,7 +18,8 @@ use rustix::{
 
 /// The mount table.
 ///
-/// Source: proc_pid_mountinfo(5); a poll of it gives `POLLPRI` after a change (proc_pid_mounts(5)).
+/// Source: proc_pid_mountinfo(5); a poll of it returns `POLLPRI` after a change
+/// (proc_pid_mounts(5)).
 const TABLE: &str = "/proc/self/mountinfo";
 /// Local file systems for users' files, on a disk of this machine or in memory.
 const LOCAL: [&str; 18] = [
@@ -50,8 +51,8 @@ struct Found {
 impl Mounts {
     /// Whether no path in `paths`, and no file last seen on one of `devices`, can block its caller.
     ///
-    /// Shape: false if unknown, such as for `btrfs`, whose devices are in no table, when there is a
-    /// network mount too. A link in a path without a known device may lead elsewhere.
+    /// Shape: false if unknown, for example for `btrfs` beside a network mount, because the devices
+    /// of `btrfs` are in no table. A link in a path without a known device may lead elsewhere.
     pub(crate) fn answer_at_once<'p>(
         &self,
         paths: impl Iterator<Item = &'p str>,

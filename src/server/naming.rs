@@ -13,7 +13,7 @@ use crate::{
     wire::{FieldError, event::NAME_BYTES_MAX},
 };
 
-/// The session that `harness`, if given, calls `id`.
+/// The session with the id `id`, within `harness` if given.
 ///
 /// Errors: 409 when several harnesses have a session of this id and none is given, or when the
 /// resolved name is too long.

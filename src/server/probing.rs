@@ -47,7 +47,7 @@ const GIT_PART: (u32, u32) = (6, 15);
 /// Most concurrent looks. A look that hangs, on a mount that does not answer, occupies a thread.
 const LOOKS_MAX: usize = 8;
 
-/// What the harness reports for a look.
+/// The report of the harness for a look.
 #[derive(Debug, Default)]
 pub(crate) struct Said {
     /// The calls that ended since the last exchange.
@@ -117,8 +117,8 @@ fn caches() -> Option<String> {
 }
 
 impl Question {
-    /// The input of a look at `exchange`; `None` for a session without a folder, such as many of a
-    /// server: nothing could change for it.
+    /// The input of a look at `exchange`; `None` for a session without a folder, as on servers:
+    /// nothing can change for it.
     fn new(app: &App, exchange: &Exchange, said: Said) -> Option<Self> {
         let (session, now) = (exchange.session.clone(), app.now());
         let looks = app.registry.looks();
@@ -187,10 +187,10 @@ impl Question {
     }
 
     /// Runs the probes on the caller's thread, if nothing can block and little is read; a thread
-    /// costs a hook more than such a look.
+    /// would take longer than such a look.
     fn answer_at_once(&self, app: &App) -> Option<Vec<Event>> {
         let known = &self.view.known;
-        // The paths of a session are known from its first look on.
+        // The paths of a session are known after its first look.
         if known.workspace.is_none() || known.workspace != self.workspace {
             return None;
         }

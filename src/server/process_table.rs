@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 use crate::{event::SessionId, harness::process::Process, source::process::running};
 
-/// The process of each session, as far as it is known.
+/// The process of each session, if known.
 #[derive(Debug, Default)]
 pub(crate) struct Processes {
     of: DashMap<SessionId, Process>,

@@ -80,7 +80,7 @@ pub(crate) fn record(
     Some(exchange::Process { pid: found.pid, started: Some(found.started) })
 }
 
-/// Whether the client's session file says that `process` runs the session.
+/// Whether the client's session file names `process` as the process of the session.
 fn is_in(session: &SessionId, folder: &ClientFolder, process: Process) -> bool {
     read_session_file(folder, process).is_some_and(|file| folder.kind.calls(session, &file.session_id))
 }
@@ -138,8 +138,8 @@ pub async fn watch_processes(app: App) -> Result<(), Infallible> {
 /// Finds the processes of the sessions that were open when the daemon stopped, and closes sessions
 /// whose process has ended since.
 ///
-/// Shape: a process with the right id that started before its session's last activity cannot be a
-/// later process with a reused id. Only ids from a client's hooks are trusted: others may be of
+/// Shape: a process with the right id that started before its session's last activity cannot be
+/// another process with a reused id. Only ids from a client's hooks are trusted: others may be of
 /// another machine.
 async fn find_again(app: &App) -> Result<(), ApiError> {
     for session in app.engine.sessions().await? {

@@ -39,8 +39,8 @@ impl Pulse {
         self.begun.store(WAITS, Ordering::Relaxed);
     }
 
-    /// How long the current turn has lasted, or how long the loop has been idle although `lag`
-    /// records wait for it.
+    /// How long the current turn has lasted, or how long the loop has been idle while `lag` records
+    /// wait for it.
     pub fn held_up(&self, lag: u64) -> Duration {
         let since = match self.begun.load(Ordering::Relaxed) {
             WAITS if lag > 0 => self.waited.load(Ordering::Relaxed),

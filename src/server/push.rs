@@ -49,7 +49,7 @@ async fn push(app: &App, session: SessionId) {
     if !routes.is_for_socket(&session) {
         return;
     }
-    // Connected first, so that nothing is released without a receiver.
+    // Connects first, so that no notification is released without a receiver.
     let outcome = match connect(&known).await {
         Ok(connection) => hand_over(app, &session, &known.socket, connection).await,
         Err(error) => Err(error),

@@ -112,7 +112,7 @@ async fn asked_before(app: &App, new: &Question) -> Result<Option<Asked>, ApiErr
     let question = match app.engine.question(Arc::clone(&new.id)).await? {
         None => return Ok(None),
         Some(QuestionState::Open(known)) => known,
-        // Its end is all that is known of it, and what is waited for next.
+        // Only the end of such a question is stored. The caller waits for that end next.
         Some(QuestionState::Ended(_)) => Arc::new(new.clone()),
     };
     if (&question.message, &question.choices) != (&new.message, &new.choices) {
@@ -171,7 +171,7 @@ pub(crate) async fn list(State(app): State<App>) -> Result<Json<QuestionList>, A
     }))
 }
 
-/// Answers a question; it takes one answer.
+/// Answers a question. A question accepts one answer.
 #[utoipa::path(
     post, path = "/v1/questions/{id}", tag = "notifications",
     params(("id" = String, Path, description = "The question's id, or a prefix of it")),
@@ -225,7 +225,7 @@ pub(crate) async fn answer(
 
 /// The open question whose id is `id` or begins with it.
 ///
-/// Errors: there is none, or more than one.
+/// Errors: no open question matches, or more than one does.
 async fn named(app: &App, id: &str) -> Result<Arc<Question>, ApiError> {
     let open = open(app).await?;
     let mut named = open.iter().filter(|question| !id.is_empty() && question.id.starts_with(id));

@@ -66,8 +66,8 @@ pub struct Registry {
     gauges: DashMap<SessionId, Gauge>,
     /// Time of the last check which sessions are followed, in milliseconds.
     followed_at: AtomicU64,
-    /// Injections that were handed to a request whose client was gone; at most one per open
-    /// request.
+    /// Injections that were handed to a request after its client had disconnected; at most one per
+    /// open request.
     lost: Mutex<Vec<(SessionId, InjectionId)>>,
     has_lost: Notify,
     /// Inputs of sources.
@@ -143,7 +143,7 @@ impl Registry {
     /// Refuses the waiting request: its session's id is that of an open session of `harness`.
     pub fn refuse(&self, request: RequestId, harness: Arc<str>) {
         if let Some((_, waiter)) = self.waiters.remove(&request) {
-            // A request that no longer waits is no error.
+            // A request that no longer waits is not an error.
             waiter.send(Err(harness)).ok();
         }
     }
@@ -155,7 +155,7 @@ impl Registry {
         self.take_lost()
     }
 
-    /// What [`Registry::lost`] would return now, without waiting.
+    /// Returns the current result of [`Registry::lost`], without waiting.
     pub fn take_lost(&self) -> Vec<(SessionId, InjectionId)> {
         std::mem::take(&mut *self.lost.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -254,7 +254,7 @@ impl Registry {
         self.awaited.load(Ordering::Relaxed) > 0
     }
 
-    /// Watches a session's queue; the first value is known at the next change.
+    /// Watches a session's queue; there is no value before the next change.
     pub(crate) fn watch(self: &Arc<Self>, session: &SessionId) -> Watcher {
         let nothing = || watch::Sender::new(Pending::nothing(session.clone()));
         let changes = self.watchers.entry(session.clone()).or_insert_with(nothing).subscribe();
@@ -283,7 +283,7 @@ impl Waiter {
     pub(crate) async fn answer(&mut self) -> Result<Answer, ApiError> {
         let reply = (&mut self.answer).await.map_err(|_| ApiError::stopping())?;
         reply.map_err(|harness| {
-            // Both began at once; a retry gets a session of its own.
+            // Both sessions began at the same time; a retry gets a separate session.
             self.registry.names.forget(&self.session);
             let message =
                 format!("`{}` is now a session of the harness `{harness}`; repeat the request", self.session);
@@ -317,7 +317,7 @@ pub(crate) struct Watcher {
 }
 
 impl Watcher {
-    /// The queue after its next change; `None` when the registry is gone.
+    /// The queue after its next change; `None` when the registry was dropped.
     pub(crate) async fn changed(&mut self) -> Option<Pending> {
         let changes = self.changes.as_mut()?;
         changes.changed().await.ok()?;
@@ -327,7 +327,7 @@ impl Watcher {
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        // Dropped before counting: of two concurrent drops, the later one sees that none is left.
+        // Dropped before counting: of two concurrent drops, the later one finds no watcher left.
         self.changes = None;
         self.registry.watchers.remove_if(&self.session, |_, watcher| watcher.receiver_count() == 0);
     }

@@ -1,9 +1,10 @@
 //! Bounds the memory of all request bodies together.
 //!
 //! A body of at most [`SMALL_BYTES_MAX`] needs no room: their number is bounded by connections. A
-//! larger one takes room for its whole length before it is read, in memory that returns to the
-//! system with it. If there is none for [`ROOM_WAIT_MAX`], the request is refused with 503 and
-//! `Retry-After`. Hooks and exchanges have separate room, so that publishers cannot block them.
+//! larger one takes room for its whole length before it is read, in memory that is returned to the
+//! system when the body is dropped. If there is no room within [`ROOM_WAIT_MAX`], the request is
+//! refused with 503 and `Retry-After`. Hooks and exchanges have separate room, so that publishers
+//! cannot block them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,8 +23,7 @@ pub(super) const SMALL_BYTES_MAX: usize = UNIT_BYTES;
 const UNIT_BYTES: usize = 64 * 1024;
 /// Room for the bodies of hooks and exchanges, in bytes: two of the largest.
 const EXCHANGES_BYTES: usize = 32 * 1024 * 1024;
-/// Room for what is published, in bytes: four of the largest bodies, or some tens of NDJSON
-/// batches.
+/// Room for published bodies, in bytes: four of the largest bodies, or some tens of NDJSON batches.
 const PUBLISHING_BYTES: usize = 64 * 1024 * 1024;
 /// Longest wait for room.
 const ROOM_WAIT_MAX: Duration = Duration::from_secs(2);
@@ -77,7 +77,7 @@ impl Room {
 
     /// Takes room for `bytes`, at most the total.
     ///
-    /// Errors: there was none within [`ROOM_WAIT_MAX`].
+    /// Errors: there was no room within [`ROOM_WAIT_MAX`].
     pub(super) async fn take(&self, bytes: usize) -> Result<Taken, ApiError> {
         let units = u32::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX);
         let acquiring = Arc::clone(&self.0).acquire_many_owned(units);
@@ -91,7 +91,7 @@ impl Room {
 impl Buffer {
     /// Room for a body of `bytes`.
     ///
-    /// Errors: there is none.
+    /// Errors: there is no room.
     pub(super) async fn new(room: &Room, bytes: usize) -> Result<Self, ApiError> {
         let memory = if bytes <= SMALL_BYTES_MAX {
             Memory::Small(Vec::with_capacity(bytes))

@@ -81,7 +81,8 @@ impl WaitFor {
     }
 }
 
-/// Waits until a notification is pending for the session, or requests a wake; carries no text.
+/// Waits until a notification is pending for the session, or requests a wake; the answer has no
+/// text.
 ///
 /// Answers at once if that is the case, and 204 on a timeout. A session may be waited for before it
 /// opens.

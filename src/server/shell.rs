@@ -18,7 +18,8 @@ use crate::{
 pub(crate) struct Reported {
     /// Whether it was published as an event.
     published: bool,
-    /// Why not: `off`, `short`, `no_session`, or `agent`, whose commands its harness reports.
+    /// The reason if it was not published: `off`, `short`, `no_session`, or `agent`, whose commands
+    /// its harness reports.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'static str>,
 }

@@ -99,7 +99,7 @@ pub(crate) async fn events(
 }
 
 fn respond(events: impl Stream<Item = SseEvent> + Send + 'static) -> Response {
-    // Comment lines every 15 seconds (the default) let either side detect a lost connection.
+    // Comment lines every 15 seconds (the default) allow either side to detect a lost connection.
     Sse::new(events.map(Ok::<_, Infallible>)).keep_alive(KeepAlive::default()).into_response()
 }
 
@@ -243,8 +243,8 @@ enum RouteParam {
     Monitor,
 }
 
-/// Streams the number of pending notifications of the session, at once and after each change;
-/// carries no text.
+/// Streams the number of pending notifications of the session, at once and after each change,
+/// without text.
 #[utoipa::path(
     get, path = "/v1/sessions/{id}/stream", tag = "sessions",
     params(("id" = String, Path, description = "The session"), QueueParams),

@@ -126,15 +126,15 @@ pub enum TokensError {
     /// It cannot be read or written.
     #[error("use the token file {}", path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// Others may read or write it.
     #[error("use the token file {}, which other users can access (mode {mode:o}): chmod 600 it", path.display())]
     OpenToOthers {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// Its permissions.
         mode: u32,
@@ -145,9 +145,9 @@ pub enum TokensError {
         path.display(), path.display()
     )]
     Content {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What is wrong with it, with the line number if known.
+        /// The problem, with the line number if known.
         why: String,
     },
 }
@@ -178,7 +178,7 @@ impl Tokens {
     pub(super) fn find(&self, sent: &str) -> Option<Token> {
         let tokens = self.current();
         let mut found = None;
-        // Compares every token, so that the time reveals nothing.
+        // Compares every token, so that the time does not depend on the match.
         for token in tokens.iter() {
             if token.secret.as_bytes().ct_eq(sent.as_bytes()).into() {
                 found = Some(token.clone());

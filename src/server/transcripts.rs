@@ -23,8 +23,8 @@ use crate::{
 /// Most transcripts that wait for a search; a search takes about a millisecond, and the session's
 /// next hook makes up for a skipped one.
 pub const TRANSCRIPTS_MAX: usize = 64;
-/// How many bytes of a transcript's end are searched: the results of a batch of tools, which are
-/// there twice, and the text before them.
+/// How many bytes of a transcript's end are searched: the results of a batch of tools, which the
+/// file has twice, and the text before them.
 const TAIL_BYTES: u64 = 512 * 1024;
 
 /// Searches transcripts until the daemon stops.

@@ -1,8 +1,7 @@
 //! The wake routes: sessions with an attached monitor, and sessions with a message socket.
 //!
 //! The notification behind a wake stays in the engine's queue until an exchange leases it. So it is
-//! delivered by one route only, the quicker one. The token of a socket is kept only here, in
-//! memory.
+//! delivered by one route only, the faster one. The token of a socket is kept only here, in memory.
 
 use std::{
     collections::BTreeMap,
@@ -49,7 +48,8 @@ pub(crate) struct WakeRoutes {
     pub(super) sockets: DashMap<SessionId, KnownSocket>,
     /// The current wake requests of queues.
     requested: DashMap<SessionId, WakeKind>,
-    /// Sessions whose message socket is to be written to, if they still request it by then.
+    /// Sessions whose message socket is to be written to, if they still request it before the
+    /// write.
     due: DashSet<SessionId>,
     pub(super) ready: Notify,
     /// The process of each session.
@@ -61,13 +61,13 @@ pub(crate) struct WakeRoutes {
 }
 
 impl WakeRoutes {
-    /// Makes the caller the one monitor of the session; an earlier one is notified that it is
+    /// Makes the caller the only monitor of the session; an earlier one is notified that it is
     /// replaced.
     pub(crate) fn attach(self: &Arc<Self>, session: &SessionId) -> Attached {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (replace, replaced) = oneshot::channel();
         if let Some((_, earlier)) = self.attached.insert(session.clone(), (number, replace)) {
-            // An error means that it is gone already.
+            // An error means that the earlier monitor is already detached.
             earlier.send(()).ok();
         }
         Attached { routes: Arc::clone(self), session: session.clone(), number, replaced }
@@ -105,7 +105,7 @@ impl WakeRoutes {
         requested.map(|entry| entry.key().clone()).collect()
     }
 
-    /// Waits until [`WakeRoutes::in_turn_and_asking`] may be non-empty.
+    /// Waits until [`WakeRoutes::in_turn_and_asking`] may return a session.
     pub(crate) async fn asks_in_turn(&self) {
         self.asks_in_turn.notified().await;
     }
@@ -141,8 +141,8 @@ impl WakeRoutes {
         choose(self.attached.contains_key(session), self.sockets.contains_key(session), kind)
     }
 
-    /// Whether the session still requests a wake by its message socket; not if its turn has begun
-    /// since.
+    /// Whether the session still requests a wake by its message socket; false if its turn has begun
+    /// meanwhile.
     pub(super) fn is_for_socket(&self, session: &SessionId) -> bool {
         let requested = self.requested.get(session).map(|kind| *kind);
         requested.is_some_and(|kind| self.route(session, kind) == WakeRoute::MessageSocket)
@@ -179,7 +179,7 @@ pub(crate) struct Attached {
 impl Attached {
     /// Waits until another monitor replaces it.
     pub(crate) async fn replaced(&mut self) {
-        // An error means that the routes are gone, and with them the daemon.
+        // An error means that the routes were dropped, which means that the daemon ends.
         (&mut self.replaced).await.ok();
     }
 }

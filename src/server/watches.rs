@@ -41,7 +41,7 @@ use crate::{
 
 /// Time limit of the checks before a watch is set.
 const LOOKS_MAX: Duration = Duration::from_secs(6);
-/// A watch for a time ends this long after it, unless it says when.
+/// How long after its time a watch for a time ends, unless the request sets an end.
 const AFTER_TIME: Duration = Duration::from_secs(60);
 
 /// Selects watches.
@@ -85,7 +85,7 @@ pub(crate) async fn cancel(State(app): State<App>, Segment(id): Segment) -> Resu
 
 /// Ends the one of the `open` watches whose id is `id` or begins with it.
 ///
-/// Errors: there is none, or more than one.
+/// Errors: no open watch matches, or more than one does.
 pub(crate) async fn end(app: &App, open: &[Arc<Watch>], id: &str) -> Result<Arc<Watch>, ApiError> {
     let mut named = open.iter().filter(|watch| !id.is_empty() && watch.id.starts_with(id));
     let (Some(watch), more) = (named.next(), named.count()) else {
@@ -100,7 +100,7 @@ pub(crate) async fn end(app: &App, open: &[Arc<Watch>], id: &str) -> Result<Arc<
     Ok(Arc::clone(watch))
 }
 
-/// Waits until something becomes true, once.
+/// Waits once, until a condition becomes true.
 ///
 /// Shape: without `session` and `workspace` it is for the session whose client is the requesting
 /// process or an ancestor of it.

@@ -158,7 +158,7 @@ fn unsigned(kind: Kind) -> ApiError {
     ApiError::new(StatusCode::UNAUTHORIZED, message)
 }
 
-/// The reason is shown only to the daemon's user; a stranger does not see the path.
+/// The reason is shown only to the daemon's user; other callers must not see the path.
 fn unusable(kind: Kind, error: &io::Error) -> ApiError {
     tracing::error!(%kind, %error, "the secret of a webhook sender cannot be read, so its webhooks are refused");
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the secret cannot be read; the log has the reason")

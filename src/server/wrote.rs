@@ -12,8 +12,8 @@ use crate::{
     source::lsp::writes::Wrote,
 };
 
-/// Records the calls that ended before `exchange`, if its harness is trusted: what came over TCP
-/// starts nothing.
+/// Records the calls that ended before `exchange`, if its harness is trusted: input over TCP must
+/// not start a check.
 pub(crate) fn note(app: &App, route: Route, exchange: &Exchange, calls: &[Call]) {
     let has_ended = exchange.point != InjectionPoint::BeforeTool && !calls.is_empty();
     if !has_ended || route.of_observations() != Provenance::Harness {

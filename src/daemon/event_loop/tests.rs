@@ -69,7 +69,7 @@ fn kinds(journal: &Journal) -> Vec<u8> {
     batch.iter().map(|record| record.kind.0).collect()
 }
 
-/// A loop that is not running yet, with one session, and its surroundings.
+/// A loop that is not running yet, with one session, and the objects that it needs.
 struct Prepared {
     event_loop: EventLoop,
     journal: Journal,
@@ -169,8 +169,8 @@ async fn open_session(journal: &Journal, id: &str) {
     append(journal, |records| records.session_opened(&SessionId::new(id), &Harness::default())).await;
 }
 
-/// Runs a loop with one session for a time, and returns the kinds of the records; `is_followed`: by
-/// a client.
+/// Runs a loop with one session for a time, and returns the kinds of the records; `is_followed`
+/// states whether a client follows the session.
 async fn run_for(time: Duration, idle_close: &str, is_followed: bool) -> Vec<u8> {
     let settings = format!("[sessions]\nidle_close = \"{idle_close}\"\n");
     let running = Running::start(&[("aside.toml", &settings)]).await;
@@ -223,8 +223,8 @@ async fn what_is_due_is_done_while_records_keep_coming() {
         cause: None,
     };
     append(&running.journal, |records| records.own_event(&event)).await;
-    // Timers do not advance while a task is ready; one that started between two milliseconds does
-    // not end here.
+    // Timers do not advance while a task is ready; a timer that started between two milliseconds
+    // does not end here.
     tokio::time::advance(Duration::from_micros(500)).await;
     for _ in 0..100 {
         for clock in [&WALL, &MONOTONIC] {

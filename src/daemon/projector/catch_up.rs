@@ -21,7 +21,7 @@ use crate::{
 const FOLD_RECORDS_MAX: u64 = 65_536;
 /// Most records per read.
 const BATCH_RECORDS_MAX: usize = 1_024;
-/// Up to all records of the journal.
+/// The target position to apply all records of the journal.
 pub(super) const JOURNAL_END: Seq = Seq(u64::MAX);
 
 /// Why the projection cannot continue.
@@ -41,7 +41,7 @@ pub enum ProjectorError {
     Fold(#[from] FoldError),
 }
 
-/// What a separate fold is made of.
+/// The inputs of a separate fold.
 #[derive(Debug, Clone)]
 pub(in crate::daemon) struct ReplaySource {
     pub(in crate::daemon) journal: Journal,
@@ -49,11 +49,11 @@ pub(in crate::daemon) struct ReplaySource {
     pub(in crate::daemon) rules: RulesStore,
     /// The last record of ended processes.
     pub(in crate::daemon) ended: Seq,
-    /// Those of their records that are not applied.
+    /// The records of these processes that are not applied.
     pub(in crate::daemon) skipped: BTreeSet<Seq>,
 }
 
-/// A separate engine, and the reader that continues after what it has applied.
+/// A separate engine, and the reader at the first record that it has not applied.
 pub(super) struct CatchUp {
     pub(super) fold: Fold,
     pub(super) reader: Reader,

@@ -1,4 +1,4 @@
-//! The event loop's end of the projection: what it hands over, and the subscriptions to it.
+//! The event loop's end of the projection: sends notes, and accepts subscriptions.
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -13,23 +13,23 @@ const FEED_LEN_MAX: usize = 16;
 /// Most notes and bytes that the event loop keeps for a slow thread before it cuts the feed.
 pub(super) const KEPT_NOTES_MAX: usize = 16_384;
 pub(super) const KEPT_BYTES_MAX: usize = 16 << 20;
-/// After how many records the cursor moves although they left nothing to write.
+/// Number of records after which the cursor moves even if they left no notes.
 const RECORDS_MAX: u64 = 4_096;
 /// Approximate limit of notes per transaction.
 pub(super) const TRANSACTION_NOTES_MAX: usize = 4_096;
 
-/// A request for what follows a record.
+/// A request for the notes after a record.
 pub(in crate::daemon) struct Subscription {
     after: Seq,
     feed: mpsc::Sender<Notes>,
-    /// What the event loop had applied when the feed started.
+    /// Receives the last record that the event loop had applied when the feed started.
     started: oneshot::Sender<Seq>,
 }
 
 /// A new subscription's end of the feed.
 pub(super) struct Subscribed {
     pub(super) notes: mpsc::Receiver<Notes>,
-    /// Answered with what the event loop had applied; closed when the event loop ends.
+    /// Receives the last record that the event loop had applied; closed when the event loop ends.
     pub(super) started: oneshot::Receiver<Seq>,
 }
 
@@ -49,14 +49,14 @@ pub(in crate::daemon) struct Feed {
 }
 
 impl Feed {
-    /// A feed without a subscriber, and where to subscribe.
+    /// A feed without a subscriber, and the channel for subscriptions.
     pub(super) fn new(projection: Projection) -> (Self, mpsc::Sender<Subscription>) {
         // There is one subscriber.
         let (subscribe, subscriptions) = mpsc::channel(1);
         (Self { projection, subscriptions, sender: None }, subscribe)
     }
 
-    /// Waits for a subscription; forever if there will be none. Cancel-safe.
+    /// Waits for a subscription; forever if all senders are gone. Cancel-safe.
     pub(in crate::daemon) async fn subscription(&mut self) -> Option<Subscription> {
         self.subscriptions.recv().await
     }
@@ -119,7 +119,8 @@ impl Feed {
             {
                 kept.put_back(notes);
             }
-            // Full, or its thread has ended or failed: it resubscribes after catching up.
+            // The channel is full, or its thread has ended or failed. The thread resubscribes after
+            // it has caught up.
             Err(_) => self.cut(fold),
         }
     }

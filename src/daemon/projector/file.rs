@@ -46,7 +46,7 @@ pub(super) fn replace(path: &Path) -> Result<Writer, ProjectionError> {
 }
 
 /// Whether the record at the cursor is the one that was projected. After a power failure the
-/// journal may have lost unsynced records, and have others in their place.
+/// journal may have other records in place of lost, unsynced ones.
 fn belongs_to(writer: &Writer, journal: &Journal) -> bool {
     let cursor = writer.cursor();
     if cursor == Seq::ZERO {

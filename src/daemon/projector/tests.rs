@@ -1,5 +1,5 @@
-//! The file is the same whether it is fed live, in pieces, after a crash, or folded again from the
-//! journal.
+//! Checks that the file has the same content if it is fed live, in pieces, after a crash, or folded
+//! again from the journal.
 
 mod phases;
 
@@ -139,8 +139,8 @@ impl World {
 
     /// Appends `count` records.
     fn go_on(&mut self, count: u64) {
-        // On a separate thread: a task of a runtime that never yields would be stopped there for
-        // good.
+        // On a separate thread: on a thread of the runtime, a task that never yields would block
+        // forever.
         thread::scope(|scope| scope.spawn(|| self.append_any(count)).join().expect("no panic"));
     }
 
@@ -254,7 +254,7 @@ impl Loop {
     }
 }
 
-/// Every kind of query, answered as JSON.
+/// Returns the answers to every kind of query, as JSON.
 fn answers(path: &Path) -> Vec<String> {
     let (projection, _commands) = Projection::new(path);
     let ask = |view: &View<'_>| {
@@ -472,7 +472,7 @@ async fn a_file_that_only_a_reader_finds_broken_is_made_again() {
     let ask = || projection.read(|view| view.events(&EventFilter::default(), 200).map(|_| view.projected));
     let error = ask().await.expect_err("broken");
     assert!(error.is_damage(), "{error}");
-    // Nothing is appended; the failed read alone triggers the repair.
+    // No record is appended: the failed read alone triggers the repair.
     while ask().await.is_err() {
         looped.turn(64);
         tokio::task::yield_now().await;

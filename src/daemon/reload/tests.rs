@@ -85,7 +85,7 @@ async fn the_event_loop_is_handed_rules_that_are_compiled() {
 async fn rules_that_cannot_be_kept_leave_those_in_force() {
     let Bench { folder, reloader, .. } = bench();
     let sources = crate::config::layers::Sources::shipped();
-    // Nothing can be written where a file has the folder's name.
+    // A file with the folder's name makes all writes fail.
     fs::write(folder.path().join("file"), b"").expect("written");
     let (_, kept) = keep(RulesStore::new(&folder.path().join("file")), &sources);
     assert_eq!(kept, None);

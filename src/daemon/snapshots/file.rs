@@ -7,7 +7,7 @@
 //! defines the state. Nothing in a file is used before its checksum is verified.
 //!
 //! Formats 3 and 4 have no checksum of the record. After its time they have its place in the
-//! journal (16), which is unused now, and where this one has the keys they name files of keys.
+//! journal (16 bytes), which is ignored now. Instead of the keys they have the names of key files.
 
 use crate::{
     event::Seq,
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// The version of the format, and of the state in it. Raise it when a change would make an earlier
-/// program misread either. A state with other fields has the same format.
+/// program misread either. A change of the state's fields does not change the format.
 pub const FORMAT_VERSION: u32 = 6;
 
 /// The previous version, still readable: some fields of its state have earlier names, which are
@@ -43,14 +43,14 @@ const KEY_BYTES: usize = 24;
 /// The header of a snapshot's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
-    /// How to read the rest; new files have the present format.
+    /// The format of the rest; new files have the present format.
     pub(super) form: Form,
     pub(super) last: LastRecord,
     pub(super) keys: Section,
     pub(super) state: Section,
 }
 
-/// The last record that is in a snapshot.
+/// The last record of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LastRecord {
     pub(super) seq: Seq,
@@ -66,7 +66,7 @@ pub(super) enum Form {
     Present,
     /// With the names of key files.
     Keyless,
-    /// The same, and the state has its fields in order and without names.
+    /// As [`Form::Keyless`], and the state has its fields in order, without names.
     Nameless,
 }
 
@@ -86,7 +86,7 @@ pub enum Unusable {
     /// It has no snapshot header.
     #[error("it is not a snapshot")]
     NotASnapshot,
-    /// A later program wrote it, or one that is too old.
+    /// A later version of the program wrote it, or one that is too old.
     #[error("it has format {found}, this program reads {NAMELESS_VERSION} to {FORMAT_VERSION}")]
     Format {
         /// Its format.
@@ -114,10 +114,10 @@ pub enum Unusable {
     /// Its content is not a valid state.
     #[error("its state cannot be used")]
     State(#[from] Damaged),
-    /// The journal is shorter.
+    /// The journal ends before its record.
     #[error("it is ahead of the journal")]
     Ahead(#[source] OpenError),
-    /// The journal has other records after an earlier one.
+    /// The journal has another record at its position.
     #[error("the journal's record {seq} differs from the one in it")]
     OtherRecord {
         /// Its last record.
@@ -139,9 +139,9 @@ impl Unusable {
 }
 
 impl LastRecord {
-    /// Compares it with the record at its position, if there is one.
+    /// Compares it with the record at its position, if the journal has one.
     ///
-    /// Shape: a repair's tombstone could have been any record.
+    /// Shape: a repair's tombstone matches, because it replaced an unknown record.
     ///
     /// Errors: it is another record.
     pub(super) fn check(&self, found: Option<Record<'_>>) -> Result<(), Unusable> {
@@ -161,7 +161,7 @@ impl Form {
         }
     }
 
-    /// The length of its header.
+    /// The length of the header in this format.
     pub(super) fn header_bytes(self) -> usize {
         match self {
             Self::Present => HEADER_BYTES,
@@ -175,6 +175,8 @@ impl Section {
         Self { length: bytes.len(), checksum: crc32c::crc32c(bytes) }
     }
 
+    /// Checks the length and the checksum of `bytes`.
+    ///
     /// Errors: `bytes` are not this section.
     pub(super) fn check(&self, bytes: &[u8]) -> Result<(), Unusable> {
         if Self::new(bytes) == *self { Ok(()) } else { Err(Unusable::Checksum) }

@@ -1,4 +1,4 @@
-//! What is kept of many snapshots with many idempotency keys, and after a crash.
+//! Tests which snapshots and idempotency keys are kept, also after a crash.
 
 use super::*;
 use crate::journal::{
@@ -112,7 +112,7 @@ fn a_file_that_could_not_be_written_leaves_nothing_and_the_next_one_is_whole() {
     full(&snapshots);
     assert_eq!(names(&files), [name_of(Seq(5))]);
 
-    // Killed before it could be removed.
+    // The process was killed before it could remove the file.
     files.fail(Operation::Remove, UNFINISHED, 1, io::ErrorKind::Other);
     full(&snapshots);
     assert_eq!(names(&files), [&name_of(Seq(5)), UNFINISHED]);
@@ -202,7 +202,7 @@ fn a_cut_or_a_failure_at_any_write_or_sync_leaves_the_newest_that_was_written() 
             assert!(least == 0 || seq >= ENDS[least - 1], "{faults:?}: {seq} of {least}");
             let is_whole = found.is_none_or(|(seq, found)| found == keys(1..=seq));
             assert!(is_whole, "{faults:?}: the keys are others");
-            // Whatever is left, the next start uses it, and one more snapshot is whole.
+            // The next start can use the remaining files, and the next snapshot is complete.
             let again = open(&left);
             again.load(&rules());
             write(&again, 7_000, &keys(1..=7_000)).expect("written");

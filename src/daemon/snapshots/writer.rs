@@ -1,10 +1,10 @@
 //! When a snapshot is taken, and the task that writes it.
 //!
-//! The event loop captures the state between two slices, the only time when the engine does not
-//! change; that costs the time of encoding the state in memory. The rest happens elsewhere: the
-//! journal's writer copies the idempotency keys; the task waits until the journal is durable far
-//! enough and writes the file. At most one is in progress; meanwhile none is captured. A failure to
-//! write one is reported and harmless.
+//! The event loop captures its state between two slices, the only time when the engine does not
+//! change. A capture costs the encoding of the state in memory. The rest is not done in the loop:
+//! the journal's writer copies the idempotency keys; the task waits until the journal is durable
+//! far enough and writes the file. At most one snapshot is in progress; no other is captured
+//! meanwhile. A failed write is reported and harmless.
 
 use std::{convert::Infallible, error::Error, io, sync::Arc};
 
@@ -23,7 +23,7 @@ use crate::{
     projection::Projection,
 };
 
-/// Take a snapshot after this many bytes of records, even if they are few: half a segment.
+/// Bytes of records after which a snapshot is taken, even if the records are few: half a segment.
 const RECORD_BYTES_MAX: u64 = 32 << 20;
 
 /// A snapshot to write, and the record up to which the journal must be durable before.
@@ -40,20 +40,20 @@ pub(crate) struct Order {
 #[derive(Debug)]
 pub(crate) struct Schedule {
     orders: mpsc::Sender<Order>,
-    /// How many records one is taken after.
+    /// Number of records after which a snapshot is taken.
     records_max: u64,
     last: Seq,
     bytes_since: u64,
-    /// The size of the last one, in bytes. Snapshots together are never larger than the journal, so
-    /// a large state is written less often.
+    /// The size of the last snapshot, in bytes. Snapshots together are never larger than the
+    /// journal, so a large state is written less often.
     last_bytes: u64,
     under_way: Option<oneshot::Receiver<u64>>,
 }
 
 impl Schedule {
-    /// Sends to `orders`; the first one is due when `records_max` records follow `last`, the last
-    /// record of a snapshot. Records read by a start count, so that daemons that are killed early
-    /// do not leave ever more of them.
+    /// Creates a schedule that sends to `orders`. The first snapshot is due when `records_max`
+    /// records follow `last`, the last record of a snapshot. Records read by a start count too:
+    /// otherwise the number of unread records would grow if each daemon is killed early.
     pub(crate) fn new(orders: mpsc::Sender<Order>, records_max: u32, last: Seq) -> Self {
         let records_max = u64::from(records_max);
         Self { orders, records_max, last, bytes_since: 0, last_bytes: 0, under_way: None }
@@ -77,14 +77,14 @@ impl Schedule {
         is_much && self.bytes_since >= self.last_bytes
     }
 
-    /// Sends one to be written when `journal` is durable up to its record. Waits while another one
-    /// is in progress.
+    /// Sends a capture, which is written when `journal` is durable up to its record. Waits while
+    /// another one is in progress.
     ///
     /// Pending events were appended before, so a journal that is durable up to its end includes
     /// them.
     pub(crate) async fn hand_over(&mut self, capture: Capture, journal: &Journal) {
         let durable = *journal.written().borrow();
-        // Requested here, as the journal may be closed when the task needs them.
+        // Requested here, because the journal may be closed when the task needs the keys.
         let keys = journal.begin_idempotency_keys();
         let (written, under_way) = oneshot::channel();
         (self.last, self.bytes_since, self.under_way) = (capture.seq, 0, Some(under_way));
@@ -93,7 +93,8 @@ impl Schedule {
     }
 }
 
-/// Capacity 1: one waits while another is written. Only the last one, at shutdown, may block on it.
+/// A channel of capacity 1: one order waits while another is written. Only the last order, at
+/// shutdown, may block.
 pub(crate) fn orders() -> (mpsc::Sender<Order>, mpsc::Receiver<Order>) {
     mpsc::channel(1)
 }
@@ -117,12 +118,12 @@ pub(crate) async fn run(
             Ok(Ok(bytes)) => {
                 tracing::debug!(%seq, bytes, "a snapshot was written");
                 journal.set_needed_from(kept.journal_needed_from());
-                // Forget what retention has deleted by now. A size that cannot be read is no reason
-                // to stop.
+                // Forget the records that retention has deleted. If the size cannot be read, the
+                // task continues.
                 if let Ok(stored) = journal.stored() {
                     projection.forget_before(stored.first).await;
                 }
-                // The loop may have ended.
+                // The event loop may have ended.
                 let _ = written.send(bytes);
             }
             Ok(Err(error)) => {

@@ -1,5 +1,5 @@
-//! Back-pressure: publishing waits while the consumer of the journal is far behind. So an exchange,
-//! which never waits here, is handled soon after its append even during a burst. The journal is the
+//! Back-pressure: publishing waits while the consumer of the journal is far behind. An exchange
+//! never waits here, so it is handled soon after its append even during a burst. The journal is the
 //! buffer; there is no queue.
 
 use std::{
@@ -14,20 +14,21 @@ use tokio::sync::{Mutex, watch};
 
 use crate::{event::Seq, journal::commit::append::AppendBatch};
 
-/// How much work the consumer may have pending before publishing waits: the longest an exchange
-/// waits behind events. A batch larger than this is admitted once the lag is half of it, and
-/// publishers compete with the consumer for the processor: so a tenth of the 20 ms that an exchange
-/// may take. In a burst of events that all match, 5 ms gave twice the p99 of an exchange and a
+/// Pending work of the consumer above which publishing waits: the longest wait of an exchange
+/// behind events. It is a tenth of the 20 ms that an exchange may take, because a larger batch is
+/// admitted once the lag is half of this, and publishers compete with the consumer for the
+/// processor. In a burst of events that all match, 5 ms doubled the p99 of an exchange and added a
 /// tenth more events a second.
 const LAG: Duration = Duration::from_millis(2);
 /// Bounds of the lag in records, for a slow and a fast consumer. An event for four templates that
 /// all reach their bounds takes 1 ms (`scripts/hostile-templates`), and a lag of 64 such events
 /// kept exchanges waiting for up to 148 ms.
 const LAG_RECORDS: (u64, u64) = (4, 16_384);
-/// The lag until the consumer's pace is known (`PACE_AFTER`); few, as the consumer may be slow.
+/// The lag until the consumer's pace is known (`PACE_AFTER`); small, because the consumer may be
+/// slow.
 const LAG_RECORDS_AT_FIRST: u64 = 8;
-/// How many notifications may be untaken over all sessions before publishing waits. Sessions take
-/// some 700,000 a second, and one session takes its share (untaken divided by sessions) at once.
+/// Number of untaken notifications of all sessions above which publishing waits. Sessions take some
+/// 700,000 a second, and one session takes its share (untaken divided by sessions) at once.
 const UNTAKEN_MAX: u64 = 262_144;
 /// How long the consumer has to work before its pace counts: one slice of the event loop. When
 /// records become expensive, publishers wait before many of them are written.
@@ -41,8 +42,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Counts records and the time they took; from time to time returns how many records take
-    /// `LAG`.
+    /// Counts records and the time they took; returns at intervals how many records take `LAG`.
     pub fn note(&mut self, records: u64, took: Duration) -> Option<u64> {
         self.records += records;
         self.took += took;
@@ -56,7 +56,7 @@ impl Pace {
     }
 }
 
-/// Whether a batch of so many records may follow `lag` pending ones. A batch that never fits is
+/// Whether a batch of `records` may follow `lag` pending records. A batch that never fits is
 /// admitted once at most half of `lag_max` is pending.
 fn has_room(records: u64, lag: u64, lag_max: u64) -> bool {
     lag + records <= lag_max || lag <= lag_max / 2
@@ -71,12 +71,12 @@ pub(crate) struct Admission {
     lag_max: AtomicU64,
     /// Notifications that the consumer handled and sessions have not taken.
     untaken: AtomicU64,
-    /// Held by the one publisher that is next, so that two waiters do not take the same room.
+    /// Held by the next publisher, so that two waiters do not take the same room.
     next: Arc<Mutex<()>>,
 }
 
 impl Admission {
-    /// For a consumer that has handled everything up to `consumed`.
+    /// Creates the state for a consumer that has handled everything up to `consumed`.
     pub(crate) fn new(consumed: Seq) -> Self {
         Self {
             consumed: watch::Sender::new(consumed),
@@ -86,7 +86,7 @@ impl Admission {
         }
     }
 
-    /// Waits until the consumer is near enough for a batch. The next publisher is admitted when
+    /// Waits until the consumer's lag has room for a batch. The next publisher is admitted when
     /// this batch is written.
     pub(crate) async fn admit(&self, batch: AppendBatch, written: &watch::Receiver<Seq>) -> AppendBatch {
         let records = batch.len() as u64;
@@ -101,7 +101,7 @@ impl Admission {
         batch.holding(next)
     }
 
-    /// The consumer has handled everything up to `seq`.
+    /// Notes that the consumer has handled everything up to `seq`.
     pub(crate) fn consumed(&self, seq: Seq) {
         self.consumed.send_if_modified(|consumed| {
             let has_moved = seq > *consumed;
@@ -124,7 +124,7 @@ impl Admission {
         let _ = self.consumed.subscribe().wait_for(|consumed| *consumed >= seq).await;
     }
 
-    /// How many records up to `written` the consumer has yet to handle.
+    /// Number of records up to `written` that the consumer has not handled yet.
     pub(crate) fn lag(&self, written: Seq) -> u64 {
         written.0.saturating_sub(self.consumed.borrow().0)
     }

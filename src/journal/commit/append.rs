@@ -1,4 +1,4 @@
-//! What is submitted to the journal, and its answers.
+//! The input and the answers of an append.
 
 use tokio::sync::OwnedMutexGuard;
 
@@ -84,7 +84,7 @@ pub enum AppendError {
     /// An earlier write or sync failed.
     #[error(transparent)]
     Poisoned(#[from] Poisoned),
-    /// The next segment has no space, and the rest of this one is reserved.
+    /// The next segment has no space, and the free part of this one is reserved.
     #[error(transparent)]
     Full(#[from] DiskFull),
     /// The journal was closed.
@@ -138,8 +138,8 @@ impl AppendBatch {
         Ok(())
     }
 
-    /// Lets the batch use the last segment to its last byte when the disk is full. Others leave a
-    /// quarter.
+    /// Allows the batch to use the whole last segment when the disk is full. Other batches leave a
+    /// quarter free.
     pub fn with_reserve(self) -> Self {
         Self { uses_reserve: true, ..self }
     }

@@ -1,9 +1,9 @@
 //! The file after the present segment: ordered ahead, awaited when needed, and taken.
 //!
-//! A thread of its own prepares it ([`prepare_files`]), as filling it with zeros keeps the disk
-//! busy for long. The first one is ordered when the start is over, see
-//! [`Journal::prepare_next_file`](super::Journal::prepare_next_file), or when it is needed before.
-//! The flusher orders each later one when the one before gets its name.
+//! A separate thread prepares it ([`prepare_files`]), because filling it with zeros keeps the disk
+//! busy for long. The first file is ordered after the start, see
+//! [`Journal::prepare_next_file`](super::Journal::prepare_next_file), or earlier if it is needed.
+//! The flusher orders each later file when the one before gets its name.
 
 use std::{
     io,
@@ -24,11 +24,11 @@ use crate::journal::log::{
 /// Time between two polls for the file or its failure; usually the file was prepared long before.
 const PREPARED_WAIT: Duration = Duration::from_millis(5);
 
-/// Time between two tries to prepare a segment on a full disk: soon after space is freed, without
-/// load.
+/// Time between two tries to prepare a segment on a full disk: short enough to notice freed space
+/// soon, and without load.
 const FULL_RETRY: Duration = if cfg!(test) { Duration::from_millis(1) } else { Duration::from_secs(5) };
 
-/// The writer's side of the thread that prepares files; that thread ends some time after this is
+/// The writer's side of the thread that prepares files; the thread ends some time after this is
 /// dropped.
 pub(crate) struct NextFile {
     /// `None` once it was used.
@@ -96,7 +96,7 @@ impl NextFile {
     /// Orders the first file, once.
     pub(crate) fn order(&mut self) {
         if let Some(first) = self.first_order.take() {
-            // The channel holds one order, and nobody else orders before a file was taken.
+            // The channel holds one order, and no other thread orders before a file was taken.
             let _ = first.try_send(());
         }
     }

@@ -1,6 +1,6 @@
 //! The first record of every segment: a copy of the newest record of one kind.
 //!
-//! So a reader still has that record when all earlier segments were deleted. It has its own
+//! With it a reader has that record even if all earlier segments were deleted. The copy has its own
 //! position.
 
 use crate::journal::log::record::{self, RecordKind};
@@ -15,7 +15,7 @@ pub(crate) struct Preface {
 }
 
 impl Preface {
-    /// No record yet.
+    /// Creates the state without a record.
     pub(crate) fn of_kind(kind: Option<RecordKind>) -> Self {
         Self { kind, body: Vec::new() }
     }
@@ -28,7 +28,7 @@ impl Preface {
         }
     }
 
-    /// The preface to write now; the write notes it again.
+    /// Takes the preface to write now; the write notes it again.
     pub(crate) fn take(&mut self) -> Option<(RecordKind, Vec<u8>)> {
         let kind = self.kind.filter(|_| !self.body.is_empty())?;
         Some((kind, std::mem::take(&mut self.body)))
@@ -87,7 +87,7 @@ mod tests {
         .collect()
     }
 
-    /// The kind and body of the first record of each segment but the first.
+    /// The kind and body of the first record of each segment except the first.
     fn beginnings(files: &MemoryFiles, journal: &Journal) -> Vec<(RecordKind, String)> {
         let records = records(journal);
         let mut firsts: Vec<u64> = crate::journal::log::files::Files::list(files)

@@ -1,4 +1,4 @@
-//! What a thread that writes may wait for.
+//! The waits that are allowed for a writing thread.
 
 /// The thread that writes a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,11 +1,11 @@
 //! Makes written records durable. Only callers that ask for durability wait for the disk.
 //!
-//! One sync covers all that waits when it begins. While it runs the next group gathers, and one
-//! more sync follows for that. A leader that waits for the sync, or has nothing else to do, syncs
-//! itself when nobody else does ([`SyncDuty`]), so a lone append needs no other thread. The flusher
-//! does the rest. It renames the prepared file to a segment once the segment before it is synced,
-//! and orders the next file. It syncs what nobody waits for within `sync_within`, with the only
-//! timer, which runs only while something is unsynced.
+//! One sync covers all records that wait when it begins. While it runs, the next group collects,
+//! and one more sync follows for that group. A leader that waits for the sync, or has no other
+//! work, syncs itself when no other thread does ([`SyncDuty`]), so a lone append needs no other
+//! thread. The flusher does the rest. It renames the prepared file to a segment once the segment
+//! before it is synced, and orders the next file. It syncs records that nobody waits for within
+//! `sync_within`. Its timer is the only one, and runs only while there are unsynced records.
 
 use std::{
     io, mem,
@@ -28,12 +28,12 @@ use crate::{
     },
 };
 
-/// Where the answer to an append goes.
+/// The channel for the answer to an append.
 pub(crate) type Reply = oneshot::Sender<Result<Appended, AppendError>>;
 
 /// A caller that is answered when its records are durable.
 ///
-/// The permits of `IN_FLIGHT_MAX` limit their number.
+/// `IN_FLIGHT_MAX` limits their number.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     pub(crate) appended: Appended,
@@ -62,27 +62,27 @@ struct State {
     segment: Arc<Segment>,
     /// The previous segment, when it is full and `segment` has no name yet.
     full: Option<Arc<Segment>>,
-    /// A thread syncs, and checks for more before it ends.
+    /// Whether a thread syncs; it checks for more records before it stops.
     is_syncing: bool,
-    /// Why nothing is synced any more.
+    /// The failure after which nothing is synced.
     failed: Option<Poisoned>,
     is_closing: bool,
-    /// The flusher waits without a timer.
+    /// Whether the flusher waits without a timer.
     has_no_timer: bool,
 }
 
 /// The next step of the flusher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
-    /// A round at once.
+    /// A round now.
     Round,
     /// A round when the oldest unsynced record is due, unless another thread syncs it.
     Timer,
-    /// Nothing until it is woken.
+    /// No step until it is woken.
     Wait,
 }
 
-/// What one round makes durable.
+/// The records that one round makes durable.
 #[derive(Debug)]
 struct Commit {
     target: Seq,
@@ -92,14 +92,15 @@ struct Commit {
     is_last: bool,
 }
 
-/// The duty of one caller to sync once, at once; when it is dropped, the flusher syncs the rest.
+/// The duty of one caller to sync once, immediately; when it is dropped, the flusher syncs the
+/// rest.
 #[derive(Debug)]
 #[must_use = "others wait for this sync"]
 pub(crate) struct SyncDuty {
     commits: Arc<Commits>,
 }
 
-/// The thread that syncs what no caller does.
+/// The thread that syncs the records that callers do not sync.
 #[derive(Debug)]
 pub(crate) struct Flusher {
     pub(crate) commits: Arc<Commits>,
@@ -110,7 +111,8 @@ pub(crate) struct Flusher {
 }
 
 impl Commits {
-    /// Nothing waits; all up to `synced` is written and durable.
+    /// Creates the state without waiting callers; all records up to `synced` are written and
+    /// durable.
     pub(crate) fn new(
         store: Arc<Store>,
         segment: Arc<Segment>,
@@ -135,10 +137,9 @@ impl Commits {
         *self.synced.borrow()
     }
 
-    /// Writes the mark if the journal is durable further than its records say.
+    /// Writes the mark if the journal is durable beyond the mark at the start.
     ///
-    /// Without a mark, a damaged record at the very end counts as torn. That is no reason to fail a
-    /// close.
+    /// A failure is only logged: without a mark, a damaged record at the very end counts as torn.
     pub(crate) fn mark(&self) {
         let durable = self.durable();
         if self.store.poisoned().is_some() || durable <= self.marked {
@@ -149,9 +150,9 @@ impl Commits {
         }
     }
 
-    /// Registers what was written, and the callers that wait for it to be durable.
+    /// Registers written records, and the callers that wait until they are durable.
     ///
-    /// Returns the duty to sync it if the writer has that duty; never unless its role may sync.
+    /// Returns the duty to sync them if the writer has that duty; never if its role may not sync.
     pub(crate) fn add(
         self: &Arc<Self>,
         written: Seq,
@@ -172,7 +173,7 @@ impl Commits {
     fn wake_if_needed(&self, mut state: MutexGuard<'_, State>) {
         let needs_flusher = match state.next(self.durable()) {
             Next::Round => true,
-            // Once is enough: the flusher checks the state itself.
+            // One signal is enough: the flusher checks the state itself.
             Next::Timer => mem::take(&mut state.has_no_timer),
             Next::Wait => false,
         };
@@ -182,12 +183,12 @@ impl Commits {
         }
     }
 
-    /// Syncs what waits now; the flusher syncs what comes later.
+    /// Syncs the records that wait now; the flusher syncs later ones.
     fn sync_once(&self) {
         let mut waiters = Vec::new();
         let mut state = self.lock();
         if state.full.is_some() {
-            // The segment has changed since, and the full one has to be synced first.
+            // The segment has changed meanwhile, and the full one has to be synced first.
             return;
         }
         let commit = state.take(&mut waiters);
@@ -291,7 +292,7 @@ impl Commits {
         self.lock().has_no_timer
     }
 
-    /// Lets another thread sync.
+    /// Allows another thread to sync.
     fn end_round(&self) {
         let mut state = self.lock();
         state.is_syncing = false;
@@ -323,7 +324,7 @@ impl Drop for SyncDuty {
 }
 
 impl State {
-    /// The flusher's next step when all up to `durable` is synced.
+    /// The flusher's next step when all records up to `durable` are synced.
     fn next(&self, durable: Seq) -> Next {
         if self.is_syncing {
             return Next::Wait;
@@ -387,7 +388,7 @@ impl Flusher {
     }
 }
 
-/// Answers all `waiters` that nothing was appended.
+/// Answers all `waiters` with the failure.
 pub(crate) fn refuse(waiters: &mut Vec<Waiter>, poisoned: &Poisoned) {
     for waiter in mem::take(waiters) {
         // A caller that stopped waiting does not need the answer.
@@ -428,7 +429,8 @@ mod tests {
             assert_eq!(files.operations().syncs, before);
             files.open_gate();
         });
-        // One may begin before all were written, and one before the last were submitted.
+        // A first sync may begin before all batches were written, and a second one before the last
+        // were submitted.
         let syncs = files.operations().syncs - before;
         assert!((1..=3).contains(&syncs), "{syncs} syncs");
         assert_eq!(*journal.synced().borrow(), Seq(64));

@@ -1,10 +1,11 @@
-//! Puts records into segments: one writer at a time, one buffer, one write for all that waits.
+//! Puts records into segments: one writer at a time, one buffer, one write for all waiting
+//! commands.
 //!
-//! The writer gives every record its position and time, drops duplicates, writes the group,
+//! The writer assigns every record its position and time, drops duplicates, writes the group,
 //! publishes the written position, and answers callers that asked for [`Level::Written`]. `leader`
-//! decides which thread has the writer. Writing waits for no sync, with one bound: the file after
-//! next is prepared only when the segment before is durable, so writing is at most one segment
-//! ahead of the disk.
+//! decides which thread has the writer. Writing does not wait for a sync, with one exception: the
+//! file after next is prepared only when the segment before is durable. So writing is at most one
+//! segment ahead of the disk.
 
 use std::{collections::VecDeque, sync::Arc, thread::JoinHandle};
 
@@ -35,13 +36,13 @@ use crate::{
     time::Timestamp,
 };
 
-/// How much is gathered before a write, in bytes.
+/// Bytes of a group after which it is written.
 ///
 /// Copying this much into the page cache takes about a millisecond, which bounds the next group's
 /// wait.
 const GROUP_BYTES_MAX: usize = 4 << 20;
 
-/// The reserve of a segment when the disk is full: one part in so many.
+/// The reserve of a segment when the disk is full: one part in this many.
 const RESERVE_PART: u64 = 4;
 
 /// A command to the writer.
@@ -82,7 +83,7 @@ pub(crate) struct Writer {
     pub(crate) threads: Vec<JoinHandle<()>>,
 }
 
-/// The position of the next record, and what precedes it.
+/// The position of the next record, and the state before it.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) segment: Arc<Segment>,
@@ -108,11 +109,11 @@ pub(crate) struct Group {
 }
 
 impl Writer {
-    /// Writes the next group of what waits, and answers; the rest is for the next group. Returns
-    /// the sync that this role then has to do.
+    /// Writes the next group of waiting commands, and answers them; later commands are for the next
+    /// group. Returns the sync that this role then has to do.
     ///
-    /// Shape: only the thread waits for the next file; others leave a batch whose file is not there
-    /// yet.
+    /// Shape: only the writer thread waits for the next file; other threads leave a batch whose
+    /// file does not exist yet.
     pub(crate) fn write_group(&mut self, role: Role) -> Option<SyncDuty> {
         self.place.durable = self.commits.durable();
         while self.group.buffer.len() < GROUP_BYTES_MAX
@@ -126,7 +127,7 @@ impl Writer {
                     }
                 }
                 Command::IdempotencyKeys { reply } => {
-                    // A caller that stopped waiting does not need them.
+                    // A caller that stopped waiting does not need the keys.
                     let _ = reply.send(self.keys.to_vec());
                 }
                 Command::OrderNext => self.next.order(),
@@ -140,7 +141,7 @@ impl Writer {
         let Self { store, commits, next, threads, written, .. } = self;
         commits.close();
         store.maintenance.close();
-        // The preparer waits for orders, or is about to send a file that nobody will take.
+        // The preparer waits for orders, or is about to send a file that will not be taken.
         drop(next);
         for thread in threads {
             background::join(thread);
@@ -149,7 +150,8 @@ impl Writer {
         drop(written);
     }
 
-    /// Encodes a batch into the group; returns it if the next file is needed and not there yet.
+    /// Encodes a batch into the group; returns it if the next file is needed and does not exist
+    /// yet.
     fn take(&mut self, append: Append, role: Role) -> Option<Append> {
         match self.has_room(&append.batch, role) {
             Ok(true) => {}
@@ -193,7 +195,7 @@ impl Writer {
         None
     }
 
-    /// Ensures that the next file is there if a batch needs it, before any of the batch is written;
+    /// Ensures that the next file exists if a batch needs it, before any of the batch is written;
     /// returns whether there is room.
     ///
     /// Errors: the disk is full and the batch does not fit outside the reserve, or the journal is
@@ -206,7 +208,7 @@ impl Writer {
         if bytes + reserve <= left || batch.is_empty() {
             return Ok(true);
         }
-        // The file after next comes only after a sync, which this very thread may have to do.
+        // The file after next is prepared only after a sync, which this thread may have to do.
         if is_needed && !role.may_wait_for_file() && self.needs_two_files(batch, left) {
             return Ok(false);
         }
@@ -283,8 +285,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Goes on in the prepared file. When a batch of several segments fills the disk, goes on in
-    /// the same file, beyond its size. Returns whether it is another file.
+    /// Continues in the prepared file. When a batch of several segments fills the disk, continues
+    /// in the same file, beyond its size. Returns whether it is another file.
     ///
     /// Shape: only the journal's own thread waits here for the file; `has_room` stops other callers
     /// earlier.

@@ -1,7 +1,7 @@
 //! Steps through the records of one file with large reads into one buffer.
 //!
-//! Used by the scan at the start and by every reader. It knows its offset in the file and nothing
-//! of other segments; the caller gives the end of what may be read.
+//! Used by the scan at the start and by every reader. It has an offset in one file and no access to
+//! other segments. The caller passes the end of the readable part.
 
 use std::{io, ops::Range, sync::Arc};
 
@@ -14,7 +14,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// The size of one read, in bytes: some hundred events, with little cost for the system call.
+/// The size of one read, in bytes: some hundred events, so the system call costs little per event.
 pub(crate) const READ_BYTES: usize = 256 << 10;
 
 /// A record in the cursor's buffer, valid until the next [`Cursor::refill`].
@@ -37,7 +37,7 @@ pub(crate) enum Step {
     Short,
     /// Preallocated space; the cursor does not move.
     End,
-    /// No record; the cursor does not move.
+    /// Not a record; the cursor does not move.
     Damaged(Damage),
 }
 
@@ -45,7 +45,7 @@ pub(crate) enum Step {
 #[derive(Debug)]
 pub(crate) struct Cursor {
     file: Arc<dyn File>,
-    /// Where in the file the buffer begins.
+    /// The buffer's offset in the file.
     base: u64,
     buffer: Vec<u8>,
     filled: usize,
@@ -58,7 +58,7 @@ impl Cursor {
         Self { file, base: offset, buffer: Vec::new(), filled: 0, position: 0 }
     }
 
-    /// Where in the file the next record begins.
+    /// The offset of the next record in the file.
     pub(crate) fn offset(&self) -> u64 {
         self.base + self.position as u64
     }
@@ -71,7 +71,7 @@ impl Cursor {
         self.position = 0;
     }
 
-    /// Whether what is left in the buffer is all zero.
+    /// Whether the rest of the buffer is all zero.
     pub(crate) fn rest_is_zero(&self) -> bool {
         self.rest().iter().all(|byte| *byte == 0)
     }
@@ -109,7 +109,7 @@ impl Cursor {
         let wanted = READ_BYTES.max(self.filled) as u64;
         let wanted = usize::try_from(end.saturating_sub(from).min(wanted)).unwrap_or(READ_BYTES);
         if self.buffer.is_empty() {
-            // Zeroed pages of the system; only those that are read into are touched.
+            // Zeroed pages of the system; only the used ones take memory.
             self.buffer = vec![0; wanted];
         } else if self.buffer.len() < self.filled + wanted {
             self.buffer.resize(self.filled + wanted, 0);

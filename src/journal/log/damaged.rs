@@ -1,8 +1,8 @@
 //! Finds every good record of a damaged file. Changes nothing.
 //!
 //! After damage it tries every byte as the beginning of a record, or of a block of a sealed
-//! segment, until a checksum matches. It reports what it finds in file order; the caller decides
-//! which records belong there.
+//! segment, until a checksum matches. It reports all items in file order; the caller decides which
+//! records belong there.
 
 use std::{io, sync::Arc};
 
@@ -17,12 +17,12 @@ use crate::{
     },
 };
 
-/// What is at an offset of a file.
+/// The item at an offset of a file.
 #[derive(Debug)]
 pub(crate) enum Found<'a> {
-    /// A record with a valid checksum, and the last record that it says was durable.
+    /// A record with a valid checksum, and the last durable record according to it.
     Record(Record<'a>, Seq),
-    /// The beginning of something else, which reaches to the next record.
+    /// The beginning of damage, which extends to the next record.
     Damage(FoundDamage),
 }
 
@@ -38,7 +38,7 @@ pub enum FoundDamage {
     /// A newer program wrote the file.
     #[error("the file has format {0}, which is newer than {max}, the newest this program reads", max = segment_file::SEALED_VERSION)]
     Newer(u32),
-    /// Bytes that are no record.
+    /// Bytes that are not a record.
     #[error("the record is damaged: {0}")]
     Record(Damage),
     /// Zeros, followed by other bytes.
@@ -49,7 +49,7 @@ pub enum FoundDamage {
     Sealed(SealDamage),
 }
 
-/// Calls `visit` with the offset of everything in `file`; returns whether it is sealed.
+/// Calls `visit` with the offset of every item in `file`; returns whether it is sealed.
 ///
 /// Errors: the file cannot be read, or `visit` failed.
 pub(crate) fn walk(
@@ -76,7 +76,7 @@ pub(crate) fn walk(
     Ok(is_sealed)
 }
 
-/// Calls `visit` with the offset of everything in a file of framed records from `offset` on.
+/// Calls `visit` with the offset of every item in a file of framed records, from `offset` on.
 ///
 /// Errors: the file cannot be read, or `visit` failed.
 pub(crate) fn walk_plain(

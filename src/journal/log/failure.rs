@@ -1,10 +1,10 @@
-//! What stops the journal from accepting records: temporarily a full disk, permanently a failed
-//! write or sync.
+//! The failures that stop the journal from accepting records: temporarily a full disk, permanently
+//! a failed write or sync.
 
 use std::{io, path::PathBuf, sync::Arc};
 
-/// There is no space for the next segment. The journal retries by itself; nothing that was appended
-/// is lost.
+/// There is no space for the next segment. The journal retries automatically; no appended record is
+/// lost.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the disk is full: the journal needs {bytes} bytes in {} for its next file; until there is space, the remaining room is \
@@ -14,7 +14,7 @@ use std::{io, path::PathBuf, sync::Arc};
 pub struct DiskFull {
     /// The folder of the journal.
     pub folder: PathBuf,
-    /// What a segment needs, in bytes.
+    /// The space that a segment needs, in bytes.
     pub bytes: u64,
 }
 
@@ -27,15 +27,15 @@ impl DiskFull {
 
 /// A write or sync that failed, after which nothing more is appended.
 ///
-/// After a failed sync the state of the disk is unknown, and a retry may succeed without the bytes
-/// being there.
+/// After a failed sync the state of the disk is unknown, and a retry may succeed although the bytes
+/// were not written.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("the journal accepts no records since it failed to {operation} {}", path.display())]
 pub struct Poisoned {
-    /// What failed.
+    /// The failed operation.
     pub operation: &'static str,
-    /// On which file.
+    /// The file.
     pub path: PathBuf,
-    /// Why.
+    /// The cause.
     pub source: Arc<io::Error>,
 }

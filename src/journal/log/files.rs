@@ -1,7 +1,7 @@
 //! The few file operations that the journal needs, and their implementation on the file system.
 //!
-//! The second implementation, `MemoryFiles`, keeps what was written apart from what was synced.
-//! Names are plain file names in one folder. Nothing here knows about segments.
+//! The second implementation, `MemoryFiles`, keeps written bytes apart from synced ones. Names are
+//! plain file names in one folder. This module does not depend on segments.
 
 use std::{
     fmt, fs, io,
@@ -15,7 +15,7 @@ use rustix::{
     io::Errno,
 };
 
-/// How many zeros one write fills in, in bytes.
+/// Size of one write of zeros, in bytes.
 const ZEROS_BYTES: usize = 1 << 20;
 
 /// One folder of files.
@@ -40,7 +40,7 @@ pub trait Files: fmt::Debug + Send + Sync {
     /// Makes the names durable.
     fn sync_dir(&self) -> io::Result<()>;
 
-    /// How much space there is for files to grow, in bytes; quotas are not counted.
+    /// The free space for files, in bytes; quotas are not counted.
     fn free_bytes(&self) -> io::Result<u64>;
 
     /// The path for messages to the user.
@@ -52,7 +52,8 @@ pub trait File: fmt::Debug + Send + Sync {
     /// Its length in bytes.
     fn size(&self) -> io::Result<u64>;
 
-    /// Reads at `offset` up to the length of `buffer`, at least a byte unless the file ends there.
+    /// Reads at `offset` up to the length of `buffer`; at least one byte unless the file ends
+    /// there.
     ///
     /// Shape: fewer only at the end of the file or, in a sealed segment, of a block.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
@@ -60,10 +61,10 @@ pub trait File: fmt::Debug + Send + Sync {
     /// Writes all of `bytes`, extending the file where it is shorter.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
-    /// Makes the written bytes durable, and the length as far as reading them needs.
+    /// Makes the written bytes durable, and the length that is needed to read them.
     fn sync_data(&self) -> io::Result<()>;
 
-    /// Whether the file has a name; one without disappears when it is closed.
+    /// Whether the file has a name; a file without a name disappears when it is closed.
     fn is_linked(&self) -> io::Result<bool>;
 }
 
@@ -182,7 +183,7 @@ impl File for fs::File {
 
         match rustix::fs::statx(self, "", AtFlags::EMPTY_PATH, StatxFlags::NLINK) {
             Ok(found) => Ok(found.stx_nlink > 0),
-            // The system is older than the call, or a sandbox does not know it.
+            // The system is older than the call, or a sandbox blocks it.
             Err(Errno::NOSYS | Errno::PERM) => Ok(self.metadata()?.nlink() > 0),
             Err(error) => Err(error.into()),
         }

@@ -1,8 +1,8 @@
 //! Problems of a running journal that do not stop it, kept until they are solved or the process
 //! ends.
 //!
-//! Background work that finds damage (the sealer thread, a reader that looks something up) notes it
-//! here, so that it is shown and not only logged.
+//! Code that finds damage (the sealer thread, a reader that searches a record) notes it here, so
+//! that it is shown and not only logged.
 
 use std::{
     fmt,
@@ -12,7 +12,7 @@ use std::{
 
 use crate::{event::Seq, journal::log::clock::Clock, time::Timestamp};
 
-/// How many damaged places are kept; further ones are only counted.
+/// Most damaged places that are stored; further ones are only counted.
 pub const DAMAGED_PLACES_MAX: usize = 16;
 
 /// The problems of a journal.
@@ -21,7 +21,7 @@ pub struct JournalHealth {
     /// Places that could not be read or sealed, in the order in which they were found; at most
     /// [`DAMAGED_PLACES_MAX`].
     pub damaged: Vec<DamagedPlace>,
-    /// How many more were found.
+    /// Number of further damaged places.
     pub more: u64,
     /// The segment that retention could not delete; nothing is deleted while it is set.
     pub retention_blocked: Option<DamagedPlace>,
@@ -34,11 +34,11 @@ pub struct JournalHealth {
 /// A problem of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DamagedPlace {
-    /// Which file.
+    /// The file.
     pub path: PathBuf,
     /// The offset in it, in bytes, if known.
     pub offset: Option<u64>,
-    /// What is wrong.
+    /// The problem.
     pub what: String,
     /// When it was found.
     pub since: Timestamp,

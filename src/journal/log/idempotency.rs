@@ -1,19 +1,19 @@
 //! The idempotency keys of published events, so that a retry is answered with the first position.
 //!
-//! Pure: keys and positions in, the earlier position out. Bounded; the oldest key is evicted. A key
-//! is already a hash, so its low bits serve as the table's hash.
+//! Pure: takes keys and positions, returns the earlier position. Bounded: the oldest key is
+//! evicted. A key is already a hash, so its low bits serve as the table's hash.
 
 use hashbrown::HashTable;
 
 use crate::event::Seq;
 
-/// How many keys are remembered: some 2 MiB of memory, 1.5 MiB in a snapshot, six minutes of 10,000
-/// events a minute.
+/// Most remembered keys: some 2 MiB of memory, 1.5 MiB in a snapshot, six minutes of 10,000 events
+/// a minute.
 ///
-/// Source: a producer that gets no answer retries within seconds.
+/// Source: a producer without an answer retries within seconds.
 pub const IDEMPOTENCY_KEYS_MAX: usize = 65_536;
 
-/// The newest idempotency keys, and where each was first written.
+/// The newest idempotency keys, and the first position of each.
 #[derive(Debug, Clone)]
 pub struct IdempotencyKeys {
     keys_max: usize,
@@ -25,13 +25,13 @@ pub struct IdempotencyKeys {
     places: HashTable<u32>,
 }
 
-/// An idempotency key, and where it was first written.
+/// An idempotency key, and its first position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IdempotencyKey {
     /// Two halves, so that the struct takes 24 bytes.
     low: u64,
     high: u64,
-    /// The record that first had it.
+    /// The first record with this key.
     pub seq: Seq,
 }
 
@@ -90,7 +90,7 @@ impl IdempotencyKeys {
         None
     }
 
-    /// Adds keys in order; a known one keeps its first position.
+    /// Adds keys in order; a known key keeps its first position.
     pub fn remember_all(&mut self, keys: impl IntoIterator<Item = IdempotencyKey>) {
         for key in keys {
             self.remember(key.key(), key.seq);
@@ -179,7 +179,8 @@ mod tests {
             }
             let listed = list.iter().map(|(key, seq)| IdempotencyKey::new(*key, *seq));
             prop_assert_eq!(remembered.to_vec(), listed.collect::<Vec<_>>());
-            // Keys copied from another instance are known too, and are evicted in the same order.
+            // Keys copied from another instance are also detected, and are evicted in the same
+            // order.
             let mut again = IdempotencyKeys::new(keys_max);
             again.remember_all(remembered.to_vec());
             for (seq, low) in (1_000..).map(Seq).zip([0, 9, 1, 8, 1023, 7]) {

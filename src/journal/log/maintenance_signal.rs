@@ -43,7 +43,7 @@ impl MaintenanceSignal {
         !state.is_closing
     }
 
-    /// Pauses for `duration`; returns whether to go on.
+    /// Pauses for `duration`; returns whether to continue.
     pub(crate) fn pause(&self, duration: Duration) -> bool {
         let is_open = |state: &mut State| !state.is_closing;
         let waited = self.wake.wait_timeout_while(self.lock(), duration, is_open);

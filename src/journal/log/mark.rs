@@ -1,12 +1,12 @@
-//! The mark: a small file next to the segments that says how far a closed journal is durable.
+//! The mark: a small file next to the segments, with the last durable position of a closed journal.
 //!
 //! ```text
 //! seq u64 | crc-32c u32
 //! ```
 //!
-//! A record says how far earlier ones are durable, so nothing covers the last ones. The mark does:
-//! the records up to its position were synced, so a bad record there is damage, not a torn end.
-//! Later appends do not invalidate it. A missing or damaged mark says nothing.
+//! A record only states how far earlier records are durable, so the last ones need the mark. The
+//! records up to its position were synced, so a bad record there is damage, not a torn end. Later
+//! appends do not invalidate it. A missing or damaged mark has no effect.
 
 use std::io;
 
@@ -17,7 +17,7 @@ pub(crate) const MARK_NAME: &str = "durable";
 
 const MARK_BYTES: usize = 12;
 
-/// The last record that the mark says is durable; [`Seq::ZERO`] without a valid mark.
+/// The last durable record according to the mark; [`Seq::ZERO`] without a valid mark.
 ///
 /// Errors: the file cannot be read.
 pub(crate) fn read(files: &dyn Files) -> io::Result<Seq> {
@@ -46,14 +46,14 @@ pub(crate) fn write(files: &dyn Files, seq: Seq) -> io::Result<()> {
     };
     let written = file.write_at(&bytes, 0).and_then(|()| file.sync_data());
     if written.is_err() && is_new {
-        // Empty, it is useless, and on a full disk it takes space.
+        // An empty mark is useless, and takes space on a full disk.
         files.remove(MARK_NAME).ok();
     }
     written?;
     if is_new { files.sync_dir() } else { Ok(()) }
 }
 
-/// Removes the mark, because the journal starts again from nothing.
+/// Removes the mark, because a new journal begins.
 ///
 /// Errors: the file cannot be removed.
 pub(crate) fn remove(files: &dyn Files) -> io::Result<()> {

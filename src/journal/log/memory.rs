@@ -1,13 +1,13 @@
 //! Files in memory that can lose power: for simulations, and the test double of the crash tests.
 //!
-//! Written bytes are kept apart from synced ones. After a power loss, synced bytes are there, and
-//! the names are those of some moment since the last sync of the folder. Of every later write any
-//! part may be there or not, chosen by a seed. Operations can be made to fail, to be the last ones,
-//! or (syncs) to wait at a gate.
+//! Written bytes are kept apart from synced ones. After a power loss, all synced bytes remain, and
+//! the names are those of some moment since the last sync of the folder. Any part of every later
+//! write may remain or be lost, chosen by a seed. Operations can be made to fail, to be the last
+//! ones, or (syncs) to wait at a gate.
 //!
 //! A failed sync behaves as on Linux: the written bytes then count as clean. They can still be
 //! read, and no later sync writes them. After a power loss, or once the cache is dropped, only the
-//! part that reached the disk by chance is there.
+//! part that reached the disk by chance remains.
 
 use std::{
     collections::BTreeMap,
@@ -38,9 +38,9 @@ pub struct Operations {
 /// Faults to inject; counts are those of [`Operations`], the first operation being 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Faults {
-    /// This write fails and writes nothing.
+    /// This write fails without any effect.
     pub fail_write: Option<u64>,
-    /// This sync fails and syncs nothing.
+    /// This sync fails without any effect.
     pub fail_sync: Option<u64>,
     /// The power is lost right after this write.
     pub cut_after_write: Option<u64>,
@@ -75,7 +75,7 @@ struct Failing {
     operation: Operation,
     name: String,
     kind: io::ErrorKind,
-    /// How many more times it fails.
+    /// The remaining number of failures.
     times: u32,
 }
 
@@ -93,7 +93,7 @@ struct State {
     names_since_sync: Vec<BTreeMap<String, usize>>,
     faults: Faults,
     failing: Vec<Failing>,
-    /// How many bytes files may still grow by; `None` for no limit.
+    /// Bytes by which files may still grow; `None` for no limit.
     space: Option<usize>,
     counts: Operations,
     is_cut: bool,
@@ -152,8 +152,8 @@ impl MemoryFiles {
         }
     }
 
-    /// Limits how far files may grow altogether, in bytes; `None` for no limit. Removing a file
-    /// frees nothing.
+    /// Limits the total growth of all files, in bytes; `None` for no limit. Removing a file frees
+    /// nothing.
     pub fn set_space(&self, bytes: Option<usize>) {
         self.disk.lock().space = bytes;
     }
@@ -187,7 +187,7 @@ impl MemoryFiles {
         self.disk.lock().is_cut
     }
 
-    /// The folder after a power loss and a restart; each `seed` gives one possible outcome.
+    /// The folder after a power loss and a restart; each `seed` selects one possible outcome.
     ///
     /// Shape: a separate folder, fully synced and without faults.
     pub fn after_power_loss(&self, seed: u64) -> Self {
@@ -198,7 +198,7 @@ impl MemoryFiles {
         Self::with(State { contents, names_since_sync: vec![names.clone()], names, ..State::default() })
     }
 
-    /// The folder after `kill -9` and a restart: all written bytes, with nothing more synced.
+    /// The folder after `kill -9` and a restart: all written bytes, without a further sync.
     ///
     /// Shape: a separate folder without faults.
     pub fn after_kill(&self) -> Self {
@@ -270,7 +270,8 @@ impl Files for MemoryFiles {
     }
 
     fn sync_dir(&self) -> io::Result<()> {
-        // Names are metadata of the file system: the next sync writes what a failed one left.
+        // Names are metadata of the file system: the next sync writes the names that a failed one
+        // left.
         self.disk.sync(Operation::SyncDir, None, |state, is_good| {
             if is_good {
                 let names = state.names.clone();

@@ -1,8 +1,8 @@
 //! Reads the journal from any position, and follows it.
 //!
-//! A reader owns its position; nobody else moves it, and nothing is lost between batches. It reads
-//! files up to the written position, never the writer's memory. So a record can be read as soon as
-//! its append is answered.
+//! A reader owns its position, so no record is lost between batches. It reads files up to the
+//! written position, never the writer's memory. A record can be read as soon as its append is
+//! answered.
 
 use std::{io, path::PathBuf, sync::Arc};
 
@@ -26,34 +26,34 @@ pub enum ReadError {
     /// A file operation failed.
     #[error("read {} from byte {offset} on", path.display())]
     Io {
-        /// On which file.
+        /// The file.
         path: PathBuf,
-        /// Where in it.
+        /// The offset, in bytes.
         offset: u64,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// A written record is no longer there.
+    /// A written record is damaged or missing.
     #[error("read the record at byte {offset} of {}: {damage}", path.display())]
     Damaged {
-        /// In which file.
+        /// The file.
         path: PathBuf,
-        /// Where in it.
+        /// The offset, in bytes.
         offset: u64,
-        /// What is wrong.
+        /// The damage.
         damage: Damage,
     },
     /// The record was deleted with its segment.
     #[error("read record {wanted}: the journal begins with {oldest}")]
     Gone {
-        /// Which record.
+        /// The requested record.
         wanted: Seq,
-        /// The oldest record that is kept.
+        /// The oldest stored record.
         oldest: Seq,
     },
 }
 
-/// The journal was closed, and everything in it was read.
+/// The journal was closed, and all its records were read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("wait for records: the journal is closed")]
 pub struct Closed;
@@ -78,7 +78,8 @@ pub struct Reader {
     written: watch::Receiver<Seq>,
     next: Seq,
     place: Option<Place>,
-    /// The next record while there is no place: the segment's first record, and the offset.
+    /// The place of the next record while no file is open: the segment's first record, and the
+    /// offset.
     resting: Option<(Seq, u64)>,
     entries: Vec<Entry>,
 }
@@ -115,9 +116,9 @@ impl Reader {
         self.next
     }
 
-    /// Takes up to `records_max` records; none when all written ones were taken.
+    /// Takes up to `records_max` records; none when all written records were taken.
     ///
-    /// Shape: as many as one read of 256 KiB brought, at least one if there is any.
+    /// Shape: at most the records of one read of 256 KiB; at least one if there is any.
     ///
     /// Errors: the position does not move, so the same call fails again.
     pub fn next_batch(&mut self, records_max: usize) -> Result<Records<'_>, ReadError> {
@@ -148,7 +149,7 @@ impl Reader {
         Ok(Records { cursor: Some(&place.cursor), entries: &self.entries })
     }
 
-    /// Moves forward to `next`. Reads only what lies between the nearest indexed offset and `next`.
+    /// Moves forward to `next`. Reads only the part between the nearest indexed offset and `next`.
     pub fn skip_to(&mut self, next: Seq) {
         if next <= self.next {
             return;
@@ -163,7 +164,8 @@ impl Reader {
         }
     }
 
-    /// Releases its memory and its file until the next call, which then goes on at the same offset.
+    /// Releases its memory and its file until the next call, which then continues at the same
+    /// offset.
     pub fn rest(&mut self) {
         self.entries = Vec::new();
         if let Some(Place { segment, cursor, .. }) = self.place.take() {
@@ -173,10 +175,10 @@ impl Reader {
 
     /// Skips a place that cannot be read, to the next known record start: the next block of a
     /// sealed segment, the next indexed offset of an open one, or else the next segment. Returns
-    /// whether there is one.
+    /// whether there is such a record.
     pub(crate) fn skip_damaged(&mut self) -> bool {
         let Ok((segment, following)) = self.store.segment_of(self.next) else { return false };
-        // A damaged index gives no offset.
+        // A damaged index has no usable offset.
         let within = segment.place_after(self.next).ok().flatten();
         let Some(next) = within.or(following) else { return false };
         (self.next, self.place, self.resting) = (next, None, None);
@@ -191,7 +193,7 @@ impl Reader {
         self.written.wait_for(|written| *written >= next).await.map(|_| ()).map_err(|_| Closed)
     }
 
-    /// Seeks to the next record; returns whether it is there.
+    /// Seeks to the next record; returns whether it is written.
     fn advance(&mut self) -> Result<bool, ReadError> {
         // Read the head first: all records up to it have their segment in the list.
         let written = *self.written.borrow();
@@ -226,14 +228,14 @@ impl Reader {
 
 impl Place {
     fn refill(&mut self, store: &Store) -> Result<bool, ReadError> {
-        // Only whole records are before the end, so no byte is read twice.
+        // The end is the end of a record, so no byte is read twice.
         let offset = self.cursor.offset();
         self.cursor.refill(self.segment.end()).map_err(|source| failed(store, &self.segment, offset, source))
     }
 
     /// Seeks to the nearest indexed offset before `seq`, keeping the buffer's memory.
     fn rewind(&mut self, store: &Store, seq: Seq) -> Result<(), ReadError> {
-        // The cursor may be in another segment, so it must not go on from there if this fails.
+        // The cursor may be in another segment, so it must not continue there if this fails.
         self.cursor.seek(Arc::clone(&self.segment.file), HEADER_BYTES);
         let offset = offset_before(store, &self.segment, seq)?;
         self.cursor.seek(Arc::clone(&self.segment.file), offset);
@@ -258,7 +260,7 @@ fn offset_before(store: &Store, segment: &Segment, seq: Seq) -> Result<u64, Read
     Ok(place.1)
 }
 
-/// The error of a read at `offset`; one that reports damage is added to the health.
+/// The error of a read at `offset`; damage is added to the health.
 fn failed(store: &Store, segment: &Segment, offset: u64, source: io::Error) -> ReadError {
     let path = store.files.path(&segment.name());
     if source.kind() == io::ErrorKind::InvalidData {
@@ -268,12 +270,12 @@ fn failed(store: &Store, segment: &Segment, offset: u64, source: io::Error) -> R
 }
 
 impl<'a> Records<'a> {
-    /// How many there are.
+    /// Number of records.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no records.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -399,7 +401,7 @@ mod tests {
             reader.rest();
         }
         journal.append_blocking(batch(60), Level::Synced).expect("appended");
-        // Nothing before a known offset is read: a reader that had to search would meet the damage.
+        // No byte before a known offset is read: a reader that had to search would find the damage.
         let last = files
             .list()
             .expect("listed")

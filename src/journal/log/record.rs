@@ -4,11 +4,12 @@
 //! length u32 | crc-32c u32 | kind u8 | version u8 | seq u64 | time u64 | unsynced u32 | body
 //! ```
 //!
-//! Numbers are little-endian. `length` counts what follows the checksum; the checksum covers the
-//! length and all that follows it. `unsynced` is how many records directly before this one were not
-//! known to be durable when it was written, so each record says how far the journal was durable.
-//! Version 1 lacks it. A length of zero is the preallocated rest of a segment. The module reads and
-//! writes bytes in memory. It does not know where they are kept or what a body means.
+//! Numbers are little-endian. `length` counts the bytes after the checksum. The checksum covers the
+//! length and all bytes after the checksum. `unsynced` is the number of records directly before
+//! this one that were not known to be durable when it was written, so each record states how far
+//! the journal was durable. Version 1 lacks it. A length of zero is the preallocated rest of a
+//! segment. The module reads and writes bytes in memory. It does not depend on their storage or on
+//! the meaning of a body.
 //!
 //! ```
 //! use aside::{event::Seq, journal::record::{self, Decoded, Record, RecordKind}, time::Timestamp};
@@ -26,14 +27,14 @@ use crate::{event::Seq, time::Timestamp};
 
 /// The largest body, in bytes.
 ///
-/// Source: an event is at most 64 KiB; an exchange that observes a batch of them, or a set of
+/// Source: an event is at most 64 KiB; an exchange with a batch of observed events, or a set of
 /// rules, is larger.
 pub const BODY_BYTES_MAX: usize = 1 << 20;
 
 /// The version of the framing that this program writes, and the newest that it reads.
 pub const RECORD_VERSION: u8 = 2;
 
-/// The first version, which does not say how far the journal was durable.
+/// The first version, which does not state how far the journal was durable.
 const VERSION_WITHOUT_DURABLE: u8 = 1;
 
 /// The size of a record without its body, in bytes.
@@ -61,11 +62,11 @@ pub struct Record<'a> {
     pub seq: Seq,
     /// When it was appended, never before the record that precedes it.
     pub time: Timestamp,
-    /// What the caller appended.
+    /// The appended bytes.
     pub body: &'a [u8],
 }
 
-/// What bytes begin with.
+/// The item at the beginning of a byte slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decoded<'a> {
     /// A whole record with a valid checksum.
@@ -91,13 +92,13 @@ pub enum Damage {
     /// No record has this length.
     #[error("its length of {0} bytes is impossible")]
     Length(u32),
-    /// The bytes are not the written ones.
+    /// The bytes differ from the written ones.
     #[error("its checksum does not match")]
     Checksum,
-    /// It is whole, and a newer program wrote it.
+    /// It is complete, but a newer program wrote it.
     #[error("its version {0} is newer than {RECORD_VERSION}, the newest this program reads")]
     Version(u8),
-    /// It is whole, and not the expected record.
+    /// It is complete, but not the expected record.
     #[error("it has number {found}, expected {expected}")]
     Order {
         /// The expected record.
@@ -131,7 +132,7 @@ impl fmt::Display for RecordKind {
     }
 }
 
-/// The size of a record with such a body, in bytes.
+/// The size of a record with a body of `body_bytes`, in bytes.
 pub const fn size_of(body_bytes: usize) -> usize {
     OVERHEAD_BYTES + body_bytes
 }
@@ -140,8 +141,8 @@ pub const fn size_of(body_bytes: usize) -> usize {
 ///
 /// # Panics
 ///
-/// When the body is larger than 4 GiB. A body over [`BODY_BYTES_MAX`] is written and does not
-/// decode, so callers check first.
+/// When the body is larger than 4 GiB. A body over [`BODY_BYTES_MAX`] is written but cannot be
+/// decoded, so callers check first.
 pub fn encode(record: Record<'_>, durable: Seq, out: &mut Vec<u8>) {
     let Record { kind, seq, time, body } = record;
     debug_assert!(body.len() <= BODY_BYTES_MAX, "a body over the limit does not decode");
@@ -149,7 +150,8 @@ pub fn encode(record: Record<'_>, durable: Seq, out: &mut Vec<u8>) {
     let counted = HEAD_BYTES + UNSYNCED_BYTES + body.len();
     let length = u32::try_from(counted).expect("a body is smaller than 4 GiB").to_le_bytes();
     let unsynced = seq.0.saturating_sub(durable.0).saturating_sub(1);
-    // In-flight records are bounded far below this; an overflow would record that nothing is known.
+    // In-flight records are bounded far below this; on overflow the record states that no durable
+    // position is known.
     let unsynced = u32::try_from(unsynced).unwrap_or(u32::MAX).to_le_bytes();
     let mut head = [0; HEAD_BYTES + UNSYNCED_BYTES];
     head[0] = kind.0;

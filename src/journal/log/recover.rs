@@ -1,13 +1,13 @@
-//! Recovery: scans what is needed, and reports what a crash left and what is damaged.
+//! Recovery: scans the needed files, and reports torn ends and damage.
 //!
 //! A sealed segment is trusted by its seal, unless its idempotency keys are needed; every other
-//! segment is read through.
+//! segment is read completely.
 //!
-//! Only the last segment, or the unnamed file after it, can be torn, since a file is named as a
-//! segment only when all before it is durable. A bad record there is a torn end only if nothing
-//! says that it was durable: no good record after it, no mark of a closed journal, and no hint of
-//! the caller. Anything else is damage, and the journal does not open. Nothing is changed during
-//! the scan; `apply` makes the changes.
+//! Only the last segment, or the unnamed file after it, can be torn, because a file is named as a
+//! segment only when all records before it are durable. A bad record there is a torn end only if
+//! there is no evidence that it was durable: no good record after it, no mark of a closed journal,
+//! and no hint of the caller. Every other bad record is damage, and the journal does not open.
+//! Nothing is changed during the scan; `apply` makes the changes.
 
 pub(crate) mod apply;
 
@@ -41,11 +41,11 @@ pub enum OpenError {
     /// A file operation failed.
     #[error("open the journal: {operation} {}", path.display())]
     Io {
-        /// What failed.
+        /// The failed operation.
         operation: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// A newer program wrote it.
@@ -54,18 +54,18 @@ pub enum OpenError {
         path.display(), segment_file::SEALED_VERSION
     )]
     Newer {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// Its format.
         found: u32,
     },
-    /// A file has a segment's name and no valid header.
+    /// A file has a segment's name but no valid header.
     #[error(
         "open the journal: {} is not a segment; `aside journal verify` lists the damage, \
          `aside journal repair` keeps the valid records", path.display()
     )]
     NotASegment {
-        /// Which file.
+        /// The file.
         path: PathBuf,
     },
     /// A record that must be valid is damaged.
@@ -74,20 +74,20 @@ pub enum OpenError {
          damage, `aside journal repair` keeps the valid records", path.display()
     )]
     Damaged {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// The offset of the record, in bytes.
         offset: u64,
-        /// What is wrong.
+        /// The damage.
         damage: Damage,
     },
-    /// The caller knows records that are missing, such as from a snapshot that is newer than what a
-    /// power loss left.
+    /// Records that the caller knows are missing. For example, a snapshot is newer than the records
+    /// that a power loss left.
     #[error("open the journal: it ends with record {last}, but record {known} is known to exist")]
     Behind {
         /// The last record of the journal.
         last: Seq,
-        /// The last one that the caller knows.
+        /// The last record that the caller knows.
         known: Seq,
     },
     /// A sealed segment does not match its seal.
@@ -96,9 +96,9 @@ pub enum OpenError {
          `aside journal repair` keeps the valid records", path.display()
     )]
     Sealed {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The damage.
         damage: SealDamage,
     },
     /// A thread could not be started.
@@ -106,11 +106,11 @@ pub enum OpenError {
     Thread(#[source] io::Error),
 }
 
-/// What the caller knows of the journal before it is opened, such as from a snapshot; nothing by
+/// The caller's facts about the journal before it is opened, such as from a snapshot; empty by
 /// default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RecoveryHint {
-    /// A record that the journal had durably.
+    /// A durable record of the journal.
     pub seq: Seq,
     /// The caller has the idempotency keys of the records up to this one.
     pub keys_upto: Seq,
@@ -123,13 +123,13 @@ pub struct RecoveryHint {
     path.display(), kept_as(kept.as_deref())
 )]
 pub struct Cut {
-    /// In which file.
+    /// The file.
     pub path: PathBuf,
     /// The end of the last good record, in bytes.
     pub offset: u64,
-    /// How many bytes after it were not preallocated space.
+    /// Number of bytes after it that were not preallocated space.
     pub bytes: u64,
-    /// Where they are kept, if a good record is among them.
+    /// The file with a copy of them, if a good record is among them.
     pub kept: Option<PathBuf>,
 }
 
@@ -140,7 +140,7 @@ fn kept_as(kept: Option<&Path>) -> String {
 /// The recovered journal, with all torn ends cut.
 #[derive(Debug)]
 pub(crate) struct Recovered {
-    /// Never empty; appending goes on in the last one.
+    /// Never empty; the last one takes the appends.
     pub(crate) segments: Vec<Arc<Segment>>,
     pub(crate) last: Seq,
     pub(crate) time: Timestamp,
@@ -153,13 +153,13 @@ pub(crate) struct Recovered {
 /// Returns the idempotency key of a record, if it has one.
 pub type KeyOf<'a> = dyn Fn(Record<'_>) -> Option<u128> + 'a;
 
-/// The result of scanning one file; the segment holds where its last good record ends.
+/// The result of scanning one file; the segment has the end of its last good record.
 #[derive(Debug)]
 pub(crate) struct Scan {
     /// The record that should have come next.
     pub(crate) expected: Seq,
     time: Timestamp,
-    /// What is there instead, unless that is preallocated space.
+    /// The damage in its place; `None` for preallocated space.
     damage: Option<Damage>,
     /// The last durable record according to the records of this file.
     durable: Seq,
@@ -167,10 +167,10 @@ pub(crate) struct Scan {
     keys: VecDeque<IdempotencyKey>,
 }
 
-/// What is after the last good record of a file.
+/// The bytes after the last good record of a file.
 #[derive(Debug, Clone)]
 struct Torn {
-    /// The range, with nothing kept yet.
+    /// The range, without a copy yet.
     cut: Cut,
     /// Whether a good record is in it.
     has_records: bool,
@@ -183,11 +183,11 @@ struct Torn {
 pub struct ScanReport {
     /// In order; empty when there is no journal yet.
     segments: Vec<Arc<Segment>>,
-    /// Of the same, newest first.
+    /// The scans of these segments, newest first.
     scans: Vec<Scan>,
     /// The prepared file, if it continues the last segment.
     next: Option<(Segment, Scan)>,
-    /// What is after the last good record.
+    /// The bytes after the last good record.
     torn: Option<Torn>,
     /// The content of the prepared file, if it does not continue the last segment.
     dropped: Option<Torn>,
@@ -204,7 +204,7 @@ impl ScanReport {
         last_scan.map_or(Seq::ZERO, |scan| scan.expected.previous())
     }
 
-    /// The oldest record that is kept, or else the next one.
+    /// The oldest stored record, or else the next one.
     pub fn first(&self) -> Seq {
         let segment = self.segments.first().map(Arc::as_ref).or(self.next.as_ref().map(|(next, _)| next));
         segment.map_or(Seq::ZERO.next(), |segment| segment.first)
@@ -313,7 +313,8 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Scans the prepared file as if it followed; `None` when it was never finished.
+    /// Scans the prepared file as the segment that begins with `first`; `None` when it was never
+    /// finished.
     fn scan_next(&mut self, first: Seq) -> Result<Option<(Segment, Scan)>, OpenError> {
         let next = match self.open(NEXT_NAME, first) {
             Err(error @ (OpenError::NotASegment { .. } | OpenError::Newer { .. })) => {
@@ -326,7 +327,7 @@ impl<'a> Scanner<'a> {
                 if matches!(error, OpenError::Newer { .. }) {
                     return Err(error);
                 }
-                // Its header is damaged, and its records must not be overwritten unseen.
+                // Its header is damaged, and its records must not be overwritten without a report.
                 return Ok(Some((Segment::new(first, file), Scan::of_nothing(first))));
             }
             next => next?,
@@ -411,7 +412,7 @@ impl<'a> Scanner<'a> {
 
     /// Separates a torn end from damage; `next` is the prepared file.
     ///
-    /// Errors: a record known to be durable is missing, and something else is in its place.
+    /// Errors: a record known to be durable is missing or damaged.
     fn judge_end(&self, report: ScanReport, next: Option<(Segment, Scan)>) -> Result<ScanReport, OpenError> {
         let marked = mark::read(self.files).map_err(|source| self.failed("read", mark::MARK_NAME, source))?;
         let (next, other) = match next {
@@ -431,7 +432,7 @@ impl<'a> Scanner<'a> {
         let in_order = next.iter().map(|(_, scan)| scan).chain(report.scans.first()).map(|scan| scan.durable);
         let durable = said.chain(in_order).fold(marked.max(self.hint.seq), Seq::max);
         let (expected, has_ended) = (scan.expected, torn.is_none() && dropped.is_none());
-        // A journal that ends cleanly before the hint is for the caller to handle.
+        // The caller handles a journal that ends cleanly before the hint.
         if expected <= marked || (expected <= durable && !has_ended) {
             let damage = scan.damage.unwrap_or(Damage::Missing { expected });
             return Err(OpenError::Damaged { path: self.files.path(&name), offset: tail.end(), damage });
@@ -439,10 +440,10 @@ impl<'a> Scanner<'a> {
         Ok(ScanReport { next, torn, dropped, durable: durable.min(expected.previous()), marked, ..report })
     }
 
-    /// The content of a file from `offset` on, if it is not all preallocated space.
+    /// The content of a file from `offset` on, unless all of it is preallocated space.
     ///
-    /// Shape: a prepared file that begins with zeros is not read further, as preparing it checks
-    /// all of it.
+    /// Shape: a prepared file that begins with zeros is not read further, because preparing it
+    /// checks all of it.
     fn torn(&self, name: &str, segment: &Segment, offset: u64) -> Result<Option<Torn>, OpenError> {
         let failed = |source| self.failed("read", name, source);
         if name == NEXT_NAME && !segment_file::begins_used(segment.file.as_ref()).map_err(failed)? {

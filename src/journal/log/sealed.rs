@@ -9,9 +9,9 @@
 //!        | blocks u32 | index crc u32 | 0 u32 | crc u32
 //! ```
 //!
-//! Numbers are little-endian; a checksum covers what follows it in its block, or precedes it in the
-//! seal. A raw offset is the offset before sealing: a reader of [`SealedFile`] sees the segment as
-//! it was. A start reads only the seal.
+//! Numbers are little-endian. A checksum covers the bytes after it in a block, and the bytes before
+//! it in the seal. A raw offset is the offset before sealing: a reader of [`SealedFile`] sees the
+//! unsealed segment. A start reads only the seal.
 
 use std::{
     cell::RefCell,
@@ -33,11 +33,11 @@ use crate::{
 
 /// The size of a block before compression, in bytes.
 ///
-/// Source: measured on events of 400 bytes, twice as much saves a few percent, and reading a single
-/// record costs the whole block.
+/// Source: measured on events of 400 bytes. Twice the size saves a few percent, and the read of a
+/// single record costs the whole block.
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// The largest block: one byte short of full, plus the largest record.
+/// The largest block: a block that is one byte short of full, plus the largest record.
 const RAW_BYTES_MAX: usize = BLOCK_BYTES + record::size_of(BODY_BYTES_MAX);
 
 /// The compression level; a higher one doubles the time for a few percent.
@@ -50,7 +50,7 @@ const ENTRY_BYTES: usize = 24;
 const SEAL_BYTES: usize = 64;
 const SEAL_MAGIC: [u8; 8] = *b"asidesel";
 
-/// What is wrong with a sealed segment.
+/// The damage of a sealed segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SealDamage {
     /// The file ends without a seal, or with one whose checksum does not match.
@@ -350,8 +350,8 @@ impl File for SealedFile {
 }
 
 thread_local! {
-    /// Buffers for reading a block; one per thread, as a decompressor takes far more memory than a
-    /// block.
+    /// Buffers for reading a block; one per thread, because a decompressor takes far more memory
+    /// than a block.
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 

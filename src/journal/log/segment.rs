@@ -1,4 +1,4 @@
-//! One segment: a preallocated or sealed file of records, named by the first of them.
+//! One segment: a preallocated or sealed file of records, named after the first one.
 
 use std::{
     io,
@@ -26,7 +26,7 @@ const INDEX_BYTES: u64 = 256 << 10;
 pub(crate) struct Segment {
     /// The number of its first record, which may not be written yet.
     pub(crate) first: Seq,
-    /// Its bytes as before sealing.
+    /// Its content, read as if it were not sealed.
     pub(crate) file: Arc<dyn File>,
     sealed: Option<Arc<SealedFile>>,
     end: AtomicU64,
@@ -91,12 +91,12 @@ impl Segment {
         name_of(self.first)
     }
 
-    /// Where its last whole record ends, in bytes.
+    /// The end of its last complete record, in bytes.
     pub(crate) fn end(&self) -> u64 {
         self.end.load(Ordering::Acquire)
     }
 
-    /// Records that whole records are written up to `end`, the last of them at `time`.
+    /// Sets the end of the complete records, and the time of the last one.
     pub(crate) fn set_end(&self, end: u64, time: Timestamp) {
         self.time.store(time.as_millis(), Ordering::Release);
         self.end.store(end, Ordering::Release);

@@ -2,8 +2,8 @@
 //!
 //! A preallocated file has a header (magic, format version, checksum), then records without gaps,
 //! then zeros. The next file is prepared ahead under its own name. It gets a segment's name when
-//! everything before it is synced, so only the last segment, or the prepared file after it, can
-//! hold a torn end.
+//! all records before it are synced, so only the last segment, or the prepared file after it, can
+//! have a torn end.
 
 use std::{io, sync::Arc};
 
@@ -15,10 +15,10 @@ use crate::{
     },
 };
 
-/// The file that is prepared, or already being filled, and not yet named as a segment.
+/// The file that is prepared, or is already being filled, and has no segment's name yet.
 pub(crate) const NEXT_NAME: &str = "next.seg";
 
-/// Where the first record of a segment begins, in bytes.
+/// The offset of the first record of a segment, in bytes.
 pub(crate) const HEADER_BYTES: u64 = 16;
 
 /// The file in which a segment is sealed or repaired before it gets the segment's name.
@@ -59,9 +59,9 @@ pub(crate) fn first_of(name: &str) -> Option<Seq> {
 
 /// Creates an empty segment of `size` bytes under [`NEXT_NAME`], durably.
 ///
-/// A file that an earlier run prepared and did not fill is reused and synced again: that run may
+/// A file that an earlier run prepared but did not fill is reused and synced again: that run may
 /// have been killed before its sync, or its sync may have failed. On a disk with too little space
-/// nothing is written, so that others keep the rest.
+/// nothing is written, so that other writers keep the rest.
 pub(crate) fn prepare(files: &dyn Files, size: u64) -> io::Result<Arc<dyn File>> {
     let mut there = 0;
     if files.list()?.iter().any(|name| name == NEXT_NAME) {
@@ -87,7 +87,8 @@ pub(crate) fn prepare(files: &dyn Files, size: u64) -> io::Result<Arc<dyn File>>
         .and_then(|()| file.sync_data())
         .and_then(|()| files.sync_dir());
     if prepared.is_err() {
-        // On a full disk others need this space. Failing to remove it is the smaller problem.
+        // On a full disk other writers need this space. The first error matters more than a failure
+        // here.
         files.remove(NEXT_NAME).ok();
     }
     prepared.map(|()| file)
@@ -216,7 +217,7 @@ mod tests {
         };
         let kinds = [Header::Plain, Header::Sealed, Header::Newer(3)];
         assert_eq!([1, 2, 3].map(|version| kind_of(&header(version))), kinds);
-        // As written before the checksum existed.
+        // Headers from before the checksum existed.
         let kinds = [Header::Plain, Header::Sealed, Header::Other];
         let without_sum = |version| [&header(version)[..12], &[0; 4]].concat();
         assert_eq!([1, 2, 3].map(|version| kind_of(&without_sum(version))), kinds);

@@ -1,5 +1,5 @@
-//! The files of a journal, shared by its threads and readers: all segments in order, looked up by
-//! position, added, replaced and deleted, and the state that stops or degrades the journal.
+//! The files of a journal, shared by its threads and readers: all segments in order, with lookup by
+//! position, adding, replacing and deleting; and the state that stops or degrades the journal.
 
 use std::{
     io,
@@ -28,16 +28,16 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 #[error("delete {}", path.display())]
 pub struct ForgetError {
-    /// Which file.
+    /// The file.
     pub path: PathBuf,
-    /// Why.
+    /// The cause.
     pub source: io::Error,
 }
 
 /// The size of a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stored {
-    /// The first record that is kept, whether or not it was written yet.
+    /// The first stored record, which may not be written yet.
     pub first: Seq,
     /// How many segments there are.
     pub segments: usize,
@@ -45,9 +45,9 @@ pub struct Stored {
     pub sealed: usize,
     /// Their size on the disk, in bytes, including preallocated space.
     pub bytes: u64,
-    /// The part of that in sealed segments.
+    /// The size of the sealed ones on the disk, in bytes.
     pub sealed_bytes: u64,
-    /// The size of the sealed ones before sealing.
+    /// The size of the sealed ones before sealing, in bytes.
     pub unsealed_bytes: u64,
 }
 
@@ -57,15 +57,15 @@ pub(crate) struct Store {
     pub(crate) files: Arc<dyn Files>,
     /// In order, without gaps, never empty. Held only for a lookup or an insertion.
     pub(crate) segments: RwLock<Vec<Arc<Segment>>>,
-    /// Held while a segment's file is replaced or removed, so that a removed one does not come
-    /// back.
+    /// Held while a segment's file is replaced or removed, so that a removed file is not created
+    /// again.
     pub(crate) changing_files: Mutex<()>,
     /// The first record that must not be forgotten.
     pub(crate) needed_from: AtomicU64,
     pub(crate) maintenance: MaintenanceSignal,
     pub(crate) full: Mutex<Option<DiskFull>>,
     pub(crate) poison: watch::Sender<Option<Poisoned>>,
-    /// Where sync durations are counted, once set.
+    /// The meters of sync durations, once set.
     pub(crate) meters: OnceLock<Arc<Meters>>,
     pub(crate) health: Health,
 }
@@ -105,7 +105,7 @@ impl Store {
         }
     }
 
-    /// Records that there is space again.
+    /// Records that the disk has space again.
     pub(crate) fn set_room(&self) {
         let before = self.full.lock().unwrap_or_else(PoisonError::into_inner).take();
         if before.is_some() {
@@ -176,8 +176,8 @@ impl Store {
         Ok(stored)
     }
 
-    /// Renames the sealed copy to the segment that begins with `first`, unless that was deleted
-    /// meanwhile.
+    /// Renames the sealed copy to the segment that begins with `first`, unless that segment was
+    /// deleted meanwhile.
     pub(crate) fn replace(&self, first: Seq, sealed: SealedFile) -> io::Result<()> {
         let _changing = self.changing_files.lock().unwrap_or_else(PoisonError::into_inner);
         if self.read_segments().iter().all(|segment| segment.first != first) {
@@ -201,8 +201,8 @@ impl Store {
         let _changing = self.changing_files.lock().unwrap_or_else(PoisonError::into_inner);
         let mut count = 0;
         while let Some(oldest) = self.oldest_before(seq) {
-            // One by one, so that no crash leaves a gap. A segment leaves the list only when its
-            // file is gone, so a failure leaves no gap either.
+            // One by one, so that no crash leaves a gap. A segment is removed from the list only
+            // after its file, so a failure leaves no gap either.
             let removed = match self.files.remove(&oldest.name()) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
                 Ok(()) | Err(_) => {

@@ -49,7 +49,7 @@ impl Pinned {
         Ok(pinned)
     }
 
-    /// Opens segments that were added since.
+    /// Opens segments that were added since the last call.
     ///
     /// Errors: the folder or a file cannot be read.
     pub fn open_newer(&mut self, files: &dyn Files) -> Result<(), VerifyError> {
@@ -61,7 +61,8 @@ impl Pinned {
             let name = segment_file::name_of(first);
             match files.open(&name) {
                 Ok(file) => self.segments.push(Part { name, first, file, last: first.previous(), bytes: 0 }),
-                // The daemon deletes the oldest while it runs; then nothing before them is needed.
+                // A running daemon may delete the oldest segments. The ones before them are then
+                // not needed.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => self.segments.clear(),
                 Err(source) => return Err(failed(files, &name, source)),
             }
@@ -69,7 +70,7 @@ impl Pinned {
         Ok(())
     }
 
-    /// The files to copy; of the last one, what is whole at this moment.
+    /// The files to copy; the last one up to its last complete record at this moment.
     ///
     /// Errors: a file cannot be read.
     pub fn parts(mut self, files: &dyn Files) -> Result<Vec<Part>, VerifyError> {
@@ -97,7 +98,7 @@ impl Part {
         self.bytes
     }
 
-    /// The last record; the one before the first when there is none.
+    /// The last record; the position before the first when there is none.
     pub fn last(&self) -> Seq {
         self.last
     }
@@ -107,7 +108,7 @@ impl Part {
         PartReader { part: self, offset: 0 }
     }
 
-    /// Finds the end of the last whole record; preallocated space is not copied.
+    /// Finds the end of the last complete record; preallocated space is not copied.
     fn measure(&mut self) -> io::Result<()> {
         if segment_file::header_of(self.file.as_ref())? == Header::Sealed {
             self.bytes = self.file.size()?;

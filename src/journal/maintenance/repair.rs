@@ -1,7 +1,7 @@
 //! Rewrites damaged segments from their good records: `aside journal repair`.
 //!
 //! Every record keeps its position. A tombstone replaces each lost record, with the time of the
-//! record before it, so nothing else has to handle gaps. The damaged file is kept next to the new
+//! record before it, so no other code has to handle gaps. The damaged file is kept next to the new
 //! one, which takes its name in one rename.
 
 use std::{io, path::PathBuf, sync::Arc};
@@ -30,10 +30,10 @@ pub struct Tombstone<'a> {
     pub body: &'a [u8],
 }
 
-/// What a repair does.
+/// The mode of a repair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RepairMode {
-    /// It only finds what it would rewrite.
+    /// It only finds the segments that it would rewrite.
     DryRun,
     /// It rewrites damaged segments.
     Rewrite,
@@ -42,9 +42,9 @@ pub enum RepairMode {
 /// A segment that was or would be rewritten.
 #[derive(Debug)]
 pub struct Repaired {
-    /// Which file.
+    /// The file.
     pub path: PathBuf,
-    /// Where the damaged one is kept.
+    /// The path of the damaged original.
     pub kept: PathBuf,
     /// How many good records it has.
     pub records: u64,
@@ -58,25 +58,25 @@ pub enum RepairError {
     /// It cannot be read.
     #[error(transparent)]
     Verify(#[from] VerifyError),
-    /// A newer program wrote it; what this one cannot read is not damage.
+    /// A newer program wrote it; data that this one cannot read is not damage.
     #[error("{} was written by a newer version; repair it with that one", path.display())]
     Newer {
-        /// Which file.
+        /// The file.
         path: PathBuf,
     },
     /// A file operation failed.
     #[error("rewrite {}", path.display())]
     Io {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
 }
 
-/// Repairs a journal that nobody has open; changes nothing in a dry run.
+/// Repairs a journal that is not open; changes nothing in a dry run.
 ///
-/// Errors: files before the one that it names were repaired.
+/// Errors: name a file; the files before it were repaired.
 pub fn repair(
     files: &dyn Files,
     tombstone: Tombstone<'_>,
@@ -119,7 +119,7 @@ fn copy(files: &dyn Files, from: &str, to: &str) -> io::Result<()> {
     files.sync_dir()
 }
 
-/// Whether a file has neither good nor lost records, so that nothing replaces it.
+/// Whether a file has neither good nor lost records, so that it needs no replacement.
 fn holds_nothing(segment: &Segment) -> bool {
     segment.end == segment.first
 }
@@ -130,8 +130,8 @@ fn move_away(files: &dyn Files, from: &str, to: &str) -> io::Result<()> {
     files.sync_dir()
 }
 
-/// Returns the time of the last record; `time` is that of the one before, `marked` the last durable
-/// record according to the mark.
+/// Returns the time of the last record; `time` is that of the record before the segment, `marked`
+/// the last durable record according to the mark.
 fn rewrite(
     files: &dyn Files,
     segment: &Segment,
@@ -263,8 +263,8 @@ mod tests {
         names.into_iter().filter(|name| segment_file::first_of(name).is_some()).collect()
     }
 
-    /// Every record is good or a tombstone, and the journal goes on; returns the number of
-    /// tombstones.
+    /// Checks that every record is good or a tombstone, and that the journal accepts appends;
+    /// returns the number of tombstones.
     fn check(files: &MemoryFiles, case: &str) -> usize {
         let opened = try_open_plainly(files).unwrap_or_else(|error| panic!("{case}: {error}"));
         assert_eq!(opened.last_seq, Seq(40), "{case}");
@@ -336,7 +336,7 @@ mod tests {
             for seed in 0..4 {
                 let files = damaged.after_kill();
                 files.set_faults(faults);
-                // The power may be lost after the last step, too.
+                // The power loss may also come after the last step.
                 repair(&files, TOMBSTONE, RepairMode::Rewrite).ok();
                 let left = files.after_power_loss(seed);
                 repair(&left, TOMBSTONE, RepairMode::Rewrite).expect("repaired");

@@ -1,10 +1,11 @@
-//! Which of the oldest segments may be deleted. Pure: segments and time in, a position out.
+//! Decides which of the oldest segments may be deleted. Pure: takes segments and time, returns a
+//! position.
 
 use std::time::Duration;
 
 use crate::{event::Seq, time::Timestamp};
 
-/// How much of the journal is kept; the last segment always is.
+/// The limits of the stored journal; the last segment is always kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Retention {
     /// The largest age of a segment's newest record.
@@ -13,7 +14,7 @@ pub struct Retention {
     pub bytes: Option<u64>,
 }
 
-/// A segment that another one follows.
+/// A segment that is not the last one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Full {
     /// The first record of the segment after it.
@@ -26,25 +27,25 @@ pub(crate) struct Full {
 
 /// Time between two segments that are deleted for their age.
 ///
-/// A wrong clock makes everything old at once. So it costs one segment, and the next one only if
-/// the clock is still wrong an hour later. At 64 MiB a segment, age alone deletes at most 1.5 GiB a
-/// day; for a journal that grows faster, set a limit of its size.
+/// A wrong clock makes all segments old at once. With this interval it costs one segment, and the
+/// next one only if the clock is still wrong an hour later. At 64 MiB a segment, age alone deletes
+/// at most 1.5 GiB a day; a journal that grows faster needs a size limit.
 pub(crate) const AGE_INTERVAL: Duration = Duration::from_secs(3_600);
 
-/// What may be deleted.
+/// The records that may be deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Forgettable {
-    /// Everything before this record, oldest first; [`Seq::ZERO`] for nothing.
+    /// All records before this one, oldest first; [`Seq::ZERO`] for nothing.
     pub(crate) before: Seq,
     /// Whether a segment is included only for its age.
     pub(crate) by_age: bool,
 }
 
 impl Retention {
-    /// What may be deleted.
+    /// Returns the records that may be deleted.
     ///
-    /// `total` is the size of all segments, `needed` the first record that must stay, `aged_at` the
-    /// last time a segment was deleted for its age.
+    /// `total` is the size of all segments, `needed` the first record that must be kept, `aged_at`
+    /// the last time a segment was deleted for its age.
     pub(crate) fn forgettable(
         &self,
         full: &[Full],

@@ -1,9 +1,9 @@
 //! Seals full segments and deletes those that are not needed, on a background thread.
 //!
-//! It works in short steps and pauses, so that a burst of appends has the processor; nobody waits
-//! for it. A sealed segment takes the name of the original in one rename, so a crash leaves one of
-//! the two. A reader in the old file reads it to its end. A segment that cannot be sealed stays
-//! unsealed, and is reported.
+//! It works in short steps and pauses, so that a burst of appends gets the processor; no caller
+//! waits for it. A sealed segment takes the name of the original in one rename, so a crash leaves
+//! one of the two. A reader of the old file reads it to its end. A segment that cannot be sealed
+//! stays unsealed, and is reported.
 
 use std::{
     collections::BTreeSet,
@@ -48,7 +48,7 @@ pub(crate) struct Sealer {
     pub(crate) synced: watch::Receiver<Seq>,
     pub(crate) seal: bool,
     pub(crate) retention: Retention,
-    /// Segments that cannot be sealed, by their first record.
+    /// The first records of segments that cannot be sealed.
     pub(crate) given_up: BTreeSet<Seq>,
     /// When a segment was last deleted for its age.
     pub(crate) aged_at: Option<Timestamp>,
@@ -117,7 +117,8 @@ impl Sealer {
         let files = self.store.files.as_ref();
         let sealed = seal(files, segment, following, go_on);
         if !matches!(sealed, Ok(Some(_))) {
-            // Otherwise it takes space until the next start; the failure is reported anyway.
+            // If this fails, the file takes space until the next start. The first failure is
+            // reported in any case.
             files.remove(UNFINISHED_NAME).ok();
         }
         sealed?.map_or(Ok(false), |sealed| self.store.replace(segment.first, sealed).map(|()| true))
@@ -169,8 +170,8 @@ impl Sealer {
     }
 }
 
-/// Writes a sealed copy of a full segment, durably, and reads it back; `None` when `go_on`, called
-/// after each block, stops it.
+/// Writes a sealed copy of a full segment, durably, and reads it back; `None` when `go_on`, which
+/// is called after each block, returns false.
 pub(crate) fn seal(
     files: &dyn Files,
     segment: &Segment,

@@ -1,5 +1,5 @@
-//! Reads every record of every segment and changes nothing: the report of `aside journal verify`,
-//! and the input of a repair.
+//! Reads every record of every segment, without changes: the report of `aside journal verify`, and
+//! the input of a repair.
 
 use std::{fmt, io, path::PathBuf, sync::Arc};
 
@@ -21,9 +21,10 @@ use crate::{
 pub struct Verified {
     /// Every segment, in order.
     pub segments: Vec<Segment>,
-    /// What the next start will cut from the last segment.
+    /// The torn end that the next start will cut from the last segment.
     pub torn: Option<Cut>,
-    /// What starts and repairs kept of damaged and torn files; nothing reads or deletes it.
+    /// Copies of damaged and torn files that starts and repairs made; the program neither reads nor
+    /// deletes them.
     pub kept: Vec<PathBuf>,
     /// The last durable record according to the mark.
     pub(crate) marked: Seq,
@@ -32,7 +33,7 @@ pub struct Verified {
 /// The content of one file.
 #[derive(Debug)]
 pub struct Segment {
-    /// Which file.
+    /// The file.
     pub path: PathBuf,
     /// The record that it begins with.
     pub first: Seq,
@@ -42,9 +43,9 @@ pub struct Segment {
     pub filled: u64,
     /// Whether it is sealed.
     pub is_sealed: bool,
-    /// Everything that is damaged, in file order.
+    /// All damage, in file order.
     pub findings: Vec<Finding>,
-    /// A folder is in its place.
+    /// Whether a folder is in its place.
     pub(crate) is_folder: bool,
     pub(crate) name: String,
     /// The first record of the following segment.
@@ -58,13 +59,13 @@ pub struct Segment {
 /// Damage at one place of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// Where in the file, in bytes.
+    /// The offset in the file, in bytes.
     pub offset: u64,
-    /// What is wrong.
+    /// The damage.
     pub damage: FoundDamage,
     /// The first and the last record that are missing because of it.
     pub lost: Option<(Seq, Seq)>,
-    /// The good record that follows; `None` when none does in this file.
+    /// The good record that follows; `None` when this file has none.
     pub next: Option<Seq>,
 }
 
@@ -72,13 +73,14 @@ pub struct Finding {
 #[derive(Debug, thiserror::Error)]
 #[error("read {}", path.display())]
 pub struct VerifyError {
-    /// Which file or folder.
+    /// The file or folder.
     pub path: PathBuf,
-    /// Why.
+    /// The cause.
     pub source: io::Error,
 }
 
-/// A record in its place, or a range of missing ones: from the first, up to before the second.
+/// A record at its position, or a range of missing records: from the first (inclusive) to the
+/// second (exclusive).
 pub(crate) enum Part<'a> {
     Good(Record<'a>),
     Lost(Seq, Seq),
@@ -165,7 +167,7 @@ impl Segment {
     }
 }
 
-/// A segment file: its name, and its first record; without a file when a folder has the name.
+/// A segment file: its name, and its first record; no file when a folder has the name.
 type NamedFile = (String, Seq, Option<Arc<dyn File>>);
 
 /// The folder of a journal.
@@ -173,7 +175,7 @@ struct Listed {
     /// In order.
     segments: Vec<NamedFile>,
     kept: Vec<PathBuf>,
-    /// A folder is in place of the prepared file.
+    /// Whether a folder is in place of the prepared file.
     has_folder: bool,
 }
 
@@ -189,7 +191,7 @@ fn list(files: &dyn Files) -> Result<Listed, VerifyError> {
         match open(files, &name)? {
             Opened::File(file) => segments.push((name, first, Some(file))),
             Opened::Folder => segments.push((name, first, None)),
-            // The daemon deletes the oldest while it runs.
+            // A running daemon may delete the oldest segments.
             Opened::Gone => {}
         }
     }
@@ -307,10 +309,11 @@ pub(crate) fn examine(file: &Arc<dyn File>, within: Within, sink: &mut Sink<'_>)
     Ok(Examined { findings, records, end, torn_at, is_sealed })
 }
 
-/// Removes a torn end from the findings of the last segment, as it is no damage; returns where it
-/// begins.
+/// Removes a torn end from the findings of the last segment, because it is not damage; returns its
+/// offset.
 ///
-/// Shape: a torn end begins with records that nothing says were durable, and reaches to the end.
+/// Shape: a torn end begins with records without evidence of durability, and extends to the end of
+/// the file.
 fn take_torn(findings: &mut Vec<Finding>, settled: usize, durable: Seq) -> Option<u64> {
     let is_unknown = |finding: &Finding| finding.lost.is_some_and(|(first, _)| first > durable);
     let says_something = durable > Seq::ZERO;
@@ -345,7 +348,7 @@ impl Finding {
         }
     }
 
-    /// Whether a newer program wrote it, so that it is no damage.
+    /// Whether a newer program wrote it, so that it is not damage.
     pub(crate) fn is_newer(&self) -> bool {
         matches!(self.damage, FoundDamage::Newer(_) | FoundDamage::Record(Damage::Version(_)))
     }
@@ -368,7 +371,7 @@ impl fmt::Display for Finding {
 }
 
 impl Verified {
-    /// The first record that is kept, and how many good ones there are.
+    /// The first stored record, and the number of good ones.
     pub fn totals(&self) -> (Option<Seq>, u64) {
         let first = self.segments.first().map(|segment| segment.first);
         (first, self.segments.iter().map(|segment| segment.records).sum())
@@ -419,7 +422,7 @@ mod tests {
         files.open(&names[0]).expect("there").write_at(b"!", 50).expect("written");
         files.open(&names[2]).expect("there").write_at(b"X", 0).expect("written");
         let last = files.open(&names[names.len() - 3]).expect("there");
-        // What follows the last record known to be durable counts as a torn end.
+        // Damage after the last record known to be durable counts as a torn end.
         last.write_at(b"!", SEGMENT_BYTES - 1).expect("written");
         let writes = files.operations().writes;
         let verified = verify(&files, TOMBSTONE).expect("readable");

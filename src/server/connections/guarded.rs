@@ -20,7 +20,7 @@ use super::places::{For, Waits};
 pub(super) const READ_WAIT_MAX: Duration = Duration::from_secs(30);
 /// How long an answered connection stays open for further bytes of the client.
 const LINGER_WAIT_MAX: Duration = Duration::from_secs(5);
-/// Most bytes of that which are read: four times the largest accepted body.
+/// Most bytes that are read in that time: four times the largest accepted body.
 const LINGER_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// A connection that notes in [`Waits`] what it waits for.
@@ -40,7 +40,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Guarded<T> {
     /// Ends an answered connection so that the client can read the answer.
     ///
     /// Closing a socket while the client still writes makes its next write fail, and the client
-    /// then loses the answer. So this writes nothing more, and reads and discards further input.
+    /// then loses the answer. So this stops writing, and reads and discards further input.
     pub(super) async fn close(mut self) {
         if self.io.shutdown().await.is_err() {
             return;

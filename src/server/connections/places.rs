@@ -3,7 +3,7 @@
 //! A connection either waits for its client or works for it. It waits when no request is complete
 //! (idle, or an incomplete head), when the rest of a body is missing, and when the client does not
 //! read the answer. Only a waiting connection can be evicted, the one that has waited longest
-//! first; so clients that hold connections never shut out one that sends.
+//! first; so clients that hold connections never block one that sends.
 
 use std::{
     collections::BTreeMap,
@@ -54,19 +54,19 @@ pub(super) struct Place {
     _permit: OwnedSemaphorePermit,
 }
 
-/// What a connection waits for.
+/// The action of the client that a connection waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::server) enum For {
-    /// To send the rest of a body.
+    /// The client has to send the rest of a body.
     Body,
-    /// To read what was written.
+    /// The client has to read the written bytes.
     Read,
 }
 
-/// What one connection waits for, each with the turn in which the wait began.
+/// The waits of one connection, each with the turn in which it began.
 ///
 /// Shape: turns count from 1 over all connections of a listener, so the lowest began first;
-/// [`NOT_WAITING`] where there is no wait.
+/// [`NOT_WAITING`] without a wait.
 #[derive(Debug)]
 pub(in crate::server) struct Waits {
     turns: Arc<AtomicU64>,
@@ -105,10 +105,10 @@ impl Waits {
         }
     }
 
-    /// Ends when the client takes too long for a request's head.
+    /// Waits until the client has taken too long for a request's head.
     ///
-    /// Shape: a request starts no timer of its own, because that would wake another thread; no
-    /// timer runs while a request is being answered.
+    /// Shape: a request starts no separate timer, because that would wake another thread; no timer
+    /// runs while a request is being answered.
     pub(super) async fn head_timeout(&self) {
         let (mut seen, mut looks) = (NOT_WAITING, 0);
         loop {

@@ -9,7 +9,7 @@ use std::{
 /// Time limit of one connection. The kernel answers at once on loopback, unless a filter drops
 /// packets or the listener's queue is full.
 pub(super) const WITHIN: Duration = Duration::from_millis(4);
-/// The time limit on a request's thread.
+/// The time limit of one connection on a request's thread.
 pub(super) const QUICK_WITHIN: Duration = Duration::from_millis(1);
 /// Addresses of servers on `localhost`: some listen on only one of the two.
 const ADDRESSES: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
@@ -64,7 +64,7 @@ mod tests {
         let address = listener.local_addr().expect("bound");
         rustix::net::listen(&listener, 0).expect("a shorter queue");
         let wait = Duration::from_millis(20);
-        // Nothing accepts these.
+        // The listener accepts none of these connections.
         let waiting: Vec<_> = (0..4).map_while(|_| TcpStream::connect_timeout(&address, wait).ok()).collect();
         assert!(waiting.len() < 4, "the queue is not full");
         assert_eq!(accepts(address.port(), QUICK_WITHIN), None);

@@ -1,6 +1,6 @@
 //! Bounds the concurrent calls of a connection: further input is not read until a call is answered.
 //!
-//! `rmcp` spawns a task for each request without a bound of its own.
+//! `rmcp` spawns a task for each request without a bound.
 
 use std::{
     collections::HashSet,

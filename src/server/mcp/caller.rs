@@ -1,5 +1,5 @@
-//! Identifies the session of a call. Only one client sends it (docs/design/mcp.md, "Whose
-//! session").
+//! Identifies the session of a call. Only one client sends the session's id (docs/design/mcp.md,
+//! "Whose session").
 
 use std::sync::Arc;
 
@@ -101,7 +101,7 @@ impl Called<'_> {
 
     /// The open session that continues `id`.
     async fn open(&self, id: &SessionId) -> Result<Option<SessionId>, ApiError> {
-        // An id used by several harnesses does not identify a session alone.
+        // An id that several harnesses use does not identify one session.
         let Ok(session) = session_of(self.app, id.clone(), None).await else { return Ok(None) };
         let session = self.app.engine.session_now(session).await?;
         let known = self.app.engine.session(session.clone()).await?;

@@ -118,13 +118,13 @@ async fn ask(call: &Called<'_>) -> Result<String, ApiError> {
     // A tool call cannot receive the answer later, so the session does.
     request.awaited = Awaited::BySession;
     let session = speaker(call, &mut request.notice).await?;
-    // Before the question is set, so that a new one has its whole time.
+    // Read before the question is asked, so that a new one has its whole time.
     let now = call.app.now();
     let asked = questions::ask(call.app, request, session).await?;
     Ok(asked_text(&asked, now))
 }
 
-/// What an agent reads about its question, which may have been asked before.
+/// The text for an agent about its question, which may have been asked before.
 pub(super) fn asked_text(asked: &Asked, now: Timestamp) -> String {
     let Asked { question, suppressed, .. } = asked;
     let shown = suppressed.as_ref().map(|why| format!(", not shown ({why})")).unwrap_or_default();
@@ -134,7 +134,7 @@ pub(super) fn asked_text(asked: &Asked, now: Timestamp) -> String {
     format!("asked {}{shown}; you are notified of the answer{ends_in}", short(&question.id))
 }
 
-/// The session that a notice comes from. Without one, the folder is filled in.
+/// The session that sends a notice. Without a session, the folder is filled in.
 async fn speaker(call: &Called<'_>, request: &mut NotifyRequest) -> Result<Option<SessionId>, ApiError> {
     request.workspace = request.workspace.take().or_else(|| call.caller.folder.clone());
     match request.session.take() {

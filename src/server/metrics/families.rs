@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Most subscribers with their own series; the others are summed. Users write subscriber files, so
-/// more than this indicates a bug, which must not raise the cardinality in a metrics database.
+/// a larger number indicates a bug, and a bug must not raise the cardinality in a metrics database.
 pub(super) const SUBSCRIBERS_MAX: usize = 200;
 /// Label of the summed subscribers; it is not a valid subscriber id.
 pub(super) const OTHERS: &str = "(others)";
@@ -360,8 +360,8 @@ fn latencies(meters: &Meters) -> Vec<Family> {
     ]
 }
 
-/// `started_at` is the recorded start time, so that the value never changes while the process
-/// lives: alerts treat a change as a restart.
+/// `started_at` is the recorded start time, so that the value never changes while the process runs:
+/// alerts treat a change as a restart.
 fn of_process(started_at: &str, process: &Process) -> Vec<Family> {
     let started = started_at.parse::<Timestamp>().ok().map(|at| {
         let values = Values::Gauge(vec![(Labels::new(), at.as_millis() as f64 / 1e3)]);

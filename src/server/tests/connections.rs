@@ -39,7 +39,7 @@ fn serve(folder: &Path, router: Router) -> (PathBuf, Serving) {
     (path, serving)
 }
 
-/// Reads one answer whose body has a length; gives its head and its body.
+/// Reads one answer whose body has a length; returns its head and its body.
 async fn read_answer(connection: &mut (impl AsyncReadExt + Unpin)) -> (String, String) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -65,7 +65,8 @@ async fn clients_that_hold_more_connections_than_there_are_shut_nobody_out() {
     let router = Router::new().route("/", get(async || "here")).route("/body", post(async |_: Bytes| "all"));
     let (path, _serving) = serve(folder.path(), router);
     let mut held = Vec::new();
-    // Answered and kept alive, silent, half a head, half a body: each kind alone fills every place.
+    // Four kinds of connections: answered and kept alive, silent, half a head, half a body. Each
+    // kind alone fills every place.
     for count in 0..CONNECTIONS_MAX + CONNECTIONS_MAX / 4 {
         let mut connection = UnixStream::connect(&path).await.expect("connected");
         match count % 4 {
@@ -104,14 +105,15 @@ async fn an_answer_that_comes_before_the_body_can_be_read() {
             "{request} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {body}\r\n\r\n"
         );
         connection.write_all(head.as_bytes()).await.expect("sent");
-        // The answer arrives before the body, which a client reads only after it has sent that.
+        // The answer arrives before the body was sent. A client reads it only after it has sent the
+        // body.
         connection.readable().await.expect("answered");
         connection.write_all(&vec![b' '; body]).await.unwrap_or_else(|error| panic!("{request}: {error}"));
         let (head, body) = read_answer(&mut connection).await;
         assert!(head.starts_with(&format!("http/1.1 {status} ")), "{request}: {head}");
         assert!(head.contains("\r\nconnection: close\r\n"), "{request}: {head}");
         assert!(status == 200 || body.starts_with("{\"error\":{"), "{request}: {body}");
-        // The rest of a body is no request: nothing follows the answer.
+        // The rest of a body is not a request, so nothing follows the answer.
         assert_eq!(connection.read(&mut [0]).await.ok(), Some(0), "{request}");
     }
 }

@@ -244,7 +244,7 @@ async fn what_became_of_an_event_is_answered_when_the_projection_has_it() {
     publish(&daemon, 1).await;
     let (app, progress) = (&daemon.app, daemon.app.projection.progress());
     let projected = async {
-        // The request is waiting by now: no other task is ready.
+        // The request waits now, because no other task is ready.
         tokio::time::advance(std::time::Duration::from_millis(900)).await;
         let mut writer = Writer::open(&daemon.folder.path().join(FILE_NAME)).expect("opened");
         writer.write(&[written()]).expect("written");

@@ -1,4 +1,4 @@
-//! How the thread starts, fails and tries again.
+//! Tests of the thread's start, failure and retry.
 
 use super::*;
 
@@ -87,7 +87,7 @@ async fn a_folder_that_is_not_there_is_said_and_tried_again() {
     looped.settle(&world, &projection).await;
     drop(orders.join_next().await);
     looped.settle(&world, &projection).await;
-    // It is healthy once it is fed again.
+    // It counts as healthy when it is fed again.
     while projection.failed().is_some() {
         looped.turn(64);
         tokio::task::yield_now().await;

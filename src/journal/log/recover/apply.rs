@@ -1,9 +1,9 @@
 //! Turns a scan report into a journal that can be appended to: keeps and cuts torn ends, and
 //! rewrites records that may not be durable.
 //!
-//! Records of an earlier process can be readable and not on the disk. A successful sync proves
-//! nothing if an earlier one failed: the system no longer considers the pages dirty. So every
-//! record not known to be durable is written again before the sync that counts.
+//! Records of an earlier process can be readable but not on the disk. A successful sync proves
+//! nothing if an earlier one failed, because the system then no longer considers the pages dirty.
+//! So every record that is not known to be durable is written again and then synced.
 
 use std::{io, sync::Arc};
 
@@ -29,8 +29,8 @@ const FIRST_SEGMENT_BYTES: u64 = 1 << 20;
 /// How much is rewritten or copied at a time, in bytes.
 const COPY_BYTES: usize = 1 << 20;
 
-/// Cuts, rewrites or creates what is needed to go on after a scan; `keys` are the known idempotency
-/// keys.
+/// Cuts, rewrites or creates the files, so that the journal can continue after a scan; `keys` are
+/// the known idempotency keys.
 pub(crate) fn apply(
     files: &dyn Files,
     segment_bytes: u64,
@@ -84,7 +84,7 @@ pub(crate) fn apply(
 impl Scanner<'_> {
     /// Creates a journal.
     fn create(&self, segment_bytes: u64) -> Result<Recovered, OpenError> {
-        // The mark belongs to a journal whose segments are all gone.
+        // The mark belongs to a journal without any remaining segment.
         mark::remove(self.files).map_err(|source| self.failed("remove", mark::MARK_NAME, source))?;
         let segment = self.begin(Seq::ZERO.next(), segment_bytes)?;
         segment.set_named();
@@ -139,7 +139,7 @@ impl Scanner<'_> {
     fn cut(&self, tail: &Segment, torn: Torn) -> Result<Cut, OpenError> {
         let (name, file) = (tail.name(), tail.file.as_ref());
         let Torn { mut cut, has_records, .. } = torn;
-        // The file may only now have got its name.
+        // The file may have been renamed after the scan.
         cut.path = self.files.path(&name);
         let end = cut.offset + cut.bytes;
         if has_records {
@@ -180,7 +180,7 @@ impl Scanner<'_> {
     }
 }
 
-/// Where in a segment the first record after `durable` begins; `None` when there is none.
+/// The offset of the first record after `durable` in a segment; `None` when there is none.
 fn offset_after(segment: &Segment, durable: Seq) -> io::Result<Option<u64>> {
     let wanted = durable.next().max(segment.first);
     let mut cursor = Cursor::new(Arc::clone(&segment.file), segment.place_before(wanted)?.1);

@@ -1,4 +1,4 @@
-//! Starts after every kind of crash and damage.
+//! Tests of starts after every kind of crash and damage.
 
 use super::{apply::apply, *};
 use crate::journal::{
@@ -105,8 +105,8 @@ fn a_whole_record_after_the_torn_one_is_kept_beside_and_does_not_come_back() {
     assert_eq!(kept_again, [files.path(&kept)]);
 }
 
-/// All of it was synced and answered, so it is no torn end, whether or not the journal was closed
-/// and whether or not a good record follows.
+/// All records were synced and answered, so damage is not a torn end, whether or not the journal
+/// was closed and whether or not a good record follows.
 #[test]
 fn a_damaged_record_that_was_durable_stops_the_start_and_a_repair_helps() {
     for (at, is_closed, seals) in [(28, false, false), (28, true, false), (30, true, false), (30, true, true)]
@@ -307,7 +307,7 @@ fn whatever_a_power_loss_leaves_what_was_answered_is_there() {
         let promised = workload(&files);
         let operations = files.operations();
         for seed in 0..3 {
-            // Other seeds at every cut, for more kinds of tears.
+            // Different seeds at every cut, for more kinds of torn ends.
             let seed = seed + 3 * (operations.writes + operations.syncs);
             let case = format!("{faults:?}, seed {seed}");
             check_image(&files.after_power_loss(seed), promised, &case);
@@ -327,7 +327,8 @@ fn whatever_a_power_loss_leaves_what_was_answered_is_there() {
 
 const WORKLOAD_LEN: u64 = 30;
 
-/// Appends one by one, most of them synced, until one fails; returns the last one promised.
+/// Appends one by one, most of them synced, until an append fails; returns the last promised
+/// record.
 fn workload(files: &MemoryFiles) -> u64 {
     let Ok(opened) = try_open(files) else { return 0 };
     let mut promised = 0;
@@ -350,13 +351,13 @@ fn cut_again(files: &MemoryFiles, seed: u64) -> MemoryFiles {
         _ => Faults { cut_after_sync: at, ..Faults::default() },
     });
     if let Ok(opened) = try_open(files) {
-        // The threads end by themselves; whether they could sync does not matter.
+        // The threads end in any case, even if they could not sync.
         let _ = opened.journal.close_blocking();
     }
     files.after_power_loss(seed + 1)
 }
 
-/// The files after a power loss some time after a start, and the last one promised by then.
+/// The files after a power loss some time after a start, and the last record promised before it.
 fn cut_later(files: &MemoryFiles, seed: u64) -> (MemoryFiles, u64) {
     let at = Some(1 + seed % 23);
     files.set_faults(match seed % 2 {
@@ -367,8 +368,8 @@ fn cut_later(files: &MemoryFiles, seed: u64) -> (MemoryFiles, u64) {
     (files.after_power_loss(seed + 1), promised)
 }
 
-/// Every promised record is there once, nothing else is, and publishing everything again completes
-/// it.
+/// Checks that every promised record exists once, that there is no other record, and that
+/// publishing all of them again completes the journal.
 fn check_image(files: &MemoryFiles, promised: u64, case: &str) {
     let opened = try_open(files).unwrap_or_else(|error| panic!("{case}: {error}"));
     let found = numbers(&opened.journal);

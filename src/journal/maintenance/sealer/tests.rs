@@ -1,4 +1,4 @@
-//! Sealing and deleting under faults.
+//! Tests of sealing and deleting under faults.
 
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
@@ -229,7 +229,7 @@ fn the_end_of_a_repaired_journal_is_followed_by_a_new_segment() {
     files.remove(names.last().expect("segments")).expect("removed");
     let error = try_open(&files).map(|_| ()).expect_err("the journal was closed with more records");
     assert!(matches!(error, OpenError::Damaged { .. }), "{error}");
-    // As a repair leaves it.
+    // A repair also leaves no mark.
     crate::journal::log::mark::remove(&files).expect("removed");
     let opened = open(&files);
     let last = opened.last_seq;
