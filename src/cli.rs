@@ -1,7 +1,7 @@
 //! The commands for users and scripts, one file each.
 //!
-//! A command parses its arguments, makes requests to the daemon and prints the answers; decisions
-//! are made there. Output goes to stdout and is short and aligned, or JSON with `--json`;
+//! A command parses its arguments, makes requests to the daemon and prints the answers; the daemon
+//! makes all decisions. Output goes to stdout and is short and aligned, or JSON with `--json`;
 //! `terminal.rs` formats it for a terminal or a pipe. `main` prints an error once. Exit codes: 0, 1
 //! for a failure, 2 for invalid arguments, 3 for an unanswered question.
 

@@ -1,11 +1,11 @@
 //! Every session as one state machine: open, suspended, continued by another.
 //!
 //! A session has a queue ([`injector`]). A notification is in the queues of the sessions that its
-//! scope concerns, or waits for one to open. [`Sessions`] takes what happened to a session, and
-//! answers with [`SessionOutput`]s, in order. It knows neither pipelines nor the text of an
-//! injection; the engine asks it step by step what an exchange releases.
+//! scope concerns, or waits for one to open. [`Sessions`] applies inputs to sessions, and returns
+//! [`SessionOutput`]s in order. It depends neither on pipelines nor on the text of an injection;
+//! the engine calls it for each step of an exchange.
 //!
-//! Shape: inside, a session is a [`SessionKey`]; its id is looked up where an input comes in.
+//! Shape: internally a session is a [`SessionKey`]; the id in an input is resolved once.
 
 pub mod injector;
 

@@ -220,7 +220,7 @@ pub enum HookError {
     Input {
         /// Path of the field; `.` for the whole.
         field: String,
-        /// What is wrong, with line and column.
+        /// The error, with line and column.
         source: serde_json::Error,
     },
     /// A required field of the hook is missing.
@@ -236,7 +236,7 @@ pub enum HookError {
     Field {
         /// The hook.
         hook: String,
-        /// The field, and what is wrong.
+        /// The field, and its error.
         source: FieldError,
     },
 }

@@ -14,9 +14,9 @@
 //!
 //! One half decides, the other half moves bytes. The deciding half is synchronous, receives the
 //! time as an input, and depends on nothing outside. The modules below are in reading order; a
-//! layer uses only the layers before it. `ARCHITECTURE.md` gives the reasons.
+//! layer uses only the layers before it. `ARCHITECTURE.md` has the reasons.
 
-// Decides: words.
+// Decides: basic types.
 pub mod hash;
 pub mod hex;
 pub mod meter;
@@ -36,7 +36,7 @@ pub mod tokens;
 pub mod toon;
 pub mod transcript;
 
-// Decides: the parts of the engine, which do not know each other.
+// Decides: the parts of the engine, which do not depend on each other.
 pub mod ci;
 pub mod conversation;
 pub mod detector;
@@ -54,7 +54,7 @@ pub mod sink;
 pub mod watch;
 pub mod webhook;
 
-// Decides: the whole; and describes what comes in and goes out.
+// Decides: the whole engine, and the formats of its inputs and outputs.
 pub mod config;
 pub mod engine;
 pub mod harness;
@@ -62,10 +62,10 @@ pub mod records;
 pub mod rules;
 pub mod wire;
 
-// Decides: what becomes of configuration when it is tried.
+// Decides: dry runs of a configuration.
 pub mod trial;
 
-// Moves.
+// Moves bytes.
 pub mod background;
 pub mod causes;
 pub mod daemon;

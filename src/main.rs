@@ -13,16 +13,15 @@ use aside::{
     harness::kind::Kind,
 };
 
-/// musl's own allocator has one lock for all threads. Which version, and no huge pages, is for the
-/// hook: docs/benchmarks.md has the cost.
+/// musl's own allocator has one lock for all threads. The version, and the lack of huge pages, are
+/// chosen for a fast hook: docs/benchmarks.md has the cost.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let mut args = env::args_os().skip(1);
-    // A harness waits for this one at every step of an agent, so it starts nothing that it does not
-    // need.
+    // A harness waits for its hook at every step of an agent, so a hook starts only what it needs.
     if let (Some("hook"), Some(name), option, None) =
         (args.next().as_deref().and_then(|arg| arg.to_str()), args.next(), args.next(), args.next())
         && let Some(name) = name.to_str().filter(|name| !name.starts_with('-'))
@@ -40,7 +39,7 @@ fn main() -> ExitCode {
         if !error.is_silent() {
             let causes = std::iter::successors(error.source(), |&cause| cause.source());
             let chain: String = causes.map(|cause| format!(": {cause}")).collect();
-            // Without a stderr there is nobody to tell; the exit code still does.
+            // Without a stderr only the exit code reports the error.
             writeln!(io::stderr(), "aside: failed to {error}{chain}").ok();
         }
         error.exit_code()

@@ -1,7 +1,7 @@
 //! Durations, counted in buckets while the daemon runs.
 //!
 //! An observation is two clock reads and three lock-free additions, some tens of nanoseconds in
-//! all, so it can be on any path. The caller gives the clock: nothing here reads one.
+//! all, so it can be on any path. The caller passes the clock; this module reads none of its own.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -31,7 +31,7 @@ pub struct Histogram {
     sum_ns: AtomicU64,
 }
 
-/// A histogram as it was at one moment.
+/// A histogram at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counts {
     /// The count of each bucket, in the order of [`BOUNDS_US`]; the last one is for longer

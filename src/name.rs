@@ -1,4 +1,4 @@
-//! Short names that are copied: no allocation, and comparing one reads no other memory.
+//! Short names stored in place: a copy needs no allocation, and a comparison reads no other memory.
 
 use std::{fmt, str};
 
@@ -6,11 +6,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// A text of at most `N` bytes, in place.
 ///
-/// Shape: a longer text is cut to `N` bytes, at a character. So a type of names whose longest one
-/// is shorter than `N` never takes a cut text for one of them.
+/// Shape: a longer text is cut to `N` bytes, at a character. If all known names are shorter than
+/// `N` bytes, a cut text equals none of them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShortName<const N: usize> {
-    /// Zeroes after the text.
+    /// The text, followed by zeroes.
     bytes: [u8; N],
     length: u8,
 }

@@ -1,9 +1,9 @@
-//! The word that may have been meant by one that is not known.
+//! Finds the known word that an unknown one probably means.
 
-/// The candidate that is most like `word`, if one is so like it that it may have been meant.
+/// The candidate most similar to `word`, if it is similar enough.
 ///
-/// That is one a third of whose letters differ at most, or else the shortest one that goes on with
-/// `_` where `word` ends.
+/// Shape: its edit distance is at most a third of the length of `word`, or 1; else it is the
+/// shortest candidate that begins with `word` and `_`.
 pub fn nearest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     let candidates: Vec<&str> = candidates.into_iter().collect();
     let limit = (word.chars().count() / 3).max(1);

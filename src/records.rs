@@ -60,17 +60,19 @@ pub const DECIDED: u8 = 16;
 /// inputs can be added below.
 pub const LOST: u8 = 255;
 
-/// The version of every JSON body that is written here. Version 1 had neither `context` and `from`
-/// of an exchange, nor `by` of an ack, nor `may_return` of a closed session; without them they mean
-/// what they meant then. After an exchange of version 3 comes a [`RELEASED`] if it released
-/// something; of earlier ones a replay decides that. Before version 4 `context` was `begins` and
-/// `carrier_effect` was `carries`, with other words.
+/// The version of every JSON body that this module writes.
+///
+/// Version 1 had no `context` and `from` in an exchange, no `by` in an ack, and no `may_return` in
+/// a closed session; a body without them keeps its meaning of that version. From version 3 on, a
+/// [`RELEASED`] follows an exchange that released something; for an earlier exchange, a replay
+/// decides what it releases. Before version 4, `context` was `begins` and `carrier_effect` was
+/// `carries`, with other words.
 const VERSION: u32 = 4;
-/// See [`VERSION`].
+/// The first version whose releases are separate records; see [`VERSION`].
 const RELEASES_SINCE: u32 = 3;
 
-/// Name in old records whose processes have one conversation at a time, written before that could
-/// be recorded.
+/// Name of the harness whose processes have one conversation at a time, in records older than the
+/// field for it.
 const ONE_PER_PROCESS_BEFORE: &str = "claude-code";
 /// The content of a record.
 #[derive(Debug)]
@@ -80,14 +82,14 @@ const ONE_PER_PROCESS_BEFORE: &str = "claude-code";
 )]
 pub enum RecordInput<'a> {
     /// An input of the engine. An exchange whose release is a separate record counts as one that
-    /// released nothing; the reader has to read on.
+    /// released nothing; the reader has to read the following records.
     Input(Input<'a>),
     /// The rules with this content hash; the reader loads and compiles them.
     Rules {
         /// Lower-case hex of the SHA-256 of their sources.
         hash: Arc<str>,
     },
-    /// An earlier exchange released this.
+    /// The release of an earlier exchange.
     Released(ReleaseRecord),
     /// The record at this position is not replayed.
     Skipped(Seq),
@@ -218,7 +220,7 @@ struct Asked {
     trigger: Trigger,
 }
 
-/// What happened to the context; whose it was is a field of its own.
+/// The change of the context; the session that had it before is a separate field.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Context {
@@ -231,7 +233,7 @@ enum Context {
     Forked,
 }
 
-/// An injection that arrived, with the evidence, or did not.
+/// An injection that arrived, with the evidence, or that did not arrive.
 #[derive(Serialize, Deserialize)]
 struct Carried {
     session: SessionId,
@@ -253,7 +255,7 @@ struct Closed {
     may_return: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     cause: Option<Cause>,
-    /// With a cause.
+    /// Present if `cause` is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,15 +1,16 @@
-//! Settings of modules that know no files: each says its keys, with their limits, in `settings!`,
-//! and [`Keys`] has what was written. A table of sources, `sources!`, makes of them what
-//! `[sources]` of `aside.toml` holds.
+//! Settings of modules that read no files. A module declares its keys and their limits with
+//! `settings!`, and reads the written values from [`Keys`]. The macro `sources!` combines the
+//! settings of all sources in a table into those of `[sources]` in `aside.toml`.
 
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 /// The name of a key.
 type Name = &'static str;
 
-/// A table of `aside.toml`, whose keys are read, each once.
+/// A table of `aside.toml`, from which each key is read once.
 ///
-/// Shape: `None` for what is not there or wrong. What is wrong is reported where it was written.
+/// Shape: `None` for an absent or invalid value. An invalid one is reported with its place in the
+/// file.
 pub trait Keys {
     /// `true` or `false`.
     fn flag(&mut self, key: Name) -> Option<bool>;
@@ -21,20 +22,20 @@ pub trait Keys {
     fn duration(&mut self, key: Name, limits: RangeInclusive<Duration>) -> Option<Duration>;
     /// One of the words for the values of an enum.
     fn word<T: Copy>(&mut self, key: Name, all: &[T], as_str: fn(T) -> &'static str) -> Option<T>;
-    /// A text of a form of its own.
+    /// A text of the form `form`.
     fn text<T>(&mut self, key: Name, form: &Form<T>) -> Option<T>;
-    /// Such texts, `max` at most.
+    /// At most `max` texts of the form `form`.
     fn texts<T>(&mut self, key: Name, form: &Form<T>, max: usize) -> Option<Vec<T>>;
-    /// Rising integers, at least one and `max` at most; `note` says what they are.
+    /// Rising integers, at least one and at most `max`; `note` describes them for an error.
     fn rising(&mut self, key: Name, limits: RangeInclusive<u8>, max: usize, note: &str) -> Option<Vec<u8>>;
-    /// Tables with names of the user's choice in the table under `key`, `max` at most, each read by
-    /// `read`.
+    /// The tables in the table under `key`, at most `max`, each with a name chosen by the user and
+    /// read by `read`.
     fn named<T>(&mut self, key: Name, max: usize, read: fn(&mut Self) -> T) -> Vec<(Arc<str>, T)>;
-    /// A text, of which `parse` says what is wrong with it.
+    /// A text that `parse` converts; its error is reported.
     fn parsed<T>(&mut self, key: Name, parse: fn(&str) -> Result<T, String>) -> Option<T>;
-    /// The same of a key that has to be there.
+    /// The same for a required key.
     fn needed<T>(&mut self, key: Name, parse: fn(&str) -> Result<T, String>) -> Option<T>;
-    /// The tables of a list of tables, [`ENTRIES_MAX`] at most, each with a name of its own.
+    /// The tables of a list, at most [`ENTRIES_MAX`], each with a unique name.
     fn entries<T: Entry>(&mut self) -> Vec<T>;
 }
 
@@ -47,18 +48,19 @@ const TEXT_CHARS_MAX: usize = 512;
 
 /// One table of a list, such as `[[sources.log]]`.
 pub trait Entry: Sized {
-    /// Reads its keys; `None` if one that it needs is not there or wrong, which is reported.
+    /// Reads its keys; `None` if a required one is absent or invalid, which is reported.
     fn read(keys: &mut impl Keys) -> Option<Self>;
-    /// Tells it from the others of its list. One of a later file replaces one of the same name.
+    /// Its unique name in the list. An entry of a later file replaces an earlier one of the same
+    /// name.
     fn name(&self) -> &str;
 }
 
-/// What a list of tables says. It is on when it is not empty.
+/// The settings of a source with a list of tables. The source is on if the list is not empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entries<T> {
-    /// Whether there is one.
+    /// Whether the list has an entry.
     pub enabled: bool,
-    /// All of them, in the order in which they are written.
+    /// All entries, in the written order.
     pub list: Arc<[T]>,
 }
 
@@ -76,12 +78,12 @@ impl<T: Entry> Entries<T> {
     }
 }
 
-/// Reads the name of an entry: one line of some characters.
+/// Reads the name of an entry: one line of at most `NAME_CHARS_MAX` characters.
 pub fn entry_name(text: &str) -> Result<Arc<str>, String> {
     line(text, NAME_CHARS_MAX)
 }
 
-/// Reads a text of an entry: one line.
+/// Reads a text of an entry: one line of at most `TEXT_CHARS_MAX` characters.
 pub fn entry_text(text: &str) -> Result<Arc<str>, String> {
     line(text, TEXT_CHARS_MAX)
 }
@@ -96,7 +98,7 @@ fn line(text: &str, max: usize) -> Result<Arc<str>, String> {
     }
 }
 
-/// Reads the folder for whose sessions an entry is: an absolute path.
+/// Reads the folder whose sessions an entry concerns: an absolute path.
 pub fn entry_folder(text: &str) -> Result<Arc<str>, String> {
     match entry_text(text)? {
         folder if folder.starts_with('/') => Ok(folder),
@@ -111,26 +113,26 @@ pub enum Switch {
     On,
     /// `false`.
     Off,
-    /// `"auto"`: on where it can work.
+    /// `"auto"`: on if it can work.
     Auto,
 }
 
-/// What a text has to be.
+/// The required form of a text.
 #[derive(Debug)]
 pub struct Form<T> {
-    /// What a wrong one is not, with its article, such as `an amount of free space`.
+    /// The noun for a valid text, with its article, such as `an amount of free space`.
     pub noun: &'static str,
-    /// What a right one looks like.
+    /// Describes a valid text.
     pub note: &'static str,
-    /// What a right one means.
+    /// Parses a text; `None` if it is invalid.
     pub parse: fn(&str) -> Option<T>,
 }
 
-/// Makes `Settings` of a source: whether it is on, and a field for each key of its table, with its
-/// default and how [`Keys`] reads it.
+/// Defines `Settings` of a source: whether it is on, and a field for each key of its table, with
+/// the default and the method of [`Keys`] that reads it.
 macro_rules! settings {
     ($($(#[$doc:meta])* $key:ident: $type:ty = $default:expr, $read:ident($($limit:expr),*);)*) => {
-        /// What its table in `[sources]` says.
+        /// The settings in its table of `[sources]`.
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub struct Settings {
             /// Whether it is on.
@@ -157,36 +159,36 @@ macro_rules! settings {
     };
 }
 
-/// What is shown of a source that `S` switches.
+/// The description of a source that `S` enables or disables.
 #[derive(Debug)]
 pub struct Row<S> {
-    /// The name of its module: of its file, and of its folder, if it has one.
+    /// The name of its module, and so of its file and folder.
     pub module: &'static str,
-    /// As `[sources]` of `aside.toml` calls it, and `producers` of the catalogue.
+    /// Its name in `[sources]` of `aside.toml`, and in `producers` of the catalogue.
     pub name: &'static str,
-    /// What its events are about, in a few words.
+    /// The subject of its events, in a few words.
     pub about: &'static str,
-    /// Without what it publishes nothing.
+    /// Its requirements: without them it publishes nothing.
     pub needs: &'static str,
     /// Whether it is on.
     pub is_on: fn(&S) -> bool,
-    /// Whether `[sources]` has a list of tables of it, as in `[[sources.log]]`, without which it is
-    /// off.
+    /// Whether it has a list of tables in `[sources]`, as in `[[sources.log]]`; without entries it
+    /// is off.
     pub is_list: bool,
 }
 
-/// Makes the `Settings` of all sources in a table, whose columns are the first four fields of
-/// [`Row`], and `list` for one that is.
+/// Defines the `Settings` of all sources in a table. Its columns are the first four fields of
+/// [`Row`], and `list` for a source with a list of tables.
 macro_rules! sources {
     ($($module:ident $name:literal $about:literal $needs:literal $($list:ident)?;)*) => {
-        /// `[sources]` of `aside.toml`, as far as it is about these.
+        /// The settings of these sources in `[sources]` of `aside.toml`.
         #[derive(Debug, Clone, PartialEq, Eq, Default)]
         pub struct Settings {
             $(#[doc = concat!("`[sources.", $name, "]`.")] pub $module: $module::Settings,)*
         }
 
         impl Settings {
-            /// What is shown of each, in this order.
+            /// The description of each source, in this order.
             pub const ROWS: &[$crate::settings::Row<Self>] = &[$($crate::settings::Row {
                 module: stringify!($module),
                 name: $name,
@@ -196,7 +198,7 @@ macro_rules! sources {
                 is_list: !<[&str]>::is_empty(&[$(stringify!($list))?]),
             }),*];
 
-            /// Reads the tables, which `tables` has by their names; one that is not there is a bug.
+            /// Reads the tables from `tables`, by name; a missing one is a bug.
             pub fn read<K: $crate::settings::Keys>(tables: &mut BTreeMap<&'static str, K>) -> Self {
                 Self { $($module: $module::Settings::read(tables.get_mut($name).expect("a row's")),)* }
             }

@@ -2,8 +2,8 @@
 //!
 //! Shape: [MessagePack](https://msgpack.org) in which every struct field and enum variant has its
 //! name. The types of the state derive `serde::Serialize` and `serde::Deserialize`, so a later
-//! version can read an earlier one's state: `#[serde(default)]` gives a field that it added, and
-//! one that it removed is ignored. State is kept in ordered collections, so equal state has equal
+//! version can read an earlier one's state: `#[serde(default)]` sets a field that it added, and a
+//! field that it removed is ignored. State is kept in ordered collections, so equal state has equal
 //! bytes; an index of other state is left out and rebuilt.
 //!
 //! A value in several places behind an `Arc` ([`Shared`]) is written once, into a table of its
@@ -11,7 +11,7 @@
 //! `#[serde(with = "snapshot::shared")]`. The order in which places are read does not matter, so a
 //! field with such a number may be removed too.
 //!
-//! Input is not trusted: any bytes give a value or [`Damaged`].
+//! Input is not trusted: any bytes result in a value or [`Damaged`].
 //!
 //! ```
 //! use aside::snapshot;
@@ -66,7 +66,7 @@ pub fn append_named<T: Serialize>(value: &T, to: &mut Vec<u8>) -> Result<(), Dam
     Ok(())
 }
 
-/// Decodes a value that nothing follows.
+/// Decodes a value that is all of `bytes`.
 ///
 /// Errors: the bytes are not an encoded `T`.
 pub fn from_named<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Damaged> {

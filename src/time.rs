@@ -1,7 +1,7 @@
 //! Time as data: a point in time is a number passed in by the caller.
 //!
 //! All deciding code takes `now: Timestamp` as an argument, so a test can jump a year and a replay
-//! gives the same results. No such module, nor this one, reads a clock; only `daemon/clock.rs`
+//! has the same results. Neither that code nor this module reads a clock; only `daemon/clock.rs`
 //! does.
 //!
 //! ```

@@ -39,7 +39,7 @@ const EXCERPT_CHARS_MAX: usize = 64;
 pub struct FieldError {
     /// The field.
     pub field: Option<Cow<'static, str>>,
-    /// What is wrong, and what is valid.
+    /// The error, and the valid values.
     pub message: String,
 }
 

@@ -1,8 +1,8 @@
-//! `aside ask` and `aside answer`: a question that waits for its answer, and the answer.
+//! `aside ask` and `aside answer`: ask the user a question, and answer it.
 //!
-//! Who asks keeps asking for the end until it has it, also over a restart of the daemon, and then
-//! says so. Who is interrupted leaves the question open, and its answer goes to the session or
-//! folder that it comes from.
+//! `ask` requests the question's end until it gets it, also across a restart of the daemon, and
+//! then confirms it. If it is interrupted, the question stays open, and its answer goes to the
+//! session or folder of origin.
 
 use std::{
     io::{self, Write as _},
@@ -33,11 +33,11 @@ use crate::{
 const PATH: &str = "/v1/questions";
 /// The exit code of a question that nobody answered in time.
 const EXPIRED: u8 = 3;
-/// How long one request waits for the end: less than an answer may take.
+/// How long one request waits for the end; shorter than the timeout of an answer.
 const WAIT: &str = "20s";
-/// Between two tries to reach a daemon that was there before.
+/// Pause between two attempts to reach a daemon that was reachable before.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// How often such a daemon is tried in a row: longer than a restart takes.
+/// Most consecutive attempts; together they take longer than a restart.
 const TRIES_MAX: u32 = 60;
 
 #[derive(Debug, clap::Args)]
@@ -133,22 +133,21 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<ExitCode, Cl
         (Some(answer), false) => context.print(&format!("{}\n", one_line(answer)))?,
         (None, false) => {}
     }
-    // What is printed is not announced once more; a daemon that is gone announces it when it is
-    // back.
+    // The daemon does not announce a printed answer again. A daemon that is down announces it after
+    // its start.
     context.ask(doing, "POST", &format!("{PATH}/{}/taken", percent_encode(&question.id)), None).ok();
     Ok(if answer.is_some() { ExitCode::SUCCESS } else { ExitCode::from(EXPIRED) })
 }
 
-/// Asks, once more where it is not known whether that was heard: the id tells that it is the same
-/// question.
+/// Sends the question, and repeats it if the outcome is unknown; its id identifies the repetition.
 ///
-/// Errors: there is no daemon, it refuses, or its answers are lost for a while.
+/// Errors: there is no daemon, it refuses, or its answers are lost [`TRIES_MAX`] times.
 fn ask(doing: &'static str, body: &Value, context: &Context<'_>) -> Result<Vec<u8>, CliError> {
     let mut is_sent = false;
     for _ in 0..TRIES_MAX {
         match context.ask(doing, "POST", PATH, Some(body)) {
             Err(CliError::Client { source: ClientError::Connection { .. }, .. }) => is_sent = true,
-            // It is started again.
+            // The daemon is restarting.
             Err(CliError::Client { source: ClientError::NoDaemon { .. }, .. }) if is_sent => {}
             answered => return answered,
         }
@@ -157,15 +156,15 @@ fn ask(doing: &'static str, body: &Value, context: &Context<'_>) -> Result<Vec<u
     context.ask(doing, "POST", PATH, Some(body))
 }
 
-/// Says on stderr what answers the question: stdout is for the answer.
+/// Prints on stderr how to answer the question: stdout is for the answer.
 fn say_how(question: &QuestionView, context: &Context<'_>) {
     let (id, until) = (short(&question.id), context.terminal.moment(&question.expires_at));
     let choices = question.choices.join(" | ");
-    // Nobody need read it.
+    // Without a stderr nobody reads it.
     writeln!(io::stderr(), "{}", one_line(&format!("aside answer {id} {choices}; it ends {until}"))).ok();
 }
 
-/// Waits for the end of a question, and gives the daemon's words for it.
+/// Waits for the end of a question, and returns the daemon's JSON.
 ///
 /// Errors: the daemon does not know the question, or was not reached for a while.
 fn end_of(id: &str, context: &Context<'_>) -> Result<Vec<u8>, CliError> {
@@ -175,12 +174,12 @@ fn end_of(id: &str, context: &Context<'_>) -> Result<Vec<u8>, CliError> {
     loop {
         match context.client.request("GET", &path, &[], b"") {
             Ok(response) if response.status == 200 => return Ok(response.body),
-            // The time of one request is over.
+            // The wait of one request is over.
             Ok(response) if response.status == 204 => tries = 0,
             Ok(response) if response.status != 503 => {
                 return Err(refused(doing, response.status, &response.body));
             }
-            // Its places are taken, it stops, or it is started again.
+            // The daemon has no room for another wait, stops, or restarts.
             Ok(_) | Err(_) if tries < TRIES_MAX => {
                 tries += 1;
                 thread::park_timeout(RETRY_AFTER);

@@ -157,7 +157,7 @@ impl Monitor {
             Ok(pending) => pending,
             Err(error) => {
                 let error = error.to_string();
-                // A closed stderr is no error.
+                // A closed stderr is not an error.
                 writeln!(
                     io::stderr(),
                     "aside attach: the queue's state cannot be read: {}",

@@ -83,7 +83,7 @@ enum Target {
     InLayer { folder: PathBuf, path: PathBuf },
     /// A file of problem matchers.
     Matchers(PathBuf),
-    /// A file that lies in no layer, and the name it would have in one.
+    /// A file outside of any layer, and the name that it would have in one.
     Lone { path: PathBuf, name: String },
 }
 

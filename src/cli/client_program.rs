@@ -15,7 +15,7 @@ use crate::harness::{kind::Kind, program::Version};
 /// Time limit for a client's version; a client on a script engine takes most of a second on a busy
 /// machine.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
-/// Most bytes read of a client's output.
+/// Most bytes that are read of a client's output.
 const SAID_BYTES_MAX: u64 = 4 * 1024;
 
 /// The version of the harness's client on the PATH; `None` if there is none, or it prints nothing
@@ -32,10 +32,10 @@ pub(super) fn version(kind: &Kind) -> Option<Version> {
     Version::read(&said_within(child, VERSION_TIMEOUT)?)
 }
 
-/// The output of a process until it ends or `timeout` is over, when it is killed.
+/// The output of a process, which is killed after `timeout`; `None` if it has not ended before.
 fn said_within(mut child: Child, timeout: Duration) -> Option<String> {
     let stdout = child.stdout.take()?;
-    // Has room for the only text, so the reader never waits.
+    // It has room for the only text, so the sender never waits.
     let (sender, receiver) = sync_channel(1);
     thread::spawn(move || {
         let mut text = String::new();
@@ -76,7 +76,7 @@ pub(super) fn own_name() -> String {
     found_on_path().map_or_else(own_path, |_| "aside".to_owned())
 }
 
-/// This program, if it is the first of its name on the PATH, which is the one that the name runs.
+/// The path of this program on the PATH, if its name runs it: the first file of that name is used.
 fn found_on_path() -> Option<PathBuf> {
     let own = own_file();
     let is_own = |path: &Path| match (fs::canonicalize(path), fs::canonicalize(&own)) {

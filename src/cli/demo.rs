@@ -173,8 +173,8 @@ impl Turn<'_> {
         self.show(happens, text.as_deref())
     }
 
-    /// The same for findings: a detector's finding comes with the next exchange, and so does a slow
-    /// look on a busy machine.
+    /// The same, repeated until there is text: a detector's finding arrives with the next exchange,
+    /// and so does a slow look on a busy machine.
     fn exchange_that_finds(&mut self, happens: &str) -> Result<(), CliError> {
         let mut text = None;
         for _ in 0..LOOKS_MAX {

@@ -170,7 +170,7 @@ impl fmt::Display for ErrorView {
     }
 }
 
-/// An error for an answer of the daemon that is no success.
+/// The error for an answer of the daemon that is not a success.
 pub(super) fn refused(doing: &'static str, status: u16, body: &[u8]) -> CliError {
     CliError::Refused { doing, refusal: refusal(status, body) }
 }

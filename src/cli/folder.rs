@@ -1,4 +1,4 @@
-//! Folders as arguments and requests have them.
+//! Folders in arguments and requests.
 
 use std::{env, fs, path};
 

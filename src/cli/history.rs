@@ -19,7 +19,7 @@ use crate::{
 };
 
 const DOING: &str = "read the history";
-/// Most pages that are read to fill one after the probes of `aside doctor` are removed.
+/// Most pages read to fill one page, from which the probes of `aside doctor` are removed.
 const PAGES_MAX: usize = 10;
 
 #[derive(Debug, clap::Args)]

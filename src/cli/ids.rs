@@ -37,9 +37,10 @@ pub(super) const LAST: &str = "last";
 const PART: char = '/';
 /// Between a session's id and its folder's name.
 const AT: char = '@';
-/// How many of the newest notifications and events are searched for a prefix.
+/// Number of the newest notifications and events that are searched for a prefix.
 const LOOKED_THROUGH: usize = 1_000;
-/// How many of the newest notifications are searched for one that is not a probe of `aside doctor`.
+/// Number of the newest notifications that are searched for one that is not a probe of `aside
+/// doctor`.
 const PROBES_MAX: usize = 100;
 /// Most searched pages of the inbox.
 const INBOX_PAGES_MAX: usize = 10;
@@ -220,7 +221,7 @@ pub(super) fn session(text: &str, context: &Context<'_>) -> Result<String, CliEr
     Ok(pick_session(text, &closed(context)?)?.unwrap_or_else(|| text.to_owned()))
 }
 
-/// The same where a session may not exist yet: only `b1c2@shop` is resolved.
+/// The same for a session that may not exist yet: only `b1c2@shop` is resolved.
 ///
 /// Errors: several match; the list of the sessions cannot be read.
 pub(super) fn addressee(text: &str, context: &Context<'_>) -> Result<String, CliError> {
@@ -302,9 +303,9 @@ fn get<T: DeserializeOwned>(context: &Context<'_>, path: &str) -> Result<T, CliE
     parse(DOING, &context.ask(DOING, "GET", path, None)?)
 }
 
-/// An answer, or an empty one if the daemon does not give it.
+/// The daemon's answer, or an empty one if the request fails.
 ///
-/// Errors: it cannot be read.
+/// Errors: the answer has an unexpected form.
 fn get_if_listed<T: DeserializeOwned + Default>(context: &Context<'_>, path: &str) -> Result<T, CliError> {
     context.ask(DOING, "GET", path, None).map_or_else(|_| Ok(T::default()), |body| parse(DOING, &body))
 }

@@ -95,7 +95,7 @@ pub(super) fn remove(args: &RemoveArgs, context: &mut Context<'_>) -> Result<(),
     finish(outcome, "nothing of aside is installed", context)
 }
 
-/// Lists what remains after a removal: a running daemon, and its records.
+/// Lists the remains after a removal: a running daemon, and its records.
 fn with_what_stays(mut outcome: Outcome, context: &Context<'_>) -> Outcome {
     if context.client.request("GET", "/healthz", &[], b"").is_ok() {
         outcome.note("the daemon keeps running; `aside down` stops it");

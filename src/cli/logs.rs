@@ -1,4 +1,4 @@
-//! `aside logs`: the last lines of the daemon's log, wherever it is.
+//! `aside logs`: prints the last lines of the daemon's log.
 //!
 //! A running daemon is not queried: its log is its stderr, which the system identifies. A file is
 //! shown; for other targets, the command names them. Without a running daemon, the log of the last
@@ -39,7 +39,7 @@ pub(super) struct Args {
 #[derive(Debug, PartialEq, Eq)]
 enum Place {
     File(PathBuf),
-    /// Not readable; the text completes a sentence that says where it is.
+    /// Not readable; the text is the end of a sentence about its location.
     Elsewhere(String),
 }
 
@@ -133,7 +133,7 @@ impl Log {
         let mut text = Vec::new();
         (&self.file).take(BYTES_MAX).read_to_end(&mut text)?;
         let mut lines = self.whole_lines(&text);
-        // During a rotation there is no file of this name.
+        // During a rotation no file has this name.
         let Ok(newest) = File::open(&self.path) else { return Ok(lines) };
         if text.is_empty() && newest.metadata()?.ino() != self.file.metadata()?.ino() {
             (self.file, self.rest) = (newest, Vec::new());

@@ -16,7 +16,7 @@ use crate::{
 /// Most files that are read.
 const FILES_MAX: usize = 100;
 
-/// A file of matchers, or the folder of them, that is not read.
+/// A file of matchers that was not read, or the folder if it has too many files.
 #[derive(Debug)]
 pub(super) struct Unread {
     path: PathBuf,
@@ -43,7 +43,7 @@ impl fmt::Display for Unread {
 }
 
 impl Unread {
-    /// The same as a finding of `aside check`.
+    /// Converts it to a finding of `aside check`.
     pub(super) fn diagnostic(&self) -> Diagnostic {
         let file: Arc<str> = self.path.display().to_string().into();
         match &self.error {
@@ -63,8 +63,8 @@ impl Unread {
     }
 }
 
-/// The files of `folder` in the order of their names, of which the first one's matchers come first,
-/// and what is not read.
+/// The matchers in the files of `folder`, in the order of the file names, and the files that were
+/// not read.
 pub(super) fn read_folder(folder: &Path) -> (Matchers, Vec<Unread>) {
     let (mut all, mut unread) = (Matchers::default(), Vec::new());
     let mut files: Vec<PathBuf> = fs::read_dir(folder)
@@ -87,7 +87,7 @@ pub(super) fn read_folder(folder: &Path) -> (Matchers, Vec<Unread>) {
     (all, unread)
 }
 
-/// Errors: it cannot be read, or is not a file of matchers.
+/// Errors: the file cannot be read, or is not a file of matchers.
 pub(super) fn read_file(path: &Path) -> Result<Matchers, Unread> {
     let failed = |text: String, error| Unread { path: path.to_owned(), text, error };
     let text =
@@ -96,7 +96,7 @@ pub(super) fn read_file(path: &Path) -> Result<Matchers, Unread> {
         .map_err(|error| failed(text, ReadError::Matcher(Box::new(error))))
 }
 
-/// Errors: also for a file that is larger than `bytes_max`, and for one that is not a file.
+/// Errors: also if it is larger than `bytes_max`, or not a regular file.
 pub(super) fn read_text(path: &Path, bytes_max: usize) -> io::Result<String> {
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("is not a file"));

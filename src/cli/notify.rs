@@ -1,7 +1,7 @@
-//! `aside notify`: says something to the user, where they are.
+//! `aside notify`: sends a notice to the user.
 //!
-//! In a session of an agent it comes from that session, as the daemon finds out by the process that
-//! asks; elsewhere from the folder in which the command runs.
+//! In an agent's session the notice is from that session, which the daemon derives from the
+//! requesting process; elsewhere it is from the command's folder.
 
 use serde_json::{Map, Value};
 

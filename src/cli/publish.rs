@@ -7,7 +7,7 @@
 //! the lines arrive.
 //!
 //! An event without a session and folder is for the current folder, unless `--everywhere` is given.
-//! For a single event the daemon is asked which subscribers take it, so that a type without
+//! For a single event the command requests its subscribers from the daemon, so that a type without
 //! subscribers is noticed.
 
 mod matching;

@@ -99,7 +99,7 @@ fn run_with(
         let follower = Follower::new(plan, mode, &task, &publishing, &clock);
         let following = is_read.then(|| scope.spawn(move || follower.run(&pieces)));
         let ran = watch(&args.command, sinks, is_read.then_some(&tap));
-        // A panic there is a bug of ours, and no reason to lose the command's exit code.
+        // A panic there is a bug of ours, and must not hide the command's exit code.
         starting.join().ok();
         if let Some(following) = following {
             tap.send(Piece::End).ok();
@@ -144,7 +144,7 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     (result, start.elapsed())
 }
 
-/// What all events of this run share.
+/// The fields that all events of this run share.
 fn task_of(args: &Args) -> Task {
     let program = args.command.first().map_or(OsStr::new(""), OsString::as_os_str);
     let program_name = Path::new(program).file_name().unwrap_or(program).to_string_lossy();

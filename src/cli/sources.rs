@@ -122,8 +122,8 @@ fn counts(count: &CountView, terminal: &Terminal) -> [Cell; 4] {
     [Cell::dim(&last), number(count.events), number(count.delivered), number(count.tokens)]
 }
 
-/// A note about a source: why it is off or no subscriber takes its events, or what is missing in
-/// this command's environment.
+/// A note about a source: why it is off, why no subscriber takes its events, or which program or
+/// file is missing.
 pub(super) fn note(source: &SourceView, context: &Context<'_>) -> Option<String> {
     if let Some(why) = &source.why {
         return Some(one_line(why));

@@ -28,8 +28,8 @@ use crate::{client::Client, daemon::LOCK_FILE, harness::table::KINDS};
 use error::READY_TIMEOUT;
 pub(super) use error::UpError;
 
-/// How often, and with what pause, the socket is checked for a daemon that another process has
-/// started.
+/// Number of checks of the socket, and the pause between them, for a daemon that another process
+/// has started.
 const LOOKS: (u32, Duration) = (100, Duration::from_millis(50));
 /// The log of a background daemon, in the state folder.
 pub(super) const LOG_FILE: &str = "daemon.log";
@@ -63,8 +63,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     }
 }
 
-/// The daemon that a concurrent start has begun, once it listens: one of the two wins, which is
-/// sufficient.
+/// Waits until the daemon of a concurrent start listens, and returns it: only one of two starts
+/// succeeds.
 fn begun_by_another(client: &Client, state: &Path) -> Option<Running> {
     let (looks, pause) = LOOKS;
     let lock = state.join(LOCK_FILE);
@@ -162,7 +162,8 @@ fn spawn(paths: &Paths, filter: &str, stdout: UnixStream, log: &Log, log_file: F
         .stdin(Stdio::null())
         .stdout(OwnedFd::from(stdout))
         .stderr(log_file);
-    // Variables of the calling client, with its secrets; a daemon outlives it.
+    // The daemon outlives the calling client, so it does not inherit the client's variables: they
+    // may contain secrets.
     let is_callers = |name: &str| {
         KINDS.iter().flat_map(|kind| kind.variables.prefixes).any(|prefix| name.starts_with(prefix))
     };

@@ -38,7 +38,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// What the id refers to.
+/// The entry with the id.
 enum Found {
     Notification(Vec<u8>),
     Event(Vec<u8>),
@@ -124,7 +124,7 @@ fn unknown(event: u64, projected: u64) -> &'static str {
     if projected < event { "not known yet: it is not in the history yet" } else { FORGOTTEN }
 }
 
-/// Reports that the id is unknown; other messages of the daemon stay.
+/// Reports that the id is unknown; other errors of the daemon stay unchanged.
 fn none(text: &str, mut error: CliError) -> CliError {
     if let CliError::Refused { refusal, .. } = &mut error {
         if text == ids::LAST {

@@ -1,4 +1,4 @@
-//! Sessions that open, and which one is evicted when there are too many.
+//! Opens sessions, and evicts one when there are too many.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
 /// with an empty queue and no client attached.
 pub(super) const SESSIONS_MAX: usize = 10_000;
 /// Most open sessions of one harness, so that a harness that opens a session for every request
-/// evicts its own. Evicted as above.
+/// evicts its own. The same order applies.
 pub(super) const SESSIONS_PER_HARNESS_MAX: usize = SESSIONS_MAX / 2;
 /// Least time between two events that report how many sessions were evicted.
 const EVICTIONS_REPORTED_EVERY: Duration = Duration::from_secs(60 * 60);
@@ -30,9 +30,9 @@ const EVICTED_EVENT: &str = "session.limit.reached";
 /// Whether an input opened its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Met {
-    /// It was open.
+    /// The session was open.
     Open,
-    /// It is open from now on.
+    /// The session opened with the input.
     New,
 }
 
@@ -50,12 +50,12 @@ impl Sessions {
         }
     }
 
-    /// Opens the session if needed, updates its properties from `harness`, and gives it the
+    /// Opens the session if needed, updates its properties from `harness`, and queues the
     /// notifications that wait for it.
     ///
-    /// Those concerned no open session when they were made, so only a session that is new, or has a
-    /// new folder, can take some; others are not checked. The caller has to refresh the session
-    /// afterwards, as it was active.
+    /// Such notifications concerned no open session when they were made, so only a session that is
+    /// new, or has a new folder, can take some; others are not checked. The caller has to refresh
+    /// the session afterwards, because it was active.
     pub(super) fn upsert(&mut self, id: &SessionId, harness: &Harness, now: Timestamp) -> (SessionKey, Met) {
         let (key, met) = match self.table.open_key(id) {
             Some(key) => {
@@ -115,7 +115,7 @@ impl Sessions {
         }
     }
 
-    /// Evicts a session if there are too many, in all or of `harness`, for one more.
+    /// Evicts a session if there is no room for one more, in all or of `harness`.
     fn make_room(&mut self, harness: &Harness, now: Timestamp) {
         let of_harness = |session: &&Session| session.harness.name == harness.name;
         let count = self.table.open_len();

@@ -1,5 +1,5 @@
-//! A session with the context of another: it was compacted, it continues a session, or it is a fork
-//! of one.
+//! Changes of a session's context: it was compacted, or is that of another session, as in a
+//! continuation or a fork.
 
 use std::time::Duration;
 
@@ -25,8 +25,8 @@ const PREDECESSORS_MAX: usize = 16;
 const SAME_PROCESS_MAX: Duration = Duration::from_secs(60);
 
 impl Sessions {
-    /// Applies what an exchange says about its session's context; `met`: whether it opened the
-    /// session.
+    /// Applies the change of the context that an exchange reports; `met`: whether the exchange
+    /// opened the session.
     ///
     /// Shape: when a client clears a conversation, its first hook may be lost. The end of the
     /// previous session implies the same transition, so the next hook applies it. A late or
@@ -47,7 +47,7 @@ impl Sessions {
             | ContextChange::Resumed
             | ContextChange::Forked { .. } => left,
         };
-        // Its key ends when it is continued.
+        // Read before, because the key ends when its session is continued.
         let moved = from.map(|from| self.table.get(from).id().clone());
         match &exchange.context {
             ContextChange::Unchanged => {
@@ -80,8 +80,8 @@ impl Sessions {
         self.emit(SessionOutput::Wake(Pending { moved_to, ..Pending::nothing(from) }));
     }
 
-    /// Makes `successor` go on from `from`: it gets what was never delivered there, and what is
-    /// addressed to it later.
+    /// Makes `successor` the continuation of `from`: it gets the pending notifications of `from`,
+    /// and those addressed to `from` later.
     fn continue_as(&mut self, from: SessionKey, successor: SessionKey) {
         self.catch_up(from);
         let session = self.table.remove(from);
@@ -105,7 +105,7 @@ impl Sessions {
         self.claim(successor);
     }
 
-    /// Copies the queue of `from`, and the memory of what was delivered there, to `copy`.
+    /// Copies the queue of `from`, and its record of deliveries, to `copy`.
     fn copy(&mut self, from: SessionKey, copy: SessionKey) {
         self.catch_up(from);
         let (original, fork) = self.table.pair_mut(from, copy);
@@ -144,13 +144,13 @@ impl Table {
         self.key(of).filter(|of| *of != key && !self.get(*of).is_subagent())
     }
 
-    /// Whether two sessions have the same folder, or both none.
+    /// Whether two sessions have the same folder, or neither has one.
     fn are_in_one_folder(&self, one: SessionKey, other: SessionKey) -> bool {
         self.get(one).workspace() == self.get(other).workspace()
     }
 
-    /// Whether `from` ended because its user cleared the conversation, and `key` works where it
-    /// did.
+    /// Whether `from` ended because its user cleared the conversation, and `key` has the same
+    /// folder.
     fn was_cleared(&self, from: SessionKey, key: SessionKey) -> bool {
         let session = self.get(from);
         !session.is_open() && session.is_cleared && self.are_in_one_folder(from, key)
@@ -163,7 +163,8 @@ impl Table {
         of_process.max_by_key(|session| session.last_seen).map_or(key, |newest| newest.key)
     }
 
-    /// Makes `successor` the one that `predecessors` address, and the parent of their subagents.
+    /// Makes the ids of `predecessors` address `successor`, and makes it the parent of their
+    /// subagents.
     fn succeed(&mut self, predecessors: Vec<SessionId>, successor: SessionKey) {
         let is_child = |session: &&Session| {
             session.harness.parent.as_ref().is_some_and(|parent| predecessors.contains(parent))

@@ -1,4 +1,4 @@
-//! Notifications on their way into the queues, and decisions about those that wait there.
+//! Adds notifications to the queues, and applies decisions about pending ones.
 
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ impl Sessions {
         self.fanout.push(notification);
     }
 
-    /// Keeps a notification that no open session is concerned by for the next one.
+    /// Keeps a notification that concerns no open session for the next session in scope.
     pub fn keep(&mut self, notification: Arc<Notification>) {
         self.keep_unclaimed(notification, None, Earlier::Not);
     }
@@ -112,7 +112,7 @@ impl Sessions {
         self.table.open_key(id).is_some_and(|key| self.table.get(key).taken < self.fanout.head())
     }
 
-    /// How many notifications are pending over all sessions, at most.
+    /// An upper bound of the broadcasts that sessions have not taken, summed over all sessions.
     pub fn untaken(&self) -> u64 {
         (self.fanout.len() as u64).saturating_mul(self.table.roots_len() as u64)
     }
@@ -129,9 +129,9 @@ impl Sessions {
         }
     }
 
-    /// Ends notifications with no condition left after `resolution`: broadcasts, unclaimed ones,
-    /// and those pending in the sessions concerned. Suspended sessions are included: they remember
-    /// what was delivered to them.
+    /// Ends the notifications without a condition after `resolution`: broadcasts, unclaimed ones,
+    /// and those pending in the sessions concerned. Suspended sessions are included, because they
+    /// remember delivered conditions.
     pub fn withdraw(&mut self, resolution: &Resolution) {
         let (mut ended, is_for_others) = self.fanout.resolve(resolution);
         ended.extend(self.unclaimed.take_resolved(resolution).iter().map(|resolved| resolved.id));
@@ -148,7 +148,8 @@ impl Sessions {
         }
     }
 
-    /// Applies the user's decision about a notification: in one queue, or wherever it waits.
+    /// Applies the user's decision about a notification: in one queue, or in every place where it
+    /// waits.
     pub fn decide(&mut self, session: Option<&SessionId>, notification: &NotificationId, decision: Decision) {
         let concerned: Vec<SessionKey> = match session {
             Some(id) => {
@@ -209,8 +210,8 @@ impl Sessions {
         }
     }
 
-    /// Ends what is due in the queues whose deadline is at or before `at`, and closes the sessions
-    /// that were silent for too long.
+    /// Ends due leases and notifications in the queues whose deadline is at or before `at`, and
+    /// closes the sessions that were silent for too long.
     pub fn expire_sessions(&mut self, at: Timestamp) {
         for key in self.table.take_due(at) {
             if !self.table.contains(key) {

@@ -1,9 +1,9 @@
-//! Ended sessions: what happens to their notifications, and who is notified.
+//! Ends sessions: passes their notifications on, and notifies watchers.
 //!
 //! A session that can be resumed is suspended: notifications addressed to it are kept. Those that
 //! are also for others, and were not confirmed as read, go to the next session in scope
-//! ([`super::offers`]). A session that is closed for good leaves the rest of its queue to its
-//! parent; what has no taker ends.
+//! ([`super::offers`]). A session that is closed leaves the rest of its queue to its parent;
+//! without one, those notifications end.
 
 use super::{
     key::SessionKey,
@@ -40,7 +40,7 @@ impl Sessions {
         self.notify_closed(id);
     }
 
-    /// Closes a session for lack of a sign of life, or of room.
+    /// Closes a session that was silent for too long, or to make room.
     pub(super) fn close(&mut self, key: SessionKey, now: Timestamp) {
         let session = self.table.get(key);
         let (id, was_open) = (session.id().clone(), session.is_open());
@@ -80,7 +80,7 @@ impl Sessions {
         self.emit(SessionOutput::Wake(Pending { is_closed: true, ..Pending::nothing(id.clone()) }));
     }
 
-    /// Suspends the session whose process has ended, unless it is in another process by now.
+    /// Suspends the session whose process has ended, unless it is in another process now.
     pub fn process_gone(&mut self, id: &SessionId, process: Process, now: Timestamp) {
         let Some(key) = self.table.open_key(id) else { return };
         self.catch_up(key);

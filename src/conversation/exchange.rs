@@ -19,7 +19,7 @@ use crate::{
 /// How an exchange begins.
 #[derive(Debug)]
 pub enum Begun {
-    /// Something is to be decided: what is due, and what of it fits.
+    /// The caller has to decide which notifications are due, and which of them fit.
     Open,
     /// The same carrier gets the same answer again.
     Replayed(Replayed),
@@ -28,10 +28,10 @@ pub enum Begun {
 }
 
 impl Sessions {
-    /// Begins an exchange: opens its session, confirms what arrived, and applies what it says about
-    /// the context.
+    /// Begins an exchange: opens its session, confirms injections that arrived, and applies the
+    /// change of the context.
     ///
-    /// Shape: also the session's key, for the steps that follow; none of them closes a session.
+    /// Shape: also returns the session's key for the next steps; none of them closes a session.
     pub fn begin_exchange(
         &mut self,
         exchange: &Exchange,
@@ -73,14 +73,14 @@ impl Sessions {
         self.injector_mut(session).put_aside(is_wanted)
     }
 
-    /// Returns what was put aside.
+    /// Puts the notifications of [`Self::put_aside`] back.
     pub fn take_back(&mut self, session: SessionKey, aside: Aside) {
         self.injector_mut(session).take_back(aside);
     }
 
-    /// What the point of an exchange releases.
+    /// The notifications that the point of an exchange releases.
     ///
-    /// Shape: also how many events of each subscriber were evicted from the queue.
+    /// Shape: also returns how many events of each subscriber were evicted from the queue.
     pub fn offer(
         &mut self,
         session: SessionKey,
@@ -93,7 +93,7 @@ impl Sessions {
         (injector.offer(exchange, limits), injector.evicted().clone())
     }
 
-    /// Makes the decision of a record again.
+    /// Repeats the decision in a record.
     pub fn repeat(&mut self, session: SessionKey, record: &ReleaseRecord, writer: &impl Writer) -> Decided {
         self.injector_mut(session).repeat(record, writer)
     }
@@ -103,7 +103,7 @@ impl Sessions {
         self.table.get(session).injector.unanswered()
     }
 
-    /// Releases what was decided.
+    /// Applies the decision for an exchange.
     pub fn release(
         &mut self,
         session: SessionKey,
@@ -123,7 +123,7 @@ impl Sessions {
         self.table.get_mut(session).note_point(exchange, answer, now);
     }
 
-    /// Publishes what an exchange changed in its session.
+    /// Publishes the changes that an exchange made to its session.
     pub fn finish_exchange(&mut self, session: SessionKey) {
         self.refresh(session);
     }

@@ -1,11 +1,11 @@
 //! Broadcasts: notifications for so many sessions that queueing them all at once would delay the
 //! next input.
 //!
-//! A broadcast is kept once, in a log. A session takes its pending broadcasts before anything else
-//! is done with its queue, so every decision about it is the same as if they had been queued at
-//! once. The other sessions take theirs in slices: while some are pending the engine requests
-//! ticks, and each tick does a fixed amount of that work. The schedule depends on the inputs alone,
-//! so a replay repeats it.
+//! A broadcast is kept once, in a log. A session takes its pending broadcasts before any other use
+//! of its queue, so every decision about it is the same as if they had been queued at once. The
+//! other sessions take theirs in slices: while some are pending the engine requests ticks, and each
+//! tick does a fixed amount of that work. The schedule depends on the inputs alone, so a replay
+//! repeats it.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -21,8 +21,8 @@ use crate::{
 /// Most sessions that get a notification at once; one for more is a broadcast. An event for so many
 /// costs some 10 microseconds more than one for a single session.
 pub const DIRECT_MAX: usize = 8;
-/// After how many taken notifications a tick stops: one to two milliseconds, the longest an
-/// exchange waits for it. The current session first takes all that is pending.
+/// Number of notifications that sessions take in a tick: one to two milliseconds, the longest that
+/// an exchange waits for it. The last session of a tick still takes all of its pending ones.
 pub const TAKEN_PER_TICK: usize = 1_024;
 /// With this many broadcasts in the log, each input does as much work as a broadcast adds, so the
 /// log stops growing. With many sessions, publishing waits before that
@@ -65,7 +65,7 @@ impl Fanout {
 
     /// Applies a resolution to the conditions in the log.
     ///
-    /// Shape: the notifications with no condition left, and whether some sessions have to take
+    /// Shape: returns the notifications without a condition, and whether some sessions have to take
     /// others unchanged.
     pub(super) fn resolve(&mut self, resolution: &Resolution) -> (Vec<NotificationId>, bool) {
         let (mut ended, mut is_for_others) = (Vec::new(), false);
@@ -98,7 +98,7 @@ impl Fanout {
         self.log.is_empty()
     }
 
-    /// How many broadcasts are in the log.
+    /// Number of broadcasts in the log.
     pub(super) fn len(&self) -> usize {
         self.log.len()
     }
@@ -119,8 +119,8 @@ impl Fanout {
         self.sweep.get_or_insert(Sweep { last: SessionKey::default(), until }).last
     }
 
-    /// Notes the session that the pass visits next. `None`: it has visited all, so what all have
-    /// taken leaves the log.
+    /// Notes the session that the pass visits next. `None`: it has visited all, so the broadcasts
+    /// that all have taken leave the log.
     pub(super) fn advance_to(&mut self, next: Option<SessionKey>) {
         match (next, &mut self.sweep) {
             (Some(next), Some(sweep)) => sweep.last = next,

@@ -23,8 +23,8 @@ pub(super) struct Folders {
 }
 
 impl Folders {
-    /// Sets a session's folder; `None` when it has none, has ended, or gets only what is addressed
-    /// to it.
+    /// Sets a session's folder; `None` if it has none, has ended, or gets only notifications
+    /// addressed to it.
     pub(super) fn set(&mut self, key: SessionKey, folder: Option<&Arc<str>>) {
         if self.of.get(&key) == folder {
             return;

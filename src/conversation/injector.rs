@@ -76,7 +76,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// How often in a row an agent is asked to continue at the end of its turn, so that no subscriber
+/// Most consecutive requests to an agent to continue at the end of its turn, so that no subscriber
 /// keeps a turn from ending.
 pub const CONTINUATIONS_MAX: u32 = 2;
 
@@ -119,7 +119,7 @@ impl Injector {
     /// the same turn.
     ///
     /// Carriers at the same point within [`PARALLEL_MS`] of each other may be in flight together
-    /// and prove nothing, nor does a call of the batch in which one was cancelled. If either side
+    /// and prove nothing, nor does a call of a batch of which a call was cancelled. If either side
     /// does not name its turn, the turns count as the same.
     pub fn confirm_by_exchange(&mut self, exchange: &Exchange, now: Timestamp) {
         let held = self
@@ -133,7 +133,8 @@ impl Injector {
 
     /// Confirms an injection that has arrived according to `by`; ignored if it is not open.
     ///
-    /// A confirmation after the lease expired still ends what had returned to the queue.
+    /// A confirmation after the lease expired still ends the notifications that returned to the
+    /// queue.
     pub fn ack(&mut self, injection: &InjectionId, by: ConfirmedBy) {
         let arrived = match self.leases.take(injection) {
             Some(lease) => lease.entries,
@@ -142,14 +143,13 @@ impl Injector {
         self.confirm(arrived, by);
     }
 
-    /// Takes back an injection when none of the answers that held it was sent; ignored if it is not
-    /// open.
+    /// Takes back an injection if no answer with it was sent; ignored if it is not open.
     ///
-    /// Call it once for each answer that was not sent: a harness that gave up may have asked again
-    /// with the same carrier and read it then. Its notifications wait as if they had not been
-    /// released, and its carrier gets a new answer.
+    /// Call it once for each answer that was not sent: a harness that gave up may have repeated the
+    /// request with the same carrier and read that answer. Its notifications wait as if they had
+    /// not been released, and its carrier gets a new answer.
     ///
-    /// Shape: the point at which it was released, if it was taken back.
+    /// Shape: returns the point of its release, if it was taken back.
     pub fn undelivered(&mut self, injection: &InjectionId) -> Option<InjectionPoint> {
         let lease = self.leases.take_undelivered(injection)?;
         self.answers.forget(injection);
@@ -198,8 +198,9 @@ impl Injector {
         }
     }
 
-    /// What the point of `exchange` releases: critical ones, and others up to the number that
-    /// `limits` allow in all. A critical one also releases everything that waits for the agent.
+    /// The notifications that the point of `exchange` releases: critical ones, and others up to the
+    /// number that `limits` allow in all. A critical one also releases everything that waits for
+    /// the agent.
     ///
     /// A carrier that makes the agent continue gets nothing unless one of them asks for that, and
     /// then only [`CONTINUATIONS_MAX`] times in a row. A carrier that cancels a tool call gets
@@ -221,7 +222,7 @@ impl Injector {
         Offer { candidates, due: self.queue.count_due(is_due), asks, standing }
     }
 
-    /// How many events of each subscriber were evicted; the next injection reports them.
+    /// Number of evicted events of each subscriber; the next injection reports them.
     pub fn evicted(&self) -> &BTreeMap<SubscriberId, u32> {
         &self.evicted
     }
@@ -255,7 +256,7 @@ impl Injector {
         answer
     }
 
-    /// Ends what has expired at `now`: pending notifications, and unconfirmed leases.
+    /// Ends pending notifications and unconfirmed leases that have expired at `now`.
     ///
     /// Of the latter, critical notifications and those of severity error or worse return to the
     /// queue once; the rest end as uncertain.
@@ -282,19 +283,19 @@ impl Injector {
         std::mem::take(&mut self.outputs)
     }
 
-    /// How many notifications wait for the agent, and the highest priority. Leased ones and those
-    /// that wait for the user do not count.
+    /// Number of notifications that wait for the agent, and the highest priority. Leased ones and
+    /// those that wait for the user do not count.
     pub fn pending(&self) -> (u32, Option<Priority>) {
         let for_agent = self.queue.len() - self.queue.len_for_user();
         (u32::try_from(for_agent).unwrap_or(u32::MAX), self.queue.top_priority())
     }
 
-    /// How many notifications of that priority wait for the agent.
+    /// Number of notifications of that priority that wait for the agent.
     pub fn pending_of(&self, priority: Priority) -> u32 {
         self.queue.len_of(priority)
     }
 
-    /// How many notifications wait for the user's decision.
+    /// Number of notifications that wait for the user's decision.
     pub fn for_user(&self) -> u32 {
         u32::try_from(self.queue.len_for_user()).unwrap_or(u32::MAX)
     }
@@ -324,7 +325,7 @@ impl Injector {
         self.leases.iter().map(|lease| lease.injection).collect()
     }
 
-    /// How many injections are unconfirmed.
+    /// Number of unconfirmed injections.
     pub fn unconfirmed(&self) -> u32 {
         u32::try_from(self.leases.iter().len()).unwrap_or(u32::MAX)
     }
@@ -336,7 +337,8 @@ impl Injector {
             || self.queue.has_due(|lane| point::lets_out(InjectionPoint::BeforeTool, lane, Selection::Due))
     }
 
-    /// Changes the bound of the queue; evicts what exceeds a lower one, lowest priority first.
+    /// Changes the bound of the queue; evicts notifications above a lower one, lowest priority
+    /// first.
     pub fn set_queue_len_max(&mut self, queue_len_max: u32) {
         self.queue_len_max = usize::try_from(queue_len_max).unwrap_or(usize::MAX);
         while self.evict_overflow().is_some() {}

@@ -25,7 +25,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// Where a left notification goes.
+/// The destination of a notification that a session left.
 #[derive(Debug, PartialEq, Eq)]
 enum Next {
     /// A session that was open when it was made has had it.
@@ -37,7 +37,7 @@ enum Next {
 }
 
 impl Sessions {
-    /// Gives a session every waiting notification in its scope.
+    /// Adds every waiting notification in a session's scope to its queue.
     pub(super) fn claim(&mut self, key: SessionKey) {
         let session = self.table.get(key);
         let (waiting, evicted) = self.unclaimed.claim(|scope| session.is_concerned_by(scope));
@@ -68,8 +68,8 @@ impl Sessions {
         }
     }
 
-    /// Offers what `from`, which is not open any more, left to others, unless a session had it or
-    /// it expired.
+    /// Offers to others the notifications that `from` left when it ended, unless a session
+    /// confirmed them or they expired.
     pub(super) fn offer_left(&mut self, from: &SessionId, left: Vec<Left>, now: Timestamp) {
         // A queue holds a thousand, and a scope may concern thousands of sessions, so each scope is
         // resolved once.
@@ -94,7 +94,8 @@ impl Sessions {
         }
     }
 
-    /// Confirms what the closed `session` had from `injection` and left, wherever it waits now.
+    /// Confirms the notifications of `injection` that the closed `session` left, wherever they wait
+    /// now.
     pub(super) fn confirm_left(&mut self, session: &SessionId, injection: &InjectionId, by: ConfirmedBy) {
         for notification in self.unclaimed.take_delivered(session, injection) {
             let notification = notification.id;
@@ -106,8 +107,8 @@ impl Sessions {
         }
     }
 
-    /// Gives a notification to another session. It ends if there is none, or if that one had it
-    /// already.
+    /// Moves a notification to another session. It ends if there is none, or if that session had it
+    /// before.
     pub(super) fn hand_over(&mut self, from: &SessionId, to: Option<SessionKey>, left: Left) {
         let notification = left.notification.id;
         if to.is_some_and(|to| self.take_over(to, left)) {
@@ -137,7 +138,7 @@ impl Others {
         others
     }
 
-    /// Where a left `notification` goes.
+    /// The destination of the `notification` that a session left.
     fn next_for(&self, notification: &Notification) -> Next {
         if self.open_since.is_some_and(|open_since| open_since <= notification.created_at) {
             return Next::HadIt;

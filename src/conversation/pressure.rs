@@ -1,4 +1,5 @@
-//! The total length of all queues, and which queue evicts when it exceeds the bound.
+//! The total length of all queues, and the choice of the queue that evicts when it exceeds the
+//! bound.
 
 use std::{cmp::Reverse, collections::BTreeSet};
 
@@ -11,7 +12,7 @@ pub(super) type Weight = Option<(Priority, usize)>;
 /// The total of all queues.
 ///
 /// Shape: usually there is room for everything. The eviction order is built when the bound is
-/// exceeded, and kept until half of the room is free again. Building it visits each session, at
+/// exceeded, and kept until half of the bound is free again. Building it visits each session, at
 /// most once per as many notifications as that half.
 #[derive(Debug, Default)]
 pub(super) struct Pressure {

@@ -2,8 +2,8 @@
 //!
 //! A session that ended and can be resumed is suspended: it gets nothing new, and its queue is kept
 //! until it is resumed or was suspended for as long as a session may be silent. A subagent is a
-//! session with a parent. It gets only what is addressed to it; when it ends, the rest of its queue
-//! goes to its parent.
+//! session with a parent. It gets only notifications addressed to it; when it ends, the rest of its
+//! queue goes to its parent.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -53,7 +53,7 @@ pub(super) struct Session {
     pub(super) open_since: Timestamp,
     pub(super) last_seen: Timestamp,
     pub(super) injector: Injector,
-    /// The sessions that it continues: what concerns one of them concerns it. Oldest first.
+    /// The sessions that it continues, oldest first: a scope that concerns one of them concerns it.
     #[serde(alias = "former")]
     pub(super) predecessors: Vec<SessionId>,
     pub(super) state: SessionState,
@@ -107,7 +107,7 @@ pub struct SessionView<'a> {
     pub state: SessionState,
 }
 
-/// What a session's queue reports after it may have changed.
+/// The reports of a session's queue after a possible change.
 pub(super) struct Refreshed {
     pub(super) entries: VecDeque<LedgerEntry>,
     /// When the session is due next.
@@ -180,7 +180,8 @@ impl Session {
         }
     }
 
-    /// Whether it takes a broadcast: one that others may have too, with a condition left.
+    /// Whether a broadcast concerns it: one that is not addressed to a single session and not
+    /// resolved.
     pub(super) fn is_concerned_by_broadcast(&self, notification: &Notification) -> bool {
         let is_own = matches!(notification.scope, Scope::Session(_));
         !is_own && !notification.is_resolved() && self.is_concerned_by(&notification.scope)
@@ -217,7 +218,7 @@ impl Session {
         self.injector.poll_timeout().map_or(silent_until, |at| at.min(silent_until))
     }
 
-    /// Takes what its queue has to report, after anything that may have changed the queue.
+    /// Takes the reports of its queue; to be called after a possible change of the queue.
     pub(super) fn refresh(&mut self, settings: &Settings) -> Refreshed {
         let entries = self.injector.take_outputs();
         let (count, top) = self.injector.pending();

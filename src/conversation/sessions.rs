@@ -1,4 +1,4 @@
-//! The state of all sessions, and the steps that every change of one goes through.
+//! The state of all sessions, and the steps that are common to all changes of a session.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -34,7 +34,7 @@ pub struct Sessions {
     outputs: VecDeque<SessionOutput>,
 }
 
-/// What a change of the sessions leads to; the order matters.
+/// The effect of a change of the sessions; the order matters.
 #[derive(Debug)]
 pub enum SessionOutput {
     /// Record an outcome.
@@ -45,23 +45,23 @@ pub enum SessionOutput {
     Wake(Pending),
     /// Publish an event about the sessions.
     Publish(Event),
-    /// What is kept for the session `from` now belongs to `to`, which continues it.
+    /// The state kept for the session `from` now belongs to `to`, which continues it.
     Continued {
         /// The session that ended with it.
         from: SessionId,
         /// Its successor.
         to: SessionId,
     },
-    /// What is known of the session `from` is true of `to` too, which is a copy of it.
+    /// The state kept for the session `from` is also true of `to`, which is a copy of it.
     Copied {
-        /// The original, which goes on.
+        /// The original, which stays open.
         from: SessionId,
         /// The copy.
         to: SessionId,
     },
-    /// What is kept for a session ends with it.
+    /// The state kept for a session ends with it.
     Ended {
-        /// Which.
+        /// The session.
         session: SessionId,
         /// The session of which it was a subagent.
         parent: Option<SessionId>,
@@ -74,7 +74,7 @@ impl Sessions {
         Self::restored((Table::default(), Fanout::default(), Unclaimed::default()), settings)
     }
 
-    /// Continues from what [`Self::parts`] gave.
+    /// Continues from the parts returned by [`Self::parts`].
     pub(crate) fn restored(
         (table, fanout, unclaimed): (Table, Fanout, Unclaimed),
         settings: Settings,
@@ -84,7 +84,7 @@ impl Sessions {
         sessions
     }
 
-    /// What a snapshot holds. The outputs must have been taken.
+    /// The parts for a snapshot. The outputs must have been taken.
     pub(crate) fn parts(&self) -> (&Table, &Fanout, &Unclaimed) {
         debug_assert!(self.outputs.is_empty(), "outputs are taken before a snapshot is");
         (&self.table, &self.fanout, &self.unclaimed)
@@ -104,7 +104,7 @@ impl Sessions {
         }
     }
 
-    /// What has to be done next.
+    /// The next effect that the caller has to apply.
     pub fn poll_output(&mut self) -> Option<SessionOutput> {
         self.outputs.pop_front()
     }
@@ -145,7 +145,7 @@ impl Sessions {
         self.table.open_key(id).is_some()
     }
 
-    /// How many notifications wait for a session to open.
+    /// Number of notifications that wait for a session to open.
     pub fn unclaimed_len(&self) -> usize {
         self.unclaimed.len()
     }
@@ -155,7 +155,7 @@ impl Sessions {
         self.unclaimed.in_order()
     }
 
-    /// How many open sessions were evicted for lack of room since the journal began.
+    /// Number of open sessions that were evicted to make room, since the journal began.
     pub fn evicted(&self) -> u64 {
         self.table.evictions.count
     }
@@ -217,7 +217,7 @@ impl Sessions {
         }
     }
 
-    /// Changes a session's queue, and publishes what came of it.
+    /// Changes a session's queue, and publishes the results.
     pub(super) fn with_queue<T>(&mut self, key: SessionKey, change: impl FnOnce(&mut Injector) -> T) -> T {
         let changed = change(&mut self.table.get_mut(key).injector);
         self.refresh(key);

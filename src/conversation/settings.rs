@@ -1,4 +1,4 @@
-//! The rules of sessions and of their injections.
+//! The settings of sessions and of their injections.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{
 /// memory that stays within the 1 GB that the installed unit allows the daemon.
 pub const PENDING_MAX: u32 = 400_000;
 
-/// Everything that sessions are run by.
+/// All settings of sessions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// `[injection]` of `aside.toml`.
@@ -32,7 +32,7 @@ pub struct InjectionSettings {
     pub max_tokens: Tokens,
     /// Most characters, wrapper included (8,000 unless set).
     pub max_chars: u32,
-    /// The format when the exchange does not give one.
+    /// The format if the exchange has none.
     pub format: Format,
     /// How long a released injection may stay unconfirmed.
     pub lease: Duration,
@@ -41,7 +41,7 @@ pub struct InjectionSettings {
 }
 
 impl InjectionSettings {
-    /// Those of an `[injection]` that sets nothing.
+    /// The settings of an empty `[injection]`.
     pub const DEFAULT: Self = Self {
         max_notifications: 10,
         max_tokens: Tokens(800),
@@ -66,7 +66,7 @@ pub struct SessionSettings {
 }
 
 impl SessionSettings {
-    /// Those of a `[sessions]` that sets nothing.
+    /// The settings of an empty `[sessions]`.
     pub const DEFAULT: Self = {
         const DAY: Duration = Duration::from_secs(24 * 60 * 60);
         Self { queue_len_max: 1_000, pending_max: PENDING_MAX, idle_close: DAY, unclaimed_ttl: DAY }

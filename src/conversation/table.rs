@@ -26,7 +26,7 @@ use crate::{
 /// exchange of the oldest counts as a turn.
 const ANNOUNCED_MAX: usize = 64;
 
-/// Every known session.
+/// All known sessions.
 #[derive(Debug, Default, Deserialize)]
 #[serde(from = "Restored")]
 pub(crate) struct Table {
@@ -35,7 +35,7 @@ pub(crate) struct Table {
     /// Never iterated.
     by_id: HashMap<SessionId, SessionKey>,
     open: BTreeSet<SessionKey>,
-    /// They get nothing new; what they keep expires as usual.
+    /// They get nothing new; their notifications expire as usual.
     suspended: BTreeSet<SessionKey>,
     last_key: SessionKey,
     /// The successor of each continued session: the reverse of [`Session::predecessors`].
@@ -44,13 +44,13 @@ pub(crate) struct Table {
     announced: Vec<SessionId>,
     deadlines: Deadlines<SessionKey>,
     pub(super) evictions: Evictions,
-    /// The open ones that are not subagents.
+    /// The open sessions that are not subagents.
     roots: BTreeSet<SessionKey>,
     /// The total of all queues.
     pub(super) pressure: Pressure,
-    /// The folders of the open ones that are not subagents.
+    /// The folders of the open sessions that are not subagents.
     folders: Folders,
-    /// Those called by their full names.
+    /// The sessions called by their full names.
     namesakes: Namesakes,
 }
 
@@ -155,7 +155,7 @@ impl Table {
         self.update_indices(key);
     }
 
-    /// Removes a session, and what names it.
+    /// Removes a session and its index entries.
     pub(super) fn remove(&mut self, key: SessionKey) -> Session {
         self.open.remove(&key);
         self.suspended.remove(&key);
@@ -172,7 +172,7 @@ impl Table {
         session
     }
 
-    /// Updates what depends on a session's folder, its parent, and whether it is open.
+    /// Updates the indices that depend on a session's folder, its parent, and whether it is open.
     pub(super) fn update_indices(&mut self, key: SessionKey) {
         let session = self.sessions.get(&key).expect("a key names a known session");
         let is_root = session.is_open() && !session.is_subagent();
@@ -205,7 +205,7 @@ impl Table {
         self.folders.take_changes()
     }
 
-    /// How many open sessions are not subagents.
+    /// Number of open sessions that are not subagents.
     pub(super) fn roots_len(&self) -> usize {
         self.roots.len()
     }
@@ -216,7 +216,7 @@ impl Table {
     }
 
     /// The open sessions that `scope` concerns, oldest first; `None` if there are more than
-    /// `count`, after visiting no more than that.
+    /// `count`, after visiting one more.
     pub(super) fn concerned(&self, scope: &Scope, count: usize) -> Option<Vec<SessionKey>> {
         let mut concerned: Vec<SessionKey> =
             self.each_concerned(scope).take(count.saturating_add(1)).collect();
@@ -336,7 +336,7 @@ impl Table {
         self.namesakes.insert(id, full);
     }
 
-    /// Rebuilds what depends on the settings and a snapshot omits.
+    /// Rebuilds the deadlines, which depend on the settings and are not in a snapshot.
     pub(super) fn restore_deadlines(&mut self, settings: &SessionSettings) {
         for key in self.keys() {
             let deadline = self.get(key).deadline(settings);

@@ -26,8 +26,8 @@ impl Sessions {
             return self.note_before_opening(id, event.event_type);
         };
         let session = self.table.get_mut(key);
-        // Anyone may report a failed tool or a finished agent; only the harness knows the turn
-        // state.
+        // Any producer may report a failed tool or a finished agent; only the harness knows the
+        // turn state.
         let is_own = match session.harness.name.as_deref() {
             Some(harness) => harness == event.source,
             None => is_of_an_agent,
@@ -98,7 +98,7 @@ impl Session {
         match exchange.trigger {
             Trigger::Pull => return,
             Trigger::Wake if answer.injection.is_none() => return,
-            // What a wake route takes starts a turn, even in a session that has had none.
+            // Text taken by a wake route starts a turn, even in a session that has had none.
             Trigger::Wake => self.is_opening = false,
             Trigger::Agent => {
                 self.state_at = now;

@@ -1,4 +1,4 @@
-//! Notifications that no open session has.
+//! Notifications that are in no open session's queue.
 //!
 //! One waits here because no open session was in its scope when it was made, or because the
 //! sessions that had it ended without a confirmation that it was read. The first session in scope
@@ -58,7 +58,7 @@ impl Waiting {
 /// The eviction order: lowest priority first, then oldest.
 type Key = (Priority, u64);
 
-/// How many events of each subscriber were in evicted notifications.
+/// Number of events of each subscriber in evicted notifications.
 pub(super) type Evicted = BTreeMap<SubscriberId, u32>;
 
 /// The waiting notifications.
@@ -72,7 +72,7 @@ pub(crate) struct Unclaimed {
     #[serde(skip)]
     by_expiry: BTreeSet<(Timestamp, Key)>,
     arrivals: u64,
-    /// What was evicted from scopes that are not empty.
+    /// The counts of evicted events, for scopes that are not empty.
     evicted: BTreeMap<Scope, Evicted>,
     confirmed: Confirmed,
 }
@@ -108,7 +108,7 @@ impl Unclaimed {
         Some(evicted)
     }
 
-    /// Removes those that `newer` supersedes in its scope, in order.
+    /// Removes the notifications that `newer` supersedes in its scope, in order.
     pub(super) fn take_superseded(&mut self, newer: &Notification) -> Vec<Arc<Notification>> {
         if newer.states.is_empty() {
             return Vec::new();
@@ -121,7 +121,7 @@ impl Unclaimed {
         keys.into_iter().map(|key| self.remove(key).notification).collect()
     }
 
-    /// Removes those that `resolution` leaves with no condition for anybody.
+    /// Removes the notifications without a condition after `resolution`.
     pub(super) fn take_resolved(&mut self, resolution: &Resolution) -> Vec<Arc<Notification>> {
         let covered = self.by_scope.iter().filter(|(scope, _)| resolution.scope.covers(scope));
         let mut resolved = Vec::new();
@@ -135,8 +135,8 @@ impl Unclaimed {
         resolved.into_iter().map(|key| self.remove(key).notification).collect()
     }
 
-    /// Removes those in the scopes that `concerns` selects, in order of arrival, with the eviction
-    /// counts of those scopes.
+    /// Removes the notifications in the scopes that `concerns` selects, in order of arrival, with
+    /// the eviction counts of those scopes.
     pub(super) fn claim(&mut self, concerns: impl Fn(&Scope) -> bool) -> (Vec<Waiting>, Evicted) {
         let scopes: Vec<Scope> = self.by_scope.keys().filter(|scope| concerns(scope)).cloned().collect();
         let (mut keys, mut evicted) = (Vec::new(), Evicted::new());
@@ -150,7 +150,7 @@ impl Unclaimed {
         (keys.into_iter().map(|key| self.remove(key)).collect(), evicted)
     }
 
-    /// All of them in delivery order.
+    /// All notifications in delivery order.
     pub(super) fn in_order(&self) -> Vec<&Notification> {
         let mut all: Vec<_> =
             self.waiting.iter().map(|(key, waiting)| (*key, &*waiting.notification)).collect();
@@ -158,7 +158,7 @@ impl Unclaimed {
         all.into_iter().map(|(_, notification)| notification).collect()
     }
 
-    /// Removes those that expire at or before `now`, soonest first.
+    /// Removes the notifications that expire at or before `now`, soonest first.
     pub(super) fn take_expired(&mut self, now: Timestamp) -> Vec<Arc<Notification>> {
         let mut expired = Vec::new();
         while let Some((_, key)) = self.by_expiry.first().copied().filter(|(at, _)| *at <= now) {
@@ -167,7 +167,7 @@ impl Unclaimed {
         expired
     }
 
-    /// Removes those made by one of `subscribers`.
+    /// Removes the notifications made by one of `subscribers`.
     pub(super) fn take_of(&mut self, subscribers: &BTreeSet<SubscriberId>) -> Vec<Arc<Notification>> {
         self.take_that(|waiting| subscribers.contains(&waiting.notification.subscriber))
     }
@@ -177,8 +177,8 @@ impl Unclaimed {
         self.take_that(|waiting| waiting.notification.id == *id).pop()
     }
 
-    /// Removes what `session` left and may have had from `injection`, which is now known to have
-    /// arrived.
+    /// Removes the notifications that `session` left and may have had from `injection`, which is
+    /// now known to have arrived.
     pub(super) fn take_delivered(
         &mut self,
         session: &SessionId,
@@ -204,12 +204,12 @@ impl Unclaimed {
         self.confirmed.ids.contains(id)
     }
 
-    /// When the next one expires.
+    /// When the next notification expires.
     pub(super) fn poll_timeout(&self) -> Option<Timestamp> {
         self.by_expiry.first().map(|(at, _)| *at)
     }
 
-    /// How many wait.
+    /// Number of waiting notifications.
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }

@@ -133,13 +133,13 @@ const READ_ONLY_TOOLS: [&str; 17] = [
 ];
 
 /// Severity of a failure that the agent has just seen: below the filter of subscribers to failures,
-/// so that it is not notified of what it knows.
+/// so that it is not notified again.
 const KNOWN_FAILURE: Severity = Severity::Info;
 
 /// Parses one hook call; `now` is its arrival.
 ///
 /// Shape: unused fields are skipped without being built, above all the tools' results. Errors: the
-/// input is not JSON, or lacks a required field of the hook. An unknown hook is no error.
+/// input is not JSON, or lacks a required field of the hook. An unknown hook is not an error.
 pub fn parse(stdin: &[u8], env: &HookEnv, now: Timestamp) -> Result<HookCall, HookError> {
     let mut call = Call::new(stdin, env, now, read(stdin)?);
     let (observe, then) = match call.common.hook_event_name.as_str() {
@@ -368,7 +368,7 @@ impl Call<'_> {
             ..self.exchange(InjectionPoint::TurnEnd, &self.turn_or_time())?
         };
         if stop_hook_active {
-            // Confirms what the turn took, without another reason to prolong it.
+            // Confirms the injections of the turn, without another reason to prolong it.
             exchange.budget = Budget { max_notifications: Some(0), ..exchange.budget };
         }
         Ok((vec![event], Then::Exchange(Box::new(exchange))))
@@ -470,7 +470,7 @@ impl Call<'_> {
         self.turn.as_deref().map(Value::from)
     }
 
-    /// Identifies a turn: the prompt's id, or the time if the client gives none.
+    /// Identifies a turn: the prompt's id, or the time if the client sends none.
     fn turn_or_time(&self) -> String {
         self.turn.as_deref().map_or_else(|| self.now.as_millis().to_string(), str::to_owned)
     }

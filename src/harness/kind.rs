@@ -40,7 +40,7 @@ pub struct Kind {
     pub message_socket: Option<fn(&SessionId, Headers<'_>) -> Option<MessageSocket>>,
     /// Reads its transcripts; `None` if they have nothing that probes use.
     pub transcript: Option<&'static transcript::Reader>,
-    /// What the client reports to its agent itself.
+    /// The reports that the client itself makes to its agent.
     pub native: &'static [Native],
     /// Parses the stdin of the client's status line; `None` if it has none.
     pub status_line: Option<ReadStatusLine>,

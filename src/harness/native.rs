@@ -1,4 +1,4 @@
-//! What a client reports to its agent itself, so that aside leaves it to the client.
+//! Reports that a client itself makes to its agent, so that aside leaves them to the client.
 //!
 //! There is a row only if a decision depends on it. Evidence, not the version, shows that the
 //! client has reported something: hooks have no version, and missing evidence reveals that a newer
@@ -8,10 +8,10 @@ use std::fmt;
 
 use crate::harness::program::Version;
 
-/// One thing that a client reports itself.
+/// One kind of report that a client makes itself.
 #[derive(Debug)]
 pub struct Native {
-    /// Its subject, as in the harness's document.
+    /// The subject of the report, as in the harness's document.
     pub what: &'static str,
     /// When and where the client reports it.
     pub says: &'static str,

@@ -9,8 +9,8 @@ pub struct Program {
     pub name: &'static str,
     /// The command that updates it.
     pub update: &'static str,
-    /// What clients before a version lack, as the end of a sentence that begins with the client;
-    /// the first match is used.
+    /// The features that clients before a version lack, as the end of a sentence that begins with
+    /// the client; the first match is used.
     pub lacks: &'static [(Version, &'static str)],
 }
 

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-/// Hooks of an invented subagent. It gets only what is addressed to it, so nothing is taken from a
-/// real session.
+/// Hooks of an invented subagent. It gets only notifications addressed to it, so none is taken from
+/// a real session.
 #[derive(Debug)]
 pub struct RoundTrip {
     /// The stdin of a hook that carries text, after a call of this id; the call has read the file

@@ -1,4 +1,4 @@
-//! Selects the wake route of a session whose harness makes no exchange by itself.
+//! Selects the wake route of a session whose harness does not start an exchange automatically.
 
 use crate::session::WakeKind;
 

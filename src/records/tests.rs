@@ -55,7 +55,7 @@ fn released() -> ReleaseRecord {
     }
 }
 
-/// Records about sessions that do not come from their harness.
+/// Records about sessions that their harness did not report.
 fn kinds_of_sessions() -> Vec<(u8, Vec<u8>, String)> {
     let session = SessionId::new("s1");
     let body = |encode: &dyn Fn(&mut Vec<u8>)| {

@@ -1,4 +1,4 @@
-//! The error of everything here.
+//! The error of encoding and decoding.
 
 /// Invalid bytes, or state that cannot be encoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,14 +1,14 @@
 //! Reads the state of snapshots of format 3: values in the order of their fields, without names.
 //!
-//! Shape: `STATE` describes as data which values follow each other, and their names in the present
-//! format. Unsigned numbers have seven bits a byte, low bits first; the eighth bit says that more
+//! Shape: `STATE` is a table of the values in their order, with their names in the present format.
+//! Unsigned numbers have seven bits a byte, low bits first; the eighth bit is set if more bytes
 //! follow. A text is its length and its bytes. An optional value follows a byte that is 1. A list,
 //! map or set is its length and its items. An enum is the number of its variant, a byte, and its
 //! content. A repeated name or shared value is written once after the number 0; each repetition is
 //! its number, from 1.
 //!
 //! Values without a place in the present format have no entry here, so the ledger's newest entries,
-//! which came last, are not read.
+//! which are at the end, are not read.
 
 use std::ops::Range;
 
@@ -427,7 +427,7 @@ impl Old<'_> {
         Ok(begin..self.at)
     }
 
-    /// The number of items; no more than there are bytes left.
+    /// The number of items; at most the number of remaining bytes.
     fn count(&mut self) -> Result<u32, Damaged> {
         let count = self.number()?;
         let left = (self.bytes.len() - self.at) as u64;

@@ -56,7 +56,7 @@ pub mod list {
         T: Shared,
         S: Serializer,
     {
-        // A list is encoded with its length, which not every iterator knows.
+        // A list is encoded with its length, which not every iterator has.
         let things: Vec<Ref<T>> = things.into_iter().map(|thing| Ref(Arc::clone(thing))).collect();
         to.collect_seq(things)
     }
@@ -241,7 +241,7 @@ fn resolve<T: Shared>(number: u32) -> Result<Arc<T>, Damaged> {
         }
         Err(at) => at,
     };
-    // Taken out meanwhile, as decoding the value looks up texts in the tables.
+    // The bytes are taken out meanwhile, because decoding the value looks up texts in the tables.
     let bytes =
         TABLES.with_borrow_mut(|tables| tables.read.as_mut().map(|read| std::mem::take(&mut read.bytes)));
     let bytes = bytes.ok_or_else(no_state)?;

@@ -1,4 +1,4 @@
-//! Splits the body of a publishing request into events, each of which gets its own verdict.
+//! Splits the body of a publishing request into events, each with its own result.
 //!
 //! Inputs: the content type, and bytes as they arrive. JSON is one object or an array of them;
 //! NDJSON is one object a line and is split as it arrives, in memory bounded by the longest allowed

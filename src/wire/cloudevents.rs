@@ -146,7 +146,7 @@ fn event<'a>(
         id_origin: IdOrigin::Producer,
         event_type,
         source: read_name("source", attributes.source)?.ok_or_else(|| missing("source"))?,
-        // A CloudEvent may have passed through other systems, whatever its sender is.
+        // A CloudEvent may have passed through other systems, with any sender.
         provenance: Provenance::Remote,
         severity,
         timestamp: read_timestamp("time", attributes.time.as_deref(), now)?,

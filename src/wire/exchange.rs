@@ -134,8 +134,9 @@ pub struct ExchangeView<'a> {
     #[serde(default, deserialize_with = "request::optional_word", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     context: Option<ContextWord>,
-    /// The session that this one replaces or is a copy of. If absent, the session that the same
-    /// process was last heard of in, where `harness` says that this has one conversation at a time.
+    /// The session that this one replaces or is a copy of. If absent, the session in which the same
+    /// process was last active, if `harness` states that the process has one conversation at a
+    /// time.
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     from: Option<Text<'a>>,
@@ -175,7 +176,7 @@ enum EffectWord {
     Cancel,
 }
 
-/// The words of [`ContextChange`]; the session that it names is a field of its own.
+/// The words of [`ContextChange`]; the session that it names is a separate field.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum ContextWord {

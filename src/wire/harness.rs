@@ -1,4 +1,4 @@
-//! What is known of a harness and its process, as JSON.
+//! The known facts about a harness and its process, as JSON.
 
 use std::sync::Arc;
 
@@ -89,7 +89,7 @@ struct HarnessBody {
 
 /// Reads the facts in a request.
 ///
-/// Errors: it is no object; the first unknown field or wrong type.
+/// Errors: it is not an object; the first unknown field or wrong type.
 pub(super) fn of_request<'de, D: Deserializer<'de>>(from: D) -> Result<Option<HarnessView>, D::Error> {
     Ok(request::object::<D, HarnessBody>(from)?.map(HarnessView::from))
 }

@@ -91,7 +91,7 @@ pub struct EventLine {
 impl EventLine {
     /// The event's fields.
     ///
-    /// Errors: it is no event.
+    /// Errors: it is not an event.
     pub fn view(&self) -> serde_json::Result<EventView<'_>> {
         serde_json::from_str(self.event.get())
     }
@@ -270,7 +270,7 @@ pub fn raw(event: String) -> Box<RawValue> {
     RawValue::from_string(event).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 
-/// How the reason of a `user_failed` begins that is retried; the time follows.
+/// Prefix of the reason of a `user_failed` that is retried; the time follows.
 const RETRIED: &str = "again ";
 
 impl LedgerLine {

@@ -16,8 +16,8 @@ use crate::{
 /// An agent's inbox request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct InboxRequest {
-    /// The watch to end, by its id or a prefix of it; without one the request lists what is
-    /// pending.
+    /// The watch to end, by its id or a prefix of it; without one the request lists the pending
+    /// notifications.
     pub cancel: Option<String>,
     /// The session of the inbox.
     pub session: Option<SessionId>,

@@ -1,4 +1,4 @@
-//! Word for the user as JSON: what somebody wants them to know.
+//! The JSON of notices to the user.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// What somebody wants the user to know.
+/// A request for a notice to the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotifyRequest {
     /// One line without escapes, control characters and secrets; never empty, at most 1,000
@@ -31,32 +31,32 @@ pub struct NotifyRequest {
     pub message: String,
     /// Whether the message is markdown.
     pub is_markdown: bool,
-    /// What to open: a web address of at most 2,000 characters, its secrets masked.
+    /// The web address to open, at most 2,000 characters, with secrets masked.
     pub link: Option<Arc<str>>,
-    /// What it replaces, and how far that is.
+    /// The key of the notices that it replaces, and the progress in percent.
     pub progress: Option<Progress>,
-    /// How bad it is.
+    /// The level.
     pub level: Level,
-    /// What it belongs to: one line of at most 64 characters and a mark.
+    /// The context: one line of at most 64 characters and a mark.
     pub context: String,
-    /// What it is about.
+    /// The category.
     pub category: Option<Category>,
-    /// The session that it comes from.
+    /// The session of origin.
     pub session: Option<SessionId>,
-    /// The folder that it comes from, if no session is known.
+    /// The folder of origin, if no session is known.
     pub workspace: Option<Arc<str>>,
 }
 
 impl NotifyRequest {
-    /// Reads the body of a request.
+    /// Parses the body of a request.
     ///
-    /// Shape: a level that is none means `info`.
-    /// Errors: the first field that is wrong, an unknown one, or a message that is empty.
+    /// Shape: an unknown level means `info`. Errors: the first invalid field, an unknown one, or an
+    /// empty message.
     pub fn read(body: &[u8]) -> Result<Self, FieldError> {
         request::read_body::<NoticeBody<'_>>(body)?.try_into()
     }
 
-    /// The notice that is asked for, said at `now` by that session or folder.
+    /// The requested notice, made at `now` by that session or folder.
     pub fn into_notice(
         self,
         id: &str,
@@ -92,7 +92,7 @@ pub(super) struct NoticeBody<'a> {
     #[serde(borrow)]
     pub(super) key: Option<Text<'a>>,
     pub(super) progress: Option<u32>,
-    /// Not checked: what is no level means `info`.
+    /// Not checked: an unknown level means `info`.
     #[serde(borrow)]
     pub(super) level: Option<&'a RawValue>,
     #[serde(borrow)]

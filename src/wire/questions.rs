@@ -26,8 +26,8 @@ const ID_DIGITS: usize = 16;
 /// A question to the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuestionRequest {
-    /// Its id, so that asking once more is the same question: `q` and 16 hexadecimal digits in
-    /// lower case.
+    /// Its id, by which a repeated request is the same question: `q` and 16 lower-case hexadecimal
+    /// digits.
     pub id: Option<String>,
     /// The fields that it shares with notices.
     pub notice: NotifyRequest,
@@ -105,8 +105,8 @@ fn read_id(text: &str) -> Result<String, FieldError> {
     digits.map(|_| text.to_owned()).ok_or_else(wrong)
 }
 
-/// The distinct choices, each on one line that is never cut, because the answer must equal what was
-/// offered.
+/// The distinct choices, each on one line that is never cut, because the answer must equal an
+/// offered choice.
 fn read_choices(texts: &[Text<'_>]) -> Result<Vec<Arc<str>>, FieldError> {
     let mut choices: Vec<Arc<str>> = Vec::new();
     for (index, text) in texts.iter().enumerate() {
@@ -134,7 +134,7 @@ fn read_choices(texts: &[Text<'_>]) -> Result<Vec<Arc<str>>, FieldError> {
 pub struct AnswerRequest {
     /// The selected choice.
     pub answer: Arc<str>,
-    /// Whether the session that asked may answer its own question.
+    /// Whether the session of the question may answer it.
     pub own: bool,
 }
 
@@ -148,7 +148,7 @@ struct AnswerBody<'a> {
 
 /// Parses which of `choices` the body of a request selects.
 ///
-/// Errors: it is none of them.
+/// Errors: the body selects none of them.
 pub fn read_answer(body: &[u8], choices: &[Arc<str>]) -> Result<AnswerRequest, FieldError> {
     let AnswerBody { answer, own } = request::read_body(body)?;
     let answer = clean_line(&answer, CHOICE_CHARS_MAX);

@@ -1,6 +1,7 @@
-//! Reads a request into its derived type, and says what is wrong with one that does not fit.
+//! Parses a request into its derived type, with an error for the user if it does not fit.
 //!
-//! Only an error costs: what fits is read once. `null` counts as absent where a field is optional.
+//! A valid request is parsed once; only an error costs more. `null` counts as absent where a field
+//! is optional.
 
 use std::{borrow::Cow, fmt, marker::PhantomData};
 
@@ -17,7 +18,7 @@ use crate::wire::{FieldError, excerpt, hint};
 
 /// A text of a request, borrowed unless it has escapes.
 ///
-/// An optional `Cow` by itself would be a copy: `borrow` does not reach into an `Option`.
+/// A plain `Option<Cow>` would copy the text: `borrow` has no effect inside an `Option`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Text<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
@@ -42,15 +43,15 @@ impl std::ops::Deref for Text<'_> {
     }
 }
 
-/// What serde is asked for where an object, or one text or several are read.
+/// The expected types that serde reports for an object, and for one or more texts.
 const OBJECT: &str = "a JSON object";
 const ONE_OR_MANY: &str = "a string or an array of strings";
-/// What serde says of JSON with too many levels, whose path is long.
+/// The message of serde for JSON with too many levels, whose path is long.
 const TOO_DEEP: &str = "recursion limit exceeded";
 
 /// Reads an object inside a request.
 ///
-/// serde by itself also reads an array: its items as the fields, by position.
+/// Without this, serde also accepts an array, whose items are the fields by position.
 pub(crate) fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
     Ok(Option::<Object<T>>::deserialize(from)?.map(|object| object.0))
 }
@@ -79,7 +80,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
 
 /// Reads a word of an enum.
 ///
-/// serde by itself also reads an object that has the word as its only field.
+/// Without this, serde also accepts an object that has the word as its only field.
 pub(crate) fn word<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<T, D::Error> {
     T::deserialize(Text::deserialize(from)?.0.into_deserializer())
 }
@@ -121,8 +122,8 @@ impl<'de> Visitor<'de> for OneOrMany {
 
 /// Reads the object `text`.
 ///
-/// Errors: it is no JSON object; the field that is unknown, missing, given twice or of the wrong
-/// type, with its path, the nearest valid word or the allowed ones.
+/// Errors: it is not a JSON object; or the path of a field that is unknown, missing, given twice or
+/// of the wrong type, with the nearest valid word or the allowed ones.
 pub(crate) fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, FieldError> {
     if !text.trim_ascii_start().starts_with('{') {
         return Err(no_json(text)
@@ -144,7 +145,7 @@ fn no_json(text: &str) -> Option<FieldError> {
     Some(FieldError::whole(format!("is not JSON: {error}")))
 }
 
-/// Reads once more, to know where `error` is.
+/// Parses again to find the path of `error`.
 fn explain<'a, T: Deserialize<'a>>(text: &'a str, error: &serde_json::Error) -> FieldError {
     let mut json = serde_json::Deserializer::from_str(text);
     let found = serde_path_to_error::deserialize::<_, T>(&mut json).err();
@@ -190,8 +191,8 @@ fn phrase(said: &str) -> (Option<&str>, String) {
     (None, format!("must be {}{found}", wanted(expected)))
 }
 
-/// The sentence for JSON that no reader can use: half of a surrogate, a number out of range, too
-/// many levels.
+/// The sentence for JSON that cannot be represented: half of a surrogate, a number out of range,
+/// too many levels.
 fn unreadable(said: &str) -> String {
     match said {
         "number out of range" => "is too large a number".to_owned(),
@@ -214,7 +215,7 @@ fn words(list: &str) -> Vec<&str> {
     list.split('`').skip(1).step_by(2).collect()
 }
 
-/// What serde expected, in the words of JSON.
+/// The type that serde expected, as a JSON term.
 fn wanted(expected: &str) -> String {
     match expected {
         "a boolean" => "true or false".to_owned(),
@@ -227,7 +228,7 @@ fn wanted(expected: &str) -> String {
     }
 }
 
-/// What serde found: a number as it is where another number would do, else its type.
+/// The value that serde found: the number itself if another number is valid, else the type.
 fn shown(found: &str, expected: &str) -> String {
     let number = found.strip_prefix("integer ").or_else(|| found.strip_prefix("floating point "));
     match number {

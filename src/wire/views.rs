@@ -197,7 +197,7 @@ pub struct NotificationCounts {
     pub ended: BTreeMap<String, u64>,
 }
 
-/// Estimates of the cost of injections and of what they replace.
+/// Estimates of the cost of injections and of the text that they replace.
 ///
 /// Shape: the raw side is the JSON payloads of all events that the injected notifications
 /// represent, including repeated and counted ones, as if each had been given to the agent directly.

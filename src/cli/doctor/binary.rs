@@ -13,9 +13,9 @@ use crate::{client::HOOK_DEADLINE, harness::kind::Kind};
 
 /// Most bytes read of the program's file, which starts with its headers.
 const HEADER_BYTES_MAX: u64 = 64 * 1024;
-/// How often a hook is run to measure it.
+/// Number of runs by which a hook is measured.
 const RUNS: usize = 9;
-/// From here on users begin to notice hooks; they complain of 35 ms and more.
+/// The duration from which users notice hooks; they complain of 35 ms and more.
 const NOTICED: Duration = Duration::from_millis(30);
 
 /// Whether the program needs a dynamic loader, which slows down every hook.

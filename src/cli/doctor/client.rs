@@ -29,8 +29,8 @@ use crate::{
 
 const HOOKS: &str = "hooks";
 
-/// Whether aside is installed in this harness, for this user or the current project, or a file that
-/// would show it cannot be read.
+/// Whether aside is installed in this harness for this user or the current project; also true if a
+/// file that would show it cannot be read.
 pub(super) fn may_be_installed(kind: &'static Kind) -> bool {
     !Found::of(kind).is_ok_and(|found| found.installations.is_empty())
 }
@@ -64,8 +64,8 @@ fn client(kind: &Kind, version: Option<Version>) -> Check {
     }
 }
 
-/// What the client of this version reports itself, so that aside leaves it to the client; without a
-/// version, what any version reports.
+/// The reports that this version of the client makes itself, so that aside leaves them to it;
+/// without a version, those of any version.
 fn native(kind: &Kind, version: Option<Version>) -> Option<Check> {
     let is_said = |since: Option<Version>| since.zip(version).is_none_or(|(since, version)| since <= version);
     let said = kind.native.iter().filter(|native| is_said(native.since));

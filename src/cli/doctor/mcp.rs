@@ -93,7 +93,7 @@ fn ask(child: &mut Child) -> io::Result<Vec<Value>> {
         writeln!(input, "{request}")?;
     }
     let (sender, receiver) = mpsc::sync_channel(1);
-    // It ends with the child.
+    // The thread ends with the child.
     thread::Builder::new().name("answers".to_owned()).spawn(move || {
         let answers = BufReader::new(output).lines().map_while(Result::ok);
         let mut tools = answers.filter_map(|line| tools_in(&line));

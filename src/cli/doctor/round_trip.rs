@@ -1,7 +1,7 @@
 //! A live round trip: publishes an event, and expects its text from a hook.
 //!
-//! The session is an invented subagent without a known parent. Such a session gets only what is
-//! addressed to it, so the test takes no notification of a real session.
+//! The session is an invented subagent without a known parent. Such a session gets only
+//! notifications addressed to it, so the test takes none of a real session.
 
 use std::{
     env, fs,
@@ -27,7 +27,7 @@ use crate::{
 pub(super) const NAME: &str = "round trip";
 /// The event type: of a core subscriber, which cannot be disabled.
 const EVENT_TYPE: &str = "tool.call.failure";
-/// How often a file is changed until it is noticed; a look that times out is skipped.
+/// Most changes of a file until one is noticed; a look that times out is skipped.
 const LOOKS_MAX: u32 = 3;
 
 /// Hooks of one harness for the round trip.

@@ -24,7 +24,7 @@ fn check(sink: &SinkView) -> Check {
     let name = format!("sink {}", sink.name);
     match &sink.problem {
         None => Check::ok(name, sink.to.clone().unwrap_or_default()),
-        // It is enabled by default, and a machine without a desktop is no problem.
+        // This sink is enabled by default, and a machine without a desktop is not a problem.
         Some(problem) if sink.name == "desktop" => Check::ok(name, format!("not used: {problem}")),
         Some(problem) => {
             let remedy = "fix it, or remove it from `default` in [sinks], then aside reload";

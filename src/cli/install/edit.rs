@@ -118,7 +118,7 @@ fn cleaned(kind: &'static Kind, text: &str, original: Option<&str>) -> Result<St
     if !has_ours(kind, &settings) {
         return Ok(text.to_owned());
     }
-    // An unreadable copy is no reason to keep our entries.
+    // An unreadable copy must not keep our entries in the file.
     let original_settings = original.and_then(|original| Settings::parse(original).ok());
     let strip = |settings: &Settings| {
         settings.remove_hooks()?;

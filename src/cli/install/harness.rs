@@ -264,7 +264,8 @@ fn project(
         }
     }
     let Some(path) = found else { return Ok(()) };
-    // The status line that the client would show there without ours, wherever it is configured.
+    // The status line that the client would show there without ours, from any of its settings
+    // files.
     put_hooks(outcome, path, choice, status_line, &places.all_settings())
 }
 

@@ -15,7 +15,7 @@ use crate::{
     harness::{installation::Plugin, kind::Kind},
 };
 
-/// For what an installation is.
+/// The scope of an installation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Target {
     /// All projects of the user.

@@ -23,7 +23,7 @@ pub(super) struct Plan {
     changes: Vec<Change>,
 }
 
-/// One file, before and after; `None` where there is no file.
+/// One file, before and after; `None` if it does not exist.
 #[derive(Debug, PartialEq, Eq)]
 struct Change {
     path: PathBuf,

@@ -26,7 +26,7 @@ pub enum SettingsError {
         line: usize,
         /// From 1, in characters.
         column: usize,
-        /// What is wrong.
+        /// The error.
         message: String,
     },
     /// A value has another type than the client accepts.

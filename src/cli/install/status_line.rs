@@ -34,7 +34,7 @@ pub(super) enum StatusLineChoice {
 }
 
 /// Whether our status line goes into the file at `settings`; one in `others` also applies there.
-/// Reports what stays unchanged.
+/// Reports a status line that stays unchanged.
 ///
 /// Errors: a file cannot be read.
 pub(super) fn is_put(

@@ -98,7 +98,7 @@ fn given(name: &str) -> Option<PathBuf> {
     env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
-/// Whether a unit is one of those in `share/systemd`, whatever its values are.
+/// Whether a unit is one of those in `share/systemd`, with any values.
 fn is_ours(unit: &str) -> bool {
     let title = |template: &'static str| template.lines().find(|line| line.starts_with("Description="));
     [SOCKET, SERVICE].into_iter().filter_map(title).any(|title| unit.lines().any(|line| line == title))

@@ -283,7 +283,7 @@ pub(super) mod tests {
             running.finish_output();
             let text = stdout.text();
             let number = text.lines().find_map(|line| line.parse().ok()).and_then(Pid::from_raw);
-            // The writing one may have received a broken pipe already.
+            // The one that writes may have ended already, by a broken pipe.
             kill_process(number.expect("its number"), Signal::KILL).ok();
         }
     }

@@ -40,7 +40,7 @@ impl Task {
         self.caused(&Uuid::now_v7().to_string(), event_type, payload)
     }
 
-    /// An event caused by the start event.
+    /// An event that the start event caused.
     pub(super) fn caused(&self, id: &str, event_type: &str, payload: Value) -> Value {
         let mut event = self.event(id, event_type, payload);
         if let Some(event) = event.as_object_mut() {

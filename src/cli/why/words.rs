@@ -86,7 +86,8 @@ pub(super) fn sentence(line: &LedgerLine, names: &Names) -> String {
     }
 }
 
-/// The part of `text` for what the line ends, with what it names; the word itself if it is unknown.
+/// The sentence of the line's reason, with its placeholders filled in; the reason's word if it is
+/// unknown. `part` selects the sentence for an event or a notification.
 fn end(line: &LedgerLine, part: impl Fn(ReasonText) -> Option<Sentence>) -> String {
     let word = or_dash(line.reason.as_deref());
     Reason::text_of(word)

@@ -1,4 +1,4 @@
-//! Due notifications that one exchange leaves out: put aside before it, and taken back after it.
+//! Due notifications that one exchange omits: they are put aside before it and taken back after it.
 
 use super::{entry::Entry, parts::Injector};
 use crate::notification::Notification;
@@ -13,7 +13,7 @@ impl Injector {
         Aside(self.queue.take_all_that(|entry| is_wanted(&entry.notification)))
     }
 
-    /// Returns what was put aside to its old place.
+    /// Returns the notifications that were put aside to their old places.
     pub fn take_back(&mut self, aside: Aside) {
         for entry in aside.0 {
             self.queue.restore(entry);

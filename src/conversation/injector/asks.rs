@@ -1,4 +1,4 @@
-//! What a critical notification requests of a harness: to continue the turn, or to cancel a tool
+//! The request of a critical notification to a harness: to continue the turn, or to cancel a tool
 //! call.
 
 use std::sync::Arc;

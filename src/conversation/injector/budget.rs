@@ -1,10 +1,10 @@
-//! How much of what a point releases goes into one injection.
+//! Selects which of the notifications that a point releases go into one injection.
 //!
 //! The wrapper and the overflow line count too, so the text is rendered and measured as it will be
-//! sent. As many as fit are chosen, the highest priority first; the rest stays pending. Critical
-//! notifications may exceed the budget, but nothing exceeds the carrier's capacity. One that does
-//! not fit even alone is cut, so every exchange with any room makes the queue shorter. The caller
-//! renders, measures and cuts text.
+//! sent. As many notifications as fit are chosen, the highest priority first; the rest stay
+//! pending. Critical notifications may exceed the budget, but nothing exceeds the carrier's
+//! capacity. One that does not fit even alone is cut, so every exchange with any room makes the
+//! queue shorter. The caller renders, measures and cuts text.
 
 use std::collections::BTreeMap;
 
@@ -39,8 +39,8 @@ impl Limits {
         Self { max_notifications, max_tokens, max_chars, carrier_chars_max }
     }
 
-    /// These limits, lowered to what an exchange requests; a higher value changes no budget. The
-    /// characters it states are its carrier's capacity.
+    /// These limits, lowered to those of an exchange; a higher value changes no budget. The
+    /// exchange's limit of characters is its carrier's capacity.
     #[must_use]
     pub fn lowered_to(self, budget: &Budget) -> Self {
         let lower = |asked: Option<u32>, own: u32| asked.map_or(own, |asked| asked.min(own));
@@ -72,15 +72,15 @@ enum Allowance {
     Carrier,
 }
 
-/// What a point would release with unlimited room.
+/// The notifications that a point would release with unlimited room.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Offer {
-    /// By priority, then oldest first; no more than may be chosen by number. Empty when nothing is
-    /// released.
+    /// By priority, then oldest first; at most as many as the limit on their number allows. Empty
+    /// when nothing is released.
     pub candidates: Vec<Candidate>,
-    /// How many of each subscriber are due at the point, the candidates included.
+    /// Number of due notifications of each subscriber at the point, the candidates included.
     pub due: BTreeMap<SubscriberId, u32>,
-    /// What some of the candidates request of the harness.
+    /// The request of some candidates to the harness.
     pub asks: Option<Asks>,
     /// The directive if none of them is released.
     pub standing: Option<Directive>,
@@ -89,7 +89,7 @@ pub struct Offer {
 /// The decision for an exchange, not yet applied.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Decided {
-    /// What is released; `None` for nothing.
+    /// The content of the injection; `None` if nothing is released.
     pub fitted: Option<Fitted>,
     /// The directive to the harness.
     pub directive: Option<Directive>,
@@ -123,7 +123,7 @@ pub trait Writer {
     fn shorten(&self, notification: &Notification, chars_max: usize) -> Cut;
 }
 
-/// Chooses from `offer` what fits in `limits`.
+/// Chooses the notifications of `offer` that fit in `limits`.
 ///
 /// Shape: the first candidates, as many as fit. If the first alone is too large, the line about
 /// those left out is shortened, and then the notification is cut. Nothing is released without a
@@ -250,8 +250,8 @@ mod tests {
     use super::*;
     use crate::{conversation::injector::tests::notification, notification::InjectionPoint};
 
-    /// An offer of notifications by name, of which `!name` is critical; all are due, and `more` of
-    /// `late`.
+    /// An offer of notifications by name; `!name` is critical. All of them are due, and `more` of
+    /// the subscriber `late`.
     fn offer(names: &[&str], more: u32) -> Offer {
         let candidates: Vec<Candidate> = names
             .iter()

@@ -2,7 +2,7 @@
 //!
 //! A session remembers the newest [`super::DELIVERED_MAX`] conditions that reached it, or may have.
 //! When its context is compacted, those that have not expired are queued again, marked as
-//! redelivered. A confirmed occurrence is delivered once and does not return, whatever happens to
+//! redelivered. A confirmed occurrence is delivered once; it is not redelivered after any change of
 //! the context. Unconfirmed injections return to the queue.
 
 use super::parts::Injector;
@@ -53,8 +53,8 @@ impl Injector {
         self.held = None;
     }
 
-    /// Remembers what was or is being delivered to `other`: this session's context is a copy of
-    /// that one's.
+    /// Remembers the notifications that were or are being delivered to `other`: this session's
+    /// context is a copy of that one's.
     pub fn remember_delivered(&mut self, other: &Self) {
         let leased = other.leases.iter().flat_map(|lease| &lease.entries).map(|entry| &entry.notification);
         for notification in other.delivered.oldest_first().chain(leased) {

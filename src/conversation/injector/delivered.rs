@@ -1,4 +1,4 @@
-//! The conditions that reached a session, or may have.
+//! The conditions that were, or may have been, delivered to a session.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -25,8 +25,8 @@ pub(super) struct Delivered {
 }
 
 impl Delivered {
-    /// Remembers a condition; beyond [`DELIVERED_MAX`] the oldest is forgotten. Low priority is not
-    /// worth a second delivery.
+    /// Remembers a condition; beyond [`DELIVERED_MAX`] the oldest is forgotten. One of low priority
+    /// is not worth a second delivery, so it is not remembered.
     pub(super) fn insert(&mut self, notification: Arc<Notification>) {
         if notification.unresolved.is_empty() || notification.priority == Priority::Low {
             return;
@@ -38,7 +38,7 @@ impl Delivered {
         self.newest_last.push_back(notification);
     }
 
-    /// Forgets those of `subscribers`.
+    /// Forgets the conditions of `subscribers`.
     pub(super) fn forget_of(&mut self, subscribers: &BTreeSet<SubscriberId>) {
         self.newest_last.retain(|delivered| !subscribers.contains(&delivered.subscriber));
     }
@@ -52,12 +52,12 @@ impl Delivered {
         });
     }
 
-    /// All of them, oldest first.
+    /// All conditions, oldest first.
     pub(super) fn oldest_first(&self) -> impl Iterator<Item = &Arc<Notification>> {
         self.newest_last.iter()
     }
 
-    /// Takes all out, and returns those not expired at `now`, in delivery order.
+    /// Removes all conditions, and returns those not expired at `now`, in delivery order.
     pub(super) fn take_true(&mut self, now: Timestamp) -> Vec<Arc<Notification>> {
         let all = std::mem::take(self).newest_last;
         all.into_iter().filter(|delivered| delivered.expires_at.is_none_or(|at| at > now)).collect()

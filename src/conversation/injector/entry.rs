@@ -20,7 +20,7 @@ pub(super) struct Lane {
     pub(super) inject_at: InjectionPoint,
 }
 
-/// What delays a notification besides its point.
+/// The reason that delays a notification besides its point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Hold {
     /// Nothing, and it may cancel the current step.

@@ -1,6 +1,6 @@
-//! A flood drains: whatever is pending, and whatever room there is, every exchange releases some of
-//! it, and no release exceeds its limits. There are fewer exchanges than leases, so that none
-//! expires.
+//! A flood drains: with any pending notifications and any amount of room, every exchange releases
+//! some of them, and no release exceeds its limits. There are fewer exchanges than leases, so that
+//! none expires.
 
 use proptest::prelude::*;
 

@@ -1,7 +1,7 @@
-//! What a session leaves to others when it ends, and what it takes over.
+//! Handover of notifications: a session leaves them to others when it ends, and takes them over.
 //!
-//! A notification for a folder or for all sessions is not one session's own: until it is confirmed
-//! as read, it goes to the next session. Those addressed to the session stay.
+//! A notification for a folder or for all sessions does not belong to one session: until it is
+//! confirmed as read, it goes to the next session. Those addressed to the session stay.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -35,8 +35,8 @@ impl Injector {
         waiting
     }
 
-    /// Ends here what other sessions may have: pending notifications as `session_gone`, leased ones
-    /// as `uncertain`.
+    /// Ends the notifications here that other sessions may get: pending ones as `session_gone`,
+    /// leased ones as `uncertain`.
     ///
     /// Shape: the released ones first, then the pending ones in order. The session may take them
     /// back later with [`Injector::take_over`].
@@ -94,14 +94,14 @@ impl Injector {
         self.queue.least_priority().map(|least| (least, self.queue.len()))
     }
 
-    /// Evicts the first one by queue order, because all queues together are full.
+    /// Evicts the first notification by queue order, because all queues together are full.
     pub fn evict_least(&mut self) {
         if let Some(entry) = self.queue.evict() {
             self.end_evicted(&entry);
         }
     }
 
-    /// Expires every lease: nothing will confirm it any more.
+    /// Expires every lease, because no confirmation can arrive any more.
     pub fn end_leases(&mut self) {
         for lease in self.leases.take_all() {
             self.run_out(lease);
@@ -109,7 +109,7 @@ impl Injector {
     }
 }
 
-/// What a session leaves of an entry.
+/// An entry as its session leaves it.
 fn left(entry: &Entry) -> Left {
     let Entry { notification, has_cancelled, is_released_by_user, is_shown, .. } = entry;
     let earlier = match &entry.returned_from {

@@ -15,8 +15,8 @@ use crate::{
     time::Timestamp,
 };
 
-/// How long calls count as one batch when nothing says that it is over. They come within a second,
-/// as none of them runs; a model that has read the reason takes longer for its next call.
+/// How long calls count as one batch if nothing else ends it. They arrive within a second, because
+/// none of them runs; a model that has read the reason takes longer for its next call.
 pub(super) const BATCH_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// A batch of which a call was cancelled.

@@ -1,8 +1,8 @@
 //! Leases of unconfirmed injections, and the answers kept for carriers.
 //!
 //! A lease is confirmed, called back because its carrier was gone, or expires; the injector decides
-//! what that means for the notifications. Answers are kept so that a harness that asks again with
-//! the same carrier reads the same bytes.
+//! what happens to its notifications. Answers are kept so that a repeated request with the same
+//! carrier gets the same bytes.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -24,8 +24,7 @@ use super::entry::Entry;
 /// How long after a release an exchange at the same point and turn counts as a parallel one, which
 /// proves nothing: the deadline after which a hook gives up waiting for an answer.
 pub const PARALLEL_MS: u64 = 150;
-/// How many carriers' answers a session keeps for a harness that asks again; the oldest is evicted
-/// first.
+/// Most carriers whose answers a session keeps for a repeated request; the oldest is evicted first.
 pub const CARRIERS_MAX: usize = 64;
 
 /// Most open leases of a session; beyond it the oldest expires. As many as answers are kept: a
@@ -41,10 +40,10 @@ pub(super) struct Lease {
     pub(super) turn: Option<Arc<str>>,
     pub(super) released_at: Timestamp,
     pub(super) expires_at: Timestamp,
-    /// How many answers that hold it are not known to be lost.
+    /// Number of answers with it that are not known to be lost.
     pub(super) answers: u32,
     pub(super) entries: Vec<Entry>,
-    /// How many evicted events of each subscriber its text reports.
+    /// Number of evicted events of each subscriber that its text reports.
     pub(super) evicted: BTreeMap<SubscriberId, u32>,
 }
 
@@ -61,8 +60,8 @@ impl Lease {
 
 /// The open leases of one session, oldest first.
 ///
-/// Shape: every push asks what is leased and when the next lease expires, so both are indexed; only
-/// closing a lease scans them.
+/// Shape: every push reads which notifications are leased and when the next lease expires, so both
+/// are indexed; only closing a lease scans them.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(from = "LeasesState")]
 pub(super) struct Leases {
@@ -90,7 +89,7 @@ impl Leases {
         Some(lease)
     }
 
-    /// Closes the oldest one when there are more than [`LEASES_MAX`].
+    /// Closes the oldest lease when there are more than [`LEASES_MAX`].
     pub(super) fn take_overflow(&mut self) -> Option<Lease> {
         let oldest = (self.open.len() > LEASES_MAX).then(|| self.open.remove(0))?;
         self.note_closed(std::slice::from_ref(&oldest));
@@ -115,8 +114,8 @@ impl Leases {
         self.take(injection)
     }
 
-    /// Closes those that `exchange` proves to have arrived; `unread` is known not to have been read
-    /// before it.
+    /// Closes the leases that `exchange` proves to have arrived, except that of `unread`, which is
+    /// known not to have been read before it.
     pub(super) fn take_confirmed(
         &mut self,
         exchange: &Exchange,
@@ -126,7 +125,7 @@ impl Leases {
         self.take_all_that(|lease| Some(&lease.injection) != unread && lease.is_confirmed_by(exchange, now))
     }
 
-    /// Closes the expired ones.
+    /// Closes the expired leases.
     pub(super) fn take_expired(&mut self, now: Timestamp) -> Vec<Lease> {
         if self.ends_at.is_none_or(|at| at > now) {
             return Vec::new();
@@ -150,7 +149,7 @@ impl Leases {
         taken
     }
 
-    /// Applies a resolution to the conditions in them.
+    /// Applies a resolution to the conditions in the leases.
     pub(super) fn resolve(&mut self, resolution: &Resolution) {
         for entry in self.open.iter_mut().flat_map(|lease| &mut lease.entries) {
             if let Some(left) = resolution.applied_to(&entry.notification) {
@@ -159,7 +158,7 @@ impl Leases {
         }
     }
 
-    /// Closes all.
+    /// Closes all leases.
     pub(super) fn take_all(&mut self) -> Vec<Lease> {
         std::mem::take(self).open
     }
@@ -172,7 +171,7 @@ impl Leases {
         self.open.iter()
     }
 
-    /// When the next one expires.
+    /// When the next lease expires.
     pub(super) fn poll_timeout(&self) -> Option<Timestamp> {
         self.ends_at
     }
@@ -193,8 +192,9 @@ impl Leases {
     }
 }
 
-/// How often, and over what time, a carrier has to repeat to count as one that never changes: a
-/// harness that retries because an answer was lost does so a few times within seconds.
+/// Repetitions after which a carrier counts as one that never changes, if they take at least
+/// [`TIME_OF_A_FIXED_CARRIER`]. A harness that retries because an answer was lost does so a few
+/// times within seconds.
 pub const REPEATS_OF_A_FIXED_CARRIER: u32 = 10;
 /// See [`REPEATS_OF_A_FIXED_CARRIER`].
 pub const TIME_OF_A_FIXED_CARRIER: Duration = Duration::from_secs(60);

@@ -42,12 +42,12 @@ pub enum Earlier {
 }
 
 impl Left {
-    /// One for another agent: it cancelled no call there, and the user decided nothing.
+    /// A notification for another agent: it cancelled no call there, and the user decided nothing.
     pub fn for_another(notification: Arc<Notification>, earlier: Earlier) -> Self {
         Self { notification, marks: Marks { earlier, ..Marks::default() } }
     }
 
-    /// The same for one that waited for an agent.
+    /// Converts a notification that waited here to one for another agent.
     pub fn to_another(self) -> Self {
         Self::for_another(self.notification, self.marks.earlier)
     }

@@ -1,5 +1,5 @@
-//! Compares the queue with a list that is scanned and sorted at every step: random inputs must have
-//! the same result in both.
+//! Compares the injector with a list that is scanned and sorted at every step: random inputs must
+//! have the same result in both.
 
 use std::collections::BTreeMap;
 
@@ -116,7 +116,7 @@ struct Released {
     turn: Option<Arc<str>>,
     carrier: Arc<str>,
     at: u64,
-    /// Answers that hold it and were not lost.
+    /// Number of answers that hold it and were not lost.
     answers: u32,
 }
 

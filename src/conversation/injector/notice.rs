@@ -1,5 +1,5 @@
-//! The line that a harness shows to its user: what waits for their decision, and what was just
-//! delivered.
+//! The line that a harness shows to its user: the notifications that wait for their decision, and
+//! those just delivered.
 
 use std::sync::Arc;
 
@@ -31,10 +31,10 @@ pub(super) fn line(queue: &mut Queue, delivered: Option<&str>, for_user: Option<
         (None, None) => None,
         (Some(waiting), None) => Some(waiting),
         (None, Some(delivered)) => Some(delivered.to_owned()),
-        // What waits comes first, as it contains no payload.
+        // The waiting ones come first, because their part contains no payload.
         (Some(waiting), Some(delivered)) => Some(format!("{waiting}; delivered: {delivered}")),
     };
-    // Text that others wrote comes last, whole.
+    // Text written by others comes last, whole.
     let parts: Vec<&str> = said.as_deref().into_iter().chain(for_user).collect();
     (!parts.is_empty()).then(|| format!("{LINE_BEGIN}{}", parts.join("; ")).into())
 }

@@ -1,5 +1,4 @@
-//! What the queue of a session is made of, and the steps by which a notification changes its place
-//! or ends.
+//! The parts of a session's queue, and the steps that move or end a notification.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -50,10 +49,10 @@ pub struct Injector {
     /// The next exchange releases everything, because the harness was woken or interrupted for it.
     pub(super) releases_all: bool,
     pub(super) turn: Option<Arc<str>>,
-    /// How often in a row the agent was asked to continue.
+    /// Number of consecutive requests to the agent to continue.
     pub(super) continuations: u32,
-    /// How many events of each subscriber were evicted since that was last reported to the agent;
-    /// no zeroes.
+    /// Number of events of each subscriber that were evicted since the last report to the agent; no
+    /// zeroes.
     pub(super) evicted: BTreeMap<SubscriberId, u32>,
     #[serde(skip)]
     pub(super) outputs: VecDeque<LedgerEntry>,
@@ -98,10 +97,11 @@ impl Injector {
         Pushed { is_new: true, evicted: self.evict_overflow() }
     }
 
-    /// Ends a lease that nothing confirms: what is worth it returns to the queue once.
+    /// Ends an unconfirmed lease: each important notification returns to the queue once.
     pub(super) fn run_out(&mut self, lease: Lease) {
         for mut entry in lease.entries {
-            // Only a return counts: one recalled because its context is gone was not lost before.
+            // Only a return counts as a lost delivery. A notification that was recalled because its
+            // context was lost had been delivered.
             if entry.returned_from.is_some() || !is_worth_repeating(&entry.notification) {
                 self.end_uncertain(entry);
             } else {
@@ -139,7 +139,7 @@ impl Injector {
         self.evict_overflow();
     }
 
-    /// Evicts one if the queue is longer than its bound.
+    /// Evicts a notification if the queue is longer than its bound.
     pub(super) fn evict_overflow(&mut self) -> Option<Arc<Notification>> {
         if self.queue.len() <= self.queue_len_max {
             return None;
@@ -149,7 +149,7 @@ impl Injector {
         Some(evicted.notification)
     }
 
-    /// Ends an evicted one, and counts its events.
+    /// Ends an evicted notification, and counts its events.
     pub(super) fn end_evicted(&mut self, evicted: &Entry) {
         if !evicted.is_for_user() {
             let events = u32::try_from(evicted.notification.events.len()).unwrap_or(u32::MAX);
@@ -164,14 +164,14 @@ impl Injector {
         *evicted = evicted.saturating_add(events);
     }
 
-    /// Ends the pending ones that have expired.
+    /// Ends the pending notifications that have expired.
     pub(super) fn expire_pending(&mut self, now: Timestamp) {
         while let Some(expired) = self.queue.take_expired(now) {
             self.end(&expired.notification, Reason::Expired);
         }
     }
 
-    /// Ends one that may have arrived.
+    /// Ends a notification that may have arrived.
     pub(super) fn end_uncertain(&mut self, entry: Entry) {
         self.end(&entry.notification, Reason::Uncertain);
         self.delivered.insert(entry.notification);

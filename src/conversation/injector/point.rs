@@ -1,7 +1,7 @@
 //! Which pending notifications an injection point releases, and the role of the carrying message.
 //!
 //! The table of "What a point releases" in `docs/api.md` as one function. Critical ones are
-//! released at every point, so they never wait for theirs.
+//! released at every point, so they never wait for their own.
 
 use crate::{
     exchange::Role,
@@ -28,13 +28,13 @@ pub fn releases(point: InjectionPoint, inject_at: InjectionPoint, priority: Prio
 /// Which notifications for the agent an exchange releases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Selection {
-    /// Those that its point releases.
+    /// The notifications that its point releases.
     Due,
-    /// All of them: the harness was woken for it, or a critical one is due.
+    /// All notifications: the harness was woken for it, or a critical one is due.
     All,
 }
 
-/// Whether `point` releases those in `lane`.
+/// Whether `point` releases the notifications in `lane`.
 pub(super) fn lets_out(point: InjectionPoint, lane: Lane, selection: Selection) -> bool {
     match lane.hold {
         Hold::Cancels | Hold::Free | Hold::Asked => {
@@ -58,7 +58,8 @@ pub(super) fn role(point: InjectionPoint) -> Role {
 mod tests {
     use super::*;
 
-    /// What `point` releases, as `priority:inject_at` in the order of the two enums.
+    /// The notifications that `point` releases, as `priority:inject_at` in the order of the two
+    /// enums.
     fn released_at(point: InjectionPoint) -> Vec<String> {
         let every = Priority::ALL.into_iter().flat_map(|p| InjectionPoint::ALL.map(|at| (p, at)));
         every

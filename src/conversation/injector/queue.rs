@@ -2,7 +2,7 @@
 //! expiry.
 //!
 //! Every index is ordered, so releasing, expiring and evicting are logarithmic in the length. A
-//! notification that is not in the queue is under a lease or has ended; the queue does not know
+//! notification that is not in the queue is under a lease or has ended; the queue does not record
 //! which.
 
 mod states;
@@ -36,16 +36,16 @@ pub(super) struct Queue {
     by_id: HashMap<NotificationId, Key>,
     by_expiry: BTreeSet<(Timestamp, Key)>,
     returned: BTreeSet<Key>,
-    /// Those that may wake the agent.
+    /// Notifications that may wake the agent.
     active: BTreeSet<Key>,
-    /// Those that wait for the user and were not shown yet.
+    /// Notifications that wait for the user and were not shown yet.
     unshown: BTreeSet<Key>,
-    /// Those that a newer one may supersede or an event may resolve, by each of their states and
-    /// conditions.
+    /// Notifications that a newer one may supersede or an event may resolve, by each of their
+    /// states and conditions.
     by_state: BTreeSet<(StateKey, Key)>,
-    /// How many wait for the user.
+    /// Number of notifications that wait for the user.
     for_user: usize,
-    /// How many of each subscriber are in each lane; no zeroes.
+    /// Number of notifications of each subscriber in each lane; no zeroes.
     counts: BTreeMap<Lane, BTreeMap<SubscriberId, u32>>,
     arrivals: u64,
 }
@@ -57,7 +57,7 @@ impl Queue {
         self.restore(entry);
     }
 
-    /// Adds one that was delivered in a context that is gone.
+    /// Adds a notification that was delivered in a lost context.
     pub(super) fn recall(&mut self, notification: Arc<Notification>) {
         let entry = self.next(notification);
         // A redelivery does not cancel a call again, and needs no user approval.
@@ -65,7 +65,7 @@ impl Queue {
         self.restore(Entry { is_recalled: true, has_cancelled, is_released_by_user, is_shown, ..entry });
     }
 
-    /// Adds one that another session left, with its state there.
+    /// Adds a notification that another session left, with its state there.
     pub(super) fn push_left(&mut self, notification: Arc<Notification>, marks: Marks) {
         let Marks { earlier, has_cancelled, is_released_by_user, is_shown } = marks;
         let entry = self.next(notification);
@@ -134,7 +134,7 @@ impl Queue {
         self.remove(key)
     }
 
-    /// Removes the oldest one of the lowest priority.
+    /// Removes the oldest notification of the lowest priority.
     pub(super) fn evict(&mut self) -> Option<Entry> {
         let (least, _) = self.entries.last_key_value()?;
         let urgency = least.lane.urgency;
@@ -144,13 +144,13 @@ impl Queue {
         self.remove(key)
     }
 
-    /// Removes the next one to expire, if it has expired at `now`.
+    /// Removes the notification that expires next, if it has expired at `now`.
     pub(super) fn take_expired(&mut self, now: Timestamp) -> Option<Entry> {
         let (_, key) = *self.by_expiry.first().filter(|(at, _)| *at <= now)?;
         self.remove(key)
     }
 
-    /// Removes those that `injection` released and that returned unconfirmed.
+    /// Removes the notifications that `injection` released and that returned unconfirmed.
     pub(super) fn take_returned_from(&mut self, injection: &InjectionId) -> Vec<Entry> {
         let keys: Vec<Key> = self.returned_from(injection).copied().collect();
         keys.into_iter().filter_map(|key| self.remove(key)).collect()
@@ -167,7 +167,7 @@ impl Queue {
         })
     }
 
-    /// The first of those in lanes that `is_due` selects: every critical one, and others up to
+    /// The first notifications in lanes that `is_due` selects: every critical one, and others up to
     /// `others_max` in all.
     ///
     /// Shape: by priority, then oldest first; costs `others_max` per lane, for any length.
@@ -190,7 +190,7 @@ impl Queue {
         due
     }
 
-    /// Removes those made by one of `subscribers`, in delivery order.
+    /// Removes the notifications made by one of `subscribers`, in delivery order.
     pub(super) fn take_of(&mut self, subscribers: &BTreeSet<SubscriberId>) -> Vec<Entry> {
         let of_them = |entry: &&Entry| subscribers.contains(&entry.notification.subscriber);
         let ids: Vec<NotificationId> =
@@ -198,7 +198,7 @@ impl Queue {
         ids.iter().filter_map(|id| self.take(id)).collect()
     }
 
-    /// Removes those that `is_wanted` selects, in delivery order.
+    /// Removes the notifications that `is_wanted` selects, in delivery order.
     pub(super) fn take_all_that(&mut self, is_wanted: impl Fn(&Entry) -> bool) -> Vec<Entry> {
         let wanted = self.entries.iter().filter(|(_, entry)| is_wanted(entry));
         let mut keys: Vec<Key> = wanted.map(|(key, _)| *key).collect();
@@ -206,7 +206,7 @@ impl Queue {
         keys.into_iter().filter_map(|key| self.remove(key)).collect()
     }
 
-    /// How many of each subscriber are in lanes that `is_due` selects.
+    /// Number of notifications of each subscriber in lanes that `is_due` selects.
     pub(super) fn count_due(&self, is_due: impl Fn(Lane) -> bool) -> BTreeMap<SubscriberId, u32> {
         let mut due = BTreeMap::new();
         for (lane, of_lane) in &self.counts {
@@ -242,8 +242,8 @@ impl Queue {
         true
     }
 
-    /// Marks those that wait for the user as shown; returns the subscribers of the new ones, in
-    /// order.
+    /// Marks the notifications that wait for the user as shown; returns the subscribers of the new
+    /// ones, in order.
     pub(super) fn show_to_user(&mut self) -> BTreeSet<SubscriberId> {
         let keys = std::mem::take(&mut self.unshown);
         let mut subscribers = BTreeSet::new();
@@ -256,8 +256,8 @@ impl Queue {
         subscribers
     }
 
-    /// The highest in rank of those that may wake the agent, within the lanes that `is_wanted`
-    /// selects.
+    /// The notification of the highest rank that may wake the agent, within the lanes that
+    /// `is_wanted` selects.
     pub(super) fn most_urgent_active(&self, is_wanted: impl Fn(Lane) -> bool) -> Option<&Notification> {
         let mut from = None;
         loop {
@@ -270,7 +270,7 @@ impl Queue {
         }
     }
 
-    /// All of them in delivery order.
+    /// All notifications in delivery order.
     pub(super) fn in_order(&self) -> Vec<&Entry> {
         let mut all: Vec<(&Key, &Entry)> = self.entries.iter().collect();
         all.sort_unstable_by_key(|(key, _)| key.rank());
@@ -285,18 +285,18 @@ impl Queue {
         self.entries.len()
     }
 
-    /// How many wait for the user's decision.
+    /// Number of notifications that wait for the user's decision.
     pub(super) fn len_for_user(&self) -> usize {
         self.for_user
     }
 
-    /// The highest priority of those that do not wait for the user.
+    /// The highest priority of the notifications that do not wait for the user.
     pub(super) fn top_priority(&self) -> Option<Priority> {
         let for_agent = self.counts.keys().find(|lane| lane.hold != Hold::User);
         for_agent.map(|lane| lane.urgency.0)
     }
 
-    /// How many of that priority do not wait for the user.
+    /// Number of notifications of that priority that do not wait for the user.
     pub(super) fn len_of(&self, priority: Priority) -> u32 {
         let of_it = |lane: &Lane| lane.hold != Hold::User && lane.urgency.0 == priority;
         let lanes = self.counts.iter().filter(|(lane, _)| of_it(lane));
@@ -308,7 +308,7 @@ impl Queue {
         self.counts.last_key_value().map(|(lane, _)| lane.urgency.0)
     }
 
-    /// When the next one expires.
+    /// When the next notification expires.
     pub(super) fn poll_timeout(&self) -> Option<Timestamp> {
         self.by_expiry.first().map(|(at, _)| *at)
     }

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::notification::NotificationId;
 
-/// How many such ids are kept. A notification comes twice only when two inputs lead to it close
-/// together, so the newest few suffice.
+/// Most kept ids. A notification arrives twice only if two inputs close together cause it, so the
+/// newest few suffice.
 pub(super) const RECENT_IDS_MAX: usize = 256;
 
 /// The ids of the notifications that left last.

@@ -1,7 +1,7 @@
-//! Repeats a recorded release, whatever the current program would decide.
+//! Repeats a recorded release, even if the current program would decide differently.
 //!
-//! A replay by a later version must not change the past: the agent has what the journal says was
-//! released.
+//! A replay by a later version must not change the past: the agent has the text of the recorded
+//! release.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::{
 
 impl Injector {
     /// The release in `record`. Notifications in it that are not pending here are not delivered
-    /// when they come later.
+    /// when they arrive later.
     ///
     /// Shape: the text is rendered again, as the journal keeps only the ids.
     pub fn repeat(&mut self, record: &ReleaseRecord, writer: &impl Writer) -> Decided {

@@ -1,4 +1,5 @@
-//! What one session's exchanges release, confirm and end, as short stories in simulated time.
+//! Stories in simulated time: the notifications that one session's exchanges release, confirm and
+//! end.
 
 use super::*;
 use crate::{
@@ -32,7 +33,8 @@ impl Story {
         self.injector.push(Arc::new(notification(name, priority, inject_at)))
     }
 
-    /// Makes an exchange without limits on the text, and returns the names of what it releases.
+    /// Makes an exchange without limits on the text, and returns the names of the released
+    /// notifications.
     pub(super) fn exchange(&mut self, exchange: &Exchange, now: u64) -> Vec<String> {
         names(self.answer(exchange, now).injection.as_ref())
     }

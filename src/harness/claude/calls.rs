@@ -21,8 +21,8 @@ const CHANGED_BY_COMMAND: (&str, &str, &str) =
 /// nothing.
 ///
 /// Source: measured with 2.1.331, where the text of an edit was not found, and where a hook denied
-/// it; 2.1.197 gives only the hook's reason, which is ours. The last one is from earlier versions
-/// of aside, in transcripts that are resumed.
+/// it; 2.1.197 has only the hook's reason, which is ours. The last one is from earlier versions of
+/// aside, in transcripts that are resumed.
 const FAILED: [&str; 4] =
     ["\"<tool_use_error>", "\"PreToolUse:", "\"aside cancelled this call", "\"aside held this back"];
 /// The text after a background command's id in its result; the id follows [`ID`].

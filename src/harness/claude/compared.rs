@@ -33,7 +33,7 @@ struct Arguments {
     description: Option<String>,
 }
 
-/// Its first line.
+/// The first line of the subject.
 fn subject(input: &RawValue) -> Option<String> {
     let Arguments { command, file_path, notebook_path, pattern, url, query, description } =
         serde_json::from_str(input.get()).ok()?;

@@ -1,4 +1,4 @@
-//! The lines of what Claude Code writes: transcripts and logs, one JSON object a line.
+//! The lines of Claude Code's transcripts and logs, one JSON object each.
 
 /// The lines that contain `word`.
 pub(super) fn lines_with<'t>(text: &'t [u8], word: &'t str) -> impl DoubleEndedIterator<Item = &'t [u8]> {

@@ -32,7 +32,7 @@ pub(super) fn from_headers(session: &SessionId, value: Headers<'_>) -> Option<Me
     (!is_one_shot).then(|| MessageSocket { path, token: value(header::MESSAGE_TOKEN), write })
 }
 
-/// Lines of JSON.
+/// Formats an injection as lines of JSON.
 fn write(token: Option<&str>, injection: &Injection) -> String {
     let auth = token.map(|token| json!({ "type": "auth", "token": token }));
     let Injection { sentence, text, .. } = injection;

@@ -1,4 +1,4 @@
-//! What Claude Code reports to its agent itself.
+//! Reports that Claude Code itself makes to its agent.
 //!
 //! Source: measured with 2.1.197, 2.1.330, 2.1.331 and 2.1.332; `scripts/real-client` tests each
 //! row.

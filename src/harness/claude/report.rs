@@ -85,7 +85,7 @@ impl Call<'_> {
     }
 
     /// An event about a subagent, for its parent session. The parent gets the result from its tool,
-    /// so the event is no news.
+    /// so the event has nothing new for it.
     fn subagent_event(&self, event_type: &str, agent: &str) -> Result<Event, HookError> {
         let parent = self.conversation()?;
         let agent_type = self.common.agent_type.as_deref().map(|kind| Value::from(clean_text(kind)));

@@ -1,4 +1,4 @@
-//! Captured hooks of Claude Code, and the outcome of each.
+//! Captured hooks of Claude Code, and the expected outcome of each.
 
 use proptest::prelude::*;
 
@@ -18,7 +18,7 @@ macro_rules! capture {
     };
 }
 
-/// Every capture of the real client, and its outcome.
+/// Every capture of the real client, and its expected outcome.
 #[rustfmt::skip]
 const CAPTURES: [(&str, &str, &str); 31] = [
     capture!("CwdChanged.json", "nothing"),

@@ -24,8 +24,8 @@ pub(super) static READER: Reader = Reader {
 ///
 /// Source: measured with 2.1.330 and 2.1.197.
 const EDITED_TEXT_FILE: &str = "edited_text_file";
-/// The delimiters of a background task's id wherever the client reports its end: in a prompt of its
-/// own, or in an attachment.
+/// The delimiters of a background task's id in the client's reports of its end: a separate prompt,
+/// or an attachment.
 ///
 /// Source: measured with 2.1.197 and 2.1.330.
 const TASK_ID: (&str, &str) = ("<task-id>", "</task-id>");
@@ -69,7 +69,7 @@ fn context(transcript: &[u8]) -> Context {
     let mut compacted_tokens = None;
     for line in lines_with(transcript, "\"type\"").rev() {
         match Entry::parse(line) {
-            // A line before the compaction only shows the model: the owner of that limit.
+            // Of a line before the compaction only the model is used: the limit is that model's.
             Some(Entry::Given(usage)) => match compacted_tokens {
                 Some(tokens) => {
                     found.compacted = Some(Usage { tokens, ..usage });

@@ -10,7 +10,7 @@ use crate::conversation::injector::entry::{Entry, Key};
 use crate::notification::{Notification, Resolution, StateKey};
 
 impl Queue {
-    /// Removes those that `newer` supersedes, in order.
+    /// Removes the notifications that `newer` supersedes, in order.
     pub(in crate::conversation::injector) fn take_superseded(&mut self, newer: &Notification) -> Vec<Entry> {
         let candidates = newer.states.iter().flat_map(|state| self.with_state(state.key));
         let superseded: BTreeSet<Key> = candidates
@@ -20,13 +20,13 @@ impl Queue {
         superseded.into_iter().filter_map(|key| self.remove(key)).collect()
     }
 
-    /// Whether a pending one supersedes `older`.
+    /// Whether a pending notification supersedes `older`.
     pub(in crate::conversation::injector) fn supersedes(&self, older: &Notification) -> bool {
         let Some(state) = older.states.first() else { return false };
         self.with_state(state.key).any(|(_, entry)| older.is_superseded_by(&entry.notification))
     }
 
-    /// Removes those that `resolution` leaves empty, in order.
+    /// Removes the notifications that `resolution` leaves empty, in order.
     pub(in crate::conversation::injector) fn take_resolved(&mut self, resolution: &Resolution) -> Vec<Entry> {
         let candidates = resolution.keys.iter().flat_map(|key| self.with_state(*key));
         let changed: BTreeMap<Key, Arc<Notification>> = candidates
@@ -45,7 +45,7 @@ impl Queue {
         resolved
     }
 
-    /// Those with a row about a state or condition.
+    /// The notifications with a row about a state or condition.
     fn with_state(&self, state: StateKey) -> impl Iterator<Item = (Key, &Entry)> {
         let (first, last) = (Key::FIRST, Key::LAST);
         let keys = self.by_state.range((state, first)..=(state, last)).map(|(_, key)| *key);
