@@ -1,11 +1,11 @@
 //! How many instructions do an event, an exchange and a hook take?
 //!
-//! `cargo bench --bench counts` runs whole processes under valgrind's cachegrind and compares what
-//! they took with `benches/counts.txt`; it fails when a count has moved. `-- --bless` writes the
-//! file, `-- --quick` only shows that it works, and `-- exchange` counts only what has that in its
-//! name. What the system does on behalf of a process is not in a count. The start and the end of a
-//! process are taken out: a count is what more of the same work adds. `ASIDE_BENCH_BINARY` names
-//! the program.
+//! `cargo bench --bench counts` runs whole processes under valgrind's cachegrind and compares their
+//! counts with `benches/counts.txt`; it fails if a count has moved. `-- --bless` writes the file,
+//! `-- --quick` only shows that it works, and `-- exchange` counts only the kinds with that in
+//! their name. A count does not include the system's work for a process. It does not include the
+//! start and the end of a process either: it is the difference that more of the same work makes.
+//! `ASIDE_BENCH_BINARY` names the program.
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 #![expect(clippy::disallowed_methods, reason = "a bench waits for processes")]
 
@@ -46,21 +46,21 @@ use process::{Daemon, Home, program};
 use rustix::process::{Pid, Signal, kill_process};
 use support::Size;
 
-/// How far a count may move, in percent. Runs of one program differ by less than 0.1, where threads
-/// wake each other by up to 2.
+/// How far a count may move, in percent. Runs of one program differ by less than 0.1, or by up to 2
+/// where threads wake each other.
 const MOVED_MAX: f64 = 3.0;
 const BATCH: usize = 1_000;
-/// Small enough that sealing is in the counts.
+/// So small that the counts include sealing.
 const SEGMENTS: (&str, &str) = ("aside.toml", "[journal]\nsegment_bytes = 8388608\n");
 
-/// How long a daemon takes no processor time before it counts as calm: longer than it waits to sync
-/// what nobody waits for.
+/// How long a daemon takes no processor time before it counts as calm: longer than its delay for
+/// syncs without a waiting client.
 const CALM: Duration = Duration::from_millis(1_500);
 const END_MAX: Duration = Duration::from_secs(60);
 const VALGRIND: &str = "valgrind";
 
-/// What is counted: its name, units of work of two runs, and what a run of so many takes. One of no
-/// units counts the run itself.
+/// A counted kind of work: its name, the units of work of two runs, and the instructions of a run
+/// with so many units. A kind with no units counts the run itself.
 struct Kind {
     name: &'static str,
     units: Option<(usize, usize)>,
@@ -68,7 +68,7 @@ struct Kind {
 }
 
 const KINDS: [Kind; 9] = [
-    // The longer run is three snapshots and five segments longer.
+    // The longer run has three snapshots and five segments more.
     Kind {
         name: "an event in batches of 1,000, none matching",
         units: Some((20_000, 118_000)),
@@ -203,7 +203,7 @@ fn run(name: &str) -> Run {
     if name == "shipped" { pipelines::shipped() } else { pipelines::looping() }
 }
 
-/// The engine alone, in a process of its own.
+/// Runs the engine alone, in a process of its own.
 fn driven(name: &str, events: usize) -> u64 {
     let counter = Counter::new();
     let own = env::current_exe().expect("this program is a file");
@@ -230,7 +230,7 @@ fn hook(has_daemon: bool) -> u64 {
     calls.min().expect("three")
 }
 
-/// What a daemon takes that is given `work`, from its start to its end.
+/// The instructions of a daemon from its start to its end, with the load `work`.
 fn of_daemon(files: &[(&str, &str)], work: impl FnOnce(&Home)) -> u64 {
     let (home, counter) = (Home::new(files), Counter::new());
     let daemon = Home::serve_by(counter.command(home.command(Path::new(VALGRIND)), &program()));
@@ -239,7 +239,7 @@ fn of_daemon(files: &[(&str, &str)], work: impl FnOnce(&Home)) -> u64 {
     counter.read()
 }
 
-/// Waits until it has done what it was given, then ends it as a service manager does.
+/// Waits until the daemon has finished its work, then ends it as a service manager does.
 fn end_when_calm(mut daemon: Daemon) {
     let mut before = -1.0;
     while daemon.cpu_micros() > before {
@@ -254,7 +254,7 @@ fn end_when_calm(mut daemon: Daemon) {
     }
 }
 
-/// Where a process under valgrind writes what it took.
+/// The file to which a process under valgrind writes its counts.
 struct Counter {
     folder: tempfile::TempDir,
 }
@@ -268,7 +268,7 @@ impl Counter {
         self.folder.path().join("counts")
     }
 
-    /// Lets `command`, which starts valgrind, count the instructions of `program`.
+    /// Makes `command`, which starts valgrind, count the instructions of `program`.
     fn command(&self, mut command: Command, program: &Path) -> Command {
         let output = format!("--cachegrind-out-file={}", self.path().display());
         let log = format!("--log-file={}", self.folder.path().join("log").display());
@@ -283,7 +283,7 @@ impl Counter {
     }
 }
 
-/// Counts by name, as `benches/counts.txt` holds them.
+/// Counts by name, as in `benches/counts.txt`.
 #[derive(Clone)]
 struct Counts {
     made_by: String,
@@ -320,7 +320,7 @@ impl Counts {
     }
 }
 
-/// What a count depends on besides the sources.
+/// The compiler, on which a count depends besides the sources.
 fn compiler() -> String {
     let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let version = Command::new(rustc).arg("--version").output().expect("rustc compiled this bench");

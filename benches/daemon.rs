@@ -1,10 +1,10 @@
 //! How fast and how small is the real daemon, and what does a hook cost?
 //!
-//! `cargo bench --bench daemon` runs every theme but `peers`, `-- hook idle` only these,
-//! `-- --quick` at a size that only shows that they work. Every figure is of whole processes over
-//! real sockets, beside a floor of the same run: a flush of the same disk, the start of
-//! `/bin/true`. `ASIDE_BENCH_BINARY` names another build of the program, such as the release
-//! artefact. `peers` needs the servers that `scripts/peers` starts.
+//! `cargo bench --bench daemon` runs every theme but `peers`, `-- hook idle` only these, `--
+//! --quick` at a size that only shows that they work. Every figure is of whole processes over real
+//! sockets, next to a floor of the same run: a flush of the same disk, the start of `/bin/true`.
+//! `ASIDE_BENCH_BINARY` names another build of the program, such as the release artefact. `peers`
+//! needs the servers that `scripts/peers` starts.
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 #![expect(clippy::disallowed_methods, reason = "a bench reads the clock, and waits for processes")]
 
@@ -47,7 +47,7 @@ use std::env;
 
 use support::{Size, machine};
 
-/// A name, and what runs.
+/// A name, and the function that runs.
 type Theme = (&'static str, fn(Size));
 
 /// All of them, in the order in which they run.

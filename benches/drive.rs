@@ -1,8 +1,7 @@
-//! An engine that is fed events and asked by one harness, for the benches that measure what the
-//! engine costs.
+//! An engine with events and one harness, for the benches that measure the cost of the engine.
 //!
-//! One session takes all, in one turn, so that each exchange confirms what the ones before it
-//! released. A run fails when notifications stay behind, because then it would measure a queue.
+//! One session takes everything, in one turn, so that each exchange confirms the injections before
+//! it. A run fails if notifications are left, because then it would measure a queue.
 
 use aside::{
     engine::{
@@ -16,8 +15,8 @@ use aside::{
 };
 use rustix::time::{ClockId, clock_gettime};
 
-/// How often a harness asks, in events: whenever the batches are full, so that each exchange takes
-/// all there is.
+/// Events between two exchanges: the batches are full then, so that each exchange takes all
+/// notifications.
 const EXCHANGE_EVERY: u64 = 10;
 /// Simulated time between two events; a window of 2 s then never ends before its batch of ten is
 /// full.
@@ -29,16 +28,16 @@ pub(crate) struct Run {
     engine: Engine,
     /// The payload of the event at a position.
     payload: fn(Seq) -> String,
-    /// What may be left after an exchange: the batches that were not full yet.
+    /// Most notifications left after an exchange: the batches that were not full yet.
     pending_max: u32,
     seq: Seq,
     now: Timestamp,
-    /// Microseconds an event, one a round.
+    /// Microseconds per event, one value per round.
     pub(crate) costs: Vec<f64>,
 }
 
 impl Run {
-    /// Opens the session of an engine of which `matching` subscribers match each event.
+    /// Opens the session of an engine in which `matching` subscribers match each event.
     pub(crate) fn new(engine: Engine, matching: usize, payload: fn(Seq) -> String) -> Self {
         let now = Timestamp::from_millis(1_700_000_000_000);
         let pending_max = u32::try_from(2 * matching).expect("few match");
@@ -49,7 +48,7 @@ impl Run {
         run
     }
 
-    /// Microseconds of this thread's CPU time an event.
+    /// Runs a round; returns the microseconds of this thread's CPU time per event.
     pub(crate) fn round(&mut self, events: usize) -> f64 {
         let begin = cpu_micros();
         for _ in 0..events {
@@ -69,8 +68,8 @@ impl Run {
     fn exchange(&mut self) {
         self.seq = self.seq.next();
         let carrier = self.seq.to_string();
-        // No turn is named, so that each exchange confirms what the ones before it released, as in
-        // a conversation.
+        // The exchange names no turn, so that each one confirms the injections before it, as in a
+        // conversation.
         let exchange = Exchange::new(SessionId::new(SESSION), InjectionPoint::TurnStart, &carrier);
         self.engine.handle(
             Input::Exchange {
@@ -95,8 +94,7 @@ impl Run {
     }
 }
 
-/// Lets every run have its turn in each round, after one that only warms it up; keeps what each
-/// round cost.
+/// Alternates the runs in each round, after one round to warm up; keeps the costs of each round.
 pub(crate) fn take_turns<T>(runs: &mut [(T, Run)], rounds: usize, events: usize) {
     for (_, run) in &mut *runs {
         run.round(events);
@@ -125,8 +123,8 @@ fn event<'a>(id: &'a str, payload: &'a str, now: Timestamp) -> EventRef<'a> {
     }
 }
 
-/// A subscriber that collects ten events before it renders them as the lines `layout` of its
-/// `[output]` say.
+/// A subscriber that collects ten events before it renders them; `layout` has lines of its
+/// `[output]`.
 pub(crate) fn subscriber(index: usize, types: &str, dedupe_key: &str, layout: &str) -> (String, String) {
     let text = format!(
         r#"[subscriber]

@@ -1,9 +1,9 @@
 //! What does an event cost with 10, 100, 1,000 and 10,000 subscribers, of which 5 match?
 //!
 //! `cargo bench --bench engine`, or with `-- --quick` for a size that only shows that it works.
-//! Each event goes to 5 pipelines, which batch ten at a time, render and queue; a harness takes
-//! what is pending every ten events, and that is a part of the cost. Sizes take turns, so that a
-//! busy moment of the machine hits all of them. Time is the CPU time of this thread.
+//! Each event goes to 5 pipelines, which batch ten at a time, render and queue. A harness takes the
+//! pending notifications every ten events, and that is a part of the cost. Sizes alternate, so that
+//! a busy moment of the machine affects all of them. Time is the CPU time of this thread.
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
 mod drive;
@@ -17,7 +17,7 @@ use support::{Size, machine, quantile};
 
 const SUBSCRIBERS: [usize; 4] = [10, 100, 1_000, 10_000];
 const MATCHING: usize = 5;
-/// Events a round and size; a round is then some tens of milliseconds, far above the clock's
+/// Events per round and size; a round then takes some tens of milliseconds, far above the clock's
 /// resolution.
 const EVENTS: usize = 20_000;
 
@@ -46,7 +46,7 @@ fn main() {
     }
 }
 
-/// An engine with `subscribers` rules in all, the shipped ones not among them.
+/// An engine with `subscribers` rules in total, without the shipped ones.
 fn run(subscribers: usize) -> Run {
     let subscribers = (0..subscribers).map(|index| {
         let types = if index < MATCHING { "bench.hot.*".to_owned() } else { format!("bench.cold{index}.*") };

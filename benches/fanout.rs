@@ -1,10 +1,10 @@
-//! How long is an exchange held up by a burst of 200 events for everybody, with 64, 1,000 and 5,000
+//! How long does a burst of 200 events for all sessions delay an exchange, with 64, 1,000 and 5,000
 //! sessions open?
 //!
 //! `cargo bench --bench fanout`, or with `-- --quick` for a size that only shows that it works.
-//! Only the engine is measured: from the first event of the burst to the answer of an exchange that
-//! comes right behind it, and after it exchanges of other sessions, each behind one tick, until
-//! every session has everything. Performance target 18: p99 under 20 ms.
+//! Only the engine is measured: from the first event of the burst to the answer of an exchange
+//! right behind it, and then exchanges of other sessions, each behind one tick, until every session
+//! has everything. Performance target 18: p99 under 20 ms.
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
 mod fed;
@@ -20,12 +20,12 @@ use aside::{
 use fed::{Fed, now};
 use support::{Size, machine, quantile};
 
-/// Most sessions that get a notification at once, the size that the target names, and the most
-/// there can be of one harness.
+/// Most sessions that get a notification at the same time, the target's size, and the maximum of
+/// one harness.
 const SESSIONS: [usize; 3] = [64, 1_000, 5_000];
-/// Bursts a round, each at an engine of its own.
+/// Bursts per round, each at an engine of its own.
 const BURSTS: usize = 5;
-/// Where all sessions work.
+/// The folder of all sessions.
 const FOLDER: &str = "/work/shop";
 const EVENTS: usize = 200;
 
@@ -76,8 +76,7 @@ impl Run {
         begin.elapsed().as_secs_f64() * 1e3
     }
 
-    /// Milliseconds of exchanges that come behind one tick each, until every session has
-    /// everything.
+    /// Milliseconds of exchanges behind one tick each, until every session has everything.
     fn rest(&mut self, millis: &mut Vec<f64>) {
         let mut asking = 0;
         while self.fed.engine.poll_timeout().is_some_and(|(_, reason)| reason == WakeReason::Fanout) {

@@ -1,4 +1,4 @@
-//! An engine that is fed events and exchanges, a millisecond apart.
+//! An engine with events and exchanges that are a millisecond apart.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use aside::{
 
 use crate::rules;
 
-/// The engine and how far it is.
+/// The engine, and its position and time.
 pub(crate) struct Fed {
     pub(crate) engine: Engine,
     seq: Seq,
@@ -22,8 +22,8 @@ pub(crate) struct Fed {
 }
 
 impl Fed {
-    /// An engine with one subscriber that makes a notification of every event at once, and the
-    /// lines of its `[output]` besides.
+    /// An engine with one subscriber that makes a notification of every event immediately; `output`
+    /// has further lines of its `[output]`.
     pub(crate) fn new(settings: &str, output: &str) -> Self {
         let subscriber = format!(
             "[subscriber]\nid = \"s\"\n[events]\ntypes = [\"bench.hot.*\"]\nseverity_filter = \"info\"\n[batching]\nwindow_ms = 0\n\
@@ -59,7 +59,7 @@ impl Fed {
         self.handle(Input::Event { seq, event });
     }
 
-    /// Feeds an exchange with a carrier that `ask` is given; returns how long it took.
+    /// Feeds the exchange that `ask` makes for a carrier; returns its duration.
     pub(crate) fn exchange(&mut self, ask: impl FnOnce(&str) -> Exchange) -> Duration {
         self.step();
         let (seq, exchange) = (self.seq, ask(&self.seq.to_string()));
@@ -69,7 +69,7 @@ impl Fed {
         begin.elapsed()
     }
 
-    /// Feeds an input at the time of the one before.
+    /// Feeds an input at the time of the previous one.
     pub(crate) fn handle(&mut self, input: Input<'_>) {
         self.engine.handle(input, self.now);
         while self.engine.poll_output().is_some() {}

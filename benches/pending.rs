@@ -1,9 +1,10 @@
-//! What does an exchange cost when 1,000,000 notifications wait over 1,000 sessions, against 1,000?
+//! What does an exchange cost with 1,000,000 notifications pending in 1,000 sessions, against
+//! 1,000?
 //!
 //! `cargo bench --bench pending`, or with `-- --quick` for a size that only shows that it works.
 //! Only the engine is measured: an exchange takes one notification of its session in both cases, so
-//! that both write the same text. The two take turns. Also printed is what the process holds for
-//! each notification that waits.
+//! that both write the same text. The two alternate. The bench also prints the memory for each
+//! pending notification.
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
 mod fed;
@@ -23,10 +24,9 @@ use report::row;
 use support::{Size, machine, quantile};
 
 const SESSIONS: usize = 1_000;
-/// How many wait in each session: as many as a queue holds by default, and one besides what the
-/// exchanges take.
+/// Notifications pending in each session: one, and the default capacity of a queue.
 const EACH: [usize; 2] = [1, 1_000];
-/// Exchanges a round and case; each asks another session.
+/// Exchanges per round and case; each is of another session.
 const EXCHANGES: usize = 1_000;
 
 const OUTPUT: &str = "priority = \"normal\"\ninject_at = \"turn_end\"\n";
@@ -75,7 +75,7 @@ fn main() {
     }
 }
 
-/// Sessions with the same number of notifications waiting in each.
+/// Sessions with equal numbers of pending notifications.
 struct Run {
     fed: Fed,
     sessions: usize,
@@ -98,7 +98,8 @@ impl Run {
         run
     }
 
-    /// Microseconds of each exchange; what it took is put back by a new event, outside of the time.
+    /// Microseconds of each exchange; a new event replaces the released notification, outside of
+    /// the measured time.
     fn round(&mut self, exchanges: usize) -> Vec<f64> {
         (0..exchanges)
             .map(|index| {
@@ -127,7 +128,7 @@ fn name(session: usize) -> String {
     format!("session-{session}")
 }
 
-/// What the process holds in memory.
+/// The resident memory of the process, in bytes.
 fn resident_bytes() -> f64 {
     const PAGE: f64 = 4_096.0;
     let pages = fs::read_to_string("/proc/self/statm").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Engines whose events match five subscribers, each of which makes one table of every ten events.
+//! Engines whose events match five subscribers; each makes one table of every ten events.
 
 use aside::{
     config::layers::{SourceFile, Sources},
@@ -10,21 +10,21 @@ use crate::{
     rules,
 };
 
-/// How many subscribers match each event.
+/// The number of subscribers that match each event.
 pub(crate) const MATCHING: usize = SHIPPED.len();
-/// The shipped subscribers whose text is written; the events have fields for each of them.
+/// The shipped subscribers whose text is rendered; the events have fields for each of them.
 const SHIPPED: [&str; 5] = ["tool_failure", "file_change", "mcp_server", "message", "reminder"];
-/// What an author may write without the `toon` filter.
+/// A template without the `toon` filter.
 const LOOP: &str = "\
 fails[{{ events | length }}]{tool,error,message}:
 {% for e in events %}
   {{ e.payload.tool_name }},{{ e.payload.error_type }},{{ e.payload.error_message }}
 {% endfor %}
 ";
-/// Lets an injection hold all that waits; what does not fit would be measured as a queue.
+/// Injections can hold all pending notifications; the rest would be measured as a queue.
 const SETTINGS: &str = "[injection]\nmax_tokens = 8000\nmax_chars = 32000\n";
 
-/// Five subscribers that write what a shipped one does, each another.
+/// Five subscribers, each with the text of another shipped one.
 pub(crate) fn shipped() -> Run {
     let files = Sources::shipped();
     let layout = |name: &str| {

@@ -1,9 +1,9 @@
-//! What does an exchange pay for its probes, at 0, 200 and 1,000 files that the session knows, when
-//! nothing changed?
+//! What do probes add to an exchange, at 0, 200 and 1,000 files that the session knows, if nothing
+//! changed?
 //!
 //! `cargo bench --bench probes`, or with `-- --quick` for a size that only shows that it works. The
-//! files are real, the look is the daemon's; next to it is the floor, one `stat` a file. Medians
-//! and 99th percentiles of wall-clock time, the two in turns.
+//! files are real, the check is the daemon's; next to it is the floor, one `stat` per file. Medians
+//! and 99th percentiles of wall-clock time; the two alternate.
 #![expect(
     clippy::print_stdout,
     clippy::disallowed_methods,
@@ -35,7 +35,7 @@ const FILES: [usize; 3] = [0, 200, 1_000];
 /// Targets by the number of files, in microseconds.
 const P50_MAX: [(usize, f64); 2] = [(200, 200.0), (1_000, 1_000.0)];
 const LOOKS: usize = 400;
-/// Far ahead of every file, so that all of them have settled.
+/// Far later than every file, so that all of them have settled.
 const NOW: Timestamp = Timestamp::from_millis(4_000_000_000_000);
 
 fn main() {
@@ -97,7 +97,7 @@ impl<'w> World<'w> {
         world
     }
 
-    /// How many events a look after no calls gives.
+    /// The number of events of a check after no calls.
     fn look(&self) -> usize {
         self.look_after(&[]).len()
     }

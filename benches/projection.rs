@@ -1,9 +1,9 @@
-//! What does the history cost an event, and how fast is it made again from the journal?
+//! What does the history cost per event, and how fast is it rebuilt from the journal?
 //!
 //! `cargo bench --bench projection`, or with `-- --quick` for a size that only shows that it works.
-//! A journal in memory holds events of about 400 bytes of which 1 in 20 matches a subscriber, and
-//! an exchange every 1,000. It is folded without notes, with notes, and with notes that are
-//! written, in turns. Time is the CPU time of this thread.
+//! A journal in memory has events of about 400 bytes of which 1 in 20 matches a subscriber, and an
+//! exchange every 1,000. It is folded without notes, with notes, and with notes that are written;
+//! the three alternate. Time is the CPU time of this thread.
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
 mod support;
@@ -35,7 +35,7 @@ const SLICE: usize = 1_000;
 
 const SUBSCRIBER: &str = "[subscriber]\nid = \"hot\"\n[events]\ntypes = [\"bench.hot\"]\n[batching]\nwindow_ms = 2000\nmax_size = 10\n";
 
-/// What is done with the notes.
+/// The use of the notes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     None,
@@ -121,7 +121,7 @@ fn event<'a>(number: usize, id: &'a str, payload: &'a str) -> EventRef<'a> {
     }
 }
 
-/// Microseconds of this thread's CPU time.
+/// Folds the journal; returns the microseconds of this thread's CPU time.
 fn fold(journal: &Journal, folder: &Path, kind: Kind) -> f64 {
     let path = folder.join("projection.db");
     Writer::delete(&path).expect("deleted");

@@ -1,12 +1,12 @@
 //! What does an event cost from the journal to the text, rendering included?
 //!
 //! `cargo bench --bench render`, or with `-- --quick` for a size that only shows that it works.
-//! Each event matches 5 subscribers, each of which makes one table of every ten events; a harness
-//! takes the 5 tables in one injection. So an event pays for half a table of ten rows, and for
-//! matching, dedupe, batching, the queue and the release. The kinds of template take turns, so that
-//! a busy moment of the machine hits all of them. Time is the CPU time of this thread.
+//! Each event matches 5 subscribers; each makes one table of every ten events, and a harness takes
+//! the 5 tables in one injection. So the cost of an event has half a table of ten rows, and
+//! matching, dedupe, batching, the queue and the release. The kinds of template alternate, so that
+//! a busy moment of the machine affects all of them. Time is the CPU time of this thread.
 //!
-//! With the name of a kind, such as `-- shipped`, only that kind runs, for a profiler to look at.
+//! With the name of a kind, such as `-- shipped`, only that kind runs, for a profiler.
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
 mod drive;
@@ -22,7 +22,7 @@ use pipelines::{MATCHING, looping, shipped};
 use report::row;
 use support::{Size, machine, quantile};
 
-/// Events a round and kind.
+/// Events per round and kind.
 const EVENTS: usize = 20_000;
 
 fn main() {

@@ -1,6 +1,6 @@
-//! One line a target, in a form that `scripts/bench` collects.
+//! One line per target, in a form that `scripts/bench` collects.
 
-/// Says what was measured for a target, and whether it is met.
+/// Prints the measurement for a target, and whether it is met.
 ///
 /// `row` is the target's number in `docs/benchmarks.md`.
 pub(crate) fn row(row: &str, what: &str, target: &str, measured: &str, is_met: bool) {

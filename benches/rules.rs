@@ -10,7 +10,7 @@ use aside::{
     engine::Engine,
 };
 
-/// An engine that runs by these files of the user's layer, each a path and a text.
+/// An engine with these files as the user's layer, each a path and a text.
 pub(crate) fn engine(files: impl IntoIterator<Item = (String, String)>) -> Engine {
     let files = files.into_iter().map(|(name, text)| SourceFile {
         layer: LayerKind::User,

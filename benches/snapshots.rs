@@ -1,9 +1,9 @@
-//! What does a snapshot cost for each pending notification: bytes, time to write it down, time to
-//! read it again?
+//! What does a snapshot cost for each pending notification: bytes, time to write it, time to read
+//! it?
 //!
 //! `cargo bench --bench snapshots`, or with `-- --quick` for a size that only shows that it works.
-//! A thousand sessions wait for a thousand notifications each: once the same thousand, once a
-//! million of their own. The event loop waits for the writing. Time is the CPU time of this thread.
+//! A thousand sessions have a thousand notifications pending each: once the same thousand, once a
+//! million of their own. The event loop waits for the write. Time is the CPU time of this thread.
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
 mod support;
@@ -68,7 +68,7 @@ fn main() {
     }
 }
 
-/// An engine whose sessions all have as many notifications pending.
+/// An engine whose sessions all have equal numbers of pending notifications.
 fn engine(sessions: usize, pending: usize, is_shared: bool) -> Engine {
     let file = SourceFile {
         layer: LayerKind::User,
@@ -99,7 +99,7 @@ fn engine(sessions: usize, pending: usize, is_shared: bool) -> Engine {
             handle(&mut engine, Input::Event { seq, event: event(&id, &payload, session) });
         }
     }
-    // Sessions take what is for many of them in slices.
+    // Notifications for many sessions are delivered to them in slices.
     while engine.poll_timeout().is_some_and(|(_, reason)| reason == WakeReason::Fanout) {
         handle(&mut engine, Input::Tick);
     }

@@ -1,14 +1,14 @@
-//! What both benches need: their size, the middle of several rounds, and the machine's name.
+//! Shared by the benches: the size of a run, quantiles of several rounds, and the machine's name.
 
 use std::{env, fs};
 
 /// Rounds of a full run; medians are taken over them.
 const ROUNDS: usize = 5;
 
-/// How large a run is.
+/// The size of a run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Size {
-    /// As published.
+    /// As in the published figures.
     Full,
     /// `--quick`: only shows that the bench works.
     Quick,
@@ -43,13 +43,13 @@ pub(crate) fn quantile(values: &[f64], quantile: f64) -> f64 {
     sorted.get((last as f64 * quantile).round() as usize).copied().unwrap_or(0.0)
 }
 
-/// How many processes wanted to run, over the last minute.
+/// The number of processes that could run, on average over the last minute.
 pub(crate) fn load() -> String {
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     load.split(' ').next().unwrap_or("unknown").to_owned()
 }
 
-/// Cores, kernel and load, as a line to print above figures.
+/// Cores, kernel and load, as a line above figures.
 pub(crate) fn machine() -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let cpuinfo = read("/proc/cpuinfo");

@@ -1,8 +1,8 @@
 //! How many tokens does a notification cost against the same data as compact JSON, and a storm
 //! against appending all of it?
 //!
-//! `cargo bench --bench tokens`. Nothing is timed: the figures are estimates by the estimator that
-//! budgets use, and the same on every machine. The bounds that must hold are in
+//! `cargo bench --bench tokens`. Nothing is timed: the figures are estimates of the estimator for
+//! budgets, and the same on every machine. The bounds that must hold are in
 //! `tests/it/templates.rs`.
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 

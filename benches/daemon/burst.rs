@@ -1,4 +1,4 @@
-//! What do 100,000 events at once do to the memory, and to an exchange in their midst?
+//! What does a burst of 100,000 events do to the memory, and to exchanges during it?
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -47,18 +47,18 @@ pub(crate) fn run(size: Size) {
     }
 }
 
-/// A batch and how many events it has.
+/// A batch and its number of events.
 type Batch = (Vec<u8>, usize);
 
-/// Made before the burst, which their making would slow down.
+/// Made before the burst, which would be slower otherwise.
 fn bodies(source: &'static str, matching: Matching, events: usize) -> Vec<Batch> {
     let mut made = Events::new(source, matching);
     let batch = BATCH.min(events);
     (0..events / batch).map(|_| (made.batch(batch).to_vec(), batch)).collect()
 }
 
-/// Publishes over two connections and makes exchanges meanwhile; gives what each exchange took, in
-/// milliseconds.
+/// Publishes over two connections and makes exchanges meanwhile; returns the milliseconds of each
+/// exchange.
 fn burst(home: &Home, bodies: &[Vec<Batch>; 2]) -> Vec<f64> {
     let has_ended = AtomicBool::new(false);
     let connections = bodies.each_ref().map(|bodies| (bodies, Connection::new(home.connect())));

@@ -1,5 +1,4 @@
-//! How many bytes does an event take on the disk, once its segment is full and what follows that is
-//! done?
+//! How many bytes does an event take on the disk, once its segment is full and sealed?
 
 use std::{
     fs, io,
@@ -57,14 +56,14 @@ pub(crate) fn run(size: Size) {
     row("12", "bytes an event on disk, in full segments", "60", &format!("{an_event:.0}"), an_event <= 60.0);
 }
 
-/// How many records are in full segments, and the bytes that the disk has for them.
+/// The number of records in full segments, and the bytes that these take on the disk.
 fn sealed(journal: &Path) -> (u64, u64) {
     let entries: io::Result<Vec<_>> = fs::read_dir(journal).expect("the daemon made it").collect();
     let mut segments: Vec<(u64, u64)> = Vec::new();
     for entry in entries.expect("readable") {
         let name = entry.file_name().to_string_lossy().into_owned();
         let first = name.split('.').next().and_then(|first| first.parse().ok());
-        // One that was removed meanwhile has been replaced by another one.
+        // A segment that was removed meanwhile has been replaced by another one.
         if let (Some(first), Ok(metadata)) = (first, entry.metadata()) {
             segments.push((first, metadata.blocks() * 512));
         }

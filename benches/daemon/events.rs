@@ -2,10 +2,10 @@
 
 use std::io::Write;
 
-/// What an event of a load has, on the average.
+/// The average size of an event.
 pub(crate) const EVENT_BYTES: usize = 400;
 
-/// Which events a shipped subscriber matches.
+/// The share of events that a shipped subscriber matches.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Matching {
     None,
@@ -24,17 +24,17 @@ impl Matching {
     }
 }
 
-/// Makes events, none of them twice.
+/// Makes events, all of them different.
 pub(crate) struct Events {
     source: &'static str,
     matching: Matching,
-    /// How many it has made.
+    /// The number of events made.
     pub(crate) made: u64,
     body: Vec<u8>,
 }
 
 impl Events {
-    /// `source` keeps the ids of several makers apart.
+    /// `source` separates the ids of several makers.
     pub(crate) fn new(source: &'static str, matching: Matching) -> Self {
         Self { source, matching, made: 0, body: Vec::new() }
     }
@@ -49,7 +49,7 @@ impl Events {
         &self.body
     }
 
-    /// Like what tools say: ids and paths that differ, words that come again.
+    /// Like the output of tools: ids and paths differ, words repeat.
     fn line(&mut self) {
         let (number, source) = (self.made, self.source);
         let (one, two) = (scrambled(number), scrambled(number ^ 0xa5a5_a5a5));
@@ -77,7 +77,7 @@ impl Events {
     }
 }
 
-/// A number without a pattern, made of `number` (the finaliser of splitmix64).
+/// A number without a pattern, computed from `number` (the finaliser of splitmix64).
 fn scrambled(number: u64) -> u64 {
     let mixed =
         (number.wrapping_add(0x9e37_79b9_7f4a_7c15) ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,4 +1,4 @@
-//! Exchanges in the midst of something else, and how long each took.
+//! Exchanges during other work, and their durations.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -8,7 +8,7 @@ use std::{
 
 use crate::{http::Connection, process::Home, support::quantile};
 
-/// A file that makes a notification of every event of its type at once.
+/// A subscriber's file that makes a notification of every event of its type immediately.
 pub(crate) const AT_ONCE: (&str, &str) = (
     "subscribers/bench.toml",
     r#"
@@ -25,10 +25,10 @@ inject_at = "after_tool"
 "#,
 );
 
-/// Makes one exchange; gives what it took, in milliseconds.
+/// Makes one exchange; returns its duration in milliseconds.
 ///
 /// # Panics
-/// When it is not answered with success.
+/// If it does not succeed.
 pub(crate) fn timed(connection: &mut Connection, session: &str, carrier: usize) -> f64 {
     let begin = Instant::now();
     let (status, answer) = connection.exchange(session, carrier);
@@ -36,8 +36,8 @@ pub(crate) fn timed(connection: &mut Connection, session: &str, carrier: usize) 
     begin.elapsed().as_secs_f64() * 1e3
 }
 
-/// Makes one after the other with a pause between them until `has_ended`, with carriers from the
-/// one after `carrier` on.
+/// Makes exchanges with a pause between them until `has_ended`, with carriers from the one after
+/// `carrier` on.
 pub(crate) fn until(home: &Home, has_ended: &AtomicBool, carrier: usize, pause: Duration) -> Vec<f64> {
     let (mut connection, mut carrier) = (Connection::new(home.connect()), carrier);
     let mut millis = Vec::new();
@@ -51,7 +51,7 @@ pub(crate) fn until(home: &Home, has_ended: &AtomicBool, carrier: usize, pause: 
     millis
 }
 
-/// The middle, the 99th percentile and the longest.
+/// The median, the 99th percentile and the maximum.
 pub(crate) fn spread(millis: &[f64]) -> [f64; 3] {
     [0.5, 0.99, 1.0].map(|at| quantile(millis, at))
 }

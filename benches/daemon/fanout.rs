@@ -1,4 +1,4 @@
-//! How long is an exchange held up by a burst for everybody, with 1,000 sessions open?
+//! How long does a burst for all sessions delay an exchange, with 1,000 sessions open?
 
 use std::thread;
 
@@ -13,9 +13,9 @@ use crate::{
 const SESSIONS: usize = 1_000;
 const EVENTS: usize = 200;
 /// Exchanges from the moment at which the burst is sent, one after the other, each of another
-/// session. The sessions take longer than these to get everything, so all of them are in its midst.
+/// session. The delivery to all sessions takes longer than these, so all of them run during it.
 const EXCHANGES: usize = 200;
-/// Bursts a round, each at a daemon of its own.
+/// Bursts per round, each at a daemon of its own.
 const BURSTS: usize = 10;
 pub(crate) fn run(size: Size) {
     let [sessions, events, exchanges] = [SESSIONS, EVENTS, EXCHANGES].map(|full| size.scale(full, 10));
@@ -46,8 +46,7 @@ pub(crate) fn run(size: Size) {
     row("18", &what, "20 ms", &measured, p99 <= 20.0);
 }
 
-/// Publishes one batch and makes exchanges meanwhile; gives what each of these took, in
-/// milliseconds.
+/// Publishes one batch and makes exchanges meanwhile; returns the milliseconds of each exchange.
 fn burst(home: &Home, sessions: usize, body: &[u8], exchanges: usize) -> Vec<f64> {
     let events = body.iter().filter(|byte| **byte == b'\n').count();
     let [mut publishing, mut exchanging] = [(); 2].map(|()| Connection::new(home.connect()));

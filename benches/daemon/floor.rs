@@ -1,4 +1,4 @@
-//! What one flush costs on this disk.
+//! The cost of one flush on this disk.
 
 use std::{
     fs::{self, File},
@@ -20,7 +20,7 @@ pub(crate) struct Floors {
 }
 
 impl Floors {
-    /// Flushes that often in a file of its own in `folder`, in both ways.
+    /// Makes so many flushes of a file of its own in `folder`, in both ways.
     pub(crate) fn measure(&mut self, folder: &Path, flushes: usize) {
         let path = folder.join("flush-floor");
         let mut file = File::create(&path).expect("the state folder takes files");
@@ -40,7 +40,7 @@ impl Floors {
         fs::remove_file(&path).expect("the file was just made");
     }
 
-    /// The median of a flush into blocks that were there before, as in a preallocated journal.
+    /// The median of a flush of existing blocks, as in a preallocated journal.
     pub(crate) fn in_place(&self) -> f64 {
         quantile(&self.in_place, 0.5)
     }

@@ -1,8 +1,8 @@
-//! What does a hook add to a tool call: from its start to its end, with its round trip, beside
+//! What does a hook add to a tool call: from its start to its end, with its round trip, next to
 //! programs that do less?
 //!
-//! All take turns, a block of calls each. Then 500 calls while two connections publish as fast as
-//! they can.
+//! The programs alternate in blocks of calls. Then 500 calls are made while two connections publish
+//! as fast as they can.
 
 use std::{
     collections::BTreeSet,
@@ -26,13 +26,13 @@ use crate::{
 
 const CALLS_A_BLOCK: usize = 60;
 const CALLS_UNDER_LOAD: usize = 500;
-/// Events a request of those who load the daemon.
+/// Events per request of the connections that load the daemon.
 const LOAD_BATCH: usize = 100;
-/// After this a hook gives up.
+/// The time after which a hook gives up.
 const DEADLINE_MS: f64 = 150.0;
 const MUSL: &str = "x86_64-unknown-linux-musl";
 
-/// One program, and the milliseconds from its start to its end.
+/// A program, and the milliseconds from its start to its end.
 struct Variant {
     name: &'static str,
     program: PathBuf,
@@ -42,7 +42,7 @@ struct Variant {
     cpu_millis: Vec<f64>,
 }
 
-/// What came of one call.
+/// The result of one call.
 struct Call {
     millis: f64,
     stdout: String,
@@ -107,7 +107,7 @@ fn call(home: &Home, program: &Path, args: &[&str], number: usize) -> Call {
     command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
     let begin = Instant::now();
     let mut child = command.spawn().expect("the program is there");
-    // Whoever reads nothing closes the pipe.
+    // A program that does not read its input closes the pipe.
     let _ = child.stdin.take().expect("piped").write_all(stdin.as_bytes());
     let mut stdout = String::new();
     child.stdout.take().expect("piped").read_to_string(&mut stdout).expect("text");
@@ -207,7 +207,7 @@ fn under_load(home: &Home, size: Size) {
     );
 }
 
-/// The name of the injection that a hook printed.
+/// The name of the injection in a hook's output.
 fn injection(stdout: &str) -> Option<&str> {
     stdout.split_once(r#" id=\""#)?.1.split('\\').next()
 }

@@ -1,4 +1,4 @@
-//! A keep-alive HTTP/1.1 connection, by hand.
+//! A keep-alive HTTP/1.1 connection, without a library.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -19,14 +19,14 @@ impl Connection {
     /// Sends a batch of NDJSON and reads the whole answer.
     ///
     /// # Panics
-    /// When the daemon does not take every line as a new event.
+    /// If the daemon does not accept every line as a new event.
     pub(crate) fn publish(&mut self, body: &[u8], batch: usize) {
         self.begin_publish(body);
         self.published(batch);
     }
 
-    /// Sends a batch of NDJSON and leaves the answer to [`Connection::published`], which comes in
-    /// the order of the batches.
+    /// Sends a batch of NDJSON without reading the answer. [`Connection::published`] reads the
+    /// answers, in the order of the batches.
     pub(crate) fn begin_publish(&mut self, body: &[u8]) {
         self.send("POST", "/v1/events", "application/x-ndjson", body);
     }
@@ -34,7 +34,7 @@ impl Connection {
     /// Reads the answer to a batch.
     ///
     /// # Panics
-    /// When the daemon does not take every line as a new event.
+    /// If the daemon does not accept every line as a new event.
     pub(crate) fn published(&mut self, batch: usize) {
         let (status, answer) = self.answer();
         let is_whole = answer.contains(&format!("\"accepted\":{batch},"));
@@ -49,7 +49,7 @@ impl Connection {
         self.answer()
     }
 
-    /// Sends a request and leaves the answer to [`Connection::answer`].
+    /// Sends a request without reading the answer; [`Connection::answer`] reads it.
     pub(crate) fn send(&mut self, method: &str, path: &str, kind: &str, body: &[u8]) {
         self.request.clear();
         let length = body.len();
@@ -68,7 +68,7 @@ impl Connection {
         (status, String::from_utf8_lossy(&body).into_owned())
     }
 
-    /// Reads up to the body: the status, the length, and whether the body comes in chunks.
+    /// Reads up to the body: the status, the length, and whether the body is chunked.
     pub(crate) fn head(&mut self) -> (u16, usize, bool) {
         let status = self.line();
         let status = status.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");

@@ -1,4 +1,4 @@
-//! What does a daemon cost that nobody talks to, and how soon does one answer?
+//! What does a daemon without requests cost, and how soon does one answer?
 
 use std::{
     fs, thread,
@@ -12,9 +12,9 @@ use crate::{
 };
 
 const STARTS: usize = 20;
-/// Until what the start left to do is done.
+/// Time until the work after the start is done.
 const SETTLE: Duration = Duration::from_secs(2);
-/// How long nothing may happen.
+/// Time without requests.
 const IDLE: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(size: Size) {

@@ -1,5 +1,5 @@
-//! How many events a second does the daemon take, each batch synced before it is acknowledged, and
-//! how soon is one durable?
+//! How many events a second does the daemon accept, each batch synced before it is acknowledged,
+//! and how soon is an event durable?
 //!
 //! One keep-alive connection, one batch at a time; no session is open.
 
@@ -14,7 +14,7 @@ use crate::{
     support::{Size, quantile},
 };
 
-/// Events a batch, events a round, and which of them match.
+/// Events per batch, events per round, and the share of them that matches.
 const LOADS: [(usize, usize, Matching); 4] = [
     (1, 5_000, Matching::Few),
     (100, 200_000, Matching::Few),
@@ -80,18 +80,18 @@ fn report(loads: &[Load], floor: f64) {
     );
 }
 
-/// Batches of one size, and what they took.
+/// Batches of one size, and their measurements.
 pub(crate) struct Load {
     batch: usize,
     events: usize,
     matching: Matching,
-    /// Batches on their way at once.
+    /// Batches in flight at the same time.
     window: usize,
-    /// Events a second, one a round.
+    /// Events a second, one value per round.
     pub(crate) rates: Vec<f64>,
     /// Microseconds until a batch was acknowledged.
     acks: Vec<f64>,
-    /// Microseconds of the daemon's CPU time an event, one a round.
+    /// Microseconds of the daemon's CPU time per event, one value per round.
     costs: Vec<f64>,
 }
 
@@ -101,13 +101,14 @@ impl Load {
         Self { batch, events, matching, window: 1, rates: Vec::new(), acks: Vec::new(), costs: Vec::new() }
     }
 
-    /// With so many batches on their way at once, over the same connection.
+    /// Sets the number of batches in flight at the same time, over the same connection.
     pub(crate) fn with_window(self, window: usize) -> Self {
         Self { window, ..self }
     }
 
     pub(crate) fn round(&mut self, connection: &mut Connection, daemon: &Daemon, events: &mut Events) {
-        // Made before, so that the daemon does not share the processor with the making of its load.
+        // Made before the measurement, so that the daemon does not share the processor with their
+        // making.
         let bodies: Vec<Vec<u8>> =
             (0..self.events / self.batch).map(|_| events.batch(self.batch).to_vec()).collect();
         let (begin, cpu) = (Instant::now(), daemon.cpu_micros());
@@ -127,14 +128,14 @@ impl Load {
         self.costs.push((daemon.cpu_micros() - cpu) / sent);
     }
 
-    /// Reads the answer to the oldest batch on its way.
+    /// Reads the answer to the oldest batch in flight.
     fn answered(&mut self, connection: &mut Connection, sent_at: &mut VecDeque<Instant>) {
         connection.published(self.batch);
         let sent = sent_at.pop_front().expect("one is on its way");
         self.acks.push(sent.elapsed().as_secs_f64() * 1e6);
     }
 
-    /// Forgets a round that only warmed up.
+    /// Discards the measurements of a warm-up round.
     pub(crate) fn forget(&mut self) {
         self.rates.clear();
         self.acks.clear();

@@ -1,4 +1,4 @@
-//! How soon does a listener have what was published, and how soon does an agent get it?
+//! How soon does a listener get a published event, and how soon does an agent get it?
 
 use std::time::Instant;
 
@@ -46,7 +46,7 @@ pub(crate) fn run(size: Size) {
     row("7", "event published, synced and released at an exchange, p50", "0.5 ms", &measured, p50 <= 500.0);
 }
 
-/// From the request of a publish to its event at the end of a stream.
+/// From the request of a publish to its event on a stream.
 struct Listening {
     publisher: Connection,
     listener: Connection,
@@ -76,7 +76,7 @@ impl Listening {
     }
 }
 
-/// From the request of a durable publish to the answer of the exchange that carries it.
+/// From the request of a durable publish to the answer of the exchange that delivers it.
 struct Releasing {
     connection: Connection,
     number: usize,

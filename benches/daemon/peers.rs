@@ -1,10 +1,9 @@
-//! How much faster than others is durable ingest, in one run on one machine?
+//! How much faster than other servers is durable ingest, in one run on one machine?
 //!
-//! `scripts/peers` starts the others and says in `ASIDE_BENCH_PEERS` where they are, as
-//! `name=address` with a space between. Each gets messages of 300 bytes with 2,000 on their way,
-//! over a client that does no more than the protocol asks for, which flatters them. Ours gets two
-//! batches of 1,000 events of 400 bytes on their way, 5 % matching, each answered when it is
-//! synced.
+//! `scripts/peers` starts the others and passes their addresses in `ASIDE_BENCH_PEERS`, as
+//! `name=address` separated by spaces. Each gets messages of 300 bytes with 2,000 in flight, from a
+//! client that does only what the protocol requires, which flatters them. Ours gets batches of
+//! 1,000 events of 400 bytes with two in flight, 5 % matching, each answered when it is synced.
 
 use std::{
     env,
@@ -22,9 +21,9 @@ use crate::{
     support::{Size, quantile},
 };
 
-/// Messages on their way, to each server.
+/// Messages in flight, to each server.
 const WINDOW: usize = 2_000;
-/// Messages that are sent at once.
+/// Messages that are sent together.
 const BATCH: usize = WINDOW / 2;
 const PAYLOAD: [u8; 300] = [b'x'; 300];
 const EVENTS: usize = 300_000;
@@ -75,7 +74,7 @@ pub(crate) fn run(size: Size) {
     }
 }
 
-/// How many times as fast ours has to be.
+/// The factor by which ours has to be faster.
 fn target(name: &str) -> Option<f64> {
     match name {
         "jetstream-default" => Some(1.5),
@@ -89,7 +88,7 @@ impl Peer {
     fn connect(place: &str, size: Size) -> Self {
         let (name, address) = place.split_once('=').expect("name=address");
         let protocol = if name.starts_with("redis") { Protocol::Redis } else { Protocol::Nats };
-        // One that syncs each message takes a hundred times as long.
+        // A server that syncs each message takes a hundred times as long.
         let messages = if name == "jetstream-always" { EVENTS / 30 } else { EVENTS };
         let stream =
             TcpStream::connect(address).unwrap_or_else(|error| panic!("{name} at {address}: {error}"));

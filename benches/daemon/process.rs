@@ -1,4 +1,4 @@
-//! A daemon of its own in folders of its own, and what the system says of its process.
+//! A daemon of its own in folders of its own, and the system's figures about its process.
 
 use std::{
     collections::BTreeMap,
@@ -13,14 +13,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long the daemon may take to answer for the first time.
+/// Longest time until the daemon's first answer.
 const READY_MAX: Duration = Duration::from_secs(600);
 /// `_SC_CLK_TCK`, which is 100 on every Linux that Rust's standard library runs on.
 const TICKS_A_SECOND: f64 = 100.0;
 
 /// Folders of a daemon, which outlive its process.
 pub(crate) struct Home {
-    /// On the disk of the build, as a folder for temporary files is often memory.
+    /// On the disk of the build, as the folder for temporary files is often in memory.
     state: tempfile::TempDir,
     /// Elsewhere, because the path of a socket has at most 107 bytes.
     run: tempfile::TempDir,
@@ -31,7 +31,7 @@ pub(crate) struct Daemon {
     pub(crate) child: Child,
 }
 
-/// The program that is measured.
+/// The measured program.
 pub(crate) fn program() -> PathBuf {
     env::var_os("ASIDE_BENCH_BINARY").map_or_else(|| env!("CARGO_BIN_EXE_aside").into(), PathBuf::from)
 }
@@ -44,13 +44,13 @@ fn cpu_micros(stat: &str, field: usize) -> f64 {
     ticks.sum::<f64>() / TICKS_A_SECOND * 1e6
 }
 
-/// What the children that were waited for have taken so far, in microseconds.
+/// CPU time of the children that were waited for, so far, in microseconds.
 pub(crate) fn children_cpu_micros() -> f64 {
     cpu_micros(&fs::read_to_string("/proc/self/stat").expect("this process runs"), 16)
 }
 
 impl Home {
-    /// Folders with these files in the configuration, by name and text.
+    /// Makes folders with these files in the configuration, by name and text.
     pub(crate) fn new(files: &[(&str, &str)]) -> Self {
         let state =
             tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("the build folder takes folders");
@@ -75,7 +75,7 @@ impl Home {
         self.state.path()
     }
 
-    /// A command of `program` that finds this daemon and little else.
+    /// A command of `program` whose environment has this daemon's paths and little else.
     pub(crate) fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command
@@ -87,12 +87,12 @@ impl Home {
         command
     }
 
-    /// Starts the daemon and waits until it says that it listens.
+    /// Starts the daemon and waits until it reports that it listens.
     pub(crate) fn serve(&self) -> Daemon {
         Self::serve_by(self.command(&program()))
     }
 
-    /// The same by a command that so far only names the program.
+    /// Like [`Self::serve`], by a command that only names the program so far.
     pub(crate) fn serve_by(mut command: Command) -> Daemon {
         let mut child = command
             .args(["serve", "--log", "warn"])
@@ -106,7 +106,7 @@ impl Home {
         Daemon { child }
     }
 
-    /// Connects, waiting until somebody listens.
+    /// Connects, after waiting for the listener.
     pub(crate) fn connect(&self) -> UnixStream {
         let begin = Instant::now();
         loop {
@@ -125,7 +125,7 @@ impl Daemon {
         fs::read_to_string(path).expect("the daemon runs")
     }
 
-    /// User and system time so far.
+    /// User and system time so far, in microseconds.
     pub(crate) fn cpu_micros(&self) -> f64 {
         cpu_micros(&self.read("stat"), 14)
     }
@@ -138,7 +138,7 @@ impl Daemon {
         kilobytes.expect("the system knows the size") / 1024.0
     }
 
-    /// How often each of its threads was put on a processor.
+    /// How often each of its threads was scheduled on a processor.
     pub(crate) fn switches(&self) -> BTreeMap<OsString, u64> {
         let folder = format!("/proc/{}/task", self.child.id());
         let threads = fs::read_dir(folder).expect("the daemon runs");
@@ -150,7 +150,7 @@ impl Daemon {
         threads.filter_map(Result::ok).map(|entry| (entry.file_name(), of_thread(entry.path()))).collect()
     }
 
-    /// The same since `before`; a thread that ended meanwhile was there once at least.
+    /// The switches since `before`; a thread that has ended counts as switched at least once.
     pub(crate) fn switches_since(&self, mut before: BTreeMap<OsString, u64>) -> u64 {
         let since = |(thread, count)| count - before.remove(&thread).unwrap_or(0);
         let of_living: u64 = self.switches().into_iter().map(since).sum();
@@ -165,7 +165,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // Both fail only when it has ended already.
+        // Both fail only if it has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,7 +1,7 @@
-//! What do reloads do to the exchanges in their midst?
+//! What do reloads do to the exchanges during them?
 //!
 //! Each reload changes one of many files, so all of them are compiled and new rules come into
-//! force. Events are published all the while; the same load without a reload is measured before.
+//! force. Events are published all the time; the same load without a reload is measured before.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -19,14 +19,14 @@ use crate::{
 };
 
 const RELOADS: usize = 1_000;
-/// Subscribers with a template each, beside those that ship.
+/// Subscribers with a template each, in addition to the shipped ones.
 const SUBSCRIBERS: usize = 40;
 /// Events of a batch, and the time between two batches: some 2,000 events a second.
 const BATCH: usize = 20;
 const BATCH_EVERY: Duration = Duration::from_millis(10);
 /// Between an exchange and the next.
 const PAUSE: Duration = Duration::from_millis(1);
-/// How long the load without reloads is measured.
+/// Seconds for which the load without reloads is measured.
 const WITHOUT_SECONDS: usize = 20;
 
 pub(crate) fn run(size: Size) {
@@ -75,7 +75,7 @@ fn subscriber(id: &str, window_ms: usize) -> String {
     )
 }
 
-/// Publishes and makes exchanges while `act` runs; gives what each exchange took, in milliseconds.
+/// Publishes and makes exchanges while `act` runs; returns the milliseconds of each exchange.
 fn under_load(home: &Home, phase: usize, act: impl FnOnce()) -> Vec<f64> {
     let has_ended = AtomicBool::new(false);
     thread::scope(|scope| {

@@ -1,6 +1,6 @@
 //! How soon is a daemon ready after `kill -9`, with so many events in its journal?
 //!
-//! `--events=10000000` sets how many; 400 bytes each.
+//! `--events=10000000` sets the number of events; they have 400 bytes each.
 
 use std::{env, time::Instant};
 
@@ -33,7 +33,7 @@ pub(crate) fn run(size: Size) {
         daemon.kill();
         let begin = Instant::now();
         daemon = home.serve();
-        // The first answer after the start, which comes when the state is there.
+        // The first answer after the start, which is sent once the state is recovered.
         Connection::new(home.connect()).exchange("bench", 1);
         millis.push(begin.elapsed().as_secs_f64() * 1e3);
     }

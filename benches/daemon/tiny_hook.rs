@@ -1,4 +1,4 @@
-//! The least that a program can do for a hook: stdin to the socket, the answer to stdout. `hook.rs`
+//! The minimum for a hook: it copies stdin to the socket, and the answer to stdout. `hook.rs`
 //! compiles and times it.
 
 use std::{

@@ -1,7 +1,7 @@
-//! Templates and conditions that would take gigabytes, and the memory that they get.
+//! Renders templates and conditions that would take gigabytes, and measures the memory.
 //!
-//! The process of this test renders all of them, and its largest size is read from the system: an
-//! allocation that fails would abort it, and one that succeeds would be seen.
+//! The process of this test renders all of them and reads its peak size from the system: a failed
+//! allocation would abort it, and a successful one would show in the size.
 
 use std::{fs, sync::Arc};
 
@@ -17,10 +17,10 @@ use aside::{
     toon,
 };
 
-/// How much larger the process may become.
+/// Most KiB by which the process may grow.
 const KIB_MAX: u64 = 64 * 1024;
 
-/// One that is refused when it is read cannot take anything.
+/// All of them compile; a template that does not compile cannot allocate anything.
 const TEMPLATES: [&str; 16] = [
     "a: {{ \"x\ny\"|indent(events[0].payload.n) }}",
     "a: {{ [1]|slice(10**12)|length }}",
@@ -67,7 +67,7 @@ fn event(seq: u64) -> Arc<Event> {
     })
 }
 
-/// The largest size that this process ever had, in KiB.
+/// The peak size of this process, in KiB.
 fn largest() -> u64 {
     let status = fs::read_to_string("/proc/self/status").expect("the process's own status");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a size");

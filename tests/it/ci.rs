@@ -1,5 +1,5 @@
-//! What becomes of a push, with a real daemon, the hooks of a client, a real repository, and a
-//! stand-in for `gh` that answers from files.
+//! Follows a push with a real daemon, the hooks of a client, a real repository, and a stand-in for
+//! `gh` that answers from files.
 
 use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::daemon::{Home, at, eventually};
 
-/// Answers each call with the files in its folder, and writes the call down.
+/// Answers each call with the files in its folder, and logs the call.
 const GH: &str = "#!/bin/sh
 here=$(dirname \"$0\")/../gh
 echo \"in $(pwd): $1 $2 $3\" >>\"$here/calls\"
@@ -15,12 +15,12 @@ cat \"$here/stdout\"
 cat \"$here/stderr\" >&2
 exit $(cat \"$here/code\")
 ";
-/// A subscriber that is off; what it asks for is listed all the same.
+/// A subscriber that is off; the API still lists what it asks for.
 const ANSWERS_TOO: &str =
     "[subscriber]\nid = \"answers\"\nenabled = false\n[events]\ntypes = [\"ci.answered\"]\n";
 const SESSION: &str = "b1c2";
 
-/// A home whose work folder is a repository with a commit, and with `gh` in the daemon's `PATH`.
+/// A home whose work folder is a repository with a commit; `gh` is in the daemon's `PATH`.
 fn home() -> Home {
     let home = Home::new();
     fs::create_dir(home.path("bin")).expect("made");
@@ -41,19 +41,19 @@ fn home() -> Home {
     home
 }
 
-/// What `gh` answers from now on.
+/// Sets the answer of all later `gh` calls.
 fn answers(home: &Home, code: i32, stdout: &str, stderr: &str) {
     for (name, text) in [("code", code.to_string().as_str()), ("stdout", stdout), ("stderr", stderr)] {
         fs::write(home.path("gh").join(name), text).expect("written");
     }
 }
 
-/// It answers with these checks: check runs and commit statuses.
+/// Answers with these checks: check runs and commit statuses.
 fn answers_with(home: &Home, contexts: &Value) {
     answers_with_branch(home, contexts, &Value::Null);
 }
 
-/// The same, with the branch at a commit.
+/// Like [`answers_with`], with the branch at a commit.
 fn answers_with_branch(home: &Home, contexts: &Value, branch: &Value) {
     let rollup = json!({ "state": "FAILURE", "contexts": { "nodes": contexts } });
     let repository =
@@ -85,7 +85,7 @@ fn hook(home: &Home, name: &str, more: &Value) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// The hook of a batch of one call, which runs `command`.
+/// Runs the hook of a batch with one call, which runs `command`.
 fn ran(home: &Home, id: &str, command: &str) -> String {
     let input = json!({ "command": command });
     let call =
@@ -93,7 +93,7 @@ fn ran(home: &Home, id: &str, command: &str) -> String {
     hook(home, "PostToolBatch", &json!({ "tool_calls": [call] }))
 }
 
-/// Waits until something waits for the session.
+/// Waits until a notification is pending for the session.
 fn wait(home: &Home) {
     let waited = home.get(&format!("/v1/sessions/{SESSION}/wait?timeout=25s"));
     assert!(waited["pending"].as_u64().is_some_and(|pending| pending > 0), "{waited}");
@@ -139,7 +139,7 @@ fn a_push_that_failed_or_was_switched_off_is_not_followed() {
     ran(&home, "t1", "git push");
     ran(&home, "t2", "git push --dry-run");
     ran(&home, "t3", "git push");
-    // The first one counts as failed, as that was said first.
+    // `t1` counts as failed, as the failure was reported first.
     let push = json!([{ "folder": home.work() }]);
     for (call, event_type, pushed) in [
         ("t1", "tool.call.failure", Value::Null),
@@ -158,7 +158,7 @@ fn a_push_that_failed_or_was_switched_off_is_not_followed() {
     assert_eq!(calls(&home), 0);
 }
 
-/// Has the session wait for `condition`, until it comes true; gives what it is notified of.
+/// Makes the session wait for `condition` until it holds; returns the notification.
 fn watched(home: &Home, condition: &str) -> String {
     let body = json!({ "conditions": [condition], "session": SESSION, "cwd": home.work() });
     let set = home.ask("POST", "/v1/watches", &body.to_string());

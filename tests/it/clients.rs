@@ -1,5 +1,4 @@
-//! Clients that die, that stop without a word, and that were there before the daemon; and hooks
-//! whose input is odd.
+//! Clients that die, stop without a report, or ran before the daemon; and hooks with odd input.
 
 use std::{
     fs,
@@ -14,8 +13,7 @@ use crate::support::daemon::{Home, eventually, text};
 const ACTIVE: &str = "[subscriber]\nid = \"orders\"\n[events]\ntypes = [\"shop.order.*\"]\nseverity_filter = \"debug\"\n\
     [batching]\nwindow_ms = 0\n[output]\npriority = \"critical\"\nactivation = \"active\"\ntemplate = \"generic\"\n";
 
-/// A client: a process that runs a hook for each line that it reads, with the line as the hook's
-/// stdin.
+/// A client: a process that reads lines and runs a hook for each, with the line as its stdin.
 struct FakeClient {
     child: Child,
     hooks: ChildStdin,
@@ -27,7 +25,7 @@ impl FakeClient {
         Self::with(home, "CLAUDE_PID=$$")
     }
 
-    /// `names`: what it sets around its hooks.
+    /// `names`: the variables that it sets for its hooks.
     fn with(home: &Home, names: &str) -> Self {
         let aside = home.command(&[]);
         let loop_ =
@@ -46,8 +44,8 @@ impl FakeClient {
         Self { child, hooks, said }
     }
 
-    /// Begins the session; a hook gives up on a busy machine, so until the daemon knows its
-    /// process.
+    /// Opens the session. A hook gives up on a busy machine, so this repeats it until the daemon
+    /// knows the client's process.
     fn open(&mut self, home: &Home, session: &str) {
         let pid = self.child.id();
         let start = json!({ "hook_event_name": "SessionStart", "session_id": session, "source": "startup", "cwd": home.work(),
@@ -59,7 +57,7 @@ impl FakeClient {
         });
     }
 
-    /// Runs a hook; gives what it printed.
+    /// Runs a hook; returns its output.
     fn hook(&mut self, fields: &Value) -> String {
         writeln!(self.hooks, "{fields}").expect("it reads");
         let mut said = String::new();
@@ -147,7 +145,7 @@ fn a_client_that_gives_its_hooks_no_process_is_known_by_its_own_file() {
     eventually("the session is closed", || (!is_open(&home, "s1")).then_some(()));
 }
 
-/// A monitor of this process, as its client.
+/// Starts a monitor whose client is this process.
 fn monitor(home: &Home, session: &str) -> (Child, BufReader<ChildStdout>) {
     let mut attach = home.command(&["attach", "claude"]);
     attach.env("CLAUDE_CODE_SESSION_ID", session).env("CLAUDE_CONFIG_DIR", home.path("client"));
@@ -176,7 +174,7 @@ fn a_session_that_began_before_the_daemon_is_opened_by_its_monitor_and_woken() {
     let daemon = home.serve();
     order_for_the_folder(&home, "waits");
     drop(daemon);
-    // Its client has gone on in another session than the one that the monitor was started in.
+    // The client continued in another session than the one in which the monitor was started.
     write_file(&home, std::process::id(), "s2", "idle");
     let (mut child, mut lines) = monitor(&home, "s1");
     let _daemon = home.serve();

@@ -1,9 +1,9 @@
-//! What the configuration says about files: `tests/config/` holds them, `tests/snapshots/` what is
-//! said.
+//! The messages of the configuration about files: `tests/config/` has the files, `tests/snapshots/`
+//! the expected messages.
 //!
-//! `ok_*.toml` have nothing wrong, `warn_*.toml` only warnings, `err_*.toml` at least one error.
-//! Those with `_aside` in their name are settings, those with `_events` additions to the catalogue,
-//! the others subscribers. `many/` is a set of layers.
+//! `ok_*.toml` have no findings, `warn_*.toml` only warnings, `err_*.toml` at least one error.
+//! Files with `_aside` in their name are settings, those with `_events` are additions to the
+//! catalogue, and the others are subscribers. `many/` is a set of layers.
 
 use std::{
     fs,
@@ -224,7 +224,8 @@ fn stems(prefix: &str) -> Vec<String> {
     stems
 }
 
-/// Compiles one case in the user's layer, above a layer with a core subscriber and a good template.
+/// Compiles one case in the user's layer, above a layer with a core subscriber and a valid
+/// template.
 fn compile_case(stem: &str) -> Compiled {
     let kind = if stem.contains("_aside") {
         "aside.toml".to_owned()

@@ -1,11 +1,10 @@
-//! A workload is cut off at every write and at every sync, and what comes back must be a beginning
-//! of what was.
+//! Cuts a workload off at every write and at every sync; a restart must find a prefix of it.
 //!
-//! The workload runs once as it should, through journal and engine, and every call of the journal
-//! is kept. Then the same calls are made again on a disk that fails at one point, for every point;
-//! what a restart finds there, after a power loss or a kill, is replayed and compared record by
-//! record and output by output. In the end the producers publish again whatever they were not
-//! answered for, and every event must be delivered once.
+//! The workload runs once without faults, through journal and engine, and every call of the journal
+//! is recorded. Then the same calls are made again on a disk that fails at one point, for every
+//! point. The state that a restart finds, after a power loss or a kill, is replayed and compared
+//! record by record and output by output. At the end the producers publish all unanswered events
+//! again, and every event must be delivered once.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -37,18 +36,18 @@ use crate::support::{
 };
 
 const BEGIN_MS: u64 = 1_700_000_000_000;
-/// A dozen records, so that the workload goes over many segments.
+/// About a dozen records, so that the workload fills many segments.
 const SEGMENT_BYTES: u64 = 4_096;
 const ROUNDS: u64 = 32;
-/// How a power loss may have gone, for each point.
+/// Variants of a power loss that are tried at each point.
 const SEEDS: u64 = 2;
 
-/// What producers, harnesses and the user do, one after the other.
+/// The acts of producers, harnesses and the user, in order.
 #[derive(Debug, Clone)]
 enum Act {
     Publish(Vec<Event>),
     Exchange(Exchange),
-    /// Confirms what the session got last.
+    /// Confirms the newest injection of the session.
     Ack(SessionId),
     Open(SessionId, Harness),
     Close(SessionId),
@@ -63,13 +62,13 @@ struct Timed {
     act: Act,
 }
 
-/// Everything that is the same for every cut.
+/// The data that is the same for every cut.
 struct Workload {
-    /// Holds the folder of the rules.
+    /// Keeps the folder of the rules alive.
     folder: TempDir,
     acts: Vec<Timed>,
     calls: Vec<Call>,
-    /// Which act each call belongs to.
+    /// The act that each call belongs to.
     acts_of_calls: Vec<usize>,
     records: Vec<RecordBuf>,
     /// For each record.
@@ -77,10 +76,10 @@ struct Workload {
     delivered: Delivered,
 }
 
-/// What came back: how many records, for which act, and up to where by a snapshot.
+/// The recovered state: number of records, its act, and the position covered by a snapshot.
 type Beginnings = BTreeSet<(usize, usize, Seq)>;
 
-/// Which subscribers accounted for an event, by the event's id.
+/// The subscribers that accounted for each event, by event id.
 type Delivered = BTreeMap<String, BTreeSet<String>>;
 
 static WORKLOAD: LazyLock<Workload> = LazyLock::new(Workload::new);
@@ -116,7 +115,7 @@ fn acts() -> Vec<Timed> {
         let mut events: Vec<Event> = (0..2 + round % 7).map(|n| event(published + n, now)).collect();
         published += 2 + round % 7;
         if round % 7 == 6 {
-            // A producer that is not sure publishes again.
+            // An uncertain producer publishes again.
             events.push(event(published / 2, now));
         }
         act(Act::Publish(events));
@@ -146,7 +145,8 @@ fn acts() -> Vec<Timed> {
 }
 
 fn payload(number: u64) -> serde_json::Value {
-    // What should be a number is not always one, which is for a subscriber's condition to fail on.
+    // A field that should be a number is sometimes text, so that a subscriber's condition fails on
+    // it.
     let n = if number % 4 == 3 { json!("three") } else { json!(number) };
     json!({ "tool": format!("t{}", number % 5 / 2), "n": n })
 }
@@ -173,7 +173,7 @@ fn exchange(session: &SessionId, round: u64) -> Exchange {
     }
 }
 
-/// A daemon that lives through acts, and what it put out for each record.
+/// A daemon that performs acts, and its outputs for each record.
 struct Run {
     daemon: Daemon,
     seen: Seen,
@@ -233,10 +233,10 @@ impl Run {
         self.daemon.catch_up(*at, |seq, output| self.seen.see(seq, output))
     }
 
-    /// Who accounted for which event.
+    /// The subscribers that accounted for each event.
     ///
     /// # Panics
-    /// When a subscriber accounted for an event twice, or a notification was made twice.
+    /// If a subscriber accounted for an event twice, or a notification was made twice.
     fn delivered(&self) -> Delivered {
         let (mut ids, mut known) = (BTreeMap::new(), BTreeSet::new());
         for found in self.daemon.disk().records() {
@@ -315,9 +315,9 @@ impl Workload {
             let append = match call {
                 Call::Append(append) => append,
                 Call::Snapshot(capture) => {
-                    // One that cannot be written does no harm. The daemon writes none before the
-                    // journal is durable up to it; here the last records of a full segment are that
-                    // some time after they are written.
+                    // A failed write of a snapshot does no harm. The daemon writes a snapshot only
+                    // once the journal is durable up to it. Here the last records of a full segment
+                    // become durable some time after they are written.
                     if disk.is_durable(capture.seq) {
                         let _ = disk.write_snapshot(capture);
                     }
@@ -337,8 +337,8 @@ impl Workload {
         made
     }
 
-    /// Lets one operation fail: everything after it is refused, what was written can be read, and a
-    /// restart has it.
+    /// Makes one operation fail: every later one is refused, and the data written before stays
+    /// readable, also after a restart.
     fn fail(&self, faults: Faults) {
         let files = MemoryFiles::new();
         let (disk, _) = Disk::open(&files, SEGMENT_BYTES, self.rules()).expect("nothing fails yet");
@@ -346,7 +346,7 @@ impl Workload {
         let Interrupted { act, synced, written, error } = self.make_calls(&disk);
         let mut known = BTreeSet::new();
         let Some(error) = error else {
-            // It was a snapshot's.
+            // The failed operation belonged to a snapshot.
             return self.restart(&files.after_power_loss(synced.0), act, synced, &mut known);
         };
         let Call::Append(first) = &self.calls[0] else { panic!("the rules are first") };
@@ -365,10 +365,10 @@ impl Workload {
         self.restart(&files.after_power_loss(synced.0), act, synced, &mut known);
     }
 
-    /// Restarts on what `files` have left, checks that it is a beginning, and lives on to the end.
+    /// Restarts on the contents of `files`, checks that they are a prefix, and runs to the end.
     ///
-    /// What comes back is the same for many cuts, and so is then what follows from it: that is done
-    /// once for each.
+    /// Many cuts leave the same state, and then the rest is the same too: it runs once for each
+    /// state.
     fn restart(&self, files: &MemoryFiles, act: usize, least: Seq, known: &mut Beginnings) {
         let opened = Disk::open(files, SEGMENT_BYTES, self.rules());
         let (disk, fold) = opened.expect("what a crash leaves can be opened");
@@ -386,8 +386,8 @@ impl Workload {
         }
     }
 
-    /// The first exchange among `records` that released something in the life that was not cut, and
-    /// was cut before it was answered.
+    /// The first exchange among `records` that released something in the run without a cut, and
+    /// that was cut off before its answer.
     fn unanswered(&self, records: &[RecordBuf]) -> Option<Seq> {
         let released = |records: &[RecordBuf]| -> BTreeSet<Seq> {
             let records = records.iter().filter(|record| record.kind == RecordKind(records::RELEASED));
@@ -429,7 +429,7 @@ impl Workload {
         let mut run = Run { daemon, seen };
         self.adopt_rules(&mut run, act, now);
         run.daemon.catch_up(now, |seq, output| run.seen.see(seq, output)).expect("nothing fails");
-        // The stop at the end is made in any case, so that what is open closes.
+        // The stop at the end is always made, so that all open batches close.
         for timed in self.acts.iter().skip(act.min(self.acts.len() - 1)) {
             run.act(timed).expect("nothing fails");
         }
@@ -444,8 +444,8 @@ impl Workload {
         assert!(differing.is_empty(), "events, who should account for them and who does: {differing:#?}");
     }
 
-    /// Puts the rules of the files in force that hold before `act`, if a power loss took them; as a
-    /// start of the daemon does.
+    /// Puts the rules in force that apply before `act`, if a power loss took them; a start of the
+    /// daemon does the same.
     fn adopt_rules(&self, run: &mut Run, act: usize, now: Timestamp) {
         let before = self.acts.iter().take(act).rev();
         let generation = before
@@ -458,7 +458,7 @@ impl Workload {
         }
     }
 
-    /// Cuts at one point after the other, and checks every way in which that may have gone.
+    /// Cuts at each point, and checks a kill and every variant of a power loss there.
     fn cut_everywhere(&self, count: u64, cut: impl Fn(u64) -> Faults) {
         let mut known = BTreeSet::new();
         for at in 1..=count {
@@ -477,18 +477,17 @@ impl Workload {
     }
 }
 
-/// How far a producer came: the act it was not answered for, and the last records that it was
-/// answered for.
+/// The progress of a producer: its first unanswered act, and the last answered records.
 #[derive(Debug)]
 struct Interrupted {
     act: usize,
     synced: Seq,
     written: Seq,
-    /// Why it was not answered, if the journal was open.
+    /// Why the act was not answered, if the journal was open.
     error: Option<AppendError>,
 }
 
-/// How many writes and syncs the workload takes.
+/// The number of writes and syncs of the workload.
 fn operations() -> aside::journal::memory::Operations {
     let files = MemoryFiles::new();
     WORKLOAD.open_and_make_calls(&files);

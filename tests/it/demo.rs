@@ -1,13 +1,13 @@
-//! `aside demo` as a person runs it, and the picture of it that the README opens with.
+//! `aside demo` as a person runs it, and the picture of it at the top of the README.
 
 use std::{env, fs, path::Path};
 
 use crate::support::daemon::Home;
 
-/// Where the picture is; `ASIDE_BLESS=1` draws it anew.
+/// Path of the picture; `ASIDE_BLESS=1` draws it again.
 const PICTURE: &str = "docs/demo.svg";
 
-/// Tenths of a pixel that a character of the font is wide.
+/// Width of a character of the font, in tenths of a pixel.
 const CHAR_WIDTH: usize = 84;
 const LINE_HEIGHT: usize = 18;
 const MARGIN: usize = 16;
@@ -31,8 +31,8 @@ fn the_demo_shows_what_the_picture_in_the_readme_shows() {
     assert_eq!(fs::read_to_string(&path).expect("a picture"), drawn, "ASIDE_BLESS=1 draws it anew");
 }
 
-/// The text without what differs from run to run: how long the command took, names of injections,
-/// the estimates.
+/// The text without the parts that differ between runs: the command's duration, names of
+/// injections, the estimates.
 fn steady(text: &str) -> String {
     let lines = text.lines().map(|line| {
         let line = masked(line, "duration_ms: ", "3000");
@@ -57,7 +57,7 @@ fn masked_time(line: &str, begin: &str, time: &str) -> String {
     format!("{}{time}{}", &line[..at], &line[at + time.len()..])
 }
 
-/// A terminal's window with this text, as a picture that needs no font but a monospaced one.
+/// A terminal window with this text, as a picture that needs only a monospaced font.
 fn draw(text: &str) -> String {
     let columns = text.lines().map(|line| line.chars().count()).max().unwrap_or(0);
     let width = pixels(columns) + 2 * MARGIN;
@@ -82,7 +82,7 @@ fn draw(text: &str) -> String {
             () if right.contains("(nothing") => "none",
             () => "new",
         };
-        // Each side has a place of its own, as fonts differ in width.
+        // Each side is placed separately, as fonts differ in width.
         let x = MARGIN + pixels(left.chars().count());
         for (x, class, side) in [(MARGIN, left_class, left), (x, right_class, right)] {
             if !side.trim().is_empty() {

@@ -1,14 +1,15 @@
-//! The examples in the documentation work: subscribers and templates compile, tests pass, shown
-//! outputs are the outputs.
+//! Checks the examples in the documentation: subscribers and templates compile, tests pass, and the
+//! outputs are the real ones.
 //!
 //! In `README.md` and `docs/subscribers.md` a `toml` block with `[subscriber]` is a subscriber's
-//! file, any other `toml` block a part of one; with a `toon` block next it is shown with what it
-//! makes of the events in the `json` block above. A `jinja` block with a `toon` block next is a
-//! template and what it makes of the events in the `json` block above; one that begins with
-//! `{# fails #}` has to fail. Any other `jinja` block is the template of the subscriber above it.
+//! file; any other `toml` block is a part of one. If a `toon` block follows, it shows the
+//! subscriber's output for the events in the `json` block above. A `jinja` block followed by a
+//! `toon` block is a template and its output for the events in the `json` block above; one that
+//! begins with `{# fails #}` has to fail. Any other `jinja` block is the template of the subscriber
+//! above it.
 //!
-//! In a harness's document the table of what its client says by itself has the rows of the program,
-//! and rows of what it never says to its agent.
+//! In a harness's document the table of the client's own messages has the rows of the program, and
+//! rows of messages that the client never sends to its agent.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -30,16 +31,16 @@ use aside::{
 use serde_json::Value;
 
 const DOCUMENTS: [&str; 2] = ["README.md", "docs/subscribers.md"];
-/// The sections that a part of a file is completed with, unless it has them itself.
+/// Sections that are added to a part of a file if it lacks them.
 const REQUIRED: [(&str, &str); 2] = [("subscriber", "id = \"example\""), ("events", "types = [\"**\"]")];
 
-/// The heading above the table of what a client says by itself, in the harness's document.
+/// The heading above the table of the client's own messages, in the harness's document.
 const NATIVE: &str = "## What it says by itself";
 
 struct Block {
     language: String,
     text: String,
-    /// Its place, for messages.
+    /// Its position, for messages.
     place: String,
 }
 
@@ -109,7 +110,7 @@ fn what_a_client_says_by_itself_is_documented_as_the_program_takes_it() {
     }
 }
 
-/// The marks of a merge that was not resolved, at the beginning of a line.
+/// The conflict markers of an unresolved merge, at the beginning of a line.
 const MERGE_MARKS: [&str; 2] = ["<<<<<<< ", ">>>>>>> "];
 
 #[test]
@@ -158,7 +159,7 @@ fn blocks(document: &str) -> Vec<Block> {
     blocks
 }
 
-/// The block that shows what the template at `index` gives, if one does.
+/// The block that shows the output of the template at `index`, if there is one.
 fn output_of(blocks: &[Block], index: usize) -> Option<&Block> {
     blocks.get(index + 1).filter(|next| next.language == "toon")
 }
@@ -244,7 +245,7 @@ fn rows_of(block: &Block) -> Vec<Row> {
         .collect()
 }
 
-/// What the subscriber of a `toml` block makes of `rows`.
+/// The output of the subscriber of a `toml` block for `rows`.
 fn render_subscriber(block: &Block, rows: &[Row]) -> Rendered {
     let rules = compile_with(&completed(block), &[]).rules;
     let rule = rules.subscribers.iter().find(|rule| rule.id.as_str() == "example").expect("it compiles");

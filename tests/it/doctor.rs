@@ -1,4 +1,4 @@
-//! `aside doctor` against a real daemon and homes in one state or another.
+//! `aside doctor` against a real daemon and homes in different states.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::support::daemon::{Daemon, Home, at, eventually, text};
 
-/// The program with this home's folders for a client as well, and a client that says its version.
+/// The program with this home's folders for a client too, and a client that reports its version.
 fn command(home: &Home, args: &[&str]) -> Command {
     command_with_client(home, "2.1.330", args)
 }
@@ -31,8 +31,8 @@ fn run(home: &Home, args: &[&str]) -> Output {
     command(home, args).output().expect("the program runs")
 }
 
-/// The verdict of each check of one harness, but those about this build and this machine, which
-/// tests cannot choose.
+/// The exit code, and the verdict of each check of one harness. Leaves out the checks of this build
+/// and this machine, which tests cannot choose.
 fn verdicts(home: &Home) -> (Option<i32>, Vec<String>) {
     let output = run(home, &["doctor", "claude-code", "--json"]);
     let answer: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -146,8 +146,7 @@ fn nothing_that_waits_for_a_real_session_is_taken_by_the_round_trip() {
     let (home, daemon) = installed();
     home.publish(&json!({ "type": "tool.call.failure", "source": "t", "payload": { "tool_name": "grep", "error_type": "x" } }));
     assert_eq!(verdicts(&home).0, Some(0));
-    // Its session is closed by a hook, and a question may be answered before the event loop has
-    // read that.
+    // A hook closes its session, and a request may be answered before the event loop reads that.
     eventually("the session of the round trip is closed", || {
         (at(&home.get("/v1/sessions"), "/sessions") == &json!([])).then_some(())
     });

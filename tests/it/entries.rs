@@ -15,7 +15,7 @@ use crate::support::daemon::{Home, at, eventually};
 const LOG: &str = "[[sources.log]]\npath = \"dev.log\"\nname = \"dev\"\nmatch = \"ERROR|panicked\"\n";
 const PATHS: &str = "[[sources.paths]]\nglob = \"schemas/**/*.sql\"\n";
 
-/// Opens a session of the work folder; `call` is what its agent did.
+/// Opens a session of the work folder; `call` is a call of its agent.
 fn exchange(home: &Home, session: &str, carrier: &str, call: Option<&Value>) -> String {
     let harness = json!({ "name": "loop", "workspace": home.work() });
     let observe: Vec<Value> =
@@ -30,7 +30,7 @@ fn exchange(home: &Home, session: &str, carrier: &str, call: Option<&Value>) -> 
     answer.json()["text"].as_str().unwrap_or_default().to_owned()
 }
 
-/// What the session is notified of with the first of its next calls that has `words` in it.
+/// The first notification with `words` that the session's next calls get.
 fn notified(home: &Home, session: &str, words: &str) -> String {
     let mut calls = 0;
     eventually("a notification", || {
@@ -49,7 +49,7 @@ fn events(home: &Home, event_type: &str) -> Vec<Value> {
     found["events"].as_array().expect("a list").iter().map(|found| found["event"].clone()).collect()
 }
 
-/// How many lines were said, those that were counted among them.
+/// The number of matched lines, including those that were only counted.
 fn lines(home: &Home) -> u64 {
     let further = |event: &Value| event["payload"]["further"].as_u64().unwrap_or(0);
     events(home, "log.line.matched").iter().map(|event| 1 + further(event)).sum()
@@ -81,7 +81,7 @@ fn every_line_of_a_log_is_said_or_counted_over_a_rename_and_a_truncation() {
     home.configure("aside.toml", LOG);
     home.print(&["reload"]);
     assert_eq!(row(&home, "log")["is_on"], true);
-    // It follows from some moment after the reload on.
+    // Following starts at some moment after the reload.
     eventually("the first line", || {
         append(&path, "ERROR ready\n");
         (lines(&home) > 0).then_some(())
@@ -127,7 +127,7 @@ fn a_log_that_is_no_file_is_said_by_sources_and_the_rest_goes_on() {
     assert!(shown.contains("[[sources.log]] in aside.toml") && shown.contains(&trouble), "{shown}");
 }
 
-/// What changed of a file, in order.
+/// The kinds of changes of a file, in order.
 fn changes(home: &Home, path: &str) -> Vec<String> {
     let mut found: Vec<(u64, String)> = Vec::new();
     let listed = home.get("/v1/events?type=fs.file.*&limit=1000");
@@ -144,7 +144,7 @@ fn changes(home: &Home, path: &str) -> Vec<String> {
     found.into_iter().map(|(_, kind)| kind).collect()
 }
 
-/// Writes a file until that is noticed, so that what comes then is.
+/// Writes a file until the watch reports it, so that later changes are reported too.
 fn watched(home: &Home, folder: &Path) {
     let mut round = 0;
     eventually("the first file", || {
@@ -171,7 +171,7 @@ fn a_save_by_renaming_is_one_change_and_none_for_the_agent_that_made_it() {
     save("2");
     eventually("the change", || (changes(&home, "schemas/a.sql") == ["modified"]).then_some(()));
     notified(&home, "s1", "schemas/a.sql");
-    // A second session of the folder, and both have taken what was before.
+    // Opens a second session of the folder; both take everything that is pending.
     exchange(&home, "s2", "c1", None);
     let mut calls = 0;
     eventually("quiet", || {
@@ -188,7 +188,7 @@ fn a_save_by_renaming_is_one_change_and_none_for_the_agent_that_made_it() {
     notified(&home, "s2", "schemas/a.sql");
     assert_eq!(pending(&home, "s1"), 0, "it wrote that itself");
     assert_eq!(changes(&home, "schemas/a.sql"), ["modified", "modified"]);
-    // A folder that is new below is watched too.
+    // A new subfolder is watched too.
     fs::create_dir_all(folder.join("deep/er")).expect("made");
     fs::write(folder.join("deep/er/b.sql"), "1").expect("written");
     eventually("the new one", || (changes(&home, "schemas/deep/er/b.sql") == ["created"]).then_some(()));

@@ -1,11 +1,11 @@
-//! One bit of one file of a state folder is wrong: the daemon starts and says what is damaged, or
-//! is refused with a message whose advice works. It never acknowledges an event and then dies of
-//! the damage, or loses it.
+//! Flips one bit of one file of a state folder: the daemon starts and reports the damage, or
+//! refuses with a message whose advice works. It never acknowledges an event and then loses it or
+//! dies of the damage.
 //!
-//! A state folder is made once, by a daemon that was stopped and by one that was killed. Each try
-//! copies it, flips a drawn bit of a file whose kind goes round, and lives with what is left.
-//! `ASIDE_FLIP_TRIES` is how many tries there are for each of the two, `ASIDE_FLIP_FIRST` the
-//! number of the first one: a try of a number is always the same.
+//! A state folder is made once by a daemon that was stopped and once by one that was killed. Each
+//! try copies it, flips a random bit in a file of the next kind, and runs a daemon on the result.
+//! `ASIDE_FLIP_TRIES` is the number of tries for each of the two, `ASIDE_FLIP_FIRST` the number of
+//! the first try: a number always gives the same try.
 
 use std::{
     env, fs,
@@ -18,13 +18,13 @@ use serde_json::{Value, json};
 
 use crate::support::daemon::{Daemon, Ended, Home, at, eventually, text};
 
-/// Tries for each folder; by hand 500.
+/// Tries for each folder; 500 for a manual run.
 const TRIES: u64 = 10;
-/// What the user is to do may take so many steps.
+/// Most steps that the messages may ask of the user.
 const REFUSALS_MAX: usize = 3;
-/// Events that wait for the session.
+/// Events that are pending for the session.
 const PENDING: u64 = 8;
-/// Events that nobody asks for, which fill segments, and the characters of each.
+/// Events that match no subscriber and fill segments, and the characters of each.
 const FILLING: u64 = 200;
 const FILLING_CHARS: usize = 20_000;
 
@@ -51,7 +51,7 @@ window_ms = 0
 priority = "high"
 "#;
 
-/// Every kind of file that a state folder has, by what its path begins and ends with.
+/// Every kind of file in a state folder, by the beginning and the end of its path.
 const KINDS: [(&str, &str, &str); 12] = [
     ("open segment", "journal/", ".seg"),
     ("sealed segment", "journal/", ".seg"),
@@ -67,7 +67,7 @@ const KINDS: [(&str, &str, &str); 12] = [
     ("log", "daemon.log", ""),
 ];
 
-/// The same numbers for the same beginning.
+/// A random generator; the same seed gives the same numbers.
 struct Drawn(u64);
 
 impl Drawn {
@@ -81,7 +81,7 @@ fn setting(name: &str, default: u64) -> u64 {
     env::var(name).map_or(default, |value| value.parse().expect("a number"))
 }
 
-/// What the session is given, in order.
+/// The notifications that are delivered to the session, in order.
 fn delivered(home: &Home) -> Vec<Value> {
     let answer = home.exchange("s1", &json!({ "point": "turn_start", "carrier": "after" }));
     assert!(matches!(answer.status(), 200 | 204), "{answer:?}");
@@ -90,8 +90,8 @@ fn delivered(home: &Home) -> Vec<Value> {
     notifications.iter().map(|notification| at(notification, "/id").clone()).collect()
 }
 
-/// A home whose daemon has a sealed segment, an open one, two snapshots, and something that waits;
-/// it does not run any more.
+/// A home whose daemon has stopped, and left a sealed segment, an open one, two snapshots, and
+/// pending notifications.
 fn filled(signal: Signal) -> Home {
     let home = Home::with(&[("aside.toml", SETTINGS), ("subscribers/single.toml", SUBSCRIBER)]);
     home.print(&["up"]);
@@ -121,8 +121,8 @@ fn filled(signal: Signal) -> Home {
     eventually("the daemon ends", || home.try_ask("GET", "/healthz", "").is_err().then_some(()));
     eventually("its folder is free", || {
         let daemon = home.try_serve(&["--log", "info"]).ok()?;
-        // The last life of the fixture ends as the first one: what a start makes of a kill is a
-        // part of it.
+        // The last run of the fixture ends like the first one, so that the fixture has the effects
+        // of a start after a kill.
         daemon.signal(signal);
         drop_ended(daemon);
         Some(())
@@ -170,7 +170,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// A bit that is wrong.
+/// A flipped bit.
 #[derive(Debug)]
 struct Flip {
     kind: &'static str,
@@ -180,7 +180,7 @@ struct Flip {
 }
 
 impl Flip {
-    /// The one of a number; `None` if the folder has no file of the kind whose turn it is.
+    /// Makes the flip with this number; `None` if the folder has no file of the kind.
     fn make(home: &Home, number: u64) -> Option<Self> {
         let mut drawn = Drawn(number);
         drawn.below(1);
@@ -191,7 +191,7 @@ impl Flip {
         let whole = home.state().join(&path);
         let mut bytes = fs::read(&whole).expect("readable");
         let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-        // Prepared space is most of a file, and nothing is there.
+        // Most of a file is prepared space without data.
         let end = if drawn.below(8) == 0 { bytes.len() } else { used };
         let byte = usize::try_from(drawn.below(end as u64)).expect("small");
         let bit = drawn.below(8);
@@ -201,7 +201,7 @@ impl Flip {
     }
 }
 
-/// Follows a message: runs each command that it names; gives what they said.
+/// Runs each command that a message names; returns their output.
 fn follow(home: &Home, message: &str) -> String {
     let mut said = String::new();
     for quoted in message.split('`').skip(1).step_by(2) {
@@ -219,7 +219,7 @@ fn follow(home: &Home, message: &str) -> String {
     said
 }
 
-/// Starts the daemon, doing what it says when it refuses; gives what was said on the way.
+/// Starts the daemon, and follows the advice of each refusal; returns all messages.
 fn start(home: &Home) -> (Daemon, String) {
     let mut said = String::new();
     for _ in 0..=REFUSALS_MAX {
@@ -238,15 +238,15 @@ fn start(home: &Home) -> (Daemon, String) {
     panic!("the advice does not help:\n{said}");
 }
 
-/// Whether something in a log, or in how the daemon is, tells of damage.
+/// Whether the log or the daemon's status reports damage.
 fn is_reported(said: &str, home: &Home) -> bool {
     let is_in_log = said.lines().any(|line| line.contains(" warn ") || line.contains(" error "));
     let health = home.ask("GET", "/healthz", "").json();
     is_in_log || health["status"] != "ok"
 }
 
-/// Lives with what is left after a flip: what waited is there or the loss is reported, and what is
-/// acknowledged from now on stays.
+/// Runs on the state after a flip: pending notifications are there or their loss is reported, and
+/// events that are acknowledged from now on stay.
 fn live_with(home: &Home, expected: &[Value], flip: &Flip) {
     let verified = home.run(&["journal", "verify"]);
     let is_found = verified.status.code() == Some(1);
@@ -260,7 +260,8 @@ fn live_with(home: &Home, expected: &[Value], flip: &Flip) {
     );
     let event = json!({ "id": "after", "type": "cli.event", "source": "test", "session": "s1", "payload": { "n": 1 } });
     home.publish(&event);
-    // What is derived may be damaged without a check of its own, but asking for it ends nothing.
+    // Derived data may be damaged without a check of its own; a request for it must not end the
+    // daemon.
     for path in ["/v1/notifications?limit=5", "/v1/status", "/metrics"] {
         let answer = home.ask("GET", path, "");
         assert!(answer.status() == 200 || !answer.0.body.is_empty(), "{path}: {answer:?}");
@@ -291,7 +292,7 @@ fn flip_and_live(signal: Signal) {
     for number in first..first + setting("ASIDE_FLIP_TRIES", TRIES) {
         let home = again();
         let Some(flip) = Flip::make(&home, number) else { continue };
-        // Each try says what is wrong with it, and the others are made all the same.
+        // A failed try names itself; the other tries run all the same.
         if catch_unwind(AssertUnwindSafe(|| live_with(&home, &expected, &flip))).is_err() {
             let Flip { kind, path, byte, bit } = &flip;
             failed.push(format!("try {number}, {kind}: bit {bit} of byte {byte} of {}", path.display()));

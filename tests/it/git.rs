@@ -1,5 +1,5 @@
-//! What a session is notified of when git itself moves its repository: each move once, with what it
-//! did and the files that the session read; nothing of its own moves.
+//! The notifications of a session when git itself moves its repository: one for each move, with the
+//! operation and the files that the session read; none for the session's own moves.
 
 pub(crate) mod machine;
 
@@ -23,13 +23,14 @@ mkdir src && echo 1 >a && echo 1 >src/b && echo 1 >c && git add . && git commit 
 git checkout -q -b fix && echo 2 >a && echo 2 >c && git commit -qam fix && git checkout -q main
 ";
 
-/// A case: what is set up behind [`SETUP`], the folder that the session works in, what somebody
-/// does, and what is said of it.
+/// A case: the setup after [`SETUP`], the session's folder, the commands of somebody else, and the
+/// expected notifications.
 struct Case {
     name: &'static str,
     setup: &'static str,
     workspace: &'static str,
-    /// Each with what is said after it: after a call, and at the next beginning of a turn.
+    /// Each step with the notifications after it: after a call, and at the next beginning of a
+    /// turn.
     steps: &'static [(&'static str, &'static [&'static str], &'static [&'static str])],
 }
 
@@ -205,7 +206,7 @@ struct Session {
     id: SessionId,
     memory: Memory,
     workspace: Arc<str>,
-    /// A folder beside the repository, for the clock.
+    /// A folder next to the repository, for the clock.
     beside: std::path::PathBuf,
 }
 
@@ -224,7 +225,7 @@ impl Session {
         session
     }
 
-    /// What is said after calls that ran while somebody did something.
+    /// The notifications after calls during which somebody else ran commands.
     fn exchange(&mut self, point: InjectionPoint, calls: &[Call]) -> Vec<String> {
         let now = now(&self.beside);
         let found = self.look(point, calls, now);
@@ -252,7 +253,7 @@ impl Session {
         probe::look(&view.known, &moment, &settings, &Machine)
     }
 
-    /// What its harness says of it.
+    /// Passes an event of the session's harness to the probe.
     fn hear(&mut self, event_type: &str, now: Timestamp) {
         let event = Event {
             id: "e".into(),
@@ -275,7 +276,7 @@ fn ran(command: &str) -> [Call; 1] {
     [Call { command: Some(command.to_owned()), ..Call::default() }]
 }
 
-/// A finding in a line, without ids and times: what is said, the files that were read, the
+/// A finding on one line, without ids and times: the message, the files that were read, the
 /// manifests.
 fn shown(event: &Event) -> String {
     let payload: Value = serde_json::from_str(event.payload.as_str()).expect("JSON");
@@ -304,7 +305,7 @@ fn shown(event: &Event) -> String {
             bare => Some(format!("{bare}{end}")),
         }
     };
-    // `(checkout 14:02)` loses its time, not its end.
+    // `(checkout 14:02)` loses its time and keeps its parenthesis.
     let mut line = String::new();
     for part in said.split(' ') {
         match word(part) {

@@ -1,4 +1,4 @@
-//! The real `aside hook`, between a harness and a daemon that behaves in one way or another.
+//! The real `aside hook` between a harness and a daemon with different behaviours.
 
 use std::{
     collections::BTreeSet,
@@ -20,13 +20,12 @@ use crate::support::daemon::{Home, PATIENCE, at, eventually};
 
 const STDIN: &str = r#"{"hook_event_name":"Stop","session_id":"s1"}"#;
 
-/// Runs the hook against whatever listens at `socket`, and waits for it however slow the machine
-/// is.
+/// Runs the hook against the listener at `socket`, and waits for it even on a slow machine.
 fn hook(socket: &PathBuf, args: &[&str]) -> Output {
     hook_within(PATIENCE, socket, args)
 }
 
-/// The same; the hook gives up after `timeout`.
+/// Like [`hook`]; the hook gives up after `timeout`.
 fn hook_within(timeout: Duration, socket: &PathBuf, args: &[&str]) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_aside"))
         .args(args)
@@ -98,11 +97,11 @@ fn a_daemon_that_hangs_does_not_hang_the_hook() {
     let listener = UnixListener::bind(&path).expect("bind");
     let daemon = thread::spawn(move || {
         let (mut connection, _) = listener.accept().expect("a client");
-        // Comes to its end when the hook has gone.
+        // Returns when the hook has disconnected.
         connection.read_to_end(&mut Vec::new()).map(|_| ())
     });
     let shortest = Duration::from_millis(*HOOK_TIMEOUT_MS_LIMITS.start());
-    // One may be over before it has connected; it is silent too, and there is the next one.
+    // A hook may end before it has connected; it is silent too, and the next one is tried.
     eventually("a hook is connected and hangs up", || {
         assert_silent(&hook_within(shortest, &path, &["hook", "claude"]));
         daemon.is_finished().then_some(())
@@ -119,7 +118,7 @@ fn the_hook_starts_no_thread_and_so_no_runtime() {
         let (mut connection, _) = listener.accept().expect("a client");
         let request = read_request(&connection);
         let pid = socket_peercred(&connection).expect("the peer is known").pid.as_raw_nonzero();
-        // All that it does is begun: it waits for this answer.
+        // The hook waits for this answer, so all its threads have started.
         let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("it waits").count();
         connection.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").expect("it reads");
         (request, threads)
@@ -153,8 +152,8 @@ fn captures() -> Vec<(String, String)> {
     files.into_iter().map(read).collect()
 }
 
-/// The text that a hook's output gives to the model; checks that nothing else is there but a line
-/// for the user.
+/// The text that a hook's output has for the model; checks that the rest is at most a line for the
+/// user.
 fn delivered(name: &str, stdin: &str, output: &Output) -> Option<String> {
     assert!(output.status.success() && output.stderr.is_empty(), "{name}: {output:?}");
     if output.stdout.is_empty() {
@@ -170,7 +169,7 @@ fn delivered(name: &str, stdin: &str, output: &Output) -> Option<String> {
     Some(context)
 }
 
-/// The hooks whose output carries text to the model whatever it is.
+/// The hooks whose output carries text to the model unconditionally.
 const CARRYING: [&str; 3] = ["PostToolBatch", "SessionStart", "UserPromptSubmit"];
 
 /// A capture, as a hook of a session of its own.
@@ -186,8 +185,7 @@ fn every_hook_of_the_real_client_is_answered_in_its_shape_or_not_at_all() {
     let home = Home::with(&[("aside.toml", "[sources.sessions]\nenabled = false\n")]);
     let daemon = home.serve();
     for (number, (name, stdin)) in captures().into_iter().enumerate() {
-        // What one leaves behind is not the next one's: each is of a session and a process of its
-        // own.
+        // Each has its own session and process, so that none gets what another left pending.
         let input = as_session(&stdin, &format!("session-{number}"));
         let stdin = input.to_string();
         let hook = || home.hook_of(1_000 + u32::try_from(number).expect("few"), &stdin);
@@ -268,12 +266,12 @@ fn a_hook_of_another_harness_or_without_sense_is_silent() {
 
 /// Hook calls while the daemon is loaded.
 const CALLS: usize = 500;
-/// Harnesses that call at once.
+/// Harnesses that call at the same time.
 const HARNESSES: usize = 4;
-/// Events that are published for each call, all of which match.
+/// Events that are published for each call; all of them match.
 const EVENTS_A_CALL: usize = 20;
 
-/// What a harness says after its tool number `call`.
+/// The hook input of a harness after its tool number `call`.
 fn after_tool(harness: usize, call: usize) -> String {
     let tool = json!({ "tool_name": "Read", "tool_use_id": format!("t{call}") });
     json!({ "hook_event_name": "PostToolBatch", "session_id": format!("s{harness}"), "cwd": "/", "prompt_id": "p",
@@ -286,8 +284,8 @@ fn under_load_no_hook_fails_and_none_tells_twice() {
     let home = Home::new();
     let _daemon = home.serve();
     let outputs: Vec<Output> = thread::scope(|scope| {
-        // A batch for every call, so that the load is the same however fast the machine is; whoever
-        // is ahead waits.
+        // One batch for every call, so that the load does not depend on the speed of the machine;
+        // the faster side waits.
         let (called, calls) = sync_channel::<()>(HARNESSES);
         let home = &home;
         scope.spawn(move || {
@@ -329,7 +327,7 @@ fn under_load_no_hook_fails_and_none_tells_twice() {
     assert!(!delivered.is_empty(), "nothing was delivered, so nothing was shown");
 }
 
-/// A hook's input with the fields that all of them have.
+/// A hook's input with the fields that all hooks have.
 fn input(event: &str, session: &str, fields: Value) -> String {
     let mut input =
         json!({ "hook_event_name": event, "session_id": session, "prompt_id": "p1", "cwd": "/w" });
@@ -342,13 +340,13 @@ fn batch(session: &str, call: &str) -> String {
     input("PostToolBatch", session, json!({ "tool_calls": [{ "tool_name": "Bash", "tool_use_id": call }] }))
 }
 
-/// What became of the event `id`, as words.
+/// The steps of the event `id`, as words.
 fn history(home: &Home, id: &str) -> Vec<String> {
     let shown = home.get(&format!("/v1/events/{id}?source=cli"));
     shown["history"].as_array().expect("a list").iter().map(step).collect()
 }
 
-/// Waits until the event `id` is confirmed; says how.
+/// Waits until the event `id` is confirmed; returns how.
 fn confirmed(home: &Home, id: &str) -> String {
     let last = || history(home, id).pop().filter(|last| last.starts_with("confirmed"));
     eventually("it is confirmed", last)
@@ -380,8 +378,8 @@ fn a_call_is_denied_once_for_what_is_critical_and_never_one_that_only_looks() {
     assert_eq!(before("Read", "t2"), None, "a call that only looks");
     let mut tries = 0;
     let said = eventually("it is denied", || {
-        // What a hook gives up on in the last moment has had its turn, so each try has something of
-        // its own.
+        // A hook that gives up at the last moment may have used its notification up, so each try
+        // publishes a new one.
         tries += 1;
         home.publish(&critical(&format!("c{tries}"), "s1"));
         before("Bash", "t3")

@@ -1,8 +1,8 @@
-//! Hostile payloads through the whole engine: whatever an event holds, an injection stays one block
-//! of its format and says it.
+//! Hostile payloads through the whole engine: for any event, an injection stays one block of its
+//! format and contains the values.
 //!
-//! Four sessions hear the same events, each in another format. What they get is read back and
-//! compared with the values that were published, as [`clean_text`] leaves them.
+//! Four sessions get the same events, each in another format. Their injections are parsed and
+//! compared with the published values, after [`clean_text`].
 
 use std::{cell::RefCell, collections::BTreeMap, env, time::Duration};
 
@@ -25,10 +25,10 @@ use crate::support::{
     written::{CUT, Said, assert_sentence, read},
 };
 
-/// Longer than any window of a subscriber that takes part, and than the dedupe windows.
+/// Longer than any window of the subscribers used here, and than the dedupe windows.
 const PAUSE: Duration = Duration::from_secs(20);
 
-/// Texts that would break a format, a row or a terminal that trusted them.
+/// Texts that would break a format, a row or a terminal without escaping.
 const TEXTS: [&str; 66] = [
     "plain",
     "two\nlines",
@@ -124,7 +124,7 @@ const OWN: [(&str, usize, &str); 6] = [
     ("table", 3, "{{ rows|toon(key=\"table\") }}"),
 ];
 
-/// An engine to which four sessions listen.
+/// An engine with four sessions.
 struct Stage {
     drive: Drive,
     now: Timestamp,
@@ -151,7 +151,7 @@ impl Stage {
         Self { drive, now, count: 0 }
     }
 
-    /// Publishes `events` and returns what each session then gets.
+    /// Publishes `events` and returns the next injection of each session.
     fn tell(&mut self, events: &[(&str, Value)]) -> BTreeMap<Format, Injection> {
         self.now = self.now + PAUSE;
         self.drive.advance(self.now);
@@ -235,7 +235,7 @@ fn injection(output: Output) -> Option<(Format, Injection)> {
     }
 }
 
-/// What the reader of `format` finds when notifications say `expected`.
+/// The result of parsing `format` when notifications contain `expected`.
 fn expected_of(format: Format, expected: &[(Priority, Value)]) -> Said {
     let of = |wanted: Option<Priority>| -> Vec<Value> {
         let is_wanted = |priority: Priority| wanted.is_none_or(|wanted| wanted == priority);
@@ -256,8 +256,8 @@ fn expected_of(format: Format, expected: &[(Priority, Value)]) -> Said {
     }
 }
 
-/// What is expected, with [`CUT`] for a content that was cut and is too long for a line with all
-/// that is in one.
+/// The expected contents, with [`CUT`] for a content that was cut and is too long for a line with
+/// all others on it.
 fn with_cuts(said: &Said, expected: Said) -> Said {
     let (Said::Contents(lines), Said::Contents(contents)) = (said, &expected) else { return expected };
     let length = |content: &Value| content.to_string().replace('<', "\\u003c").chars().count();
@@ -309,7 +309,7 @@ fn items_document(pairs: &[(Value, Value)]) -> Value {
     json!({ "items": items, "quoted": shown(&b), "words": [a, b] })
 }
 
-/// What a scalar looks like among other text: a number has no exponent.
+/// The text of a scalar among other text: a number has no exponent.
 fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -478,7 +478,7 @@ fn objects_nested_as_deep_as_a_payload_may_be_keep_their_shape() {
     let mut stage = Stage::new();
     for pair in TEXTS.chunks(2) {
         let (key, text) = (format!("k{}", pair[0]), pair[1]);
-        // The payload is one level, a round two or three: 16 in all, the most there may be.
+        // The payload is one level, a round two or three: 16 in all, the maximum.
         let deep = (0..6).fold(json!(text), |inner, level| match level % 2 {
             0 => json!({ key.as_str(): [inner, text] }),
             _ => json!({ key.as_str(): [{ "a": text, "b": inner }] }),
@@ -505,7 +505,7 @@ fn without_a_template_the_fields_of_a_payload_are_shown() {
     }
 }
 
-/// Long texts: what does not fit is cut with a mark that counts, and the rest is exact.
+/// Long texts: text that does not fit is cut with a mark that counts, and the rest is exact.
 #[test]
 fn a_text_of_60_kb_is_cut_with_a_mark_and_breaks_nothing() {
     let mut stage = Stage::new();
@@ -518,7 +518,7 @@ fn a_text_of_60_kb_is_cut_with_a_mark_and_breaks_nothing() {
         ];
         for (format, injection) in stage.tell(&events) {
             let contents = match read(format, &injection.text, 2) {
-                // A line has no room for them, and says where they are seen.
+                // A line has no room for them, and names where to see them.
                 Said::Contents(contents) if format == Format::Line => {
                     assert_eq!(contents, [CUT, CUT]);
                     continue;
@@ -578,7 +578,7 @@ fn generated_payloads_are_delivered_as_they_were_published() {
     let stage = RefCell::new(Stage::new());
     let lines = prop::collection::vec((text(), text(), text()), 0..3);
     let rows = prop::collection::vec((scalar(), scalar()), 1..4);
-    // Some four payloads a case.
+    // About four payloads a case.
     let cases = env::var("ASIDE_HOSTILE_CASES").map_or(128, |cases| cases.parse().expect("a number"));
     let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
     let run = runner.run(&(lines, rows, nested()), |(lines, rows, nested)| {

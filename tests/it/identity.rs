@@ -1,5 +1,5 @@
-//! A session is its harness and its id: two loops that call theirs `main` have one each, over the
-//! real socket.
+//! A session's identity is its harness and its id: two loops that both use `main` have one session
+//! each, over the real socket.
 
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ fn two_harnesses_with_one_id_have_a_session_each() {
     assert_eq!(exchange(&home, "main", "b", "c1"), (204, Value::Null));
     assert_eq!(ids(&home), ["b:main", "main"]);
 
-    // Either is reached by its folder and by its full name, and the id alone says too little.
+    // Each is addressed by its folder or its full name; the id alone is ambiguous.
     publish(&home, "workspace", "/w/b", 1);
     publish(&home, "session", "a:main", 2);
     let pending = |name: &str| home.get(&format!("/v1/sessions/{name}"))["pending"].clone();
@@ -56,7 +56,7 @@ fn two_harnesses_with_one_id_have_a_session_each() {
     assert_eq!(home.exchange("b:main", &body).status(), 400, "it would be its own parent");
     daemon.kill();
 
-    // Names hold over a restart.
+    // Names survive a restart.
     let daemon = home.serve();
     let (status, given) = exchange(&home, "main", "b", "c2");
     assert_eq!(
@@ -74,7 +74,7 @@ fn two_harnesses_with_one_id_have_a_session_each() {
     assert_eq!(daemon.stop().status.code(), Some(0));
 }
 
-/// What a harness observes in its session is of its own session, whoever else uses the id.
+/// A harness's observations belong to its own session, even if another harness uses the same id.
 #[test]
 fn what_is_observed_is_addressed_to_the_session_of_the_harness_that_observed_it() {
     let home = Home::with(&[("subscribers/each.toml", EACH)]);
@@ -87,7 +87,7 @@ fn what_is_observed_is_addressed_to_the_session_of_the_harness_that_observed_it(
     assert_eq!(exchange(&home, "main", "a", "c2"), (204, Value::Null));
 }
 
-/// Somebody opened a session under the id of a client's conversation before the client did.
+/// Another harness opened a session under the id of a client's conversation before the client did.
 #[test]
 fn a_client_whose_id_is_taken_has_its_own_session_all_the_same() {
     let home = Home::with(&[("subscribers/each.toml", EACH)]);

@@ -1,7 +1,7 @@
 //! `aside install` and `aside uninstall`, in homes of their own.
 //!
-//! Each file in `tests/fixtures/claude-code/settings` is a settings file of somebody; what becomes
-//! of it is compared with a snapshot.
+//! Each file in `tests/fixtures/claude-code/settings` is an existing settings file; the result is
+//! compared with a snapshot.
 
 use std::{
     fs,
@@ -39,7 +39,7 @@ fn client(home: &Home) -> PathBuf {
     home.path("home/.claude")
 }
 
-/// Runs a command as a user with this home, whose client says that it is `version`.
+/// Runs a command as a user with this home, whose client reports `version`.
 fn run_with_client(home: &Home, version: &str, args: &[&str]) -> Output {
     let programs = home.path("programs");
     fs::create_dir_all(&programs).expect("a folder");
@@ -57,21 +57,21 @@ fn run(home: &Home, args: &[&str]) -> Output {
     run_with_client(home, "2.1.330", args)
 }
 
-/// Runs a command that succeeds; gives what it prints.
+/// Runs a command that succeeds; returns its output.
 fn print(home: &Home, args: &[&str]) -> String {
     let output = run(home, args);
     assert!(output.status.success() && output.stderr.is_empty(), "{args:?}: {output:?}");
     shown(home, &output.stdout)
 }
 
-/// Runs a command that fails; gives what it says, which is one line.
+/// Runs a command that fails; returns its error message, which is one line.
 fn refusal(home: &Home, args: &[&str]) -> String {
     let output = run(home, args);
     assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{args:?}: {output:?}");
     shown(home, &output.stderr)
 }
 
-/// Without what differs from machine to machine.
+/// The output without the parts that differ between machines.
 fn shown(home: &Home, output: &[u8]) -> String {
     let root = home.path("");
     let root = root.to_str().expect("text").trim_end_matches('/');

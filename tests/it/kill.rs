@@ -1,10 +1,10 @@
-//! A daemon that is killed again and again in the midst of its work loses nothing that it
-//! acknowledged and repeats nothing.
+//! A daemon that is killed repeatedly while it works loses nothing that it acknowledged and repeats
+//! nothing.
 //!
-//! Publishers and harnesses work against the real daemon until one of them, having got a drawn
-//! number of answers, kills it as `kill -9` does while the others have requests on their way. After
-//! each restart they ask again for what was not answered, as clients do. In the end the journal is
-//! replayed apart from the daemon, and what that gives is compared with what the clients got.
+//! Publishers and harnesses work against the real daemon. After a random number of answers one of
+//! them kills it as `kill -9` does, while the others have requests in flight. After each restart
+//! they repeat their unanswered requests, as clients do. At the end the journal is replayed outside
+//! the daemon, and the result is compared with the answers that the clients got.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,13 +33,13 @@ use crate::support::daemon::{Answer, Home, at};
 
 const KILLS: usize = 50;
 const STOPS: usize = 15;
-/// A kill comes after one answer at least and this many at most: in the first milliseconds, or in
-/// the midst of the traffic.
+/// A kill comes after one answer at least and this many at most: in the first milliseconds, or amid
+/// the traffic.
 const ANSWERS_MAX: u64 = 20;
 const SESSIONS: [&str; 2] = ["a", "b"];
 
-/// Segments small enough that several are filled, snapshots often, and room enough that what is
-/// pending never overflows.
+/// Segments are small, so that several are filled; snapshots are frequent; queues are so large that
+/// they never overflow.
 const SETTINGS: &str = r#"
 [journal]
 segment_bytes = 1048576
@@ -52,7 +52,8 @@ max_chars = 100000
 queue_len_max = 100000
 "#;
 
-/// At once, in a window by itself, in a window with repeats, and in groups that become quiet.
+/// Without a window, in a window of its own, in a window with repeats, and in groups that end after
+/// quiet.
 const SUBSCRIBERS: [(&str, &str); 4] = [
     (
         "subscribers/single.toml",
@@ -114,20 +115,20 @@ group_by = "payload.key"
     ),
 ];
 
-/// What the clients know.
+/// The state of the clients.
 #[derive(Debug, Default)]
 struct Known {
-    /// The position that was answered for an event's id.
+    /// The acknowledged position of each event, by id.
     acknowledged: BTreeMap<String, u64>,
     /// Events whose publishing was not answered.
     unanswered: Vec<Value>,
-    /// What was answered to an exchange, by session and carrier.
+    /// The answer to each exchange, by session and carrier.
     answers: BTreeMap<(String, String), Value>,
     /// Exchanges that were not answered.
     asked: Vec<(String, Value)>,
 }
 
-/// One daemon's life.
+/// One run of the daemon.
 struct Life<'a> {
     home: &'a Home,
     known: &'a Mutex<Known>,
@@ -135,12 +136,12 @@ struct Life<'a> {
     pid: Pid,
     answers: AtomicUsize,
     kill_after: usize,
-    /// How it ends.
+    /// The signal that ends it.
     signal: Signal,
 }
 
 impl Life<'_> {
-    /// Counts an answer; the drawn one is the daemon's last.
+    /// Counts an answer; the daemon is ended after the answer with the drawn number.
     fn count_answer(&self) {
         if self.answers.fetch_add(1, Ordering::SeqCst) + 1 == self.kill_after {
             kill_process(self.pid, self.signal).expect("nobody has waited for it yet");
@@ -163,7 +164,7 @@ impl Life<'_> {
         });
     }
 
-    /// Publishes some events; says whether the daemon lives.
+    /// Publishes some events; returns whether the daemon is alive.
     fn publish(&self, name: &str, number: usize, count: usize) -> bool {
         let event = |index: usize| {
             let n = number * count + index;
@@ -181,7 +182,7 @@ impl Life<'_> {
         true
     }
 
-    /// Asks for what is due; says whether the daemon lives.
+    /// Makes an exchange; returns whether the daemon is alive.
     fn exchange(&self, session: &str, number: usize) -> bool {
         let point = match number % 4 {
             2 => "turn_end",
@@ -199,7 +200,7 @@ impl Life<'_> {
         true
     }
 
-    /// A daemon that was asked to stop may say so instead of an answer.
+    /// A daemon that was asked to stop may answer that it is stopping.
     fn unless_stopping(&self, answer: Option<Answer>) -> Option<Answer> {
         answer.filter(|answer| self.signal == Signal::KILL || answer.status() != 503)
     }
@@ -212,7 +213,7 @@ impl Life<'_> {
 }
 
 impl Known {
-    /// Takes over the positions of an answer.
+    /// Adds the positions of an answer.
     fn acknowledge(&mut self, answer: &Value) {
         for result in at(answer, "/results").as_array().expect("verdicts") {
             let id = result["id"].as_str().expect("an id");
@@ -243,7 +244,7 @@ impl Known {
         self.asked.retain(|asked| (asked.0.as_str(), &asked.1) != (session, request));
     }
 
-    /// Publishes and asks again what was not answered, and publishes again what was.
+    /// Repeats all unanswered requests, and publishes all acknowledged events again.
     fn ask_again(&mut self, home: &Home) {
         let newest: BTreeSet<u64> = self.acknowledged.values().copied().collect();
         for seq in newest.iter().rev().take(3) {
@@ -272,7 +273,7 @@ impl Known {
         assert_eq!((self.unanswered.as_slice(), self.asked.as_slice()), (&[][..], &[][..]));
     }
 
-    /// The notifications that a session got, with whether they were said to be repeats.
+    /// The notifications that a session got, each with whether it was marked as a repeat.
     fn delivered(&self, session: &str) -> Vec<(String, bool)> {
         let answers = self.answers.iter().filter(|((of, _), _)| of == session);
         let released = answers.filter_map(|(_, answer)| answer["notifications"].as_array()).flatten();
@@ -281,18 +282,18 @@ impl Known {
     }
 }
 
-/// An event of the same source and id as one that was published; what else it says does not count.
+/// An event with the source and id of a published one; its other fields do not matter.
 fn again(id: &str) -> Value {
     let source = id.split('-').next().unwrap_or_default();
     json!({ "id": id, "type": "load.again", "source": source, "payload": {} })
 }
 
-/// What a replay of the journal gives.
+/// The result of replaying the journal.
 #[derive(Debug, Default)]
 struct Replayed {
-    /// The position of each event, by id.
+    /// The positions of each event, by id.
     events: BTreeMap<String, Vec<u64>>,
-    /// How the event at a position ended with a subscriber.
+    /// The outcomes of the event at a position in a subscriber.
     outcomes: BTreeMap<(u64, String), Vec<&'static str>>,
     created: Vec<String>,
     answers: BTreeMap<(String, String), Value>,
@@ -378,7 +379,7 @@ impl Replayed {
     }
 }
 
-/// Which endings an event may have, by subscriber.
+/// The outcomes that an event may have, by subscriber.
 fn endings(id: &str) -> Vec<(&'static str, &'static [&'static str])> {
     let n: usize = id.rsplit('-').next().and_then(|n| n.parse().ok()).expect("a number");
     let repeats: (&str, &[&str]) =
@@ -400,8 +401,8 @@ fn orderly_stops_in_the_midst_of_the_work_lose_nothing_and_repeat_nothing() {
     live_on(STOPS, Signal::TERM, Some(0));
 }
 
-/// Lets daemons follow each other on one state folder, each of which ends by `signal` with `code`
-/// while it is asked.
+/// Runs daemons one after the other on one state folder; each is ended by `signal` under requests,
+/// and exits with `code`.
 fn live_on(lives: usize, signal: Signal, code: Option<i32>) {
     let home = Home::with(&SUBSCRIBERS);
     home.configure("aside.toml", SETTINGS);
@@ -429,7 +430,7 @@ fn live_on(lives: usize, signal: Signal, code: Option<i32>) {
     let snapshots =
         names.filter(|entry| entry.path().extension().is_some_and(|extension| extension == "snap")).count();
     assert!(snapshots >= 2, "{snapshots} snapshots are too few to mean much");
-    // What the last kill cut off is closed by an orderly stop.
+    // An orderly stop closes what the last kill cut off.
     assert_eq!(daemon.stop().status.code(), Some(0));
     let daemon = home.serve();
     SESSIONS.iter().for_each(|session| known.empty(&home, session, "last"));

@@ -1,5 +1,5 @@
-//! Starts with files that have errors or cannot be read: what was in force before stays, and it is
-//! said.
+//! Starts with files that have errors or are unreadable: the previous version stays in force, and
+//! the error is reported.
 
 use std::fs;
 
@@ -18,7 +18,7 @@ window_ms = 0
 priority = "high"
 "#;
 
-/// Who tells of a message that is published now.
+/// The subscribers that deliver a message that is published now.
 fn delivered(home: &Home, carrier: &str) -> Vec<String> {
     home.publish(&json!({ "type": "message.agent.sent", "payload": { "from": carrier, "text": carrier } }));
     let answer = home.exchange("s", &json!({ "point": "turn_start", "carrier": carrier })).json();

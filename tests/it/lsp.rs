@@ -1,5 +1,5 @@
-//! Language servers with a real daemon, the hooks of a client, and a stand-in that answers by the
-//! words in a text.
+//! Language servers with a real daemon, the hooks of a client, and a stand-in server that answers
+//! by the words in a text.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use crate::support::daemon::{Home, at, eventually};
 
-/// Finds an error in line 3 of a text with `BADn`, and dies of one with `DIE`. Before each finding
-/// it says what would be stale.
+/// Reports an error in line 3 of a text with `BADn`, and exits on one with `DIE`. Before each
+/// report it sends an outdated one.
 const SERVER: &str = r#"#!/bin/sh
 log=$(dirname "$0")/../server.log
 say() { printf 'Content-Length: %s\r\n\r\n%s' "${#1}" "$1"; }
@@ -40,7 +40,7 @@ echo eof >>"$log"
 "#;
 const SETTINGS: &str = "[journal]\nsegment_bytes = 1048576\n[sources.lsp]\nenabled = true\n\
     servers.fake = { command = [\"fake-server\", \"--stdio\"], files = [\"*.fake\"], root = [\"fake.toml\"] }\n";
-/// A subscriber that is off; what it asks for is listed all the same.
+/// A subscriber that is off; the API still lists what it asks for.
 const LISTED: &str =
     "[subscriber]\nid = \"listed\"\nenabled = false\n[events]\ntypes = [\"problem.*\", \"source.failed\"]\n";
 const SESSION: &str = "c3d4";
@@ -58,7 +58,7 @@ fn log(home: &Home) -> String {
     fs::read_to_string(home.path("server.log")).unwrap_or_default()
 }
 
-/// The session writes a file and its client reports that; gives what the agent is given.
+/// The session writes a file and its client reports that; returns the text for the agent.
 fn write(home: &Home, id: &str, name: &str, text: &str) -> String {
     let path = format!("{}/{name}", home.work());
     fs::write(&path, text).expect("written");

@@ -1,4 +1,4 @@
-//! The one integration binary: every file beside this one is a module of it.
+//! The only integration test binary: every file next to this one is a module of it.
 #![cfg(test)]
 
 mod bounded;

@@ -1,10 +1,10 @@
-//! The shipped problem matchers find in the real output of tools what `reviewdog/errorformat` finds
-//! in it.
+//! The shipped problem matchers find in the real output of tools what `reviewdog/errorformat`
+//! finds.
 //!
-//! The files in tests/fixtures/matchers are of that project, with its licence. A row of an `.ok`
-//! file is `FILE|LINE col COLUMN TYPE NUMBER| MESSAGE`; what is absent is left out. File, line and
-//! column have to be equal. The text of a row has to be message, code and level of the problem and
-//! nothing else, in any order, as errorformat leaves code and level in the message.
+//! The files in tests/fixtures/matchers are from that project, with its licence. A row of an `.ok`
+//! file is `FILE|LINE col COLUMN TYPE NUMBER| MESSAGE`; absent parts are left out. File, line and
+//! column have to be equal. The text of a row has to consist of message, code and level of the
+//! problem, in any order, as errorformat leaves code and level in the message.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -51,9 +51,9 @@ const TOOLS: [(&str, &str); 38] = [
     ("standardrb", "standardrb"),
     ("yamllint", "yamllint"),
 ];
-/// How many tools of the corpus have to be read.
+/// Fewest tools of the corpus that the matchers have to read.
 const TOOLS_MIN: usize = 30;
-/// Those of the corpus that are not compared, and why.
+/// Tools of the corpus that are not compared, and why.
 const OTHERS: [(&str, &str); 11] = [
     ("black", "no matcher: it says which files it would change, without a place in them"),
     ("brakeman", "no matcher: columns of a table, apart by tabs"),
@@ -74,7 +74,7 @@ struct Row {
     file: String,
     line: Option<u32>,
     column: Option<u32>,
-    /// The words that are not the place.
+    /// The words after the position.
     text: String,
 }
 
@@ -83,7 +83,7 @@ fn fixture(name: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The rows of an `.ok` file; lines that go on with a message are left out, as a matcher takes one
+/// The rows of an `.ok` file; continuation lines of a message are left out, as a matcher takes one
 /// line of it.
 fn rows(text: &str) -> Vec<Row> {
     let row = |line: &str| {
@@ -99,7 +99,7 @@ fn rows(text: &str) -> Vec<Row> {
     text.lines().filter_map(row).collect()
 }
 
-/// What the matcher finds.
+/// The problems that the matcher finds.
 fn found(name: &str, output: &str) -> Vec<Problem> {
     let mut matchers = Matchers::shipped().named(name).expect("it ships");
     let (mut lines, mut problems) = (Lines::default(), Vec::new());
@@ -121,7 +121,7 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// The words that say no more than the level, and tools' own names for levels.
+/// Words that only state the level, and tools' own names for levels.
 const LEVELS: [&str; 17] = [
     "error",
     "warning",
@@ -142,12 +142,12 @@ const LEVELS: [&str; 17] = [
     "rule",
 ];
 
-/// Whether a problem is what the row says.
+/// Whether a problem equals a row.
 fn is_equal(row: &Row, problem: &Problem) -> bool {
     let place = (problem.file.as_deref().unwrap_or_default(), problem.line, problem.column);
     let (code, of_code) = (problem.code.as_deref().unwrap_or_default(), words(&row.text));
-    // Of `TS2322` and `F401` errorformat has the number and the letter apart, or leaves the letter
-    // out.
+    // For `TS2322` and `F401` errorformat separates the number from the letters, or leaves the
+    // letters out.
     let digits = code.trim_start_matches(|c: char| c.is_ascii_alphabetic());
     let said = |text: &str| {
         words(text).into_iter().filter(|word| !LEVELS.contains(&word.as_str())).collect::<BTreeSet<_>>()

@@ -1,5 +1,5 @@
 //! The tools of an agent, through `aside mcp` and a real daemon: three versions of the protocol,
-//! whose session a call is, and what a client does wrong.
+//! the session that a call belongs to, and client errors.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ use tokio::net::unix::pipe;
 
 use crate::support::daemon::{Home, eventually, roundtrip, text};
 
-/// Those that clients speak, the last without a handshake.
+/// The versions that clients speak; the last has no handshake.
 const VERSIONS: [&str; 3] = ["2025-06-18", "2025-11-25", "2026-07-28"];
 const STATELESS: &str = "2026-07-28";
 
@@ -26,7 +26,7 @@ struct Client {
     to: Option<ChildStdin>,
     from: BufReader<ChildStdout>,
     calls: u64,
-    /// What each call says of itself.
+    /// The metadata that each call sends.
     meta: Value,
 }
 
@@ -84,7 +84,7 @@ impl Client {
         answer
     }
 
-    /// What a tool answers, and whether that is an error.
+    /// The answer of a tool, and whether it is an error.
     fn call(&mut self, tool: &str, arguments: &Value) -> (String, bool) {
         let answer = self.ask("tools/call", json!({ "name": tool, "arguments": arguments }));
         let result = &answer["result"];
@@ -98,7 +98,7 @@ impl Client {
         said
     }
 
-    /// Ends it as a client does, and gives its exit code and its stderr.
+    /// Ends the server as a client does; returns its exit code and stderr.
     fn end(mut self) -> (Option<i32>, String) {
         drop(self.to.take());
         let mut said = String::new();
@@ -107,7 +107,7 @@ impl Client {
     }
 }
 
-/// Opens a session in the home's work folder, whose turn is under way.
+/// Opens a session in the home's work folder, with a turn under way.
 fn open(home: &Home, session: &str) {
     let harness = json!({ "name": "loop", "workspace": home.work() });
     home.exchange(
@@ -156,7 +156,7 @@ fn three_versions_of_the_protocol_are_spoken() {
         assert_eq!(client.version, version);
         assert_eq!(client.end(), (Some(0), String::new()), "{version}");
     }
-    // What was said comes from the session, and is shown by its next hook.
+    // The messages come from the session, and its next hook shows them.
     let asked = json!({ "point": "after_tool", "carrier": "c9", "turn": "t1", "shows_notices": true });
     let shown = home.exchange("s1", &asked).json();
     let line = shown["notice"].as_str().expect("a line");
@@ -170,7 +170,7 @@ fn what_is_asked_for_is_all_that_waits_and_comes_nowhere_else() {
     let _daemon = home.serve();
     open(&home, "s1");
     let mut client = Client::new(&home, VERSIONS[0]);
-    // It would wait for the turn's end, in a batch that is open still.
+    // Without the request it would wait for the end of the turn, in a batch that is still open.
     publish(&home, "s1", "src/a.rs");
     let inbox = client.said("inbox", &json!({}));
     assert!(inbox.contains("file: src/a.rs"), "{inbox}");
@@ -215,7 +215,7 @@ fn the_session_is_found_by_what_the_client_says_then_by_its_process_then_by_its_
     let mut nobody = Client::new(&home, VERSIONS[0]);
     let said = whose(&mut nobody);
     assert_eq!(said, "session: is missing, and the session cannot be determined: none is open");
-    // The only one of the folder.
+    // The only session of the folder.
     open(&home, "s1");
     assert_eq!(whose(&mut nobody), "s1");
     open(&home, "s2");
@@ -229,12 +229,12 @@ fn the_session_is_found_by_what_the_client_says_then_by_its_process_then_by_its_
     command.env("CLAUDE_CODE_SESSION_ID", "s1");
     let mut by_variable = Client::of(command, VERSIONS[0]);
     assert_eq!(whose(&mut by_variable), "s1");
-    // A process: this one, which has started the server and says that s2 runs in it. It outweighs a
-    // variable that may be inherited.
+    // A process: this one, which started the server and reports that s2 runs in it. It has
+    // precedence over a variable, which may be inherited.
     let harness = json!({ "name": "loop", "workspace": home.work(), "pid": std::process::id() });
     home.exchange("s2", &json!({ "point": "after_tool", "carrier": "c9", "turn": "t1", "harness": harness }));
     assert_eq!([whose(&mut nobody), whose(&mut by_variable)], ["s2", "s2"]);
-    // The call's own word.
+    // The call's own metadata.
     let mut codex = Client::new(&home, VERSIONS[0]);
     codex.meta = json!({ "threadId": "s1" });
     assert_eq!(whose(&mut codex), "s1");
@@ -248,7 +248,7 @@ fn what_a_client_does_wrong_costs_its_own_call_alone() {
     let _daemon = home.serve();
     open(&home, "s1");
     let mut client = Client::new(&home, VERSIONS[0]);
-    // Neither JSON nor anybody's line: ignored. A message beyond the bound: dropped.
+    // Input that is not JSON and an empty line are ignored. A message beyond the bound is dropped.
     client.to.as_mut().expect("open").write_all(b"not json\n\n{\"x\":").expect("written");
     client.to.as_mut().expect("open").write_all(&vec![b'1'; 300_000]).expect("written");
     client.to.as_mut().expect("open").write_all(b"}\n").expect("written");
@@ -263,7 +263,7 @@ fn what_a_client_does_wrong_costs_its_own_call_alone() {
     }
     let (said, is_error) = client.call("inbox", &json!({ "cancel": "w1" }));
     assert!(is_error && said == "there is no open watch `w1`", "{said}");
-    // Many calls at once: each has its answer, and another client has its own meanwhile.
+    // Many calls at the same time: each is answered, and another client is answered meanwhile.
     for id in 1_000..1_200 {
         let params = json!({ "name": "inbox", "arguments": {} });
         client.send(&json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }));

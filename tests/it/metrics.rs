@@ -1,4 +1,4 @@
-//! What the daemon tells of itself: `/metrics`, and its log.
+//! What the daemon reports about itself: `/metrics`, and its log.
 
 mod openmetrics;
 
@@ -117,7 +117,7 @@ fn a_log_of_json_is_json_and_holds_neither_payloads_nor_secrets() {
     assert!(
         home.exchange("s", &json!({ "point": "after_tool", "carrier": "c1" })).json()["text"].is_string()
     );
-    // Each is wrong in a way whose description repeats it.
+    // Each input has an error whose description repeats a part of it.
     for stdin in [
         format!(r#"{{"hook_event_name":"Stop","session_id":"s","stop_hook_active":"{MARK}"}}"#),
         format!(r#"{{"hook_event_name":"UserPromptSubmit","session_id":"s","prompt":["{MARK}"]}}"#),

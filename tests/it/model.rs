@@ -1,10 +1,9 @@
-//! Random timelines through the whole engine, held to what must be true of every one of them.
+//! Random timelines through the whole engine, checked against invariants that hold for all of them.
 //!
-//! A timeline is lived once, as the daemon would: woken at every deadline, its own events coming
-//! back through the journal, and after every input [`account::Account`] checks the outputs against
-//! what it knows from the inputs and outputs alone. Then the journal that this left is replayed
-//! without any waking, with waking at random times, and with snapshots and restarts in between: the
-//! outputs are the same.
+//! A timeline runs once, as in the daemon: the engine is woken at every deadline, and its own
+//! events return through the journal. After every input [`account::Account`] checks the outputs
+//! against the inputs and outputs alone. Then the resulting journal is replayed without wakes, with
+//! wakes at random times, and with snapshots and restarts in between: the outputs are the same.
 
 mod account;
 mod arrivals;
@@ -33,13 +32,13 @@ use crate::support::{generations, restored::restored};
 use account::Account;
 use timeline::{Asked, SCOPES, SESSIONS, Step, TOOLS, TYPES, What, timelines};
 
-/// Not zero, so that nothing passes by being zero.
+/// Not zero, so that no check passes because a value is zero.
 const BEGIN: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 const STEPS_MAX: usize = 60;
 const CASES: u32 = 160;
-/// All sessions are of one process.
+/// All sessions belong to one process.
 const PID: u32 = 41;
-/// Longer than anything that is waited for.
+/// Longer than any time limit of a timeline.
 const MONTH_MS: u64 = 30 * 24 * 3_600_000;
 /// More records than a timeline has.
 const NEVER: u64 = u64::MAX;
@@ -59,7 +58,7 @@ enum Content {
     Ack(SessionId, InjectionId),
     Undelivered(SessionId, InjectionId),
     Opened(SessionId, Harness),
-    /// With whether it may return.
+    /// With whether the session may return.
     Closed(SessionId, bool),
     Rules(usize),
     ShuttingDown,
@@ -95,7 +94,7 @@ impl Record {
     }
 }
 
-/// An engine as the daemon runs it, watched.
+/// An engine as the daemon runs it, with its outputs checked.
 struct Live {
     engine: Engine,
     now: Timestamp,
@@ -169,7 +168,7 @@ impl Live {
         }
     }
 
-    /// Ends everything: afterwards nothing is open and nothing is waited for.
+    /// Ends everything: afterwards no batch is open and no deadline is left.
     fn end(&mut self) {
         self.append(Content::ShuttingDown);
         self.account.assert_no_row_waits();
@@ -182,7 +181,7 @@ impl Live {
         self.account.assert_all_ended();
     }
 
-    /// Wakes the engine whenever it asks to be woken.
+    /// Lets time pass, and wakes the engine at each of its deadlines.
     fn pass(&mut self, ms: u64) {
         let now = Timestamp::from_millis(self.now.as_millis() + ms);
         while let Some((due, _)) = self.engine.poll_timeout().filter(|(due, _)| *due <= now) {
@@ -271,7 +270,7 @@ impl Live {
         }
     }
 
-    /// An injection of the session, or one that never was.
+    /// An injection of the session, or one that never existed.
     fn injection(&self, session: usize, newest: usize) -> (SessionId, InjectionId) {
         let session = session_id(session);
         let given = self.injections.get(&session).and_then(|given| given.iter().rev().nth(newest)).cloned();
@@ -280,12 +279,11 @@ impl Live {
 }
 
 fn payload(tool: &str, n: u8) -> serde_json::Value {
-    // With one number in four, what should be a number is not.
+    // For one value in four, a field that should be a number is text.
     if n == 3 { json!({ "tool": tool, "n": "three" }) } else { json!({ "tool": tool, "n": n }) }
 }
 
-/// What is said of the context, and of whose it was: a session that is named, or that of the same
-/// process.
+/// The change of the context, and its origin: a named session, or the one of the same process.
 fn begins(asked: &Asked) -> ContextChange {
     let from = asked.from.filter(|from| *from != asked.session).map(session_id);
     match asked.context {
@@ -313,8 +311,8 @@ fn harness(session: usize) -> Harness {
     }
 }
 
-/// What the engine makes of `journal`, woken at the times of `wakes` besides, with a snapshot and a
-/// restart before each record of which the position is a multiple of `restart_every`.
+/// The outputs of the engine for `journal`, with additional wakes at `wakes`, and with a snapshot
+/// and a restart before each record whose position is a multiple of `restart_every`.
 fn replay(journal: &[Record], until: Timestamp, wakes: &[Timestamp], restart_every: u64) -> Vec<String> {
     let mut engine = Engine::new(generations::rules(0));
     let mut wakes = wakes.iter().copied().peekable();
@@ -348,7 +346,7 @@ fn assert_same(expected: &[String], found: &[String], how: &str) {
     );
 }
 
-/// Lives through `steps` and to the end.
+/// Runs `steps` and then ends everything.
 fn live(steps: &[Step]) -> Live {
     let mut live = Live::new();
     steps.iter().for_each(|step| live.step(step));
@@ -362,12 +360,12 @@ fn narrower_limits_hold_as_soon_as_they_are_in_force() {
         |n| What::Emit { event_type: 3, severity: 2, scope: 0, tool: 0, n, own_key: false, cause: None };
     let mut steps = vec![Step { after_ms: 0, what: What::Open { session: 0 } }];
     steps.extend((0..12).map(|_| Step { after_ms: 1_000, what: all_are_delivered(1) }));
-    // The queue holds two more than it may, and the session was silent for longer than it may be.
+    // The queue holds two more than its limit, and the session is silent for longer than its limit.
     steps.push(Step { after_ms: 60_000, what: What::Open { session: 1 } });
     steps.push(Step { after_ms: 0, what: What::Rules { generation: 2 } });
     let outputs = live(&steps).outputs.join("\n");
     assert_eq!(outputs.matches("QueueOverflow").count(), 2, "{outputs}");
-    // The other session gets them, and ends at the end.
+    // The other session gets them, and closes at the end.
     assert_eq!(outputs.matches("SessionGone").count(), 20, "{outputs}");
 }
 
@@ -386,8 +384,8 @@ fn a_shorter_wait_closes_what_is_open_for_longer_with_the_next_event() {
     assert!(made.iter().any(|made| made.contains("quiet") && made.contains(&created)), "{made:#?}");
 }
 
-/// The same cases in every run, unless `PROPTEST_CASES` or `PROPTEST_RNG_SEED` asks for others;
-/// what fails becomes a scenario.
+/// The same cases in every run, unless `PROPTEST_CASES` or `PROPTEST_RNG_SEED` is set; a failing
+/// case becomes a scenario.
 fn config() -> ProptestConfig {
     let mut config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
     if std::env::var_os("PROPTEST_CASES").is_none() {

@@ -1,5 +1,5 @@
-//! Word to the user with a real daemon and real sinks: a file, servers, commands in the PATH, and
-//! the line of a hook.
+//! Notices for the user with a real daemon and real sinks: a file, servers, commands in the PATH,
+//! and the line of a hook.
 
 use std::{
     collections::BTreeSet,
@@ -21,38 +21,37 @@ use sha2::{Digest, Sha256};
 
 use crate::support::daemon::{Home, at, eventually};
 
-/// How long an exchange may take while others call without end, in a build that is not optimised on
-/// a machine that is busy.
+/// The longest time that an exchange may take while other clients call without pause, in an
+/// unoptimised build on a busy machine.
 const EXCHANGE_MAX: Duration = Duration::from_millis(1_500);
-/// How often the daemon is killed.
+/// Times that the daemon is killed.
 const KILLS: usize = 6;
-/// How often is called in the loop.
+/// Calls in the loop.
 const CALLS: usize = 10_000;
 
 /// All sinks, in the order in which they are asked.
 const SINKS: [&str; 6] = ["harness", "desktop", "log", "ntfy", "webhook", "apprise"];
-/// The secret of the webhook's receiver, and what it means.
+/// The secret of the webhook's receiver, and its decoded bytes.
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const SECRET_BYTES: [u8; 24] =
     [49, 242, 144, 246, 191, 6, 41, 138, 171, 79, 8, 212, 60, 63, 8, 44, 246, 72, 163, 98, 218, 45, 164, 176];
-/// What a server answers that has no time.
+/// The answer of an overloaded server.
 const BUSY: &str = "HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n";
 
-/// A server on this machine that keeps what it is sent.
+/// A server on this machine that keeps the requests that it gets.
 struct Server {
     port: u16,
     requests: Arc<Mutex<Vec<String>>>,
 }
 
 impl Server {
-    /// One that answers each request with the next of `answers`, and with the last one from then
-    /// on.
+    /// Starts one that answers each request with the next of `answers`, and repeats the last one.
     fn start(answers: &'static [&'static str]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("bound").port();
         let requests = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&requests);
-        // It ends with the process; what it is sent ends with the test's daemon.
+        // The thread ends with the process; requests to it end with the test's daemon.
         thread::spawn(move || {
             for connection in listener.incoming() {
                 let Ok(mut connection) = connection else { return };
@@ -94,7 +93,7 @@ fn header<'r>(request: &'r str, name: &str) -> &'r str {
     found.unwrap_or_else(|| panic!("no {name}: {request}"))
 }
 
-/// HMAC-SHA256, written out (RFC 2104), so that the receiver shares no code with the sender.
+/// HMAC-SHA256, implemented here (RFC 2104), so that the receiver shares no code with the sender.
 fn hmac(key: &[u8], message: &[u8]) -> Vec<u8> {
     let pad = |byte: u8| {
         let mut block = [byte; 64];
@@ -120,7 +119,7 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// Puts a program into the folder that comes first in the PATH.
+/// Writes a program into the folder that comes first in the PATH.
 fn put_program(home: &Home, name: &str, script: &str) {
     let path = home.path("bin").join(name);
     fs::create_dir_all(home.path("bin")).expect("a folder");
@@ -128,7 +127,7 @@ fn put_program(home: &Home, name: &str, script: &str) {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it is ours");
 }
 
-/// A home with programs in its PATH, a bus by its name, and these settings.
+/// A home with programs in its PATH, the address of a bus, and these settings.
 fn home(settings: &str) -> Home {
     let mut home = Home::new();
     let before = std::env::var("PATH").unwrap_or_default();
@@ -158,7 +157,7 @@ fn notify(home: &Home, body: &Value) -> Value {
     answer.json()
 }
 
-/// What the ledger says of an event, a line each: the step and the sink.
+/// The steps of an event in the ledger, a line each: the step and the sink.
 fn steps(home: &Home, id: &str) -> Vec<String> {
     let found = home.get(&format!("/v1/events/{id}"));
     let lines = found["history"].as_array().expect("a list").iter();
@@ -174,7 +173,7 @@ fn exchange(home: &Home, carrier: &str) -> Value {
     home.exchange("s1", &asked).json()
 }
 
-/// A home in which every sink is used, the servers being these.
+/// A home in which every sink is on, with these servers.
 fn home_with_all(ntfy: &Server, webhook: &Server) -> Home {
     let home = home("");
     let secret = home.write_secret("secret", &format!("{SECRET}\n"));
@@ -189,7 +188,7 @@ fn home_with_all(ntfy: &Server, webhook: &Server) -> Home {
     home
 }
 
-/// Checks each request as a receiver does that has the secret.
+/// Checks each request as a receiver with the secret does.
 fn check_signatures(requests: &[String]) {
     for request in requests {
         let (id, time) = (header(request, "webhook-id"), header(request, "webhook-timestamp"));
@@ -291,7 +290,7 @@ fn a_message_is_marked_up_where_that_can_be_shown_and_its_link_goes_along() {
 #[test]
 fn a_percentage_changes_the_window_that_is_open_and_what_is_replaced_says_so() {
     let home = home("[sinks]\ndefault = [\"harness\", \"desktop\"]\n");
-    // An older one, which does not know how to replace.
+    // An older version, which cannot replace a notice.
     let record = format!("{{ printf '%s|' \"$@\"; echo; }} >> {}", home.path("shown.old").display());
     put_program(&home, "notify-send", &format!("{record}\ncase \"$*\" in *--replace-id*) exit 1;; esac"));
     let _daemon = home.serve();
@@ -371,7 +370,7 @@ fn whatever_the_moment_of_a_kill_each_notice_is_in_the_log_once() {
         thread::scope(|scope| {
             scope.spawn(move || {
                 for number in 0..64 {
-                    // Each folder has a rate of its own.
+                    // Each folder has its own rate.
                     let body = json!({ "message": "x", "workspace": format!("/w/{round}/{number}") });
                     let Ok(answer) = home.try_ask("POST", "/v1/notify", &body.to_string()) else { return };
                     said.send(answer.json()["id"].as_str().expect("an id").to_owned()).expect("heard");
@@ -406,7 +405,7 @@ fn what_a_template_says_is_in_the_log_once_although_the_daemon_is_killed() {
     for round in 0..3 {
         let daemon = home.serve();
         for folder in 0..2 {
-            // Each has a batch of its own, also one that a start goes on with.
+            // Each has its own batch, also one that survives a restart.
             let (number, folder) = (format!("n={round}-{folder}"), format!("/w/{round}/{folder}"));
             home.print(&["publish", "shop.order.placed", &number, "--workspace", &folder]);
         }
@@ -461,11 +460,11 @@ fn a_loop_of_calls_is_counted_and_holds_nobody_up() {
     assert_eq!(sent + repeats + rate_limited, CALLS, "{ends:?}");
     assert!(sent >= 6 && repeats > 0 && rate_limited > 0, "{sent} {repeats} {rate_limited}");
     assert_eq!(logged(&home).len(), sent);
-    // Six each minute.
+    // Six per minute.
     assert!(sent <= 60, "{sent}");
 }
 
-/// How long the slowest of many exchanges takes until `is_over`.
+/// The longest duration of an exchange; makes exchanges until `is_over`.
 #[expect(clippy::disallowed_methods, reason = "how long a client waits is what is tested")]
 fn slowest_exchange(home: &Home, is_over: &AtomicBool) -> Duration {
     let mut slowest = Duration::ZERO;
@@ -480,7 +479,7 @@ fn slowest_exchange(home: &Home, is_over: &AtomicBool) -> Duration {
     slowest
 }
 
-/// How each notice in the history ended; none that is on its way.
+/// How each notice in the history ended; fails if one is still on its way.
 fn ends(home: &Home) -> Vec<String> {
     let (mut ends, mut cursor) = (Vec::new(), String::new());
     loop {
@@ -499,7 +498,7 @@ fn ends(home: &Home) -> Vec<String> {
 fn a_message_is_one_clean_line_everywhere_and_an_empty_one_is_an_error() {
     let home = home("[sinks]\ndefault = [\"harness\", \"log\", \"desktop\"]\n");
     let daemon = home.serve();
-    // This process counts as the client, as its own number is in the exchange.
+    // This process counts as the client, as its number is in the exchange.
     let harness = json!({ "name": "loop", "workspace": home.work(), "pid": std::process::id() });
     home.exchange("s1", &json!({ "point": "turn_start", "carrier": "c1", "turn": "t1", "harness": harness }));
     let hostile = "done\u{1b}[2J\n2026-11-25T00:00:00Z error forged: x\r\u{202e} ghp_0123456789abcdefABCDEF0123456789abcd";
@@ -547,7 +546,7 @@ fn in_quiet_hours_only_errors_go_to_what_can_wake() {
     notify(&home, &json!({ "message": "before", "workspace": "/w" }));
     let first = eventually("its line", || logged(&home).into_iter().next());
     let hour: u32 = at(&first, "/at").as_str().expect("a time")[11..13].parse().expect("an hour");
-    // Also when the hour ends before the test does.
+    // Two hours, in case the hour ends before the test does.
     let quiet = format!("quiet = \"{hour:02}:00-{:02}:00\"", (hour + 2) % 24);
     home.configure("aside.toml", &format!("[sinks]\ndefault = [\"log\", \"apprise\"]\n{quiet}\n"));
     home.print(&["reload"]);
@@ -560,16 +559,17 @@ fn in_quiet_hours_only_errors_go_to_what_can_wake() {
     let why = home.print(&["why", &id]);
     assert!(why.contains("waits for apprise until the quiet hours end, at 20"), "{why}");
     daemon.kill();
-    // Twelve hours away nobody sleeps; what waits goes on waiting until its time.
+    // Twelve hours away it is day; a waiting notice keeps its original time.
     home.set("TZ", "FAR-12");
     let _daemon = home.serve();
     notify(&home, &json!({ "message": "far away", "workspace": "/w" }));
     let shows = |message: &str| shown(&home, "apprise").contains(message);
     eventually("what is said by day", || shows("far away").then_some(()));
-    // A file wakes nobody, and may be written after the other sink has shown the same.
+    // A file is written also in quiet hours, possibly after the other sink has shown the same
+    // notice.
     eventually("all lines", || (logged(&home).len() >= 4).then_some(()));
     assert_eq!((shows("later"), logged(&home).len()), (false, 4));
-    // Without quiet hours it goes out.
+    // Without quiet hours it is sent.
     home.configure("aside.toml", "[sinks]\ndefault = [\"log\", \"apprise\"]\n");
     home.print(&["reload"]);
     eventually("what waited", || shows("later").then_some(()));

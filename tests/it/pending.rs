@@ -1,5 +1,5 @@
-//! Many subscribers have something pending at once: how many exchanges it takes until everything is
-//! delivered, in each format.
+//! Many subscribers have notifications pending at the same time: how many exchanges deliver all of
+//! them, in each format.
 
 use std::collections::BTreeSet;
 
@@ -15,11 +15,11 @@ use serde_json::json;
 use crate::support::drive::Drive;
 
 const SUBSCRIBERS: usize = 160;
-/// Notifications of an injection, by default.
+/// Default number of notifications in an injection.
 const NOTIFICATIONS: usize = 10;
 const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
-/// A session for which each of so many subscribers has one notification.
+/// A session with one pending notification from each of so many subscribers.
 fn with_pending(subscribers: usize) -> Drive {
     let subscriber = |number| {
         let text = format!(
@@ -49,8 +49,8 @@ fn with_pending(subscribers: usize) -> Drive {
     drive
 }
 
-/// How many notifications each exchange delivers until nothing is pending; none comes twice, and
-/// each answer says what is left.
+/// The number of notifications that each exchange delivers until nothing is pending. Checks that
+/// none comes twice, and that each answer counts the rest.
 fn delivered_by_each(drive: &mut Drive, format: Format, budget: Budget, pending: usize) -> Vec<usize> {
     let (mut left, mut delivered, mut seen) = (pending, Vec::new(), BTreeSet::new());
     for number in 0..pending {

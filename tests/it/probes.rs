@@ -22,18 +22,18 @@ use crate::support::{
     mounts::has_own_mounts,
 };
 
-/// How long a hook waits by default.
+/// Default time that a hook waits.
 const HOOK_TIMEOUT: Duration = Duration::from_millis(150);
 
-/// One client of a session in the folder `work`.
+/// The client of a session in the folder `work`.
 struct Client<'h> {
     home: &'h Home,
     session: &'static str,
     work: &'h Path,
     calls: u32,
-    /// The number of its prompt.
+    /// The number of its current prompt.
     turn: Cell<u32>,
-    /// When its hooks give up.
+    /// The time after which its hooks give up.
     limit: Duration,
 }
 
@@ -42,7 +42,7 @@ impl<'h> Client<'h> {
         Self { home, session, work, calls: 0, turn: Cell::new(1), limit: PATIENCE }
     }
 
-    /// Runs a hook; gives what the agent gets.
+    /// Runs a hook; returns the text for the agent.
     fn hook(&self, name: &str, fields: Value) -> Option<String> {
         let said = self.answer(name, fields)?;
         Some(at(&said, "/hookSpecificOutput/additionalContext").as_str().expect("text").to_owned())
@@ -63,14 +63,14 @@ impl<'h> Client<'h> {
         self.home.path(self.session)
     }
 
-    /// The client appends to its transcript.
+    /// Appends a line to the client's transcript.
     fn writes_down(&self, line: &Value) {
         let mut file =
             File::options().create(true).append(true).open(self.transcript()).expect("a transcript");
         writeln!(file, "{line}").expect("written");
     }
 
-    /// Why a call is not run; `None` when it is.
+    /// Why a call is denied; `None` if it runs.
     fn denied(&self, call: Value) -> Option<String> {
         let said = self.answer("PreToolUse", call)?;
         Some(at(&said, "/hookSpecificOutput/permissionDecisionReason").as_str().expect("text").to_owned())
@@ -81,7 +81,7 @@ impl<'h> Client<'h> {
         self.hook("UserPromptSubmit", json!({ "prompt": "go on" }))
     }
 
-    /// A call of `tool`, with what it is given.
+    /// Makes a call of `tool` with this input.
     fn call(&mut self, tool: &str, input: Value) -> Option<String> {
         self.call_that_says(tool, input, "ok")
     }
@@ -108,7 +108,7 @@ fn home() -> Home {
     with_sources("")
 }
 
-/// A home whose daemon says nothing of other sessions and of loops, with more settings.
+/// A home whose daemon does not report other sessions and loops, with more settings.
 fn with_sources(more: &str) -> Home {
     let settings = "[sources.sessions]\nenabled = false\n[sources.loop]\nenabled = false\n";
     Home::with(&[("aside.toml", &format!("{settings}{more}"))])
@@ -127,7 +127,7 @@ fn a_file_that_was_only_read_is_announced_once_also_by_the_next_daemon() {
     let daemon = home.serve();
     fs::write(&path, "one\nTWO\n").expect("written");
     let delivered = client.run("sleep 0").expect("it is delivered");
-    // The new daemon has not kept the text, so it names no lines.
+    // The new daemon does not have the earlier text, so it names no lines.
     assert!(delivered.contains("file_changed: a.rs") && !delivered.contains("lines"), "{delivered}");
     daemon.kill();
     let daemon = home.serve();
@@ -240,7 +240,8 @@ fn a_known_file_on_a_mount_that_hangs_holds_up_no_hook_and_the_exchange_after_it
     }
     let home = home();
     let _daemon = home.serve();
-    // Goes before the daemon, which could not end while it hangs.
+    // Declared before the daemon, so that it is dropped after it: a daemon cannot end while the
+    // mount hangs.
     let Some(mount) = HangingMount::new() else { return };
     let work = tempfile::tempdir().expect("a folder");
     let path = work.path().join("a.rs");
@@ -248,7 +249,7 @@ fn a_known_file_on_a_mount_that_hangs_holds_up_no_hook_and_the_exchange_after_it
     let is_change = |delivered: &String| delivered.contains("file_changed: a.rs");
     let mut contents = (1..).map(|number| format!("{number}\n"));
     let mut write = || fs::write(&path, contents.next().expect("endless")).expect("written");
-    // On a loaded machine a look may come too late, and the file is not known yet.
+    // On a loaded machine the probe may run too late, and the file is not known yet.
     eventually("the file is known", || {
         write();
         client.read("a.rs");
@@ -260,7 +261,8 @@ fn a_known_file_on_a_mount_that_hangs_holds_up_no_hook_and_the_exchange_after_it
     mount.set_hanging(true);
     write();
     client.limit = HOOK_TIMEOUT;
-    // One that comes too late for other reasons has taken what there was.
+    // A hook that gives up late for another reason has taken what was pending, so each try
+    // publishes again.
     let delivered = eventually("a hook has its answer in its time", || {
         let payload = json!({ "tool_name": "marker", "error_type": "timeout" });
         home.publish(
@@ -312,8 +314,7 @@ fn an_agent_loop_of_ones_own_says_what_its_calls_touch() {
     assert!(delivered.contains("file_changed: a.rs"), "{delivered}");
 }
 
-/// What the client writes down of a message of the model, and of a compaction that it made by
-/// itself.
+/// The client's transcript lines for a message of the model, and for an automatic compaction.
 fn message(tokens: u64) -> Value {
     let usage =
         json!({ "input_tokens": 9, "cache_creation_input_tokens": 0, "cache_read_input_tokens": tokens - 9 });
@@ -358,7 +359,7 @@ fn what_the_client_wrote_after_the_last_message_hides_no_full_context() {
     client.writes_down(&message(150_000));
     client.writes_down(&compaction(160_000));
     client.writes_down(&message(130_000));
-    // So does 2.1.332 with a copy of its prompt.
+    // 2.1.332 does so too, with a copy of its prompt.
     client.writes_down(
         &json!({ "type": "attachment", "attachment": { "type": "x", "text": "y".repeat(66_000) } }),
     );
@@ -419,14 +420,14 @@ fn a_background_end_that_the_client_swallows_is_said_once() {
     assert_eq!((client.prompt(), client.run("ls")), (None, None), "once");
 }
 
-/// A server in the background of a client: its listener, and the file that it writes to.
+/// A server in the background of a client: its listener, and its output file.
 struct Server {
     listener: Option<TcpListener>,
     port: u16,
 }
 
 impl Server {
-    /// Starts one as `id`, whose command the client reports to run.
+    /// Starts one as `id`; the client reports its command as running.
     fn start(client: &mut Client<'_>, id: &str) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         let port = listener.local_addr().expect("bound").port();
@@ -450,7 +451,7 @@ impl Server {
     }
 }
 
-/// Repeats one command until an answer has text, and returns that.
+/// Repeats one command until an answer has text, and returns the text.
 fn until_delivered(client: &mut Client<'_>) -> String {
     let mut number = 0;
     eventually("it is delivered", || {

@@ -1,5 +1,5 @@
-//! What the code publishes, the catalogue says, the files of subscribers admit and docs/sources.md
-//! lists is the same.
+//! The same event types are published by the code, described in the catalogue, admitted by the
+//! subscribers' files, and listed in docs/sources.md.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,7 +24,7 @@ use aside::{
 
 use crate::tidy::read_tree;
 
-/// The types that the code of a producer reads and does not publish.
+/// Types that the code of a producer reads and does not publish.
 const READS: [(&str, &[&str]); 5] = [
     ("ci", &["tool.call.success"]),
     ("background", &["agent.turn.end"]),
@@ -36,15 +36,15 @@ const READS: [(&str, &[&str]); 5] = [
 const SHARED: [(&str, &[&str]); 1] = [("src/problem/report.rs", &["lsp", "run"])];
 /// Code that reads events and publishes none.
 const READS_ONLY: [&str; 2] = ["src/probe/memory.rs", "src/probe/world.rs"];
-/// What begins the tables of docs/sources.md, after which the rows come.
+/// The headers of the tables in docs/sources.md; the rows follow.
 const TABLES: [&str; 2] = [
     "| source | kind | about | needs | publishes |\n|---|---|---|---|---|\n",
     "| subscriber | events |\n|---|---|\n",
 ];
-/// The text in the file of a subscriber that waits for others.
+/// The marker in the file of a subscriber to events of other programs.
 const MARK: &str = "[events]\n# Nothing that ships with aside publishes these: others have to.\n";
 
-/// The types of the catalogue that are in the code of each file, without its tests and comments.
+/// The catalogue's types in the code of each file, without its tests and comments.
 fn literals() -> BTreeMap<String, BTreeSet<String>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = BTreeMap::new();
@@ -59,12 +59,12 @@ fn literals() -> BTreeMap<String, BTreeSet<String>> {
     files.iter().map(|(path, text)| (path.clone(), of(text))).collect()
 }
 
-/// The row of a source that waits for something outside, by the name of its module.
+/// The row of a source with an external cause, by the name of its module.
 fn outside_row(module: &str) -> Option<&'static str> {
     outside::Settings::ROWS.iter().find(|row| row.module == module).map(|row| row.name)
 }
 
-/// The row whose code a file is: a probe, a detector, a source and a harness have a file of their
+/// The row of a file with code: a probe, a detector, a source and a harness have a file of their
 /// name, and a folder if they need one.
 ///
 /// Panics: for another file in their folders.
@@ -104,7 +104,7 @@ fn the_catalogue_names_as_producers_what_publishes_in_the_code() {
     for (path, rows) in SHARED {
         rows.iter().for_each(|row| published.entry(row).or_default().extend(all[path].iter().cloned()));
     }
-    // What other programs send becomes what the shipped rows say.
+    // Requests of other programs become events of the types in the shipped rows.
     let known = Webhooks::default();
     let of_rows = known.rows().map(|row| row.event_type.as_str().to_owned());
     published.entry("webhooks").or_default().extend(of_rows);
@@ -117,7 +117,7 @@ fn types_of(row: &Producer) -> BTreeSet<&'static str> {
     row.types().map(|entry| entry.event_type.as_str()).collect()
 }
 
-/// The shipped subscribers that wait for others, with the types that they ask for.
+/// The shipped subscribers to events of other programs, with their event types.
 fn unserved() -> Vec<(SubscriberId, Vec<String>)> {
     let compiled = compile(&Sources::shipped(), &[]);
     let types =

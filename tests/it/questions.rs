@@ -1,5 +1,5 @@
-//! Questions to the user with a real daemon: who asks gets the answer, once, whatever is killed
-//! between.
+//! Questions to the user with a real daemon: the asker gets the answer once, even if a process is
+//! killed in between.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::support::daemon::{Home, at, eventually};
 
-/// Settings with only the log, so that nothing but the test answers.
+/// Settings with only the log, so that only the test answers.
 const LOG_ONLY: &str = "[sinks]\ndefault = [\"log\"]\n";
 
 /// A home whose desktop is a script, which gets the arguments of notify-send.
@@ -36,7 +36,7 @@ fn exchange(home: &Home, carrier: &str) -> String {
     answer.json()["text"].as_str().unwrap_or_default().to_owned()
 }
 
-/// What the next exchange that releases something does; each is another one.
+/// Repeats exchanges, each with a new carrier, until one releases something; returns its text.
 fn delivered(home: &Home, what: &str) -> String {
     let mut number = 0;
     eventually(what, || {
@@ -51,7 +51,7 @@ fn ask(home: &Home, body: &Value) -> String {
     answer.json()["question"]["id"].as_str().expect("an id").to_owned()
 }
 
-/// `aside ask`, which waits.
+/// Starts `aside ask`, which waits.
 fn asking(home: &Home, args: &[&str]) -> Child {
     let args = [&["ask", "Deploy to staging?", "--choice", "yes", "--choice", "not now"], args].concat();
     home.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs")
@@ -61,7 +61,7 @@ fn said(output: &Output) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The id of the one open question.
+/// The id of the only open question.
 fn open(home: &Home) -> String {
     eventually("a question", || {
         let listed = home.get("/v1/questions");
@@ -101,7 +101,7 @@ fn the_answer_to_a_question_goes_to_its_session_once() {
 fn a_session_answers_its_own_question_only_on_its_users_word() {
     let home = home(LOG_ONLY, "exit 1");
     let _daemon = home.serve();
-    // This process counts as the client, as its own number is in the exchange.
+    // This process counts as the client, as its number is in the exchange.
     let harness = json!({ "name": "loop", "workspace": home.work(), "pid": std::process::id() });
     home.exchange("s1", &json!({ "point": "turn_start", "carrier": "c1", "turn": "t1", "harness": harness }));
     let body = json!({ "id": "q00ff00ff00ff00ff", "message": "Deploy?", "choices": ["yes", "no"] });
@@ -134,7 +134,7 @@ fn who_waits_gets_the_answer_over_a_kill_and_it_is_not_announced() {
     exchange(&home, "c1");
     let mut child = asking(&home, &["--session", "s1"]);
     let mut how = String::new();
-    // It has the answer to its first request, and waits.
+    // `aside ask` has the answer to its first request, and waits.
     BufReader::new(child.stderr.as_mut().expect("piped")).read_line(&mut how).expect("text");
     let id = open(&home);
     assert!(how.starts_with(&format!("aside answer {} yes | not now; it ends ", &id[..7])), "{how}");

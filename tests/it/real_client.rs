@@ -1,8 +1,8 @@
-//! The newest client that can be installed, against a scripted Messages API: what reaches the
-//! model, where, and how often.
+//! The newest client that can be installed, against a scripted Messages API: which notifications
+//! reach the model, where, and how often.
 //!
-//! Not a part of the usual run, as it needs a client: `scripts/real-client` installs one and runs
-//! these.
+//! Not a part of the usual test run, as it needs a client: `scripts/real-client` installs one and
+//! runs these tests.
 
 mod api;
 mod calls;
@@ -34,21 +34,21 @@ use self::{
 };
 use crate::support::daemon::{Daemon, Home};
 
-/// What the client calls the text of a hook.
+/// The client's label for the text of a hook.
 const LABEL: &str = "hook additional context:";
-/// What the scripted tool prints.
+/// The output of the scripted tool.
 const TOOL_SAYS: &str = "from the tool";
 
 /// A home in which the client has been used before.
 fn settled_home() -> Arc<Home> {
     let mut home = Home::new();
-    // The daemon is to find what the client has in its folder for caches.
+    // The daemon must find the client's files in its cache folder.
     home.set("HOME", home.path(""));
     settle(&home);
     Arc::new(home)
 }
 
-/// The same with aside installed.
+/// [`settled_home`] with aside installed.
 fn home() -> Arc<Home> {
     let home = settled_home();
     install(&home);
@@ -67,13 +67,13 @@ fn says() -> Value {
     json!({ "command": format!("echo {TOOL_SAYS}"), "description": "Says something" })
 }
 
-/// Publishes a failure for whoever works in this home's folder; `words` are found again in what the
-/// agent gets.
+/// Publishes a failure for every session in this home's folder; the text for the agent contains
+/// `words`.
 fn fail(home: &Home, severity: &str, words: &str) {
     fail_for(home, ("workspace", &home.work()), severity, words);
 }
 
-/// The same for a scope of this kind.
+/// Like [`fail`], for a scope of this kind.
 fn fail_for(home: &Home, (kind, scope): (&str, &str), severity: &str, words: &str) {
     home.publish(&json!({
         "type": "tool.call.failure", "severity": severity, kind: scope,
@@ -81,7 +81,7 @@ fn fail_for(home: &Home, (kind, scope): (&str, &str), severity: &str, words: &st
     }));
 }
 
-/// Every text of a message, those inside of tool results too.
+/// Every text of a message, including those inside tool results.
 fn texts(message: &Value) -> Vec<&str> {
     fn collect<'v>(value: &'v Value, into: &mut Vec<&'v str>) {
         match value {
@@ -99,8 +99,8 @@ fn texts(message: &Value) -> Vec<&str> {
     found
 }
 
-/// How often `words` are in these messages. The sentence that a text begins with only repeats
-/// what follows it, so after its first words it does not count.
+/// How often these messages contain `words`. The sentence at the beginning of a text only repeats
+/// its content, so only the first words of the sentence count.
 fn count(messages: &[Value], words: &str) -> usize {
     let lines = messages.iter().flat_map(texts).flat_map(str::lines);
     lines.map(|line| less_sentence(line).matches(words).count()).sum()
@@ -112,17 +112,17 @@ fn less_sentence(line: &str) -> String {
         return line.to_owned();
     };
     let (begin, sentence) = line.split_at(end);
-    // In a monitor's line the content follows.
+    // In a monitor's line the content follows the sentence.
     let behind = sentence.rsplit_once(" id=").map_or("", |(_, behind)| behind);
     format!("{begin}{behind}")
 }
 
-/// The index of the first message in which `words` are.
+/// The index of the first message that contains `words`.
 fn place(messages: &[Value], words: &str) -> Option<usize> {
     messages.iter().position(|message| texts(message).iter().any(|text| text.contains(words)))
 }
 
-/// Checks that each request says again, unchanged, what the one before it said.
+/// Checks that each request repeats the previous one unchanged and only adds to it.
 fn assert_only_added(conversation: &[Vec<Value>]) {
     for (number, pair) in conversation.windows(2).enumerate() {
         for (index, message) in pair[0].iter().enumerate() {
@@ -131,7 +131,7 @@ fn assert_only_added(conversation: &[Vec<Value>]) {
     }
 }
 
-/// Plays `turns`, and gives every request of the conversation.
+/// Plays `turns`; returns every request of the conversation.
 fn play(home: &Home, turns: Vec<Turn>) -> Vec<Vec<Value>> {
     let api = Api::playing(turns);
     run_headless(home, &api.url());
@@ -185,7 +185,7 @@ fn something_critical_stops_the_next_call_once() {
     let conversation = play(&home, turns);
     assert_eq!(delivered(&conversation, "marker_critical"), [0, 1, 1]);
     let ran = delivered(&conversation, TOOL_SAYS);
-    // The words are also in the calls themselves, which `texts` does not look at.
+    // The calls themselves contain the words too, and `texts` does not read calls.
     assert_eq!(ran, [0, 0, 1], "the first call was not run, the second one was");
 }
 
@@ -243,7 +243,7 @@ fn without_the_daemon_the_transcript_is_the_same_less_our_text() {
     let less: Vec<_> = conversation.iter().map(|messages| less_our_text(messages)).collect();
     assert_eq!(less, absent, "delivered");
 
-    // Killed while the model thinks about the result of the first tool.
+    // Killed while the model works on the result of the first tool.
     let daemon = Arc::new(Mutex::new(Some(daemon)));
     let (victim, during) = (daemon.clone(), home.clone());
     let mut killed = turns();
@@ -255,7 +255,7 @@ fn without_the_daemon_the_transcript_is_the_same_less_our_text() {
     assert_eq!(play(&home, killed), absent, "killed in the midst of the turn");
 }
 
-/// The messages without what hooks said in them.
+/// The messages without the texts of hooks.
 fn less_our_text(messages: &[Value]) -> Vec<Value> {
     let mut messages = messages.to_vec();
     for message in &mut messages {

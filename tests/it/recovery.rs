@@ -1,4 +1,4 @@
-//! What a start repeats of what happened, and what it does not follow.
+//! What a start recovers from the journal, and which records it ignores.
 
 use std::sync::Arc;
 
@@ -48,14 +48,14 @@ fn exchange(carrier: &str) -> Append {
     Append::of(records::EXCHANGE, Level::Written, Timestamp::from_millis(1_000), body)
 }
 
-/// A state folder with the rules, and records that a daemon left.
+/// A state folder with the rules, and the records of a daemon.
 struct Life {
     rules: TempDir,
     records: Vec<RecordBuf>,
 }
 
 impl Life {
-    /// A session opens, three events come, and an exchange releases them.
+    /// Opens a session, publishes three events, and releases them by an exchange.
     fn of_three_released() -> Self {
         let rules = tempfile::tempdir().expect("a folder");
         let sources = Sources::new([SourceFile {
@@ -78,7 +78,7 @@ impl Life {
         Self { rules, records: daemon.disk().records() }
     }
 
-    /// A daemon that starts on the records that `change` leaves.
+    /// Starts a daemon on the records as changed by `change`.
     fn started(&self, change: impl Fn(&mut Vec<(u8, Vec<u8>, Timestamp)>)) -> Daemon {
         let mut records =
             self.records.iter().map(|found| (found.kind.0, found.body.to_vec(), found.time)).collect();
@@ -95,7 +95,7 @@ impl Life {
     }
 }
 
-/// The text that an exchange with `carrier` gets.
+/// The text in the answer to an exchange with `carrier`.
 fn answer(daemon: &mut Daemon, carrier: &str) -> String {
     daemon.append(exchange(carrier)).expect("appended");
     let mut text = String::new();
@@ -115,7 +115,7 @@ fn is_released(record: &(u8, Vec<u8>, Timestamp)) -> bool {
 #[test]
 fn what_was_released_is_repeated_whatever_would_be_decided_now() {
     let life = Life::of_three_released();
-    // As a program would have left it that releases two at a time.
+    // The record of a program that releases two at a time.
     let mut daemon = life.started(|records| {
         let (_, body, _) = records.iter_mut().find(|record| is_released(record)).expect("there is one");
         let Ok(RecordInput::Released(release)) = records::decode(records::RELEASED, Seq(9), body) else {
@@ -164,11 +164,11 @@ fn the_state_after_a_start_is_the_one_before_it() {
     assert_eq!((session.pending().0, session.unconfirmed()), (0, 1));
 }
 
-/// More than what a look ahead in the journal covers.
+/// More than a read-ahead in the journal covers.
 const RECORDS_FAR: u64 = 70_000;
 
-/// Appends an event to the journal of a daemon that does not run, whose body cannot be read, and
-/// much after it.
+/// Appends an event with an unreadable body to the journal of a stopped daemon, and many records
+/// after it.
 fn append_unreadable(home: &Home) -> Seq {
     let files = Arc::new(DirFiles::new(&home.path("state/journal")).expect("a folder"));
     let clock = Arc::new(|| Timestamp::ZERO);

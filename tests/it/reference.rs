@@ -1,9 +1,8 @@
-//! A journal of 100,000 generated events leaves exactly the notifications that a naive reference
+//! A journal of 100,000 generated events leads to exactly the notifications that a naive reference
 //! computes.
 //!
-//! The reference knows no state machine: for each subscriber and scope it takes the list of all
-//! events and scans it, again and again, with the rules of dedupe, batches and limits written as
-//! plain loops.
+//! The reference has no state machine: for each subscriber and scope it scans the list of all
+//! events repeatedly, with the rules of dedupe, batches and limits as plain loops.
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
@@ -22,10 +21,10 @@ use tempfile::TempDir;
 use crate::support::event_loop::{Append, Disk};
 
 const EVENTS: u64 = 100_000;
-/// A dozen segments, so that the journal is read over their borders.
+/// About a dozen segments, so that reads cross their borders.
 const SEGMENT_BYTES: u64 = 1 << 20;
 
-/// Window batches with dedupe, quiet batches by group, and one notification an event behind a
+/// Window batches with dedupe, quiet batches by group, and one notification per event with a
 /// condition.
 const SUBSCRIBERS: [(&str, &str); 3] = [
     (
@@ -95,10 +94,10 @@ struct Generated {
     payload: String,
 }
 
-/// A notification as both sides see it: subscriber, scope, when it was made, and its rows' events.
+/// A notification in both computations: subscriber, scope, time of creation, and its rows' events.
 type Made = (&'static str, Option<&'static str>, u64, Vec<u64>);
 
-/// A small generator of numbers, so that the events are the same in every run.
+/// A small random generator, so that the events are the same in every run.
 struct Numbers(u64);
 
 impl Numbers {
@@ -154,7 +153,8 @@ impl Generated {
     }
 }
 
-/// What the engine makes of a journal with these events, and how many repeats it counted.
+/// The engine's notifications for a journal with these events, and the number of repeats that it
+/// counted.
 ///
 /// The journal is written, closed, and read again from its first record, as a start after a crash
 /// does.
@@ -188,8 +188,8 @@ fn by_journal(events: &[Generated]) -> (Vec<Made>, u64) {
     (made, repeats)
 }
 
-/// The rules come first, so an event's position is its number and one; a tick long after the last
-/// event closes what is open.
+/// The rules are the first record, so an event's position is its number plus one; a tick long after
+/// the last event closes all open batches.
 fn write_journal(files: &MemoryFiles, sources: &Sources, events: &[Generated], state: &Path) {
     let (disk, _) = Disk::open(files, SEGMENT_BYTES, state).expect("opened");
     let append = |kind, at, write: &dyn Fn(&mut Vec<u8>)| {
@@ -216,7 +216,7 @@ fn as_made(output: Output, events: &[Generated]) -> Option<Made> {
     Some((id, session, created_at.as_millis(), rows))
 }
 
-/// The same, by scanning.
+/// The same as [`by_journal`], by scanning.
 fn by_reference(events: &[Generated]) -> (Vec<Made>, u64) {
     let mut made = Vec::new();
     let mut repeats = 0;
@@ -246,8 +246,8 @@ fn by_reference(events: &[Generated]) -> (Vec<Made>, u64) {
     (made, repeats)
 }
 
-/// The events that no earlier one with the same key, itself no repeat, precedes by less than five
-/// seconds.
+/// The events that are not repeats: no earlier event in the result has the same key and is less
+/// than five seconds older.
 fn firsts<'e>(events: &[&'e Generated]) -> Vec<&'e Generated> {
     let mut firsts: Vec<&Generated> = Vec::new();
     for event in events {

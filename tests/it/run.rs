@@ -1,5 +1,5 @@
-//! What `aside run` finds in the output of real processes reaches the agent by its hook: each
-//! problem once, and that it is gone.
+//! Problems that `aside run` finds in the output of real processes reach the agent by its hook:
+//! each once, and its resolution.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::support::daemon::{Home, at, eventually};
 
-/// Writes what `tsc -w` does, in pieces, for each line that it reads.
+/// Writes the output of `tsc -w`, in pieces, for each line that it reads.
 const TSC: &str = r#"#!/bin/sh
 printf '12:00:00 - Starting compila'; printf 'tion in watch mode...\n\n'
 printf '12:00:01 - Found 0 errors. Watching for file changes.\n'
@@ -39,19 +39,19 @@ fn hook(home: &Home, name: &str, more: &Value) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// What the hook of a batch of one call says.
+/// The text that the hook of a batch with one call returns.
 fn heard(home: &Home, id: &str) -> String {
     let call = json!({ "tool_name": "Bash", "tool_use_id": id, "tool_input": { "command": "ls" }, "tool_response": "a" });
     hook(home, "PostToolBatch", &json!({ "tool_calls": [call] }))
 }
 
-/// Waits until something waits for the session.
+/// Waits until a notification is pending for the session.
 fn wait(home: &Home) {
     let waited = home.get(&format!("/v1/sessions/{SESSION}/wait?timeout=25s"));
     assert!(waited["pending"].as_u64().is_some_and(|pending| pending > 0), "{waited}");
 }
 
-/// What was published of a type, once the history has all that was.
+/// The published events of a type, once the history is complete.
 fn events(home: &Home, event_type: &str) -> Vec<Value> {
     let found = eventually("the whole history", || {
         let found = home.get(&format!("/v1/events?type={event_type}&limit=1000"));
@@ -60,7 +60,7 @@ fn events(home: &Home, event_type: &str) -> Vec<Value> {
     found["events"].as_array().expect("a list").iter().map(|found| found["event"].clone()).collect()
 }
 
-/// `aside run --watch` of the stand-in.
+/// Starts `aside run --watch` with the stand-in.
 fn watch(home: &Home) -> Child {
     fs::write(home.path("work/tsc"), TSC).expect("written");
     fs::set_permissions(home.path("work/tsc"), fs::Permissions::from_mode(0o755)).expect("set");
@@ -115,7 +115,7 @@ fn problems_that_could_not_be_published_come_with_the_next_cycle() {
     stderr.read_line(&mut warning).expect("text");
     assert!(warning.starts_with("aside: warning: \"tsc\" is not published: no daemon at "), "{warning}");
     step(&mut child, "broken 7");
-    // The stand-in has settled when its second cycle begins to be read.
+    // The second cycle is read only after the first one was handled.
     let mut stdout = BufReader::new(child.stdout.take().expect("piped")).lines();
     assert!(stdout.any(|line| line.is_ok_and(|line| line.contains("TS2322"))));
     let _daemon = home.serve();

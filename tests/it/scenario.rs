@@ -1,7 +1,7 @@
-//! Timelines of `tests/scenarios/`: what happens when, and what the engine makes of it.
+//! Timelines of `tests/scenarios/`: inputs with their times, and the engine's outputs.
 //!
-//! A file is a comment, files of a user's layer if it needs any, the timeline, `---`, and what
-//! happened, in this form:
+//! A file is a comment, files of a user's layer if it needs any, the timeline, `---`, and the
+//! outputs, in this form:
 //!
 //! ```text
 //! # Three equal failures are one row with a count of 3.
@@ -14,8 +14,7 @@
 //!           | ..
 //! ```
 //!
-//! `ASIDE_BLESS=1` writes the second half of every file anew; reading the difference is then the
-//! review.
+//! `ASIDE_BLESS=1` rewrites the second half of every file; review the diff.
 
 mod timeline;
 mod transcript;
@@ -39,7 +38,7 @@ fn every_scenario_gives_what_its_file_says() {
     assert!(failures.is_empty(), "{} of {} scenarios:\n{}", failures.len(), files.len(), failures.join("\n"));
 }
 
-/// Runs one file and compares, or writes, its second half.
+/// Runs one file; compares its second half, or writes it.
 fn check(path: &Path) -> Result<(), String> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let text = fs::read_to_string(path).map_err(|error| format!("{name}: {error}"))?;
@@ -60,8 +59,8 @@ fn check(path: &Path) -> Result<(), String> {
     difference(expected, &found, first_line).map_or(Ok(()), |difference| Err(format!("{name}:{difference}")))
 }
 
-/// The first line in which two transcripts differ, and the second one whole; `None` when they are
-/// equal.
+/// The first line that differs between two transcripts, and the second transcript whole; `None` if
+/// they are equal.
 fn difference(expected: &str, found: &str, first_line: usize) -> Option<String> {
     if expected == found {
         return None;

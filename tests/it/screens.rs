@@ -1,4 +1,4 @@
-//! What commands print for people: on a pipe, and on a terminal that is too narrow for it.
+//! The output of commands for people: on a pipe, and on a terminal that is too narrow for it.
 
 use std::{
     fs::File,
@@ -24,7 +24,7 @@ fn home() -> Home {
     Home::with(&[("subscribers/each.toml", EACH)])
 }
 
-/// Has the session receive one notification, and another one wait for it.
+/// Delivers one notification to the session, and leaves another one pending.
 fn fill(home: &Home) {
     let workspace = "/srv/customers/of-the-region/north/shop";
     let exchange = |carrier: &str| {
@@ -95,7 +95,7 @@ fn what_a_person_types_short_is_found() {
             "{listed}"
         );
     }
-    // Publishing by the beginning of an id alone would be for a session of that name.
+    // For publishing, the beginning of an id alone would address a session of that name.
     let said = home.print(&["publish", "test.each", "n=3", "--session", "b1c2@shop"]);
     assert!(said.contains(&format!("each takes it for session {SESSION}\n")), "{said}");
     let said = home.print(&["publish", "test.each", "n=4", "--session", "b1c2"]);
@@ -107,7 +107,7 @@ fn what_a_person_types_short_is_found() {
     assert!(text(&refused.stderr).contains("there is no pending notification"), "{refused:?}");
 }
 
-/// A terminal of `columns`, and the end of it that a program has.
+/// A terminal of `columns`: the test's end and the program's end.
 fn terminal_of(columns: u16) -> (File, OwnedFd) {
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
     grantpt(&terminal).and_then(|()| unlockpt(&terminal)).expect("it can be used");
@@ -118,7 +118,7 @@ fn terminal_of(columns: u16) -> (File, OwnedFd) {
     (File::from(terminal), other_end)
 }
 
-/// What a command prints on a terminal of `columns`.
+/// The output of a command on a terminal of `columns`.
 fn on_terminal(home: &Home, columns: u16, variables: &[(&str, &str)], args: &[&str]) -> String {
     let (mut terminal, other_end) = terminal_of(columns);
     let mut command = home.command(args);
@@ -126,13 +126,13 @@ fn on_terminal(home: &Home, columns: u16, variables: &[(&str, &str)], args: &[&s
     let mut child = command.spawn().expect("the program runs");
     drop(command);
     let mut shown = Vec::new();
-    // The terminal ends with an error once nobody has its other end.
+    // The read ends with an error once all copies of the other end are closed.
     terminal.read_to_end(&mut shown).ok();
     assert!(child.wait().expect("it ends").success(), "{args:?}");
     text(&shown).replace("\r\n", "\n")
 }
 
-/// The text without colours, and whether there were any.
+/// The text without colours, and whether it had any.
 fn without_colours(shown: &str) -> (String, bool) {
     let mut parts = shown.split("\u{1b}[");
     let first = parts.next().unwrap_or_default().to_owned();
@@ -186,7 +186,7 @@ fn the_log_is_shown_and_followed_where_it_is_a_file() {
     let mut follower =
         home.command(&["logs", "--follow", "-n", "0"]).stdout(Stdio::piped()).spawn().expect("it runs");
     let mut lines = BufReader::new(follower.stdout.take().expect("piped")).lines();
-    // Whether it has come to follow yet cannot be seen, so there is more than one thing to see.
+    // The test cannot see when following starts, so it makes log lines until one is shown.
     let seen = std::thread::scope(|scope| {
         let seeing = scope.spawn(move || lines.next().expect("a line").expect("text"));
         eventually("the follower shows a line", || {
@@ -227,7 +227,7 @@ fn a_person_at_a_terminal_picks_what_waits_and_decides() {
             assert_eq!(terminal.read(&mut byte).ok(), Some(1), "{words}: {}", text(&shown));
             shown.extend(byte);
         }
-        // A key that comes before the program reads keys would be read as a line.
+        // A key that arrives before the program reads keys would be read as a line.
         terminal.try_clone().expect("another one")
     };
     let (enter, down) = ("\r", "\u{1b}[B");

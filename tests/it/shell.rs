@@ -1,4 +1,4 @@
-//! What a user runs in a shell that evaluated `aside shell-init`: real shells at a terminal of
+//! Commands of a user in a shell that evaluated `aside shell-init`: real shells at a terminal of
 //! their own.
 
 use std::{collections::BTreeSet, fs, process::Stdio};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::daemon::{Home, at, eventually};
 
-/// The shells, with how each is started without files of the machine, and how it evaluates a
+/// The shells: name, command to start it without the machine's files, and syntax to evaluate a
 /// command's output.
 const SHELLS: [(&str, &str, &str); 3] = [
     ("bash", "bash --norc --noprofile -i", "eval \"$(PROGRAM shell-init bash)\""),
@@ -15,7 +15,7 @@ const SHELLS: [(&str, &str, &str); 3] = [
     ("fish", "fish --no-config -i", "PROGRAM shell-init fish | source"),
 ];
 
-/// Types `lines` into a shell, as its user at a terminal.
+/// Types `lines` into a shell, like a user at a terminal.
 fn type_into(home: &Home, shell: (&str, &str, &str), lines: &[&str]) {
     let (name, start, evaluate) = shell;
     let input = home.path(&format!("typed-{name}"));
@@ -65,7 +65,7 @@ fn what_failed_in_a_shell_of_the_user_is_said_and_a_line_after_a_space_is_not() 
         type_into(&home, shell, &lines);
         let expected: BTreeSet<(String, i64)> =
             [(lines[0], 3), (lines[3], 0), (lines[4], 5)].map(|(line, code)| (line.to_owned(), code)).into();
-        // The last report is made after the others, and each waits for nothing.
+        // Reports do not wait for each other, and the last one is made after the others.
         eventually(&format!("the reports of {name}"), || (published(&home).len() >= 3).then_some(()));
         assert_eq!(published(&home), expected, "{name}");
         let waits = || at(&home.get("/v1/sessions/s1"), "/pending").as_u64().filter(|pending| *pending > 0);
@@ -98,7 +98,7 @@ fn nothing_is_said_of_what_an_agent_runs_or_where_none_works() {
     assert_eq!(wrong.status(), 400);
     let error = json!({ "field": "exit", "message": "unknown field; did you mean `exit_code`?" });
     assert_eq!(wrong.json()["error"], error);
-    // Without a daemon a report is silent enough for a shell: it is sent to nowhere.
+    // Without a daemon a report is discarded without output.
     let output = home.run(&["shell-report", "--exit-code", "-1", "--duration-ms", "5", "--", "make"]);
     assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
 }

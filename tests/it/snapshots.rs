@@ -1,5 +1,5 @@
-//! Whatever is wrong with a snapshot, the start uses the one before it or the journal's beginning,
-//! and comes to the same state.
+//! For any damage of a snapshot, the start uses the previous one or the beginning of the journal,
+//! and recovers the same state.
 
 use std::{
     collections::BTreeSet,
@@ -30,13 +30,13 @@ use crate::support::{
 };
 
 const SEGMENT_BYTES: u64 = 4_096;
-/// Where in a snapshot its form and the checksum of its last record are, and how long its header
-/// is.
+/// Offsets of the format and of the last record's checksum in a snapshot, and the length of its
+/// header.
 const FORMAT_AT: u64 = 8;
 const RECORD_CHECKSUM_AT: u64 = 12;
 const HEADER_BYTES: u64 = 60;
 
-/// A disk with the snapshots of a daemon that lived for a while, and where they are.
+/// A disk with the snapshots of a daemon that ran for a while, and their positions.
 struct Lived {
     folder: TempDir,
     files: MemoryFiles,
@@ -63,7 +63,7 @@ impl Lived {
         Self { folder, files, taken }
     }
 
-    /// Where the second newest and the newest snapshot are.
+    /// The positions of the second newest and the newest snapshot.
     fn kept(&self) -> [Seq; 2] {
         self.taken.last_chunk().copied().expect("several were taken")
     }
@@ -77,7 +77,8 @@ fn at(ms: u64) -> Timestamp {
     Timestamp::from_millis(1_700_000_000_000 + ms)
 }
 
-/// Some events of every round are delivered, wait, repeat, or fail; the rules change in the midst.
+/// Some events of every round are delivered, stay pending, repeat, or fail; the rules change in
+/// between.
 fn live(daemon: &mut Daemon, round: u64) {
     let now = at(round * 1_000);
     daemon.pass(now, |_, _| {}).expect("appended");
@@ -129,7 +130,7 @@ fn replace(files: &MemoryFiles, name: &str, bytes: &[u8]) {
     files.create(name).expect("created").write_at(bytes, 0).expect("written");
 }
 
-/// Changes a byte of a header, and makes its checksum right again.
+/// Changes a byte of a header, and corrects its checksum.
 fn rewrite_header(files: &MemoryFiles, name: &str, at: u64, to: u32) {
     let mut bytes = content(files, name);
     let [at, end] = [at, HEADER_BYTES - 4].map(|at| usize::try_from(at).expect("small"));
@@ -145,7 +146,7 @@ fn flip(files: &MemoryFiles, name: &str, at: usize) {
     replace(files, name, &bytes);
 }
 
-/// What records leave.
+/// The state after these records.
 fn folded(records: &[RecordBuf], rules: &Path) -> Fold {
     let mut fold = Fold::new(RulesStore::new(rules));
     for found in records {
@@ -154,13 +155,13 @@ fn folded(records: &[RecordBuf], rules: &Path) -> Fold {
     fold
 }
 
-/// The state that all records leave.
+/// The state after all records, as bytes.
 fn by_all_records(records: &[RecordBuf], rules: &Path) -> Vec<u8> {
     written(&folded(records, rules).engine)
 }
 
-/// Starts on `files`; returns what the snapshot held, after checking that the state is that of all
-/// records and that what was published is known.
+/// Starts on `files`; returns the position of the snapshot used. Checks that the state is that of
+/// all records and that published events are known.
 fn start(files: &MemoryFiles, rules: &Path) -> Seq {
     let (disk, fold) = Disk::open(files, SEGMENT_BYTES, rules).expect("the start goes on");
     let used = fold.applied;
@@ -175,8 +176,8 @@ fn start(files: &MemoryFiles, rules: &Path) -> Seq {
     used
 }
 
-/// What is wrong, and which of the two snapshots is used: 0 for the older, 1 for the newer, none
-/// for the journal's beginning.
+/// The damage, its function, and which of the two snapshots is used: 0 for the older, 1 for the
+/// newer, none for the beginning of the journal.
 type Case = (&'static str, fn(&MemoryFiles, [Seq; 2]), Option<usize>);
 
 const CASES: [Case; 13] = [
@@ -242,7 +243,7 @@ fn a_snapshot_that_is_not_whole_is_passed_over() {
     }
 }
 
-/// A disk on which the journal ends with `last`, and both snapshots are there.
+/// A disk on which the journal ends with `last`, with both snapshots.
 fn cut_back(lived: &Lived, last: Seq) -> MemoryFiles {
     let (all, _) = Disk::open(&lived.files.after_kill(), SEGMENT_BYTES, lived.rules()).expect("opened");
     let files = MemoryFiles::new();
@@ -294,7 +295,7 @@ fn a_snapshot_that_is_ahead_of_the_journal_is_passed_over() {
     }
 }
 
-/// As when a file manager, or a backup of one folder, puts it back.
+/// As after a file manager, or a backup of one folder, restores it.
 #[test]
 fn an_older_copy_of_the_journal_is_gone_on_from_and_said() {
     let home = Home::new();
@@ -342,7 +343,7 @@ fn an_older_snapshot_of_another_journal_replaces_no_part_of_this_one() {
     );
 }
 
-/// A third one is left over when it could not be removed, or a crash came before.
+/// A third snapshot is left if it could not be removed, or after an earlier crash.
 #[test]
 fn a_snapshot_that_ends_before_the_journal_begins_is_passed_over() {
     let lived = Lived::new();

@@ -1,4 +1,4 @@
-//! The real daemon over its real socket: what it promises its users, as they see it.
+//! The real daemon over its real socket: its guarantees, as its users see them.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::support::daemon::{Ended, Home, PATIENCE, eventually, roundtrip, text};
 
-/// Makes a notification of each event at once.
+/// Makes a notification of each event immediately.
 pub(crate) const EACH: &str = r#"
 [subscriber]
 id = "each"
@@ -25,8 +25,8 @@ window_ms = 0
 priority = "high"
 "#;
 
-/// Collects for so long that no test sees the window end; its type is a catalogued one, so that
-/// nothing is said of it.
+/// Its window is so long that no test sees it end; its type is in the catalogue, so that there is
+/// no warning about it.
 const LONG: &str = r#"
 [subscriber]
 id = "long"
@@ -39,7 +39,7 @@ max_size = 100
 priority = "normal"
 "#;
 
-/// The two kinds of importance that a release without proof of arrival may have.
+/// Two priorities, for releases without proof of arrival.
 const CRITICAL: &str = r#"
 [subscriber]
 id = "critical"
@@ -285,7 +285,7 @@ fn a_reload_says_what_it_found_and_a_refused_one_is_seen_until_the_next() {
     assert!(home.print(&["reload"]).contains("\nin force: "));
     assert_eq!(metric(successful), "1.0");
     assert!(!home.print(&["status"]).contains("REFUSED"));
-    // What is published after the answer is handled by the new rules.
+    // Events published after the answer are handled by the new rules.
     home.publish(&each(1));
     let delivered = home.exchange("s", &json!({ "point": "after_tool", "carrier": "c1" })).json();
     assert_eq!(delivered["notifications"][0]["subscriber"], "renamed");
@@ -321,7 +321,7 @@ fn a_reload_of_the_same_files_writes_no_rules() {
     for reloads in 1..=2 {
         daemon.signal(Signal::HUP);
         daemon.said("the configuration was read again");
-        // What is said of the reload is an event; nothing else is written.
+        // The report of the reload is an event; no other record is written.
         eventually("the reload is published", || (head() == before + reloads).then_some(()));
     }
     home.configure("subscribers/each.toml", &EACH.replace("\"each\"", "\"renamed\""));
@@ -401,7 +401,7 @@ fn what_waits_for_the_next_session_is_in_the_inbox_and_can_be_dismissed() {
     {
         assert!(listed.contains(whom), "{listed}");
     }
-    // Two pages have what one has.
+    // Two pages together equal one.
     let first = home.get("/v1/inbox?limit=2");
     assert_eq!(first["next"], "unclaimed:2");
     let second = home.get("/v1/inbox?limit=2&from=unclaimed:2");
@@ -478,7 +478,7 @@ fn sessions_queues_and_leases_outlive_the_daemon() {
 
     let daemon = home.serve();
     assert_eq!(home.get("/v1/sessions/queueing"), queueing);
-    // Nothing but the end of the lease changes this queue.
+    // Only the end of the lease changes this queue.
     let pending = json!({ "session": "leasing", "pending": 1, "top": "critical",
         "wake": "inject_and_continue", "reason": "critical: critical" });
     assert_eq!(home.get("/v1/sessions/leasing/wait"), pending);
@@ -516,7 +516,8 @@ fn an_event_is_published_once_also_across_a_restart() {
     );
 }
 
-/// As many connections as this process may have, each with one answered request, held open.
+/// Opens as many connections as this process may have, each with one answered request, and keeps
+/// them open.
 fn hold<T: Read + Write>(connect: impl Fn() -> io::Result<T>) -> Vec<T> {
     const OTHER_FILES: u64 = 64;
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
@@ -525,7 +526,7 @@ fn hold<T: Read + Write>(connect: impl Fn() -> io::Result<T>) -> Vec<T> {
     let hold = |_| {
         let mut connection = connect().expect("connected");
         connection.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").expect("sent");
-        // Some bytes of the answer are enough to know that the connection was taken.
+        // Some bytes of the answer show that the connection was accepted.
         connection.read_exact(&mut [0; 12]).expect("answered");
         connection
     };

@@ -1,5 +1,4 @@
-//! The shipped subscribers do what their own `[[tests]]` say, in simulated time, through the whole
-//! engine.
+//! The shipped subscribers pass their own `[[tests]]`, in simulated time, through the whole engine.
 
 use std::collections::BTreeSet;
 
@@ -39,7 +38,7 @@ fn every_shipped_subscriber_does_what_its_tests_say() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// What the notifications decode to, oldest first.
+/// The decoded notifications, oldest first.
 fn contents(engine: &mut Engine, now: Timestamp, subscriber: &SubscriberId) -> Vec<Value> {
     let mut contents = Vec::new();
     for seq in (1_000..).map(Seq) {
@@ -82,7 +81,7 @@ fn contents(engine: &mut Engine, now: Timestamp, subscriber: &SubscriberId) -> V
     contents
 }
 
-/// The rules of one subscriber that waits two seconds, switched on or off.
+/// The rules of one subscriber with a window of two seconds, on or off.
 fn waiting(enabled: bool) -> std::sync::Arc<CompiledRules> {
     let text = format!(
         "[subscriber]\nid = \"waiting\"\nenabled = {enabled}\n[events]\ntypes = [\"a.b\"]\n[batching]\nwindow_ms = 2000\n"
@@ -120,7 +119,7 @@ fn nothing_more_is_delivered_of_a_subscriber_that_is_switched_off() {
     };
     let opened = Input::SessionOpened { session: SessionId::new("open"), harness: Harness::default() };
     engine.handle(opened, START);
-    // One is in a queue, one waits for its session, and one is in an open batch.
+    // One is in a queue, one is pending for its session, and one is in an open batch.
     publish(&mut engine, 1, "open", at(0));
     publish(&mut engine, 2, "absent", at(0));
     publish(&mut engine, 3, "open", at(5));
@@ -136,7 +135,7 @@ fn nothing_more_is_delivered_of_a_subscriber_that_is_switched_off() {
     assert_eq!(engine.unclaimed_len(), 0);
 }
 
-/// The fields of `value`, those below others with a dot.
+/// The fields of `value`; the names of nested ones have dots.
 fn fields(value: &Value, prefix: &str, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(own) => {
@@ -150,8 +149,8 @@ fn fields(value: &Value, prefix: &str, found: &mut BTreeSet<String>) {
     }
 }
 
-/// The names that a template or an `[output]` looks up in payloads: what follows `r.`, `p.`, `d.`
-/// or `payload.`, and the sources of columns.
+/// The payload fields that a template or an `[output]` uses: the names after `r.`, `p.`, `d.` or
+/// `payload.`, and the sources of columns.
 fn looked_up(template: &str) -> BTreeSet<String> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut names = BTreeSet::new();
@@ -177,7 +176,7 @@ fn looked_up(template: &str) -> BTreeSet<String> {
     names
 }
 
-/// The fields that the columns of an `[output.table]` show; none if `text` is no subscriber's file.
+/// The fields in the columns of an `[output.table]`; none if `text` is not a subscriber's file.
 fn columns_of_file(text: &str) -> Vec<String> {
     let Some((_, table)) = text.split_once("[output.table]") else { return Vec::new() };
     let table: toml::Table = table.parse().expect("the rest of the file is TOML");
@@ -200,7 +199,7 @@ fn the_shipped_templates_and_tests_use_the_names_of_the_catalogue() {
             fields(entry.example.value(), "", &mut known);
             aliases.extend(entry.aliases.keys().cloned());
         }
-        // What a list of diagnostics may hold besides what LSP names.
+        // Fields of a list of diagnostics in addition to those of LSP.
         known.extend(["diagnostics.line", "diagnostics.severity"].map(str::to_owned));
         let path = match rule.output.layout.template() {
             Some(name) => format!("templates/{name}"),

@@ -1,4 +1,4 @@
-//! What several tests share, and nothing else.
+//! Code that several tests share.
 
 pub(crate) mod daemon;
 pub(crate) mod drive;

@@ -1,4 +1,4 @@
-//! What the shipped subscribers say, what it costs, and that no payload can break it.
+//! The texts of the shipped subscribers, their token costs, and their safety against any payload.
 
 use std::{fmt::Write as _, sync::Arc};
 
@@ -16,7 +16,7 @@ use aside::{
 };
 use serde_json::{Value, json};
 
-/// Each shipped subscriber with events it is made for.
+/// Each shipped subscriber with events that it is made for.
 fn fixtures() -> Vec<(String, Vec<(String, Value)>)> {
     let by_template: serde_json::Map<String, Value> =
         serde_json::from_str(include_str!("../fixtures/template_events.json")).expect("a JSON object");
@@ -26,7 +26,7 @@ fn fixtures() -> Vec<(String, Vec<(String, Value)>)> {
         .collect()
 }
 
-/// Texts that would break a format that trusted them.
+/// Texts that would break a format without escaping.
 const HOSTILE: [&str; 22] = [
     "two\nlines",
     "a,b,c",
@@ -147,7 +147,7 @@ fn no_payload_breaks_a_shipped_template() {
     }
 }
 
-/// What holds for everything that is released, whatever was in it.
+/// Checks every property that a released text has for any payload.
 fn check_released(rendered: &Rendered, max_tokens: u32) {
     let content = &rendered.content;
     let decoded = toon::decode(content).unwrap_or_else(|error| panic!("{error} in\n{content}"));
@@ -170,7 +170,7 @@ fn with_texts(payload: &Value, text: &str) -> Value {
     }
 }
 
-/// Whether some string of `value` is, or contains, `text`.
+/// Whether some string of `value` contains `text`.
 fn holds(value: &Value, text: &str) -> bool {
     match value {
         Value::String(found) => found.contains(text),

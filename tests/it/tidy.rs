@@ -1,6 +1,6 @@
-//! Holds the tree to the rules of house style that the compiler cannot hold.
+//! Checks the rules of house style that the compiler cannot check.
 //!
-//! What may use what is in the tables at the top. The checks are functions of paths and texts,
+//! The tables at the top define the allowed imports. The checks are functions of paths and texts,
 //! so they are tested with samples that break them.
 
 mod circles;
@@ -23,14 +23,14 @@ pub(crate) use tree::read_tree;
 /// Longest file, tests included.
 const LINES_MAX: usize = 600;
 
-/// Names that say nothing of what is inside.
+/// Names that do not describe their content.
 const EMPTY_NAMES: [&str; 7] = ["core", "utils", "util", "common", "helpers", "types", "manager"];
 
-/// Tests that need a program which is not there everywhere, so that a script of their own runs
+/// Tests that need a program which is not on every machine, so that a script of their own runs
 /// them: `scripts/real-client`.
 const RUN_BY_A_SCRIPT: &str = "tests/it/real_client";
 
-/// Layers 0 and 1: what everything may use.
+/// Layers 0 and 1; every module may use them.
 const DATA: &[&str] = &[
     "time",
     "causes",
@@ -58,7 +58,7 @@ const PARTS: &[&str] = &[
 
 const WIRE: &[&str] = &["wire", "records"];
 
-/// A module, its layer, and what it may use of this crate besides itself.
+/// A module, its layer, and the other parts of this crate that it may use.
 struct Module {
     name: &'static str,
     layer: u8,
@@ -138,9 +138,9 @@ const BELOW_THE_SHELL: &[&str] = &[
     "source",
 ];
 
-/// Where something from outside may be used.
+/// Where an external item may be used.
 enum Where {
-    /// In these files, or the folders that end with `/`, of `src/`.
+    /// In these files of `src/`, or in these folders, which end with `/`.
     Only(&'static [&'static str]),
     /// From this layer on, and in these files.
     FromLayer(u8, &'static [&'static str]),
@@ -241,14 +241,14 @@ const OUTSIDE: &[(&str, Where)] = &[
     ("std::sync::mpsc::channel", Where::Only(&[])),
 ];
 
-/// The one crate that the hook path may use.
+/// The only crate that the hook path may use.
 const SYSTEM_CALLS: &str = "rustix";
 
-/// Names that read a clock when something is called on them.
+/// Names that read a clock when a function of theirs is called.
 const CLOCK_NAMES: [&str; 3] = ["Instant", "SystemTime", "UNIX_EPOCH"];
 const CLOCK_CALLS: [&str; 2] = ["Timestamp::now", "Zoned::now"];
 
-/// A broken rule and where.
+/// A broken rule and its place.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Finding {
     path: String,
@@ -288,7 +288,7 @@ fn check(files: &BTreeMap<String, String>, dependencies: &BTreeSet<String>) -> V
     findings
 }
 
-/// The rules that one file can break by itself.
+/// The broken rules within one file.
 fn check_file(path: &str, text: &str, dependencies: &BTreeSet<String>) -> Vec<Finding> {
     let (comments, code): (Vec<Placed>, Vec<Placed>) =
         tokens(text).into_iter().partition(|(_, token)| matches!(token, Token::Comment(_)));
@@ -357,8 +357,8 @@ fn is_deciding(path: &str) -> bool {
     path.strip_prefix("src/").and_then(find_module).is_some_and(|module| module.layer <= DECIDING)
 }
 
-/// The module that a file of `src/` belongs to; `None` for `lib.rs` and for what the table does not
-/// know.
+/// The module that a file of `src/` belongs to; `None` for `lib.rs` and for modules that are not in
+/// the table.
 fn find_module(inner: &str) -> Option<&'static Module> {
     let name = inner.split('/').next()?;
     let name = name.strip_suffix(".rs").unwrap_or(name);
@@ -385,7 +385,7 @@ fn check_imports(inner: &str, code: &[Placed], dependencies: &BTreeSet<String>) 
     broken
 }
 
-/// `path` from the crate's root, if it leads there.
+/// `path` relative to the crate's root, if it leads there.
 fn own_path<'p>(path: &'p str, module: &Module, is_top: bool) -> Option<&'p str> {
     if let Some(rest) = path.strip_prefix("crate::") {
         return Some(rest);
@@ -393,8 +393,8 @@ fn own_path<'p>(path: &'p str, module: &Module, is_top: bool) -> Option<&'p str>
     if module.name == "main" {
         return path.strip_prefix("aside::");
     }
-    // From a file below the top two steps lead to the root, from one at the top a single step does;
-    // an inline module is a step more, so what does not begin with a module's name is taken for the
+    // Two steps lead to the root from a file below the top, one step from a file at the top. An
+    // inline module adds a step, so a path that does not begin with a module's name counts as the
     // file's own.
     let steps = if is_top { "super::" } else { "super::super::" };
     let rest = path.strip_prefix(steps)?;
@@ -439,7 +439,7 @@ fn is_allowed(allowed: &Where, inner: &str, module: &Module) -> bool {
     }
 }
 
-/// Files that no parent declares, so that nobody compiles or runs them.
+/// Files that no parent declares, so that they are never compiled or run.
 fn check_orphans(files: &BTreeMap<String, String>) -> Vec<Finding> {
     let is_root = |path: &str| {
         path == "src/lib.rs"

@@ -15,7 +15,7 @@ use rustix::process::Pid;
 
 use crate::support::daemon::{Home, PATIENCE, eventually, text};
 
-/// Stops what `up` has started, whatever becomes of the test.
+/// Stops the daemon that `up` started, even if the test fails.
 struct Down<'a>(&'a Home);
 
 impl Drop for Down<'_> {
@@ -42,7 +42,8 @@ fn up_starts_one_daemon_and_down_stops_it() {
     let log = home.state().join("daemon.log");
     assert_eq!(fs::metadata(&log).expect("there").permissions().mode() & 0o777, 0o600);
     assert_eq!(home.print(&["down"]), format!("aside has stopped; it was process {}\n", first.as_raw_pid()));
-    // What has ended and was not yet waited for by its parent has a number, but no program.
+    // A process that has ended but was not yet waited for by its parent has a number, but no
+    // program.
     let program = fs::read_link(format!("/proc/{}/exe", first.as_raw_pid()));
     assert!(program.is_err(), "it still runs: {program:?}");
     assert_eq!(home.print(&["down"]), format!("no daemon runs for {}\n", home.state().display()));
@@ -70,7 +71,7 @@ fn a_daemon_whose_folder_was_deleted_acknowledges_nothing_more_and_the_next_one_
     let _down = Down(&home);
     home.print(&["up"]);
     home.print(&["publish", "tool.call.failure", "tool_name=grep"]);
-    // A file that the daemon makes meanwhile keeps its folder from being removed.
+    // A file that the daemon creates meanwhile makes the removal of its folder fail.
     eventually("the folder is deleted", || {
         fs::remove_dir_all(home.state()).ok();
         (!home.state().exists()).then_some(())
@@ -167,14 +168,13 @@ fn the_first_hook_of_a_session_starts_the_daemon_where_that_is_allowed() {
     let _down = Down(&home);
     let output = starting_hook(&home);
     assert!(output.status.success() && output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
-    // Each look is a process, which gives the daemon the time of two thousand.
     eventually("a daemon", || home.run(&["status"]).status.success().then_some(()));
     let first = pid(&home);
     assert!(starting_hook(&home).status.success());
     assert_eq!(pid(&home), first);
 }
 
-/// Hands descriptor 3 to the daemon as a service manager does: a shell moves its stdin there.
+/// Passes descriptor 3 to the daemon as a service manager does: a shell moves its stdin there.
 fn serve_with(home: &Home, listener: UnixListener) -> std::process::Child {
     let listener: std::os::fd::OwnedFd = listener.into();
     let serve = home.command(&["serve"]);

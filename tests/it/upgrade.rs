@@ -1,10 +1,11 @@
-//! A state folder that an earlier program left is gone on from.
+//! The daemon continues with a state folder of an earlier program.
 //!
-//! `scripts/fixture-state` made them with the program of a commit each: `state-1` of b332fef, whose
-//! snapshots have form 3, `state-2` of abff047, the last one of form 4, and `state-3` of 6480980,
-//! the last one of form 5. `state-4` is of the same program as `state-3`, and its full segment is
-//! sealed. Each is a month old, its first segment was deleted by age, and it was killed while a
-//! batch was open. `answer.json` in each is what the session `leased` was answered last.
+//! `scripts/fixture-state` made each of them with the program of one commit: `state-1` with
+//! b332fef, whose snapshots have format 3, `state-2` with abff047, the last one of format 4, and
+//! `state-3` with 6480980, the last one of format 5. `state-4` is of the same program as `state-3`,
+//! and its full segment is sealed. Each is a month old, its first segment was deleted by age, and
+//! its daemon was killed while a batch was open. `answer.json` in each is the last answer to the
+//! session `leased`.
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
@@ -35,12 +36,12 @@ use crate::support::{
     event_loop::{Append, Daemon, Disk, key_of},
 };
 
-/// What an earlier program left.
+/// The state folder of an earlier program.
 struct Left {
     archive: &'static str,
-    /// The last records of its snapshots.
+    /// The last records covered by its snapshots.
     snapshots: [Seq; 2],
-    /// The events that nobody asked for by the newer one.
+    /// The unmatched events in the newer snapshot.
     unmatched: u64,
 }
 
@@ -93,12 +94,13 @@ fn check_gone_on_from(left: &Left) {
     assert!(at.since(fold.applied_at).as_secs() <= 10, "{at}");
     let tally = fold.engine.tally();
     assert_eq!((tally.unmatched, tally.created, tally.injected), (left.unmatched, 5, 1));
-    // In the present form it is the same.
+    // In the current format it is the same.
     let again = Fold::from_state(fold.rules.clone(), &fold.to_state().expect("written")).expect("read");
     assert!(again.to_state() == fold.to_state());
 }
 
-/// The state goes on a second after its last record, on a disk in memory that has its files.
+/// Starts a daemon one second after the last record, on a disk in memory with the files of the
+/// state.
 fn go_on(state: &Path) -> Daemon {
     let files = MemoryFiles::new();
     for folder in ["journal", "snapshots"] {
@@ -116,7 +118,7 @@ fn go_on(state: &Path) -> Daemon {
     Daemon::start(disk, fold, now).expect("started")
 }
 
-/// The texts of the notifications that an exchange of `session` gets.
+/// The texts of the notifications in the answer to an exchange of `session`.
 fn delivered(daemon: &mut Daemon, session: &str, point: InjectionPoint, carrier: &str) -> String {
     let now = daemon.fold.applied_at + Duration::from_secs(1);
     let harness = Harness { name: Some("loop".into()), workspace: Some("/w".into()), ..Harness::default() };
@@ -156,8 +158,8 @@ fn check_delivered(left: &Left) {
     }
 }
 
-/// A journal of a few segments whose beginning is deleted, as retention does, and whose snapshots
-/// cannot be used.
+/// A journal of a few segments whose beginning was deleted, as by retention, and whose snapshots
+/// are unusable.
 #[test]
 fn a_journal_without_its_beginning_and_without_snapshots_still_has_its_rules() {
     let each =
@@ -222,8 +224,8 @@ fn rules_that_are_damaged_or_gone_stop_no_start_and_lose_nothing() {
                 "{said}"
             );
         }
-        // One of the files is another one now, so that the rules of the journal's time are lost for
-        // good.
+        // One of the files is replaced, so that the rules of the journal's time are lost
+        // permanently.
         home.configure("subscribers/other.toml", &each.replace("each", "other"));
         let daemon = home.serve();
         daemon.said("earlier rules are lost; the nearest ones are used");
@@ -234,7 +236,7 @@ fn rules_that_are_damaged_or_gone_stop_no_start_and_lose_nothing() {
 
 #[test]
 fn the_keys_of_an_earlier_form_are_read_from_the_records_and_its_key_files_go() {
-    // Form 5 holds its keys itself.
+    // Format 5 contains its keys itself.
     LEFT.iter().take(2).for_each(check_keys);
 }
 
@@ -264,7 +266,7 @@ fn what_an_earlier_program_sealed_is_read_whole() {
             fillers += u64::from(String::from_utf8_lossy(record.body).contains("nobody.asks"));
         }
     }
-    // Of the 2,800 a thousand and twelve were in the segment that was deleted.
+    // Of the 2,800, 1,012 were in the deleted segment.
     assert_eq!((next, fillers), (2_822, 1_788));
 }
 

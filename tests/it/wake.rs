@@ -1,5 +1,4 @@
-//! Waking for real: `aside attach` under a client that lives and dies, and a client's message
-//! socket.
+//! Real wakes: `aside attach` under a client that starts and dies, and a client's message socket.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -30,7 +29,7 @@ fn session(home: &Home) -> Value {
     home.get("/v1/sessions/s1")
 }
 
-/// A client as a plugin's monitor sees it: a shell that starts it and stays above it.
+/// A client as a plugin's monitor sees it: a shell that starts the monitor and stays its parent.
 fn client(home: &Home) -> (Child, BufReader<ChildStdout>) {
     let mut attach = home.command(&[]);
     let program = attach.get_program().to_owned();
@@ -57,7 +56,7 @@ fn next_line(lines: &mut BufReader<ChildStdout>) -> String {
     line
 }
 
-/// What comes until nobody holds the other end any more.
+/// The output until all copies of the other end are closed.
 fn rest(mut lines: BufReader<ChildStdout>) -> String {
     let (sender, receiver) = mpsc::sync_channel(1);
     thread::spawn(move || {
@@ -109,7 +108,7 @@ fn what_waits_with_a_critical_one_is_printed_whole_as_far_as_the_client_shows_it
             "payload": { "tool_name": note, "error_type": "timeout", "error_message": "m".repeat(280) } }),
         );
     };
-    // Of eight, six lines fit into what the client shows of a burst.
+    // Of eight lines, six fit into the part of a burst that the client shows.
     let marks: Vec<String> = (0..8).map(|number| format!("marker{number}")).collect();
     for mark in &marks {
         fail("error", mark);
@@ -145,7 +144,7 @@ fn what_waits_with_a_critical_one_is_printed_whole_as_far_as_the_client_shows_it
     let rest = marks.len() - delivered.len();
     assert_eq!(session(&home)["pending"], rest);
 
-    // The turn that begins with them brings the rest.
+    // The turn that begins with them delivers the rest.
     let prompt = format!("<task-notification>{}</task-notification>", burst.concat());
     let prompt =
         json!({ "hook_event_name": "UserPromptSubmit", "session_id": "s1", "cwd": "/w", "prompt": prompt });
@@ -158,8 +157,8 @@ fn what_waits_with_a_critical_one_is_printed_whole_as_far_as_the_client_shows_it
     child.wait().expect("killed");
 }
 
-/// Sends the daemon the input that the client, which is this process, gave a hook; a hook itself
-/// gives up when the machine is busy.
+/// Sends the daemon the hook input of the client, which is this process; a hook itself gives up on
+/// a busy machine.
 fn tell(home: &Home, stdin: &str) {
     let pid = std::process::id().to_string();
     let headers = [("content-type", "application/json"), ("aside-pid", pid.as_str())];
@@ -202,7 +201,7 @@ fn a_monitor_goes_on_where_its_process_does() {
     assert!(next_line(&mut lines).contains("cleared"));
     assert_eq!(home.get("/v1/sessions/s2")["state"], "streaming");
 
-    // What the client did while the daemon was away shows in its next hook.
+    // The next hook shows what the client did while the daemon was not running.
     drop(daemon);
     let _daemon = home.serve();
     tell(&home, r#"{"hook_event_name":"Stop","session_id":"s3","cwd":"/w"}"#);
@@ -253,7 +252,7 @@ fn a_monitor_nobody_reads_ends_and_loses_nothing() {
     assert_eq!(session(&home)["pending"], 1);
 }
 
-/// Reads a request whole, as far as its body says its carrier.
+/// Reads a whole request; returns the carrier in its body.
 fn carrier_of(connection: &mut impl Read) -> String {
     let mut request = String::new();
     let mut part = [0; 4_096];
@@ -281,7 +280,7 @@ fn a_monitor_whose_exchange_was_not_answered_makes_it_again_under_its_name() {
             b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n",
         )
         .expect("answered");
-    // The first daemon dies, the second says that it stops, the third has nothing.
+    // The first daemon dies, the second answers that it stops, the third has nothing to deliver.
     let answers: [&[u8]; 4] = [
         b"",
         b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n",
@@ -307,7 +306,7 @@ fn hook_with_socket(home: &Home, socket: &std::path::Path, stdin: &str) -> Outpu
         .command(&["hook", "claude"])
         .env("CLAUDE_CODE_SESSION_ID", "s1")
         .env("CLAUDE_CODE_ENTRYPOINT", "cli")
-        // This process: what listens at the socket has to be the client.
+        // This process: the listener at the socket has to be the client.
         .env("CLAUDE_PID", std::process::id().to_string())
         .env("CLAUDE_CODE_MESSAGING_SOCKET", socket)
         .env("CLAUDE_CODE_MESSAGING_TOKEN", "a-secret")
@@ -337,7 +336,7 @@ fn a_session_without_a_monitor_is_woken_through_its_message_socket() {
     assert!(said.contains("<notifications count=\"1\" id=\"") && said.contains("pushed"), "{said}");
     assert_eq!(session(&home)["pending"], 0);
 
-    // A socket that is gone costs nothing: what was for it is delivered at the next hook.
+    // A lost socket loses no notification: the next hook delivers it.
     drop((connection, socket));
     home.exchange("s1", &json!({ "point": "turn_end", "carrier": "c2" }));
     order(&home, "later");
@@ -350,7 +349,7 @@ fn a_session_without_a_monitor_is_woken_through_its_message_socket() {
     assert!(!state.windows(8).any(|bytes| bytes == b"a-secret"), "the token is in the state folder");
 }
 
-/// Every byte of every file below `folder`.
+/// The bytes of every file below `folder`.
 fn walk(folder: &std::path::Path) -> Vec<u8> {
     let mut bytes = Vec::new();
     for entry in std::fs::read_dir(folder).expect("a folder") {

@@ -1,9 +1,9 @@
-//! A random walk of daemons over one state folder, checked against what was promised.
+//! A random walk of daemons over one state folder, checked against their guarantees.
 //!
-//! Events are published and acknowledged, exchanges take what there is, snapshots are written,
+//! Events are published and acknowledged, exchanges take pending events, snapshots are written,
 //! rules change, retention deletes, the disk fails, and the process is stopped, killed or loses
-//! power; a snapshot is damaged, deleted, or of a version that nobody knows. In the end every
-//! acknowledged event was delivered, and once where no power was lost. One number decides the whole
+//! power. A snapshot is damaged, deleted, or gets an unknown version. At the end every acknowledged
+//! event was delivered, and exactly once if no power was lost. One number determines the whole
 //! walk.
 
 use std::{
@@ -32,19 +32,19 @@ use tempfile::TempDir;
 
 use crate::support::event_loop::{Append, Daemon, Disk};
 
-/// How many walks there are, unless `ASIDE_WALK_SEEDS` says otherwise; a quarter in each test.
+/// Default number of walks, see `ASIDE_WALK_SEEDS`; each test runs a quarter of them.
 const SEEDS: u64 = 1_000;
 const STEPS: usize = 16;
 const SEGMENT_BYTES: u64 = 4_096;
-/// The offset of the form in a snapshot.
+/// The offset of the format in a snapshot.
 const FORM_AT: u64 = 8;
-/// Most exchanges that it takes to get all that waits.
+/// Most exchanges until nothing is pending.
 const EXCHANGES_MAX: usize = 60;
 
 const EACH: &str = "[subscriber]\nid = \"each\"\n[events]\ntypes = [\"walk.each\"]\n[batching]\nwindow_ms = 0\n[output]\npriority = \"high\"\n";
 const BATCHED: &str = "[subscriber]\nid = \"batched\"\n[events]\ntypes = [\"walk.batched\"]\n[batching]\nwindow_ms = 2000\nmax_size = 4\n";
 
-/// The rules of two times, which name the same subscribers with other limits.
+/// Two generations of rules: the same subscribers with other limits.
 static RULES: LazyLock<(TempDir, [String; 2])> = LazyLock::new(|| {
     let folder = tempfile::tempdir().expect("a folder");
     let store = RulesStore::new(folder.path());
@@ -66,7 +66,7 @@ static RULES: LazyLock<(TempDir, [String; 2])> = LazyLock::new(|| {
     (folder, hashes)
 });
 
-/// Numbers from one number.
+/// A random generator with a seed.
 struct Random(u64);
 
 impl Random {
@@ -80,7 +80,7 @@ impl Random {
     }
 }
 
-/// How a life of the daemon ended.
+/// How a run of the daemon ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Stopped,
@@ -96,12 +96,12 @@ struct Walk {
     next_carrier: u64,
     /// Events that were acknowledged as durable.
     acknowledged: BTreeSet<u64>,
-    /// How often the text of an event was answered.
+    /// How often the text of each event was delivered.
     delivered: BTreeMap<u64, u32>,
-    /// Events whose answer was written down and not given, as the disk failed then.
+    /// Events whose answer was recorded but not sent, as the disk failed then.
     unclear: BTreeSet<u64>,
     has_lost_power: bool,
-    /// What was done, for the message of a failure.
+    /// The steps so far, for the message of a failure.
     steps: Vec<String>,
 }
 
@@ -192,7 +192,7 @@ impl Walk {
         Timestamp::from_millis(self.now)
     }
 
-    /// Starts a daemon on what is there, with rules that are those before or others.
+    /// Starts a daemon on the current files, with the previous rules or others.
     fn start(&mut self) -> Result<Daemon, String> {
         let (folder, hashes) = &*RULES;
         self.files.fail_no_more();
@@ -245,7 +245,7 @@ impl Walk {
         appended.is_ok() && daemon.catch_up(self.time(), |_, _| ()).is_ok()
     }
 
-    /// Publishes an acknowledged event again, as a producer does that has not heard the answer.
+    /// Publishes an acknowledged event again, like a producer that did not get the answer.
     fn republish(&mut self, daemon: &mut Daemon) -> Result<bool, String> {
         let all: Vec<u64> = self.acknowledged.iter().copied().collect();
         if all.is_empty() {
@@ -264,7 +264,8 @@ impl Walk {
         }
     }
 
-    /// One exchange; which events its text has. Without an answer the daemon is to end.
+    /// Makes one exchange; returns the events in its text. Without an answer the daemon has to be
+    /// ended.
     fn exchange(&mut self, daemon: &mut Daemon) -> Result<BTreeSet<u64>, ()> {
         let point = self.random.one_of(&[
             InjectionPoint::TurnStart,
@@ -315,7 +316,7 @@ impl Walk {
         taken.is_ok()
     }
 
-    /// Has an operation of the disk fail the next time.
+    /// Makes the next operation of a random kind fail.
     fn fail(&mut self) {
         let operation = self.random.one_of(&[
             Operation::Create,
@@ -332,7 +333,7 @@ impl Walk {
         self.files.fail(operation, name, 1, kind);
     }
 
-    /// Ends a life, and may leave the newest snapshot damaged.
+    /// Ends a run, and may leave the newest snapshot damaged.
     fn end(&mut self, daemon: Daemon) {
         let mut end = self.random.one_of(&[End::Stopped, End::Killed, End::PowerLost]);
         let seed = self.random.below(1 << 30);
@@ -349,7 +350,7 @@ impl Walk {
         self.damage(damage);
     }
 
-    /// Does something to the newest snapshot if there are two, so that one is left.
+    /// Damages or deletes the newest snapshot if there are two, so that one is left intact.
     fn damage(&mut self, kind: u64) {
         let mut names = self.files.list().expect("listed");
         names.retain(|name| name.ends_with(".snap"));
@@ -370,7 +371,7 @@ impl Walk {
         }
     }
 
-    /// Takes all that there is.
+    /// Takes everything that is pending.
     fn take_all(&mut self, daemon: &mut Daemon) -> Result<(), String> {
         let mut without = 0;
         for _ in 0..EXCHANGES_MAX {
@@ -406,7 +407,7 @@ fn said<T, E: std::fmt::Display>(result: &Result<T, E>) -> String {
     result.as_ref().map_or_else(ToString::to_string, |_| "done".to_owned())
 }
 
-/// The numbers of the events that a text tells of.
+/// The numbers of the events in a text.
 fn tags(text: &str) -> BTreeSet<u64> {
     let words = text.split(|character: char| !character.is_ascii_alphanumeric());
     words.filter_map(|word| word.strip_prefix('e')?.strip_suffix('x')?.parse().ok()).collect()

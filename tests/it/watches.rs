@@ -1,5 +1,5 @@
-//! Watches with a real daemon: set, listed, cancelled, bounded, and fired exactly once whatever
-//! dies in between.
+//! Watches with a real daemon: set, listed, cancelled, bounded, and fired exactly once even if
+//! processes die in between.
 
 use std::{
     fs,
@@ -10,15 +10,14 @@ use serde_json::{Value, json};
 
 use crate::support::daemon::{Answer, Daemon, Home, at, eventually};
 
-/// How often the daemon is killed between a watch and its end, unless `ASIDE_WATCH_KILLS` says
-/// otherwise.
+/// Default number of kills between a watch and its end, see `ASIDE_WATCH_KILLS`.
 const KILLS: usize = 12;
 
 fn home() -> Home {
     Home::new()
 }
 
-/// Opens a session that works in the home's work folder, and is idle.
+/// Opens an idle session in the home's work folder.
 fn open(home: &Home, session: &str) {
     let harness = json!({ "name": "loop", "workspace": home.work() });
     for (point, carrier) in [("turn_start", "c1"), ("turn_end", "c2")] {
@@ -39,7 +38,7 @@ fn set_for(home: &Home, session: &str, condition: &str) -> String {
     answer.json()["watch"]["id"].as_str().expect("an id").to_owned()
 }
 
-/// What waits in the session's queue.
+/// The number of notifications pending for the session.
 fn pending(home: &Home, session: &str) -> u64 {
     home.get(&format!("/v1/sessions/{session}"))["pending"].as_u64().expect("a number")
 }
@@ -222,8 +221,8 @@ fn a_watch_follows_its_session_and_a_reminder_its_folder() {
     assert!(text.contains("watch: file x") && text.contains("reminder: go on"), "{text}");
 }
 
-/// One round: three watches, what they wait for, and a kill before it, amid it, or while the daemon
-/// publishes what came of it.
+/// One round: three watches, their conditions, and a kill before the conditions come true,
+/// meanwhile, or while the daemon publishes the results.
 struct Round<'h> {
     home: &'h Home,
     number: usize,
@@ -342,7 +341,7 @@ fn whatever_the_moment_of_a_kill_a_watch_fires_once() {
 fn a_command_below_a_client_watches_for_its_session_and_elsewhere_for_its_folder() {
     let home = home();
     let _daemon = home.serve();
-    // This process counts as the client, as its own number is in the exchange.
+    // This process counts as the client, as its number is in the exchange.
     let harness = json!({ "name": "loop", "workspace": home.work(), "pid": std::process::id() });
     home.exchange("s1", &json!({ "point": "turn_start", "carrier": "c1", "turn": "t1", "harness": harness }));
     let said = home.print(&["watch", "in 20m", "--note", "Look."]);

@@ -1,5 +1,5 @@
-//! Webhooks and alerts at a real daemon: over TCP with a signature or a token, once each, and
-//! refused otherwise.
+//! Webhooks and alerts with a real daemon: accepted over TCP with a signature or a token, once
+//! each, and refused otherwise.
 
 use std::{fmt::Write as _, fs, net::TcpStream, os::unix::fs::PermissionsExt};
 
@@ -37,7 +37,7 @@ fn served() -> Served {
 }
 
 impl Served {
-    /// The status and the body that a request over TCP is answered with.
+    /// Sends a request over TCP; returns the status and the body of the answer.
     fn post(&self, path: &str, headers: &[(&str, &str)], body: &str) -> (u16, Value) {
         let mut request = format!(
             "POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n",
@@ -67,7 +67,7 @@ impl Served {
         )
     }
 
-    /// Those that were published, which is more than none.
+    /// The published events, at least one.
     fn events(&self, pattern: &str) -> Vec<Value> {
         eventually("an event", || Some(self.listed(pattern)).filter(|events| !events.is_empty()))
     }
@@ -103,7 +103,7 @@ fn a_signed_webhook_reaches_the_agent_once_and_its_words_are_not_trusted() {
         served.github("check_run", "d1", &failed_check()),
         (202, json!({ "published": 1, "duplicates": 0 }))
     );
-    // GitHub sends it again when an answer is late; somebody else may as well.
+    // GitHub repeats a delivery if the answer is late; other senders may do so too.
     assert_eq!(
         served.github("check_run", "d1", &failed_check()),
         (202, json!({ "published": 0, "duplicates": 1 }))
@@ -137,7 +137,7 @@ fn what_is_not_signed_is_not_read() {
     let (status, said) =
         refused(github, &[event, ("x-hub-signature-256", &signed("guess", &body))], "{not json");
     assert_eq!((status, said.as_str()), (401, "the signature is not that of this secret and this body"));
-    // A token is not enough where a signature is asked for.
+    // A token is not enough where a signature is required.
     let bearer = format!("Bearer {TOKEN}");
     let (status, _) = refused(github, &[event, ("authorization", &bearer)], &body);
     assert_eq!(status, 401);
@@ -154,7 +154,7 @@ fn what_is_not_signed_is_not_read() {
     );
     assert!(status == 400 && said.contains("application/json"), "{said}");
     assert!(served.listed("ci.**").is_empty());
-    // A secret that others may read is none.
+    // A secret that other users can read is refused.
     let secret = served.home.path("github.secret");
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o644)).expect("changed");
     let (status, said) = refused(github, &[event, ("x-hub-signature-256", &signed(SECRET, &body))], &body);

@@ -1,5 +1,5 @@
-//! What a session is notified of that is resumed after a day: one block that says what git, files
-//! and checks did meanwhile.
+//! The notification of a session that is resumed after a day: one block about git, files and checks
+//! meanwhile.
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ use crate::git::machine::{Machine, now, run};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// An engine by the rules that ship, and a session in a folder.
+/// An engine with the shipped rules, and a session in a folder.
 struct World {
     engine: Engine,
     session: SessionId,
@@ -30,7 +30,7 @@ struct World {
     now: Timestamp,
     known: Arc<Known>,
     plan: Plan,
-    /// The notifications that ended because something else said the same.
+    /// The number of notifications that ended because another one contains them.
     summed_up: usize,
 }
 
@@ -49,7 +49,8 @@ impl World {
         }
     }
 
-    /// Hands an input to the engine, and what it publishes after that; gives the text of an answer.
+    /// Passes an input to the engine, and then the events that it publishes; returns the text of an
+    /// answer.
     fn handle(&mut self, input: impl FnOnce(Seq) -> Input<'static>) -> Option<String> {
         self.seq += 1;
         self.engine.handle(input(Seq(self.seq)), self.now);
@@ -105,7 +106,7 @@ impl World {
         self.publish(&event);
     }
 
-    /// An exchange, with what the probes find before it.
+    /// Makes an exchange, after the findings of its probes.
     fn exchange(&mut self, point: InjectionPoint, context: ContextChange, calls: &[Call]) -> Option<String> {
         let mut exchange = Exchange::new(self.session.clone(), point, &format!("c{}", self.seq));
         exchange.harness = Harness { workspace: Some(Arc::clone(&self.folder)), ..Harness::default() };
@@ -137,7 +138,7 @@ impl World {
         self.handle(|seq| Input::Exchange { seq, request: RequestId(seq.0), exchange, release })
     }
 
-    /// Lets git and GitHub answer until nothing is followed any more: one of six checks failed.
+    /// Answers as git and GitHub until nothing is followed any more: one of six checks failed.
     fn answer(&mut self) {
         while let Some(next) = self.plan.next(|_| false) {
             let event = match next {
@@ -164,8 +165,8 @@ impl World {
     }
 }
 
-/// A session that has read a file and pushed, and ended; then a day went by in which somebody
-/// committed, and a check failed.
+/// A session that read a file, pushed, and ended; a day later somebody has committed, and a check
+/// has failed.
 fn after_a_day(outside: &Path) -> World {
     let folder = outside.join("shop");
     fs::create_dir(&folder).expect("made");

@@ -1,4 +1,4 @@
-//! The machine as a probe asks it, and what is needed to make something of it: git and a clock.
+//! The machine as a probe sees it, and helpers to change it: git and a clock.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ use aside::{
     time::Timestamp,
 };
 
-/// The file system, at any moment.
+/// The current file system, for any time.
 #[derive(Debug)]
 pub(crate) struct Machine;
 
@@ -76,7 +76,7 @@ impl Facts for Machine {
     }
 }
 
-/// git with nobody's settings.
+/// git without anybody's settings.
 fn git() -> Command {
     let mut git = Command::new("git");
     set_variables(&mut git);
@@ -111,7 +111,7 @@ fn set_variables(command: &mut Command) {
     ]);
 }
 
-/// What the clock of the file system in `folder` shows.
+/// The current time of the file system in `folder`.
 pub(crate) fn now(folder: &Path) -> Timestamp {
     let path = folder.join("now");
     fs::write(&path, "").expect("written");

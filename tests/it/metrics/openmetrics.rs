@@ -1,14 +1,14 @@
-//! A reader of OpenMetrics text that shares nothing with the writer, and takes only what the format
-//! allows.
+//! A reader of OpenMetrics text that shares no code with the writer, and accepts only what the
+//! format allows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a page says.
+/// A parsed page.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
     /// The type of every metric, by its name.
     pub(crate) types: BTreeMap<String, String>,
-    /// The value of every series, by its name and labels as they are written.
+    /// The value of every series, by its name and labels as written.
     pub(crate) samples: BTreeMap<String, f64>,
 }
 

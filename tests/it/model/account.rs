@@ -1,8 +1,8 @@
-//! What became of everything, known from the inputs and outputs alone, and what must never be.
+//! The state of everything, computed from the inputs and outputs alone, and the invariants.
 //!
-//! The reference for who asks for an event, whom a notification concerns and how long a chain is is
-//! written as plain loops. Where a notification is in a session is followed entry by entry through
-//! the ledger, and must agree with what the engine shows.
+//! Matching, scopes and the lengths of chains are computed by plain loops, as a reference. The
+//! place of a notification in a session is followed entry by entry through the ledger, and must
+//! agree with the engine's views.
 
 use std::{
     cmp::Reverse,
@@ -26,12 +26,12 @@ use crate::support::generations;
 
 /// Longest chain of causes that is dispatched.
 const CHAIN_MAX: u32 = 8;
-/// Most characters of a carrier that does not say how many it holds.
+/// Most characters of a carrier without a limit of its own.
 const CARRIER_CHARS_MAX: u32 = 32_000;
-/// How often in a row an agent is asked to go on.
+/// Most times in a row that an agent is asked to continue.
 const CONTINUATIONS_MAX: u32 = 2;
 
-/// Where a notification is in one session. `again`: a lease of it ran out before.
+/// The place of a notification in one session. `again`: a lease of it expired before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Place {
     Queued { again: bool },
@@ -53,44 +53,46 @@ pub(super) struct Known {
     pub(super) workspace: Option<Arc<str>>,
     pub(super) parent: Option<SessionId>,
     pub(super) pid: Option<u32>,
-    /// The sessions whose place it took.
+    /// The sessions that it continues.
     pub(super) former: BTreeSet<SessionId>,
     pub(super) last_seen: Timestamp,
-    /// How often it was asked to go on since the last start of a turn.
+    /// How often it was asked to continue since the last start of a turn.
     continuations: u32,
 }
 
-/// The books of one timeline.
+/// The account of one timeline.
 #[derive(Debug)]
 pub(super) struct Account {
     rules: Arc<CompiledRules>,
     scopes: BTreeMap<Seq, Scope>,
     chains: BTreeMap<Arc<str>, u32>,
-    /// Events that a subscriber has yet to account for, and whether each is a row of an open batch.
+    /// Events that a subscriber has not accounted for yet, and whether each is a row of an open
+    /// batch.
     owed: BTreeMap<(Seq, SubscriberId), bool>,
     pub(super) conditions: Conditions,
     pub(super) made: BTreeMap<NotificationId, Made>,
     pub(super) open: BTreeMap<SessionId, Known>,
-    /// Those that have ended and may come back.
+    /// The suspended sessions.
     pub(super) away: BTreeMap<SessionId, Known>,
-    /// The session that the one of the present input goes on from, and whether that one ends with
-    /// it.
+    /// The predecessor of the session of the current input, and whether it ends with that input.
     pub(super) goes_on_from: Option<(SessionId, bool)>,
-    /// What left for a session, or is in the context that it has a copy of.
+    /// The notifications that were sent to a session, or are in the context that it has a copy of.
     pub(super) delivered: BTreeMap<SessionId, BTreeSet<NotificationId>>,
-    /// What came in place of a tool call, or was delivered in a context that is gone, and has not
-    /// come back as if it had not left.
+    /// Notifications that came in place of a tool call, or were delivered in a lost context, and
+    /// did not return as undelivered.
     pub(super) cancelled: BTreeSet<(SessionId, NotificationId)>,
-    /// Sessions in which a call was cancelled, and with it those that are made together with it.
+    /// Sessions in which a call was cancelled, so that the other calls of its batch are cancelled
+    /// too.
     pub(super) held: BTreeSet<SessionId>,
     pub(super) places: BTreeMap<SessionId, BTreeMap<NotificationId, Place>>,
-    /// What a session left that others can have, and nobody has had since.
+    /// Notifications that an ended session left for others, and that no other session has got
+    /// since.
     pub(super) left: BTreeMap<NotificationId, LeftBy>,
-    /// What each session left and has not had since.
+    /// Notifications that each session left and has not got since.
     pub(super) was_left: BTreeSet<(SessionId, NotificationId)>,
-    /// What each carrier was answered last, with the exchange and its time.
+    /// The last answer to each carrier, with the exchange and its time.
     answers: BTreeMap<(SessionId, Arc<str>), (Exchange, Timestamp, Answer)>,
-    /// The notification made last, and who has yet to get it.
+    /// The newest notification, and the sessions that have not got it yet.
     pub(super) routed: Option<(NotificationId, BTreeSet<SessionId>)>,
 }
 
@@ -117,7 +119,7 @@ impl Account {
         }
     }
 
-    /// Checks what one input led to. Without a record the engine was woken.
+    /// Checks the outputs of one input; without a record the engine was woken.
     pub(super) fn check(
         &mut self,
         record: Option<&Record>,
@@ -163,7 +165,7 @@ impl Account {
         self.compare(engine, now);
     }
 
-    /// Every event that has no ending yet is a row of an open batch of a subscriber that there is.
+    /// Every event without an outcome is a row of an open batch of an existing subscriber.
     fn assert_rows_wait(&self) {
         for ((seq, subscriber), is_batched) in &self.owed {
             let exists = self.rules.subscribers.iter().any(|rule| rule.id == *subscriber);
@@ -176,7 +178,7 @@ impl Account {
         assert_eq!(self.owed, BTreeMap::new());
     }
 
-    /// After the end of every session and of all that waits, nothing is without an ending.
+    /// After the end of every session and of everything pending, nothing is without an outcome.
     pub(super) fn assert_all_ended(&self) {
         assert_eq!(self.owed, BTreeMap::new());
         let unclaimed: Vec<_> = self.made.iter().filter(|(_, made)| made.is_unclaimed).collect();
@@ -184,7 +186,7 @@ impl Account {
         assert!(self.places.values().flat_map(BTreeMap::values).all(|place| *place == Place::Over));
     }
 
-    /// Takes note of an input; returns what has to be said of an event that no subscriber gets.
+    /// Notes an input; returns the expected entry for an event that matches no subscriber.
     fn note(&mut self, record: &Record, now: Timestamp) -> Option<LedgerEntry> {
         match &record.content {
             Content::Event(event) => return self.note_event(record.seq, event),
@@ -256,7 +258,8 @@ impl Account {
         }
     }
 
-    /// A carrier whose text never left is answered anew, if the injection was still on its way.
+    /// The answer to a carrier is not repeated if its text never left while the injection was
+    /// leased.
     fn forget_answer(&mut self, session: &SessionId, injection: &InjectionId) {
         let on_its_way =
             |place: &Place| matches!(place, Place::Leased { injection: of, .. } if of == injection);
@@ -267,8 +270,7 @@ impl Account {
         }
     }
 
-    /// What the same message was answered: the same carrier at the same point and turn, within a
-    /// lease.
+    /// The answer to the same message: the same carrier at the same point and turn, within a lease.
     fn answered_before(&self, content: Option<&Content>, now: Timestamp) -> Option<Answer> {
         let Some(Content::Exchange(exchange)) = content else { return None };
         let (last, at, answer) = self.answers.get(&(exchange.session.clone(), exchange.carrier.clone()))?;
@@ -420,7 +422,7 @@ impl Account {
         let waiting = view.injector.view(Timestamp::ZERO).pending;
         let mut critical = waiting.iter().filter(|waiting| waiting.priority == Priority::Critical);
         let released = answer.injection.iter().flat_map(|injection| &injection.notifications);
-        // What the carrier holds bounds these too; then nothing less urgent takes the room.
+        // The carrier's size bounds critical ones too; then no less urgent one may take the room.
         let is_full = exchange.budget.max_chars.is_some()
             && released.clone().all(|released| released.priority == Priority::Critical);
         let may_wait = |id: &NotificationId| {
@@ -479,8 +481,7 @@ impl Account {
         check_text(exchange.format.unwrap_or(limits.format), injection);
     }
 
-    /// Sessions end when they are closed, or when they were silent for too long, and leave nothing
-    /// behind.
+    /// Sessions end when they are closed or silent for too long, and leave nothing behind.
     fn close_silent(&mut self, content: Option<&Content>, engine: &Engine, now: Timestamp) {
         let (mut just_away, mut closed) = (None, None);
         if let Some(Content::Closed(session, may_return)) = content {
@@ -521,7 +522,7 @@ impl Account {
         }
     }
 
-    /// What the ledger says and what the queues and leases hold is the same.
+    /// The ledger agrees with the queues and leases.
     fn compare(&self, engine: &Engine, now: Timestamp) {
         for session in engine.sessions() {
             let view = session.injector.view(now);

@@ -1,11 +1,11 @@
-//! The part of the books about how a notification comes into a queue.
+//! The part of the account about the arrival of notifications in queues.
 
 use aside::{event::SessionId, notification::NotificationId};
 
 use super::account::{Account, Place};
 
 impl Account {
-    /// A notification is queued because it was just made, because it waited for the session, or
+    /// A notification is queued because it is new, because it was pending for the session, or
     /// because a child left it.
     pub(super) fn queue(&mut self, id: &NotificationId, session: &SessionId) {
         let is_routed =
@@ -48,7 +48,7 @@ impl Account {
         );
     }
 
-    /// A condition that was delivered, and holds, waits once more.
+    /// A delivered condition that still holds is pending again.
     pub(super) fn recall(&mut self, id: &NotificationId, session: &SessionId) {
         let made = &self.made[id];
         assert!(self.conditions.hold(&made.subscriber, &made.events), "{id} does not hold");

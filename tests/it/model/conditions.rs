@@ -1,4 +1,4 @@
-//! What holds and what was resolved, as far as events for all sessions tell.
+//! Holding and resolved conditions, as far as events for all sessions determine them.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,8 +9,7 @@ use aside::{
 };
 use serde_json::Value;
 
-/// The conditions that events give, by what names them, and whether an event for all has resolved
-/// them.
+/// The conditions of events, with their key, and whether an event for all resolved them.
 #[derive(Debug, Default)]
 pub(super) struct Conditions(BTreeMap<(SubscriberId, Seq), (Option<Value>, bool)>);
 
@@ -30,12 +29,12 @@ impl Conditions {
         }
     }
 
-    /// Whether all of these events gave conditions that are resolved everywhere.
+    /// Whether all of these events are conditions that are resolved everywhere.
     pub(super) fn are_resolved(&self, subscriber: &SubscriberId, events: &[Seq]) -> bool {
         self.of(subscriber, events).all(|is_resolved| is_resolved == Some(true))
     }
 
-    /// Whether one of these events gave a condition that holds somewhere.
+    /// Whether one of these events is a condition that holds somewhere.
     pub(super) fn hold(&self, subscriber: &SubscriberId, events: &[Seq]) -> bool {
         self.of(subscriber, events).any(|is_resolved| is_resolved == Some(false))
     }

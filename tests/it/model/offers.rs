@@ -1,5 +1,5 @@
-//! The part of the books about what a session leaves when it ends: who may have it next, and
-//! whether it was delivered before.
+//! The part of the account about notifications that a session leaves when it ends: who may get them
+//! next, and whether they were delivered before.
 
 use aside::{
     event::{Scope, SessionId},
@@ -10,7 +10,7 @@ use aside::{
 
 use super::account::{Account, Place};
 
-/// What a session left when it ended.
+/// A notification that a session left when it ended.
 #[derive(Debug)]
 pub(super) struct LeftBy {
     pub(super) session: SessionId,
@@ -21,7 +21,8 @@ pub(super) struct LeftBy {
 }
 
 impl Account {
-    /// A notification ended in a session; others can have it if it was not addressed to that one.
+    /// A notification ended in a session; others can get it if it was not addressed to that
+    /// session.
     pub(super) fn end(&mut self, id: &NotificationId, session: &SessionId, reason: &Reason) {
         let place = std::mem::replace(self.place(session, id), Place::Over);
         let was_delivered = *reason == Reason::Uncertain;
@@ -37,7 +38,7 @@ impl Account {
         }
     }
 
-    /// A notification that waits for a session is confirmed by the one that left it.
+    /// An unclaimed notification is confirmed by the session that left it.
     pub(super) fn confirm_left(&mut self, id: &NotificationId, session: &SessionId) {
         let left = self.left.remove(id).expect("it had been delivered");
         assert_eq!((&left.session, left.again), (session, true), "{id}");
@@ -54,7 +55,7 @@ impl Account {
         self.left.insert(*id, LeftBy { session: session.clone(), injection, again });
     }
 
-    /// What was left as perhaps delivered was not.
+    /// A notification that was left as possibly delivered was not delivered.
     pub(super) fn note_undelivered(&mut self, session: &SessionId, injection: &InjectionId) {
         for (id, left) in &mut self.left {
             let is_it = left.session == *session && left.injection.as_ref() == Some(injection);

@@ -1,5 +1,5 @@
-//! The part of the books about contexts: sessions that take the place of others or are copies of
-//! them, and calls that gave way.
+//! The part of the account about contexts: sessions that continue or copy others, and cancelled
+//! calls.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use aside::{
 use super::account::{Account, Known, Place};
 
 impl Account {
-    /// Finds the session that is taken the place of, or copied: the one that is named, or the last
-    /// one of the same process.
+    /// Finds the session that is continued or copied: the named one, or the newest one of the same
+    /// process.
     pub(super) fn expect_succession(&mut self, exchange: &Exchange, now: Timestamp) {
         let (from, ends) = match &exchange.context {
             ContextChange::Unchanged | ContextChange::Compacted | ContextChange::Resumed => return,
@@ -29,8 +29,7 @@ impl Account {
             let is_it = from.as_ref().map_or(pid.is_some() && known.pid == pid, |from| from == *id);
             is_it && **id != exchange.session && known.parent.is_none()
         });
-        // A session that was found by its process is taken the place of only where it works in the
-        // same folder.
+        // A session found by its process is continued only in the same folder.
         let is_there = |known: &Known| from.is_some() || !ends || known.workspace == own.workspace;
         let newest = others.max_by_key(|(_, known)| known.last_seen).filter(|(_, known)| is_there(known));
         let found = newest.map(|(id, _)| id.clone());
@@ -51,8 +50,8 @@ impl Account {
         self.goes_on_from = Some((from, ends));
     }
 
-    /// Whether the session that this one goes on from has the notification, and may have had it
-    /// before; one that ends gives it away.
+    /// Whether the predecessor has the notification queued; returns whether it may have been
+    /// delivered before. A predecessor that ends loses it.
     pub(super) fn comes_from_predecessor(&mut self, id: &NotificationId, to: &SessionId) -> Option<bool> {
         let (from, ends) = self.goes_on_from.clone()?;
         let place = self.places.get_mut(&from).and_then(|places| places.get_mut(id))?;
@@ -66,12 +65,12 @@ impl Account {
         Some(again)
     }
 
-    /// Whether another session has just taken the place of this one.
+    /// Whether another session has just continued this one.
     pub(super) fn has_just_ended(&self, session: &SessionId) -> bool {
         self.goes_on_from.as_ref().is_some_and(|(from, ends)| *ends && from == session)
     }
 
-    /// A call gives way to what is critical, and for the first time.
+    /// A call is cancelled for a critical notification that cancels for the first time.
     pub(super) fn note_cancelled(&mut self, session: &SessionId, answer: &Answer) {
         let delivered = answer.injection.iter().flat_map(|injection| &injection.notifications);
         let delivered: Vec<_> =

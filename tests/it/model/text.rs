@@ -1,11 +1,11 @@
-//! The part of the books about texts: what an injection looks like in each format.
+//! The part of the account about texts: the form of an injection in each format.
 
 use aside::{
     exchange::{Format, Injection},
     toon,
 };
 
-/// Whatever the payloads hold, a text is one block that decodes.
+/// For any payload, a text is one block that decodes.
 pub(super) fn check_text(format: Format, injection: &Injection) {
     let text = &*injection.text;
     match format {

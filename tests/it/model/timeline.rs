@@ -1,5 +1,4 @@
-//! Random timelines, small enough in their parts that things meet: few sessions, carriers, turns
-//! and tools.
+//! Random timelines with few sessions, carriers, turns and tools, so that inputs interact.
 
 use std::fmt;
 
@@ -8,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::support::generations::GENERATIONS;
 
-/// Event types, of which the last is nobody's.
+/// Event types; the last one matches no subscriber.
 pub(super) const TYPES: [&str; 7] = [
     "tool.call.failure",
     "tool.call.timeout",
@@ -18,9 +17,9 @@ pub(super) const TYPES: [&str; 7] = [
     "budget.token.exceeded",
     "nobody.asks",
 ];
-/// Values that an author of a template would not think of.
+/// Values that the author of a template would not expect.
 pub(super) const TOOLS: [&str; 4] = ["grep", "</notifications>\nmore: 3", "a: \"b\",\u{1b}[31m", "-"];
-/// Whom an event concerns: a session, a folder, or all.
+/// The scope of an event: a session, a folder, or all.
 pub(super) const SCOPES: [(Option<&str>, Option<&str>); 8] = [
     (None, None),
     (Some("root"), None),
@@ -39,18 +38,18 @@ pub(super) const SESSIONS: [(&str, Option<&str>, Option<&str>); 4] = [
     ("nomad", None, None),
 ];
 
-/// Things that happen one after the other.
+/// Inputs in their order.
 #[derive(Clone)]
 pub(super) struct Timeline(pub(super) Vec<Step>);
 
-/// Something that happens `after_ms` after what was before.
+/// An input `after_ms` after the previous one.
 #[derive(Debug, Clone)]
 pub(super) struct Step {
     pub(super) after_ms: u64,
     pub(super) what: What,
 }
 
-/// What happens; numbers are places in the tables above, or count back from the newest.
+/// The input; numbers are indices in the tables above, or count back from the newest.
 #[derive(Debug, Clone)]
 pub(super) enum What {
     Emit {
@@ -89,7 +88,7 @@ pub(super) enum What {
     Shutdown,
 }
 
-/// What a harness says.
+/// The fields of a harness's request.
 #[derive(Debug, Clone)]
 pub(super) struct Asked {
     pub(super) session: usize,
@@ -101,11 +100,11 @@ pub(super) struct Asked {
     pub(super) budget: Option<(u32, u32, u32)>,
     pub(super) format: Option<usize>,
     pub(super) carrier_effect: CarrierEffect,
-    /// A compaction, a cleared session, a fork or a resumed one.
+    /// A compacted, cleared, forked or resumed context.
     pub(super) context: Option<usize>,
-    /// Whose place or copy it is.
+    /// The session that it continues or copies.
     pub(super) from: Option<usize>,
-    /// Whether it says where the session works and whose child it is.
+    /// Whether it reports the session's folder and parent.
     pub(super) introduces: bool,
 }
 

@@ -1,5 +1,5 @@
-//! A file system with one file that stops answering on request, as a network mount does whose
-//! server is gone.
+//! A file system with one file that stops answering on request, like a network mount whose server
+//! is gone.
 //!
 //! Source: `linux/fuse.h`, protocol 7.31: a request is length, opcode, a number, the node, three
 //! ids and a word, then its arguments; an answer is length, error and the number.
@@ -22,17 +22,17 @@ const CONTENT: &[u8] = b"one\n";
 /// The nodes of the folder and of its file.
 const ROOT: u64 = 1;
 const FILE: u64 = 2;
-/// When everything was changed last, in seconds since 1970.
+/// Modification time of everything, in seconds since 1970.
 const CHANGED_S: u64 = 1_700_000_000;
-/// What a request begins with, in bytes.
+/// Length of a request's header, in bytes.
 const HEAD_BYTES: usize = 40;
-/// More than a request takes; the system asks for room for what may be written.
+/// More than a request takes; the system requires room for the largest write.
 const REQUEST_BYTES_MAX: usize = 64 << 10;
 const MAX_WRITE: u32 = 4_096;
 const NO_ENTRY: i32 = -2;
 const NOT_SUPPORTED: i32 = -38;
 
-/// The mount; what hangs is answered when it goes.
+/// The mount; dropping it answers the requests that hang.
 #[derive(Debug)]
 pub(super) struct HangingMount {
     folder: TempDir,
@@ -42,12 +42,12 @@ pub(super) struct HangingMount {
 #[derive(Debug, Default)]
 struct State {
     hangs: bool,
-    /// Whether a request waits because of that.
+    /// Whether a request hangs.
     is_waiting: bool,
 }
 
 impl HangingMount {
-    /// Mounts it; `None`, which is said, where that is not possible.
+    /// Mounts it; `None`, with a message, where that is not possible.
     pub(super) fn new() -> Option<Self> {
         let folder = tempfile::tempdir().expect("a folder");
         let mounted = OpenOptions::new().read(true).write(true).open("/dev/fuse").and_then(|device| {
@@ -72,24 +72,24 @@ impl HangingMount {
         };
         let state = Arc::<(Mutex<State>, Condvar)>::default();
         let shared = Arc::clone(&state);
-        // It ends with an error once nothing is mounted any more.
+        // Ends with an error once the mount is gone.
         thread::spawn(move || serve(device, &shared).ok());
         Some(Self { folder, state })
     }
 
-    /// The file.
+    /// Path of the file.
     pub(super) fn file(&self) -> PathBuf {
         self.folder.path().join(NAME)
     }
 
-    /// From here on nothing is answered; or everything again, also what waits.
+    /// Stops all answers, or resumes them, also for requests that hang.
     pub(super) fn set_hanging(&self, hangs: bool) {
         let (state, changed) = &*self.state;
         state.lock().unwrap_or_else(PoisonError::into_inner).hangs = hangs;
         changed.notify_all();
     }
 
-    /// Whether a request waits for its answer.
+    /// Whether a request hangs.
     pub(super) fn holds_somebody_up(&self) -> bool {
         self.state.0.lock().unwrap_or_else(PoisonError::into_inner).is_waiting
     }
@@ -106,7 +106,7 @@ fn serve(mut device: File, (state, changed): &(Mutex<State>, Condvar)) -> io::Re
     let mut buffer = vec![0; REQUEST_BYTES_MAX];
     loop {
         let length = match device.read(&mut buffer) {
-            // A request that was taken back.
+            // The request was withdrawn.
             Err(error) if [ErrorKind::NotFound, ErrorKind::Interrupted].contains(&error.kind()) => continue,
             read => read?,
         };
@@ -131,7 +131,7 @@ fn serve(mut device: File, (state, changed): &(Mutex<State>, Condvar)) -> io::Re
     }
 }
 
-/// The error and the body of the answer to a request, if it has one.
+/// The error and the body of the answer to a request, if it has an answer.
 fn answer(request: &[u8]) -> Option<(i32, Vec<u8>)> {
     let node = u64::from_ne_bytes(request[16..24].try_into().expect("eight bytes"));
     let arguments = &request[HEAD_BYTES..];
@@ -160,7 +160,7 @@ fn answer(request: &[u8]) -> Option<(i32, Vec<u8>)> {
     })
 }
 
-/// What `stat` says of a node. It holds for no time, so the next one asks again.
+/// The `stat` data of a node. It is valid for no time, so the next `stat` asks again.
 fn attributes(node: u64) -> Vec<u8> {
     let (mode, size) = if node == ROOT { (0o040_755, 0) } else { (0o100_644, CONTENT.len() as u64) };
     let times = words(&[node, size, 1, CHANGED_S, CHANGED_S, CHANGED_S]);

@@ -1,9 +1,9 @@
 //! A Messages API on loopback that plays a script, and keeps every request.
 //!
-//! Speaks as much of it as the client needs: streamed answers to requests that carry tools, in the
-//! order of the script, which is one for the main conversation and one for its subagents; a short
-//! text to everything else. Before a turn is played its action is run, which is how a test lets
-//! something happen at an exact moment of the conversation.
+//! Implements the part that the client needs: streamed answers to requests with tools, in the order
+//! of the script, one script for the main conversation and one for its subagents; a short text to
+//! everything else. Before a turn is played its action runs, so that a test can act at an exact
+//! moment of the conversation.
 
 use std::{
     collections::VecDeque,
@@ -20,40 +20,40 @@ use serde_json::{Value, json};
 pub(super) struct Turn {
     content: Value,
     stop_reason: &'static str,
-    /// How many tokens the request is said to have had.
+    /// The reported number of tokens of the request.
     tokens: u64,
     before: Box<dyn FnOnce() + Send>,
 }
 
-/// That of a request of which it does not matter.
+/// The reported number where it does not matter.
 const TOKENS: u64 = 10;
 
 impl Turn {
-    /// It says something, and the turn ends.
+    /// The model writes a text, and the turn ends.
     pub(super) fn says(text: &str) -> Self {
         let content = json!([{ "type": "text", "text": text }]);
         Self { content, stop_reason: "end_turn", tokens: TOKENS, before: Box::new(|| ()) }
     }
 
-    /// It calls a tool. The id is the script's, so that two runs differ in nothing.
+    /// The model calls a tool. The script sets the id, so that two runs are identical.
     pub(super) fn calls(id: &str, tool: &str, input: &Value) -> Self {
         Self::calls_together(&[id], tool, input)
     }
 
-    /// It makes several equal calls in one message.
+    /// The model makes several equal calls in one message.
     pub(super) fn calls_together(ids: &[&str], tool: &str, input: &Value) -> Self {
         let call = |id: &&str| json!({ "type": "tool_use", "id": id, "name": tool, "input": input });
         let content = ids.iter().map(call).collect();
         Self { content, stop_reason: "tool_use", tokens: TOKENS, before: Box::new(|| ()) }
     }
 
-    /// The model was given so many tokens.
+    /// Sets the reported number of tokens.
     pub(super) fn given(mut self, tokens: u64) -> Self {
         self.tokens = tokens;
         self
     }
 
-    /// What happens before the model answers.
+    /// Sets the action before the model answers.
     pub(super) fn after(mut self, happens: impl FnOnce() + Send + 'static) -> Self {
         self.before = Box::new(happens);
         self
@@ -73,7 +73,7 @@ struct State {
     requests: usize,
 }
 
-/// What is left to be played, and what was asked.
+/// The turns left to play, and the requests.
 #[derive(Default)]
 struct Conversation {
     turns: VecDeque<Turn>,
@@ -100,7 +100,7 @@ impl Api {
         Self::playing_both(turns, Vec::new())
     }
 
-    /// Plays `turns` to the main conversation and `subagents` to whatever it has others do.
+    /// Plays `turns` to the main conversation and `subagents` to its subagents.
     pub(super) fn playing_both(turns: Vec<Turn>, subagents: Vec<Turn>) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         let port = listener.local_addr().expect("bound").port();
@@ -111,7 +111,7 @@ impl Api {
         thread::spawn(move || {
             for connection in listener.incoming().map_while(Result::ok) {
                 let state = shared.clone();
-                // A client that goes away in the midst of an answer is no failure of the test.
+                // A client that disconnects during an answer does not fail the test.
                 thread::spawn(move || serve(&connection, &state).ok());
             }
         });
@@ -122,19 +122,19 @@ impl Api {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// The `messages` of every request of the conversation so far, in the form of [`normal`].
+    /// The `messages` of every request of the conversation so far, normalised by [`normal`].
     pub(super) fn conversation(&self) -> Vec<Vec<Value>> {
         let (state, _) = &*self.state;
         state.lock().unwrap_or_else(PoisonError::into_inner).main.messages()
     }
 
-    /// The same of its subagents.
+    /// Like [`Self::conversation`], for its subagents.
     pub(super) fn subagents(&self) -> Vec<Vec<Value>> {
         let (state, _) = &*self.state;
         state.lock().unwrap_or_else(PoisonError::into_inner).subagents.messages()
     }
 
-    /// Waits until the conversation has `count` requests; false when it has not in time.
+    /// Waits until the conversation has `count` requests; false after `patience`.
     pub(super) fn wait_for(&self, count: usize, patience: Duration) -> bool {
         let (state, changed) = &*self.state;
         let state = state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -143,8 +143,8 @@ impl Api {
     }
 }
 
-/// The messages of a request without what changes from one to the next although nothing was said: a
-/// text alone or as a block, and the marks of the prompt cache.
+/// The messages of a request without differences in form: a text becomes a block, and the marks of
+/// the prompt cache are removed.
 fn normal(request: &Value) -> Vec<Value> {
     let mut messages = request["messages"].as_array().cloned().unwrap_or_default();
     for message in &mut messages {
@@ -199,12 +199,12 @@ fn serve(connection: &TcpStream, state: &(Mutex<State>, Condvar)) -> std::io::Re
         (state.requests, turn)
     };
     (turn.before)();
-    // The client takes two messages with one id for two parts of the same.
+    // The client takes two messages with one id for two parts of the same message.
     let message = message(&format!("msg_{number}"), &request["model"], turn.tokens);
     stream(connection, &message, &turn.content, turn.stop_reason)
 }
 
-/// What is asked beside the conversation: titles, counts, probes.
+/// Answers requests outside the conversation: titles, counts, probes.
 fn answer_aside(connection: &TcpStream, is_message: bool, request: &Value) -> std::io::Result<()> {
     let content = json!([{ "type": "text", "text": "ok" }]);
     let mut message = message("msg_aside", &request["model"], TOKENS);

@@ -1,5 +1,5 @@
-//! What scripts are made of: calls of the agent, what its user does meanwhile, and how often
-//! something was said.
+//! Parts of scripts: calls of the agent, concurrent actions of its user, and counts of words in
+//! requests.
 
 use std::{fs, path::PathBuf, process::Command, sync::Arc, thread, time::Duration};
 
@@ -8,16 +8,16 @@ use serde_json::{Value, json};
 use super::{api::Turn, count};
 use crate::support::daemon::Home;
 
-/// What a block of notifications begins with.
+/// The beginning of a block of notifications.
 pub(super) const BLOCK: &str = "<notifications count";
 /// A command that does nothing.
 pub(super) const GO_ON: &str = "echo meanwhile";
-/// What such commands print, and prompts.
+/// The output of such commands, and prompts.
 pub(super) const PRINTED: [&str; 3] = ["meanwhile", "go", "go on"];
-/// How long after a call was asked for the user changes a file: while it runs.
+/// Time between the request of a call and the user's change of a file: the call is running then.
 const INTO_THE_CALL: Duration = Duration::from_millis(1_200);
 
-/// A file of the folder that the client works in.
+/// Path of a file in the client's folder.
 pub(super) fn path(home: &Home, name: &str) -> PathBuf {
     PathBuf::from(home.work()).join(name)
 }
@@ -47,12 +47,12 @@ pub(super) fn in_background(id: usize, command: &str) -> Turn {
     call(id, "Bash", &input)
 }
 
-/// A call that does nothing and is like no other one.
+/// A call that does nothing and differs from all others.
 pub(super) fn go_on(id: usize) -> Turn {
     bash(id, &format!("{GO_ON} # {id}"))
 }
 
-/// The user writes `content` into a file while the call that comes next runs.
+/// The user writes `content` into a file while the next call runs.
 pub(super) fn user_writes(
     home: &Arc<Home>,
     name: &'static str,
@@ -67,12 +67,12 @@ pub(super) fn user_writes(
     }
 }
 
-/// How often `words` are in each request.
+/// How often each request contains `words`.
 pub(super) fn delivered(conversation: &[Vec<Value>], words: &str) -> Vec<usize> {
     conversation.iter().map(|messages| count(messages, words)).collect()
 }
 
-/// Runs git as the user does, with nobody's settings.
+/// Runs git as the user does, without anybody's settings.
 pub(super) fn git(home: &Home, args: &[&str]) {
     let mut command = Command::new("git");
     command.args(["-c", "user.name=a", "-c", "user.email=a@b"]).args(args).current_dir(home.work());

@@ -1,5 +1,5 @@
-//! What the client does with its context: it compacts it, reads it again, and has others work in
-//! contexts of their own.
+//! Changes of the client's context: it is compacted, it is read again, and subagents have their
+//! own.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ fn after_a_compaction_nothing_that_was_delivered_is_delivered_again() {
     let request = seat.prompt("after it");
     let delivered = ["marker_delivered", "marker_waiting", AGAIN].map(|words| count(&request, words));
     assert_eq!(delivered, [0, 1, 0], "{request:?}");
-    // The client tells of hooks that it runs at a compaction.
+    // The client lists the hooks that it runs at a compaction.
     assert_eq!(count(&request, "aside hook claude"), 0, "{request:?}");
     assert!(!seat.sight().contains("Compact ["), "{}", seat.sight());
     let request = seat.prompt("and later");
@@ -72,7 +72,7 @@ fn a_conversation_that_is_resumed_is_given_only_what_waits() {
     assert_only_added(&[resumed, later]);
 }
 
-/// Publishes a failure for the subagent that is at work; `words` are found again in what it gets.
+/// Publishes a failure for the running subagent; the text for it contains `words`.
 fn fail_for_the_subagent(home: &Home, words: &str) {
     let list = home.get("/v1/sessions");
     let ids =

@@ -1,4 +1,4 @@
-//! A client at a terminal on a stage: with aside in its settings, or with nothing of it.
+//! A client at a terminal on a stage: with aside in its settings, or without aside.
 
 use std::{fs, path::PathBuf, sync::Arc};
 
@@ -12,13 +12,13 @@ use super::{
 };
 use crate::support::daemon::Home;
 
-/// What the client says of the keys that stop a command and close a list.
+/// The client's hints for the keys that stop a command and close a list.
 const STOP_KEY: &str = "x to stop";
 const CLOSE_KEY: &str = "to close";
 
-/// A terminal with a client in it, and the API that the client talks to.
+/// A terminal with a client in it, and the API of the client.
 pub(super) struct Desk {
-    /// Goes first: it is ended by a socket in the home.
+    /// Dropped first: it is ended through a socket in the home.
     terminal: Terminal,
     pub(super) api: Api,
     home: Arc<Home>,
@@ -32,14 +32,14 @@ impl Desk {
         Self { terminal, api, home }
     }
 
-    /// Waits until the model was asked `requests` times and no turn is under way.
+    /// Waits until the model has got `requests` requests and no turn is under way.
     pub(super) fn rest_after(&self, requests: usize) {
         assert!(self.api.wait_for(requests, PATIENCE), "no request {requests}:\n{}", self.terminal.screen());
         self.rest();
     }
 
-    /// Enters a prompt, and waits until the model was given it and the turn is over. The client may
-    /// have turns of its own before.
+    /// Enters a prompt, and waits until the model got it and the turn is over. The client may have
+    /// turns of its own before.
     pub(super) fn prompt(&self, line: &str) {
         let given = || {
             let texts = |messages: &Vec<Value>| {
@@ -53,7 +53,7 @@ impl Desk {
         self.rest();
     }
 
-    /// Waits until no turn is under way, neither to the client nor to the daemon.
+    /// Waits until no turn is under way, in the client and in the daemon.
     fn rest(&self) {
         self.wait_until("no turn is under way", || {
             self.terminal.says_idle(&self.home) && self.daemon_sees_none()
@@ -77,7 +77,7 @@ impl Desk {
         self.wait_until(words, || self.terminal.screen().contains(words));
     }
 
-    /// The id of the conversation that the client says it is in.
+    /// The id of the conversation, as the client reports it.
     pub(super) fn conversation(&self) -> String {
         self.terminal.file(&self.home)["sessionId"].as_str().unwrap_or_default().to_owned()
     }
@@ -89,27 +89,27 @@ impl Desk {
         self.wait_until("another conversation", || self.conversation() != old);
     }
 
-    /// Goes back to a conversation.
+    /// Resumes a conversation.
     pub(super) fn resume(&self, conversation: &str) {
         self.enter(&format!("/resume {conversation}"));
         self.wait_until("the old conversation", || self.conversation() == conversation);
     }
 
-    /// Stops the command that runs in the background with this process, as the user does.
+    /// Stops the background command with this process, as the user does.
     pub(super) fn stop_command(&self, process: Pid) {
         self.enter("/tasks");
         self.see(STOP_KEY);
         self.terminal.press(&["x"]);
         self.wait_until("the command is gone", || test_kill_process(process).is_err());
-        // A list of what else runs stays open.
+        // The list stays open if other things run.
         self.terminal.press(&["Escape"]);
         self.wait_until("the list is closed", || !self.terminal.screen().contains(CLOSE_KEY));
-        // Where it was closed already the key would go with the next one, so that is one that does
-        // nothing.
+        // If the list was closed already, the client would combine the key with the next one, so
+        // that is one without an effect.
         self.terminal.press(&["C-u"]);
     }
 
-    /// Kills the client, once it has written down what its model said last.
+    /// Kills the client, once the last message of its model is in the transcript.
     pub(super) fn kill(self, said_last: &str) -> Api {
         let has_written = || self.transcripts().iter().any(|transcript| transcript.contains(said_last));
         self.wait_until("the answer is in the transcript", has_written);
@@ -129,7 +129,7 @@ impl Desk {
     }
 }
 
-/// The requests of the conversation without those that hold `words`.
+/// The requests of the conversation without those that contain `words`.
 pub(super) fn less(conversation: Vec<Vec<Value>>, words: &str) -> Vec<Vec<Value>> {
     conversation.into_iter().filter(|messages| super::place(messages, words).is_none()).collect()
 }

@@ -1,5 +1,5 @@
-//! What the client's own hooks are enough for: an agent that repeats itself gets a notification,
-//! one that gets further is not.
+//! Detection with the client's own hooks alone: an agent that repeats itself gets a notification,
+//! one that makes progress does not.
 
 use super::{
     api::Turn,
@@ -9,8 +9,8 @@ use super::{
 
 const CALLS: usize = 6;
 
-/// How often `loop_detected` is in each request of a conversation in which `command` is run
-/// again and again.
+/// How often each request of a conversation contains `loop_detected`, if `command` is run
+/// repeatedly.
 fn repeat(command: &str) -> Vec<usize> {
     let home = home();
     let _daemon = home.serve();
@@ -27,7 +27,7 @@ fn an_agent_that_repeats_itself_gets_one_notification() {
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
 fn one_that_repeats_itself_with_failures_gets_one_and_another_when_it_has_done_so_twice_as_often() {
-    // A failure has a hook of its own, before that of its batch: what it leads to leaves with the
+    // A failure has a hook of its own, before that of its batch: its notification leaves with the
     // same call.
     assert_eq!(repeat("echo the same; exit 3"), [0, 0, 0, 1, 1, 1, 2]);
 }

@@ -1,6 +1,5 @@
-//! Files that somebody else changes under the agent, with nothing but an installed aside: each
-//! change is said once, by the client or by aside, and nothing is said of what the agent does
-//! itself.
+//! Files that somebody else changes under the agent, with only aside installed: each change is
+//! reported once, by the client or by aside, and the agent's own changes are not reported.
 
 use std::{
     fs,
@@ -71,7 +70,7 @@ fn a_change_of_an_edited_or_printed_file_is_announced_once_by_the_client_and_the
             [0, 0, 0, 0, 0, 1, 1],
             "{name}"
         );
-        // The client's own words differ between versions; what it shows is the line that changed.
+        // The client's own words differ between versions; it shows the changed line.
         let by_client = delivered(&conversation, "kumquat");
         assert!(by_client.last().is_some_and(|count| *count == 1), "{name}: {by_client:?}");
     }
@@ -115,7 +114,7 @@ fn a_subagents_edit_of_a_file_that_its_parent_has_read_is_said_once() {
     let _daemon = home.serve();
     put(&home, "a.txt", "one\ntwo\n");
     let task = json!({ "description": "Edits", "prompt": "edit a.txt", "subagent_type": "general-purpose" });
-    // Newer clients let the parent go on while its subagent works.
+    // Newer clients let the parent continue while its subagent works.
     let is_done = Arc::new(AtomicBool::new(false));
     let (done, is_awaited) = (is_done.clone(), move || is_done.load(Ordering::Relaxed).then_some(()));
     let turns = vec![

@@ -1,5 +1,4 @@
-//! Real language servers. They are found in `PATH`; those that are not there are left out, and it
-//! is said which.
+//! Real language servers, found in `PATH`; missing ones are skipped with a message.
 
 use std::{
     fs,
@@ -12,14 +11,15 @@ use serde_json::{Value, json};
 
 use crate::support::daemon::{Home, eventually};
 
-/// A subscriber that is off; what it asks for is listed all the same.
+/// A subscriber that is off; the API still lists what it asks for.
 const LISTED: &str =
     "[subscriber]\nid = \"listed\"\nenabled = false\n[events]\ntypes = [\"problem.*\", \"source.failed\"]\n";
 const SESSION: &str = "s1";
 /// Longer than a server takes for a small project once it has read it.
 const SETTLED: Duration = Duration::from_secs(15);
 
-/// A project, its file, and texts of it: fine, and with one error in a line with a code.
+/// A project, its file, and texts of it: without an error, and with one error in a line with a
+/// code.
 struct Project {
     command: &'static [&'static str],
     kind: &'static str,
@@ -68,7 +68,7 @@ const PROJECTS: [Project; 3] = [
 ];
 
 impl Project {
-    /// Whether its server can be run here.
+    /// Whether its server can run on this machine.
     fn is_here(&self) -> bool {
         let [program, arguments @ ..] = self.command else { return false };
         let help = if arguments.contains(&"--lsp") { &["--lsp", "--help"][..] } else { &["--version"] };
@@ -131,7 +131,7 @@ fn an_error_is_found_once_and_its_repair_once_and_nothing_is_stale() {
         let (home, name) = (project.home(), project.command.join(" "));
         let daemon = home.serve();
         project.write(&home, "t0", &format!("{}\n", project.fine));
-        // A first look at a project takes as long as it takes; the machine may be busy.
+        // The first analysis of a project has no time limit of its own; the machine may be busy.
         let mut log = String::new();
         while !log.contains("a language server is ready") {
             pass(Duration::from_secs(1));

@@ -1,5 +1,5 @@
-//! A repository that somebody else moves, and another session in the same folder, with nothing but
-//! an installed aside.
+//! A repository that somebody else moves, and another session in the same folder, with only aside
+//! installed.
 
 use std::sync::Arc;
 

@@ -1,38 +1,38 @@
-//! What the client or aside said of something that happened, in the requests after it.
+//! Messages of the client or of aside about an event, in the requests after it.
 
 use aside::tokens;
 use serde_json::{Value, json};
 
 use super::{LABEL, calls::PRINTED, texts};
 
-/// What the tag of a block of notifications begins with, and the one behind it.
+/// The beginning of the opening tag of a block of notifications, and the closing tag.
 const OPENING: &str = "<notifications count=\"";
 const CLOSING: &str = "\n</notifications>";
 
-/// A conversation in which something happened.
+/// A conversation with an event.
 pub(super) struct Played {
     pub(super) conversation: Vec<Vec<Value>>,
-    /// The last request that was made before it.
+    /// The number of the last request before the event.
     pub(super) happened: usize,
 }
 
-/// One thing that was said.
+/// One message.
 #[derive(Debug)]
 pub(super) struct Said {
-    /// Whether aside said it; else it was the client.
+    /// Whether aside wrote it; otherwise the client did.
     pub(super) by_aside: bool,
-    /// In which request after the one in which it could not be said yet.
+    /// The request that contains it, counted from the last one before the event.
     pub(super) request: usize,
-    /// How many calls ended before that request.
+    /// Calls that ended before that request.
     pub(super) calls: usize,
-    /// Without what is around it: of aside the notifications, of the client all that is new.
+    /// The text without its frame: the notifications of aside, or all that is new of the client.
     pub(super) text: String,
-    /// How many tokens the rest of its text takes.
+    /// Tokens of the frame.
     pub(super) frame: u32,
 }
 
 impl Said {
-    /// How much of the model's context it takes, as aside estimates it.
+    /// The tokens of its text, as aside estimates them.
     pub(super) fn tokens(&self) -> u32 {
         tokens::estimate(&self.text).0
     }
@@ -45,8 +45,8 @@ impl Said {
 }
 
 impl Played {
-    /// All that is new in the requests after it happened, but for prompts, for what the calls
-    /// print, and for what is said as well in `control`, where nothing happened.
+    /// All new texts in the requests after the event, without prompts, the output of the calls, and
+    /// texts that are also in `control`, where no event happened.
     pub(super) fn said_beside(&self, control: &Self) -> Vec<Said> {
         let control = control.all_that_is_new();
         let is_of_it = |said: &Said| !control.iter().any(|other| other.text == said.text);
@@ -57,7 +57,7 @@ impl Played {
         let (mut calls, mut found) = (0, Vec::new());
         let pairs = self.conversation.windows(2).skip(self.happened);
         for (request, pair) in (1..).zip(pairs) {
-            // What hooks say has a role of its own with newer clients.
+            // With newer clients the texts of hooks have a role of their own.
             let messages = pair[1].iter().skip(pair[0].len());
             let messages: Vec<&Value> = messages.filter(|message| message["role"] != "assistant").collect();
             calls += messages.iter().map(|message| results(message)).sum::<usize>();
@@ -74,13 +74,13 @@ impl Played {
     }
 }
 
-/// How many calls of a message have ended.
+/// The number of ended calls in a message.
 fn results(message: &Value) -> usize {
     let blocks = message["content"].as_array().into_iter().flatten();
     blocks.filter(|block| block["type"] == "tool_result").count()
 }
 
-/// What aside says in a text, and what the client does beside that.
+/// The parts of a text that aside wrote, and those of the client.
 fn parts(text: &str) -> Vec<(bool, String)> {
     let block = text.split_once(OPENING).and_then(|(before, rest)| {
         let (block, after) = rest.split_once(CLOSING)?;
@@ -93,7 +93,7 @@ fn parts(text: &str) -> Vec<(bool, String)> {
     let own_words = [before, after].into_iter().filter_map(|words| {
         let words = words.replace("<system-reminder>", "").replace("</system-reminder>", "");
         let words = words.trim();
-        // What the client puts before the text of a hook.
+        // The client's label before the text of a hook.
         let is_label = content.is_some() && !words.contains('\n') && words.ends_with(LABEL);
         (!words.is_empty() && !is_label).then(|| (false, words.to_owned()))
     });

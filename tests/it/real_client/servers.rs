@@ -17,9 +17,9 @@ use super::{
 };
 use crate::support::daemon::Home;
 
-/// Most requests to connect a server that wait; a play makes one.
+/// Most pending requests to connect a server; a play makes one.
 const REQUESTS_MAX: usize = 8;
-/// Listens until a file says that it is to close its port, and runs on.
+/// Listens until the file `close` exists, then closes its port and keeps running.
 const DEV_SERVER: &str = r#"
 import os, socket, sys, time
 listener = socket.create_server(("127.0.0.1", 0))
@@ -33,7 +33,7 @@ while os.path.exists("dev.py"):
         listener.close()
     time.sleep(0.05)
 "#;
-/// An MCP server with one tool, which ends at once while a file says so.
+/// An MCP server with one tool; it ends immediately while the file `refuse` exists.
 const MCP_SERVER: &str = r#"
 import json, os, sys
 folder = os.path.dirname(os.path.abspath(__file__))
@@ -62,10 +62,11 @@ for line in sys.stdin:
         answer["error"] = {"code": -32601, "message": "not found"}
     print(json.dumps(answer), flush=True)
 "#;
-/// A call that takes longer than `mcp_server` waits for more, and than a port has to be closed.
+/// A call that takes longer than `mcp_server` waits for further servers, and than a port has to be
+/// closed.
 const LONG: &str = "sleep 6; echo meanwhile";
 
-/// A server in the background whose port closes, if something happens, while its command runs on.
+/// A background server whose port closes, if the event happens, while its command keeps running.
 pub(super) fn port_closes(stage: &Stage) -> Played {
     put(&stage.home, "dev.py", DEV_SERVER);
     let home = stage.home.clone();
@@ -80,8 +81,8 @@ pub(super) fn port_closes(stage: &Stage) -> Played {
         bash(2, "sleep 2; echo meanwhile"),
         go_on(3).after(closes),
         bash(4, LONG),
-        // A client without a terminal waits for the end of the command, which is none of what is
-        // played.
+        // A client without a terminal waits for the end of the command; the wait is not a part of
+        // the play.
         bash(5, "rm dev.py"),
         Turn::says("done"),
     ];
@@ -92,8 +93,8 @@ pub(super) fn port_closes(stage: &Stage) -> Played {
     Played { conversation, happened: 2 }
 }
 
-/// An MCP server that dies, if something happens, so that a call fails, and to which the user has
-/// the client connect again.
+/// An MCP server that dies, if the event happens, so that a call fails; then the user reconnects
+/// the client.
 pub(super) fn mcp_server_returns(stage: &Stage) -> Played {
     let depot = Depot::new(&stage.home);
     let folder = depot.folder.clone();
@@ -120,11 +121,10 @@ pub(super) fn mcp_server_returns(stage: &Stage) -> Played {
     Played { conversation: depot.play_by_hand(&stage.home, turns, asked), happened: 3 }
 }
 
-/// Has the client connect again, and waits as long as that may take it.
+/// Makes the client reconnect, and waits as long as that may take.
 fn reconnect(sender: &mpsc::SyncSender<()>) {
     sender.send(()).expect("the client's input is open");
-    // The client answers on its output; a connection of this server is made or refused within that
-    // time.
+    // The client answers on its output; it connects to this server, or fails to, within that time.
     thread::park_timeout(Duration::from_secs(3));
 }
 
@@ -151,7 +151,7 @@ impl Depot {
         api.conversation()
     }
 
-    /// The same with a user who has the client connect again each time that `asked` says so.
+    /// Like [`Self::play`], with a user who reconnects the client on each message of `asked`.
     fn play_by_hand(&self, home: &Home, turns: Vec<Turn>, asked: mpsc::Receiver<()>) -> Vec<Vec<Value>> {
         let api = Api::playing(turns);
         let config = format!("--mcp-config={}", self.folder.join("mcp.json").display());
@@ -235,7 +235,8 @@ fn an_mcp_server_whose_tools_went_and_came_is_left_to_the_client() {
     let said = ["are no longer available", "available again", "mcp_reconnected"]
         .map(|words| delivered(&conversation, words));
     let last = said.each_ref().map(|counts| counts.last().copied().unwrap_or_default());
-    // A client that lists all tools says neither, and its agent reads of aside that they are back.
+    // A client that lists all tools reports neither; its agent gets the message of aside that they
+    // are back.
     let is_listed = last == [0, 0, 1];
     assert!(is_listed || last == [1, 1, 0], "{said:?}");
 }

@@ -1,5 +1,5 @@
-//! Sessions of the client whose hooks say less than happened: it was killed, its turn was stopped,
-//! it began before the daemon.
+//! Sessions of the client whose hooks report less than happened: it was killed, its turn was
+//! stopped, or it began before the daemon.
 
 use std::{
     sync::{Mutex, mpsc},
@@ -13,8 +13,8 @@ use super::{
     waking::woken_within,
 };
 
-/// Within what something critical reaches a session whose turn was stopped, and one whose first
-/// hook started the daemon.
+/// Time within which a critical notification reaches a session whose turn was stopped, or whose
+/// first hook started the daemon.
 const ARRIVES_WITHIN: Duration = Duration::from_secs(5);
 
 #[test]

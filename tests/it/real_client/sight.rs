@@ -1,4 +1,5 @@
-//! What the user sees of it in the client: one sentence, whatever was delivered and by which way.
+//! The user's view of notifications in the client: one sentence, for any notification and any
+//! route.
 
 use super::{api::Turn, bash, count, fail, place, terminal::Seat};
 

@@ -1,5 +1,5 @@
-//! What a newly installed aside is good for, each thing played twice: in the client alone and in
-//! one with aside. Who says it, in the next request or later, and in how many tokens, is a line for
+//! The use of a newly installed aside. Each event is played twice: in the client alone and in one
+//! with aside. The author of the message, its request and its tokens are a line for
 //! `scripts/signals`, which makes the README's table of all of them.
 
 use std::{
@@ -27,48 +27,49 @@ use super::{
 };
 use crate::support::{daemon::Home, mounts::has_own_mounts};
 
-/// What the lines for the table begin with.
+/// The beginning of the lines for the table.
 const MARK: &str = "SIGNAL ";
-/// For how long the user is away.
+/// How long the user is away.
 const AWAY: Duration = Duration::from_secs(9 * 3_600 + 12 * 60);
-/// Longer than the client has for its report of an end.
+/// Longer than the client takes to report an end.
 const LATE: Duration = Duration::from_secs(120);
-/// In which request a lost end is said: the end of the turn before it shows that the command is
-/// gone.
+/// The request in which a lost end is reported: the end of the turn before it shows that the
+/// command is gone.
 const MISSED_IN: usize = 2;
-/// How full a context is that is nearly full, in the models of these clients.
+/// Tokens in a context that is nearly full, in the models of these clients.
 const NEARLY_FULL: u64 = 830_000;
-/// What the user says in another conversation.
+/// The user's prompt in another conversation.
 const ELSEWHERE: &str = "somewhere else";
-/// Most lines of what an agent reads after a pause.
+/// Most lines that an agent reads after a pause.
 const WELCOME_LINES_MAX: usize = 5;
 
-/// Something that happens around an agent.
+/// An event around an agent.
 struct Signal {
-    /// Its place in the table.
+    /// Its row in the table.
     row: u32,
-    /// What happens, for the table.
+    /// Its description in the table.
     what: &'static str,
     says: Says,
     play: fn(&mut Stage) -> Played,
 }
 
-/// Who is to say it where aside is.
+/// Who has to report the event if aside is installed.
 enum Says {
-    /// The client, so that aside is silent.
+    /// The client; aside is silent.
     Client,
-    /// Aside, in the next request and in so many tokens at most, or in as many as this text takes,
-    /// which says the same.
+    /// Aside, in the next request and in at most so many tokens, or in as many as this text of the
+    /// same content takes.
     Aside(u32, &'static str),
-    /// The client where it does so without aside; where it loses it, aside, in as many tokens.
+    /// The client where it does so without aside; where it loses the event, aside, in as many
+    /// tokens.
     AsideWhereLost(u32, &'static str),
 }
 
-/// Plays it in both, prints the line, and checks that it is said once.
+/// Plays the event with and without aside, prints the line, and checks that it is reported once.
 fn check(signal: &Signal) -> String {
     let play = |mut stage: Stage| {
         let Played { mut conversation, happened } = (signal.play)(&mut stage);
-        // A test's folder has a longer name than a user's.
+        // The name of a test's folder is longer than that of a user's.
         conversation.iter_mut().flatten().for_each(|message| rename(message, &stage.home.work(), "/home"));
         Played { conversation, happened }
     };
@@ -107,8 +108,8 @@ fn rename(value: &mut Value, from: &str, to: &str) {
     }
 }
 
-/// Plays `turns` in the home of `stage`; it happens before turn `happened`, or while the client
-/// acts upon it.
+/// Plays `turns` in the home of `stage`; the event happens before turn `happened`, or while the
+/// client performs it.
 fn played(stage: &Stage, happened: usize, turns: Vec<Turn>) -> Played {
     let api = Api::playing(turns);
     run_headless(&stage.home, &api.url());
@@ -140,7 +141,7 @@ fn a_file_that_was_read() {
     });
 }
 
-/// A file that the agent has edited, which its user then changes once or twice.
+/// A file that the agent has edited, and that its user then changes once or twice.
 fn edited(stage: &mut Stage, times: usize) -> Played {
     put(&stage.home, "b.txt", "one\ntwo\nthree\n");
     let mut turns = vec![read(&stage.home, 1, "b.txt"), edit(&stage.home, 2, "b.txt", "two", "TWO")];
@@ -191,7 +192,7 @@ fn the_end_of_a_background_command() {
     });
 }
 
-/// A command in the background that runs until [`end_it`], or until its home is gone.
+/// A background command that runs until [`end_it`], or until its home is deleted.
 fn endless(stage: &Stage) -> Turn {
     let (work, end) = (stage.home.work(), stage.home.path("end"));
     let pid = stage.home.path("pid").display().to_string();
@@ -212,11 +213,10 @@ fn end_it(home: &Home) {
     fs::write(home.path("end"), "").expect("written");
 }
 
-/// What the agent says at the end of the turn in which it began that command.
+/// The agent's text at the end of the turn in which it started that command.
 const SAID_LAST: &str = "it is being built";
 
-/// A client whose agent has begun a command in the background, if something happens, and ended its
-/// turn.
+/// A client whose agent has started a background command, if the event happens, and ended its turn.
 fn with_command(stage: &Stage) -> Desk {
     let begins = if stage.happens { endless(stage) } else { go_on(1) };
     let desk = Desk::taken(stage, vec![begins, Turn::says(SAID_LAST)]);
@@ -224,7 +224,7 @@ fn with_command(stage: &Stage) -> Desk {
     desk
 }
 
-/// The user goes on, and twice more after the client had its time for a report.
+/// The user sends a prompt, and two more after the time in which the client reports.
 fn go_on_late(stage: &mut Stage, desk: &Desk) {
     desk.prompt("go on");
     stage.pass_for_daemon(LATE);
@@ -287,7 +287,7 @@ fn a_background_command_whose_client_was_killed() {
         play: |stage| {
             let api = with_command(stage).kill(SAID_LAST);
             end_it(&stage.home);
-            // It is missed at the end of the first one's turn, if the client does not report it.
+            // Its loss is noticed at the end of the first turn, if the client does not report it.
             for _ in 0..3 {
                 run_headless_with(&stage.home, &api.url(), &["-p", "go on", "--continue"]);
                 stage.pass(LATE);
@@ -308,7 +308,7 @@ fn a_context_that_is_nearly_full() {
             let (tokens, shown) = if stage.happens { (NEARLY_FULL, 83) } else { (0, 0) };
             let desk = Desk::taken(stage, (0..4).map(|_| done().given(tokens)).collect());
             desk.rest_after(1);
-            // The limit is known when the client has drawn its status line.
+            // The limit is known once the client has drawn its status line.
             desk.see(&format!("\"used_percentage\":{shown}"));
             for _ in 0..3 {
                 desk.prompt("go on");
@@ -408,7 +408,7 @@ fn a_disk_that_is_nearly_full() {
     });
 }
 
-/// The user is away for hours, does `meanwhile` before coming back, and goes on with the same
+/// The user is away for hours, runs `meanwhile` before coming back, and continues the same
 /// conversation.
 fn away(stage: &mut Stage, meanwhile: fn(&Home)) -> Played {
     make_repository(&stage.home);
@@ -444,7 +444,7 @@ fn a_pause() {
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
 fn a_pause_in_which_much_changed() {
-    // What happened in it is in one piece: no more than the parts by themselves.
+    // One block reports everything, in at most the tokens of its parts.
     let text = check(&Signal {
         row: 101,
         what: "the same, and files and branch had changed",

@@ -1,5 +1,4 @@
-//! What nothing is said of: everything that an agent does itself, and a session in which nothing
-//! happens.
+//! Cases without a notification: all actions of the agent itself, and a session without events.
 
 use std::{
     collections::BTreeSet,
@@ -28,9 +27,9 @@ use crate::support::{
 
 /// Fewest calls of the session in which the agent does much.
 const OWN_CALLS_MIN: usize = 60;
-/// What the line takes at most with which the client lists the skill that is installed.
+/// Most tokens of the line with which the client lists the installed skill.
 const SKILL_TOKENS_MAX: u32 = 70;
-/// The calls of the session in which nothing happens.
+/// The calls of the session without events.
 const QUIET_CALLS: usize = 100;
 const GENERATOR: &str = "date +'// %s%N' > src/generated.rs\n";
 const BUILD: &str = "mkdir -p out; for n in 1 2 3; do sleep 1; date +%s%N > out/$n; done; echo built\n";
@@ -77,7 +76,7 @@ const STEPS: &[Step] = &[
     Bash("git commit -qa --amend --no-edit"),
     Bash("git log --oneline"),
     Bash("git checkout -q main"),
-    // 2.1.197 refuses an edit of what changed since it was read.
+    // 2.1.197 refuses an edit of a file that changed since it was read.
     Read("b.txt"),
     Edit("b.txt", "ONE", "eins"),
     Bash("git commit -qam 'on main'"),
@@ -114,7 +113,7 @@ const STEPS: &[Step] = &[
     Bash("tail -1 b.txt"),
 ];
 
-/// The same for `npm`, where it is installed.
+/// Further steps with `npm`, where it is installed.
 const WITH_NPM: &[Step] = &[
     Read("package.json"),
     Bash("npm install --offline --no-audit --no-fund ./pkg"),
@@ -177,7 +176,7 @@ fn runs(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-/// The results that say that a call failed.
+/// The results of failed calls.
 fn failures(messages: &[Value]) -> Vec<&Value> {
     let blocks = messages.iter().filter_map(|message| message["content"].as_array()).flatten();
     blocks.filter(|block| block["is_error"] == true).collect()
@@ -201,7 +200,7 @@ fn of_sixty_calls_of_its_own_an_agent_gets_only_what_its_subagent_did() {
     for (id, step) in (1..).zip(&steps) {
         let mut turn = turn(&home, id, step);
         if id > 1 && matches!(steps[id - 2], Subagent) {
-            // Newer clients let the parent go on while its subagent works.
+            // Newer clients let the parent continue while its subagent works.
             let done = is_done.clone();
             turn = turn.after(move || {
                 eventually("the subagent is done", || done.load(Ordering::Relaxed).then_some(()));
@@ -265,14 +264,14 @@ fn a_session_of_a_hundred_calls_in_which_nothing_happens_is_the_same_without_asi
         with_aside.iter_mut().flatten().flat_map(|message| take_skill(&mut message["content"])).collect();
     let tokens: u32 = skills.iter().map(|line| tokens::estimate(line).0).sum();
     assert!(skills.len() <= 1 && tokens <= SKILL_TOKENS_MAX, "{tokens} tokens: {skills:?}");
-    // In pieces, as the whole is some MB.
+    // Compared in parts, as the whole is some MB.
     for (number, (with_aside, alone)) in with_aside.iter().zip(&alone).enumerate() {
         assert!(with_aside == alone, "request {number}: {:?}\n{:?}", with_aside.last(), alone.last());
     }
 }
 
-/// Takes the lines out of a message that list the skill of the plugin, which the client shows to
-/// every session.
+/// Removes the lines that list the plugin's skill from a message; the client shows them to every
+/// session.
 fn take_skill(content: &mut Value) -> Vec<String> {
     let blocks = content.as_array_mut().into_iter().flatten();
     let mut taken = Vec::new();

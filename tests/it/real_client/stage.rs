@@ -1,5 +1,5 @@
-//! Where a signal is played: the home of a client, alone or with aside and its daemon, in which
-//! time can pass.
+//! The stage of a play: the home of a client, alone or with aside and its daemon, in which time can
+//! pass.
 
 use std::{
     fs,
@@ -18,30 +18,30 @@ use serde_json::{Value, json};
 use super::{calls::put, client::aside, settled_home};
 use crate::support::daemon::{Daemon, Home};
 
-/// Where the first record of a journal's file begins.
+/// Offset of the first record in a journal's file.
 const RECORDS_AT: usize = 16;
-/// How large the disk is that is made small, and how much of it is filled.
+/// Size of the small disk, and bytes of it that are filled.
 const SMALL_DISK: &str = "size=64m";
 const FILLED_BYTES: usize = 60 << 20;
 
-/// What the user's own status line shows: how full the context is, as `"used_percentage":83`.
+/// The user's own status line: the fill of the context, as `"used_percentage":83`.
 const STATUS_LINE: &str = "grep -o '\"used_percentage\":[0-9]*' | head -n 1";
 
 pub(super) struct Stage {
     pub(super) home: Arc<Home>,
     daemon: Option<Daemon>,
     has_small_disk: bool,
-    /// Whether what is played happens; else all but that is played.
+    /// Whether the event happens; without it, everything else is played.
     pub(super) happens: bool,
 }
 
 impl Stage {
-    /// With nothing of aside.
+    /// Without aside.
     pub(super) fn alone() -> Self {
         Self { home: home_with_status_line(), daemon: None, has_small_disk: false, happens: true }
     }
 
-    /// The same, and nothing happens.
+    /// Without aside and without the event.
     pub(super) fn control() -> Self {
         let mut stage = Self::alone();
         stage.happens = false;
@@ -55,7 +55,7 @@ impl Stage {
         Self { home, daemon: Some(daemon), has_small_disk: false, happens: true }
     }
 
-    /// What happens, if something does.
+    /// Runs `what` if the event happens.
     pub(super) fn if_it_happens(
         &self,
         what: impl FnOnce() + Send + 'static,
@@ -68,7 +68,7 @@ impl Stage {
         }
     }
 
-    /// The user writes `content` into a file, if something happens.
+    /// The user writes `content` into a file, if the event happens.
     pub(super) fn user_writes(
         &self,
         name: &'static str,
@@ -78,15 +78,15 @@ impl Stage {
         self.if_it_happens(move || put(&home, name, content))
     }
 
-    /// Lets everything that was done here be `by` ago: what the daemon has in its journal and what
-    /// the client has in its transcripts. The daemon is another one afterwards; how long none ran
-    /// it takes from the wall clock.
+    /// Makes everything done so far older by `by`: the records in the daemon's journal and the
+    /// lines in the client's transcripts. Restarts the daemon, which reads the time without a
+    /// daemon from the wall clock.
     pub(super) fn pass(&mut self, by: Duration) {
         age_transcripts(&self.home.path("claude/projects"), by);
         self.pass_for_daemon(by);
     }
 
-    /// The same of the daemon alone, for a client that is at work meanwhile.
+    /// Like [`Self::pass`] for the daemon alone, while the client works.
     pub(super) fn pass_for_daemon(&mut self, by: Duration) {
         if let Some(daemon) = self.daemon.take() {
             assert_eq!(daemon.stop().status.code(), Some(0));
@@ -106,7 +106,7 @@ impl Stage {
         self.has_small_disk = true;
     }
 
-    /// Somebody fills that disk but for some MB.
+    /// Fills that disk except for some MB.
     pub(super) fn fill_disk(&self) -> impl FnOnce() + Send + 'static {
         let path = PathBuf::from(self.home.work()).join("large");
         move || fs::write(path, vec![0; FILLED_BYTES]).expect("it has room for that")
@@ -145,7 +145,7 @@ fn age_journal(state: &Path, by: Duration) {
     }
 }
 
-/// Gives how many there are.
+/// Makes the records older; returns their number.
 fn age_records(bytes: &mut [u8], by: Duration) -> usize {
     let (mut at, mut count) = (0, 0);
     while let Decoded::Record { record, durable, size } = record::decode(&bytes[at..]) {

@@ -1,4 +1,4 @@
-//! The client in a terminal of its own (tmux), as a person has it.
+//! The client in a terminal of its own (tmux), as a person runs it.
 
 use std::{
     fs,
@@ -18,9 +18,9 @@ use super::{
 };
 use crate::support::daemon::{Daemon, Home};
 
-/// How long a client may take for anything on a loaded machine.
+/// Longest time that a client may take for anything on a loaded machine.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
-/// How often a state that nobody announces is looked at.
+/// Interval between checks of a state that is not announced.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// The text before the line that is being typed.
 const PROMPT_SIGN: &str = "❯";
@@ -31,7 +31,7 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    /// Starts the client with `args` in a home, talking to the API at `url`.
+    /// Starts the client with `args` in a home, connected to the API at `url`.
     pub(super) fn of_client(home: &Home, url: &str, args: &[&str]) -> Self {
         let program = program().to_string_lossy().into_owned();
         let args = ["--permission-mode", "default"].iter().chain(args).map(|arg| (*arg).to_owned());
@@ -40,7 +40,7 @@ impl Terminal {
     }
 
     fn running(home: &Home, command: &[String], environment: &[(String, String)]) -> Self {
-        // One that comes after another has begun before that one is gone.
+        // A new terminal starts before the previous one is gone, so it needs a socket of its own.
         let socket = (1..).map(|number| home.path(&format!("tmux{number}"))).find(|path| !path.exists());
         let terminal = Self { socket: socket.expect("there are numbers enough") };
         let mut tmux = terminal.tmux();
@@ -73,7 +73,7 @@ impl Terminal {
         Pid::from_raw(pid).expect("a process")
     }
 
-    /// Types a line and enters it; false when there is no place for it, or it is not seen there.
+    /// Types a line and enters it; false if there is no prompt, or the line does not appear in it.
     pub(super) fn enter(&self, line: &str) -> bool {
         let sees = |words: &str| within(PATIENCE, || self.screen().contains(words));
         if !sees(PROMPT_SIGN) {
@@ -87,13 +87,13 @@ impl Terminal {
         is_seen
     }
 
-    /// What the client's own file says of it; null when there is none.
+    /// The content of the client's own file about itself; null if the file does not exist.
     pub(super) fn file(&self, home: &Home) -> Value {
         let path = home.path("claude").join(format!("sessions/{}.json", self.pid().as_raw_nonzero()));
         fs::read(path).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
     }
 
-    /// Whether the client's own file says that no turn is under way.
+    /// Whether the client's own file reports that no turn is under way.
     pub(super) fn says_idle(&self, home: &Home) -> bool {
         let status = &self.file(home)["status"];
         status == "idle" || status == "shell"
@@ -102,55 +102,56 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // A client that ended has taken its terminal with it.
+        // Fails if the client has ended, which ends its terminal.
         self.tmux().arg("kill-server").stderr(Stdio::null()).status().ok();
     }
 }
 
-/// Somebody at a terminal in which the client runs, with aside as its plugin, a daemon, and the API
-/// that the client talks to.
+/// A user at a terminal in which the client runs, with aside as its plugin, a daemon, and the API
+/// of the client.
 pub(super) struct Seat {
-    /// Goes first: it is ended by a socket in the home.
+    /// Dropped first: it is ended through a socket in the home.
     terminal: Terminal,
     daemon: Option<Daemon>,
     pub(super) api: Api,
     pub(super) home: Arc<Home>,
-    /// Whether the client can be woken; one that cannot is given what waits with the next prompt.
+    /// Whether the client can be woken; otherwise it gets pending notifications with the next
+    /// prompt.
     pub(super) can_be_woken: bool,
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
         if self.daemon.is_none() {
-            // A daemon that a hook started is nobody's child.
+            // A daemon started by a hook is not a child of this process.
             self.home.run(&["down"]);
         }
     }
 }
 
 impl Seat {
-    /// Starts the client with `args`; its model says `says` one after the other.
+    /// Starts the client with `args`; its model answers with the texts `says` in order.
     pub(super) fn taken(says: &[&str], args: &[&str]) -> Self {
         Self::playing(says.iter().map(|text| Turn::says(text)).collect(), args)
     }
 
-    /// The same with a model that plays `turns`.
+    /// Like [`Self::taken`], with a model that plays `turns`.
     pub(super) fn playing(turns: Vec<Turn>, args: &[&str]) -> Self {
         Self::with_plugin(turns, args, |_| ())
     }
 
-    /// The same where the agent has tools.
+    /// Like [`Self::playing`], with tools for the agent.
     pub(super) fn playing_with_tools(turns: Vec<Turn>) -> Self {
         Self::served_at(Arc::new(Self::home(&["--tools"])), turns, &[])
     }
 
-    /// The same where no daemon runs until a hook starts one.
+    /// Without a daemon until a hook starts one.
     pub(super) fn taken_first() -> Self {
         let home = Self::home(&["--autostart"]);
         Self::at(Arc::new(home), None, Vec::new(), &[])
     }
 
-    /// The same with a client that starts no monitors.
+    /// Like [`Self::taken`], with a client that starts no monitors.
     pub(super) fn taken_without_monitor(says: &[&str], args: &[&str]) -> Self {
         let turns = says.iter().map(|text| Turn::says(text)).collect();
         Self::with_plugin(turns, args, |home| {
@@ -169,12 +170,12 @@ impl Seat {
         Self::served_at(home, turns, args)
     }
 
-    /// A home for [`Self::served_at`], for turns that have something happen in it.
+    /// A home for [`Self::served_at`], for turns with actions in it.
     pub(super) fn home_with_plugin() -> Arc<Home> {
         Arc::new(Self::home(&[]))
     }
 
-    /// The same with a daemon in this home.
+    /// Like [`Self::playing`], with a daemon in this home.
     pub(super) fn served_at(home: Arc<Home>, turns: Vec<Turn>, args: &[&str]) -> Self {
         let daemon = home.serve();
         Self::at(home, Some(daemon), turns, args)
@@ -211,7 +212,7 @@ impl Seat {
     /// Stops the turn that is under way.
     pub(super) fn stop_turn(&self) {
         self.terminal.press(&["Escape"]);
-        // What was typed for the turn may be in the line again.
+        // The prompt of the turn may be in the line again.
         assert!(within(PATIENCE, || self.terminal.says_idle(&self.home)), "{}", self.sight());
         self.terminal.press(&["C-u"]);
     }
@@ -229,15 +230,15 @@ impl Seat {
         assert!(self.terminal.enter(line), "`{line}` is not seen:\n{}", self.sight());
     }
 
-    /// Enters a prompt, waits until its turn is over, and gives what the model was shown for it.
+    /// Enters a prompt, and waits until its turn is over; returns the messages of its request.
     pub(super) fn prompt(&self, line: &str) -> Vec<Value> {
         let before = self.api.conversation().len();
         self.enter(line);
         self.next_request(before + 1)
     }
 
-    /// The messages of the request `number`, counted from one, which is the last one, once its turn
-    /// is over.
+    /// The messages of the request `number`, counted from one, once its turn is over; it has to be
+    /// the last one.
     pub(super) fn next_request(&self, number: usize) -> Vec<Value> {
         assert!(self.api.wait_for(number, PATIENCE), "no request {number}; {}", self.sight());
         self.idle_session();
@@ -246,24 +247,24 @@ impl Seat {
         conversation.pop().expect("one is there")
     }
 
-    /// Publishes a failure for whoever works here.
+    /// Publishes a failure for every session in the client's folder.
     pub(super) fn fail(&self, severity: &str, words: &str) {
         fail(&self.home, severity, words);
     }
 
-    /// Publishes an error for `session` and waits until it waits there.
+    /// Publishes an error for `session` and waits until it is pending there.
     pub(super) fn fail_for(&self, session: &str, words: &str) {
         fail_for(&self.home, ("session", session), "error", words);
         let waits = || self.home.get(&format!("/v1/sessions/{session}"))["pending"] == 1;
         assert!(within(PATIENCE, waits), "{}", self.sight());
     }
 
-    /// The one open session, once no turn is under way there.
+    /// The only open session, once no turn is under way there.
     pub(super) fn idle_session(&self) -> String {
         self.session_other_than("")
     }
 
-    /// The one open session, once it is another one than `old` and idle.
+    /// The only open session, once it is not `old` and is idle.
     pub(super) fn session_other_than(&self, old: &str) -> String {
         let mut found = None;
         let is_there = || match self.open_sessions().as_slice() {
@@ -289,17 +290,17 @@ impl Seat {
         self.terminal.pid()
     }
 
-    /// How many of our watchers of this home are alive.
+    /// The number of running watchers of this home.
     pub(super) fn watchers(&self) -> usize {
         self.running("attach")
     }
 
-    /// How many servers of our tools the client has started in this home.
+    /// The number of MCP servers of aside that the client has started in this home.
     pub(super) fn servers(&self) -> usize {
         self.running("mcp")
     }
 
-    /// How many processes of our program run this command in this home.
+    /// The number of processes of aside that run this command in this home.
     fn running(&self, command: &str) -> usize {
         let socket = format!("ASIDE_SOCKET={}", self.home.socket().display());
         let processes = fs::read_dir("/proc").expect("a process table").flatten();
@@ -313,12 +314,12 @@ impl Seat {
         processes.filter(|process| is_ours(process.path())).count()
     }
 
-    /// Whether `words` are to be seen, sooner or later.
+    /// Whether `words` appear within the time limit.
     pub(super) fn sees(&self, words: &str) -> bool {
         within(PATIENCE, || self.terminal.screen().contains(words))
     }
 
-    /// What there is to see, for whoever wonders why a test failed.
+    /// The screen and the state, for the message of a failed test.
     pub(super) fn sight(&self) -> String {
         format!("the sessions: {}\nthe screen:\n{}", self.home.get("/v1/sessions"), self.terminal.screen())
     }
@@ -333,7 +334,7 @@ fn start(home: &Home, api: &Api, args: &[&str]) -> Terminal {
     Terminal::of_client(home, &api.url(), &[&["--plugin-dir", &plugin], args].concat())
 }
 
-/// Looks every [`LOOK_EVERY`] until `is_so`; false when it is not so within `patience`.
+/// Checks every [`LOOK_EVERY`] until `is_so`; false after `patience`.
 pub(super) fn within(patience: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     let (_never, nothing) = mpsc::sync_channel::<()>(0);
     let mut waited = Duration::ZERO;

@@ -1,5 +1,5 @@
-//! An idle client is woken: through its monitor, wherever its process goes on, and through its
-//! message socket. A client that has neither is given the same with the next prompt.
+//! An idle client is woken: through its monitor, also after its process changed the session, and
+//! through its message socket. A client that has neither gets the same text with the next prompt.
 
 use std::{
     fs,
@@ -17,21 +17,21 @@ use super::{
     terminal::{PATIENCE, Seat, within},
 };
 
-/// What a person takes for at once.
+/// The longest time that a person perceives as immediate.
 const WAKE_MAX: Duration = Duration::from_secs(2);
-/// What the client calls the tool of the plugin's server.
+/// The client's name for the tool of the plugin's server.
 const WATCH_TOOL: &str = "mcp__plugin_aside_aside__watch";
-/// A text of the line of a monitor, which is nowhere else.
+/// A text that is only in the line of a monitor.
 const BY_MONITOR: &str = "{\"subscriber\":\"tool_failure\",\"severity\"";
-/// What a message at the client's socket begins with.
+/// The beginning of a message at the client's socket.
 const BY_SOCKET: &str = "aside (automated notification): ";
 
-/// Publishes something critical, and gives what the model is shown for it, as request `number`.
+/// Publishes a critical failure; returns the messages of request `number`, which has to contain it.
 fn woken(seat: &Seat, words: &str, number: usize) -> Vec<Value> {
     woken_within(WAKE_MAX, seat, words, number)
 }
 
-/// The same by a client that may take longer.
+/// Like [`woken`], for a client that may take longer.
 pub(super) fn woken_within(longest: Duration, seat: &Seat, words: &str, number: usize) -> Vec<Value> {
     #[expect(clippy::disallowed_methods, reason = "how long a person waits is what is asked here")]
     let begin = Instant::now();
@@ -71,7 +71,7 @@ fn what_waits_with_a_critical_one_reaches_the_model_whole() {
     one_watcher(&seat);
     let session = seat.idle_session();
     let texts = ["first", "second", "third"].map(|name| {
-        // Whole only with its end, and distinguished from the others by its beginning.
+        // The text is whole only with its end; its beginning distinguishes it from the others.
         let text = format!("{name} {}", "of three hundred characters ".repeat(20));
         format!("{}{name}_end", text.chars().take(300 - name.len() - 4).collect::<String>())
     });
@@ -100,7 +100,7 @@ fn the_queue_and_the_watcher_go_on_where_the_client_does() {
     let first = seat.idle_session();
     seat.fail_for(&first, "marker_waiting");
 
-    // Nothing of it is a turn by itself.
+    // None of these commands is a turn.
     seat.enter("/clear");
     let cleared = seat.session_other_than(&first);
     let request = seat.prompt("after the clear");
@@ -112,14 +112,14 @@ fn the_queue_and_the_watcher_go_on_where_the_client_does() {
     seat.enter("/branch");
     let branch = seat.session_other_than(&cleared);
     let request = seat.prompt("in the branch");
-    // A client before message sockets says of a copy that it was resumed; then what waits stays
-    // with the original.
+    // A client older than message sockets reports a copy as resumed; then pending notifications
+    // stay with the original.
     let copies = wakes;
     assert_eq!([count(&request, "marker_copied"), count(&request, "marker_cleared")], [copies, 1]);
     let request = woken(&seat, "marker_branch", 5);
     assert_eq!([count(&request, BY_MONITOR), count(&request, "marker_copied")], [2 * wakes, copies]);
 
-    // The original has kept what waited, and got nothing of the branch.
+    // The original kept its pending notifications, and got none of the branch's.
     seat.enter(&format!("/resume {cleared}"));
     assert_eq!(seat.session_other_than(&branch), cleared);
     let request = seat.prompt("back in the original");
@@ -140,12 +140,12 @@ fn a_client_without_a_monitor_is_woken_through_its_message_socket() {
     seat.enter("/clear");
     seat.session_other_than(&first);
     let request = woken(&seat, "marker_cleared", 2);
-    // The context is empty, and what was delivered once stays so.
+    // The context is empty, and a delivered notification does not come again.
     assert_eq!([count(&request, BY_SOCKET), count(&request, "marker_socket")], [wakes, 0]);
     assert_eq!(seat.watchers(), 0);
 }
 
-/// Most tokens of a whole wait: the call, its result, and what the agent is woken with.
+/// Most tokens of a whole wait: the call, its result, and the text that wakes the agent.
 const WAIT_TOKENS_MAX: u32 = 150;
 
 #[test]
@@ -163,7 +163,7 @@ fn an_agent_asks_once_by_its_tool_and_is_woken_with_its_note() {
     asks_once(WATCH_TOOL, &call, |id, _| format!("watching {id}, 1h00m at most"));
 }
 
-/// Has the model make a call that waits for a file, which then appears.
+/// Makes the model call a wait for a file, which then appears.
 fn asks_once(tool: &str, call: &Value, result: impl Fn(&str, &str) -> String) {
     let turns = vec![Turn::calls("toolu_w1", tool, call), Turn::says("waiting"), Turn::says("seen")];
     let is_tool = tool == WATCH_TOOL;
@@ -191,7 +191,7 @@ fn asks_once(tool: &str, call: &Value, result: impl Fn(&str, &str) -> String) {
     }
     let request = seat.next_request(3);
     let said = request.last().expect("a message").to_string();
-    // A monitor's line says it for the user who looks on, and for the agent.
+    // A monitor's line contains it twice: for the user, and for the agent.
     let times = if seat.can_be_woken { 2 } else { 1 };
     for words in ["file built", "it exists", "marker_note"] {
         assert_eq!(said.matches(words).count(), times, "{words}: {said}");

@@ -3,27 +3,32 @@
 //! ```text
 //! file subscribers/orders.toml                    a file of the user's layer; its lines follow
 //! | [subscriber]
-//! @MS open        SESSION [harness= workspace= user= parent= pid= pid_started= conversations=one_per_process]
-//! @MS emit        TYPE [--severity= --source= --provenance= --session= --workspace= --dedupe_key= --cause= --id=] [field=value ..] [{json}]
-//! @MS exchange    SESSION POINT [carrier= turn= tool= ack= format= max_notifications= max_tokens= max_chars= carrier_effect= context= from= notices= trigger=]
-//!                               and what `open` takes
-//! @MS ack         SESSION INJECTION               `last`, or a name such as `i1` that the second half gave
+//! @MS open        SESSION [harness= workspace= user= parent= pid= pid_started=
+//!                          conversations=one_per_process]
+//! @MS emit        TYPE [--severity= --source= --provenance= --session= --workspace=
+//!                       --dedupe_key= --cause= --id=] [field=value ..] [{json}]
+//! @MS exchange    SESSION POINT [carrier= turn= tool= ack= format= max_notifications=
+//!                                max_tokens= max_chars= carrier_effect= context= from= notices=
+//!                                trigger=]
+//!                               and the options of `open`
+//! @MS ack         SESSION INJECTION               `last`, or a name of the second half: `i1`
 //! @MS seen        SESSION INJECTION
 //! @MS undelivered SESSION INJECTION
-//! @MS dismiss     SESSION NOTIFICATION            a name such as `n1` that the second half gave
+//! @MS dismiss     SESSION NOTIFICATION            a name of the second half: `n1`
 //! @MS discuss     SESSION NOTIFICATION
 //! @MS close       SESSION [may_return=true]
 //! @MS gone        SESSION pid= [pid_started=]     its process has ended
-//! @MS attached    SESSION                         a client is attached to it
-//! @MS idle        SESSION MS                      its client's own files said so at that time
+//! @MS attached    SESSION                         a client is attached
+//! @MS idle        SESSION MS                      the client's own files reported it then
 //! @MS shutdown
 //! @MS tick
-//! for n=0..29                                     the lines up to `end` for each of the numbers, the last included, with {n} replaced
+//! for n=0..29                                     the lines up to `end`, with {n} replaced by each
+//!                                                 number, the last included
 //! end
 //! ```
 //!
-//! A cause is an event's id, or a notification by the name that the second half gave. A value is
-//! JSON if it reads as JSON, `repeat(N,TEXT)` is a long text, anything else is text.
+//! A cause is an event's id, or a notification's name in the second half. A value is JSON if it
+//! parses as JSON, `repeat(N,TEXT)` is a long text, anything else is text.
 
 use std::{collections::BTreeMap, fmt, ops::RangeInclusive, str::FromStr};
 
@@ -37,16 +42,16 @@ use aside::{
 };
 use serde_json::{Map, Value};
 
-/// One file, read.
+/// A parsed file.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Scenario {
     /// Name and text of the files of the user's layer.
     pub(crate) files: Vec<(String, String)>,
-    /// In the order of time.
+    /// Ordered by time.
     pub(crate) steps: Vec<Step>,
 }
 
-/// Something that happens, in milliseconds from the beginning.
+/// An input, with its time in milliseconds from the beginning.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Step {
     pub(crate) at: u64,
@@ -57,18 +62,18 @@ pub(crate) struct Step {
 pub(crate) enum Action {
     Open(SessionId, Harness),
     Emit(Emitted),
-    /// The acks of the exchange are apart, by the names that a transcript gives to injections.
+    /// The acks of the exchange are separate: they use the transcript's names of injections.
     Exchange(Exchange, Vec<String>),
     Ack(SessionId, String),
     Seen(SessionId, String),
     Undelivered(SessionId, String),
     /// The notification by its name.
     Decide(SessionId, String, Decision),
-    /// With whether it may return.
+    /// With whether the session may return.
     Close(SessionId, bool),
     Gone(SessionId, Process),
     Attached(SessionId),
-    /// With the time at which it was so.
+    /// With the time of the state.
     Idle(SessionId, u64),
     Shutdown,
     Tick,
@@ -83,7 +88,7 @@ pub(crate) struct Emitted {
     pub(crate) payload: Value,
 }
 
-/// What is wrong in which line.
+/// An error and its line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TimelineError {
     line: usize,
@@ -123,7 +128,7 @@ pub(crate) fn parse(text: &str) -> Result<Scenario, TimelineError> {
     }
 }
 
-/// Lines that are read once for each of some numbers.
+/// Lines that are read once for each of several numbers.
 struct Repeated<'t> {
     name: &'t str,
     numbers: RangeInclusive<u32>,

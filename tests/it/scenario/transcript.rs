@@ -1,8 +1,8 @@
-//! Runs a scenario and writes down what the engine did, one line an output.
+//! Runs a scenario and records the outputs of the engine, one line each.
 //!
-//! Notifications and injections are called `n1`, `i1` and so on, in the order in which they were
-//! made, also inside of texts: how ids are derived is not what a scenario is about. What is left in
-//! open batches at the end is listed, so an event that ended nowhere shows.
+//! Notifications and injections are named `n1`, `i1` and so on, in the order of their creation,
+//! also inside of texts: a scenario does not test how ids are derived. Rows that are left in open
+//! batches at the end are listed, so that an event without an outcome is visible.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,8 +22,8 @@ use aside::{
 use super::timeline::{Action, Emitted, Scenario, Step};
 use crate::support::drive::Drive;
 
-/// Where a scenario's `@0` lies in time: 2023-11-14T22:13:20Z. Not zero, so that nothing passes by
-/// being zero.
+/// The time of a scenario's `@0`: 2023-11-14T22:13:20Z. Not zero, so that no check passes because a
+/// value is zero.
 const BEGIN: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
 /// Runs `scenario` to its last step and returns one line for each output.
@@ -31,7 +31,7 @@ pub(crate) fn run(scenario: &Scenario) -> String {
     run_with(Drive::new(&scenario.files), scenario)
 }
 
-/// Does the same with a snapshot and a restart before every input.
+/// Like [`run`], with a snapshot and a restart before every input.
 pub(crate) fn run_restarted(scenario: &Scenario) -> String {
     run_with(Drive::restarted(&scenario.files), scenario)
 }
@@ -50,7 +50,7 @@ fn run_with(mut drive: Drive, scenario: &Scenario) -> String {
 }
 
 fn act(drive: &mut Drive, transcript: &mut Transcript, step: &Step, now: Timestamp) {
-    // What fell due before this step may name the injection that the step is about.
+    // Outputs due before this step may define the injection that the step names.
     for (at, output) in drive.take_outputs() {
         transcript.write(at, &output);
     }
@@ -134,13 +134,13 @@ fn event_of(emitted: &Emitted, seq: Seq, now: Timestamp) -> Event {
 #[derive(Default)]
 struct Transcript {
     text: String,
-    /// The point at which a request asked, by the request's number.
+    /// The injection point of each request, by the request's number.
     points: BTreeMap<u64, InjectionPoint>,
     notifications: Vec<NotificationId>,
     injections: Vec<(SessionId, InjectionId)>,
     /// Rows of open batches.
     open: BTreeSet<(Seq, String)>,
-    /// What the ledger says was injected.
+    /// The injections in the ledger.
     recorded: BTreeSet<(InjectionId, NotificationId)>,
 }
 
@@ -148,7 +148,7 @@ impl Transcript {
     fn write(&mut self, at: Timestamp, output: &Output) {
         match output {
             Output::Record(entry) => self.write_record(at, entry),
-            // Entries and wake-ups tell what comes of them.
+            // Ledger entries and wakes show their results.
             Output::Made(_) | Output::Said(_) | Output::Session(..) => {}
             Output::Answer { request, session, answer, .. } => {
                 let point = self.points.get(&request.0).map_or("unasked", |point| point.as_str());
@@ -306,14 +306,14 @@ impl Transcript {
         format!("n{}", number + 1)
     }
 
-    /// The id of the notification that is called `cause` here, or an event's id unchanged.
+    /// The id of the notification with the name `cause`, or an event's id unchanged.
     fn cause(&self, cause: Arc<str>) -> Arc<str> {
         let number = cause.strip_prefix('n').and_then(|number| number.parse::<usize>().ok());
         let named = number.and_then(|number| self.notifications.get(number.checked_sub(1)?));
         named.map_or(cause, |id| id.as_str().into())
     }
 
-    /// The injection of `session` that a scenario calls `name`.
+    /// The injection of `session` with the scenario's name `name`.
     fn injection(&self, session: &SessionId, name: &str) -> InjectionId {
         let number = name.strip_prefix('i').and_then(|number| number.parse::<usize>().ok());
         let found = match number {

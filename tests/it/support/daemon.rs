@@ -1,8 +1,8 @@
-//! The real program in a folder of its own: the daemon as a process, the commands beside it, and
+//! The real program in a folder of its own: the daemon as a process, the other commands, and
 //! requests over its socket.
 //!
-//! Nothing here sleeps: that the daemon is ready is read from its first line, what it did from what
-//! it says, and where nothing is said [`eventually`] asks again within a bound.
+//! Nothing here sleeps. The daemon's first line shows that it is ready, its output shows what it
+//! did, and where there is no output [`eventually`] asks again within a bound.
 
 use std::{
     ffi::OsString,
@@ -21,13 +21,14 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// How long anything may take before a test gives up; far more than a loaded machine needs.
+/// The longest time that anything may take before a test fails; far more than a loaded machine
+/// needs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-/// Most lines of a log that wait to be read; no test makes a daemon say more, and one that does
-/// waits at its pipe.
+/// Most unread lines of a log. No test makes a daemon write more; a daemon that does blocks on its
+/// pipe.
 const LOG_LINES_MAX: usize = 10_000;
-/// What daemons are set to unless a test says otherwise: segments so small that dozens of daemons
-/// do not keep the disk busy with files that they prepare.
+/// Default settings of the daemons: segments so small that dozens of daemons do not keep the disk
+/// busy with preparing files.
 const SETTINGS: &str = "[journal]\nsegment_bytes = 1048576\n";
 /// Lines that the daemon prints when it is ready.
 const READY_LINES: usize = 4;
@@ -36,7 +37,7 @@ const READY_LINES: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Home {
     folder: TempDir,
-    /// What its programs find in their environment besides its places.
+    /// Variables of its programs in addition to its paths.
     variables: Vec<(&'static str, OsString)>,
 }
 
@@ -44,16 +45,16 @@ pub(crate) struct Home {
 #[derive(Debug)]
 pub(crate) struct Daemon {
     child: Child,
-    /// What it printed when it was ready.
+    /// Its output when it was ready.
     pub(crate) greeting: String,
     log: mpsc::Receiver<String>,
 }
 
-/// How a daemon ended.
+/// The end of a daemon.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) status: ExitStatus,
-    /// What it wrote to stderr and nobody had read.
+    /// Its unread output on stderr.
     pub(crate) log: String,
 }
 
@@ -74,7 +75,7 @@ impl Home {
         home
     }
 
-    /// Gives its programs a variable.
+    /// Sets a variable for its programs.
     pub(crate) fn set(&mut self, name: &'static str, value: impl Into<OsString>) {
         self.variables.push((name, value.into()));
     }
@@ -91,7 +92,7 @@ impl Home {
         self.path("state")
     }
 
-    /// The folder that the commands run in, as the program names it.
+    /// The working folder of the commands, as the program names it.
     pub(crate) fn work(&self) -> String {
         fs::canonicalize(self.path("work")).expect("it was made").to_string_lossy().into_owned()
     }
@@ -103,7 +104,7 @@ impl Home {
         fs::write(path, text).expect("written");
     }
 
-    /// Writes a file that nobody else may use, and gives its path.
+    /// Writes a file that only its owner may read, and returns its path.
     pub(crate) fn write_secret(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path(name);
         fs::write(&path, text).expect("written");
@@ -111,8 +112,7 @@ impl Home {
         path
     }
 
-    /// The program with this home's places and nothing else of the environment but where programs
-    /// are.
+    /// The program with this home's paths; of the environment it gets only `PATH`.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_aside"));
         command
@@ -123,14 +123,14 @@ impl Home {
             .env("ASIDE_SOCKET", self.socket())
             .env("ASIDE_CONFIG", self.path("config"))
             .env("ASIDE_STATE", self.state())
-            // A hook waits for its answer however slow the machine is.
+            // A hook waits for its answer even on a slow machine.
             .env(HOOK_TIMEOUT_VARIABLE, PATIENCE.as_millis().to_string())
             .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null());
         command
     }
 
-    /// Where programs are: what a test puts into `bin`, then those of the machine.
+    /// The `PATH`: the test's folder `bin`, then the folders of the machine.
     fn programs(&self) -> OsString {
         let of_machine = std::env::var_os("PATH").unwrap_or_default();
         let folders = [self.path("bin")].into_iter().chain(std::env::split_paths(&of_machine));
@@ -142,24 +142,24 @@ impl Home {
         self.command(args).output().expect("the program runs")
     }
 
-    /// Runs a command that succeeds and says nothing of trouble; gives what it prints.
+    /// Runs a command that succeeds without warnings; returns its output.
     pub(crate) fn print(&self, args: &[&str]) -> String {
         let output = self.run(args);
         assert!(output.status.success() && output.stderr.is_empty(), "{args:?}: {output:?}");
         text(&output.stdout)
     }
 
-    /// Runs `aside hook claude` with `stdin`, as this process would if it were the client.
+    /// Runs `aside hook claude` with `stdin`, with this process as the client.
     pub(crate) fn hook(&self, stdin: &str) -> Output {
         self.hook_of(std::process::id(), stdin)
     }
 
-    /// The same, as the client with this process would.
+    /// Like [`Self::hook`], with the process `pid` as the client.
     pub(crate) fn hook_of(&self, pid: u32, stdin: &str) -> Output {
         self.hook_within(PATIENCE, pid, stdin)
     }
 
-    /// The same, by a hook that gives up after `limit`.
+    /// Like [`Self::hook_of`], by a hook that gives up after `limit`.
     pub(crate) fn hook_within(&self, limit: Duration, pid: u32, stdin: &str) -> Output {
         let mut child = self
             .command(&["hook", "claude"])
@@ -193,7 +193,7 @@ impl Home {
         })
     }
 
-    /// Starts the daemon with these arguments, unless it ends before it is ready.
+    /// Starts the daemon with these arguments; an error if it ends before it is ready.
     pub(crate) fn try_serve(&self, args: &[&str]) -> Result<Daemon, Ended> {
         let mut child = self
             .command(&[&["serve"], args].concat())
@@ -239,7 +239,7 @@ impl Home {
         answer.json()
     }
 
-    /// Publishes what `body` says, all of which is taken; gives the positions.
+    /// Publishes `body`, which has to be accepted completely; returns the positions.
     pub(crate) fn publish(&self, body: &Value) -> Vec<u64> {
         let answer = self.ask("POST", "/v1/events", &body.to_string());
         assert_eq!(answer.0.status, 200, "{answer:?}");
@@ -248,9 +248,9 @@ impl Home {
         results.map(|result| at(result, "/seq").as_u64().expect("a position")).collect()
     }
 
-    /// Makes an exchange of `session` whose other fields are those of `body`.
+    /// Makes an exchange of `session` with the other fields in `body`.
     pub(crate) fn exchange(&self, session: &str, body: &Value) -> Answer {
-        // It waits for its answer however slow the machine is.
+        // The timeout is long, for a slow machine.
         let patience = PATIENCE.as_millis().to_string();
         let headers = [("content-type", "application/json"), ("aside-timeout-ms", &*patience)];
         let path = format!("/v1/sessions/{session}/exchange");
@@ -259,7 +259,7 @@ impl Home {
     }
 }
 
-/// A response, with what tests look at.
+/// A response, as tests read it.
 #[derive(Debug)]
 pub(crate) struct Answer(pub(crate) Response);
 
@@ -286,7 +286,7 @@ impl Daemon {
         kill_process(self.pid(), signal).expect("it runs");
     }
 
-    /// Reads the log until a line holds `words`; gives that line.
+    /// Reads the log until a line contains `words`; returns that line.
     pub(crate) fn said(&self, words: &str) -> String {
         loop {
             let line = self.log.recv_timeout(PATIENCE).unwrap_or_else(|error| panic!("`{words}`: {error}"));
@@ -296,7 +296,7 @@ impl Daemon {
         }
     }
 
-    /// What it has written to stderr so far and nobody has read.
+    /// Its unread output on stderr so far.
     pub(crate) fn said_so_far(&self) -> String {
         self.log.try_iter().collect()
     }
@@ -322,13 +322,13 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // It may have ended before; what counts is that it is gone afterwards.
+        // It may have ended before; it must be gone afterwards.
         self.child.kill().ok();
         self.child.wait().ok();
     }
 }
 
-/// What `pointer` leads to, or null.
+/// The value at `pointer`, or null.
 pub(crate) fn at<'v>(value: &'v Value, pointer: &str) -> &'v Value {
     value.pointer(pointer).unwrap_or(&Value::Null)
 }
@@ -337,8 +337,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("text")
 }
 
-/// Sends `request` to `connection`, whose other end then closes it; gives everything that came
-/// back.
+/// Sends `request` to `connection`, whose other end then closes it; returns the whole response.
 pub(crate) fn roundtrip(mut connection: impl Read + Write, request: &str) -> String {
     connection.write_all(request.as_bytes()).expect("taken");
     let mut answer = String::new();
@@ -346,10 +345,10 @@ pub(crate) fn roundtrip(mut connection: impl Read + Write, request: &str) -> Str
     answer
 }
 
-/// Looks again until there is something; the only loop of the tests that does so.
+/// Checks again until there is a result; the only such loop of the tests.
 ///
 /// # Panics
-/// When there is nothing after [`PATIENCE`].
+/// If there is no result within [`PATIENCE`].
 #[expect(clippy::disallowed_methods, reason = "it decides nothing how long a test waits")]
 pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let started = Instant::now();

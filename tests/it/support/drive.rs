@@ -1,5 +1,5 @@
-//! Drives an engine by hand, as the daemon's event loop does: time is a number, and what the engine
-//! publishes comes back.
+//! Drives an engine as the daemon's event loop does: time is a number, and events that the engine
+//! publishes return to it.
 
 use std::sync::Arc;
 
@@ -36,12 +36,12 @@ impl Drive {
         Self { engine, seq: Seq::ZERO, outputs: Vec::new(), is_restarted: false }
     }
 
-    /// Does the same with a snapshot and a restart before every input.
+    /// Like [`Self::new`], with a snapshot and a restart before every input.
     pub(crate) fn restarted(files: &[(String, String)]) -> Self {
         Self { is_restarted: true, ..Self::new(files) }
     }
 
-    /// Wakes the engine whenever it asks to be woken, up to and including `now`.
+    /// Wakes the engine at each of its deadlines up to and including `now`.
     pub(crate) fn advance(&mut self, now: Timestamp) {
         while let Some((due, reason)) = self.engine.poll_timeout().filter(|(due, _)| *due <= now) {
             self.handle(Input::Tick, due);
@@ -53,7 +53,7 @@ impl Drive {
         }
     }
 
-    /// The position that the next journaled input gets.
+    /// The position of the next journaled input.
     pub(crate) fn next_seq(&self) -> Seq {
         self.seq.next()
     }
@@ -63,7 +63,7 @@ impl Drive {
         self.handle(Input::Event { seq: self.seq, event: event.as_ref() }, now);
     }
 
-    /// The session that `harness` calls `id`, as the server finds it.
+    /// The session with the id `id` of `harness`, as the server finds it.
     pub(crate) fn named(&self, id: &SessionId, harness: Option<&str>) -> SessionId {
         match self.engine.named(id, harness) {
             Named::One(session) => session,
@@ -71,7 +71,7 @@ impl Drive {
         }
     }
 
-    /// Asks as a harness does; the request is named by its position.
+    /// Makes an exchange as a harness does; the request's number is its position.
     pub(crate) fn exchange(&mut self, exchange: Exchange, now: Timestamp) -> RequestId {
         self.seq = self.seq.next();
         let request = RequestId(self.seq.0);
@@ -79,7 +79,7 @@ impl Drive {
         request
     }
 
-    /// Hands in anything that does not carry its own position.
+    /// Passes an input that has no position of its own.
     pub(crate) fn input(&mut self, input: Input<'_>, now: Timestamp) {
         if !matches!(input, Input::Tick) {
             self.seq = self.seq.next();
@@ -87,7 +87,7 @@ impl Drive {
         self.handle(input, now);
     }
 
-    /// What the engine asked for, in its order.
+    /// The outputs of the engine, in its order.
     pub(crate) fn take_outputs(&mut self) -> Vec<(Timestamp, Output)> {
         std::mem::take(&mut self.outputs)
     }
@@ -113,7 +113,7 @@ impl Drive {
 /// The shipped rules with `files`, name and text, as the user's layer on top.
 ///
 /// # Panics
-/// When they do not compile, with the report.
+/// If they do not compile, with the report.
 pub(crate) fn rules(files: &[(String, String)]) -> Arc<CompiledRules> {
     let file = |(name, text): &(String, String)| SourceFile {
         layer: LayerKind::User,

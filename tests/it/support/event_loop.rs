@@ -1,5 +1,5 @@
-//! The daemon's event loop without its threads, sockets and clock: what is appended is appended
-//! when a test says so.
+//! The daemon's event loop without its threads, sockets and clock: the test determines when records
+//! are appended.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -39,14 +39,14 @@ pub(crate) struct Append {
     pub(crate) at: Timestamp,
 }
 
-/// Something that changes what the disk has.
+/// A change of the disk's contents.
 #[derive(Debug, Clone)]
 pub(crate) enum Call {
     Append(Append),
     Snapshot(Capture),
 }
 
-/// A journal on files in memory, the time that its records get, and the snapshots beside it.
+/// A journal on files in memory, the time of its records, and the snapshots.
 #[derive(Debug)]
 pub(crate) struct Disk {
     pub(crate) journal: Journal,
@@ -54,18 +54,18 @@ pub(crate) struct Disk {
     pub(crate) snapshots: Snapshots,
 }
 
-/// An engine that follows a journal, as the daemon holds it.
+/// An engine that follows a journal, as in the daemon.
 #[derive(Debug)]
 pub(crate) struct Daemon {
     pub(crate) fold: Fold,
     disk: Disk,
     reader: Reader,
-    /// What was asked of the disk, in order.
+    /// The calls of the disk, in order.
     pub(crate) calls: Vec<Call>,
 }
 
 impl Append {
-    /// One record of a kind, with a body that `write` makes.
+    /// One record of a kind, with a body that `write` writes.
     pub(crate) fn of(kind: u8, level: Level, at: Timestamp, write: impl FnOnce(&mut Vec<u8>)) -> Self {
         let mut body = Vec::new();
         write(&mut body);
@@ -98,7 +98,7 @@ impl Disk {
         let now = Arc::new(AtomicU64::new(0));
         let settings = JournalSettings {
             segment_bytes,
-            // Nobody syncs but the test.
+            // Only the test syncs.
             sync_within: Duration::from_secs(3_600),
             seal: false,
             ..Default::default()
@@ -136,7 +136,7 @@ impl Disk {
         self.journal.append_blocking(batch, append.level)
     }
 
-    /// Everything that can be read.
+    /// All readable records.
     pub(crate) fn records(&self) -> Vec<RecordBuf> {
         let mut reader = self.journal.read_from(Seq(1));
         let mut records = Vec::new();
@@ -151,7 +151,7 @@ impl Disk {
 }
 
 impl Daemon {
-    /// Replays what the journal has and `fold` has not, and publishes what is still owed.
+    /// Replays the records that `fold` does not have, and publishes the events left in the outbox.
     pub(crate) fn start(disk: Disk, mut fold: Fold, now: Timestamp) -> Result<Self, AppendError> {
         let mut reader = disk.journal.read_from(fold.applied.next());
         let ended = *disk.journal.written().borrow();
@@ -172,7 +172,7 @@ impl Daemon {
         appended
     }
 
-    /// Makes the journal durable and writes a snapshot of what it left.
+    /// Makes the journal durable and writes a snapshot of its state.
     pub(crate) fn take_snapshot(
         &mut self,
         now: Timestamp,
@@ -183,7 +183,7 @@ impl Daemon {
             self.catch_up(now, &mut seen)?;
         }
         let capture = Capture::new(&self.fold).expect("it can be written");
-        // What cannot be written does no harm.
+        // A failed write does no harm.
         let _ = self.disk.write_snapshot(&capture);
         self.calls.push(Call::Snapshot(capture));
         Ok(())
@@ -193,8 +193,7 @@ impl Daemon {
         *self.disk.journal.synced().borrow() == *self.disk.journal.written().borrow()
     }
 
-    /// Feeds the engine what was appended, and appends what it asks for, until there is nothing
-    /// more.
+    /// Feeds the engine the appended records, and appends its records, until there are no more.
     pub(crate) fn catch_up(
         &mut self,
         now: Timestamp,
@@ -250,7 +249,7 @@ impl Daemon {
     }
 }
 
-/// Feeds one record to `fold`; every output is seen, those for the ledger too.
+/// Feeds one record to `fold`; `seen` gets every output, including those for the ledger.
 pub(crate) fn apply(fold: &mut Fold, found: &Record<'_>, mut seen: impl FnMut(Seq, Output)) {
     fold.apply(found).expect("the journal can be followed");
     while let Some(output) = fold.engine.poll_output() {

@@ -1,5 +1,5 @@
-//! Three generations of rules: subscribers of every kind, of which some go, come back or change,
-//! under small limits.
+//! Three generations of rules under small limits: subscribers of every kind, some of which are
+//! removed, return or change.
 
 use std::sync::{Arc, LazyLock};
 
@@ -11,10 +11,10 @@ use aside::{
     rules::CompiledRules,
 };
 
-/// How many generations there are.
+/// The number of generations.
 pub(crate) const GENERATIONS: usize = 3;
 
-/// Window batches with dedupe; a full batch closes early and an exchange takes an open one.
+/// Window batches with dedupe; a full batch closes early and an exchange closes an open one.
 const WINDOWED: &str = r#"
 [subscriber]
 id = "windowed"
@@ -31,7 +31,7 @@ priority = "high"
 inject_at = "after_tool"
 "#;
 
-/// Quiet batches by group, which go together with what expires.
+/// Quiet batches by group, which close together with expiry.
 const QUIET: &str = r#"
 [subscriber]
 id = "quiet"
@@ -47,7 +47,7 @@ group_by = "payload.tool"
 ttl = "20s"
 "#;
 
-/// The same with a rate and a wait that is shorter than a batch may have been open already.
+/// Like [`QUIET`], with a rate and a limit that is shorter than a batch may have been open already.
 const QUIET_OTHERWISE: &str = r#"
 [subscriber]
 id = "quiet"
@@ -63,7 +63,7 @@ group_by = "payload.tool"
 rate = "2/min"
 "#;
 
-/// Nothing is collected, and little may pass.
+/// Without batches, and with a low rate.
 const LIMITED: &str = r#"
 [subscriber]
 id = "limited"
@@ -88,7 +88,7 @@ priority = "critical"
 inject_at = "immediate"
 "#;
 
-/// What waits for the end of a turn, unless an event is severe enough.
+/// Waits for the end of a turn, unless an event is severe enough.
 const PATIENT: &str = r#"
 [subscriber]
 id = "patient"
@@ -111,7 +111,7 @@ enabled = false
 types = ["ci.check.passed"]
 "#;
 
-/// Its condition cannot be evaluated for most events, and its template for none.
+/// Its condition fails for most events, and its template for all.
 const BROKEN: &str = r#"
 [subscriber]
 id = "broken"
@@ -124,7 +124,7 @@ template = "templates/broken.toon.j2"
 
 const BROKEN_TEMPLATE: &str = "message: {{ events[0].payload.missing.deeper }}\n";
 
-/// What holds until it is resolved, for an event that only resolves and for one that is a row too.
+/// Conditions with a resolving event that is no row, and one that is a row too.
 const HOLDS: &str = r#"
 [subscriber]
 id = "holds"
@@ -142,7 +142,7 @@ priority = "high"
 inject_at = "after_tool"
 "#;
 
-/// Listens to what the engine itself says.
+/// Subscribes to the engine's own events.
 const WATCHER: &str = r#"
 [subscriber]
 id = "watcher"
@@ -162,7 +162,7 @@ idle_close = "10m"
 unclaimed_ttl = "5m"
 "#;
 
-/// Under these, queues and silences that were fine before are too long.
+/// Under these limits, queues and silences that were allowed before are too long.
 const NARROW_LIMITS: &str = r#"
 [injection]
 max_notifications = 2

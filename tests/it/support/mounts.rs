@@ -1,5 +1,5 @@
-//! Mounts of a test's own: it runs in a mount namespace, which takes them with it however the test
-//! ends.
+//! Mounts of a test's own: it runs in a mount namespace, so that its mounts end with it in any
+//! case.
 
 use std::{
     env,
@@ -9,14 +9,15 @@ use std::{
 
 use super::daemon::text;
 
-/// Says that this process has a mount namespace of its own.
+/// Set in a process with a mount namespace of its own.
 const HAS_OWN_MOUNTS: &str = "ASIDE_TEST_HAS_OWN_MOUNTS";
 
-/// Whether the test `name`, which calls this first, goes on: in a process that may mount what it
-/// likes. In any other one it is run once more by such a process, and has then nothing left to do.
+/// Whether the test `name`, which calls this first, continues. In a process that may mount, it
+/// does. In any other process this runs the test again in one that may, and the caller has to
+/// return.
 ///
 /// # Panics
-/// When it fails there.
+/// If the test fails there.
 pub(crate) fn has_own_mounts(name: &str) -> bool {
     if env::var_os(HAS_OWN_MOUNTS).is_some() {
         return true;
@@ -42,7 +43,7 @@ pub(crate) fn has_own_mounts(name: &str) -> bool {
     false
 }
 
-/// Says that a test, or a part of one, is not run.
+/// Prints that a test, or a part of one, is skipped.
 pub(crate) fn skip(what: &str, why: &str) {
     writeln!(std::io::stderr(), "SKIPPED {what}: {why}").expect("somebody reads");
 }

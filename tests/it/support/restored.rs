@@ -1,13 +1,13 @@
-//! An engine that was written down and read again, as a restart from a snapshot does.
+//! An engine that was written and read again, as a restart from a snapshot does.
 
 use std::sync::Arc;
 
 use aside::{engine::Engine, snapshot};
 
-/// What `engine` is after a snapshot and a restart.
+/// Returns `engine` after a snapshot and a restart.
 ///
 /// # Panics
-/// When what is read is written otherwise than what it was read from, or waits for something else.
+/// If the restored state serializes differently, or waits for something else.
 pub(crate) fn restored(engine: &Engine) -> Engine {
     let bytes = written(engine);
     let state = snapshot::read(&bytes).expect("just written");

@@ -1,15 +1,15 @@
-//! Reads the text of an injection back, format by format, with as little of the program's own code
-//! as possible.
+//! Parses the text of an injection, format by format, with as little of the program's own code as
+//! possible.
 //!
-//! Each reader fails the test when the text is not exactly one block of its format, or when
-//! something in it opens, closes or forges another one.
+//! Each reader fails the test if the text is not exactly one block of its format, or if something
+//! in it opens, closes or forges another one.
 
 use aside::{exchange::Format, format::line::LINE_CHARS_MAX, notification::Priority, toon};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Tags that may be nowhere but around the whole; written out here, so that a name lost from the
-/// program's list shows.
+/// Tags that may only be around the whole; listed here, so that the loss of a name in the program's
+/// list shows.
 const TAGS: [&str; 25] = [
     "notifications",
     "notification",
@@ -39,7 +39,7 @@ const TAGS: [&str; 25] = [
 ];
 const INTRO: &str = "Automated notifications from the environment (injection ";
 
-/// The JSON format when nothing was left out.
+/// The JSON format of a text without omissions.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Injection {
@@ -56,7 +56,7 @@ struct Notification {
 /// The placeholder for the content of a notification that was too long for its line.
 pub(crate) const CUT: &str = "cut";
 
-/// What an injection says.
+/// The contents of an injection.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Said {
     /// The content of each notification, by its level if it has one.
@@ -65,10 +65,10 @@ pub(crate) enum Said {
     Contents(Vec<Value>),
 }
 
-/// Reads `text`, which holds `count` notifications.
+/// Parses `text`, which holds `count` notifications.
 ///
 /// # Panics
-/// When it is not one block of `format`, or not strict TOON or JSON.
+/// If it is not one block of `format`, or not strict TOON or JSON.
 pub(crate) fn read(format: Format, text: &str, count: usize) -> Said {
     match format {
         Format::Xml => Said::Documents(vec![(None, items(read_xml(text, count), count))]),
@@ -85,8 +85,8 @@ pub(crate) fn read(format: Format, text: &str, count: usize) -> Said {
     }
 }
 
-/// The contents in a document that holds all or some of `count` notifications: one alone is the
-/// document, of several each is an item that says whose it is.
+/// The contents in a document with all or some of `count` notifications: a single one is the
+/// document; of several, each is an item that names its subscriber.
 fn items(document: Value, count: usize) -> Vec<Value> {
     if count == 1 {
         return vec![content(document)];
@@ -103,7 +103,7 @@ fn items(document: Value, count: usize) -> Vec<Value> {
     items.into_iter().map(strip).collect()
 }
 
-/// A content under a key of its own, because it has a key of the frame.
+/// Unwraps a content that is under a key of its own, because it has a key of the frame.
 fn content(value: Value) -> Value {
     const FRAME_KEYS: [&str; 7] =
         ["notifications", "more", "subscriber", "severity", "untrusted_source", "redelivered", "cut"];
@@ -116,7 +116,7 @@ fn content(value: Value) -> Value {
     if is_nested { inside.clone() } else { value }
 }
 
-/// Strict TOON as this program and another one read it.
+/// Strict TOON; this program and another one have to agree on it.
 pub(crate) fn decode(document: &str) -> Value {
     let ours = toon::decode(document).unwrap_or_else(|error| panic!("{error} in\n{document}"));
     let strict = serde_toon::DecodeOptions::strict();
@@ -141,8 +141,8 @@ fn read_xml(text: &str, count: usize) -> Value {
     decode(document)
 }
 
-/// The fenced documents as CommonMark finds them: a fence ends at the first line of as many
-/// backticks or more and nothing else but up to three spaces before and white space behind.
+/// The fenced documents by the rules of CommonMark: a fence ends at the first line that consists of
+/// at least as many backticks, with up to three spaces before and white space behind.
 fn read_markdown(text: &str) -> Vec<(Option<String>, Value)> {
     assert_no_tag(text);
     let mut documents = Vec::new();
@@ -181,9 +181,9 @@ fn read_json(text: &str, count: usize) -> Vec<Value> {
     injection.notifications.into_iter().map(|notification| notification.content).collect()
 }
 
-/// A line a notification: a sentence, the injection's name, JSON, and nothing that anything could
-/// take for the end of the line. One that was cut says where all of it is seen, and holds [`CUT`]
-/// for its content. Before several is one with a sentence alone.
+/// One line per notification: a sentence, the injection's name, JSON, and no character that could
+/// be taken for the end of the line. A line that was cut names where to see all of it, and has
+/// [`CUT`] for its content. Several lines have one with a sentence alone before them.
 fn read_lines(text: &str, count: usize) -> Vec<Value> {
     let mut lines = text.split('\n');
     if count > 1 {
@@ -194,11 +194,11 @@ fn read_lines(text: &str, count: usize) -> Vec<Value> {
     lines.map(read_line).collect()
 }
 
-/// As many characters as a client shows of what a monitor prints.
+/// The characters of a monitor's output that a client shows.
 const SENTENCE_LINE_CHARS_MAX: usize = 100;
 
-/// Checks that the sentence of an injection is one line, and begins with what no payload has a part
-/// in.
+/// Checks that the sentence of an injection is one line, and begins with words that no payload
+/// influences.
 pub(crate) fn assert_sentence(injection: &aside::exchange::Injection) {
     let (sentence, released) = (&*injection.sentence, &injection.notifications);
     assert_one_line(&format!("aside: {sentence}"), SENTENCE_LINE_CHARS_MAX);
@@ -242,8 +242,8 @@ fn read_line(line: &str) -> Value {
     notification.content
 }
 
-/// Whether a bracket is followed by a reserved name, in any case and whatever white space and
-/// slashes are between.
+/// Checks that no bracket is followed by a reserved name, in any case and with any white space and
+/// slashes in between.
 fn assert_no_tag(text: &str) {
     for (at, _) in text.match_indices('<') {
         let rest = text[at + 1..].trim_start_matches(|c: char| c.is_whitespace() || c == '/');

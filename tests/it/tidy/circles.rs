@@ -1,7 +1,7 @@
-//! Circles of imports between the files of one top module.
+//! Circular imports between the files of one top module.
 //!
-//! A file imports another one if its code names what is defined there, over however many
-//! re-exports. A re-export alone is no import, and neither is what only tests name.
+//! A file imports another one if its code uses an item that is defined there, over any number of
+//! re-exports. A re-export alone is not an import, and neither is a use in tests.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -12,10 +12,10 @@ use super::{
 
 /// The module path of a file, such as `["journal", "log"]`.
 type Name = Vec<String>;
-/// Which files a file imports, and an item for which it does.
+/// The files that a file imports, each with an item that it uses.
 type Imports = BTreeMap<Name, BTreeMap<Name, String>>;
 
-/// The circles, each with the top module that has it.
+/// The circles, each with its top module.
 fn check(files: &BTreeMap<String, String>) -> Vec<(String, String)> {
     let sources: BTreeMap<Name, Source> = files
         .iter()
@@ -42,13 +42,13 @@ fn name_of(path: &str) -> Option<Name> {
     (!is_root && name.last().is_some_and(|last| last != "tests")).then_some(name)
 }
 
-/// What a file says, without its tests.
+/// The code of a file, without its tests.
 struct Source {
     /// Paths with the inline modules around them.
     used: Vec<(Vec<String>, String)>,
     /// Paths that are only re-exported.
     exported: Vec<String>,
-    /// What the file itself defines.
+    /// The items that the file itself defines.
     defined: BTreeSet<String>,
 }
 
@@ -74,7 +74,7 @@ impl Source {
         Self { used, exported, defined: defined(&code) }
     }
 
-    /// The path by which this file knows `item`.
+    /// The path by which this file imports `item`.
     fn import_of(&self, item: &str) -> Option<&str> {
         if self.defined.contains(item) {
             return None;
@@ -209,10 +209,10 @@ fn absolute(scope: &[String], path: &str, sources: &BTreeMap<Name, Source>) -> O
     Some(base)
 }
 
-/// The file that defines what `path` names, and the name.
+/// The file that defines the item at `path`, and the item's name.
 fn resolve(path: Name, sources: &BTreeMap<Name, Source>) -> (Name, String) {
     let mut path = path;
-    // As many re-exports as any path has, and an end for those that name each other.
+    // More re-exports than any path has; the limit also stops a cycle of them.
     for _ in 0..8 {
         let Some(length) = (1..=path.len()).rev().find(|length| sources.contains_key(&path[..*length]))
         else {
@@ -232,7 +232,7 @@ fn resolve(path: Name, sources: &BTreeMap<Name, Source>) -> (Name, String) {
     (path, String::new())
 }
 
-/// One circle of each set of files in `top` that import each other, the shortest.
+/// The shortest circle of each set of files in `top` that import each other.
 fn circles(top: &str, imports: &Imports) -> Vec<String> {
     let mut found: Vec<Vec<&Name>> = Vec::new();
     let names = imports.keys().filter(|name| name.first().is_some_and(|first| first == top));
@@ -329,7 +329,7 @@ mod tests {
             ("a/b.rs", "use super::{c::C, d}; pub(in crate::a) struct B; fn f() { d::x() }"),
             ("a/c.rs", "//! See [`super::b::B`].\npub struct C; mod tests { use super::super::b::B; }"),
             ("a/c/tests.rs", "use super::super::b::B;"),
-            // An own item under the name of an import.
+            // An own item with the name of an import.
             ("a/d.rs", "use super::e::x as y; pub fn x() { y() }"),
             ("a/e.rs", "pub fn x() {}"),
             // Another module.

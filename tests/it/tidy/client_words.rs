@@ -1,8 +1,8 @@
-//! A client's words are in its harness's folder and nowhere else, so that a developer who follows a
-//! client looks in one place.
+//! A client's words are only in its harness's folder, so that the code for a change of the client
+//! is in one place.
 //!
-//! The words are those of the rows: what a harness is called in commands, and what its variables
-//! begin with. Tests may name a client, as they need one.
+//! The words come from the harness table: the name of a harness in commands, and the prefixes of
+//! its variables. Tests may name a client, as they need one.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use aside::harness::table::KINDS;
 
 use super::Finding;
 
-/// Where they may be, and why.
+/// Where they are allowed, and why.
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("src/harness.rs", "the parent of the harnesses"),
     ("src/harness/", "their folder"),
@@ -18,7 +18,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("src/records.rs", "old records leave out what one harness was known by, and stay readable"),
 ];
 
-/// The line before a module that only tests read.
+/// The line before a module that only tests use.
 const FOR_TESTS: &str = "#[cfg(test)]\n";
 
 /// The words of all clients, in lower case.
@@ -28,7 +28,7 @@ pub(super) fn words() -> Vec<String> {
     words.map(str::to_lowercase).collect()
 }
 
-/// Every line of `src/` outside of their folder in which a word begins with one of `words`.
+/// Every line of `src/` outside of their folder with a word that begins with one of `words`.
 pub(super) fn check(files: &BTreeMap<String, String>, words: &[String]) -> Vec<Finding> {
     let is_excepted = |path: &str| EXCEPTIONS.iter().any(|(place, _)| path.starts_with(place));
     let sources = files.iter().filter(|(path, _)| path.starts_with("src/"));
@@ -52,7 +52,7 @@ fn word_in<'w>(line: &str, words: &'w [String]) -> Option<&'w str> {
     parts.find_map(|part| words.iter().find(|word| part.starts_with(word.as_str())).map(String::as_str))
 }
 
-/// Whether the file, or a folder that it is in, is a module that only tests read.
+/// Whether the file, or a folder around it, is a module that only tests use.
 fn is_for_tests(files: &BTreeMap<String, String>, path: &str) -> bool {
     let stem = path.strip_suffix(".rs").unwrap_or(path);
     let Some((folder, name)) = stem.rsplit_once('/') else { return false };

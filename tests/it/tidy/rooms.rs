@@ -1,14 +1,14 @@
-//! Which folders of one module may use which others.
+//! The allowed imports between the folders of one module.
 
-/// Folders of a module, and the parts of that module that their files may not use: what wires
-/// the folders among them.
+/// Folders of a module, and the parts of that module that their files may not use: the code that
+/// connects the folders.
 const ROOMS: &[(&str, &[&str])] = &[
     ("journal/log/", &["journal::commit", "journal::maintenance", "journal::start", "journal::settings"]),
     ("journal/commit/", &["journal::maintenance", "journal::start"]),
     ("journal/maintenance/", &["journal::commit", "journal::start"]),
 ];
 
-/// The rule that a file breaks which uses `own`, a path from the crate's root.
+/// The rule that a file breaks if it uses `own`, a path from the crate's root.
 pub(super) fn check(inner: &str, own: &str) -> Option<String> {
     let rooms = ROOMS.iter().filter(|(room, _)| inner.starts_with(room) && !inner.ends_with("tests.rs"));
     let mut forbidden = rooms.flat_map(|(room, forbidden)| forbidden.iter().map(move |other| (room, other)));

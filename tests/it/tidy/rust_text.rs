@@ -1,7 +1,6 @@
-//! Reads Rust text as far as tidiness needs it: tokens, comments apart, and the paths that are
-//! written in it.
+//! Reads Rust text as far as the tidy checks need it: tokens, comments, and the paths in the code.
 //!
-//! Strings and character literals are skipped, so a rule may be quoted without breaking it.
+//! Strings and character literals are skipped, so a string may quote a rule without breaking it.
 
 /// A token of code, or a comment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +28,7 @@ impl Token {
     }
 }
 
-/// A token and the line it begins on, counted from 1.
+/// A token and the line on which it begins, counted from 1.
 pub(crate) type Placed = (usize, Token);
 
 /// Splits `text` into tokens, without strings, characters and white space.
@@ -39,8 +38,7 @@ pub(crate) fn tokens(text: &str) -> Vec<Placed> {
     reader.found
 }
 
-/// Every path in `code` in full: the groups of `use a::{b, c::d}` are written out as `a::b` and
-/// `a::c::d`.
+/// Every path in `code` in full: the groups of `use a::{b, c::d}` become `a::b` and `a::c::d`.
 ///
 /// A single name counts as a path only directly after `use`. `code` must not hold comments.
 pub(crate) fn paths(code: &[Placed]) -> Vec<(usize, String)> {
@@ -166,7 +164,7 @@ fn block_comment_length(text: &str) -> usize {
     text.len()
 }
 
-/// The length of the string literal that `text` begins with, if it does.
+/// The length of the string literal at the beginning of `text`, if there is one.
 fn string_length(text: &str) -> Option<usize> {
     let prefix = ["br", "cr", "b", "c", "r", ""].into_iter().find(|prefix| {
         let after = text.strip_prefix(prefix).unwrap_or_default();

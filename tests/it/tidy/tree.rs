@@ -1,4 +1,4 @@
-//! Reads what is checked.
+//! Reads the files to check.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,7 +20,7 @@ pub(crate) fn read_tree(root: &Path, folder: &Path, files: &mut BTreeMap<String,
     }
 }
 
-/// The crates that `Cargo.toml` names, as they are written in code.
+/// The crates in `Cargo.toml`, by their names in code.
 pub(super) fn dependencies(cargo: &str) -> BTreeSet<String> {
     let mut is_dependency = false;
     let mut found = BTreeSet::new();
