@@ -17,6 +17,7 @@ mod events;
 #[path = "daemon/exchanges.rs"]
 #[expect(dead_code, reason = "the other benches use the rest")]
 mod exchanges;
+mod fed;
 #[path = "daemon/hook_input.rs"]
 mod hook_input;
 #[path = "daemon/http.rs"]
@@ -38,9 +39,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use drive::Run;
 use events::{Events, Matching};
 use exchanges::AT_ONCE;
+use fed::Fed;
 use http::Connection;
 use process::{Daemon, Home, program};
 use rustix::process::{Pid, Signal, kill_process};
@@ -58,6 +59,8 @@ const SEGMENTS: (&str, &str) = ("aside.toml", "[journal]\nsegment_bytes = 838860
 const CALM: Duration = Duration::from_millis(1_500);
 const END_MAX: Duration = Duration::from_secs(60);
 const VALGRIND: &str = "valgrind";
+/// The work, and the session, of a queue that is full.
+const PENDING: &str = "pending";
 
 /// A counted kind of work: its name, the units of work of two runs, and the instructions of a run
 /// with so many units. A kind with no units counts the run itself.
@@ -67,7 +70,7 @@ struct Kind {
     count: fn(usize) -> u64,
 }
 
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 10] = [
     // The longer run has three snapshots and five segments more.
     Kind {
         name: "an event in batches of 1,000, none matching",
@@ -89,6 +92,12 @@ const KINDS: [Kind; 9] = [
         units: Some((2_000, 12_000)),
         count: |events| driven("looping", events),
     },
+    // An event refills the queue after each exchange.
+    Kind {
+        name: "an exchange that releases one of 1,000 pending, and an event",
+        units: Some((200, 1_200)),
+        count: |exchanges| driven(PENDING, exchanges),
+    },
     Kind { name: "an event published alone", units: Some((200, 1_200)), count: published_alone },
     Kind { name: "an exchange, nothing pending", units: Some((200, 1_200)), count: exchanged },
     Kind {
@@ -106,7 +115,7 @@ fn main() {
     if let [drive, name, events] = args.as_slice()
         && drive == "--drive"
     {
-        run(name).round(events.parse().expect("a number"));
+        drive_engine(name, events.parse().expect("a number"));
         return;
     }
     let has = |wanted: &str| args.iter().any(|arg| arg == wanted);
@@ -199,8 +208,22 @@ fn released(events: usize) -> u64 {
     })
 }
 
-fn run(name: &str) -> Run {
-    if name == "shipped" { pipelines::shipped() } else { pipelines::looping() }
+fn drive_engine(name: &str, units: usize) {
+    match name {
+        PENDING => take_one_of_many(units),
+        "shipped" => drop(pipelines::shipped().round(units)),
+        _ => drop(pipelines::looping().round(units)),
+    }
+}
+
+fn take_one_of_many(exchanges: usize) {
+    let mut fed = Fed::new("", "priority = \"normal\"\ninject_at = \"turn_end\"\n");
+    fed.take_one(PENDING);
+    (0..1_000).for_each(|_| fed.event(Some(PENDING), None));
+    for _ in 0..exchanges {
+        fed.take_one(PENDING);
+        fed.event(Some(PENDING), None);
+    }
 }
 
 /// Runs the engine alone, in a process of its own.

@@ -7,6 +7,7 @@
 //! has everything. Performance target 18: p99 under 20 ms.
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
+#[expect(dead_code, reason = "the other benches use the rest")]
 mod fed;
 mod rules;
 mod support;

@@ -7,8 +7,9 @@ use aside::{
         Engine,
         io::{Input, RequestId},
     },
-    event::{EventRef, Provenance, Seq, Severity},
-    exchange::{Exchange, Release},
+    event::{EventRef, Provenance, Seq, SessionId, Severity},
+    exchange::{Budget, Exchange, Release},
+    notification::InjectionPoint,
     time::Timestamp,
 };
 
@@ -67,6 +68,14 @@ impl Fed {
         let begin = now();
         self.handle(input);
         begin.elapsed()
+    }
+
+    /// Feeds an exchange of `session` that takes one notification; returns its duration.
+    pub(crate) fn take_one(&mut self, session: &str) -> Duration {
+        self.exchange(|carrier| Exchange {
+            budget: Budget { max_notifications: Some(1), ..Budget::default() },
+            ..Exchange::new(SessionId::new(session), InjectionPoint::TurnStart, carrier)
+        })
     }
 
     /// Feeds an input at the time of the previous one.

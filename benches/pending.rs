@@ -14,11 +14,6 @@ mod support;
 
 use std::fs;
 
-use aside::{
-    event::SessionId,
-    exchange::{Budget, Exchange},
-    notification::InjectionPoint,
-};
 use fed::Fed;
 use report::row;
 use support::{Size, machine, quantile};
@@ -112,11 +107,7 @@ impl Run {
     }
 
     fn exchange(&mut self, session: usize) -> f64 {
-        let took = self.fed.exchange(|carrier| Exchange {
-            budget: Budget { max_notifications: Some(1), ..Budget::default() },
-            ..Exchange::new(SessionId::new(&name(session)), InjectionPoint::TurnStart, carrier)
-        });
-        took.as_secs_f64() * 1e6
+        self.fed.take_one(&name(session)).as_secs_f64() * 1e6
     }
 
     fn event(&mut self, session: usize) {

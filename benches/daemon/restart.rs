@@ -2,7 +2,9 @@
 //!
 //! `--events=10000000` sets the number of events; they have 400 bytes each.
 
-use std::{env, time::Instant};
+use std::{env, fs, time::Instant};
+
+use aside::journal::JournalSettings;
 
 use crate::{
     events::{Events, Matching},
@@ -28,6 +30,7 @@ pub(crate) fn run(size: Size) {
     for _ in 0..count.div_ceil(BATCH) {
         connection.publish(events.batch(BATCH), BATCH);
     }
+    let unsealed = unsealed(&home);
     let mut millis = Vec::new();
     for _ in 0..size.rounds() {
         daemon.kill();
@@ -48,5 +51,14 @@ pub(crate) fn run(size: Size) {
         &measured,
         is_met,
     );
+    println!("{unsealed} full segments were not sealed when the daemon was killed; a start reads them whole");
     println!("the daemon's memory after it: {:.1} MB", daemon.megabytes("VmRSS"));
+}
+
+/// The number of full segments that are not sealed.
+fn unsealed(home: &Home) -> usize {
+    let files = fs::read_dir(home.state().join("journal")).expect("a daemon has a journal");
+    let sizes = files.filter_map(|file| file.ok()?.metadata().ok()).map(|file| file.len());
+    // One of the files is being filled, and one is prepared.
+    sizes.filter(|size| *size == JournalSettings::default().segment_bytes).count().saturating_sub(2)
 }

@@ -81,8 +81,11 @@ impl Engine {
         now: Timestamp,
     ) -> Answer {
         let (ci, id) = (&self.ci, &exchange.session);
-        let waits = exchange.context == ContextChange::Resumed && ci.has_said_anything(id);
-        let is_said = |notification: &Notification| waits && ci.has_said(id, &notification.events);
+        if exchange.context != ContextChange::Resumed || !ci.has_said_anything(id) {
+            return self.release_due(seq, session, exchange, release, now);
+        }
+        // This looks at every pending notification.
+        let is_said = |notification: &Notification| ci.has_said(id, &notification.events);
         let aside = self.sessions.put_aside(session, is_said);
         let answer = self.release_due(seq, session, exchange, release, now);
         self.sessions.take_back(session, aside);
