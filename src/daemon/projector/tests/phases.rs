@@ -2,19 +2,25 @@
 
 use super::*;
 
+/// A journal of 800 records, and a file with the first 333 of them; if `is_of_another`, the file
+/// does not belong to the journal.
+fn behind(seed: u64, is_of_another: bool) -> (World, Writer, CatchUp) {
+    let mut world = World::new(seed);
+    world.go_on(800);
+    let mut writer = file::open(&world.path()).expect("opened");
+    let mut catch_up = CatchUp::start(&world.source(), &mut writer).expect("readable");
+    catch_up.advance(&mut writer, Seq(333)).expect("written");
+    if is_of_another {
+        execute(&world.path(), "UPDATE cursor SET at = at + 1");
+        writer = file::open(&world.path()).expect("opened");
+    }
+    (world, writer, catch_up)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_start_noted_is_written_before_what_is_fed_unless_the_file_is_of_another_journal() {
     for is_of_another in [false, true] {
-        let mut world = World::new(8);
-        world.go_on(800);
-        let mut writer = file::open(&world.path()).expect("opened");
-        let mut catch_up = CatchUp::start(&world.source(), &mut writer).expect("readable");
-        catch_up.advance(&mut writer, Seq(333)).expect("written");
-        let CatchUp { mut fold, mut reader } = catch_up;
-        if is_of_another {
-            execute(&world.path(), "UPDATE cursor SET at = at + 1");
-            writer = file::open(&world.path()).expect("opened");
-        }
+        let (mut world, writer, CatchUp { mut fold, mut reader }) = behind(8, is_of_another);
         while fold.applied < *world.journal.written().borrow() {
             for found in reader.next_batch(100).expect("readable").iter() {
                 fold.apply(&found).expect("applied");
@@ -42,16 +48,7 @@ async fn what_a_start_noted_is_written_before_what_is_fed_unless_the_file_is_of_
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_start_that_is_far_behind_keeps_the_file_that_it_opened() {
     for is_of_another in [false, true] {
-        let mut world = World::new(13);
-        world.go_on(800);
-        let mut writer = file::open(&world.path()).expect("opened");
-        let mut catch_up = CatchUp::start(&world.source(), &mut writer).expect("readable");
-        catch_up.advance(&mut writer, Seq(333)).expect("written");
-        if is_of_another {
-            execute(&world.path(), "UPDATE cursor SET at = at + 1");
-            writer = file::open(&world.path()).expect("opened");
-        }
-        let CatchUp { mut fold, reader } = catch_up;
+        let (world, writer, CatchUp { mut fold, reader }) = behind(13, is_of_another);
         // Such a replay takes no notes.
         fold.notes = None;
         let (projection, commands) = Projection::new(&world.path());
