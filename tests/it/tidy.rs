@@ -5,6 +5,7 @@
 
 mod circles;
 mod client_words;
+mod modules;
 mod rooms;
 mod rust_text;
 mod tree;
@@ -15,6 +16,7 @@ use std::{
     path::Path,
 };
 
+use modules::{DECIDING, MODULES, Module, find_module};
 use rooms::is_within;
 use rust_text::{Placed, Token, paths, tokens};
 use tree::dependencies;
@@ -29,114 +31,6 @@ const EMPTY_NAMES: [&str; 7] = ["core", "utils", "util", "common", "helpers", "t
 /// Tests that need a program which is not on every machine, so that a script of their own runs
 /// them: `scripts/real-client`.
 const RUN_BY_A_SCRIPT: &str = "tests/it/real_client";
-
-/// Layers 0 and 1; every module may use them.
-const DATA: &[&str] = &[
-    "time",
-    "causes",
-    "hash",
-    "hex",
-    "name",
-    "nearest",
-    "settings",
-    "snapshot",
-    "call",
-    "event",
-    "notification",
-    "exchange",
-    "ledger",
-    "session",
-    "toon",
-    "tokens",
-    "transcript",
-];
-#[rustfmt::skip]
-const PARTS: &[&str] = &[
-    "pipeline", "matcher", "conversation", "log", "format", "detector", "paths", "probe", "schedule", "sink",
-    "watch", "webhook", "ci", "shell", "problem", "lsp",
-];
-
-const WIRE: &[&str] = &["wire", "records"];
-
-/// A module, its layer, and the other parts of this crate that it may use.
-struct Module {
-    name: &'static str,
-    layer: u8,
-    uses: &'static [&'static [&'static str]],
-}
-
-const fn module(name: &'static str, layer: u8, uses: &'static [&'static [&'static str]]) -> Module {
-    Module { name, layer, uses }
-}
-
-const DECIDING: u8 = 3;
-
-const MODULES: &[Module] = &[
-    module("time", 0, &[]),
-    module("meter", 0, &[]),
-    module("causes", 0, &[]),
-    module("hash", 0, &[]),
-    module("hex", 0, &[]),
-    module("name", 0, &[]),
-    module("nearest", 0, &[]),
-    module("settings", 0, &[]),
-    module("snapshot", 0, &[&["time"]]),
-    module("call", 1, &[DATA]),
-    module("event", 1, &[DATA]),
-    module("notification", 1, &[DATA]),
-    module("exchange", 1, &[DATA]),
-    module("ledger", 1, &[DATA]),
-    module("session", 1, &[DATA]),
-    module("toon", 1, &[DATA]),
-    module("tokens", 1, &[DATA]),
-    module("transcript", 1, &[DATA]),
-    module("paths", 2, &[DATA]),
-    module("pipeline", 2, &[DATA]),
-    module("matcher", 2, &[DATA]),
-    module("conversation", 2, &[DATA]),
-    module("log", 2, &[DATA]),
-    module("format", 2, &[DATA]),
-    module("detector", 2, &[DATA]),
-    module("probe", 2, &[DATA]),
-    module("schedule", 2, &[DATA]),
-    module("sink", 2, &[DATA]),
-    module("watch", 2, &[DATA]),
-    module("webhook", 2, &[DATA]),
-    module("ci", 2, &[DATA]),
-    module("shell", 2, &[DATA]),
-    module("problem", 2, &[DATA]),
-    module("lsp", 2, &[DATA, &["problem"]]),
-    module("rules", DECIDING, &[DATA, PARTS]),
-    module("engine", DECIDING, &[DATA, PARTS, &["rules"]]),
-    module("config", DECIDING, &[DATA, PARTS, &["rules", "harness::table"]]),
-    module("wire", DECIDING, &[DATA, &["sink", "watch", "engine::io", "rules"]]),
-    module("records", DECIDING, &[DATA, &["wire", "engine::io"]]),
-    module("harness", DECIDING, &[DATA, WIRE, &["engine::io"]]),
-    module("trial", 4, &[DATA, PARTS, &["rules", "engine", "config"]]),
-    module("background", 4, &[]),
-    module("journal", 4, &[DATA, &["config", "meter", "background"]]),
-    module("publisher", 4, &[DATA, &["engine::io", "records", "journal"]]),
-    module("projection", 4, &[DATA, WIRE, &["engine", "journal"]]),
-    module("source", 4, &[DATA, PARTS, WIRE, &["rules", "harness", "journal", "publisher"]]),
-    module("server", 5, &[DATA, PARTS, WIRE, BELOW_THE_SHELL]),
-    module("daemon", 5, &[DATA, PARTS, WIRE, BELOW_THE_SHELL, &["server", "background"]]),
-    module("cli", 6, &[DATA, PARTS, WIRE, BELOW_THE_SHELL, &["server", "daemon", "client"]]),
-    module("client", 6, &[]),
-    module("main", 6, &[&["cli", "client", "harness::kind"]]),
-];
-
-const BELOW_THE_SHELL: &[&str] = &[
-    "meter",
-    "rules",
-    "engine",
-    "config",
-    "harness",
-    "journal",
-    "publisher",
-    "projection",
-    "trial",
-    "source",
-];
 
 /// Where an external item may be used.
 enum Where {
@@ -274,6 +168,7 @@ fn the_tree_is_tidy() {
     let mut findings = check(&files, &dependencies(&cargo));
     findings.extend(client_words::check(&files, &client_words::words()));
     findings.extend(circles::check_tree(&files));
+    findings.extend(modules::check_tree(&files));
     let list: Vec<String> = findings.iter().map(Finding::to_string).collect();
     assert!(list.is_empty(), "{} broken rules:\n{}", list.len(), list.join("\n"));
 }
@@ -357,14 +252,6 @@ fn is_deciding(path: &str) -> bool {
     path.strip_prefix("src/").and_then(find_module).is_some_and(|module| module.layer <= DECIDING)
 }
 
-/// The module that a file of `src/` belongs to; `None` for `lib.rs` and for modules that are not in
-/// the table.
-fn find_module(inner: &str) -> Option<&'static Module> {
-    let name = inner.split('/').next()?;
-    let name = name.strip_suffix(".rs").unwrap_or(name);
-    MODULES.iter().find(|module| module.name == name)
-}
-
 fn check_imports(inner: &str, code: &[Placed], dependencies: &BTreeSet<String>) -> Broken {
     if inner == "lib.rs" {
         return Broken::new();
@@ -402,9 +289,8 @@ fn own_path<'p>(path: &'p str, module: &Module, is_top: bool) -> Option<&'p str>
 }
 
 fn check_own(module: &Module, own: &str) -> Option<String> {
-    let is_allowed = is_within(own, module.name)
-        || module.uses.iter().copied().flatten().any(|allowed| is_within(own, allowed));
-    (!is_allowed).then(|| format!("`{}` (layer {}) may not use `{own}`", module.name, module.layer))
+    let message = || format!("`{}` (layer {}) may not use `{own}`", module.name, module.layer);
+    (!module.may_use(own)).then(message)
 }
 
 fn check_outside(
