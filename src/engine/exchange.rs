@@ -9,11 +9,11 @@ use super::{
 use crate::{
     conversation::{
         Begun, SessionKey,
-        injector::{self, Decided, Limits, Replayed},
+        injector::{self, Aside, Decided, Limits, Replayed},
     },
     event::Seq,
     exchange::{Answer, ContextChange, Exchange, Release, ReleaseRecord, Trigger},
-    notification::{InjectionPoint, Notification, Priority},
+    notification::{InjectionPoint, Priority},
     pipeline::Pipeline,
     rules::CompiledRules,
     time::Timestamp,
@@ -45,7 +45,9 @@ impl Engine {
             Begun::Late(answer) => (answer, None),
             Begun::Open => {
                 self.close_due(session, exchange, now);
+                let aside = self.put_aside_summed_up(session, exchange);
                 let answer = self.release(seq, session, exchange, release, now);
+                self.sessions.take_back(session, aside);
                 self.sessions.note_point(session, exchange, &answer, now);
                 let released = record_of(seq, &answer);
                 (answer, released)
@@ -70,30 +72,19 @@ impl Engine {
         self.close_batches(is_due, Some(session), now);
     }
 
-    /// Releases due notifications. Notifications about checks wait for the first prompt of a
-    /// resumed session, which may summarize them.
-    fn release(
-        &mut self,
-        seq: Seq,
-        session: SessionKey,
-        exchange: &Exchange,
-        release: &Release,
-        now: Timestamp,
-    ) -> Answer {
+    /// Puts notifications about checks aside when a session is resumed: its first prompt may
+    /// summarize them.
+    fn put_aside_summed_up(&mut self, session: SessionKey, exchange: &Exchange) -> Aside {
         let (ci, id) = (&self.ci, &exchange.session);
         if exchange.context != ContextChange::Resumed || !ci.has_said_anything(id) {
-            return self.release_due(seq, session, exchange, release, now);
+            return Aside::default();
         }
         // This looks at every pending notification.
-        let is_said = |notification: &Notification| ci.has_said(id, &notification.events);
-        let aside = self.sessions.put_aside(session, is_said);
-        let answer = self.release_due(seq, session, exchange, release, now);
-        self.sessions.take_back(session, aside);
-        answer
+        self.sessions.put_aside(session, |notification| ci.has_said(id, &notification.events))
     }
 
     /// Releases the notifications that are selected now, or those recorded with the exchange.
-    fn release_due(
+    fn release(
         &mut self,
         seq: Seq,
         session: SessionKey,
