@@ -9,6 +9,7 @@ mod reason;
 mod word;
 
 use serde::{Deserialize, Serialize};
+use strum::EnumDiscriminants;
 
 use crate::{
     event::{Seq, SessionId},
@@ -242,7 +243,13 @@ impl NotSent {
 }
 
 /// The reason why a notice to the user is sent to no sink.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumDiscriminants)]
+#[strum_discriminants(
+    name(SuppressedKind),
+    vis(pub(self)),
+    derive(Deserialize),
+    serde(rename_all = "snake_case")
+)]
 pub enum Suppressed {
     /// The same notice was sent at this time.
     Repeat {
@@ -258,19 +265,10 @@ pub enum Suppressed {
     NoSink,
 }
 
-/// The kinds of [`Suppressed`], by word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum SuppressedKind {
-    Repeat,
-    RateLimited,
-    NoSink,
-}
-
 impl Suppressed {
     /// The reason's text.
-    pub const fn as_str(self) -> &'static str {
-        self.kind().as_str()
+    pub fn as_str(self) -> &'static str {
+        SuppressedKind::from(self).as_str()
     }
 
     /// The time of the reason, if it has one.
@@ -287,14 +285,6 @@ impl Suppressed {
     /// Shape: `{detail}` is replaced by [`Suppressed::time`].
     pub fn sentence_of(word: &str) -> Option<Sentence> {
         of_word(word).map(SuppressedKind::sentence)
-    }
-
-    const fn kind(self) -> SuppressedKind {
-        match self {
-            Self::Repeat { .. } => SuppressedKind::Repeat,
-            Self::RateLimited { .. } => SuppressedKind::RateLimited,
-            Self::NoSink => SuppressedKind::NoSink,
-        }
     }
 }
 

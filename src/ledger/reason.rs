@@ -2,13 +2,21 @@
 //! its sentences.
 
 use serde::Deserialize;
+use strum::{EnumDiscriminants, EnumIter, IntoEnumIterator};
 
 use super::{Seq, Timestamp, word::of_word};
 
 /// The reason why an event or a notification was not delivered.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, EnumDiscriminants)]
+#[strum_discriminants(
+    name(ReasonKind),
+    vis(pub(self)),
+    derive(Deserialize, EnumIter),
+    serde(rename_all = "snake_case")
+)]
 pub enum Reason {
     /// Its type matched, but its source, severity or `where` did not.
+    #[strum_discriminants(serde(rename = "filtered"))]
     FilteredOut(FilteredBy),
     /// It repeats an event within the dedupe window, which counts it.
     Duplicate {
@@ -43,28 +51,6 @@ pub enum Reason {
     /// The summary with a prompt after a pause includes it.
     SummedUp,
     /// The session already knows the content of the files.
-    Known,
-}
-
-/// The kinds of [`Reason`], by word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum ReasonKind {
-    #[serde(rename = "filtered")]
-    FilteredOut,
-    Duplicate,
-    RateLimited,
-    Expired,
-    QueueOverflow,
-    SessionGone,
-    Uncertain,
-    SubscriberOff,
-    Dismissed,
-    Superseded,
-    Withdrawn,
-    Resolves,
-    Watched,
-    SummedUp,
     Known,
 }
 
@@ -146,7 +132,7 @@ impl ReasonText {
 impl Reason {
     /// The texts of every kind.
     pub fn texts() -> impl Iterator<Item = ReasonText> {
-        ReasonKind::ALL.into_iter().map(ReasonKind::text)
+        ReasonKind::iter().map(ReasonKind::text)
     }
 
     /// The texts of the kind with this word.
@@ -155,8 +141,8 @@ impl Reason {
     }
 
     /// The word for counting this reason.
-    pub const fn as_str(&self) -> &'static str {
-        self.kind().text().word
+    pub fn as_str(&self) -> &'static str {
+        ReasonKind::from(self).text().word
     }
 
     /// The filter, the repeated event, or when the rate allows the next one.
@@ -179,48 +165,9 @@ impl Reason {
             | Self::Known => None,
         }
     }
-
-    const fn kind(&self) -> ReasonKind {
-        match self {
-            Self::FilteredOut(_) => ReasonKind::FilteredOut,
-            Self::Duplicate { .. } => ReasonKind::Duplicate,
-            Self::RateLimited { .. } => ReasonKind::RateLimited,
-            Self::Expired => ReasonKind::Expired,
-            Self::QueueOverflow => ReasonKind::QueueOverflow,
-            Self::SessionGone => ReasonKind::SessionGone,
-            Self::Uncertain => ReasonKind::Uncertain,
-            Self::SubscriberOff => ReasonKind::SubscriberOff,
-            Self::Dismissed => ReasonKind::Dismissed,
-            Self::Superseded => ReasonKind::Superseded,
-            Self::Withdrawn => ReasonKind::Withdrawn,
-            Self::Resolves => ReasonKind::Resolves,
-            Self::Watched => ReasonKind::Watched,
-            Self::SummedUp => ReasonKind::SummedUp,
-            Self::Known => ReasonKind::Known,
-        }
-    }
 }
 
 impl ReasonKind {
-    /// Every kind, in declaration order.
-    const ALL: [Self; 15] = [
-        Self::FilteredOut,
-        Self::Duplicate,
-        Self::RateLimited,
-        Self::Expired,
-        Self::QueueOverflow,
-        Self::SessionGone,
-        Self::Uncertain,
-        Self::SubscriberOff,
-        Self::Dismissed,
-        Self::Superseded,
-        Self::Withdrawn,
-        Self::Resolves,
-        Self::Watched,
-        Self::SummedUp,
-        Self::Known,
-    ];
-
     const fn text(self) -> ReasonText {
         match self {
             Self::FilteredOut => event(
