@@ -4,6 +4,7 @@ mod decision;
 mod pick;
 mod questions;
 
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::{
@@ -68,52 +69,50 @@ fn list(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
         return pick::run(session.as_deref(), context);
     }
     let names = Names::ask(context);
-    let mut is_empty = true;
-    let questions = each_page(session.as_deref(), context, |page: Vec<WaitingView>, context| {
-        is_empty &= page.is_empty();
-        let ids = ShortIds::of_notifications(page.iter().map(|one| &*one.id));
+    let (mut is_empty, mut open) = (true, 0);
+    each_page(session.as_deref(), context, |page: InboxList, context| {
+        let InboxList { notifications, questions, next } = page;
+        is_empty &= notifications.is_empty();
+        open = questions;
+        let ids = ShortIds::of_notifications(notifications.iter().map(|one| &*one.id));
         let shown = |one: &WaitingView| one.shown(&ids.short(&one.id), &names, &context.terminal);
-        let text: String = page.iter().map(shown).collect();
-        context.print(&text)
+        let text: String = notifications.iter().map(shown).collect();
+        context.print(&text)?;
+        Ok(next)
     })?;
-    let asked = asked(questions);
+    let asked = asked(open);
     let text = if is_empty && asked.is_empty() { "no pending notifications\n" } else { &asked };
     context.print(text)
 }
 
 /// The daemon's answers as one: the last page, with the notifications of all.
-fn whole(session: Option<&str>, context: &Context<'_>) -> Result<Value, CliError> {
-    let mut all: Vec<Value> = Vec::new();
-    let mut from: Option<String> = None;
-    loop {
-        let body = context.ask(DOING, "GET", &ids::inbox_page(session, from.as_deref()), None)?;
-        let mut page: Map<String, Value> = parse(DOING, &body)?;
+fn whole(session: Option<&str>, context: &mut Context<'_>) -> Result<Value, CliError> {
+    let (mut all, mut last): (Vec<Value>, _) = (Vec::new(), Map::new());
+    each_page(session, context, |mut page: Map<String, Value>, _| {
         if let Some(Value::Array(own)) = page.get_mut("notifications") {
             all.append(own);
         }
-        from = page.remove("next").and_then(|next| next.as_str().map(str::to_owned));
-        if from.is_none() {
-            page.insert("notifications".to_owned(), all.into());
-            return Ok(page.into());
-        }
-    }
+        let next = page.remove("next").and_then(|next| next.as_str().map(str::to_owned));
+        last = page;
+        Ok(next)
+    })?;
+    last.insert("notifications".to_owned(), all.into());
+    Ok(last.into())
 }
 
-/// Passes each page to a callback, and returns how many questions are open.
-fn each_page<'c>(
+/// Passes each page to a callback, which returns the start of the next one.
+fn each_page<'c, P: DeserializeOwned>(
     session: Option<&str>,
     context: &mut Context<'c>,
-    mut take: impl FnMut(Vec<WaitingView>, &mut Context<'c>) -> Result<(), CliError>,
-) -> Result<usize, CliError> {
+    mut take: impl FnMut(P, &mut Context<'c>) -> Result<Option<String>, CliError>,
+) -> Result<(), CliError> {
     let mut from: Option<String> = None;
     loop {
         let body = context.ask(DOING, "GET", &ids::inbox_page(session, from.as_deref()), None)?;
-        let InboxList { notifications, questions, next } = parse(DOING, &body)?;
-        take(notifications, context)?;
-        if next.is_none() {
-            return Ok(questions);
+        from = take(parse(DOING, &body)?, context)?;
+        if from.is_none() {
+            return Ok(());
         }
-        from = next;
     }
 }
 
