@@ -116,7 +116,7 @@ impl Token {
 
     /// The first characters of the token, which identify its line.
     pub fn begin(&self) -> &str {
-        self.secret.get(..8).unwrap_or_default()
+        self.secret.get(..8).expect("a token has at least 16 ASCII characters")
     }
 }
 
@@ -235,6 +235,12 @@ fn parse(text: &str) -> Result<Vec<Token>, (usize, String)> {
         if secret.len() < TOKEN_CHARS_MIN {
             return Err((number, format!("a token has at least {TOKEN_CHARS_MIN} characters")));
         }
+        if !secret.is_ascii() {
+            return Err((
+                number,
+                "a token has ASCII characters only, because a header carries it".to_owned(),
+            ));
+        }
         let (scopes, note) = rest.trim().split_once(char::is_whitespace).unwrap_or((rest.trim(), ""));
         let scopes = match scopes {
             "" => vec![Scope::Admin],
@@ -298,6 +304,7 @@ mod tests {
         assert_eq!(parse(&text), Ok(expected.to_vec()));
         for (text, line, why) in [
             ("short", 1, "a token has at least 16 characters"),
+            ("0123456789abcd\u{e9}", 1, "a token has ASCII characters only, because a header carries it"),
             (
                 &*format!("{LONG}\n{LONG} all"),
                 2,

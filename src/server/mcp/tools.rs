@@ -109,7 +109,7 @@ async fn notify(call: &Called<'_>) -> Result<String, ApiError> {
 
 /// Whether a call of `notify` has choices.
 fn is_question(arguments: &str) -> bool {
-    let arguments = serde_json::from_str::<Value>(arguments).unwrap_or_default();
+    let arguments: Value = serde_json::from_str(arguments).expect("the arguments of a call are JSON");
     arguments.get("choices").is_some_and(|choices| !choices.is_null())
 }
 
@@ -128,10 +128,9 @@ async fn ask(call: &Called<'_>) -> Result<String, ApiError> {
 pub(super) fn asked_text(asked: &Asked, now: Timestamp) -> String {
     let Asked { question, suppressed, .. } = asked;
     let shown = suppressed.as_ref().map(|why| format!(", not shown ({why})")).unwrap_or_default();
-    let ends_at = question.expires_at.parse::<Timestamp>();
-    let ends_in =
-        ends_at.map(|at| format!(", {} at most", short_duration(at.since(now)))).unwrap_or_default();
-    format!("asked {}{shown}; you are notified of the answer{ends_in}", short(&question.id))
+    let ends_at: Timestamp = question.expires_at.parse().expect("the view of a question has its time");
+    let ends_in = short_duration(ends_at.since(now));
+    format!("asked {}{shown}; you are notified of the answer, {ends_in} at most", short(&question.id))
 }
 
 /// The session that sends a notice. Without a session, the folder is filled in.
