@@ -14,6 +14,7 @@ pub mod harness;
 pub mod history;
 pub mod inbox;
 pub mod matching;
+pub mod names;
 pub mod notify;
 pub mod publish;
 pub mod questions;

@@ -57,7 +57,7 @@ use crate::{
     time::Timestamp,
     wire::{
         FieldError,
-        event::{read_name, read_workspace},
+        names::{read_name, read_workspace},
     },
 };
 use caps::CAPS;

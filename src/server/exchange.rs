@@ -30,8 +30,9 @@ use crate::{
     },
     wire::{
         error::ErrorBody,
-        event::{ParsedEvent, checked_name},
+        event::ParsedEvent,
         exchange::{AnswerView, ExchangeView, parse},
+        names::checked_name,
     },
 };
 

@@ -20,7 +20,7 @@ use crate::{
         naming::session_of,
         room::{Buffer, Room},
     },
-    wire::{FieldError, event::checked_name},
+    wire::{FieldError, names::checked_name},
 };
 
 /// Largest body that is read whole, in bytes; larger ones have to be NDJSON, which is read in

@@ -10,7 +10,7 @@ use crate::{
     event::SessionId,
     exchange::Exchange,
     server::{App, error::ApiError},
-    wire::{FieldError, event::NAME_BYTES_MAX},
+    wire::{FieldError, names::NAME_BYTES_MAX},
 };
 
 /// The session with the id `id`, within `harness` if given.

@@ -41,7 +41,8 @@ use crate::{
     wire::{
         FieldError,
         error::ErrorBody,
-        event::{EventView, read_name, read_workspace, to_json},
+        event::{EventView, to_json},
+        names::{read_name, read_workspace},
         views::PendingView,
     },
 };

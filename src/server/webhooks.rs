@@ -35,7 +35,8 @@ use crate::{
     wire::{
         FieldError,
         error::ErrorBody,
-        event::{check_size, checked_name},
+        event::check_size,
+        names::checked_name,
         webhooks::{SenderList, SenderView},
     },
 };

@@ -20,10 +20,10 @@ use crate::{
     wire::{
         FieldError,
         event::{
-            ParsedEvent, check_payload, check_size, read_dedupe_key, read_name, read_severity,
-            read_timestamp, read_type, read_workspace,
+            ParsedEvent, check_payload, check_size, read_dedupe_key, read_severity, read_timestamp, read_type,
         },
         excerpt,
+        names::{read_name, read_workspace},
         request::{self, Text},
     },
 };

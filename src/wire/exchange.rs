@@ -22,8 +22,9 @@ use crate::{
     time::Timestamp,
     wire::{
         FieldError,
-        event::{self, Defaults, EventView, ParsedEvent, checked_name, read_name, read_workspace},
+        event::{self, Defaults, EventView, ParsedEvent},
         harness::{self, HarnessView},
+        names::{checked_name, read_name, read_workspace},
         request::{self, Text},
     },
 };

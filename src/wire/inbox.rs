@@ -7,7 +7,7 @@ use crate::{
     event::SessionId,
     wire::{
         FieldError,
-        event::read_name,
+        names::read_name,
         request::{self, Text},
         views::WaitingView,
     },

@@ -16,9 +16,8 @@ use crate::{
     },
     time::Timestamp,
     wire::{
-        FieldError,
-        event::{read_name, read_workspace},
-        excerpt, hint,
+        FieldError, excerpt, hint,
+        names::{read_name, read_workspace},
         request::{self, Text},
     },
 };

@@ -11,7 +11,7 @@ use crate::{
     watch::{CONDITIONS_MAX, EXPIRES_MAX, NOTE_CHARS_MAX, Needs, ReminderKind, Watch},
     wire::{
         FieldError,
-        event::{read_name, read_workspace},
+        names::{read_name, read_workspace},
         request::{self, Text},
     },
 };
