@@ -16,7 +16,7 @@ use crate::{
     },
     time::Timestamp,
     wire::{
-        FieldError, excerpt, hint,
+        FieldError,
         names::{read_name, read_workspace},
         request::{self, Text},
     },
@@ -96,8 +96,8 @@ pub(super) struct NoticeBody<'a> {
     pub(super) level: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) context: Option<Text<'a>>,
-    #[serde(borrow)]
-    pub(super) category: Option<Text<'a>>,
+    #[serde(default, deserialize_with = "request::trimmed_word")]
+    pub(super) category: Option<Category>,
     #[serde(borrow)]
     pub(super) session: Option<Text<'a>>,
     #[serde(borrow)]
@@ -120,7 +120,7 @@ impl TryFrom<NoticeBody<'_>> for NotifyRequest {
             link: body.link.as_deref().map(read_link).transpose()?,
             level: body.level.map(read_level).unwrap_or_default(),
             context: context.filter(|text| !text.is_empty()).unwrap_or_else(|| CONTEXT_DEFAULT.to_owned()),
-            category: body.category.as_deref().map(read_category).transpose()?,
+            category: body.category,
             session: read_name("session", body.session)?.map(|id| SessionId::new(&id)),
             workspace: read_workspace("workspace", body.workspace)?.map(|folder| folder.as_ref().into()),
         })
@@ -129,19 +129,6 @@ impl TryFrom<NoticeBody<'_>> for NotifyRequest {
 
 fn read_level(raw: &RawValue) -> Level {
     serde_json::from_str::<Text<'_>>(raw.get()).map(|word| Level::read(&word)).unwrap_or_default()
-}
-
-fn read_category(text: &str) -> Result<Category, FieldError> {
-    let word = text.trim();
-    let wrong = || {
-        let message = format!(
-            "`{}` is not allowed; {}",
-            excerpt(word),
-            hint(word, &Category::ALL.map(Category::as_str))
-        );
-        FieldError::new("category", message)
-    };
-    Category::ALL.into_iter().find(|known| known.as_str() == word).ok_or_else(wrong)
 }
 
 fn read_progress(key: Option<&str>, percent: Option<u32>) -> Result<Option<Progress>, FieldError> {

@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::{
+    notification::Category,
     sink::{
         Question, clean_line,
         question::{ASKED_FOR_DEFAULT, Awaited, CHOICE_CHARS_MAX, CHOICES},
@@ -87,8 +88,8 @@ struct QuestionBody<'a> {
     level: Option<&'a RawValue>,
     #[serde(borrow)]
     context: Option<Text<'a>>,
-    #[serde(borrow)]
-    category: Option<Text<'a>>,
+    #[serde(default, deserialize_with = "request::trimmed_word")]
+    category: Option<Category>,
     #[serde(borrow)]
     session: Option<Text<'a>>,
     #[serde(borrow)]
@@ -239,7 +240,7 @@ pub struct Asked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::notification::{Category, Level};
+    use crate::notification::Level;
 
     fn read(text: &str) -> Result<QuestionRequest, String> {
         QuestionRequest::read(text.as_bytes()).map_err(|error| error.to_string())

@@ -85,12 +85,20 @@ pub(crate) fn word<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> R
     T::deserialize(Text::deserialize(from)?.0.into_deserializer())
 }
 
-/// Reads a word of an enum that may be absent, as [`word`].
+/// Reads a word of an enum that may be absent, like [`word`].
 pub(crate) fn optional_word<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     from: D,
 ) -> Result<Option<T>, D::Error> {
     let word: Option<Text<'de>> = Deserialize::deserialize(from)?;
     word.map(|word| T::deserialize(word.0.into_deserializer())).transpose()
+}
+
+/// The same without the white space around the word, for what a model writes.
+pub(crate) fn trimmed_word<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
+    let word: Option<Text<'de>> = Deserialize::deserialize(from)?;
+    word.map(|word| T::deserialize(word.trim().into_deserializer())).transpose()
 }
 
 /// Reads an array of texts; a single one may be given without brackets, as models often write it.
