@@ -17,6 +17,15 @@ fn behind(seed: u64, is_of_another: bool) -> (World, Writer, CatchUp) {
     (world, writer, catch_up)
 }
 
+/// Starts the thread, and checks the file after all records.
+async fn run_to_the_end(projector: Projector, mut looped: Loop, world: &World, projection: &Projection) {
+    let thread = projector.start().expect("started");
+    looped.settle(world, projection).await;
+    world.check_same();
+    end(looped, thread);
+    assert_eq!(projection.failed(), None);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_start_noted_is_written_before_what_is_fed_unless_the_file_is_of_another_journal() {
     for is_of_another in [false, true] {
@@ -37,11 +46,7 @@ async fn what_a_start_noted_is_written_before_what_is_fed_unless_the_file_is_of_
         // Records appended before the thread starts join the notes of the start.
         world.go_on(50);
         while looped.turn(64) {}
-        let thread = projector.start().expect("started");
-        looped.settle(&world, &projection).await;
-        world.check_same();
-        end(looped, thread);
-        assert_eq!(projection.failed(), None);
+        run_to_the_end(projector, looped, &world, &projection).await;
     }
 }
 
@@ -57,12 +62,8 @@ async fn a_start_that_is_far_behind_keeps_the_file_that_it_opened() {
         // SQLite writes the log into the file, and deletes it, when the last connection is closed.
         let log = format!("{}-wal", world.path().display());
         assert!(Path::new(&log).exists(), "the file was closed");
-        let mut looped = Loop { fold, reader, feed };
-        let thread = projector.start().expect("started");
-        looped.settle(&world, &projection).await;
-        world.check_same();
-        end(looped, thread);
-        assert_eq!(projection.failed(), None);
+        let looped = Loop { fold, reader, feed };
+        run_to_the_end(projector, looped, &world, &projection).await;
     }
 }
 
