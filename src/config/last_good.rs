@@ -1,7 +1,7 @@
 //! Handling of files with errors at the start: the last valid texts of these files are used.
 //!
 //! A reload with an error changes nothing. A start has no rules in memory, but the files in force
-//! are kept beside the journal. Each file that is broken or unreadable is replaced by its last
+//! are stored next to the journal. Each file that is broken or unreadable is replaced by its last
 //! valid text. A file without such a text is left out. Nothing here reads a file.
 
 use std::{collections::BTreeSet, sync::Arc};

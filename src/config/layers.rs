@@ -1,4 +1,4 @@
-//! The files of every layer as plain data, and the bundle in which they are kept beside the
+//! The files of every layer as plain data, and the bundle in which they are stored next to the
 //! journal.
 //!
 //! A layer is a folder with `aside.toml`, `events.toml`, `subscribers/*.toml` and
@@ -9,7 +9,7 @@
 //!
 //! The bundle is JSON:
 //! `{"version":2,"files":[{"layer":"user","name":"aside.toml","sha256":"..."}]}`. The texts are
-//! stored beside it, each under the SHA-256 of its bytes, so that an edit costs one file (storage:
+//! stored next to it, each under the SHA-256 of its bytes, so that an edit costs one file (storage:
 //! `daemon/rules.rs`). The path of the layer's folder is not included: the same files in another
 //! home are the same generation. Version 1 had `path` and `text` in place of `sha256`; it is read
 //! but not written.
@@ -65,7 +65,7 @@ impl FileKind {
     /// The kind of the file with this name; `None` if it does not belong to a layer.
     ///
     /// `name` is the path below the layer's folder, with `/` between its parts. Hidden files do not
-    /// belong to a layer: editors create them beside an open file.
+    /// belong to a layer: editors create them next to an open file.
     pub fn of(name: &str) -> Option<Self> {
         let is_hidden = name.split('/').any(|part| part.starts_with('.'));
         match name.split_once('/') {

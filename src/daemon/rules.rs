@@ -521,7 +521,7 @@ mod tests {
             assert!(store.load(&hash).is_err(), "{name}");
             store.keep(&sources(500)).expect("kept");
             store.load(&hash).expect("mended");
-            fs::remove_dir(path.with_extension("damaged")).expect("kept beside");
+            fs::remove_dir(path.with_extension("damaged")).expect("kept next to it");
         }
     }
 
