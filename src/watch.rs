@@ -7,23 +7,20 @@
 //! publish is a duplicate. docs/design/watches.md describes how the parts work together.
 
 pub mod condition;
+mod fold;
 pub mod hosts;
 
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-pub use self::condition::Condition;
+pub use self::{condition::Condition, fold::Watches};
 use crate::{
-    event::{Event, EventRef, OWN_SOURCE, Pattern, Provenance, Scope, Seq, SessionId, Severity, Trust},
+    event::{Event, EventRef, OWN_SOURCE, Provenance, Scope, SessionId, Severity},
     time::{Timestamp, short_duration},
 };
 
@@ -39,13 +36,6 @@ pub const FAILED: &str = "watch.failed";
 const FIRED: &str = "watch.fired";
 const EXPIRED: &str = "watch.expired";
 const REMINDER: &str = "reminder.due";
-const TURN_END: &str = "agent.turn.end";
-/// Types of the events for the end of a push's checks; the payload is a [`ChecksEnded`].
-const CHECKS_ENDED: [&str; 3] = ["ci.run.completed", "ci.run.failed", "ci.follow.ended"];
-/// The `reason` of an end that is superseded by another push.
-const SUPERSEDED: &str = "superseded";
-/// Prefix of the types of these events.
-const PREFIX: &str = "watch.";
 /// The source of these events; events of other sources have no effect.
 pub const SOURCE: &str = OWN_SOURCE;
 
@@ -60,8 +50,6 @@ pub const CONDITIONS_MAX: usize = 8;
 pub const EXPIRES_DEFAULT: Duration = Duration::from_secs(60 * 60);
 /// Longest duration of a watch.
 pub const EXPIRES_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// Most kept events that ended a watch, until their notifications are created.
-const SAID_MAX: usize = 256;
 /// Longest note, in characters.
 pub const NOTE_CHARS_MAX: usize = 500;
 
@@ -169,40 +157,6 @@ enum Step {
     Met(String),
     /// The number of turns left.
     TurnsLeft(u32),
-}
-
-/// The payload of a [`CANCELLED`] or [`FAILED`] event, with the fields that the fold uses.
-#[derive(Deserialize)]
-struct Ended {
-    watch: Arc<str>,
-}
-
-/// The end of a commit's checks.
-#[derive(Deserialize)]
-struct ChecksEnded {
-    branch: Option<String>,
-    commit: Option<String>,
-    reason: Option<String>,
-    summary: String,
-}
-
-impl ChecksEnded {
-    /// Reads it from an event; `None` for other events, and for an end that is superseded by
-    /// another push.
-    fn of(event: &EventRef<'_>, trust: Trust) -> Option<Self> {
-        let is_it = trust.is_trusted() && event.source == SOURCE && CHECKS_ENDED.contains(&event.event_type);
-        let ended: Self = is_it.then(|| serde_json::from_str(event.payload).ok())??;
-        (ended.reason.as_deref() != Some(SUPERSEDED)).then_some(ended)
-    }
-
-    /// Whether `reference` refers to the commit.
-    fn is_of(&self, reference: Option<&str>) -> bool {
-        let Some(reference) = reference.filter(|reference| *reference != "HEAD") else { return true };
-        // It may be a prefix of the commit's id.
-        let is_commit =
-            |commit: &String| commit.starts_with(reference) || reference.starts_with(commit.as_str());
-        self.branch.as_deref() == Some(reference) || self.commit.as_ref().is_some_and(is_commit)
-    }
 }
 
 impl Watch {
@@ -325,244 +279,5 @@ impl Watch {
             (None, Some(folder)) => scope.meets(&Scope::Workspace(Arc::clone(folder))),
             (None, None) => true,
         }
-    }
-}
-
-fn fired(done: &[Arc<Watch>], provenance: Provenance, now: Timestamp) -> Vec<Event> {
-    done.iter().map(|watch| watch.fired(provenance, now)).collect()
-}
-
-/// All open watches.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(from = "Stored")]
-pub struct Watches {
-    open: BTreeMap<Arc<str>, Arc<Watch>>,
-    /// The newest events that ended a watch of a session, oldest first.
-    said: VecDeque<(SessionId, Seq)>,
-    /// The earliest of the deadlines.
-    #[serde(skip)]
-    deadline: Option<Timestamp>,
-    /// Whether the watches changed since the last [`Watches::take_changes`].
-    #[serde(skip)]
-    has_changed: bool,
-}
-
-/// Their state in a snapshot.
-#[derive(Deserialize)]
-#[serde(default)]
-#[derive(Default)]
-struct Stored {
-    open: BTreeMap<Arc<str>, Arc<Watch>>,
-    said: VecDeque<(SessionId, Seq)>,
-}
-
-impl From<Stored> for Watches {
-    fn from(Stored { open, said }: Stored) -> Self {
-        let mut watches = Self { open, said, deadline: None, has_changed: true };
-        watches.note_change();
-        watches
-    }
-}
-
-impl Watches {
-    /// The open watch with this id.
-    pub fn get(&self, id: &str) -> Option<&Arc<Watch>> {
-        self.open.get(id)
-    }
-
-    /// Whether no watch is open.
-    pub fn is_empty(&self) -> bool {
-        self.open.is_empty()
-    }
-
-    /// The open ones, sorted by id.
-    pub fn open(&self) -> impl Iterator<Item = &Arc<Watch>> {
-        self.open.values()
-    }
-
-    /// The open ones, if they changed since the last call.
-    pub fn take_changes(&mut self) -> Option<Arc<[Arc<Watch>]>> {
-        std::mem::take(&mut self.has_changed).then(|| self.open.values().cloned().collect())
-    }
-
-    /// Takes an event, trusted or not, and returns the events to publish: ends of watches.
-    ///
-    /// Shape: an end that an untrusted event causes is untrusted too, so it wakes no session.
-    pub fn observe(&mut self, seq: Seq, event: &EventRef<'_>, trust: Trust, now: Timestamp) -> Vec<Event> {
-        let is_own = event.source == SOURCE && event.event_type.starts_with(PREFIX);
-        if self.open.is_empty() && !(is_own && event.event_type == SET) {
-            return Vec::new();
-        }
-        if is_own {
-            return if trust.is_trusted() { self.take_own(event, now) } else { Vec::new() };
-        }
-        let turn_of = event.session.filter(|_| trust.is_trusted() && event.event_type == TURN_END);
-        let checks = ChecksEnded::of(event, trust);
-        let step = |condition: &Condition, watch: &Watch| {
-            if let Condition::Ci { reference, .. } = condition {
-                let checks = checks.as_ref().filter(|checks| checks.is_of(reference.as_deref()))?;
-                return watch.is_concerned_by(event).then(|| Step::Met(checks.summary.clone()));
-            }
-            if let Condition::Event { pattern } = condition {
-                let pattern = pattern.parse::<Pattern>().ok()?;
-                let is_meant = pattern.matches_text(event.event_type) && watch.is_concerned_by(event);
-                return is_meant.then(|| Step::Met(format!("{} from {}", event.event_type, event.source)));
-            }
-            let Condition::Turns { left } = condition else { return None };
-            let is_own = turn_of.is_some() && turn_of == watch.session.as_ref().map(SessionId::as_str);
-            is_own.then(|| match left {
-                0 | 1 => Step::Met("the turns have ended".to_owned()),
-                left => Step::TurnsLeft(left - 1),
-            })
-        };
-        let provenance = if trust.is_trusted() { Provenance::Local } else { event.provenance };
-        let done = self.meet(step);
-        for watch in &done {
-            let is_of_events =
-                |part: &Part| matches!(part.condition, Condition::Event { .. } | Condition::Ci { .. });
-            let waits_for_events = watch.parts.iter().any(is_of_events);
-            if let Some(session) = watch.session.clone().filter(|_| waits_for_events) {
-                self.said.push_back((session, seq));
-                self.said.drain(..self.said.len().saturating_sub(SAID_MAX));
-            }
-        }
-        fired(&done, provenance, now)
-    }
-
-    fn take_own(&mut self, event: &EventRef<'_>, now: Timestamp) -> Vec<Event> {
-        match event.event_type {
-            SET => self.set(event),
-            MET => {
-                let Ok(met) = serde_json::from_str::<Met>(event.payload) else { return Vec::new() };
-                let Some(watch) = self.open.get_mut(&met.watch) else { return Vec::new() };
-                if let Some(part) = Arc::make_mut(watch).parts.get_mut(met.condition) {
-                    part.met = Some(met.state);
-                }
-                return fired(&self.take_done(), Provenance::Local, now);
-            }
-            CANCELLED | FAILED => {
-                if let Ok(Ended { watch }) = serde_json::from_str(event.payload)
-                    && self.open.remove(&watch).is_some()
-                {
-                    self.note_change();
-                }
-            }
-            _ => {}
-        }
-        Vec::new()
-    }
-
-    fn set(&mut self, event: &EventRef<'_>) {
-        let Ok(watch) = serde_json::from_str::<Watch>(event.payload) else { return };
-        let (session, workspace) = (event.session.map(SessionId::new), event.workspace.map(Into::into));
-        // The publisher enforces the limits too; this check bounds a forged journal.
-        if self.open.len() < ALL_MAX && watch.parts.len() <= CONDITIONS_MAX {
-            self.open.insert(Arc::clone(&watch.id), Arc::new(Watch { session, workspace, ..watch }));
-            self.note_change();
-        }
-    }
-
-    /// Applies the steps that `step` returns for unmet conditions.
-    fn meet(&mut self, step: impl Fn(&Condition, &Watch) -> Option<Step>) -> Vec<Arc<Watch>> {
-        let mut steps = Vec::new();
-        for (id, watch) in &self.open {
-            let open = watch.parts.iter().enumerate().filter(|(_, part)| part.met.is_none());
-            let found = open.filter_map(|(index, part)| Some((index, step(&part.condition, watch)?)));
-            steps.extend(found.map(|(index, step)| (Arc::clone(id), index, step)));
-        }
-        if steps.is_empty() {
-            return Vec::new();
-        }
-        for (id, index, step) in steps {
-            let Some(watch) = self.open.get_mut(&id) else { continue };
-            let Some(part) = Arc::make_mut(watch).parts.get_mut(index) else { continue };
-            match step {
-                Step::Met(state) => part.met = Some(state),
-                Step::TurnsLeft(left) => part.condition = Condition::Turns { left },
-            }
-        }
-        self.take_done()
-    }
-
-    /// Whether the end of a watch of `session` covers all of `events`.
-    pub fn has_said(&self, session: &SessionId, events: &[Seq]) -> bool {
-        let is_said = |seq: &Seq| self.said.iter().any(|(of, said)| of == session && said == seq);
-        !self.said.is_empty() && !events.is_empty() && events.iter().all(is_said)
-    }
-
-    /// Removes the watches with enough met conditions.
-    fn take_done(&mut self) -> Vec<Arc<Watch>> {
-        self.note_change();
-        self.take(|watch| watch.is_done())
-    }
-
-    fn take(&mut self, is_wanted: impl Fn(&Watch) -> bool) -> Vec<Arc<Watch>> {
-        let wanted = self.open.iter().filter(|(_, watch)| is_wanted(watch));
-        let wanted: Vec<Arc<str>> = wanted.map(|(id, _)| Arc::clone(id)).collect();
-        let taken: Vec<_> = wanted.iter().filter_map(|id| self.open.remove(id)).collect();
-        if !taken.is_empty() {
-            self.note_change();
-        }
-        taken
-    }
-
-    /// The next time at which a condition is met or a watch expires.
-    pub const fn poll_timeout(&self) -> Option<Timestamp> {
-        self.deadline
-    }
-
-    /// The events to publish at `now`, after [`Watches::poll_timeout`].
-    pub fn take_due(&mut self, now: Timestamp) -> Vec<Event> {
-        let come = |condition: &Condition, _: &Watch| {
-            let has_come = condition.time().is_some_and(|time| time <= now);
-            has_come.then(|| Step::Met("the time has come".to_owned()))
-        };
-        let mut events = fired(&self.meet(come), Provenance::Local, now);
-        let expired = self.take(|watch| watch.expires_at <= now);
-        events.extend(expired.iter().map(|watch| watch.expired(now)));
-        events
-    }
-
-    /// Whether a watch waits for an idle session.
-    pub fn waits_for_idle(&self) -> bool {
-        let mut parts = self.open.values().flat_map(|watch| &watch.parts);
-        parts.any(|part| matches!(part.condition, Condition::Idle { .. }) && part.met.is_none())
-    }
-
-    /// Meets conditions on idle sessions; `is_idle` returns whether a session is idle.
-    pub fn note_idle(&mut self, is_idle: impl Fn(&SessionId) -> bool, now: Timestamp) -> Vec<Event> {
-        let step = |condition: &Condition, _: &Watch| {
-            let Condition::Idle { session } = condition else { return None };
-            is_idle(session).then(|| Step::Met("no turn is under way".to_owned()))
-        };
-        fired(&self.meet(step), Provenance::Local, now)
-    }
-
-    /// Moves the watches of a session to its successor.
-    pub fn follow(&mut self, from: &SessionId, to: &SessionId) {
-        self.change_owner(from, |watch| Some(Watch { session: Some(to.clone()), ..watch.clone() }));
-    }
-
-    /// Ends the watches of a finally ended session; its reminders move to its folder.
-    pub fn end_of(&mut self, session: &SessionId) {
-        self.change_owner(session, |watch| {
-            let has_turns = watch.parts.iter().any(|part| matches!(part.condition, Condition::Turns { .. }));
-            let stays = watch.is_reminder() && !has_turns && watch.workspace.is_some();
-            stays.then(|| Watch { session: None, ..watch.clone() })
-        });
-    }
-
-    fn change_owner(&mut self, session: &SessionId, change: impl Fn(&Watch) -> Option<Watch>) {
-        let own = self.take(|watch| watch.session.as_ref() == Some(session));
-        let changed: Vec<Watch> = own.iter().filter_map(|watch| change(watch)).collect();
-        if !changed.is_empty() {
-            self.open.extend(changed.into_iter().map(|watch| (Arc::clone(&watch.id), Arc::new(watch))));
-            self.note_change();
-        }
-    }
-
-    fn note_change(&mut self) {
-        self.has_changed = true;
-        self.deadline = self.open.values().map(|watch| watch.deadline()).min();
     }
 }

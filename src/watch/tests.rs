@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{condition::Terms, *};
 use crate::{
-    event::{Payload, Trust},
+    event::{Payload, Seq, Trust},
     snapshot,
 };
 
