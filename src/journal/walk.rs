@@ -13,7 +13,8 @@ use std::{
 };
 
 use crate::journal::{
-    AppendError, Journal, Level, OpenError, Opened, ReadError, Record, RecordKind, RepairMode, Tombstone,
+    AppendError, IdempotencyKeys, Journal, Level, OpenError, Opened, ReadError, Record, RecordKind,
+    RecoveryHint, RepairMode, Tombstone,
     log::{
         files::Files,
         mark::MARK_NAME,
@@ -231,7 +232,7 @@ impl Walk {
         let must = self.promised(end, is_flipped);
         if self.random.below(6) == 0 {
             self.fail();
-            match self.open() {
+            match self.open(&must) {
                 Ok(opened) => drop(opened.journal.close_blocking()),
                 Err(error) => self.steps.push(format!("the start failed: {error}")),
             }
@@ -264,7 +265,7 @@ impl Walk {
     }
 
     fn start_checked(&mut self, must: &BTreeMap<u64, u64>, is_flipped: bool) -> Result<Journal, String> {
-        let refused = match self.open() {
+        let refused = match self.open(must) {
             Ok(opened) => match self.check(&opened.journal, must) {
                 Ok(()) => return Ok(opened.journal),
                 Err(Wrong::Model(what)) => return Err(what),
@@ -286,23 +287,30 @@ impl Walk {
         let (_, repaired) =
             repair(&self.files, TOMBSTONE, RepairMode::Rewrite).map_err(|error| error.to_string())?;
         self.steps.push(format!("repaired: {repaired:?}"));
-        let opened = self.open().map_err(|error| format!("refused after a repair: {error}"))?;
+        let opened = self.open(must).map_err(|error| format!("refused after a repair: {error}"))?;
         match self.check(&opened.journal, must) {
             Ok(()) => Ok(opened.journal),
             Err(wrong) => Err(format!("after a repair: {wrong:?}")),
         }
     }
 
-    fn open(&mut self) -> Result<Opened, OpenError> {
+    /// Opens, half of the time as a daemon does that has a snapshot of records that must exist.
+    fn open(&mut self, must: &BTreeMap<u64, u64>) -> Result<Opened, OpenError> {
         let seal = self.random.below(2) == 0;
+        let last = must.last_key_value().map_or(0, |(seq, _)| *seq);
+        let has_snapshot = last > 0 && self.random.below(2) == 0;
+        let known = Seq(if has_snapshot { 1 + self.random.below(last as usize) as u64 } else { 0 });
+        let hint = RecoveryHint { seq: known, keys_upto: known };
         let settings = JournalSettings {
             segment_bytes: SEGMENT_BYTES,
             sync_within: HOUR,
             seal,
             ..JournalSettings::default()
         };
-        let files = Arc::new(self.files.clone());
-        Journal::open(files, settings, Arc::new(|| Timestamp::from_millis(5)), &|_| None)
+        self.steps.push(format!("open, known to {known}"));
+        let (files, clock) = (Arc::new(self.files.clone()), Arc::new(|| Timestamp::from_millis(5)));
+        let report = Journal::scan(files.as_ref(), &|_| None, hint)?;
+        Journal::open_scanned(files, settings, clock, report, IdempotencyKeys::default())
     }
 
     /// Compares all records with those that must exist, and adds them to the promised ones.

@@ -120,6 +120,22 @@ impl Cursor {
         Ok(count > 0)
     }
 
+    /// Takes the next record before `end` of the file from an offset where none needs to begin, by
+    /// trying every byte; returns its offset too, `None` when there is none.
+    pub(crate) fn find_record(&mut self, end: u64) -> io::Result<Option<(u64, Entry)>> {
+        while self.offset() < end {
+            let offset = self.offset();
+            match self.step() {
+                Step::Record(entry) => return Ok(Some((offset, entry))),
+                Step::Short if self.refill(end)? => {}
+                Step::End if self.skip_zeros() => {}
+                Step::Short | Step::End | Step::Damaged(_) if self.skip_byte() => {}
+                Step::Short | Step::End | Step::Damaged(_) => return Ok(None),
+            }
+        }
+        Ok(None)
+    }
+
     /// Skips one byte; returns whether there was one.
     pub(crate) fn skip_byte(&mut self) -> bool {
         let has_byte = self.position < self.filled;

@@ -96,6 +96,7 @@ struct State {
     /// Bytes by which files may still grow; `None` for no limit.
     space: Option<usize>,
     counts: Operations,
+    read_bytes: u64,
     is_cut: bool,
     is_gate_closed: bool,
     waiting_syncs: u64,
@@ -161,6 +162,11 @@ impl MemoryFiles {
     /// The counts of operations.
     pub fn operations(&self) -> Operations {
         self.disk.lock().counts
+    }
+
+    /// Bytes read from files.
+    pub fn read_bytes(&self) -> u64 {
+        self.disk.lock().read_bytes
     }
 
     /// Makes every sync wait until [`MemoryFiles::open_gate`].
@@ -303,6 +309,7 @@ impl File for MemoryFile {
         if let (Some(to), Some(from)) = (buffer.get_mut(..count), there.get(..count)) {
             to.copy_from_slice(from);
         }
+        state.read_bytes += count as u64;
         Ok(count)
     }
 

@@ -1,7 +1,8 @@
 //! Recovery: scans the needed files, and reports torn ends and damage.
 //!
-//! A sealed segment is trusted by its seal, unless its idempotency keys are needed; every other
-//! segment is read completely.
+//! A sealed segment is trusted by its seal, and a full one by its last record if the caller knows
+//! all its records, unless their idempotency keys are needed. Every other segment is read
+//! completely.
 //!
 //! Only the last segment, or the unnamed file after it, can be torn, because a file is named as a
 //! segment only when all records before it are durable. A bad record there is a torn end only if
@@ -21,7 +22,7 @@ use std::{
 use crate::{
     event::Seq,
     journal::log::{
-        cursor::{Cursor, Step},
+        cursor::{Cursor, READ_BYTES, Step},
         damaged,
         files::Files,
         idempotency::{IDEMPOTENCY_KEYS_MAX, IdempotencyKey, IdempotencyKeys},
@@ -353,6 +354,12 @@ impl<'a> Scanner<'a> {
     pub(crate) fn scan_full(&mut self, first: Seq, following: Seq) -> Result<(Segment, Scan), OpenError> {
         let name = segment_file::name_of(first);
         let segment = self.open(&name, first)?;
+        if segment.seal().is_none()
+            && self.is_known(following.previous())
+            && let Some(known) = self.scan_end(&name, &segment, following)?
+        {
+            return Ok(known);
+        }
         let scan = self.scan(&name, &segment, Some(following))?;
         if scan.expected == following {
             return Ok((segment, scan));
@@ -361,10 +368,41 @@ impl<'a> Scanner<'a> {
         Err(OpenError::Damaged { path: self.files.path(&name), offset: segment.end(), damage })
     }
 
+    /// Finds the last record of a segment whose records are known; `None` when it is not in the
+    /// last read of the file.
+    fn scan_end(
+        &self,
+        name: &str,
+        segment: &Segment,
+        following: Seq,
+    ) -> Result<Option<(Segment, Scan)>, OpenError> {
+        let failed = |source| self.failed("read", name, source);
+        let size = segment.file.size().map_err(failed)?;
+        let begin = size.saturating_sub(READ_BYTES as u64).max(HEADER_BYTES);
+        let mut cursor = Cursor::new(Arc::clone(&segment.file), begin);
+        while let Some((_, last)) = cursor.find_record(size).map_err(failed)? {
+            if last.seq.next() == following {
+                let file = Arc::clone(&segment.file);
+                let known = Segment::unread(segment.first, file, cursor.offset(), last.time);
+                let scan = Scan { time: last.time, durable: last.seq, ..Scan::of_nothing(following) };
+                return Ok(Some((known, scan)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether the caller knows the records up to this one, and no idempotency key of them is
+    /// needed.
+    fn is_known(&self, last: Seq) -> bool {
+        last <= self.hint.seq && self.needs_no_keys(last)
+    }
+
+    fn needs_no_keys(&self, last: Seq) -> bool {
+        self.keys_left == 0 || last <= self.hint.keys_upto
+    }
+
     fn scan(&mut self, name: &str, segment: &Segment, until: Option<Seq>) -> Result<Scan, OpenError> {
-        if let Some(seal) =
-            segment.seal().filter(|seal| self.keys_left == 0 || seal.last <= self.hint.keys_upto)
-        {
+        if let Some(seal) = segment.seal().filter(|seal| self.needs_no_keys(seal.last)) {
             let (expected, time, durable) = (seal.last.next(), seal.time, seal.last);
             return Ok(Scan { time, durable, ..Scan::of_nothing(expected) });
         }

@@ -11,6 +11,7 @@ use std::{
 use crate::{
     event::Seq,
     journal::log::{
+        cursor::Cursor,
         files::File,
         sealed::{Seal, SealedFile},
         segment_file::{HEADER_BYTES, name_of},
@@ -21,6 +22,17 @@ use crate::{
 /// The distance of indexed offsets, in bytes: 256 entries for a segment of 64 MiB.
 const INDEX_BYTES: u64 = 256 << 10;
 
+/// How the offset of a record is found.
+#[derive(Debug)]
+enum Index {
+    /// By places that were noted when the records were written or read, in order.
+    Noted(Mutex<Vec<(Seq, u64)>>),
+    /// By bisection, because only the end of the file was read.
+    Searched,
+    /// By the index of the sealed file.
+    Sealed(Arc<SealedFile>),
+}
+
 /// A segment that is being read or filled.
 #[derive(Debug)]
 pub(crate) struct Segment {
@@ -28,12 +40,11 @@ pub(crate) struct Segment {
     pub(crate) first: Seq,
     /// Its content, read as if it were not sealed.
     pub(crate) file: Arc<dyn File>,
-    sealed: Option<Arc<SealedFile>>,
+    index: Index,
     end: AtomicU64,
     /// The time of its last record, in milliseconds.
     time: AtomicU64,
     is_named: AtomicBool,
-    places: Mutex<Vec<(Seq, u64)>>,
 }
 
 impl Segment {
@@ -42,12 +53,18 @@ impl Segment {
         Self {
             first,
             file,
-            sealed: None,
+            index: Index::Noted(Mutex::default()),
             end: AtomicU64::new(HEADER_BYTES),
             time: AtomicU64::new(0),
             is_named: AtomicBool::new(false),
-            places: Mutex::default(),
         }
+    }
+
+    /// A full segment of which only the end is known, and the time of its last record.
+    pub(crate) fn unread(first: Seq, file: Arc<dyn File>, end: u64, time: Timestamp) -> Self {
+        let segment = Self { index: Index::Searched, ..Self::new(first, file) };
+        segment.set_end(end, time);
+        segment
     }
 
     /// A sealed segment.
@@ -55,7 +72,7 @@ impl Segment {
         let Seal { first, end, time, .. } = sealed.seal;
         let sealed = Arc::new(sealed);
         let file = Arc::clone(&sealed);
-        let segment = Self { sealed: Some(sealed), ..Self::new(first, file) };
+        let segment = Self { index: Index::Sealed(sealed), ..Self::new(first, file) };
         segment.set_end(end, time);
         segment.set_named();
         segment
@@ -63,12 +80,18 @@ impl Segment {
 
     /// Its seal; `None` when it is not sealed.
     pub(crate) fn seal(&self) -> Option<&Seal> {
-        self.sealed.as_ref().map(|sealed| &sealed.seal)
+        match &self.index {
+            Index::Sealed(sealed) => Some(&sealed.seal),
+            Index::Noted(_) | Index::Searched => None,
+        }
     }
 
     /// Its size on the disk, in bytes.
     pub(crate) fn stored_bytes(&self) -> io::Result<u64> {
-        self.sealed.as_ref().map_or_else(|| self.file.size(), |sealed| sealed.stored_bytes())
+        match &self.index {
+            Index::Sealed(sealed) => sealed.stored_bytes(),
+            Index::Noted(_) | Index::Searched => self.file.size(),
+        }
     }
 
     /// Whether its name is on the disk, so the segment before it is full.
@@ -104,7 +127,8 @@ impl Segment {
 
     /// Indexes that `seq` begins at `offset`, if the last entry is far enough away.
     pub(crate) fn note_place(&self, seq: Seq, offset: u64) {
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let Index::Noted(places) = &self.index else { return };
+        let mut places = places.lock().unwrap_or_else(PoisonError::into_inner);
         let last = places.last().map_or(HEADER_BYTES, |(_, offset)| *offset);
         if offset >= last + INDEX_BYTES {
             places.push((seq, offset));
@@ -113,34 +137,79 @@ impl Segment {
 
     /// The nearest indexed record at or before `seq`, and its offset.
     ///
-    /// Errors: the index of a sealed segment cannot be read.
+    /// Errors: the index of a sealed segment, or a file without an index, cannot be read.
     pub(crate) fn place_before(&self, seq: Seq) -> io::Result<(Seq, u64)> {
-        if let Some(sealed) = &self.sealed {
-            return sealed.place_before(seq);
+        match &self.index {
+            Index::Sealed(sealed) => sealed.place_before(seq),
+            Index::Searched => self.search(seq),
+            Index::Noted(places) => {
+                let places = places.lock().unwrap_or_else(PoisonError::into_inner);
+                let after = places.partition_point(|(placed, _)| *placed <= seq);
+                let place = after.checked_sub(1).and_then(|at| places.get(at)).copied();
+                Ok(place.unwrap_or((self.first, HEADER_BYTES)))
+            }
         }
-        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        let after = places.partition_point(|(placed, _)| *placed <= seq);
-        let place = after.checked_sub(1).and_then(|at| places.get(at)).copied();
-        Ok(place.unwrap_or((self.first, HEADER_BYTES)))
     }
 
     /// The nearest indexed record after `seq`; `None` when none is in this segment.
     ///
-    /// Errors: the index of a sealed segment cannot be read.
+    /// Errors: the index of a sealed segment, or a file without an index, cannot be read.
     pub(crate) fn place_after(&self, seq: Seq) -> io::Result<Option<Seq>> {
-        if let Some(sealed) = &self.sealed {
-            return sealed.place_after(seq);
+        match &self.index {
+            Index::Sealed(sealed) => sealed.place_after(seq),
+            Index::Searched => self.search_after(seq),
+            Index::Noted(places) => {
+                let places = places.lock().unwrap_or_else(PoisonError::into_inner);
+                let after = places.partition_point(|(placed, _)| *placed <= seq);
+                Ok(places.get(after).map(|(placed, _)| *placed))
+            }
         }
-        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        let after = places.partition_point(|(placed, _)| *placed <= seq);
-        Ok(places.get(after).map(|(placed, _)| *placed))
+    }
+
+    /// Finds the last good record at or before `seq`: its part of the file by bisection, and in
+    /// there record by record, so that no damage is between the two.
+    ///
+    /// Shape: at most ten reads for a segment of 64 MiB.
+    fn search(&self, seq: Seq) -> io::Result<(Seq, u64)> {
+        let (mut place, mut end) = ((self.first, HEADER_BYTES), self.end());
+        let mut cursor = Cursor::new(Arc::clone(&self.file), HEADER_BYTES);
+        while end.saturating_sub(place.1) > INDEX_BYTES && seq > place.0 {
+            let middle = place.1 + (end - place.1) / 2;
+            cursor.seek(Arc::clone(&self.file), middle);
+            match cursor.find_record(end)? {
+                Some((offset, entry)) if entry.seq <= seq => place = (entry.seq, offset),
+                Some(_) | None => end = middle,
+            }
+        }
+        cursor.seek(Arc::clone(&self.file), place.1);
+        while let Some((offset, entry)) =
+            cursor.find_record(self.end())?.filter(|(_, entry)| entry.seq <= seq)
+        {
+            place = (entry.seq, offset);
+        }
+        Ok(place)
+    }
+
+    /// The first good record after `seq`, which may be damaged.
+    fn search_after(&self, seq: Seq) -> io::Result<Option<Seq>> {
+        let mut cursor = Cursor::new(Arc::clone(&self.file), self.search(seq)?.1);
+        while let Some((_, entry)) = cursor.find_record(self.end())? {
+            if entry.seq > seq {
+                return Ok(Some(entry.seq));
+            }
+        }
+        Ok(None)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::log::{files::Files, memory::MemoryFiles};
+    use crate::journal::log::{
+        files::Files,
+        memory::MemoryFiles,
+        record::{self, Record, RecordKind},
+    };
 
     #[test]
     fn the_nearest_place_before_a_record_is_found() {
@@ -154,5 +223,37 @@ mod tests {
         let found =
             [199, 200, 299, 300, 900].map(|seq| segment.place_before(Seq(seq)).expect("in memory").0.0);
         assert_eq!(found, [100, 200, 200, 300, 300]);
+    }
+
+    #[test]
+    fn a_search_finds_every_good_record_also_next_to_damage() {
+        let file = MemoryFiles::new().create("a").expect("created");
+        let mut bytes = vec![0; usize::try_from(HEADER_BYTES).expect("small")];
+        let mut offsets = Vec::new();
+        for seq in 1..=40_u64 {
+            offsets.push(bytes.len() as u64);
+            // The sizes are from a few bytes to more than the distance of places.
+            let body =
+                vec![b'x'; usize::try_from(seq * seq * 7_919 % (INDEX_BYTES + 40_000)).expect("small")];
+            let record = Record { kind: RecordKind(1), seq: Seq(seq), time: Timestamp::ZERO, body: &body };
+            record::encode(record, Seq(seq - 1), &mut bytes);
+        }
+        file.write_at(&bytes, 0).expect("written");
+        let segment = Segment::unread(Seq(1), Arc::clone(&file), bytes.len() as u64, Timestamp::ZERO);
+        let offset_of = |seq: u64| offsets[usize::try_from(seq - 1).expect("small")];
+        for seq in 1..=41 {
+            let found = segment.place_before(Seq(seq)).expect("read");
+            assert_eq!(found, (Seq(seq.min(40)), offset_of(seq.min(40))));
+            let after = segment.place_after(Seq(seq)).expect("read");
+            assert_eq!(after, (seq < 40).then(|| Seq(seq + 1)));
+        }
+        for damaged in 2..40 {
+            file.write_at(b"!", offset_of(damaged) + 9).expect("written");
+            assert_eq!(segment.place_after(Seq(damaged)).expect("read"), Some(Seq(damaged + 1)));
+            let places = [damaged, damaged + 1].map(|seq| segment.place_before(Seq(seq)).expect("read").0.0);
+            assert_eq!(places, [damaged - 1, damaged + 1]);
+            let whole = bytes.get(usize::try_from(offset_of(damaged)).expect("small")..).expect("there");
+            file.write_at(&whole[..16], offset_of(damaged)).expect("written");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{apply::apply, *};
 use crate::journal::{
-    Level,
+    AppendBatch, Level,
     log::{
         files::fill_with_zeros,
         memory::{Faults, MemoryFiles, Operation},
@@ -252,6 +252,56 @@ fn damage_before_the_last_segment_stops_the_start_and_is_named() {
     assert_eq!(files.list().expect("listed"), journal_of(30).list().expect("listed"));
 }
 
+/// The segments of large records have their last one in the last read of the file, or do not.
+#[test]
+fn of_a_full_segment_whose_records_are_known_only_the_end_is_read() {
+    const KNOWN: u64 = 1 << 20;
+    for (body_bytes, reads_all) in [(500, false), (READ_BYTES / 2, false), (READ_BYTES * 2, true)] {
+        let files = journal_of_bodies(4 << 20, body_bytes, 12 << 20);
+        let count = scan(&files, &|_| None, RecoveryHint::default()).expect("sound").last();
+        let read_by = |seq| {
+            let before = files.read_bytes();
+            let hint = RecoveryHint { seq, keys_upto: seq };
+            let report = scan(&files, &|_| None, hint).expect("sound");
+            let read = files.read_bytes() - before;
+            for seq in [Seq(1), Seq(2), Seq(count.0 / 2), count] {
+                assert_eq!(report.record(seq).expect("read").expect("there").seq, seq);
+            }
+            read
+        };
+        let (all, known) = (read_by(Seq::ZERO), read_by(count));
+        assert!(all > 12 << 20, "{all}");
+        assert_eq!(known > all - KNOWN, reads_all, "{body_bytes}: {known} of {all}");
+        assert!(reads_all || known < 6 << 20, "{body_bytes}: {known} of {all}");
+    }
+}
+
+#[test]
+fn damage_of_a_full_segment_whose_records_are_known_is_found_by_its_reader() {
+    let files = journal_of(30);
+    let second = HEADER_BYTES + size(1);
+    files.open(FIRST).expect("there").write_at(b"!", second + 30).expect("written");
+    let opened_with = |hint| {
+        let report = scan(&files, &|_| None, hint)?;
+        let keys = IdempotencyKeys::default();
+        let settings = crate::journal::JournalSettings { seal: false, ..Default::default() };
+        let clock = Arc::new(|| Timestamp::ZERO);
+        crate::journal::Journal::open_scanned(Arc::new(files.clone()), settings, clock, report, keys)
+    };
+    for not_enough in
+        [RecoveryHint { seq: Seq(2), keys_upto: Seq(30) }, RecoveryHint { seq: Seq(30), keys_upto: Seq(2) }]
+    {
+        assert!(matches!(opened_with(not_enough), Err(OpenError::Damaged { .. })), "{not_enough:?}");
+    }
+    let known = RecoveryHint { seq: Seq(30), keys_upto: Seq(30) };
+    let journal = opened_with(known).expect("opened").journal;
+    let read = |number| journal.read_at(Seq(number)).map(|found| number_of(&found.expect("there").body)).ok();
+    assert_eq!((read(1), read(2), read(30)), (Some(1), None, Some(30)));
+    let found = journal.find(|record| number_of(record.body) == 3).expect("readable").expect("there");
+    assert_eq!(found.seq, Seq(3), "only the damaged record is lost");
+    assert_eq!(journal.health().damaged.len(), 1);
+}
+
 #[test]
 fn a_missing_segment_is_named_as_the_record_that_is_missing() {
     let files = journal_of(30);
@@ -389,6 +439,23 @@ fn journal_of(count: u64) -> MemoryFiles {
     let journal = open(&files).journal;
     journal.append_blocking(batch_of(1..=count), Level::Synced).expect("appended");
     journal.close_blocking().expect("closed");
+    files
+}
+
+/// A closed journal of at least `total` bytes, with bodies of one size.
+fn journal_of_bodies(segment_bytes: u64, body_bytes: usize, total: usize) -> MemoryFiles {
+    let files = MemoryFiles::new();
+    let clock: crate::journal::Clock = Arc::new(|| Timestamp::ZERO);
+    let opened = open_with(&files, segment_bytes, crate::journal::Durability::Sync, clock).expect("opened");
+    let body = vec![b'x'; body_bytes];
+    for _ in 0..=total / (16 * body_bytes) {
+        let mut batch = AppendBatch::new();
+        for _ in 0..16 {
+            batch.push(record::RecordKind(1), &body, None).expect("small");
+        }
+        opened.journal.append_blocking(batch, Level::Written).expect("appended");
+    }
+    opened.journal.close_blocking().expect("closed");
     files
 }
 
