@@ -51,7 +51,7 @@ pub(crate) fn run(size: Size) {
         &measured,
         is_met,
     );
-    println!("{unsealed} full segments were not sealed when the daemon was killed; a start reads them whole");
+    println!("{unsealed} full segments were not sealed when the daemon was killed");
     println!("the daemon's memory after it: {:.1} MB", daemon.megabytes("VmRSS"));
 }
 
