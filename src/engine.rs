@@ -13,14 +13,11 @@ pub mod io;
 mod dispatch;
 mod exchange;
 mod explain;
-mod lineage;
 mod parts;
 mod reload;
 mod routing;
 mod state;
-mod tally;
 mod text;
-mod throttle;
 mod user;
 mod views;
 
@@ -33,7 +30,6 @@ pub use self::{
     parts::Engine,
     routing::SUBSCRIBER_FAILED,
     state::EngineState,
-    tally::{SubscriberTally, Tally, Word},
 };
 use crate::{
     conversation::{Suspension, TAKEN_PER_TICK},

@@ -6,6 +6,7 @@
 
 mod entry_kind;
 mod reason;
+mod tally;
 mod word;
 
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,7 @@ use crate::{
 
 pub use entry_kind::EntryKind;
 pub use reason::{FilteredBy, Reason, ReasonText, Sentence};
+pub use tally::{SubscriberTally, Tally, Word};
 pub use word::of_word;
 
 /// The reason why an event was throttled.

@@ -31,6 +31,7 @@ pub mod event;
 pub mod exchange;
 pub mod ledger;
 pub mod notification;
+pub mod rate;
 pub mod session;
 pub mod tokens;
 pub mod toon;
@@ -51,6 +52,7 @@ pub mod problem;
 pub mod schedule;
 pub mod shell;
 pub mod sink;
+pub mod throttle;
 pub mod watch;
 pub mod webhook;
 

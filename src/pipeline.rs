@@ -13,7 +13,6 @@ mod failure;
 pub(crate) mod filter;
 mod hints;
 mod key;
-mod limit;
 mod output;
 mod resolve;
 mod sandbox;
@@ -37,7 +36,6 @@ use std::{collections::VecDeque, sync::Arc};
 
 use sha2::{Digest, Sha256};
 
-pub(crate) use crate::pipeline::limit::TokenBucket;
 pub use crate::pipeline::{
     failure::{FailedPart, Failing, Failure},
     output::PipelineOutput,
@@ -53,13 +51,13 @@ use crate::{
         deferred_counts::{DeferredByScope, DeferredCounts},
         failure::Failures,
         key::KeyWriter,
-        limit::Limiter,
         render::{RenderFailure, RenderInput, Templates},
         row::Row,
         rule::{Keep, Subscriber},
         unresolved::Conditions,
         weight::Weight,
     },
+    rate::Buckets,
     time::Timestamp,
 };
 
@@ -70,7 +68,7 @@ pub struct Pipeline {
     key: KeyWriter,
     dedupe: Dedupe,
     batcher: Batcher,
-    limiter: Limiter,
+    limiter: Buckets<Scope>,
     deferred: DeferredByScope,
     failures: Failures,
     outputs: VecDeque<PipelineOutput>,
@@ -84,7 +82,7 @@ impl Pipeline {
             key: KeyWriter::default(),
             dedupe: Dedupe::default(),
             batcher: Batcher::default(),
-            limiter: Limiter::default(),
+            limiter: Buckets::default(),
             deferred: DeferredByScope::default(),
             failures: Failures::default(),
             outputs: VecDeque::new(),

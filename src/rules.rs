@@ -11,13 +11,12 @@ use std::sync::Arc;
 use crate::{
     conversation::{self, InjectionSettings, SessionSettings},
     detector,
+    event::{EventRef, OWN_SOURCE, Provenance, Trust},
     matcher::Matcher,
-    pipeline::{
-        activation::WakeSettings,
-        render::Templates,
-        rule::{Rate, Subscriber},
-    },
-    probe, sink,
+    pipeline::{activation::WakeSettings, render::Templates, rule::Subscriber},
+    probe,
+    rate::Rate,
+    sink,
 };
 
 /// One generation of rules.
@@ -97,4 +96,13 @@ pub struct SourceSettings {
     pub rate: Option<Rate>,
     /// For an untrusted source of remote events, instead of `rate`.
     pub remote_rate: Option<Rate>,
+}
+
+impl SourceSettings {
+    /// The rate of the source of `event`; the engine's own events have no limit.
+    pub fn rate_of(&self, event: &EventRef<'_>, trust: Trust) -> Option<Rate> {
+        let is_from_elsewhere = event.provenance == Provenance::Remote && !trust.is_trusted();
+        let rate = if is_from_elsewhere { self.remote_rate } else { self.rate };
+        rate.filter(|_| event.source != OWN_SOURCE)
+    }
 }

@@ -6,7 +6,8 @@ use std::{ops::RangeInclusive, time::Duration};
 use crate::{
     config::{patterns, raw::Section, unsupported, values},
     event::FieldPath,
-    pipeline::rule::{Rate, ResolveRule},
+    pipeline::rule::ResolveRule,
+    rate::Rate,
 };
 
 /// Shortest and longest time to live.

@@ -10,7 +10,7 @@ use crate::{
         report::shown,
         values,
     },
-    pipeline::rule::Rate,
+    rate::Rate,
     rules::SourceSettings,
     settings::{ENTRIES_MAX, Entry, Form, Keys, Switch},
 };

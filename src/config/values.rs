@@ -21,7 +21,7 @@ use crate::{
     event::{FieldPath, Severity},
     nearest::nearest,
     notification::Activation,
-    pipeline::rule::Rate,
+    rate::Rate,
     time::{
         hours::{Hours, HoursError},
         parse_duration,

@@ -6,9 +6,10 @@ use super::fold::Fold;
 use crate::{
     config::daemon::Durability,
     conversation::{SessionView as OpenSession, injector::PendingView as PendingNotification},
-    engine::{Engine, SubscriberTally, Word},
+    engine::Engine,
     event::Scope,
     journal::Journal,
+    ledger::{SubscriberTally, Word},
     notification::{Notification, Priority},
     pipeline::rule::Activity,
     projection::Projection,

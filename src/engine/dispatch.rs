@@ -4,21 +4,17 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{
-    lineage::CHAIN_MAX,
-    parts::{Engine, pipeline},
-};
+use super::parts::{Engine, pipeline};
 use crate::{
     ci::Wanted,
-    event::{Event, EventRef, OWN_SOURCE, Provenance, Seq, SessionId, Trust},
-    ledger::{LedgerEntry, Reason, ThrottledBy},
+    event::{Event, EventRef, OWN_SOURCE, Seq, SessionId},
+    ledger::{LedgerEntry, Reason},
     notification::Notification,
     pipeline::{Pipeline, rule::Activity},
     probe::{
         NOTED,
         pause::{CHECKS, PAUSE_ENDED},
     },
-    rules::SourceSettings,
     time::Timestamp,
     watch::{self, Condition},
 };
@@ -30,13 +26,9 @@ impl Engine {
         let trust = self.rules.wake.trust(event.source, event.provenance);
         self.sessions.note_turn(event, trust, now);
         self.drain_sessions();
-        let chain = event.cause.map_or(0, |cause| self.lineage.of(cause) + 1);
-        self.lineage.remember(seq, event.id, chain);
-        let by = (chain > CHAIN_MAX)
-            .then_some(ThrottledBy::Causes)
-            .or_else(|| self.over_source_rate(event, trust, now));
-        if let Some(by) = by {
-            self.throttle.count(event, by, now);
+        let chain = self.lineage.extend(seq, event);
+        let rate = self.rules.sources.rate_of(event, trust);
+        if let Some(by) = self.throttle.check(event, chain, rate, now) {
             self.record(LedgerEntry::Throttled { seq, by });
             return;
         }
@@ -137,22 +129,6 @@ impl Engine {
         let is_known = |notification: &Notification| probes.knows_all(&id, &notification.events);
         self.sessions.end_pending(&id, is_known, &Reason::Known);
         self.drain_sessions();
-    }
-
-    /// Whether the source of `event` exceeds its rate; the engine's own events have no limit.
-    fn over_source_rate(
-        &mut self,
-        event: &EventRef<'_>,
-        trust: Trust,
-        now: Timestamp,
-    ) -> Option<ThrottledBy> {
-        let SourceSettings { rate, remote_rate } = self.rules.sources;
-        if (rate.is_none() && remote_rate.is_none()) || event.source == OWN_SOURCE {
-            return None;
-        }
-        let is_from_elsewhere = event.provenance == Provenance::Remote && !trust.is_trusted();
-        let rate = if is_from_elsewhere { remote_rate } else { rate };
-        (!self.throttle.try_take(event.source, rate?, now)).then_some(ThrottledBy::SourceRate)
     }
 
     fn feed(&mut self, index: u32, seq: Seq, event: &Arc<Event>, now: Timestamp) {

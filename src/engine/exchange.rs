@@ -111,7 +111,10 @@ impl Engine {
             Release::Decide | Release::Recorded(_) => decided,
         };
         if let Some(fitted) = &decided.fitted {
-            self.tally.count_injection(fitted);
+            self.tally.count_injection(fitted.tokens);
+            for chosen in &fitted.chosen {
+                self.tally.count_injected(&chosen.notification, chosen.redelivered.is_some());
+            }
         }
         let shown = exchange.shows_notices.then(|| {
             let folder = self.sessions.workspace(session);

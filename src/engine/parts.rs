@@ -2,18 +2,19 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use super::{io::Output, lineage::Lineage, tally::Tally, throttle::Throttle};
+use super::io::Output;
 use crate::{
     ci::Follows,
     conversation::{SessionKey, SessionOutput, Sessions},
     detector::Detectors,
     event::{Event, Scope},
-    ledger::LedgerEntry,
+    ledger::{LedgerEntry, Tally},
     matcher::Matcher,
     pipeline::Pipeline,
     probe,
     rules::CompiledRules,
     sink::{Deliveries, Questions},
+    throttle::{Lineage, Throttle},
     time::{Timestamp, deadlines::Deadlines},
     watch::Watches,
 };

@@ -7,18 +7,19 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{lineage::Lineage, parts::Engine, tally::Tally, throttle::Throttle};
+use super::parts::Engine;
 use crate::{
     ci::Follows,
     conversation::{Fanout, Sessions, Table, Unclaimed},
     detector::Detectors,
-    ledger::{LedgerEntry, Reason},
+    ledger::{LedgerEntry, Reason, Tally},
     notification::SubscriberId,
     pipeline::{Memory, Pipeline},
     probe,
     rules::CompiledRules,
     sink::{Deliveries, Questions},
     snapshot::Held,
+    throttle::{Lineage, Throttle},
     time::deadlines::Deadlines,
     watch::Watches,
 };

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use super::{parts::Engine, tally::Tally};
+use super::parts::Engine;
 use crate::{
     ci::Plan,
     conversation::{Named, SessionView},
     event::SessionId,
     exchange::Decision,
+    ledger::Tally,
     notification::{Notification, NotificationId, SubscriberId},
     pipeline::Failing,
     probe::memory::Changes,

@@ -13,8 +13,9 @@ use crate::{
     event::Severity,
     pipeline::{
         condition::Condition,
-        rule::{BatchMode, DedupeRule, Keep, Rate},
+        rule::{BatchMode, DedupeRule, Keep},
     },
+    rate::Rate,
 };
 
 const TOOLS: [&str; 4] = ["grep", "fetch", "bash", ""];

@@ -9,6 +9,7 @@ use crate::{
     event::{FieldPath, Pattern, Severity},
     notification::{Activation, Audience, InjectionPoint, Interrupt, Priority, SubscriberId, Tokens},
     pipeline::{activation::WakeSettings, condition::Condition, render::Layout},
+    rate::Rate,
 };
 
 /// One subscriber, compiled.
@@ -136,15 +137,6 @@ impl Keep {
             Self::Newest => "newest",
         }
     }
-}
-
-/// A rate limit: a token bucket that starts full.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rate {
-    /// The bucket's size, and the tokens added during `per`.
-    pub count: NonZeroU32,
-    /// The period; never zero.
-    pub per: Duration,
 }
 
 /// How a batch becomes a notification.

@@ -9,9 +9,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Pipeline, batch::Batcher, dedupe::Dedupe, deferred_counts::DeferredByScope, failure::Failures,
-    key::KeyWriter, limit::Limiter, rule::Subscriber,
+    key::KeyWriter, rule::Subscriber,
 };
-use crate::{event::Seq, snapshot::Held};
+use crate::{
+    event::{Scope, Seq},
+    rate::Buckets,
+    snapshot::Held,
+};
 
 /// The memory of a subscriber.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -19,7 +23,7 @@ use crate::{event::Seq, snapshot::Held};
 pub struct Memory<'a> {
     dedupe: Held<'a, Dedupe>,
     batcher: Held<'a, Batcher>,
-    limiter: Held<'a, Limiter>,
+    limiter: Held<'a, Buckets<Scope>>,
     #[serde(alias = "carry")]
     deferred: Held<'a, DeferredByScope>,
     failures: Held<'a, Failures>,

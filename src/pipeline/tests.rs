@@ -11,8 +11,9 @@ use crate::{
     pipeline::{
         condition::Condition,
         render::Layout,
-        rule::{Activity, BatchMode, Batching, DedupeRule, Keep, OutputRule, Rate},
+        rule::{Activity, BatchMode, Batching, DedupeRule, Keep, OutputRule},
     },
+    rate::Rate,
 };
 
 #[test]

@@ -85,7 +85,9 @@ fn row_of(path: &str) -> Option<&'static str> {
         }
         "webhook" => Some("webhooks"),
         "sink" | "src/sink.rs" => Some("notify"),
-        "conversation" | "daemon" | "engine" | "src/probe.rs" | "src/source.rs" => Some("aside"),
+        "conversation" | "daemon" | "engine" | "src/probe.rs" | "src/source.rs" | "src/throttle.rs" => {
+            Some("aside")
+        }
         other => return outside_row(other.trim_start_matches("src/").trim_end_matches(".rs")),
     };
     Some(own.unwrap_or_else(|| panic!("{path} publishes and is the code of no row")))

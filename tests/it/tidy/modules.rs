@@ -23,6 +23,7 @@ const DATA: &[&str] = &[
     "call",
     "event",
     "notification",
+    "rate",
     "exchange",
     "ledger",
     "session",
@@ -63,6 +64,7 @@ pub(super) const MODULES: &[Module] = &[
     module("call", 1, &[]),
     module("event", 1, &[]),
     module("notification", 1, &[]),
+    module("rate", 1, &[]),
     module("exchange", 1, &[]),
     module("ledger", 1, &[]),
     module("session", 1, &[]),
@@ -79,6 +81,7 @@ pub(super) const MODULES: &[Module] = &[
     module("probe", 2, &[]),
     module("schedule", 2, &[]),
     module("sink", 2, &[]),
+    module("throttle", 2, &[]),
     module("watch", 2, &[]),
     module("webhook", 2, &[]),
     module("ci", 2, &[]),
@@ -90,7 +93,8 @@ pub(super) const MODULES: &[Module] = &[
         "shell", "sink", "watch",
     ]),
     module("engine", DECIDING, &[
-        "ci", "conversation", "detector", "format", "matcher", "pipeline", "probe", "rules", "sink", "watch",
+        "ci", "conversation", "detector", "format", "matcher", "pipeline", "probe", "rules", "sink",
+        "throttle", "watch",
     ]),
     module("config", DECIDING, &[
         "conversation", "detector", "format", "harness::table", "pipeline", "probe", "rules", "sink", "watch",

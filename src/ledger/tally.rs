@@ -6,9 +6,10 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{conversation::injector::Fitted, ledger::LedgerEntry, notification::SubscriberId};
+use super::LedgerEntry;
+use crate::notification::{Notification, SubscriberId, Tokens};
 
-/// The text of a [`crate::ledger::Reason`], including those that only an earlier version had.
+/// The text of a [`super::Reason`], including those that only an earlier version had.
 pub type Word = Cow<'static, str>;
 
 /// The counts since the journal began.
@@ -64,7 +65,7 @@ pub struct SubscriberTally {
 
 impl Tally {
     /// Counts one entry.
-    pub(super) fn count(&mut self, entry: &LedgerEntry) {
+    pub fn count(&mut self, entry: &LedgerEntry) {
         match entry {
             LedgerEntry::Unmatched { .. } => self.unmatched += 1,
             LedgerEntry::Throttled { .. } => self.throttled += 1,
@@ -95,18 +96,20 @@ impl Tally {
         }
     }
 
-    /// Counts the tokens of an injection, and the bytes of its payloads.
-    pub(super) fn count_injection(&mut self, fitted: &Fitted) {
-        self.injected_tokens += u64::from(fitted.tokens.0);
-        for candidate in &fitted.chosen {
-            let notification = &candidate.notification;
-            let raw_bytes = if candidate.redelivered.is_some() { 0 } else { notification.raw_bytes };
-            self.raw_bytes += raw_bytes;
-            self.of(&notification.subscriber, |own| {
-                own.injected_tokens += u64::from(notification.tokens.0);
-                own.raw_bytes += raw_bytes;
-            });
-        }
+    /// Counts an injection of `tokens` with its wrapper.
+    pub fn count_injection(&mut self, tokens: Tokens) {
+        self.injected_tokens += u64::from(tokens.0);
+    }
+
+    /// Counts a notification of an injection, and the bytes of its payloads unless they were
+    /// counted at an earlier delivery.
+    pub fn count_injected(&mut self, notification: &Notification, is_redelivered: bool) {
+        let raw_bytes = if is_redelivered { 0 } else { notification.raw_bytes };
+        self.raw_bytes += raw_bytes;
+        self.of(&notification.subscriber, |own| {
+            own.injected_tokens += u64::from(notification.tokens.0);
+            own.raw_bytes += raw_bytes;
+        });
     }
 
     /// Changes the counts of one subscriber; clones its id only for the first count.

@@ -10,16 +10,17 @@ use std::{
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::{event::Seq, notification::Notification};
+use crate::{
+    event::{EventRef, Seq},
+    notification::Notification,
+};
 
-/// Longest chain of causes that is dispatched.
-pub(super) const CHAIN_MAX: u32 = 8;
 /// Most ids with a known chain; far more than the chained events during one loop.
 const REMEMBERED_MAX: usize = 10_000;
 
 /// The lengths of recent chains, by the id of their last item.
 #[derive(Debug, Default)]
-pub(super) struct Lineage {
+pub struct Lineage {
     lengths: BTreeMap<Arc<str>, u32>,
     order: VecDeque<Arc<str>>,
     /// The same for events by position, as notifications refer to them.
@@ -27,25 +28,26 @@ pub(super) struct Lineage {
 }
 
 impl Lineage {
-    /// The length of the chain that ends at `id`; zero without a known cause.
-    pub(super) fn of(&self, id: &str) -> u32 {
-        self.lengths.get(id).copied().unwrap_or(0)
-    }
-
-    /// Stores the chain length of the event at `seq`; zero is not stored.
-    pub(super) fn remember(&mut self, seq: Seq, id: &str, length: u32) {
-        if length == 0 {
-            return;
-        }
+    /// The length of the chain of causes of an event: zero without a cause, one with a cause whose
+    /// own chain is not known. It is stored for events that this one causes.
+    pub fn extend(&mut self, seq: Seq, event: &EventRef<'_>) -> u32 {
+        let Some(cause) = event.cause else { return 0 };
+        let length = self.of(cause) + 1;
         self.of_events.insert(seq, length);
         if self.of_events.len() > REMEMBERED_MAX {
             self.of_events.pop_first();
         }
-        self.keep(id, length);
+        self.keep(event.id, length);
+        length
+    }
+
+    /// The length of the chain that ends at `id`; zero without a known cause.
+    fn of(&self, id: &str) -> u32 {
+        self.lengths.get(id).copied().unwrap_or(0)
     }
 
     /// Stores a notification: its chain is the longest of its events.
-    pub(super) fn remember_notification(&mut self, notification: &Notification) {
+    pub fn remember_notification(&mut self, notification: &Notification) {
         let lengths = notification.events.iter().filter_map(|seq| self.of_events.get(seq));
         if let Some(length) = lengths.max().copied() {
             self.keep(notification.id.as_str(), length);
@@ -94,13 +96,21 @@ impl<'de> Deserialize<'de> for Lineage {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::{
+        event::{Event, Severity},
+        time::Timestamp,
+    };
 
     #[test]
     fn the_oldest_chain_is_forgotten_when_the_table_is_full() {
         let mut lineage = Lineage::default();
+        let own = |id: String| Event::own("test.event", id, Severity::Info, json!({}), Timestamp::ZERO);
         for (index, seq) in (0..=REMEMBERED_MAX).zip(1..) {
-            lineage.remember(Seq(seq), &format!("e{index}"), 1);
+            let event = Event { cause: Some("unknown".into()), ..own(format!("e{index}")) };
+            assert_eq!(lineage.extend(Seq(seq), &event.as_ref()), 1);
         }
         assert_eq!((lineage.of("e0"), lineage.of("e1")), (0, 1));
         assert_eq!(lineage.of_events.len(), REMEMBERED_MAX);

@@ -1,29 +1,74 @@
-//! Limits the rate of notifications.
+//! Limits the rate of anything that has a key, with one token bucket for each key.
 //!
-//! Each session (or folder, or the scope of all) has its own token bucket, so a busy session does
-//! not use up another's. The arithmetic is in whole units and exact: the number of calls does not
-//! change the result. The pipeline counts what is rate-limited.
+//! A busy key does not use up another's tokens. The arithmetic is in whole units and exact: the
+//! number of calls does not change the result.
 
-use std::collections::BTreeMap;
+use std::{borrow::Borrow, collections::BTreeMap, num::NonZeroU32, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    event::Scope,
-    pipeline::rule::Rate,
-    time::{Timestamp, duration_millis},
-};
+use crate::time::{Timestamp, duration_millis};
 
-/// Most buckets of a subscriber, about 200 bytes each. When it is reached, the least recently used
-/// one is evicted; it starts full again.
+/// Most buckets of a table, about 200 bytes each. When it is reached, the least recently used one
+/// is evicted; it starts full again.
 pub(crate) const BUCKETS_MAX: usize = 1_024;
+
+/// A rate limit: a token bucket that starts full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    /// The bucket's size, and the tokens added during `per`.
+    pub count: NonZeroU32,
+    /// The period; never zero.
+    pub per: Duration,
+}
+
+/// The buckets of one limit, by their keys.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Buckets<K: Ord> {
+    buckets: BTreeMap<K, TokenBucket>,
+}
+
+impl<K: Ord> Default for Buckets<K> {
+    fn default() -> Self {
+        Self { buckets: BTreeMap::new() }
+    }
+}
+
+impl<K: Ord + Clone> Buckets<K> {
+    /// Takes a token from the bucket of `key`. Errors: the time from which one is available.
+    pub(crate) fn try_take<Q>(&mut self, rate: Rate, key: &Q, now: Timestamp) -> Result<(), Timestamp>
+    where
+        Q: Ord + ToOwned<Owned = K> + ?Sized,
+        K: Borrow<Q>,
+    {
+        if let Some(bucket) = self.buckets.get_mut(key) {
+            return bucket.try_take(now);
+        }
+        if self.buckets.len() >= BUCKETS_MAX {
+            self.forget_oldest();
+        }
+        self.buckets.entry(key.to_owned()).or_insert(TokenBucket::new(rate, now)).try_take(now)
+    }
+
+    /// Removes every bucket, because the rate changed.
+    pub(crate) fn clear(&mut self) {
+        self.buckets.clear();
+    }
+
+    fn forget_oldest(&mut self) {
+        let oldest = self.buckets.iter().min_by_key(|(_, bucket)| bucket.filled_at);
+        if let Some(key) = oldest.map(|(key, _)| key.clone()) {
+            self.buckets.remove(&key);
+        }
+    }
+}
 
 /// A token bucket: `count` tokens at once, and `count` more per period.
 ///
 /// Units: a token has as many parts as the period has milliseconds, so `count` parts are added per
 /// millisecond.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct TokenBucket {
+struct TokenBucket {
     token_parts: u128,
     parts_per_ms: u128,
     parts: u128,
@@ -32,14 +77,14 @@ pub(crate) struct TokenBucket {
 
 impl TokenBucket {
     /// A full bucket.
-    pub(crate) fn new(rate: Rate, now: Timestamp) -> Self {
+    fn new(rate: Rate, now: Timestamp) -> Self {
         let token_parts = u128::from(duration_millis(rate.per).max(1));
         let parts_per_ms = u128::from(rate.count.get());
         Self { token_parts, parts_per_ms, parts: token_parts * parts_per_ms, filled_at: now }
     }
 
     /// Takes a token. Errors: the time from which one is available.
-    pub(crate) fn try_take(&mut self, now: Timestamp) -> Result<(), Timestamp> {
+    fn try_take(&mut self, now: Timestamp) -> Result<(), Timestamp> {
         let elapsed_ms = u128::from(duration_millis(now.since(self.filled_at)));
         let full = self.token_parts * self.parts_per_ms;
         self.parts = full.min(self.parts + elapsed_ms * self.parts_per_ms);
@@ -58,46 +103,11 @@ impl TokenBucket {
     }
 }
 
-/// The buckets of one subscriber.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct Limiter {
-    buckets: BTreeMap<Scope, TokenBucket>,
-}
-
-impl Limiter {
-    /// Takes a token from the bucket of `scope`. Errors: the time from which one is available.
-    pub(crate) fn try_take(&mut self, rate: Rate, scope: &Scope, now: Timestamp) -> Result<(), Timestamp> {
-        if let Some(bucket) = self.buckets.get_mut(scope) {
-            return bucket.try_take(now);
-        }
-        if self.buckets.len() >= BUCKETS_MAX {
-            self.forget_oldest();
-        }
-        self.buckets.entry(scope.clone()).or_insert(TokenBucket::new(rate, now)).try_take(now)
-    }
-
-    /// Removes every bucket, because the rate changed.
-    pub(crate) fn clear(&mut self) {
-        self.buckets.clear();
-    }
-
-    fn forget_oldest(&mut self) {
-        let oldest = self.buckets.iter().min_by_key(|(_, bucket)| bucket.filled_at);
-        if let Some(scope) = oldest.map(|(scope, _)| scope.clone()) {
-            self.buckets.remove(&scope);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::{num::NonZeroU32, time::Duration};
-
     use proptest::prelude::*;
 
     use super::*;
-    use crate::event::SessionId;
 
     fn rate(count: u32, per_ms: u64) -> Rate {
         let count = NonZeroU32::new(count).expect("not zero");
@@ -136,27 +146,25 @@ mod tests {
     }
 
     #[test]
-    fn each_scope_has_its_own_bucket() {
-        let mut limiter = Limiter::default();
-        let (one, other) = (Scope::Session(SessionId::new("a")), Scope::Session(SessionId::new("b")));
+    fn each_key_has_its_own_bucket() {
+        let mut buckets = Buckets::<String>::default();
         let rate = rate(1, 1_000);
-        assert_eq!(limiter.try_take(rate, &one, at(0)), Ok(()));
-        assert_eq!(limiter.try_take(rate, &one, at(1)), Err(at(1_000)));
-        assert_eq!(limiter.try_take(rate, &other, at(1)), Ok(()));
+        assert_eq!(buckets.try_take(rate, "one", at(0)), Ok(()));
+        assert_eq!(buckets.try_take(rate, "one", at(1)), Err(at(1_000)));
+        assert_eq!(buckets.try_take(rate, "other", at(1)), Ok(()));
     }
 
     #[test]
     fn the_number_of_buckets_is_bounded() {
-        let mut limiter = Limiter::default();
-        let scope = |id: usize| Scope::Session(SessionId::new(&id.to_string()));
+        let mut buckets = Buckets::<usize>::default();
         let rate = rate(1, 3_600_000);
         for id in 0..=BUCKETS_MAX {
             let ms = u64::try_from(id).expect("small");
-            assert_eq!(limiter.try_take(rate, &scope(id), at(ms)), Ok(()));
+            assert_eq!(buckets.try_take(rate, &id, at(ms)), Ok(()));
         }
-        assert_eq!(limiter.buckets.len(), BUCKETS_MAX);
-        assert_eq!(limiter.try_take(rate, &scope(1), at(2_000)), Err(at(3_600_001)));
-        assert_eq!(limiter.try_take(rate, &scope(0), at(2_000)), Ok(()));
+        assert_eq!(buckets.buckets.len(), BUCKETS_MAX);
+        assert_eq!(buckets.try_take(rate, &1, at(2_000)), Err(at(3_600_001)));
+        assert_eq!(buckets.try_take(rate, &0, at(2_000)), Ok(()));
     }
 
     proptest! {

@@ -5,32 +5,35 @@
 //! `source.throttled` event has the count. So a loop of a thousand events is one line for a
 //! subscriber instead of a thousand.
 
+mod lineage;
+
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+pub use self::lineage::Lineage;
 use crate::{
     event::{Event, EventRef, SessionId, Severity},
     ledger::ThrottledBy,
-    pipeline::{TokenBucket, rule::Rate},
+    rate::{Buckets, Rate},
     time::{Timestamp, deadlines::Deadlines},
 };
 
-/// How long throttled events of one source are counted before they are reported.
-pub(super) const THROTTLE_WINDOW: Duration = Duration::from_secs(1);
+/// Longest chain of causes that is dispatched.
+const CHAIN_MAX: u32 = 8;
 
-/// Most sources whose rate is tracked. Beyond it the table is cleared, which resets all rates.
-const SOURCES_MAX: usize = 1_024;
+/// How long throttled events of one source are counted before they are reported.
+const THROTTLE_WINDOW: Duration = Duration::from_secs(1);
 
 /// The sources with throttled events, and the remaining rate of each source.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(from = "ThrottleState")]
-pub(super) struct Throttle {
+pub struct Throttle {
     open: BTreeMap<Window, Throttled>,
     #[serde(skip)]
     deadlines: Deadlines<Window>,
-    rates: BTreeMap<Arc<str>, TokenBucket>,
+    sources: Buckets<String>,
 }
 
 /// The key of a count: the source, and the reason.
@@ -45,24 +48,34 @@ struct Throttled {
 }
 
 impl Throttle {
-    /// Takes one event from the rate of `source`; returns whether the rate allowed it.
-    pub(super) fn try_take(&mut self, source: &str, rate: Rate, now: Timestamp) -> bool {
-        if let Some(bucket) = self.rates.get_mut(source) {
-            return bucket.try_take(now).is_ok();
-        }
-        if self.rates.len() >= SOURCES_MAX {
-            self.rates.clear();
-        }
-        self.rates.entry(source.into()).or_insert(TokenBucket::new(rate, now)).try_take(now).is_ok()
+    /// The reason why an event is not dispatched: its chain of causes has `chain` links, or its
+    /// source exceeds `rate`. Counts the event if there is one.
+    pub fn check(
+        &mut self,
+        event: &EventRef<'_>,
+        chain: u32,
+        rate: Option<Rate>,
+        now: Timestamp,
+    ) -> Option<ThrottledBy> {
+        let mut is_over = |rate| self.sources.try_take(rate, event.source, now).is_err();
+        let by = if chain > CHAIN_MAX {
+            ThrottledBy::Causes
+        } else if rate.is_some_and(&mut is_over) {
+            ThrottledBy::SourceRate
+        } else {
+            return None;
+        };
+        self.count(event, by, now);
+        Some(by)
     }
 
     /// Resets all rates, because the settings changed.
-    pub(super) fn forget_rates(&mut self) {
-        self.rates.clear();
+    pub fn forget_rates(&mut self) {
+        self.sources.clear();
     }
 
     /// Counts an event that is not dispatched.
-    pub(super) fn count(&mut self, event: &EventRef<'_>, by: ThrottledBy, now: Timestamp) {
+    fn count(&mut self, event: &EventRef<'_>, by: ThrottledBy, now: Timestamp) {
         let window: Window = (event.source.into(), by);
         if let Some(throttled) = self.open.get_mut(&window) {
             throttled.count += 1;
@@ -75,12 +88,12 @@ impl Throttle {
     }
 
     /// The end of the next window.
-    pub(super) fn poll_timeout(&self) -> Option<Timestamp> {
+    pub fn poll_timeout(&self) -> Option<Timestamp> {
         self.deadlines.first()
     }
 
     /// The events that report the counts of the windows that end at or before `at`.
-    pub(super) fn take_due(&mut self, at: Timestamp) -> Vec<Event> {
+    pub fn take_due(&mut self, at: Timestamp) -> Vec<Event> {
         let due = self.deadlines.take_due(at);
         due.into_iter()
             .filter_map(|window| self.open.remove_entry(&window))
@@ -99,15 +112,16 @@ fn throttled_event(source: &str, by: ThrottledBy, throttled: Throttled, at: Time
 #[derive(Deserialize)]
 struct ThrottleState {
     open: BTreeMap<Window, Throttled>,
-    rates: BTreeMap<Arc<str>, TokenBucket>,
+    #[serde(default)]
+    sources: Buckets<String>,
 }
 
 impl From<ThrottleState> for Throttle {
-    fn from(ThrottleState { open, rates }: ThrottleState) -> Self {
+    fn from(ThrottleState { open, sources }: ThrottleState) -> Self {
         let mut deadlines = Deadlines::default();
         for (window, throttled) in &open {
             deadlines.set(window.clone(), Some(throttled.ends_at));
         }
-        Self { open, deadlines, rates }
+        Self { open, deadlines, sources }
     }
 }
