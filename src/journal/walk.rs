@@ -294,10 +294,13 @@ impl Walk {
         }
     }
 
-    /// Opens, half of the time as a daemon does that has a snapshot of records that must exist.
+    /// Opens, half of the time as a daemon does that has a snapshot: one is only written of durable
+    /// records.
     fn open(&mut self, must: &BTreeMap<u64, u64>) -> Result<Opened, OpenError> {
         let seal = self.random.below(2) == 0;
-        let last = must.last_key_value().map_or(0, |(seq, _)| *seq);
+        let [must, durable] =
+            [must, &self.model.durable].map(|records| records.last_key_value().map_or(0, |(seq, _)| *seq));
+        let last = must.min(durable);
         let has_snapshot = last > 0 && self.random.below(2) == 0;
         let known = Seq(if has_snapshot { 1 + self.random.below(last as usize) as u64 } else { 0 });
         let hint = RecoveryHint { seq: known, keys_upto: known };
