@@ -81,7 +81,7 @@ impl Run {
             self.now,
         );
         self.drain();
-        let session = self.engine.session(&SessionId::new(SESSION)).expect("it was opened");
+        let session = self.engine.sessions().view(&SessionId::new(SESSION)).expect("it was opened");
         let (pending, _) = session.injector.pending();
         assert!(
             pending < self.pending_max,

@@ -103,7 +103,7 @@ fn engine(sessions: usize, pending: usize, is_shared: bool) -> Engine {
     while engine.poll_timeout().is_some_and(|(_, reason)| reason == WakeReason::Fanout) {
         handle(&mut engine, Input::Tick);
     }
-    let waiting: usize = engine.sessions().map(|session| session.injector.pending().0 as usize).sum();
+    let waiting: usize = engine.sessions().views().map(|session| session.injector.pending().0 as usize).sum();
     assert_eq!(waiting, sessions * pending, "every session waits for as many");
     engine
 }

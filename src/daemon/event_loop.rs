@@ -158,7 +158,7 @@ impl EventLoop {
     /// Publishes the initial state for the probes.
     fn publish_all(&mut self) {
         let (knowledge, engine) = (self.registry.knowledge(), &mut self.fold.engine);
-        for session in engine.sessions().filter(|session| session.is_open) {
+        for session in engine.sessions().views().filter(|session| session.is_open) {
             knowledge.publish_open(session.id, true);
         }
         publish_changes(&self.registry, engine);
@@ -243,7 +243,10 @@ impl EventLoop {
         let (now, engine) = (self.clock.now(), &self.fold.engine);
         let every = SEEN_EVERY.min(engine.rules().sessions.idle_close / 2);
         let is_due = |id: &SessionId| {
-            engine.session(id).is_some_and(|session| session.is_open && now.since(session.last_seen) >= every)
+            engine
+                .sessions()
+                .view(id)
+                .is_some_and(|session| session.is_open && now.since(session.last_seen) >= every)
         };
         let followed = self.registry.followed(now).into_iter().filter(is_due);
         self.outbox.extend(followed.map(|session| Outgoing::Seen { session }));
@@ -265,7 +268,7 @@ impl EventLoop {
             self.journal.set_lag_max(lag_max);
         }
         self.publish_settings();
-        self.journal.set_untaken(self.fold.engine.untaken());
+        self.journal.set_untaken(self.fold.engine.sessions().untaken());
         self.journal.consumed(self.fold.applied);
         self.feed.hand_over(&mut self.fold);
         Ok(())

@@ -58,22 +58,25 @@ pub(super) fn answer(
         Query::Status(reply) => drop(reply.send(status(fold, about, journal, waiting, now))),
         Query::Rules(reply) => drop(reply.send(Arc::clone(fold.engine.rules()))),
         Query::Sessions(reply) => {
-            let sessions = fold.engine.sessions();
+            let sessions = fold.engine.sessions().views();
             drop(reply.send(sessions.map(|open| session(&open, threshold)).collect()));
         }
         Query::Session(id, reply) => {
-            drop(reply.send(fold.engine.session(&id).map(|open| session(&open, threshold))));
+            drop(reply.send(fold.engine.sessions().view(&id).map(|open| session(&open, threshold))));
         }
-        Query::SessionNow(id, reply) => drop(reply.send(fold.engine.session_now(&id))),
-        Query::Named(id, harness, reply) => drop(reply.send(fold.engine.named(&id, harness.as_deref()))),
+        Query::SessionNow(id, reply) => drop(reply.send(fold.engine.sessions().current(&id))),
+        Query::Named(id, harness, reply) => {
+            drop(reply.send(fold.engine.sessions().named(&id, harness.as_deref())))
+        }
         Query::Waiting(page, reply) => drop(reply.send(waiting_page(&fold.engine, &page, now))),
         Query::CanDecide(id, notification, decision, reply) => {
-            reply.send(fold.engine.can_decide(id.as_ref(), &notification, decision)).ok();
+            reply.send(fold.engine.sessions().can_decide(id.as_ref(), &notification, decision)).ok();
         }
         Query::Outstanding(id, reply) => {
-            let state = fold.engine.session(&id).map(|session| Outstanding {
+            let state = fold.engine.sessions().view(&id).map(|session| Outstanding {
                 // Pending broadcasts may need a check.
-                check_before_tool: session.injector.check_before_tool() || fold.engine.is_behind(&id),
+                check_before_tool: session.injector.check_before_tool()
+                    || fold.engine.sessions().is_behind(&id),
                 unconfirmed: session.injector.unconfirmed_ids(),
             });
             drop(reply.send(state.unwrap_or_default()));
@@ -101,11 +104,16 @@ fn status(fold: &Fold, about: &About, journal: &Journal, waiting: usize, now: Ti
         notifications: notifications(fold),
         tokens: TokenCounts::of(fold.engine.tally().injected_tokens, fold.engine.tally().raw_bytes),
         sessions: SessionCounts {
-            open: u64::try_from(fold.engine.sessions().filter(|session| session.is_open).count())
+            open: u64::try_from(fold.engine.sessions().views().filter(|session| session.is_open).count())
                 .unwrap_or(u64::MAX),
             waiting: u64::try_from(waiting).unwrap_or(u64::MAX),
-            unconfirmed: fold.engine.sessions().map(|open| u64::from(open.injector.unconfirmed())).sum(),
-            evicted: fold.engine.sessions_evicted(),
+            unconfirmed: fold
+                .engine
+                .sessions()
+                .views()
+                .map(|open| u64::from(open.injector.unconfirmed()))
+                .sum(),
+            evicted: fold.engine.sessions().evicted(),
         },
         subscribers: subscribers(fold),
     }
@@ -174,7 +182,7 @@ fn waiting_page(
     if page.session.is_some() {
         return (shown, None);
     }
-    let unclaimed = engine.unclaimed();
+    let unclaimed = engine.sessions().unclaimed();
     let end = unclaimed.len().min(skip.saturating_add(page.limit - shown.len()));
     let of_page = unclaimed.get(skip..end).unwrap_or_default();
     shown.extend(of_page.iter().map(|notification| for_next_session(notification, now)));
@@ -193,7 +201,7 @@ fn in_queues(engine: &Engine, page: &WaitingPage, now: Timestamp) -> (Vec<Waitin
         (None, None) => true,
     };
     let mut shown = Vec::new();
-    for session in engine.sessions_by_id().filter(is_wanted) {
+    for session in engine.sessions().views_by_id().filter(is_wanted) {
         let skip = begin.filter(|(first, _)| *first == session.id).map_or(0, |(_, skip)| skip);
         let room = page.limit - shown.len();
         let waiting = session.injector.weight().map_or(0, |(_, count)| count);
@@ -271,8 +279,8 @@ fn notifications(fold: &Fold) -> NotificationCounts {
         created: tally.created,
         injected: tally.injected,
         confirmed: tally.confirmed,
-        pending: fold.engine.sessions().map(|session| u64::from(session.injector.pending().0)).sum(),
-        unclaimed: u64::try_from(fold.engine.unclaimed_len()).unwrap_or(u64::MAX),
+        pending: fold.engine.sessions().views().map(|session| u64::from(session.injector.pending().0)).sum(),
+        unclaimed: u64::try_from(fold.engine.sessions().unclaimed_len()).unwrap_or(u64::MAX),
         fixed_carriers: tally.fixed_carriers,
         ended: owned(&tally.notifications_ended),
     }

@@ -5,11 +5,9 @@ use std::sync::Arc;
 use super::parts::Engine;
 use crate::{
     ci::Plan,
-    conversation::{Named, SessionView},
-    event::SessionId,
-    exchange::Decision,
+    conversation::Sessions,
     ledger::Tally,
-    notification::{Notification, NotificationId, SubscriberId},
+    notification::SubscriberId,
     pipeline::Failing,
     probe::memory::Changes,
     rules::CompiledRules,
@@ -18,11 +16,6 @@ use crate::{
 };
 
 impl Engine {
-    /// Number of open sessions evicted at the limit since the journal began.
-    pub fn sessions_evicted(&self) -> u64 {
-        self.sessions.evicted()
-    }
-
     /// The rules in force.
     pub fn rules(&self) -> &Arc<CompiledRules> {
         &self.rules
@@ -42,41 +35,9 @@ impl Engine {
         })
     }
 
-    /// Number of notifications that wait for a session to open.
-    pub fn unclaimed_len(&self) -> usize {
-        self.sessions.unclaimed_len()
-    }
-
-    /// The open sessions, then the suspended ones, each in id order.
-    pub fn sessions(&self) -> impl Iterator<Item = SessionView<'_>> {
-        self.sessions.views()
-    }
-
-    /// The same, all in id order.
-    pub fn sessions_by_id(&self) -> impl Iterator<Item = SessionView<'_>> {
-        self.sessions.views_by_id()
-    }
-
-    /// The notifications that wait for a session to open, in delivery order.
-    pub fn unclaimed(&self) -> Vec<&Notification> {
-        self.sessions.unclaimed()
-    }
-
-    /// Whether a decision about a notification is possible: it is in the session's queue, or in any
-    /// queue if `session` is `None`. A notification that waits for the next session can be
-    /// dismissed, but not discussed, because it has no agent yet.
-    pub fn can_decide(
-        &self,
-        session: Option<&SessionId>,
-        notification: &NotificationId,
-        decision: Decision,
-    ) -> bool {
-        self.sessions.can_decide(session, notification, decision)
-    }
-
-    /// One open or suspended session.
-    pub fn session(&self, id: &SessionId) -> Option<SessionView<'_>> {
-        self.sessions.view(id)
+    /// The open and suspended sessions, and the notifications that wait for the next one.
+    pub fn sessions(&self) -> &Sessions {
+        &self.sessions
     }
 
     /// Changes of the sessions' known states since the last call.
@@ -123,27 +84,5 @@ impl Engine {
     /// The folders of open sessions, if they changed since the last call.
     pub fn take_folders(&mut self) -> Option<Arc<[Arc<str>]>> {
         self.sessions.take_folders()
-    }
-
-    /// The current session of the process that was in `id`; `id` itself if no other is known.
-    pub fn session_now(&self, id: &SessionId) -> SessionId {
-        self.sessions.current(id)
-    }
-
-    /// The session that `harness` calls `id`, which is an id of its own or a full name.
-    ///
-    /// Shape: without `harness`, the session with that id, or all of them if there are several.
-    pub fn named(&self, id: &SessionId, harness: Option<&str>) -> Named {
-        self.sessions.named(id, harness)
-    }
-
-    /// Whether the session has pending broadcasts that are not in its queue yet.
-    pub fn is_behind(&self, id: &SessionId) -> bool {
-        self.sessions.is_behind(id)
-    }
-
-    /// Upper limit of the number of notifications pending over all sessions.
-    pub fn untaken(&self) -> u64 {
-        self.sessions.untaken()
     }
 }

@@ -172,7 +172,7 @@ impl Live {
     fn end(&mut self) {
         self.append(Content::ShuttingDown);
         self.account.assert_no_row_waits();
-        let open: Vec<SessionId> = self.engine.sessions().map(|session| session.id.clone()).collect();
+        let open: Vec<SessionId> = self.engine.sessions().views().map(|session| session.id.clone()).collect();
         for session in open {
             self.append(Content::Closed(session, false));
         }

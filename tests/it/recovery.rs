@@ -125,7 +125,7 @@ fn what_was_released_is_repeated_whatever_would_be_decided_now() {
         body.clear();
         records::encode_released(&ReleaseRecord { notifications, ..release }, body);
     });
-    let session = daemon.fold.engine.session(&SessionId::new("s")).expect("open").injector;
+    let session = daemon.fold.engine.sessions().view(&SessionId::new("s")).expect("open").injector;
     assert_eq!((session.pending().0, session.unconfirmed()), (1, 1));
     let next = answer(&mut daemon, "c2");
     assert!(next.contains("n: 3") && !next.contains("n: 1") && !next.contains("n: 2"), "{next}");
@@ -160,7 +160,7 @@ fn an_exchange_of_an_earlier_version_is_decided_as_it_was() {
 fn the_state_after_a_start_is_the_one_before_it() {
     let life = Life::of_three_released();
     let daemon = life.started(|_| ());
-    let session = daemon.fold.engine.session(&SessionId::new("s")).expect("open").injector;
+    let session = daemon.fold.engine.sessions().view(&SessionId::new("s")).expect("open").injector;
     assert_eq!((session.pending().0, session.unconfirmed()), (0, 1));
 }
 

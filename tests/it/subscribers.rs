@@ -132,7 +132,7 @@ fn nothing_more_is_delivered_of_a_subscriber_that_is_switched_off() {
     assert_eq!(ended.count(), 3);
     engine.handle(Input::RulesReplaced(waiting(true)), at(7));
     assert_eq!(contents(&mut engine, at(8), &SubscriberId::new("waiting")), Vec::<Value>::new());
-    assert_eq!(engine.unclaimed_len(), 0);
+    assert_eq!(engine.sessions().unclaimed_len(), 0);
 }
 
 /// The fields of `value`; the names of nested ones have dots.

@@ -86,10 +86,10 @@ fn check_gone_on_from(left: &Left) {
     let state = left.state();
     let fold = snapshot(state.path());
     assert_eq!(fold.applied, left.newest());
-    let session = |id: &str| fold.engine.session(&SessionId::new(id)).expect("it is open").injector;
+    let session = |id: &str| fold.engine.sessions().view(&SessionId::new(id)).expect("it is open").injector;
     assert_eq!((session("leased").pending().0, session("leased").unconfirmed()), (0, 1));
     assert_eq!((session("waiting").pending().0, session("waiting").unconfirmed()), (3, 0));
-    assert_eq!(fold.engine.unclaimed_len(), 1);
+    assert_eq!(fold.engine.sessions().unclaimed_len(), 1);
     let (at, _) = fold.engine.poll_timeout().expect("a batch is open");
     assert!(at.since(fold.applied_at).as_secs() <= 10, "{at}");
     let tally = fold.engine.tally();

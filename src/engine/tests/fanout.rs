@@ -46,7 +46,7 @@ fn behind() -> Engine {
 }
 
 fn pending(engine: &Engine, number: usize) -> u32 {
-    engine.session(&id(number)).expect("open").injector.pending().0
+    engine.sessions().view(&id(number)).expect("open").injector.pending().0
 }
 
 fn outputs(engine: &mut Engine) -> Vec<String> {
@@ -75,7 +75,7 @@ fn whoever_asks_has_everything_and_the_others_take_theirs_in_slices() {
     let all = u32::try_from(BROADCASTS).expect("small");
     assert_eq!(pending_then, Some(all - 10));
     assert_eq!((pending(&engine, 0), pending(&engine, 197)), (0, 0));
-    assert!(engine.is_behind(&id(197)) && !engine.is_behind(&id(198)));
+    assert!(engine.sessions().is_behind(&id(197)) && !engine.sessions().is_behind(&id(198)));
     let mut ticks = 0;
     while engine.poll_timeout().is_some_and(|(at, reason)| at == now && reason == WakeReason::Fanout) {
         engine.handle(Input::Tick, now);
@@ -91,7 +91,7 @@ fn whoever_asks_has_everything_and_the_others_take_theirs_in_slices() {
         _ => of_odd,
     };
     assert_eq!(found, (0..SESSIONS).map(expected).collect::<Vec<u32>>());
-    assert!(engine.untaken() == 0);
+    assert!(engine.sessions().untaken() == 0);
 }
 
 /// Number of notifications that the outputs of the last input put into queues.
@@ -149,7 +149,7 @@ fn a_restart_in_the_midst_changes_nothing() {
         }
         assert_eq!(outputs(&mut whole), outputs(&mut stopped));
     }
-    assert!(whole.untaken() == 0);
+    assert!(whole.sessions().untaken() == 0);
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn a_session_that_ends_or_opens_meanwhile_has_what_was_made_while_it_was_open() 
     let harness = Harness::default();
     engine.handle(Input::SessionOpened { session: SessionId::new("late"), harness }, now);
     engine.sessions.catch_up_all();
-    let late = engine.session(&SessionId::new("late")).expect("open");
+    let late = engine.sessions().view(&SessionId::new("late")).expect("open");
     assert_eq!(late.injector.pending().0, 0);
 }
 
@@ -199,12 +199,12 @@ fn what_is_resolved_is_not_taken_by_those_whom_that_concerns() {
 #[test]
 fn the_log_stays_within_its_bound_however_many_come() {
     let mut engine = behind();
-    assert_eq!(engine.untaken(), (SESSIONS * BROADCASTS) as u64);
+    assert_eq!(engine.sessions().untaken(), (SESSIONS * BROADCASTS) as u64);
     for number in 100..100 + 2 * LOG_MAX {
         engine.sessions.broadcast(notification(number, Scope::All));
         engine.handle(Input::ShuttingDown, Timestamp::from_millis(2));
         while engine.poll_output().is_some() {}
     }
-    let untaken = engine.untaken();
+    let untaken = engine.sessions().untaken();
     assert!(untaken <= ((LOG_MAX + 100) * SESSIONS) as u64, "{untaken}");
 }

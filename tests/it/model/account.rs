@@ -407,7 +407,7 @@ impl Account {
 
     fn check_answer(&mut self, exchange: &Exchange, answer: &Answer, outputs: &[Output], engine: &Engine) {
         let session = &exchange.session;
-        let view = engine.session(session).expect("an exchange opens its session");
+        let view = engine.sessions().view(session).expect("an exchange opens its session");
         let (pending, _) = view.injector.pending();
         assert_eq!(answer.pending, pending);
         let open = self.open.get_mut(session).expect("met");
@@ -516,7 +516,7 @@ impl Account {
             assert!(left.is_empty(), "{id} is closed and leaves {left:?}");
         }
         for (is_open, known) in [(true, &self.open), (false, &self.away)] {
-            let shown = engine.sessions().filter(|session| session.is_open == is_open);
+            let shown = engine.sessions().views().filter(|session| session.is_open == is_open);
             let shown: Vec<&SessionId> = shown.map(|session| session.id).collect();
             assert_eq!(shown, known.keys().collect::<Vec<_>>(), "the sessions at {now}, open: {is_open}");
         }
@@ -524,7 +524,7 @@ impl Account {
 
     /// The ledger agrees with the queues and leases.
     fn compare(&self, engine: &Engine, now: Timestamp) {
-        for session in engine.sessions() {
+        for session in engine.sessions().views() {
             let view = session.injector.view(now);
             let mut held = BTreeMap::new();
             for pending in view.pending {
@@ -544,7 +544,7 @@ impl Account {
             assert_eq!(held, known, "of {}", session.id);
         }
         let unclaimed = self.made.values().filter(|made| made.is_unclaimed).count();
-        assert_eq!(engine.unclaimed_len(), unclaimed);
+        assert_eq!(engine.sessions().unclaimed_len(), unclaimed);
     }
 }
 

@@ -65,7 +65,7 @@ impl Drive {
 
     /// The session with the id `id` of `harness`, as the server finds it.
     pub(crate) fn named(&self, id: &SessionId, harness: Option<&str>) -> SessionId {
-        match self.engine.named(id, harness) {
+        match self.engine.sessions().named(id, harness) {
             Named::One(session) => session,
             Named::Several(sessions) => panic!("{id} is one of {sessions:?}"),
         }
