@@ -23,11 +23,11 @@ use super::{
     lock::{LockError, StateLock},
     maintenance::{self, MaintenanceError},
     rules,
+    snapshots::FOLDER as SNAPSHOTS,
 };
 use crate::journal::{Pinned, VerifyError, files::DirFiles};
 
 const JOURNAL: &str = "journal";
-const SNAPSHOTS: &str = "snapshots";
 const RULES: &str = "rules";
 /// The subfolder in which a backup is unpacked and checked.
 const UNFINISHED: &str = "restoring";

@@ -1,13 +1,15 @@
 //! Offline maintenance of a state folder: verifying and repairing its journal.
 
-use std::{io, path::Path};
+use std::{io, path::Path, sync::Arc};
 
 use super::{
     limits,
     lock::{LockError, StateLock},
     rules::RulesStore,
+    snapshots::{FOLDER as SNAPSHOTS, Snapshots},
 };
 use crate::{
+    event::Seq,
     journal::{
         self, RepairError, RepairMode, Repaired, Tombstone, Verified, VerifyError, files::DirFiles,
         record::RecordKind,
@@ -24,6 +26,9 @@ pub enum MaintenanceError {
     /// The folder of the journal cannot be used.
     #[error("open the journal's folder")]
     Folder(#[source] io::Error),
+    /// The folder of the snapshots cannot be used.
+    #[error("list the snapshots")]
+    Snapshots(#[source] io::Error),
     /// The folder of the rules cannot be used.
     #[error("list the stored rules")]
     Rules(#[source] io::Error),
@@ -40,7 +45,7 @@ pub enum MaintenanceError {
 
 /// Reads the whole journal in `state`, which a daemon may be writing; changes nothing.
 pub fn verify(state: &Path) -> Result<Verified, MaintenanceError> {
-    Ok(journal::verify(&files(state)?, RecordKind(records::LOST))?)
+    Ok(journal::verify(&files(state)?, RecordKind(records::LOST), known(state)?)?)
 }
 
 /// The problems of the rules stored in `state`, one sentence each; changes nothing.
@@ -59,7 +64,17 @@ pub fn repair(state: &Path, mode: RepairMode) -> Result<(Verified, Vec<Repaired>
     let mut body = Vec::new();
     records::encode_bare(&mut body);
     let tombstone = Tombstone { kind: RecordKind(records::LOST), body: &body };
-    Ok(journal::repair(&files, tombstone, mode)?)
+    Ok(journal::repair(&files, tombstone, known(state)?, mode)?)
+}
+
+/// The last record of the newest snapshot, which was durable when the snapshot was written.
+fn known(state: &Path) -> Result<Seq, MaintenanceError> {
+    let folder = state.join(SNAPSHOTS);
+    if !folder.is_dir() {
+        return Ok(Seq::ZERO);
+    }
+    let files = DirFiles::new(&folder).and_then(|files| Snapshots::open(Arc::new(files)));
+    Ok(files.map_err(MaintenanceError::Snapshots)?.newest())
 }
 
 pub(super) fn files(state: &Path) -> Result<DirFiles, MaintenanceError> {

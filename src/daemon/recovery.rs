@@ -24,7 +24,7 @@ use super::{
     quarantine::Attempt,
     rules::RulesStore,
     skipped::Skipped,
-    snapshots::{Snapshots, Unusable},
+    snapshots::{FOLDER as SNAPSHOTS, Snapshots, Unusable},
 };
 use crate::{
     causes::with_causes,
@@ -62,7 +62,7 @@ pub enum RecoveryError {
     #[error("create the folders of the journal and the snapshots")]
     Folder(#[source] io::Error),
     /// The journal cannot be opened.
-    #[error("open the journal")]
+    #[error(transparent)]
     Open(#[from] OpenError),
     /// The journal cannot be read.
     #[error("read the journal")]
@@ -153,7 +153,7 @@ fn newest(outbox: Vec<Event>, end: Timestamp) -> Vec<Event> {
 
 /// The snapshots in `state`.
 pub(super) fn open_snapshots(state: &Path) -> Result<Snapshots, RecoveryError> {
-    let files = DirFiles::new(&state.join("snapshots")).map_err(RecoveryError::Folder)?;
+    let files = DirFiles::new(&state.join(SNAPSHOTS)).map_err(RecoveryError::Folder)?;
     Snapshots::open(Arc::new(files)).map_err(RecoveryError::Folder)
 }
 

@@ -30,6 +30,9 @@ use crate::{
     time::Timestamp,
 };
 
+/// Their folder in the state folder.
+pub const FOLDER: &str = "snapshots";
+
 /// How many are kept: the newest, and one in case it is damaged.
 pub const KEPT: usize = 2;
 
@@ -172,6 +175,13 @@ impl Snapshots {
                 Err(reason) => self.pass_over(newest, &reason),
             }
         }
+    }
+
+    /// The last record of the newest one with a valid header; [`Seq::ZERO`] when there is none.
+    pub fn newest(&self) -> Seq {
+        let kept = self.kept().clone();
+        let mut newest_first = kept.into_iter().rev().filter_map(|seq| self.read_header(seq).ok());
+        newest_first.next().map_or(Seq::ZERO, |header| header.last.seq)
     }
 
     /// Drops those whose headers do not match the scanned journal: they cannot replace records of

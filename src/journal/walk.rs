@@ -68,6 +68,8 @@ struct Walk {
     random: Random,
     files: MemoryFiles,
     model: Model,
+    /// The last record that the last start knew.
+    known: Seq,
     /// The steps so far, for the message of a failure.
     steps: Vec<String>,
 }
@@ -91,7 +93,7 @@ fn what_was_promised_is_there_after_every_start_or_the_start_is_refused_with_a_c
 impl Walk {
     fn new(seed: u64) -> Self {
         let model = Model { next_number: 1, ..Model::default() };
-        Self { random: Random(seed), files: MemoryFiles::new(), model, steps: Vec::new() }
+        Self { random: Random(seed), files: MemoryFiles::new(), model, known: Seq::ZERO, steps: Vec::new() }
     }
 
     fn run(&mut self) -> Result<(), String> {
@@ -280,12 +282,12 @@ impl Walk {
         if !is_flipped {
             return Err(format!("refused without a cause: {refused}"));
         }
-        let verified = verify(&self.files, TOMBSTONE.kind).map_err(|error| error.to_string())?;
+        let verified = verify(&self.files, TOMBSTONE.kind, self.known).map_err(|error| error.to_string())?;
         if verified.findings() == 0 {
             return Err(format!("refused, and nothing is found to be wrong: {refused}"));
         }
-        let (_, repaired) =
-            repair(&self.files, TOMBSTONE, RepairMode::Rewrite).map_err(|error| error.to_string())?;
+        let (_, repaired) = repair(&self.files, TOMBSTONE, self.known, RepairMode::Rewrite)
+            .map_err(|error| error.to_string())?;
         self.steps.push(format!("repaired: {repaired:?}"));
         let opened = self.open(must).map_err(|error| format!("refused after a repair: {error}"))?;
         match self.check(&opened.journal, must) {
@@ -302,15 +304,15 @@ impl Walk {
             [must, &self.model.durable].map(|records| records.last_key_value().map_or(0, |(seq, _)| *seq));
         let last = must.min(durable);
         let has_snapshot = last > 0 && self.random.below(2) == 0;
-        let known = Seq(if has_snapshot { 1 + self.random.below(last as usize) as u64 } else { 0 });
-        let hint = RecoveryHint { seq: known, keys_upto: known };
+        self.known = Seq(if has_snapshot { 1 + self.random.below(last as usize) as u64 } else { 0 });
+        let hint = RecoveryHint { seq: self.known, keys_upto: self.known };
         let settings = JournalSettings {
             segment_bytes: SEGMENT_BYTES,
             sync_within: HOUR,
             seal,
             ..JournalSettings::default()
         };
-        self.steps.push(format!("open, known to {known}"));
+        self.steps.push(format!("open, known to {}", self.known));
         let (files, clock) = (Arc::new(self.files.clone()), Arc::new(|| Timestamp::from_millis(5)));
         let report = Journal::scan(files.as_ref(), &|_| None, hint)?;
         Journal::open_scanned(files, settings, clock, report, IdempotencyKeys::default())

@@ -16,7 +16,9 @@ use crate::{
             sealed::SealWriter,
             segment_file::UNFINISHED_NAME,
         },
-        maintenance::verify::{Part, Segment, UNKNOWN_TIME, Verified, VerifyError, Within, examine, verify},
+        maintenance::verify::{
+            Durable, Part, Segment, UNKNOWN_TIME, Verified, VerifyError, Within, examine, verify,
+        },
     },
     time::Timestamp,
 };
@@ -74,15 +76,17 @@ pub enum RepairError {
     },
 }
 
-/// Repairs a journal that is not open; changes nothing in a dry run.
+/// Repairs a journal that is not open; changes nothing in a dry run. `known` is the last record
+/// that the caller knows to be durable.
 ///
 /// Errors: name a file; the files before it were repaired.
 pub fn repair(
     files: &dyn Files,
     tombstone: Tombstone<'_>,
+    known: Seq,
     mode: RepairMode,
 ) -> Result<(Verified, Vec<Repaired>), RepairError> {
-    let verified = verify(files, tombstone.kind)?;
+    let verified = verify(files, tombstone.kind, known)?;
     if let Some(newer) =
         verified.segments.iter().find(|segment| segment.findings.iter().any(|f| f.is_newer()))
     {
@@ -100,7 +104,7 @@ pub fn repair(
         if mode == RepairMode::Rewrite {
             let keep = if segment.is_folder || holds_nothing(segment) { move_away } else { copy };
             keep(files, &segment.name, &kept).map_err(failed)?;
-            time = rewrite(files, segment, tombstone, (time, verified.marked)).map_err(failed)?;
+            time = rewrite(files, segment, tombstone, (time, verified.durable)).map_err(failed)?;
         }
         repaired.push(Repaired {
             path: segment.path.clone(),
@@ -130,13 +134,12 @@ fn move_away(files: &dyn Files, from: &str, to: &str) -> io::Result<()> {
     files.sync_dir()
 }
 
-/// Returns the time of the last record; `time` is that of the record before the segment, `marked`
-/// the last durable record according to the mark.
+/// Returns the time of the last record; `time` is that of the record before the segment.
 fn rewrite(
     files: &dyn Files,
     segment: &Segment,
     tombstone: Tombstone<'_>,
-    (time, marked): (Timestamp, Seq),
+    (time, durable): (Timestamp, Durable),
 ) -> io::Result<Timestamp> {
     if holds_nothing(segment) {
         return Ok(time);
@@ -161,7 +164,7 @@ fn rewrite(
         write(Part::Lost(segment.first, segment.end))?;
     } else {
         let file: Arc<dyn File> = files.open(&segment.name)?;
-        let within = Within { first: segment.first, following: segment.following, marked };
+        let within = Within { first: segment.first, following: segment.following, durable };
         examine(&file, within, &mut write)?;
     }
     seal_writer.finish()?;
@@ -293,10 +296,12 @@ mod tests {
                 let files = filled(40, seals);
                 damage(&files, &segments(&files));
                 let before = files.operations();
-                let (verified, planned) = repair(&files, TOMBSTONE, RepairMode::DryRun).expect("looked at");
+                let (verified, planned) =
+                    repair(&files, TOMBSTONE, Seq::ZERO, RepairMode::DryRun).expect("looked at");
                 assert_eq!(files.operations(), before, "{case}");
                 assert_eq!(planned.is_empty(), *case == "nothing", "{case}: {verified:?}");
-                let (_, repaired) = repair(&files, TOMBSTONE, RepairMode::Rewrite).expect("repaired");
+                let (_, repaired) =
+                    repair(&files, TOMBSTONE, Seq::ZERO, RepairMode::Rewrite).expect("repaired");
                 let names = |repaired: &[Repaired]| {
                     repaired.iter().map(|one| (one.path.clone(), one.lost)).collect::<Vec<_>>()
                 };
@@ -304,7 +309,8 @@ mod tests {
                 let kept =
                     files.list().expect("listed").iter().filter(|name| name.contains(".damaged-1")).count();
                 assert_eq!(kept, repaired.len(), "{case}");
-                let (after, nothing) = repair(&files, TOMBSTONE, RepairMode::Rewrite).expect("looked at");
+                let (after, nothing) =
+                    repair(&files, TOMBSTONE, Seq::ZERO, RepairMode::Rewrite).expect("looked at");
                 assert!(nothing.is_empty(), "{case}: {after:?}");
                 let filled = check(&files, case);
                 let lost_in_all: u64 = repaired.iter().map(|one| one.lost).sum();
@@ -327,7 +333,7 @@ mod tests {
         write(&damaged, &segments(&damaged)[1], 50, b"!");
         let total = {
             let files = damaged.after_kill();
-            repair(&files, TOMBSTONE, RepairMode::Rewrite).expect("repaired");
+            repair(&files, TOMBSTONE, Seq::ZERO, RepairMode::Rewrite).expect("repaired");
             files.operations()
         };
         let writes = (1..=total.writes).map(|at| Faults { cut_after_write: Some(at), ..Faults::default() });
@@ -337,9 +343,9 @@ mod tests {
                 let files = damaged.after_kill();
                 files.set_faults(faults);
                 // The power loss may also come after the last step.
-                repair(&files, TOMBSTONE, RepairMode::Rewrite).ok();
+                repair(&files, TOMBSTONE, Seq::ZERO, RepairMode::Rewrite).ok();
                 let left = files.after_power_loss(seed);
-                repair(&left, TOMBSTONE, RepairMode::Rewrite).expect("repaired");
+                repair(&left, TOMBSTONE, Seq::ZERO, RepairMode::Rewrite).expect("repaired");
                 assert_eq!(check(&left, &format!("{faults:?}, seed {seed}")), 1);
             }
         }
@@ -372,7 +378,8 @@ mod tests {
                 refused.contains(&names[place]) && refused.contains("`aside journal repair`"),
                 "{refused}"
             );
-            let (verified, repaired) = repair(&files, TOMBSTONE, RepairMode::Rewrite).expect("repaired");
+            let (verified, repaired) =
+                repair(&files, TOMBSTONE, Seq::ZERO, RepairMode::Rewrite).expect("repaired");
             assert_eq!((verified.findings(), repaired.len()), (1, 1), "{verified:?}");
             assert!(repaired[0].kept.join("inside").exists());
             let opened = open(dir.path()).expect("opened");
@@ -390,7 +397,8 @@ mod tests {
             write(&files, &segments(&files)[1], 8, &[9]);
             let refused = try_open_plainly(&files).map(|_| ()).expect_err("refused").to_string();
             assert!(refused.contains("is not a segment; `aside journal verify`"), "{refused}");
-            let (verified, repaired) = repair(&files, TOMBSTONE, RepairMode::Rewrite).expect("repaired");
+            let (verified, repaired) =
+                repair(&files, TOMBSTONE, Seq::ZERO, RepairMode::Rewrite).expect("repaired");
             assert_eq!((verified.findings(), repaired[0].lost), (1, 0), "{verified:?}");
             assert_eq!(check(&files, "a version field"), 0);
         }
@@ -404,7 +412,8 @@ mod tests {
             write(&files, &segments(&files)[0], at, &[9]);
             let refused = try_open_plainly(&files).map(|_| ()).expect_err("refused").to_string();
             assert!(refused.contains("is not a segment; `aside journal verify`"), "{refused}");
-            let (verified, repaired) = repair(&files, TOMBSTONE, RepairMode::Rewrite).expect("repaired");
+            let (verified, repaired) =
+                repair(&files, TOMBSTONE, Seq::ZERO, RepairMode::Rewrite).expect("repaired");
             assert_eq!((verified.findings(), repaired[0].lost), (1, 0), "{verified:?}");
             assert_eq!(segments(&files), Vec::<String>::new());
             assert_eq!(try_open_plainly(&files).expect("opened").last_seq, Seq::ZERO);
@@ -416,8 +425,10 @@ mod tests {
         let files = filled(40, false);
         write(&files, &segments(&files)[1], 0, &segment_file::header(9));
         let before = files.operations();
-        let error =
-            repair(&files, TOMBSTONE, RepairMode::Rewrite).map(|_| ()).expect_err("refused").to_string();
+        let error = repair(&files, TOMBSTONE, Seq::ZERO, RepairMode::Rewrite)
+            .map(|_| ())
+            .expect_err("refused")
+            .to_string();
         assert!(error.contains("was written by a newer version"), "{error}");
         assert_eq!(files.operations(), before);
     }

@@ -26,8 +26,18 @@ pub struct Verified {
     /// Copies of damaged and torn files that starts and repairs made; the program neither reads nor
     /// deletes them.
     pub kept: Vec<PathBuf>,
-    /// The last durable record according to the mark.
-    pub(crate) marked: Seq,
+    /// What states that records were durable, besides the records.
+    pub(crate) durable: Durable,
+}
+
+/// What states that records were durable, besides the records themselves.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Durable {
+    /// The last one according to the mark.
+    marked: Seq,
+    /// The last one that the caller knows. As at a start, a journal that ends cleanly before it is
+    /// not damaged: the caller handles that.
+    known: Seq,
 }
 
 /// The content of one file.
@@ -91,14 +101,16 @@ pub(crate) type Sink<'s> = dyn FnMut(Part<'_>) -> io::Result<()> + 's;
 
 /// Reads all records of a journal, which may be in use.
 ///
-/// `tombstone` is the kind of a repair's tombstones.
+/// `tombstone` is the kind of a repair's tombstones; `known` is the last record that the caller
+/// knows to be durable, for example from a snapshot.
 ///
 /// Errors: the folder or a file cannot be read; damage in a file is in the result.
-pub fn verify(files: &dyn Files, tombstone: RecordKind) -> Result<Verified, VerifyError> {
+pub fn verify(files: &dyn Files, tombstone: RecordKind, known: Seq) -> Result<Verified, VerifyError> {
     let mut verified = Verified::default();
     let marked = mark::read(files).map_err(|source| failed(files, mark::MARK_NAME, source))?;
     let Listed { segments, kept, has_folder } = list(files)?;
-    (verified.kept, verified.marked) = (kept, marked);
+    let durable = Durable { marked, known };
+    (verified.kept, verified.durable) = (kept, durable);
     for (at, (name, first, file)) in segments.iter().enumerate() {
         let following = segments.get(at + 1).map(|(_, first, _)| *first);
         let (mut filled, mut last_time) = (0, UNKNOWN_TIME);
@@ -109,7 +121,7 @@ pub fn verify(files: &dyn Files, tombstone: RecordKind) -> Result<Verified, Veri
             }
             Ok(())
         };
-        let within = Within { first: *first, following, marked };
+        let within = Within { first: *first, following, durable };
         let examined = match file {
             Some(file) => examine(file, within, &mut count).map_err(|source| failed(files, name, source))?,
             None => within.lost_whole(),
@@ -250,14 +262,15 @@ pub(crate) struct Within {
     pub(crate) first: Seq,
     /// The first one of the following segment.
     pub(crate) following: Option<Seq>,
-    /// The last durable one according to the mark.
-    pub(crate) marked: Seq,
+    /// What states that its records were durable.
+    pub(crate) durable: Durable,
 }
 
 impl Within {
     /// The result when nothing can be read: every expected record is lost.
     fn lost_whole(self) -> Examined {
-        let end = self.following.unwrap_or(self.marked.next()).max(self.first);
+        let Durable { marked, known } = self.durable;
+        let end = self.following.unwrap_or(marked.max(known).next()).max(self.first);
         let lost = (end > self.first).then(|| (self.first, end.previous()));
         let finding = Finding { offset: 0, damage: FoundDamage::Folder, lost, next: None };
         Examined { findings: vec![finding], records: 0, end, torn_at: None, is_sealed: false }
@@ -266,7 +279,7 @@ impl Within {
 
 /// Reads one file, passing good and missing records to `sink`.
 pub(crate) fn examine(file: &Arc<dyn File>, within: Within, sink: &mut Sink<'_>) -> io::Result<Examined> {
-    let Within { first, following, marked } = within;
+    let Within { first, following, durable: Durable { marked, known } } = within;
     let mut findings: Vec<Finding> = Vec::new();
     // Findings before this index have a good record after them.
     let mut settled = 0;
@@ -298,6 +311,9 @@ pub(crate) fn examine(file: &Arc<dyn File>, within: Within, sink: &mut Sink<'_>)
         sink(Part::Good(record))
     };
     let is_sealed = walk(file, &mut visit)?;
+    if !findings.is_empty() {
+        durable = durable.max(known);
+    }
     let end = following.unwrap_or(durable.next()).max(expected);
     let mut torn_at = None;
     if expected < end {
@@ -407,7 +423,7 @@ mod tests {
     fn a_good_journal_is_counted() {
         for seals in [false, true] {
             let files = filled(40, seals);
-            let verified = verify(&files, TOMBSTONE).expect("readable");
+            let verified = verify(&files, TOMBSTONE, Seq::ZERO).expect("readable");
             assert_eq!(verified.totals(), (Some(Seq(1)), 40));
             assert!(verified.segments.len() > 3 && verified.torn.is_none(), "{verified:?}");
             assert_eq!(verified.findings(), 0, "{verified:?}");
@@ -425,7 +441,7 @@ mod tests {
         // Damage after the last record known to be durable counts as a torn end.
         last.write_at(b"!", SEGMENT_BYTES - 1).expect("written");
         let writes = files.operations().writes;
-        let verified = verify(&files, TOMBSTONE).expect("readable");
+        let verified = verify(&files, TOMBSTONE, Seq::ZERO).expect("readable");
         let said: Vec<String> = verified
             .segments
             .iter()
@@ -443,7 +459,7 @@ mod tests {
 
     #[test]
     fn an_empty_folder_has_nothing_wrong() {
-        let verified = verify(&MemoryFiles::new(), TOMBSTONE).expect("readable");
+        let verified = verify(&MemoryFiles::new(), TOMBSTONE, Seq::ZERO).expect("readable");
         assert_eq!((verified.totals(), verified.findings()), ((None, 0), 0));
     }
 }

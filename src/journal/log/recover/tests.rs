@@ -2,13 +2,15 @@
 
 use super::{apply::apply, *};
 use crate::journal::{
-    AppendBatch, Level,
+    AppendBatch, Level, RepairMode, Tombstone,
     log::{
         files::fill_with_zeros,
         memory::{Faults, MemoryFiles, Operation},
         record,
     },
+    repair,
     testing::*,
+    verify,
 };
 
 const FIRST: &str = "00000000000000000001.seg";
@@ -101,7 +103,7 @@ fn a_whole_record_after_the_torn_one_is_kept_beside_and_does_not_come_back() {
     opened.journal.append_blocking(batch(2), Level::Synced).expect("appended");
     opened.journal.close_blocking().expect("closed");
     assert_eq!(numbers(&open(&files).journal), [1, 2]);
-    let kept_again = crate::journal::verify(&files, record::RecordKind(255)).expect("readable").kept;
+    let kept_again = verify(&files, record::RecordKind(255), Seq::ZERO).expect("readable").kept;
     assert_eq!(kept_again, [files.path(&kept)]);
 }
 
@@ -137,7 +139,7 @@ fn a_damaged_record_that_was_durable_stops_the_start_and_a_repair_helps() {
         assert_eq!(files.list().expect("listed"), names);
         let tombstone = crate::journal::Tombstone { kind: record::RecordKind(255), body: b"lost" };
         let (verified, repaired) =
-            crate::journal::repair(&files, tombstone, crate::journal::RepairMode::Rewrite).expect("repaired");
+            repair(&files, tombstone, Seq::ZERO, RepairMode::Rewrite).expect("repaired");
         assert_eq!((verified.findings(), repaired.len(), repaired[0].lost), (1, 1, 1), "{verified:?}");
         let again = reopen().expect("opened");
         let records = read_all(&again.journal, Seq(1));
@@ -155,6 +157,16 @@ fn what_the_caller_knows_tells_damage_from_a_torn_end() {
     let error = scan(&files, &|_| None, known(3)).map(|_| ()).expect_err("refused");
     assert!(matches!(error, OpenError::Damaged { offset, .. } if offset == third), "{error}");
     assert_eq!(scan(&files, &|_| None, known(2)).expect("torn").last(), Seq(2));
+
+    // The advice of the refused start needs the same knowledge.
+    let tombstone = Tombstone { kind: record::RecordKind(255), body: b"lost" };
+    let found = |seq| verify(&files, tombstone.kind, Seq(seq)).expect("readable").findings();
+    assert_eq!((found(3), found(2)), (1, 0));
+    let repaired = |seq| repair(&files, tombstone, Seq(seq), RepairMode::Rewrite).expect("repaired").1.len();
+    assert_eq!((repaired(2), repaired(3), found(3)), (0, 1, 0));
+    assert_eq!(scan(&files, &|_| None, known(3)).expect("repaired").last(), Seq(3));
+    // A journal that ends cleanly before it is not damaged: its snapshot is not used.
+    assert_eq!(found(9), 0);
 }
 
 #[test]
