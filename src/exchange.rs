@@ -7,6 +7,7 @@
 use std::{fmt, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantArray};
 
 use crate::{
     event::{Seq, SessionId, Severity},
@@ -200,28 +201,19 @@ impl Process {
     }
 }
 
+impl_as_str!(Conversations, Format, Decision, Role);
+
 /// The number of conversations that a process of a harness can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Conversations {
     /// Any number at a time, as in a server or a bot. Two sessions of one process are unrelated.
     Many,
     /// One at a time, as in a client at a terminal. A new session in the process continues the
     /// user's previous one.
     OnePerProcess,
-}
-
-impl Conversations {
-    /// All values.
-    pub const ALL: [Self; 2] = [Self::Many, Self::OnePerProcess];
-
-    /// The value's text.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Many => "many",
-            Self::OnePerProcess => "one_per_process",
-        }
-    }
 }
 
 /// The limits of an injection; `None` means the configured limit.
@@ -238,6 +230,8 @@ pub struct Budget {
 /// The format of an injection for its carrier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Format {
     /// `<notifications>` around TOON.
     Xml,
@@ -254,17 +248,6 @@ pub enum Format {
 impl Format {
     /// All formats.
     pub const ALL: [Self; 5] = [Self::Xml, Self::Markdown, Self::Toon, Self::Json, Self::Line];
-
-    /// The format's text.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Xml => "xml",
-            Self::Markdown => "markdown",
-            Self::Toon => "toon",
-            Self::Json => "json",
-            Self::Line => "line",
-        }
-    }
 }
 
 impl FromStr for Format {
@@ -351,6 +334,8 @@ pub enum Release {
 /// A user's decision about a pending notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Decision {
     /// Do not deliver it.
     Dismiss,
@@ -361,14 +346,6 @@ pub enum Decision {
 impl Decision {
     /// All values.
     pub const ALL: [Self; 2] = [Self::Dismiss, Self::Discuss];
-
-    /// The decision's text.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Dismiss => "dismiss",
-            Self::Discuss => "discuss",
-        }
-    }
 }
 
 /// A request to a harness besides carrying text.
@@ -407,6 +384,8 @@ pub struct Injection {
 /// The role of the message that carries an injection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Role {
     /// With the result of a tool.
     Tool,
@@ -414,17 +393,6 @@ pub enum Role {
     User,
     /// As a system message.
     System,
-}
-
-impl Role {
-    /// The role's text.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Tool => "tool",
-            Self::User => "user",
-            Self::System => "system",
-        }
-    }
 }
 
 /// One notification of an injection.

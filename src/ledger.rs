@@ -10,7 +10,7 @@ mod tally;
 mod word;
 
 use serde::{Deserialize, Serialize};
-use strum::EnumDiscriminants;
+use strum::{EnumDiscriminants, IntoStaticStr};
 
 use crate::{
     event::{Seq, SessionId},
@@ -24,9 +24,13 @@ pub use reason::{FilteredBy, Reason, ReasonText, Sentence};
 pub use tally::{SubscriberTally, Tally, Word};
 pub use word::of_word;
 
+impl_as_str!(ThrottledBy, NotSent, Redelivered, ConfirmedBy);
+
 /// The reason why an event was throttled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum ThrottledBy {
     /// Its chain of causes is too long.
     Causes,
@@ -35,14 +39,6 @@ pub enum ThrottledBy {
 }
 
 impl ThrottledBy {
-    /// The reason's text.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Causes => "causes",
-            Self::SourceRate => "source_rate",
-        }
-    }
-
     /// The reason in words for the user.
     pub const fn describe(self) -> &'static str {
         match self {
@@ -207,6 +203,8 @@ pub enum Step {
 /// The reason why a notice to the user ended before a sink accepted it or failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum NotSent {
     /// Too many notices were in progress, and it was the oldest.
     Evicted,
@@ -221,17 +219,6 @@ pub enum NotSent {
 }
 
 impl NotSent {
-    /// The reason's text.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Evicted => "evicted",
-            Self::SessionGone => "session_gone",
-            Self::Expired => "expired",
-            Self::QuestionOver => "question_over",
-            Self::Superseded => "superseded",
-        }
-    }
-
     /// The reason in words for the user, after the name of the sink.
     pub const fn describe(self) -> &'static str {
         match self {
@@ -320,6 +307,8 @@ impl SuppressedKind {
 /// The reason why a notification is redelivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Redelivered {
     /// Its arrival was not confirmed.
     Unconfirmed,
@@ -328,14 +317,6 @@ pub enum Redelivered {
 }
 
 impl Redelivered {
-    /// The reason's text.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Unconfirmed => "unconfirmed",
-            Self::ContextLost => "context_lost",
-        }
-    }
-
     /// The reason in words for the user.
     pub const fn describe(self) -> &'static str {
         match self {
@@ -348,6 +329,8 @@ impl Redelivered {
 /// The evidence that an injection arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum ConfirmedBy {
     /// The harness acknowledged it.
     Ack,
@@ -358,15 +341,6 @@ pub enum ConfirmedBy {
 }
 
 impl ConfirmedBy {
-    /// The evidence's text.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ack => "ack",
-            Self::LaterExchange => "later_exchange",
-            Self::Seen => "seen",
-        }
-    }
-
     /// The evidence in words for the user.
     pub const fn describe(self) -> &'static str {
         match self {

@@ -17,6 +17,9 @@
 //! layer uses only the layers before it. `ARCHITECTURE.md` has the reasons.
 
 // Decides: basic types.
+#[macro_use]
+mod words;
+
 pub mod hash;
 pub mod hex;
 pub mod meter;

@@ -12,6 +12,7 @@ mod word;
 use std::{fmt, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantArray};
 
 use crate::{
     event::{Scope, Seq, Severity},
@@ -25,9 +26,13 @@ pub use counts::{Counts, Detail, NAMED_MAX};
 pub use resolution::Resolution;
 pub use word::{Category, Level, WORDS_MAX, Word};
 
+impl_as_str!(Priority, InjectionPoint, Activation, Audience, Sink, Interrupt);
+
 /// The priority of a notification, in ascending order of urgency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr, strum::Display, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Priority {
     /// Only at the end of a turn.
     Low,
@@ -42,27 +47,13 @@ pub enum Priority {
 impl Priority {
     /// All priorities, lowest first.
     pub const ALL: [Self; 4] = [Self::Low, Self::Normal, Self::High, Self::Critical];
-
-    /// The priority's text.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Low => "low",
-            Self::Normal => "normal",
-            Self::High => "high",
-            Self::Critical => "critical",
-        }
-    }
-}
-
-impl fmt::Display for Priority {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
 }
 
 /// The moments at which text may enter an agent's context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr, strum::Display, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum InjectionPoint {
     /// As soon as the harness can; critical notifications only.
     Immediate,
@@ -80,22 +71,13 @@ impl InjectionPoint {
     /// All points, in the order of a turn.
     pub const ALL: [Self; 5] =
         [Self::Immediate, Self::TurnStart, Self::BeforeTool, Self::AfterTool, Self::TurnEnd];
-
-    /// The point's text.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Immediate => "immediate",
-            Self::TurnStart => "turn_start",
-            Self::BeforeTool => "before_tool",
-            Self::AfterTool => "after_tool",
-            Self::TurnEnd => "turn_end",
-        }
-    }
 }
 
 /// The action of a pending notification, in ascending order of strength.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Activation {
     /// None; it waits for a point that releases it.
     #[default]
@@ -104,20 +86,6 @@ pub enum Activation {
     Prompt,
     /// It wakes the agent.
     Active,
-}
-
-impl Activation {
-    /// All values, weakest first.
-    pub const ALL: [Self; 3] = [Self::Passive, Self::Prompt, Self::Active];
-
-    /// The value's text.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Passive => "passive",
-            Self::Prompt => "prompt",
-            Self::Active => "active",
-        }
-    }
 }
 
 /// The kind of report: an occurrence or only conditions.
@@ -134,6 +102,8 @@ pub enum Nature {
 /// The recipients of a notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Audience {
     /// The agents in its scope.
     #[default]
@@ -144,23 +114,11 @@ pub enum Audience {
     Both,
 }
 
-impl Audience {
-    /// All values.
-    pub const ALL: [Self; 3] = [Self::Agent, Self::User, Self::Both];
-
-    /// The value's text.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Agent => "agent",
-            Self::User => "user",
-            Self::Both => "both",
-        }
-    }
-}
-
 /// A sink for user notices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Sink {
     /// A line that a session's harness shows with its next hook.
     Harness,
@@ -176,27 +134,11 @@ pub enum Sink {
     Apprise,
 }
 
-impl Sink {
-    /// All sinks.
-    pub const ALL: [Self; 6] =
-        [Self::Harness, Self::Desktop, Self::Log, Self::Ntfy, Self::Webhook, Self::Apprise];
-
-    /// The sink's text.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Harness => "harness",
-            Self::Desktop => "desktop",
-            Self::Log => "log",
-            Self::Ntfy => "ntfy",
-            Self::Webhook => "webhook",
-            Self::Apprise => "apprise",
-        }
-    }
-}
-
 /// The effect of a critical notification on a running turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Interrupt {
     /// It is delivered at the next boundary, and the turn continues.
     #[default]
@@ -206,26 +148,6 @@ pub enum Interrupt {
     CancelAndRestart,
     /// It waits for the next turn.
     QueueForNext,
-}
-
-impl Interrupt {
-    /// All values.
-    pub const ALL: [Self; 3] = [Self::InjectAndContinue, Self::CancelAndRestart, Self::QueueForNext];
-
-    /// The value's text.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::InjectAndContinue => "inject_and_continue",
-            Self::CancelAndRestart => "cancel_and_restart",
-            Self::QueueForNext => "queue_for_next",
-        }
-    }
-}
-
-impl fmt::Display for InjectionPoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
 }
 
 /// Error: a text is not among a field's allowed values.
@@ -240,7 +162,7 @@ impl FromStr for Priority {
     type Err = WordError;
 
     fn from_str(text: &str) -> Result<Self, WordError> {
-        find_word(text, Self::ALL, Self::as_str)
+        parse_word(text)
     }
 }
 
@@ -248,18 +170,15 @@ impl FromStr for InjectionPoint {
     type Err = WordError;
 
     fn from_str(text: &str) -> Result<Self, WordError> {
-        find_word(text, Self::ALL, Self::as_str)
+        parse_word(text)
     }
 }
 
-fn find_word<T: Copy, const N: usize>(
-    text: &str,
-    all: [T; N],
-    as_str: impl Fn(T) -> &'static str,
-) -> Result<T, WordError> {
-    all.into_iter().find(|word| as_str(*word) == text).ok_or_else(|| WordError {
+fn parse_word<T: VariantArray + Copy + Into<&'static str>>(text: &str) -> Result<T, WordError> {
+    let word = T::VARIANTS.iter().copied().find(|word| (*word).into() == text);
+    word.ok_or_else(|| WordError {
         found: text.chars().take(64).collect(),
-        allowed: all.map(as_str).join(", "),
+        allowed: T::VARIANTS.iter().map(|word| (*word).into()).collect::<Vec<_>>().join(", "),
     })
 }
 

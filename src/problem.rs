@@ -16,6 +16,8 @@ mod report;
 
 use std::borrow::Cow;
 
+use strum::IntoStaticStr;
+
 pub use self::{
     known::{Change, FOUND_MAX, KNOWN_MAX, Listed, Problems},
     report::{CLEARED, FIXED, FOUND, Origin, Report},
@@ -29,8 +31,11 @@ const CODE_CHARS_MAX: usize = 100;
 /// Longest message, in characters.
 const MESSAGE_CHARS_MAX: usize = 500;
 
+impl_as_str!(Level);
+
 /// The level of a problem, worst first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Level {
     /// The code does not compile, or a test fails.
     Error,
@@ -41,15 +46,6 @@ pub enum Level {
 }
 
 impl Level {
-    /// The name of the level.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Error => "error",
-            Self::Warning => "warning",
-            Self::Info => "info",
-        }
-    }
-
     /// Parses a tool's name of a level; `None` for an unknown name.
     pub fn of_word(word: &str) -> Option<Self> {
         match word.trim().trim_end_matches(':').to_ascii_lowercase().as_str() {

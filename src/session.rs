@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use crate::{
     event::SessionId,
@@ -14,9 +15,13 @@ use crate::{
     time::Timestamp,
 };
 
+impl_as_str!(SessionState, WakeKind);
+
 /// The state of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum SessionState {
     /// No turn is running.
     #[default]
@@ -34,18 +39,6 @@ pub enum SessionState {
 }
 
 impl SessionState {
-    /// The state's text.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Streaming => "streaming",
-            Self::ToolPending => "tool_pending",
-            Self::ToolComplete => "tool_complete",
-            Self::Continuing => "continuing",
-            Self::Interrupted => "interrupted",
-        }
-    }
-
     /// The state after an exchange at `point`.
     ///
     /// `is_prolonged`: the turn was asked to continue. If an exchange cancels the current step, the
@@ -114,6 +107,8 @@ pub struct Wake {
 /// The action requested of a harness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum WakeKind {
     /// For an idle session: start a turn, with an exchange at `turn_start`.
     StartTurn,
@@ -121,17 +116,6 @@ pub enum WakeKind {
     InjectAndContinue,
     /// For a running turn: cancel its step, make an exchange, and let the agent decide again.
     CancelAndRestart,
-}
-
-impl WakeKind {
-    /// The action's text.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::StartTurn => "start_turn",
-            Self::InjectAndContinue => "inject_and_continue",
-            Self::CancelAndRestart => "cancel_and_restart",
-        }
-    }
 }
 
 /// A change of a session, except of its queue.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::json;
+use strum::IntoStaticStr;
 
 use crate::{
     event::{Event, Scope, SessionId, Severity, cut_text, mask_secrets, strip_text},
@@ -45,8 +46,11 @@ pub struct Ran {
     pub workspace: String,
 }
 
+impl_as_str!(Left);
+
 /// The reason why a command does not become an event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Left {
     /// `[sources.shell] enabled = false`.
     Off,
@@ -54,17 +58,6 @@ pub enum Left {
     Short,
     /// No session works in the folder, or under or above it.
     NoSession,
-}
-
-impl Left {
-    /// The reason's text.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Short => "short",
-            Self::NoSession => "no_session",
-        }
-    }
 }
 
 impl Ran {

@@ -17,6 +17,7 @@ use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use strum::IntoStaticStr;
 
 pub use self::{condition::Condition, fold::Watches};
 use crate::{
@@ -64,9 +65,13 @@ pub enum Needs {
     All,
 }
 
+impl_as_str!(ReminderKind);
+
 /// The subject of a reminder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum ReminderKind {
     /// A discovery.
     Discovery,
@@ -84,17 +89,6 @@ impl ReminderKind {
     /// All kinds.
     pub const ALL: [Self; 5] =
         [Self::Discovery, Self::Warning, Self::Checkpoint, Self::Reminder, Self::Context];
-
-    /// Its name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Discovery => "discovery",
-            Self::Warning => "warning",
-            Self::Checkpoint => "checkpoint",
-            Self::Reminder => "reminder",
-            Self::Context => "context",
-        }
-    }
 }
 
 /// One condition of a watch.

@@ -8,9 +8,8 @@
 pub mod alerts;
 pub mod signature;
 
-use std::fmt;
-
 use serde_json::{Map, Value};
+use strum::IntoStaticStr;
 
 use crate::event::{EventType, Severity, cut_text, strip_text};
 
@@ -21,8 +20,12 @@ const NAME_BYTES_MAX: usize = 64;
 /// Most fields that are read from a body without a matching row.
 const FIELDS_MAX: usize = 20;
 
-/// The kind of sender, which determines how a body is signed and where its event is named.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+impl_as_str!(Kind);
+
+/// The kind of sender, which determines how a body is signed and where its event is named. Its word
+/// is the name in paths and in `aside.toml`, and the source of the events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, strum::Display)]
+#[strum(serialize_all = "snake_case")]
 pub enum Kind {
     /// GitHub: <https://docs.github.com/en/webhooks/webhook-events-and-payloads>.
     Github,
@@ -42,17 +45,6 @@ impl Kind {
     pub const ALL: [Self; 5] =
         [Self::Github, Self::Gitlab, Self::Forgejo, Self::Standard, Self::Alertmanager];
 
-    /// The name in paths and in `aside.toml`; also the source of the events.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Github => "github",
-            Self::Gitlab => "gitlab",
-            Self::Forgejo => "forgejo",
-            Self::Standard => "standard",
-            Self::Alertmanager => "alertmanager",
-        }
-    }
-
     /// The kind with this name.
     pub fn of(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == name)
@@ -66,12 +58,6 @@ impl Kind {
             Self::Forgejo => &["x-forgejo-event", "x-gitea-event"],
             Self::Standard | Self::Alertmanager => &[],
         }
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 

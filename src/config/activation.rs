@@ -17,7 +17,7 @@ use crate::{
 /// Reads the section.
 pub(crate) fn read(section: &mut Section<'_>) -> WakeSettings {
     let default = WakeSettings::default();
-    let threshold = section.read("threshold", |value| values::word(value, &Priority::ALL, Priority::as_str));
+    let threshold = section.read("threshold", values::word::<Priority>);
     let source = |value: &Value<'_>| values::words(value).map(str::to_owned);
     let trusted = section.read("trusted", |value| values::list(value, source));
     WakeSettings {

@@ -2,6 +2,8 @@
 
 use std::{num::NonZeroU32, ops::RangeInclusive, time::Duration};
 
+use strum::{IntoStaticStr, VariantArray};
+
 use crate::{
     config::{
         raw::{Parsed, Section, Value},
@@ -25,18 +27,24 @@ const DEDUPE_WINDOW_MS_MAX: u64 = 60_000;
 /// Default dedupe window when there is a key.
 const DEDUPE_WINDOW: Duration = Duration::from_millis(5_000);
 
+/// The words of `mode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+enum Mode {
+    Window,
+    Debounce,
+}
+
 /// Reads the batching keys.
 pub(crate) fn read(section: &mut Section<'_>) -> Batching {
     let window = section.read("window_ms", |value| milliseconds(value, 0..=WINDOW_MS_MAX));
     let max_size = section.read("max_size", |value| values::integer(value, 1..=BATCH_SIZE_MAX));
-    let is_debounce = section.read("mode", |value| {
-        values::word(value, &[false, true], |is_debounce| if is_debounce { "debounce" } else { "window" })
-    });
+    let mode = section.read("mode", values::word::<Mode>);
     let max_wait = section.read("max_wait_ms", |value| milliseconds(value, 1..=MAX_WAIT_MS_MAX));
     let is_window_wrong = section.is_wrong("window_ms", window.as_ref());
-    let is_mode_wrong = section.is_wrong("mode", is_debounce.as_ref());
+    let is_mode_wrong = section.is_wrong("mode", mode.as_ref());
     let window = window.unwrap_or_default();
-    let is_debounce = is_debounce.unwrap_or(false);
+    let is_debounce = mode == Some(Mode::Debounce);
     if is_debounce && window.is_zero() && !is_window_wrong {
         section.object("mode", |value| value.error("`debounce` needs a `window_ms` of at least 1"));
     }
@@ -75,7 +83,7 @@ pub(crate) fn read_dedupe(section: &mut Section<'_>, batching: &Batching) -> Opt
         });
     }
     let window = window.unwrap_or(DEDUPE_WINDOW);
-    let keep = section.read("dedupe_keep", |value| values::word(value, &Keep::ALL, Keep::as_str));
+    let keep = section.read("dedupe_keep", values::word::<Keep>);
     let rule = (!key.is_empty() && !window.is_zero()).then_some(DedupeRule {
         key,
         window,

@@ -9,6 +9,8 @@ use std::{
     collections::BTreeMap, net::SocketAddr, ops::RangeInclusive, path::PathBuf, sync::Arc, time::Duration,
 };
 
+use strum::{EnumDiscriminants, IntoStaticStr, VariantArray};
+
 use crate::{
     config::{
         activation, frames,
@@ -106,7 +108,13 @@ pub struct JournalConfig {
 }
 
 /// When a published event is acknowledged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumDiscriminants)]
+#[strum_discriminants(
+    name(DurabilityKind),
+    vis(),
+    derive(IntoStaticStr, VariantArray),
+    strum(serialize_all = "snake_case")
+)]
 pub enum Durability {
     /// After it is on the disk.
     Sync,
@@ -183,15 +191,11 @@ fn read_journal(section: &mut Section<'_>) -> JournalConfig {
     let interval = section
         .read("interval", |value| values::duration(value, SYNC_INTERVAL_LIMITS))
         .unwrap_or(SYNC_INTERVAL);
-    let durability = |durability: Durability| match durability {
-        Durability::Sync => "sync",
-        Durability::Interval(_) => "interval",
-    };
-    let all = [Durability::Sync, Durability::Interval(interval)];
     JournalConfig {
-        durability: section
-            .read("durability", |value| values::word(value, &all, durability))
-            .unwrap_or(Durability::Sync),
+        durability: match section.read("durability", values::word::<DurabilityKind>) {
+            Some(DurabilityKind::Interval) => Durability::Interval(interval),
+            Some(DurabilityKind::Sync) | None => Durability::Sync,
+        },
         segment_bytes: section
             .read("segment_bytes", |value| values::integer(value, SEGMENT_BYTES_LIMITS))
             .unwrap_or(SEGMENT_BYTES),
@@ -241,7 +245,7 @@ fn read_injection(section: &mut Section<'_>) -> InjectionSettings {
         section.read("max_notifications", |value| values::integer(value, MAX_NOTIFICATIONS_LIMITS));
     let max_tokens = section.read("max_tokens", |value| values::integer(value, MAX_TOKENS_LIMITS));
     let max_chars = section.read("max_chars", |value| values::integer(value, MAX_CHARS_LIMITS));
-    let format = section.read("format", |value| values::word(value, &Format::ALL, Format::as_str));
+    let format = section.read("format", values::word::<Format>);
     let lease = section.read("lease", |value| values::duration(value, LEASE_LIMITS));
     let delivery_notice = section.read("delivery_notice", values::flag);
     check_frames(section, max_tokens, max_chars);

@@ -18,6 +18,7 @@
 use std::{fmt, ops::Range, sync::Arc};
 
 use annotate_snippets::{AnnotationKind, Element, Group, Level as Label, Renderer, Snippet};
+use strum::IntoStaticStr;
 
 use crate::{event::clean_text, nearest::nearest};
 
@@ -36,23 +37,16 @@ pub struct Report {
     diagnostics: Vec<Diagnostic>,
 }
 
+impl_as_str!(Level);
+
 /// Whether a finding makes something unusable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Level {
     /// The part that it concerns is not used.
     Error,
     /// The part is used unchanged, and is probably a mistake.
     Warning,
-}
-
-impl Level {
-    /// The word for this level.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Error => "error",
-            Self::Warning => "warning",
-        }
-    }
 }
 
 /// One finding.

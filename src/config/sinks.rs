@@ -88,7 +88,7 @@ fn check(sinks: &mut Section<'_>, ntfy: &mut Section<'_>, webhook: &Section<'_>,
 }
 
 fn read_default(value: &Value<'_>) -> Parsed<Vec<Sink>> {
-    let found = values::list(value, |item| values::word(item, &Sink::ALL, Sink::as_str))?;
+    let found = values::list(value, values::word::<Sink>)?;
     let mut once: Vec<Sink> = Vec::with_capacity(found.len());
     for sink in found {
         if once.contains(&sink) {

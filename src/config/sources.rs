@@ -3,6 +3,8 @@
 
 use std::{collections::BTreeMap, num::NonZeroU32, ops::RangeInclusive, sync::Arc, time::Duration};
 
+use strum::VariantArray;
+
 use crate::{
     config::{
         producers,
@@ -60,8 +62,8 @@ impl Keys for Section<'_> {
         self.read(key, |value| values::duration(value, limits.clone()))
     }
 
-    fn word<T: Copy>(&mut self, key: &'static str, all: &[T], as_str: fn(T) -> &'static str) -> Option<T> {
-        self.read(key, |value| values::word(value, all, as_str))
+    fn word<T: VariantArray + Copy + Into<&'static str>>(&mut self, key: &'static str) -> Option<T> {
+        self.read(key, values::word)
     }
 
     fn text<T>(&mut self, key: &'static str, form: &Form<T>) -> Option<T> {

@@ -240,7 +240,7 @@ fn field_meant(name: &str) -> Option<String> {
 }
 
 fn read_output(section: &mut Section<'_>, layout: Layout, context: &Context<'_>) -> OutputRule {
-    let priority = section.read("priority", |value| values::word(value, &Priority::ALL, Priority::as_str));
+    let priority = section.read("priority", values::word::<Priority>);
     let inject_at = section.read("inject_at", read_point);
     let is_priority_wrong = section.is_wrong("priority", priority.as_ref());
     let priority = priority.unwrap_or(Priority::Normal);
@@ -255,15 +255,11 @@ fn read_output(section: &mut Section<'_>, layout: Layout, context: &Context<'_>)
         priority,
         inject_at: inject_at.unwrap_or(default_point),
         activation: section.read("activation", values::activation).unwrap_or_default(),
-        interrupt: section
-            .read("interrupt", |value| values::word(value, &Interrupt::ALL, Interrupt::as_str))
-            .unwrap_or_default(),
+        interrupt: section.read("interrupt", values::word::<Interrupt>).unwrap_or_default(),
         escalate_at: section.read("escalate_at", values::severity),
         layout,
         max_tokens: read_max_tokens(section, context.injection_tokens),
-        audience: section
-            .read("audience", |value| values::word(value, &Audience::ALL, Audience::as_str))
-            .unwrap_or_default(),
+        audience: section.read("audience", values::word::<Audience>).unwrap_or_default(),
     };
     check_wake(section, &rule, context.wake.threshold);
     unsupported::check_output(section);
@@ -337,7 +333,7 @@ fn read_point(value: &Value<'_>) -> Parsed<InjectionPoint> {
         let note = "a critical notification with `inject_at = \"immediate\"` is released there";
         return Err(vec![value.error(message).with_note(note)]);
     }
-    values::word(value, &POINTS, InjectionPoint::as_str)
+    values::word_of(value, &POINTS)
 }
 
 fn check_point(section: &mut Section<'_>, priority: Priority, inject_at: InjectionPoint) {

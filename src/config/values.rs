@@ -12,6 +12,7 @@ use std::{
 };
 
 use jiff::SignedDuration;
+use strum::VariantArray;
 
 use crate::{
     config::{
@@ -101,10 +102,15 @@ fn noted(found: Vec<Diagnostic>, note: Option<String>) -> Vec<Diagnostic> {
 }
 
 /// One of the words for the values of an enum.
-pub(crate) fn word<T: Copy>(value: &Value<'_>, all: &[T], as_str: impl Fn(T) -> &'static str) -> Parsed<T> {
+pub(crate) fn word<T: VariantArray + Copy + Into<&'static str>>(value: &Value<'_>) -> Parsed<T> {
+    word_of(value, T::VARIANTS)
+}
+
+/// The word for one of some values.
+pub(crate) fn word_of<T: Copy + Into<&'static str>>(value: &Value<'_>, all: &[T]) -> Parsed<T> {
     let found = text(value)?;
-    all.iter().copied().find(|one| as_str(*one) == found).ok_or_else(|| {
-        let allowed: Vec<_> = all.iter().map(|one| as_str(*one)).collect();
+    all.iter().copied().find(|one| (*one).into() == found).ok_or_else(|| {
+        let allowed: Vec<&str> = all.iter().map(|one| (*one).into()).collect();
         let message = format!("`{}` cannot be `{}`", value.name(), shown(found));
         vec![value.error(message).with_allowed(found, &allowed)]
     })
@@ -112,14 +118,14 @@ pub(crate) fn word<T: Copy>(value: &Value<'_>, all: &[T], as_str: impl Fn(T) -> 
 
 /// What a notification may do automatically.
 pub(crate) fn activation(value: &Value<'_>) -> Parsed<Activation> {
-    word(value, &Activation::ALL, Activation::as_str)
+    word(value)
 }
 
 /// A severity; `warn` is `warning`.
 pub(crate) fn severity(value: &Value<'_>) -> Parsed<Severity> {
     match text(value)? {
         "warn" => Ok(Severity::Warning),
-        _ => word(value, &Severity::ALL, Severity::as_str),
+        _ => word(value),
     }
 }
 

@@ -111,7 +111,7 @@ pub(crate) fn read(file: &SourceFile, rows: &mut Vec<Row>) -> Vec<Diagnostic> {
 
 fn row(value: &Value<'_>, file: &SourceFile) -> Parsed<Row> {
     let mut section = value.section().ok_or_else(|| value.wrong_kind("a table"))?;
-    let from = section.require("from", |value| values::word(value, &FROM, Kind::as_str), file);
+    let from = section.require("from", |value| values::word_of(value, &FROM), file);
     let event = section.require("event", |value| values::words(value).map(str::to_owned), file);
     let when = section.read("when", conditions).unwrap_or_default();
     let event_type = section.require("type", event_type, file);

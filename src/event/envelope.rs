@@ -7,6 +7,7 @@ use std::{fmt, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use strum::{IntoStaticStr, VariantArray};
 
 use crate::{
     event::{EventType, Payload, Provenance},
@@ -85,9 +86,13 @@ impl fmt::Display for SessionId {
     }
 }
 
+impl_as_str!(Severity);
+
 /// The severity of an event, in ascending order, so a minimum is one comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr, strum::Display, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Severity {
     /// Useful for debugging.
     Debug,
@@ -104,23 +109,6 @@ pub enum Severity {
 impl Severity {
     /// All severities, lowest first.
     pub const ALL: [Self; 5] = [Self::Debug, Self::Info, Self::Warning, Self::Error, Self::Critical];
-
-    /// The severity's text.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Debug => "debug",
-            Self::Info => "info",
-            Self::Warning => "warning",
-            Self::Error => "error",
-            Self::Critical => "critical",
-        }
-    }
-}
-
-impl fmt::Display for Severity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
 }
 
 /// Error: a text is not a severity.

@@ -1,6 +1,7 @@
 //! A notice for the user, as its author wrote it: a text, a level, a category, and a link.
 
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use crate::event::Severity;
 
@@ -20,9 +21,13 @@ pub struct Word {
     pub link: Option<String>,
 }
 
+impl_as_str!(Level, Category);
+
 /// The level of a notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Level {
     /// For information.
     #[default]
@@ -36,15 +41,6 @@ pub enum Level {
 impl Level {
     /// All levels, lowest first.
     pub const ALL: [Self; 3] = [Self::Info, Self::Warn, Self::Error];
-
-    /// The level's text.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Info => "info",
-            Self::Warn => "warn",
-            Self::Error => "error",
-        }
-    }
 
     /// Parses the level; `info` if the text is unknown.
     pub fn read(word: &str) -> Self {
@@ -77,6 +73,8 @@ impl Level {
 /// The topic of a notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Category {
     /// The meaning of something.
     Analysis,
@@ -94,15 +92,4 @@ impl Category {
     /// All categories.
     pub const ALL: [Self; 5] =
         [Self::Analysis, Self::Workflow, Self::Safety, Self::Performance, Self::Discovery];
-
-    /// The category's text.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Analysis => "analysis",
-            Self::Workflow => "workflow",
-            Self::Safety => "safety",
-            Self::Performance => "performance",
-            Self::Discovery => "discovery",
-        }
-    }
 }

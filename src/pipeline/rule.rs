@@ -5,6 +5,8 @@
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
+use strum::{IntoStaticStr, VariantArray};
+
 use crate::{
     event::{FieldPath, Pattern, Severity},
     notification::{Activation, Audience, InjectionPoint, Interrupt, Priority, SubscriberId, Tokens},
@@ -116,8 +118,11 @@ pub struct ResolveRule {
     pub equal: Vec<FieldPath>,
 }
 
+impl_as_str!(Keep);
+
 /// The event that a row of equal events shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Keep {
     /// The first. A later repeat is counted even if the row was already in a notification.
     #[default]
@@ -129,14 +134,6 @@ pub enum Keep {
 impl Keep {
     /// Both values.
     pub const ALL: [Self; 2] = [Self::First, Self::Newest];
-
-    /// The word in the file.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::First => "first",
-            Self::Newest => "newest",
-        }
-    }
 }
 
 /// How a batch becomes a notification.

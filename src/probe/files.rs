@@ -58,7 +58,7 @@ settings! {
     /// Whether changed lines are named; if so, the texts of small files are kept in memory.
     lines: bool = true, flag();
     /// Whether a call that would overwrite a change is deferred once.
-    guard: Guard = Guard::Off, word(&Guard::ALL, Guard::as_str);
+    guard: Guard = Guard::Off, word();
     /// Names of folders whose files are ignored.
     ignore: Vec<String> = [".git", "node_modules", "target"].map(str::to_owned).to_vec(), texts(&FOLDER, 64);
 }

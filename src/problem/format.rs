@@ -8,6 +8,8 @@ mod sarif;
 #[cfg(test)]
 mod tests;
 
+use strum::IntoStaticStr;
+
 pub use self::go_test::GoTest;
 use super::Problem;
 
@@ -16,8 +18,11 @@ pub const DOCUMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Most problems that are read from one document.
 const PROBLEMS_MAX: usize = 2_000;
 
-/// An output format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+impl_as_str!(Format);
+
+/// An output format. Its word is also the name of the tool, if the format belongs to none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Format {
     /// Lines of `cargo --message-format=json` and of `rustc --error-format=json`.
     CargoJson,
@@ -47,24 +52,13 @@ impl Format {
     pub const ALL: [Self; 5] =
         [Self::CargoJson, Self::GoTestJson, Self::EslintJson, Self::Sarif, Self::Junit];
 
-    /// The name of the format; also the name of the tool, if the format belongs to none.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::CargoJson => "cargo-json",
-            Self::GoTestJson => "go-test-json",
-            Self::EslintJson => "eslint-json",
-            Self::Sarif => "sarif",
-            Self::Junit => "junit",
-        }
-    }
-
     /// The format with this name.
     pub fn of(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.as_str() == name)
     }
 
     /// The tool of the problems; for a tool's JSON the same as for its text output.
-    pub const fn tool(self) -> &'static str {
+    pub fn tool(self) -> &'static str {
         match self {
             Self::CargoJson => "cargo",
             Self::GoTestJson => "go",

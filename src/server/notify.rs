@@ -12,7 +12,7 @@ use uuid::Uuid;
 use crate::{
     event::{Event, SessionId},
     ledger::Suppressed,
-    notification::{Category, Level, Sink},
+    notification::{Level, Sink},
     publisher::Records,
     server::{App, auth::PeerPid, error::ApiError, extract::read_body, naming::session_of, processes},
     sink::{Notice, PER_MINUTE_MAX, Parts, Target, Verdict, seconds_ago},
@@ -108,7 +108,7 @@ pub(crate) fn new_id(kind: char) -> String {
 fn log(notice: &Notice, verdict: Option<&Verdict>) {
     let Notice { id, level, context, session, .. } = notice;
     let message = notice.text_for(Target::Plain, Parts::ALL);
-    let category = notice.category.map(Category::as_str);
+    let category = notice.category.map(|category| category.as_str());
     let session = session.as_ref().map(SessionId::as_str);
     if let Some(Verdict::Suppressed(why)) = verdict {
         let why = why.as_str();

@@ -12,7 +12,7 @@ use crate::{
     },
     engine::{Engine, Input, Output},
     event::{Event, Payload, Provenance, Seq, SessionId, catalogue::OwnSeverities},
-    notification::{Category, Notification},
+    notification::Notification,
     pipeline::rule::Subscriber,
     rules::CompiledRules,
     sink::Notice,
@@ -181,7 +181,9 @@ fn fields(notice: &Notice) -> Value {
     let mut fields = Map::new();
     fields.insert("message".to_owned(), Value::from(&*notice.message));
     fields.insert("level".to_owned(), notice.level.as_str().into());
-    fields.extend(notice.category.map(Category::as_str).map(|word| ("category".to_owned(), word.into())));
+    fields.extend(
+        notice.category.map(|category| category.as_str()).map(|word| ("category".to_owned(), word.into())),
+    );
     fields.extend(notice.link.as_deref().map(|link| ("link".to_owned(), link.into())));
     Value::Object(fields)
 }

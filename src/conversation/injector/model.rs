@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use strum::VariantArray;
 
 use super::{
     tests::{Brief, exchange, limits, notification},
@@ -33,7 +34,7 @@ enum Step {
 
 /// An activation and an interrupt for each number below nine.
 fn by_itself(number: usize) -> (Activation, Interrupt) {
-    (Activation::ALL[number % 3], Interrupt::ALL[number / 3])
+    (Activation::VARIANTS[number % 3], Interrupt::VARIANTS[number / 3])
 }
 
 fn step() -> impl Strategy<Value = (u64, Step)> {

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 
 use super::outcome::{ANSWER_BYTES_MAX, Response, failed, read_secret, word_of};
 use crate::{
-    notification::{Category, Level},
+    notification::Level,
     sink::{Answered, Notice, Parts, Progress, Shown, Url},
 };
 
@@ -55,7 +55,7 @@ fn ntfy_priority(notice: &Notice) -> u8 {
 pub(super) async fn ntfy(url: &Url, token_file: Option<&str>, notice: &Notice) -> Answered {
     let Some((base, topic)) = url.path.rsplit_once('/') else { return failed("no topic".to_owned()) };
     let tag = word_of(notice.level, ["information_source", "warning", "rotating_light"]);
-    let category = notice.category.map(Category::as_str);
+    let category = notice.category.map(|category| category.as_str());
     let tapped = Parts { link: Shown::Apart, ..Parts::ALL };
     let body = NtfyBody {
         topic,

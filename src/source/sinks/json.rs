@@ -4,7 +4,6 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     event::SessionId,
-    notification::Category,
     sink::{Choices, Notice, Progress, Target},
 };
 
@@ -18,7 +17,7 @@ pub(super) fn fields(notice: &Notice) -> Value {
     insert("at", Some(&notice.at.to_string()));
     insert("level", Some(notice.level.as_str()));
     insert("context", Some(&notice.context));
-    insert("category", notice.category.map(Category::as_str));
+    insert("category", notice.category.map(|category| category.as_str()));
     insert("message", Some(&notice.message_for(Target::Plain)));
     insert("markdown", notice.is_markdown.then(|| notice.message_for(Target::Markdown)).as_deref());
     insert("link", notice.link.as_deref());

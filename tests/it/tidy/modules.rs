@@ -59,6 +59,7 @@ pub(super) const MODULES: &[Module] = &[
     alone("hex", 0, &[]),
     alone("name", 0, &[]),
     alone("nearest", 0, &[]),
+    alone("words", 0, &[]),
     alone("settings", 0, &[]),
     alone("snapshot", 0, &[]),
     module("call", 1, &[]),
