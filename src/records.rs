@@ -477,10 +477,11 @@ pub fn decode(kind: u8, seq: Seq, body: &[u8]) -> Result<RecordInput<'_>, Record
             let Bare {} = body.read()?;
             Input::ShuttingDown
         }
-        _ => {
+        TICK | LOST => {
             let Bare {} = body.read()?;
             Input::Tick
         }
+        _ => return Err(RecordError::Kind { seq, kind }),
     }))
 }
 
