@@ -20,9 +20,9 @@ use crate::{
     time::Timestamp,
 };
 
-/// The fewest skipped records for which a seek is worth its reads: stepping over so many costs
-/// some 100 us, as the reads of a bisection do.
-const SEEK_RECORDS_MIN: u64 = 1_000;
+/// The fewest skipped records for which a seek without an index is worth its reads: stepping over
+/// so many costs some 100 us, as a bisection does.
+const SEARCH_RECORDS_MIN: u64 = 1_000;
 
 /// Why records cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -153,8 +153,8 @@ impl Reader {
         Ok(Records { cursor: Some(&place.cursor), entries: &self.entries })
     }
 
-    /// Moves forward to `next`. Reads only the part between the nearest indexed offset and `next`,
-    /// or all of it if it is short.
+    /// Moves forward to `next`. Reads only the part between the nearest indexed offset and `next`;
+    /// without an index, all of it if it is short.
     pub fn skip_to(&mut self, next: Seq) {
         let skipped = next.0.saturating_sub(self.next.0);
         if skipped == 0 {
@@ -162,8 +162,8 @@ impl Reader {
         }
         self.next = next;
         self.resting = None;
-        if skipped >= SEEK_RECORDS_MIN
-            && let Some(place) = &mut self.place
+        if let Some(place) = &mut self.place
+            && (place.segment.has_index() || skipped >= SEARCH_RECORDS_MIN)
             && let Ok((_, offset)) = place.segment.place_before(next)
             && offset > place.cursor.offset()
         {

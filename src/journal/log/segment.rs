@@ -86,6 +86,11 @@ impl Segment {
         }
     }
 
+    /// Whether the offset of a record is found by an index.
+    pub(crate) fn has_index(&self) -> bool {
+        !matches!(self.index, Index::Searched)
+    }
+
     /// Its size on the disk, in bytes.
     pub(crate) fn stored_bytes(&self) -> io::Result<u64> {
         match &self.index {
