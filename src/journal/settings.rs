@@ -36,7 +36,7 @@ pub struct JournalSettings {
     pub durability: Durability,
     /// How long a record that nobody waits for stays unsynced.
     pub sync_within: Duration,
-    /// Whether full segments are sealed in the background; every start reads unsealed ones through.
+    /// Whether full segments are sealed in the background.
     pub seal: bool,
     /// What to delete of records that are not needed, see `Journal::set_needed_from`.
     pub retention: Retention,
