@@ -195,7 +195,7 @@ impl Segment {
         Ok(place)
     }
 
-    /// The first good record after `seq`, which may be damaged.
+    /// The first good record after `seq`; the one at `seq` may be damaged.
     fn search_after(&self, seq: Seq) -> io::Result<Option<Seq>> {
         let mut cursor = Cursor::new(Arc::clone(&self.file), self.search(seq)?.1);
         while let Some((_, entry)) = cursor.find_record(self.end())? {
