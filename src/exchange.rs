@@ -13,6 +13,7 @@ use crate::{
     event::{Seq, SessionId, Severity},
     name::ShortName,
     notification::{InjectionPoint, NotificationId, Priority, SubscriberId, Tokens},
+    words::Words,
 };
 
 /// The prefix of a line for the user.
@@ -254,16 +255,13 @@ impl FromStr for Format {
     type Err = FormatError;
 
     fn from_str(text: &str) -> Result<Self, FormatError> {
-        Self::ALL
-            .into_iter()
-            .find(|format| format.as_str() == text)
-            .ok_or_else(|| FormatError(text.chars().take(64).collect()))
+        Self::of_word(text).ok_or_else(|| FormatError(text.chars().take(64).collect()))
     }
 }
 
 /// Error: a text is not a format.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a format; use one of {formats}", formats = Format::ALL.map(Format::as_str).join(", "))]
+#[error("`{0}` is not a format; use one of {formats}", formats = Format::list())]
 pub struct FormatError(pub String);
 
 /// The id of an injection, which its text includes.

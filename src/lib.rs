@@ -18,7 +18,7 @@
 
 // Decides: basic types.
 #[macro_use]
-mod words;
+pub mod words;
 
 pub mod hash;
 pub mod hex;

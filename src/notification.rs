@@ -20,6 +20,7 @@ use crate::{
     snapshot,
     time::Timestamp,
     toon::Document,
+    words::Words,
 };
 
 pub use counts::{Counts, Detail, NAMED_MAX};
@@ -174,12 +175,9 @@ impl FromStr for InjectionPoint {
     }
 }
 
-fn parse_word<T: VariantArray + Copy + Into<&'static str>>(text: &str) -> Result<T, WordError> {
-    let word = T::VARIANTS.iter().copied().find(|word| (*word).into() == text);
-    word.ok_or_else(|| WordError {
-        found: text.chars().take(64).collect(),
-        allowed: T::VARIANTS.iter().map(|word| (*word).into()).collect::<Vec<_>>().join(", "),
-    })
+fn parse_word<T: Words>(text: &str) -> Result<T, WordError> {
+    let found = || text.chars().take(64).collect();
+    T::of_word(text).ok_or_else(|| WordError { found: found(), allowed: T::list() })
 }
 
 /// The name of a subscriber: `[a-z0-9_]+`.

@@ -4,7 +4,7 @@
 
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
-use strum::VariantArray;
+use crate::words::Words;
 
 /// The name of a key.
 type Name = &'static str;
@@ -23,7 +23,7 @@ pub trait Keys {
     /// A duration, which is written with its unit.
     fn duration(&mut self, key: Name, limits: RangeInclusive<Duration>) -> Option<Duration>;
     /// One of the words for the values of an enum.
-    fn word<T: VariantArray + Copy + Into<&'static str>>(&mut self, key: Name) -> Option<T>;
+    fn word<T: Words>(&mut self, key: Name) -> Option<T>;
     /// A text of the form `form`.
     fn text<T>(&mut self, key: Name, form: &Form<T>) -> Option<T>;
     /// At most `max` texts of the form `form`.

@@ -57,13 +57,10 @@ impl Throttle {
         rate: Option<Rate>,
         now: Timestamp,
     ) -> Option<ThrottledBy> {
-        let mut is_over = |rate| self.sources.try_take(rate, event.source, now).is_err();
-        let by = if chain > CHAIN_MAX {
-            ThrottledBy::Causes
-        } else if rate.is_some_and(&mut is_over) {
-            ThrottledBy::SourceRate
-        } else {
-            return None;
+        let by = match rate {
+            _ if chain > CHAIN_MAX => ThrottledBy::Causes,
+            Some(rate) if self.sources.try_take(rate, event.source, now).is_err() => ThrottledBy::SourceRate,
+            Some(_) | None => return None,
         };
         self.count(event, by, now);
         Some(by)

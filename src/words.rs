@@ -1,5 +1,22 @@
 //! The words of enums, which `strum` derives from the names of their values.
 
+use strum::VariantArray;
+
+/// An enum whose values are known by their words.
+pub trait Words: VariantArray + Copy + Into<&'static str> {
+    /// The value with this word.
+    fn of_word(word: &str) -> Option<Self> {
+        Self::VARIANTS.iter().copied().find(|one| (*one).into() == word)
+    }
+
+    /// All words, with commas between them.
+    fn list() -> String {
+        Self::VARIANTS.iter().map(|one| (*one).into()).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl<T: VariantArray + Copy + Into<&'static str>> Words for T {}
+
 /// Gives enums that derive `strum::IntoStaticStr` the method `as_str`.
 ///
 /// One rule makes their words for files, records and the API, next to the one of serde. `strum` can

@@ -3,8 +3,6 @@
 
 use std::{collections::BTreeMap, num::NonZeroU32, ops::RangeInclusive, sync::Arc, time::Duration};
 
-use strum::VariantArray;
-
 use crate::{
     config::{
         producers,
@@ -15,6 +13,7 @@ use crate::{
     rate::Rate,
     rules::SourceSettings,
     settings::{ENTRIES_MAX, Entry, Form, Keys, Switch},
+    words::Words,
 };
 
 /// Default rate of a source that other people than the user write to: a checkout of some thousand
@@ -62,7 +61,7 @@ impl Keys for Section<'_> {
         self.read(key, |value| values::duration(value, limits.clone()))
     }
 
-    fn word<T: VariantArray + Copy + Into<&'static str>>(&mut self, key: &'static str) -> Option<T> {
+    fn word<T: Words>(&mut self, key: &'static str) -> Option<T> {
         self.read(key, values::word)
     }
 

@@ -12,7 +12,6 @@ use std::{
 };
 
 use jiff::SignedDuration;
-use strum::VariantArray;
 
 use crate::{
     config::{
@@ -27,6 +26,7 @@ use crate::{
         hours::{Hours, HoursError},
         parse_duration,
     },
+    words::Words,
 };
 
 /// The text for no limit.
@@ -102,7 +102,7 @@ fn noted(found: Vec<Diagnostic>, note: Option<String>) -> Vec<Diagnostic> {
 }
 
 /// One of the words for the values of an enum.
-pub(crate) fn word<T: VariantArray + Copy + Into<&'static str>>(value: &Value<'_>) -> Parsed<T> {
+pub(crate) fn word<T: Words>(value: &Value<'_>) -> Parsed<T> {
     word_of(value, T::VARIANTS)
 }
 

@@ -111,10 +111,9 @@ impl Engine {
             Release::Decide | Release::Recorded(_) => decided,
         };
         if let Some(fitted) = &decided.fitted {
-            self.tally.count_injection(fitted.tokens);
-            for chosen in &fitted.chosen {
-                self.tally.count_injected(&chosen.notification, chosen.redelivered.is_some());
-            }
+            let chosen = fitted.chosen.iter();
+            let notifications = chosen.map(|one| (one.notification.as_ref(), one.redelivered.is_some()));
+            self.tally.count_injection(fitted.tokens, notifications);
         }
         let shown = exchange.shows_notices.then(|| {
             let folder = self.sessions.workspace(session);

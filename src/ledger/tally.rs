@@ -96,20 +96,22 @@ impl Tally {
         }
     }
 
-    /// Counts an injection of `tokens` with its wrapper.
-    pub fn count_injection(&mut self, tokens: Tokens) {
+    /// Counts an injection of `tokens` with its wrapper, and its notifications, each with whether
+    /// it is redelivered: the bytes of its payloads were counted then.
+    pub fn count_injection<'n>(
+        &mut self,
+        tokens: Tokens,
+        notifications: impl Iterator<Item = (&'n Notification, bool)>,
+    ) {
         self.injected_tokens += u64::from(tokens.0);
-    }
-
-    /// Counts a notification of an injection, and the bytes of its payloads unless they were
-    /// counted at an earlier delivery.
-    pub fn count_injected(&mut self, notification: &Notification, is_redelivered: bool) {
-        let raw_bytes = if is_redelivered { 0 } else { notification.raw_bytes };
-        self.raw_bytes += raw_bytes;
-        self.of(&notification.subscriber, |own| {
-            own.injected_tokens += u64::from(notification.tokens.0);
-            own.raw_bytes += raw_bytes;
-        });
+        for (notification, is_redelivered) in notifications {
+            let raw_bytes = if is_redelivered { 0 } else { notification.raw_bytes };
+            self.raw_bytes += raw_bytes;
+            self.of(&notification.subscriber, |own| {
+                own.injected_tokens += u64::from(notification.tokens.0);
+                own.raw_bytes += raw_bytes;
+            });
+        }
     }
 
     /// Changes the counts of one subscriber; clones its id only for the first count.

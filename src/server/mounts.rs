@@ -51,8 +51,9 @@ struct Found {
 impl Mounts {
     /// Whether no path in `paths`, and no file last seen on one of `devices`, can block its caller.
     ///
-    /// Shape: false if unknown, for example for `btrfs` together with a network mount, because the devices
-    /// of `btrfs` are in no table. A link in a path without a known device may lead elsewhere.
+    /// Shape: false if unknown, for example for `btrfs` together with a network mount, because the
+    /// devices of `btrfs` are in no table. A link in a path without a known device may lead
+    /// elsewhere.
     pub(crate) fn answer_at_once<'p>(
         &self,
         paths: impl Iterator<Item = &'p str>,

@@ -22,11 +22,14 @@ use crate::{
 /// The distance of indexed offsets, in bytes: 256 entries for a segment of 64 MiB.
 const INDEX_BYTES: u64 = 256 << 10;
 
+/// A record, and its offset.
+type Place = (Seq, u64);
+
 /// How the offset of a record is found.
 #[derive(Debug)]
 enum Index {
     /// By places that were noted when the records were written or read, in order.
-    Noted(Mutex<Vec<(Seq, u64)>>),
+    Noted(Mutex<Vec<Place>>),
     /// By bisection, because only the end of the file was read.
     Searched,
     /// By the index of the sealed file.
@@ -149,9 +152,8 @@ impl Segment {
             Index::Searched => self.search(seq),
             Index::Noted(places) => {
                 let places = places.lock().unwrap_or_else(PoisonError::into_inner);
-                let after = places.partition_point(|(placed, _)| *placed <= seq);
-                let place = after.checked_sub(1).and_then(|at| places.get(at)).copied();
-                Ok(place.unwrap_or((self.first, HEADER_BYTES)))
+                let (before, _) = around(&places, seq);
+                Ok(before.last().copied().unwrap_or((self.first, HEADER_BYTES)))
             }
         }
     }
@@ -165,8 +167,8 @@ impl Segment {
             Index::Searched => self.search_after(seq),
             Index::Noted(places) => {
                 let places = places.lock().unwrap_or_else(PoisonError::into_inner);
-                let after = places.partition_point(|(placed, _)| *placed <= seq);
-                Ok(places.get(after).map(|(placed, _)| *placed))
+                let (_, after) = around(&places, seq);
+                Ok(after.first().map(|(placed, _)| *placed))
             }
         }
     }
@@ -205,6 +207,11 @@ impl Segment {
         }
         Ok(None)
     }
+}
+
+/// The places at or before `seq`, and those after it.
+fn around(places: &[Place], seq: Seq) -> (&[Place], &[Place]) {
+    places.split_at(places.partition_point(|(placed, _)| *placed <= seq))
 }
 
 #[cfg(test)]
