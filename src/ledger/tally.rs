@@ -97,7 +97,7 @@ impl Tally {
     }
 
     /// Counts an injection of `tokens` with its wrapper, and its notifications, each with whether
-    /// it is redelivered: the bytes of its payloads were counted then.
+    /// it is redelivered. A redelivery adds no bytes of payloads.
     pub fn count_injection<'n>(
         &mut self,
         tokens: Tokens,
