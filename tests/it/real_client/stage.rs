@@ -23,6 +23,8 @@ const RECORDS_AT: usize = 16;
 /// Size of the small disk, and bytes of it that are filled.
 const SMALL_DISK: &str = "size=64m";
 const FILLED_BYTES: usize = 60 << 20;
+/// Settings of a daemon that looks at the disk.
+const WITH_DISK: &str = "[sources.disk]\nenabled = true\n";
 
 /// The user's own status line: the fill of the context, as `"used_percentage":83`.
 const STATUS_LINE: &str = "grep -o '\"used_percentage\":[0-9]*' | head -n 1";
@@ -95,8 +97,12 @@ impl Stage {
         }
     }
 
-    /// Puts the client's folder on a disk of its own.
+    /// Puts the client's folder on a disk of its own, and has the daemon report a full one.
     pub(super) fn have_small_disk(&mut self) {
+        self.home.configure("aside.toml", WITH_DISK);
+        if self.daemon.is_some() {
+            aside(&self.home, &["reload"]);
+        }
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", SMALL_DISK, "aside-test"]).arg(self.home.work());
         assert!(

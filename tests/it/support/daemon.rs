@@ -30,6 +30,9 @@ const LOG_LINES_MAX: usize = 10_000;
 /// Default settings of the daemons: segments so small that dozens of daemons do not keep the disk
 /// busy with preparing files.
 const SETTINGS: &str = "[journal]\nsegment_bytes = 1048576\n";
+/// What every home adds to its settings: whether the machine's disk is nearly full is not part of a
+/// test. A test of it names the table itself.
+const WITHOUT_DISK: (&str, &str) = ("[sources.disk]", "enabled = false");
 /// Lines that the daemon prints when it is ready.
 const READY_LINES: usize = 4;
 
@@ -97,8 +100,14 @@ impl Home {
         fs::canonicalize(self.path("work")).expect("it was made").to_string_lossy().into_owned()
     }
 
-    /// Writes a file of the configuration.
+    /// Writes a file of the configuration; `aside.toml` with [`WITHOUT_DISK`] at its end.
     pub(crate) fn configure(&self, name: &str, text: &str) {
+        let (table, setting) = WITHOUT_DISK;
+        let text = if name == "aside.toml" && !text.contains(table) {
+            format!("{text}\n{table}\n{setting}\n")
+        } else {
+            text.to_owned()
+        };
         let path = self.path("config").join(name);
         fs::create_dir_all(path.parent().expect("a file has a folder")).expect("a folder");
         fs::write(path, text).expect("written");
