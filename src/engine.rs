@@ -58,10 +58,10 @@ impl Engine {
             Input::SessionOpened { session, harness } => {
                 self.sessions.open_session(&session, &harness, now);
             }
-            Input::SessionClosed { session, may_return: true } => {
+            Input::SessionSuspended { session } => {
                 self.sessions.suspend(&session, Suspension::ByHarness, now);
             }
-            Input::SessionClosed { session, may_return: false } => self.sessions.end_session(&session, now),
+            Input::SessionEnded { session } => self.sessions.end_session(&session, now),
             Input::ProcessGone { session, process } => self.sessions.process_gone(&session, process, now),
             Input::SessionSeen { session } => self.sessions.note_attached(&session, now),
             Input::SessionIdle { session, as_of } => self.sessions.note_idle(&session, as_of),

@@ -168,13 +168,10 @@ pub enum Then {
         /// The prompt's text.
         prompt: String,
     },
-    /// The conversation has ended.
-    SessionClosed {
-        /// Its session.
-        session: SessionId,
-        /// Whether it can be resumed.
-        may_return: bool,
-    },
+    /// The conversation has ended and can be resumed.
+    SessionSuspended(SessionId),
+    /// The conversation has ended and cannot be resumed.
+    SessionEnded(SessionId),
     /// Nothing; the hook gets an empty answer.
     Nothing,
 }
@@ -186,7 +183,7 @@ impl Then {
             Self::Exchange(exchange) | Self::BeforeTool(exchange) | Self::Prompt { exchange, .. } => {
                 Some(exchange)
             }
-            Self::SessionClosed { .. } | Self::Nothing => None,
+            Self::SessionSuspended(_) | Self::SessionEnded(_) | Self::Nothing => None,
         }
     }
 
@@ -195,7 +192,7 @@ impl Then {
             Self::Exchange(exchange) | Self::BeforeTool(exchange) | Self::Prompt { exchange, .. } => {
                 (Some(exchange), None)
             }
-            Self::SessionClosed { session, .. } => (None, Some(session)),
+            Self::SessionSuspended(session) | Self::SessionEnded(session) => (None, Some(session)),
             Self::Nothing => (None, None),
         };
         exchange.into_iter().flat_map(|exchange| exchange.sessions_mut()).chain(closed)
@@ -207,7 +204,7 @@ impl Then {
             Self::Exchange(exchange) | Self::BeforeTool(exchange) | Self::Prompt { exchange, .. } => {
                 exchange.harness.parent.is_none().then_some(&exchange.session)
             }
-            Self::SessionClosed { .. } | Self::Nothing => None,
+            Self::SessionSuspended(_) | Self::SessionEnded(_) | Self::Nothing => None,
         }
     }
 }

@@ -86,7 +86,7 @@ mod tests {
             records.acks(&session, &[injection, injection], ConfirmedBy::Ack);
             records.undelivered(&session, &injection);
             records.session_opened(&session, &Harness::default());
-            records.session_closed(&session, true);
+            records.session_suspended(&session);
             records.process_gone(&session, Process { pid: 41, started: Some(7) });
             records.session_seen(&session);
             records.session_idle(&session, "client_file", Timestamp::from_millis(5));
@@ -119,7 +119,7 @@ mod tests {
                 "ack Ack",
                 "undelivered Undelivered",
                 "session_opened SessionOpened",
-                "session_closed SessionClosed",
+                "session_closed SessionSuspended",
                 "session_closed ProcessGone",
                 "session_seen SessionSeen",
                 "session_state SessionIdle",

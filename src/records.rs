@@ -344,10 +344,16 @@ pub fn encode_session_opened(session: &SessionId, harness: &Harness, body: &mut 
     write(Opened { session: session.clone(), harness: HarnessView::of(harness) }, body);
 }
 
-/// Appends the body of a [`SESSION_CLOSED`], with whether the session can be resumed.
-pub fn encode_session_closed(session: &SessionId, may_return: bool, body: &mut Vec<u8>) {
+/// Appends the body of a [`SESSION_CLOSED`] of a session that can be resumed.
+pub fn encode_session_suspended(session: &SessionId, body: &mut Vec<u8>) {
     let session = session.clone();
-    write(Closed { session, may_return, cause: None, pid: None, pid_started: None }, body);
+    write(Closed { session, may_return: true, cause: None, pid: None, pid_started: None }, body);
+}
+
+/// Appends the body of a [`SESSION_CLOSED`] of a session that cannot be resumed.
+pub fn encode_session_ended(session: &SessionId, body: &mut Vec<u8>) {
+    let session = session.clone();
+    write(Closed { session, may_return: false, cause: None, pid: None, pid_started: None }, body);
 }
 
 /// Appends the body of a [`SESSION_CLOSED`] because the session's process has ended; it can be
@@ -445,7 +451,8 @@ pub fn decode(kind: u8, seq: Seq, body: &[u8]) -> Result<RecordInput<'_>, Record
         SESSION_CLOSED => {
             let Closed { session, may_return, cause, pid, pid_started } = body.read()?;
             match cause {
-                None => Input::SessionClosed { session, may_return },
+                None if may_return => Input::SessionSuspended { session },
+                None => Input::SessionEnded { session },
                 Some(Cause::ProcessGone) => {
                     let pid = pid.ok_or_else(|| body.broken("missing field `pid`"))?;
                     Input::ProcessGone { session, process: Process { pid, started: pid_started } }

@@ -67,12 +67,16 @@ pub enum Input<'a> {
         /// Its properties.
         harness: Harness,
     },
-    /// A harness reports the end of a conversation.
-    SessionClosed {
+    /// A harness reports the end of a conversation that can be resumed: its queue is kept for a
+    /// while.
+    SessionSuspended {
         /// The session.
         session: SessionId,
-        /// Whether it can be resumed; if so, its queue is kept for a while.
-        may_return: bool,
+    },
+    /// A harness reports the end of a conversation that cannot be resumed.
+    SessionEnded {
+        /// The session.
+        session: SessionId,
     },
     /// The process of a session ended without a report: injections in flight will not be confirmed.
     ProcessGone {

@@ -383,7 +383,7 @@ impl Call<'_> {
             json!({ "harness": CAPS.name, "reason": reason }),
         )?;
         // Any conversation can be resumed, and a cleared one is followed by its successor.
-        Ok((vec![event], Then::SessionClosed { session: self.session()?, may_return: true }))
+        Ok((vec![event], Then::SessionSuspended(self.session()?)))
     }
 
     /// An exchange of this session at `point`.

@@ -83,9 +83,14 @@ impl Records {
         self.push(records::SESSION_OPENED, |body| records::encode_session_opened(session, harness, body));
     }
 
-    /// Adds the end of a session, as reported by its harness, and whether it can be resumed.
-    pub fn session_closed(&mut self, session: &SessionId, may_return: bool) {
-        self.push(records::SESSION_CLOSED, |body| records::encode_session_closed(session, may_return, body));
+    /// Adds the end of a session that can be resumed, as reported by its harness.
+    pub fn session_suspended(&mut self, session: &SessionId) {
+        self.push(records::SESSION_CLOSED, |body| records::encode_session_suspended(session, body));
+    }
+
+    /// Adds the end of a session that cannot be resumed, as reported by its harness.
+    pub fn session_ended(&mut self, session: &SessionId) {
+        self.push(records::SESSION_CLOSED, |body| records::encode_session_ended(session, body));
     }
 
     /// Adds the end of a session's process; the session can be resumed in another one.

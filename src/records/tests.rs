@@ -123,8 +123,8 @@ fn every_kind() -> Vec<(u8, Vec<u8>, String)> {
         ),
         (
             SESSION_CLOSED,
-            body(&|body| encode_session_closed(&session, true, body)),
-            input(Input::SessionClosed { session: session.clone(), may_return: true }),
+            body(&|body| encode_session_suspended(&session, body)),
+            input(Input::SessionSuspended { session: session.clone() }),
         ),
         (
             RULES,
@@ -247,11 +247,7 @@ fn a_body_of_version_1_means_what_it_meant_then() {
                 by: ConfirmedBy::Ack,
             },
         ),
-        (
-            SESSION_CLOSED,
-            br#"{"v":1,"session":"s1"}"#,
-            Input::SessionClosed { session: SessionId::new("s1"), may_return: false },
-        ),
+        (SESSION_CLOSED, br#"{"v":1,"session":"s1"}"#, Input::SessionEnded { session: SessionId::new("s1") }),
         (
             EXCHANGE,
             br#"{"v":1,"request":7,"session":"s1","point":"turn_end","carrier":"c1","carries":"always"}"#,

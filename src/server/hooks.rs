@@ -150,14 +150,17 @@ async fn answer(
             app.append(acks).await?;
             return exchanged(app, kind, call, exchange).await;
         }
-        Then::SessionClosed { session, may_return } => {
+        Then::SessionSuspended(session) => {
             let mut records = records_of(observed)?;
-            if !may_return {
-                // The subagent finished, so all earlier injections have arrived.
-                let given = app.engine.outstanding(session.clone()).await?.unconfirmed;
-                records.acks(session, &given, ConfirmedBy::Ack);
-            }
-            records.session_closed(session, *may_return);
+            records.session_suspended(session);
+            app.append(records).await?;
+        }
+        Then::SessionEnded(session) => {
+            let mut records = records_of(observed)?;
+            // The subagent finished, so all earlier injections have arrived.
+            let given = app.engine.outstanding(session.clone()).await?.unconfirmed;
+            records.acks(session, &given, ConfirmedBy::Ack);
+            records.session_ended(session);
             app.append(records).await?;
         }
         Then::Nothing => app.append(records_of(observed)?).await?,

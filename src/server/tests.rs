@@ -174,7 +174,9 @@ fn journaled(app: &App, from: u64) -> Vec<(&'static str, String)> {
         let said = match records::decode(found.kind.0, found.seq, found.body).expect("readable") {
             RecordInput::Input(Input::Event { event, .. }) => event.event_type.to_owned(),
             RecordInput::Input(Input::Exchange { exchange, .. }) => exchange.carrier.to_string(),
-            RecordInput::Input(Input::SessionClosed { session, .. }) => session.to_string(),
+            RecordInput::Input(Input::SessionSuspended { session } | Input::SessionEnded { session }) => {
+                session.to_string()
+            }
             other @ (RecordInput::Input(_)
             | RecordInput::Rules { .. }
             | RecordInput::Released(_)

@@ -223,7 +223,7 @@ impl Run {
                 records::encode_session_opened(session, harness, body);
             }),
             Act::Close(session) => Append::of(records::SESSION_CLOSED, Level::Written, *at, |body| {
-                records::encode_session_closed(session, false, body);
+                records::encode_session_ended(session, body);
             }),
             Act::Rules(generation) => rules_at(*generation, *at),
             Act::Snapshot => return self.daemon.take_snapshot(*at, |seq, output| self.seen.see(seq, output)),

@@ -85,9 +85,8 @@ impl Record {
             Content::Opened(session, harness) => {
                 Input::SessionOpened { session: session.clone(), harness: harness.clone() }
             }
-            Content::Closed(session, may_return) => {
-                Input::SessionClosed { session: session.clone(), may_return: *may_return }
-            }
+            Content::Closed(session, true) => Input::SessionSuspended { session: session.clone() },
+            Content::Closed(session, false) => Input::SessionEnded { session: session.clone() },
             Content::Rules(generation) => Input::RulesReplaced(generations::rules(*generation)),
             Content::ShuttingDown => Input::ShuttingDown,
         }

@@ -177,7 +177,7 @@ fn after_a_day(outside: &Path) -> World {
     let read = Call { touched: ["a", "b"].map(touch).to_vec(), ..Call::default() };
     assert_eq!(world.exchange(InjectionPoint::AfterTool, ContextChange::default(), &[read]), None);
     let session = world.session.clone();
-    world.handle(|_| Input::SessionClosed { session, may_return: true });
+    world.handle(|_| Input::SessionSuspended { session });
     run("echo 2 >a; git commit -qam two; echo 3 >b", &folder);
     world.answer();
     world.now = world.now + DAY;

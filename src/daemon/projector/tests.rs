@@ -155,7 +155,7 @@ impl World {
                 0..=13 => self.append_event(&session),
                 14..=17 => self.append_exchange(session),
                 18 => self.append(records::SESSION_CLOSED, |body| {
-                    records::encode_session_closed(&session, false, body);
+                    records::encode_session_ended(&session, body);
                 }),
                 _ => self.append(records::TICK, records::encode_bare),
             }

@@ -156,7 +156,7 @@ fn a_restart_in_the_midst_changes_nothing() {
 fn a_session_that_ends_or_opens_meanwhile_has_what_was_made_while_it_was_open() {
     let mut engine = behind();
     let now = Timestamp::from_millis(2);
-    engine.handle(Input::SessionClosed { session: id(199), may_return: true }, now);
+    engine.handle(Input::SessionSuspended { session: id(199) }, now);
     let ended = outputs(&mut engine).iter().filter(|output| output.contains("SessionGone")).count();
     assert_eq!(ended, BROADCASTS - BROADCASTS / 3);
     let harness = Harness::default();

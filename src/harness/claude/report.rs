@@ -69,8 +69,8 @@ impl Call<'_> {
         let Some(agent) = self.subagent()? else {
             return Ok((Vec::new(), Then::Nothing));
         };
-        let closed = Then::SessionClosed { session: self.session()?, may_return: false };
-        Ok((vec![self.subagent_event("subagent.complete", &agent)?], closed))
+        let ended = Then::SessionEnded(self.session()?);
+        Ok((vec![self.subagent_event("subagent.complete", &agent)?], ended))
     }
 
     /// The subagent's id; `None` for the client's own work, such as a compaction, which has no

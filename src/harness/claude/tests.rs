@@ -35,7 +35,7 @@ const CAPTURES: [(&str, &str, &str); 31] = [
     capture!("PostToolUseFailure.json", "tool.call.failure; nothing"),
     capture!("PreCompact.json", "agent.compaction.start; nothing"),
     capture!("PreToolUse.json", "tool.call.pending; if due 77e7b829 before_tool toolu_fake000001 Bash"),
-    capture!("SessionEnd.json", "agent.session.end; closed dd255df5 for now"),
+    capture!("SessionEnd.json", "agent.session.end; suspended dd255df5"),
     capture!("SessionStart.clear.json", "agent.session.start; exchange 092022e2 turn_start 2ad86c4c clear"),
     capture!("SessionStart.compact.json", "agent.session.start; exchange dd255df5 turn_start b355f5ce compacted"),
     capture!("SessionStart.json", "agent.session.start; exchange dd255df5 turn_start 1000"),
@@ -44,7 +44,7 @@ const CAPTURES: [(&str, &str, &str); 31] = [
     capture!("Stop.with-background-task.json", "agent.turn.end; exchange 4d681cc7 turn_end ab63d128"),
     capture!("StopFailure.json", "agent.turn.failed; nothing"),
     capture!("SubagentStart.json", "subagent.started; exchange 89fc0744 turn_start af40dd6789074977e"),
-    capture!("SubagentStop.json", "subagent.complete; closed 89fc0744"),
+    capture!("SubagentStop.json", "subagent.complete; ended 89fc0744"),
     capture!("TaskCompleted.json", "nothing"),
     capture!("TaskCreated.json", "nothing"),
     capture!("UserPromptExpansion.json", "nothing"),
@@ -269,7 +269,7 @@ fn parse_json(stdin: Value) -> HookCall {
 fn exchange(call: &HookCall) -> &Exchange {
     match &call.then {
         Then::Exchange(exchange) | Then::BeforeTool(exchange) | Then::Prompt { exchange, .. } => exchange,
-        Then::SessionClosed { .. } | Then::Nothing => panic!("no exchange: {call:?}"),
+        Then::SessionSuspended(_) | Then::SessionEnded(_) | Then::Nothing => panic!("no exchange: {call:?}"),
     }
 }
 
@@ -293,10 +293,8 @@ fn summary(call: &HookCall) -> String {
         Then::Exchange(exchange) => asks("exchange", exchange),
         Then::BeforeTool(exchange) => asks("if due", exchange),
         Then::Prompt { exchange, .. } => asks("prompt", exchange),
-        Then::SessionClosed { session, may_return } => {
-            let for_now = if *may_return { " for now" } else { "" };
-            format!("closed {}{for_now}", first_part(session.as_str()))
-        }
+        Then::SessionSuspended(session) => format!("suspended {}", first_part(session.as_str())),
+        Then::SessionEnded(session) => format!("ended {}", first_part(session.as_str())),
         Then::Nothing => "nothing".to_owned(),
     };
     let types = call.observe.iter().map(|event| format!("{}; ", event.event_type));
@@ -470,8 +468,12 @@ proptest! {
                     records::encode_exchange(RequestId(0), exchange, &mut body);
                     Some(records::EXCHANGE)
                 }
-                Then::SessionClosed { session, may_return } => {
-                    records::encode_session_closed(session, *may_return, &mut body);
+                Then::SessionSuspended(session) => {
+                    records::encode_session_suspended(session, &mut body);
+                    Some(records::SESSION_CLOSED)
+                }
+                Then::SessionEnded(session) => {
+                    records::encode_session_ended(session, &mut body);
                     Some(records::SESSION_CLOSED)
                 }
                 Then::Nothing => None,

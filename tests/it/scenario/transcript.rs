@@ -92,9 +92,10 @@ fn act(drive: &mut Drive, transcript: &mut Transcript, step: &Step, now: Timesta
             let notification = NotificationId::new(&transcript.cause(name.as_str().into()));
             drive.input(Input::Decided { session, notification, decision }, now);
         }
-        Action::Close(session, may_return) => {
-            drive.input(Input::SessionClosed { session: session.clone(), may_return: *may_return }, now);
+        Action::Close(session, true) => {
+            drive.input(Input::SessionSuspended { session: session.clone() }, now);
         }
+        Action::Close(session, false) => drive.input(Input::SessionEnded { session: session.clone() }, now),
         Action::Gone(session, process) => {
             drive.input(Input::ProcessGone { session: session.clone(), process: *process }, now);
         }
