@@ -55,6 +55,7 @@ mod why;
 use std::{env, ffi::OsString, io, process::ExitCode, time::Duration};
 
 use clap::{CommandFactory, Parser, Subcommand};
+use jiff::tz::TimeZone;
 
 use crate::{
     client::{Client, hook, start_if_absent},
@@ -227,7 +228,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, CliErro
     let client = Client::new(socket, ANSWER_TIMEOUT);
     // Not locked, because threads of `run` write the child's output.
     let mut stdout = io::stdout();
-    let terminal = Terminal::of_stdout(cli.utc, |name| env::var_os(name));
+    let zone: Option<fn() -> TimeZone> = if cli.utc { None } else { Some(TimeZone::system) };
+    let terminal = Terminal::of_stdout(zone, |name| env::var_os(name));
     let context = Context { paths: Paths::from_env(variable), client, out: &mut stdout, terminal };
     dispatch(cli.command, context)
 }

@@ -10,7 +10,7 @@ use strum::IntoStaticStr;
 
 use crate::{
     event::SessionId,
-    exchange::Harness,
+    exchange::{Directive, Harness},
     notification::{InjectionPoint, Priority},
     time::Timestamp,
 };
@@ -39,17 +39,17 @@ pub enum SessionState {
 }
 
 impl SessionState {
-    /// The state after an exchange at `point`.
+    /// The state after an exchange at `point` with this `directive`.
     ///
-    /// `is_prolonged`: the turn was asked to continue. If an exchange cancels the current step, the
-    /// turn continues: the agent decides again, and can be reached meanwhile.
+    /// Shape: a directive at the end of a turn prolongs the turn. If an exchange cancels the
+    /// current step, the turn continues: the agent decides again, and can be reached meanwhile.
     #[must_use]
-    pub fn after_exchange(self, point: InjectionPoint, is_prolonged: bool) -> Self {
+    pub fn after_exchange(self, point: InjectionPoint, directive: Option<&Directive>) -> Self {
         match point {
             InjectionPoint::TurnStart => Self::Streaming,
             InjectionPoint::BeforeTool => Self::ToolPending,
             InjectionPoint::AfterTool => Self::ToolComplete,
-            InjectionPoint::TurnEnd if is_prolonged => Self::Continuing,
+            InjectionPoint::TurnEnd if directive.is_some() => Self::Continuing,
             InjectionPoint::TurnEnd => Self::Idle,
             InjectionPoint::Immediate => self,
         }
@@ -168,18 +168,19 @@ mod tests {
 
     #[test]
     fn a_turn_goes_through_its_states() {
+        let prolonged = Directive::Continue { reason: "a test failed".into() };
         let points = [
-            (InjectionPoint::TurnStart, false, Streaming),
-            (InjectionPoint::BeforeTool, false, ToolPending),
-            (InjectionPoint::Immediate, false, ToolPending),
-            (InjectionPoint::AfterTool, false, ToolComplete),
-            (InjectionPoint::TurnEnd, true, Continuing),
-            (InjectionPoint::Immediate, false, Continuing),
-            (InjectionPoint::TurnEnd, false, Idle),
+            (InjectionPoint::TurnStart, None, Streaming),
+            (InjectionPoint::BeforeTool, None, ToolPending),
+            (InjectionPoint::Immediate, None, ToolPending),
+            (InjectionPoint::AfterTool, None, ToolComplete),
+            (InjectionPoint::TurnEnd, Some(&prolonged), Continuing),
+            (InjectionPoint::Immediate, None, Continuing),
+            (InjectionPoint::TurnEnd, None, Idle),
         ];
         let mut state = SessionState::default();
-        for (point, is_prolonged, expected) in points {
-            state = state.after_exchange(point, is_prolonged);
+        for (point, directive, expected) in points {
+            state = state.after_exchange(point, directive);
             assert_eq!(state, expected, "{point}");
         }
     }

@@ -108,6 +108,14 @@ impl Class {
     }
 }
 
+/// A letter that continues a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Letter {
+    /// A capital after a small letter.
+    Hump,
+    Plain,
+}
+
 /// The state on which the cost of the next byte depends: the class of the previous byte, and its
 /// run's length so far. Small letters and capitals form one run. One number encodes its two
 /// lengths: all its letters, and those since the last hump. Counts stop where the cost no longer
@@ -145,7 +153,12 @@ impl State {
         let count = if goes_on { self.count + 1 } else { 1 };
         let (count, cost) = match (class, count) {
             (Small | Capital, _) if goes_on => {
-                self.next_letter(matches!((self.class, class), (Small, Capital)))
+                let letter = if matches!((self.class, class), (Small, Capital)) {
+                    Letter::Hump
+                } else {
+                    Letter::Plain
+                };
+                self.next_letter(letter)
             }
             (Small | Capital, _) => (Self::letters(1, 1), WORD),
             (Digit, 2..=DIGITS_PER_TOKEN) => (count, 0),
@@ -164,15 +177,18 @@ impl State {
     }
 
     /// Returns the count after one more letter of a run, and its cost.
-    const fn next_letter(self, is_hump: bool) -> (u64, u64) {
+    const fn next_letter(self, letter: Letter) -> (u64, u64) {
         let run = (self.count - 1) % Self::RUN_MAX + 2;
-        let since_hump = if is_hump { 1 } else { (self.count - 1) / Self::RUN_MAX + 2 };
+        let (since_hump, more) = match letter {
+            Letter::Hump => (1, CAMEL_HUMP),
+            Letter::Plain => ((self.count - 1) / Self::RUN_MAX + 2, 0),
+        };
         let cost = match (run, since_hump) {
             (_, since_hump) if since_hump > WORD_LETTERS_MAX => LETTER_OF_NO_WORD,
             (..=WORD_LETTERS_FREE, _) => 0,
             (_, _) => LETTER_BEYOND,
         };
-        (Self::letters(run, since_hump), if is_hump { cost + CAMEL_HUMP } else { cost })
+        (Self::letters(run, since_hump), cost + more)
     }
 }
 

@@ -41,11 +41,14 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     let is_of_files = targets.iter().all(|target| target.file().is_some());
     let is_wanted =
         |file: &str| targets.iter().filter_map(Target::file).any(|path| *path == *Path::new(file));
-    let report = if is_of_files { report.only(is_wanted) } else { report };
+    let (report, places) = match is_of_files {
+        true => (report.only(is_wanted), places(&targets)),
+        false => (report, format!("the shipped files and {}", places(&targets))),
+    };
     let errors = report.error_count();
     let text = match (args.json, errors + report.warning_count()) {
         (true, _) => format!("{}\n", report.to_json()),
-        (false, 0) => format!("no errors in {}\n", places(&targets, is_of_files)),
+        (false, 0) => format!("no errors in {places}\n"),
         (false, _) => format!("{report}\n{}\n", counts(errors, report.warning_count())),
     };
     context.print(&text)?;
@@ -153,7 +156,7 @@ fn read(targets: &[Target]) -> Sources {
 }
 
 /// The checked paths, so that a wrong folder is noticed.
-fn places(targets: &[Target], is_of_files: bool) -> String {
+fn places(targets: &[Target]) -> String {
     let place = |target: &Target| match target {
         Target::Layer(folder) if !folder.is_dir() => format!("{}, which does not exist", folder.display()),
         Target::Layer(path)
@@ -161,8 +164,7 @@ fn places(targets: &[Target], is_of_files: bool) -> String {
         | Target::Lone { path, .. }
         | Target::Matchers(path) => path.display().to_string(),
     };
-    let all = targets.iter().map(place).collect::<Vec<_>>().join(" and ");
-    if is_of_files { all } else { format!("the shipped files and {all}") }
+    targets.iter().map(place).collect::<Vec<_>>().join(" and ")
 }
 
 /// Text with the number of findings.

@@ -102,7 +102,11 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
         return context.print(&format!("{answer}\n"));
     }
     let page = read(args, session.as_deref(), context)?;
-    let table = page.table(args.notifications, &Names::ask(context), context)?;
+    let table = if args.notifications {
+        page.notifications_table(&Names::ask(context), context)
+    } else {
+        page.events_table(context)?
+    };
     let mut text = match (table.is_empty(), args.notifications) {
         (true, true) => "nothing\n".to_owned(),
         (true, false) => "no events that a subscriber matched; `aside why ID` finds any event\n".to_owned(),
@@ -160,30 +164,27 @@ impl Page {
         self.notifications.retain(|one| !doctor_probe::is_probe(one.session.as_deref()));
     }
 
-    fn table(
-        &self,
-        is_of_notifications: bool,
-        names: &Names,
-        context: &Context<'_>,
-    ) -> Result<Table, CliError> {
+    fn notifications_table(&self, names: &Names, context: &Context<'_>) -> Table {
+        let terminal = &context.terminal;
+        let ids = ShortIds::of_notifications(self.notifications.iter().map(|one| one.id.as_str()));
+        let mut table = Table::new(["TIME", "ID", "SUBSCRIBER", "PRIORITY", "STATE", "CONTENT"]);
+        for one in &self.notifications {
+            table.row([
+                Cell::dim(&terminal.moment(&one.created_at)),
+                Cell::dim(&ids.short(&one.id)),
+                Cell::plain(&one.subscriber),
+                Cell::word(&one.priority),
+                Cell::plain(&one.state(names)),
+                Cell::lines(&one.content),
+            ]);
+        }
+        table
+    }
+
+    fn events_table(&self, context: &Context<'_>) -> Result<Table, CliError> {
         let terminal = &context.terminal;
         let made = self.events.iter().flat_map(|line| &line.notifications);
-        let ids = self.notifications.iter().map(|one| &one.id).chain(made);
-        let ids = ShortIds::of_notifications(ids.map(String::as_str));
-        if is_of_notifications {
-            let mut table = Table::new(["TIME", "ID", "SUBSCRIBER", "PRIORITY", "STATE", "CONTENT"]);
-            for one in &self.notifications {
-                table.row([
-                    Cell::dim(&terminal.moment(&one.created_at)),
-                    Cell::dim(&ids.short(&one.id)),
-                    Cell::plain(&one.subscriber),
-                    Cell::word(&one.priority),
-                    Cell::plain(&one.state(names)),
-                    Cell::lines(&one.content),
-                ]);
-            }
-            return Ok(table);
-        }
+        let ids = ShortIds::of_notifications(made.map(String::as_str));
         let mut table = Table::new(["TIME", "SEQ", "SEVERITY", "TYPE", "SOURCE", "OUTCOME"]);
         for line in &self.events {
             let event = line.view().map_err(|source| CliError::Answer { doing: DOING, source })?;

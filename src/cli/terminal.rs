@@ -82,13 +82,15 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    /// Detects the target of stdout; with `is_utc`, times are written exactly.
-    pub(super) fn of_stdout(is_utc: bool, variable: impl Fn(&str) -> Option<OsString>) -> Self {
+    /// Detects the target of stdout; times are of `zone`, or, without one, written exactly.
+    pub(super) fn of_stdout(
+        zone: Option<fn() -> TimeZone>,
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> Self {
         let stdout = io::stdout();
         let is_terminal = stdout.is_terminal();
         let size = || tcgetwinsize(&stdout).ok().map(|size| usize::from(size.ws_col));
         let columns = || size().filter(|columns| *columns > 0).unwrap_or(COLUMNS_UNKNOWN);
-        let zone: Option<fn() -> TimeZone> = if is_utc { None } else { Some(TimeZone::system) };
         let is_dumb = variable("TERM").is_none_or(|term| term == "dumb");
         Self {
             is_interactive: is_terminal && !is_dumb && io::stdin().is_terminal(),

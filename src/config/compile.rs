@@ -151,7 +151,9 @@ fn compile_templates(sources: &Sources, found: &mut Vec<Diagnostic>) -> Template
                 format!("`{}` is not used: the name of a template ends in {TEMPLATE_SUFFIX}", shown(name));
             found.push(Diagnostic::error(Place::file(&file.path), "", message).into_warning());
         } else if let Err(error) = templates.add(name, file.text.to_string()) {
-            found.push(bad_template(file, &error, templates.contains(name)));
+            let bad = bad_template(file, &error);
+            let note = "the template of this name in an earlier layer stays in use";
+            found.push(if templates.contains(name) { bad.with_note(note) } else { bad });
         }
     }
     templates
@@ -162,18 +164,12 @@ pub(crate) fn template_name(file: &SourceFile) -> &str {
     file.name.strip_prefix("templates/").unwrap_or(&file.name)
 }
 
-fn bad_template(file: &SourceFile, error: &TemplateError, has_earlier: bool) -> Diagnostic {
+fn bad_template(file: &SourceFile, error: &TemplateError) -> Diagnostic {
     let place = match &error.range {
         Some(range) => Place::new(&file.path, &file.text, range.clone()),
         None => Place::line_of(&file.path, &file.text, error.line),
     };
-    let diagnostic =
-        Diagnostic::error(place, "", format!("template does not compile: {}", sentence(&error.message)));
-    if has_earlier {
-        diagnostic.with_note("the template of this name in an earlier layer stays in use")
-    } else {
-        diagnostic
-    }
+    Diagnostic::error(place, "", format!("template does not compile: {}", sentence(&error.message)))
 }
 
 /// The subscribers of all files, with their tests and places.

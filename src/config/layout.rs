@@ -105,7 +105,8 @@ fn read_table(value: &Value<'_>, file: &SourceFile) -> Parsed<PlacedTable> {
     let places = columns.iter().flatten().map(|(column, place)| (column.name().to_owned(), place.clone()));
     let places = places.collect();
     let columns = columns.map(|columns| columns.into_iter().map(|(column, _)| column).collect());
-    Ok(PlacedTable { table: Table::new(key, columns, repeats), places })
+    let table = Table::new(key, columns);
+    Ok(PlacedTable { table: if repeats { table } else { table.without_repeats() }, places })
 }
 
 /// The columns in the order of the file, each with its place. Two forms: a list of names, or a

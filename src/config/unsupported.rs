@@ -13,46 +13,36 @@ use crate::{
     time::{hours::minutes, parse_duration},
 };
 
-/// Whether a value differs from an absent key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Effect {
-    None,
-    Some,
-}
-
 /// Checks the keys of `[limits]`.
 pub(crate) fn check_limits(section: &mut Section<'_>) {
     refuse(section, "inhibited_by", |value| {
-        values::list(value, patterns::read).map(|patterns| effect(!patterns.is_empty()))
+        values::list(value, patterns::read).map(|patterns| !patterns.is_empty())
     });
     refuse(section, "quiet", hours);
     refuse(section, "deliver_after", delay);
-    refuse(section, "retain", |value| values::flag(value).map(effect));
+    refuse(section, "retain", values::flag);
 }
 
 /// Checks the keys of `[output]`.
 pub(crate) fn check_output(section: &mut Section<'_>) {
-    refuse(section, "requires_response", |value| values::flag(value).map(effect));
+    refuse(section, "requires_response", values::flag);
 }
 
-fn refuse(section: &mut Section<'_>, key: &'static str, check: impl Fn(&Value<'_>) -> Parsed<Effect>) {
+/// Refuses a value that differs from an absent key, which is what `check` returns.
+fn refuse(section: &mut Section<'_>, key: &'static str, check: impl Fn(&Value<'_>) -> Parsed<bool>) {
     section.read(key, |value| match check(value)? {
-        Effect::None => Ok(()),
-        Effect::Some => Err(vec![value.error(format!("`{key}` is not supported yet"))]),
+        false => Ok(()),
+        true => Err(vec![value.error(format!("`{key}` is not supported yet"))]),
     });
 }
 
-fn effect(is_some: bool) -> Effect {
-    if is_some { Effect::Some } else { Effect::None }
-}
-
 /// Hours of each day, such as `22:00-07:00`.
-fn hours(value: &Value<'_>) -> Parsed<Effect> {
-    values::hours(value).map(|_| Effect::Some)
+fn hours(value: &Value<'_>) -> Parsed<bool> {
+    values::hours(value).map(|_| true)
 }
 
 /// A number of turns, a duration, a time of day, or a tool.
-fn delay(value: &Value<'_>) -> Parsed<Effect> {
+fn delay(value: &Value<'_>) -> Parsed<bool> {
     let text = values::words(value)?;
     let is_turns = text.strip_suffix(" turns").or_else(|| text.strip_suffix(" turn")).is_some_and(is_count);
     let is_tool = text.strip_prefix("tool:").is_some_and(|tool| !tool.trim().is_empty());
@@ -65,7 +55,7 @@ fn delay(value: &Value<'_>) -> Parsed<Effect> {
                 .with_note("it is written like \"3 turns\", \"10m\", \"18:00\" or \"tool:Bash\""),
         ]
     };
-    is_delay.then_some(Effect::Some).ok_or_else(wrong)
+    is_delay.then_some(true).ok_or_else(wrong)
 }
 
 fn is_count(text: &str) -> bool {

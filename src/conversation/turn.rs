@@ -108,7 +108,7 @@ impl Session {
                 }
             }
         }
-        self.state = self.state.after_exchange(exchange.point, answer.directive.is_some());
+        self.state = self.state.after_exchange(exchange.point, answer.directive.as_ref());
         self.state_at = now;
     }
 }

@@ -159,7 +159,7 @@ impl EventLoop {
     fn publish_all(&mut self) {
         let (knowledge, engine) = (self.registry.knowledge(), &mut self.fold.engine);
         for session in engine.sessions().views().filter(|session| session.is_open) {
-            knowledge.publish_open(session.id, true);
+            knowledge.publish_open(session.id.clone());
         }
         publish_changes(&self.registry, engine);
         self.publish_settings();
@@ -405,9 +405,12 @@ fn publish_changes(registry: &Registry, engine: &mut Engine) {
 fn act(registry: &Registry, output: Output) -> Option<Outgoing> {
     match output {
         Output::Record(_) | Output::Made(_) | Output::Said(_) => None,
-        Output::Session(session, change) => {
-            let is_open = !matches!(change, SessionChange::Closed { .. });
-            registry.knowledge().publish_open(&session, is_open);
+        Output::Session(session, SessionChange::Closed { .. }) => {
+            registry.knowledge().publish_closed(&session);
+            None
+        }
+        Output::Session(session, SessionChange::Opened(_) | SessionChange::Learned(_)) => {
+            registry.knowledge().publish_open(session);
             None
         }
         Output::Wake(pending) => {

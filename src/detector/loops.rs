@@ -37,6 +37,7 @@ const SESSIONS_MAX: usize = 1_000;
 /// Most characters of a call in a finding.
 const CALL_CHARS_MAX: usize = 100;
 
+const SUCCEEDED: &str = "tool.call.success";
 const TURN_STARTED: &str = "agent.turn.start";
 const LOOP_DETECTED: &str = "agent.loop.detected";
 
@@ -95,21 +96,20 @@ impl Loops {
         settings: &Settings,
         now: Timestamp,
     ) -> Option<Finding> {
-        let has_failed = match event.event_type {
-            "tool.call.success" => false,
-            "tool.call.failure" | "tool.call.timeout" => true,
+        match event.event_type {
+            SUCCEEDED | "tool.call.failure" | "tool.call.timeout" => {}
             TURN_STARTED if is_by_client(event.payload) => return None,
             TURN_STARTED | CLOSING_EVENT => {
                 self.sessions.remove(session);
                 return None;
             }
             _ => return None,
-        };
+        }
         if !settings.enabled {
             self.sessions.clear();
             return None;
         }
-        let Some(call) = Call::read(event.payload, has_failed, now) else {
+        let Some(call) = Call::read(event, now) else {
             self.sessions.remove(session);
             return None;
         };
@@ -210,9 +210,10 @@ impl Tail {
 }
 
 impl Call {
-    /// Parses the payload of an ended call; `None` if it is not comparable.
-    fn read(payload: &str, has_failed: bool, ended_at: Timestamp) -> Option<Self> {
-        let Ended { tool_name, args, result, subject } = serde_json::from_str(payload).ok()?;
+    /// Parses the event of an ended call; `None` if it is not comparable.
+    fn read(event: &EventRef<'_>, ended_at: Timestamp) -> Option<Self> {
+        let has_failed = event.event_type != SUCCEEDED;
+        let Ended { tool_name, args, result, subject } = serde_json::from_str(event.payload).ok()?;
         let (args, result) = (args?, result?);
         let mut hash = Sha256::new();
         for part in [tool_name.as_str(), &args, if has_failed { "failed" } else { "succeeded" }, &result] {

@@ -103,14 +103,14 @@ pub(super) fn decode(content: &Document) -> Value {
 }
 
 fn compose(items: &[Item<'_>], total: usize, head: Fields<'_>, more: Option<&str>) -> String {
-    let has_head = !head.is_empty();
+    let counts: &[&str] = if head.is_empty() { &[] } else { &[COUNT, SHOWN] };
     let document = match items {
         [item] if total == 1 => {
             let above = head.into_iter().chain(marks(item)).collect();
-            single(&Part::of_item(item, above, has_head), more)
+            single(&Part::of_item(item, above, counts), more)
         }
         _ => {
-            let part = |item| Part::of_item(item, item_fields(item), has_head);
+            let part = |item| Part::of_item(item, item_fields(item), counts);
             list(&items.iter().map(part).collect::<Vec<Part<'_>>>(), &head, more)
         }
     };
@@ -200,9 +200,9 @@ impl<'a> Part<'a> {
     }
 
     /// Places the content of `item` below `above`, nested under one key if it has a key of the
-    /// frame. `has_head`: the frame has the counts.
-    fn of_item(item: &Item<'a>, above: Fields<'a>, has_head: bool) -> Self {
-        let is_taken = |key: &str| FRAME_KEYS.contains(&key) || has_head && [COUNT, SHOWN].contains(&key);
+    /// frame, which are also those of its `counts`.
+    fn of_item(item: &Item<'a>, above: Fields<'a>, counts: &[&str]) -> Self {
+        let is_taken = |key: &str| FRAME_KEYS.contains(&key) || counts.contains(&key);
         let part = Self::from_content(item.content());
         let is_nested = match &part.content {
             Content::Flat(text) => toon::lines(text).filter_map(bare_key).any(is_taken),

@@ -2,8 +2,8 @@
 
 use crate::session::WakeKind;
 
-/// A wake route of a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A wake route of a session; the first ones have precedence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WakeRoute {
     /// A process of the session that follows its queue and makes the exchange itself, such as
     /// `aside attach`.
@@ -15,7 +15,7 @@ pub enum WakeRoute {
     NextHook,
 }
 
-/// The one route for a wake of `kind`.
+/// The one route for a wake of `kind`, of those that a session has besides its hooks.
 ///
 /// Shape: during a turn it is the next hook. A client shows a pushed message at the next boundary
 /// of the turn, where it runs a hook too; the hook costs less, and before a tool it can defer the
@@ -24,12 +24,10 @@ pub enum WakeRoute {
 ///
 /// Source: measured with client 2.1.329: a pushed text arrives at the next tool boundary, wrapped
 /// in some 160 tokens.
-pub fn choose(has_monitor: bool, has_socket: bool, kind: WakeKind) -> WakeRoute {
-    match (kind, has_monitor, has_socket) {
-        (WakeKind::StartTurn, true, _) => WakeRoute::Monitor,
-        (WakeKind::StartTurn, false, true) => WakeRoute::MessageSocket,
-        (WakeKind::StartTurn, false, false)
-        | (WakeKind::InjectAndContinue | WakeKind::CancelAndRestart, _, _) => WakeRoute::NextHook,
+pub fn choose(kind: WakeKind, routes: impl IntoIterator<Item = WakeRoute>) -> WakeRoute {
+    match kind {
+        WakeKind::StartTurn => routes.into_iter().min().unwrap_or(WakeRoute::NextHook),
+        WakeKind::InjectAndContinue | WakeKind::CancelAndRestart => WakeRoute::NextHook,
     }
 }
 
@@ -37,22 +35,20 @@ pub fn choose(has_monitor: bool, has_socket: bool, kind: WakeKind) -> WakeRoute 
 mod tests {
     use super::*;
     use WakeKind::{CancelAndRestart, InjectAndContinue, StartTurn};
+    use WakeRoute::{MessageSocket, Monitor, NextHook};
 
     #[test]
     fn an_idle_session_has_one_route_and_a_turn_has_its_hooks() {
-        for (has_monitor, has_socket, kind, expected) in [
-            (true, false, StartTurn, WakeRoute::Monitor),
-            (true, true, StartTurn, WakeRoute::Monitor),
-            (false, true, StartTurn, WakeRoute::MessageSocket),
-            (false, false, StartTurn, WakeRoute::NextHook),
-            (true, true, InjectAndContinue, WakeRoute::NextHook),
-            (true, true, CancelAndRestart, WakeRoute::NextHook),
+        let (none, one, both): (&[_], &[_], &[_]) = (&[], &[MessageSocket], &[MessageSocket, Monitor]);
+        for (routes, kind, expected) in [
+            (&[Monitor][..], StartTurn, Monitor),
+            (both, StartTurn, Monitor),
+            (one, StartTurn, MessageSocket),
+            (none, StartTurn, NextHook),
+            (both, InjectAndContinue, NextHook),
+            (both, CancelAndRestart, NextHook),
         ] {
-            assert_eq!(
-                choose(has_monitor, has_socket, kind),
-                expected,
-                "{has_monitor} {has_socket} {kind:?}"
-            );
+            assert_eq!(choose(kind, routes.iter().copied()), expected, "{routes:?} {kind:?}");
         }
     }
 }

@@ -87,15 +87,29 @@ enum State {
     Closed,
 }
 
+/// What may have closed the ports that are closed now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ClosedBy {
+    /// A command of the session.
+    Session,
+    Unknown,
+}
+
 impl State {
-    /// The state after a look; `is_own`: a command of the session may have closed it.
-    const fn after(self, is_open: bool, is_own: bool, now: Timestamp) -> Self {
-        match (self, is_open) {
-            (Self::Named | Self::Closed, true) => Self::Open { since: now },
-            (Self::Closing { since, .. }, true) => Self::Open { since },
-            (Self::Open { .. } | Self::Closing { .. }, false) if is_own => Self::Named,
-            (Self::Open { since }, false) => Self::Closing { since, at: now },
-            (state, _) => state,
+    /// The state after a look that found it open.
+    const fn opened(self, now: Timestamp) -> Self {
+        match self {
+            Self::Named | Self::Closed => Self::Open { since: now },
+            Self::Closing { since, .. } | Self::Open { since } => Self::Open { since },
+        }
+    }
+
+    /// The state after a look that found it closed.
+    const fn closed(self, by: ClosedBy, now: Timestamp) -> Self {
+        match (self, by) {
+            (Self::Open { .. } | Self::Closing { .. }, ClosedBy::Session) => Self::Named,
+            (Self::Open { since }, ClosedBy::Unknown) => Self::Closing { since, at: now },
+            (Self::Named | Self::Closed, _) | (Self::Closing { .. }, ClosedBy::Unknown) => self,
         }
     }
 }
@@ -154,12 +168,13 @@ impl Known {
     }
 
     /// Checks each port, until a check times out: the next ones would take as long.
-    fn ask(&mut self, is_own: bool, now: Timestamp, facts: &dyn Facts) -> Vec<Finding> {
+    fn ask(&mut self, by: ClosedBy, now: Timestamp, facts: &dyn Facts) -> Vec<Finding> {
         let mut findings = Vec::new();
         for server in self.servers.values_mut() {
             for (port, state) in &mut server.ports {
                 let Some(is_open) = facts.accepts(*port) else { return findings };
-                let before = std::mem::replace(state, state.after(is_open, is_own, now));
+                let after = if is_open { state.opened(now) } else { state.closed(by, now) };
+                let before = std::mem::replace(state, after);
                 if is_open && self.said.remove(port) {
                     // If another command of the session has opened it, this only withdraws the
                     // report, so it is `Debug`.
@@ -254,7 +269,8 @@ impl Probe for Known {
         let has_ended_some = commands.any(may_end_processes);
         // A process may take some time to end, so the next look counts too.
         let is_own = std::mem::replace(&mut self.has_ended_some, has_ended_some) || has_ended_some;
-        let opened = self.ask(is_own, moment.now, facts);
+        let by = if is_own { ClosedBy::Session } else { ClosedBy::Unknown };
+        let opened = self.ask(by, moment.now, facts);
         [opened, self.say(settings.grace, moment, facts)].concat()
     }
 

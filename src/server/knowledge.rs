@@ -49,13 +49,14 @@ impl Knowledge {
         self.shared.write().unwrap_or_else(PoisonError::into_inner).settings = settings;
     }
 
-    /// Notes whether a session is open.
-    pub fn publish_open(&self, session: &SessionId, is_open: bool) {
-        if is_open {
-            self.open.insert(session.clone());
-        } else {
-            self.open.remove(session);
-        }
+    /// Notes that a session is open.
+    pub fn publish_open(&self, session: SessionId) {
+        self.open.insert(session);
+    }
+
+    /// Notes that a session is closed.
+    pub fn publish_closed(&self, session: &SessionId) {
+        self.open.remove(session);
     }
 
     /// The facts for a look of `session`, which works in `workspace`, and the settings.
@@ -108,8 +109,11 @@ mod tests {
         let names = ["a", "b", "c", "d"];
         let is_open = |id: &SessionId| id.as_str() < "c";
         for name in names {
-            knowledge.publish_open(&SessionId::new(name), true);
-            knowledge.publish_open(&SessionId::new(name), is_open(&SessionId::new(name)));
+            let id = SessionId::new(name);
+            knowledge.publish_open(id.clone());
+            if !is_open(&id) {
+                knowledge.publish_closed(&id);
+            }
         }
         for (name, at) in [("a", 1), ("b", 2), ("a", 3), ("c", 3), ("d", 3)] {
             memory.observe(&turn_of(name, at).as_ref(), Timestamp::from_millis(at));

@@ -138,7 +138,9 @@ impl WakeRoutes {
     }
 
     fn route(&self, session: &SessionId, kind: WakeKind) -> WakeRoute {
-        choose(self.attached.contains_key(session), self.sockets.contains_key(session), kind)
+        let monitor = self.attached.contains_key(session).then_some(WakeRoute::Monitor);
+        let socket = self.sockets.contains_key(session).then_some(WakeRoute::MessageSocket);
+        choose(kind, monitor.into_iter().chain(socket))
     }
 
     /// Whether the session still requests a wake by its message socket; false if its turn has begun

@@ -53,9 +53,10 @@ impl Folders {
         Self { flags, state: Mutex::default() }
     }
 
-    /// Starts without folders, and wakes all watching tasks; opens an inotify if `is_needed`.
-    pub(super) fn renew(&self, is_needed: bool) {
-        let opened = if is_needed { open().map(Some) } else { Ok(None) };
+    /// Starts without folders, and wakes all watching tasks; opens an inotify for `tasks` that will
+    /// watch some.
+    pub(super) fn renew(&self, tasks: usize) {
+        let opened = if tasks > 0 { open().map(Some) } else { Ok(None) };
         if let Err(error) = &opened {
             tracing::warn!(%error, "the system does not report file changes; files are polled");
         }

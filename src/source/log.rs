@@ -83,7 +83,7 @@ impl Source for Following {
         loop {
             let logs = Arc::clone(&settings.borrow_and_update().log.list);
             let wanted = self.wanted(&logs, &open.borrow_and_update());
-            folders.renew(!wanted.is_empty());
+            folders.renew(wanted.len());
             running.renew(&wanted, |(log, place)| {
                 let (folders, troubles) = (Arc::clone(&folders), Arc::clone(&self.troubles));
                 Follow { log, place, folders, troubles }.run(out.clone())

@@ -115,7 +115,7 @@ impl Source for Searching {
         loop {
             let in_force = Arc::clone(&settings.borrow_and_update());
             let wanted = self.wanted(&in_force, &open.borrow_and_update());
-            folders.renew(!wanted.is_empty());
+            folders.renew(wanted.len());
             running.renew(&wanted, |search| {
                 let (folders, troubles) = (Arc::clone(&folders), Arc::clone(&self.troubles));
                 Task { search: Arc::new(search), folders, troubles }.run(out.clone())

@@ -86,7 +86,7 @@ impl Source for Watching {
                 }
                 is_wanted
             });
-            folders.renew(conditions(&list).any(|(_, condition, _)| condition.path().is_some()));
+            folders.renew(conditions(&list).filter(|(_, condition, _)| condition.path().is_some()).count());
             for (key, condition, watch) in conditions(&list) {
                 // A finished condition stays in the list until the engine has read its event.
                 running.entry(key.clone()).or_insert_with(|| {

@@ -114,7 +114,7 @@ impl ForHarness for RemoveArgs {
 /// Installs aside in the client.
 pub(super) fn install(kind: &'static Kind, args: &Args) -> Result<Outcome, InstallError> {
     let places = Places::find(kind, args.project.as_deref().unwrap_or(Path::new(".")))?;
-    let mut outcome = Outcome::new(args.dry_run);
+    let mut outcome = Outcome { is_dry_run: args.dry_run, ..Outcome::default() };
     let program = match args.plugin {
         Some(_) => client_program::own_name(),
         None => client_program::own_path(),
@@ -152,7 +152,12 @@ pub(super) fn install(kind: &'static Kind, args: &Args) -> Result<Outcome, Insta
             Some((folder, plugin)) if !args.settings && !is_too_old => {
                 user_plugin(&mut outcome, &places, &folder, plugin, &choice, status_line)?;
             }
-            _ => user_settings(&mut outcome, &places, &choice, status_line, is_too_old)?,
+            plugin => {
+                if let Some((_, Plugin { since, .. })) = plugin.filter(|_| is_too_old) {
+                    outcome.note(&format!("the client loads plugins from {since} on; until then the hooks are in its settings, and an idle session cannot be woken"));
+                }
+                user_settings(&mut outcome, &places, &choice, status_line)?;
+            }
         }
     }
     let up = format!("starts the daemon; new sessions of `{name}` are notified");
@@ -170,7 +175,7 @@ pub(super) fn install(kind: &'static Kind, args: &Args) -> Result<Outcome, Insta
 /// Removes aside from the client.
 pub(super) fn uninstall(kind: &'static Kind, args: &RemoveArgs) -> Result<Outcome, InstallError> {
     let places = Places::find(kind, args.project.as_deref().unwrap_or(Path::new(".")))?;
-    let mut outcome = Outcome::new(args.dry_run);
+    let mut outcome = Outcome { is_dry_run: args.dry_run, ..Outcome::default() };
     if args.project.is_some() {
         for path in places.project_settings() {
             clean(&mut outcome, kind, &path)?;
@@ -224,18 +229,14 @@ fn user_plugin(
     put_status_line(outcome, &settings, choice, status_line)
 }
 
-/// Adds hooks to the user's settings, and removes the plugin; `is_too_old` for a plugin.
+/// Adds hooks to the user's settings, and removes the plugin.
 fn user_settings(
     outcome: &mut Outcome,
     places: &Places,
     choice: &Choice,
     status_line: StatusLineChoice,
-    is_too_old: bool,
 ) -> Result<(), InstallError> {
     let settings = places.user_settings();
-    if let (true, Some((_, Plugin { since, .. }))) = (is_too_old, places.plugin()) {
-        outcome.note(&format!("the client loads plugins from {since} on; until then the hooks are in its settings, and an idle session cannot be woken"));
-    }
     remove_plugin(outcome, places)?;
     if let (false, Some((folder, _))) = (outcome.plan.is_empty(), places.plugin()) {
         outcome.note(&format!(

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::plan::Plan;
 
 /// The planned changes and messages.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Outcome {
     pub(super) is_dry_run: bool,
     pub(super) plan: Plan,
@@ -16,10 +16,6 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    pub(super) fn new(is_dry_run: bool) -> Self {
-        Self { is_dry_run, plan: Plan::default(), notes: Vec::new(), next: Vec::new(), emptied: Vec::new() }
-    }
-
     pub(super) fn note(&mut self, text: &str) {
         self.notes.push(text.to_owned());
     }

@@ -26,7 +26,7 @@ pub(in crate::cli) struct Args {
 }
 
 pub(super) fn install(args: &Args, paths: &Result<Paths, PathsError>) -> Result<Outcome, InstallError> {
-    let mut outcome = Outcome::new(args.dry_run);
+    let mut outcome = Outcome { is_dry_run: args.dry_run, ..Outcome::default() };
     let folder = units()?;
     let paths = paths.as_ref().map_err(|_| no_home())?;
     let program = client_program::own_path();
@@ -61,7 +61,7 @@ pub(super) fn install(args: &Args, paths: &Result<Paths, PathsError>) -> Result<
 }
 
 pub(super) fn uninstall(args: &Args) -> Result<Outcome, InstallError> {
-    let mut outcome = Outcome::new(args.dry_run);
+    let mut outcome = Outcome { is_dry_run: args.dry_run, ..Outcome::default() };
     let folder = units()?;
     for name in NAMES {
         let path = folder.join(name);

@@ -33,6 +33,8 @@ use crate::problem::collector::Stream;
 const QUIET: Duration = Duration::from_millis(500);
 /// Capacity of a pipe, in bytes, unless it was enlarged.
 const PIPE_BYTES: usize = 64 * 1024;
+/// The signals of Ctrl-C and Ctrl-\, which a terminal sends to every process in its foreground.
+const SENT_BY_TERMINAL: [i32; 2] = [SIGINT, SIGQUIT];
 
 /// Destination of one of the child's outputs.
 pub(super) type Sink = Box<dyn Write + Send>;
@@ -175,17 +177,18 @@ impl Running {
 
 fn forward(mut signals: Signals, target: &Mutex<Option<Pid>>) {
     let has_terminal = io::stdin().is_terminal() || io::stdout().is_terminal() || io::stderr().is_terminal();
+    let sent: &[i32] = if has_terminal { &SENT_BY_TERMINAL } else { &[] };
     for signal in signals.forever() {
-        deliver(signal, has_terminal, target);
+        deliver(signal, sent, target);
     }
 }
 
-/// Forwards a signal, unless the terminal has sent it to the child as well: Ctrl-C and Ctrl-\ go to
-/// every process in the foreground.
-fn deliver(signal: i32, has_terminal: bool, target: &Mutex<Option<Pid>>) {
-    let has_reached_child = has_terminal && matches!(signal, SIGINT | SIGQUIT);
+/// Forwards a signal, unless it is one of those that were `sent` to the child as well.
+fn deliver(signal: i32, sent: &[i32], target: &Mutex<Option<Pid>>) {
     let target = target.lock().unwrap_or_else(PoisonError::into_inner);
-    if let (false, Some(pid), Some(signal)) = (has_reached_child, *target, Signal::from_named_raw(signal)) {
+    if let (false, Some(pid), Some(signal)) =
+        (sent.contains(&signal), *target, Signal::from_named_raw(signal))
+    {
         // A child that has exited needs no signal.
         kill_process(pid, signal).ok();
     }
@@ -304,8 +307,8 @@ pub(super) mod tests {
         let mut running = start(script, Box::new(writer));
         let mut ready = String::new();
         io::BufReader::new(reader).read_line(&mut ready).expect("output");
-        deliver(SIGINT, true, &running.target);
-        deliver(SIGTERM, false, &running.target);
+        deliver(SIGINT, &SENT_BY_TERMINAL, &running.target);
+        deliver(SIGTERM, &SENT_BY_TERMINAL, &running.target);
         assert_eq!(running.wait().expect("status").code(), Some(9));
         assert_eq!(running.finish_output(), "ready");
         assert_eq!(*running.target.lock().expect("lock"), None);

@@ -103,12 +103,14 @@ where
         match self.format {
             LogFormat::Text => {
                 time().format_time(&mut writer)?;
-                write!(
-                    writer,
-                    " {} {}: ",
-                    shown_level(*about.level(), writer.has_ansi_escapes()),
-                    about.target()
-                )?;
+                let level = *about.level();
+                let word = level_word(level);
+                match writer.has_ansi_escapes() {
+                    true => {
+                        write!(writer, " \u{1b}[{}m{word:>5}\u{1b}[0m {}: ", colour(level), about.target())?
+                    }
+                    false => write!(writer, " {word:>5} {}: ", about.target())?,
+                }
                 context.format_fields(writer.by_ref(), event)?;
                 match note {
                     Note::Nothing => {}
@@ -135,16 +137,15 @@ const fn level_word(level: Level) -> &'static str {
     }
 }
 
-fn shown_level(level: Level, has_colours: bool) -> String {
-    let colour = match level {
+/// The number of its colour in a terminal.
+const fn colour(level: Level) -> u8 {
+    match level {
         Level::ERROR => 31,
         Level::WARN => 33,
         Level::INFO => 32,
         Level::DEBUG => 34,
         Level::TRACE => 35,
-    };
-    let word = level_word(level);
-    if has_colours { format!("\u{1b}[{colour}m{word:>5}\u{1b}[0m") } else { format!("{word:>5}") }
+    }
 }
 
 fn json_line(event: &Event<'_>, note: Note) -> Result<Map<String, Value>, fmt::Error> {

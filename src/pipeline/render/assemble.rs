@@ -63,8 +63,7 @@ pub(super) fn document(output: &str, placeholders: &Placeholders) -> Result<Body
         has_comments: false,
     };
     for (index, line) in lines.iter().enumerate() {
-        let is_parent = lines.get(index + 1).is_some_and(|next| next.indent > line.indent);
-        pass.line(line, is_parent).map_err(|message| Misfit::Wrong {
+        pass.line(line, lines.get(index + 1)).map_err(|message| Misfit::Wrong {
             line: Some(index),
             message: format!("line {} of its output: {message}", index + 1),
         })?;
@@ -148,7 +147,8 @@ impl Pass {
         self.starts.partition_point(|start| *start <= at).checked_sub(1)
     }
 
-    fn line(&mut self, line: &Line<'_>, is_parent: bool) -> Result<(), String> {
+    /// Writes `line`, which `next` follows.
+    fn line(&mut self, line: &Line<'_>, next: Option<&Line<'_>>) -> Result<(), String> {
         if !self.out.is_empty() {
             self.out.push('\n');
         }
@@ -167,6 +167,7 @@ impl Pass {
         }
         self.out.extend(std::iter::repeat_n(' ', line.indent));
         let symbols = line.symbols.as_slice();
+        let is_parent = next.is_some_and(|next| next.indent > line.indent);
         let symbols = if is_parent { line::trim(symbols) } else { symbols };
         if let [Symbol::Char('#'), ..] = symbols {
             self.comment(symbols);

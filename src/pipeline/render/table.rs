@@ -67,10 +67,15 @@ struct Picked<'r> {
 }
 
 impl Table {
-    /// A table under `key`, of `columns` or else of all columns of the rows. `columns` must not be
-    /// empty, and their names must differ.
-    pub fn new(key: impl Into<String>, columns: Option<Vec<Column>>, repeats: bool) -> Self {
-        Self { key: key.into(), columns, repeats }
+    /// A table under `key`, of `columns` or else of all columns of the rows, with the count of
+    /// repeats. `columns` must not be empty, and their names must differ.
+    pub fn new(key: impl Into<String>, columns: Option<Vec<Column>>) -> Self {
+        Self { key: key.into(), columns, repeats: true }
+    }
+
+    /// The same table without the count of repeats.
+    pub fn without_repeats(self) -> Self {
+        Self { repeats: false, ..self }
     }
 
     /// Writes the rows at `places`. Columns that are null in all of them are omitted. The count of

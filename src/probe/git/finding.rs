@@ -158,8 +158,7 @@ impl Moved {
                 payload.insert(key.to_owned(), Value::from(value));
             }
         };
-        let is_same_head = self.from.head == self.to.head;
-        let (from, to) = (self.from.label(is_same_head), self.to.label(is_same_head));
+        let (from, to) = (self.from.label(&self.to), self.to.label(&self.from));
         let action = self.actions.iter().map(Action::to_string).collect::<Vec<_>>().join(", ");
         let at = rfc_3339(self.at, self.zone);
         say("said", Some(self.sentence(&action, operation, context)));
@@ -177,10 +176,9 @@ impl Moved {
     /// A sentence such as `main -> fix-cart (checkout 14:02)` and
     /// `main 1a2b3c4 -> 5d6e7f8 (pull 14:02 by session b1c2)`.
     fn sentence(&self, action: &str, operation: Option<&Operation>, context: &Context<'_>) -> String {
-        let is_same_head = self.from.head == self.to.head;
-        let places = [self.from.label(is_same_head), self.to.label(is_same_head)];
+        let places = [self.from.label(&self.to), self.to.label(&self.from)];
         let places = places.into_iter().flatten().collect::<Vec<_>>().join(" -> ");
-        let branch = self.to.branch().filter(|_| is_same_head);
+        let branch = self.to.branch().filter(|_| self.from.head == self.to.head);
         let branch = branch.map(|branch| format!("{branch} ")).unwrap_or_default();
         let time = time_of_day(self.at, self.zone, context.now);
         let by = by(self.by.as_deref());
@@ -197,10 +195,10 @@ impl Place {
         }
     }
 
-    /// The branch, unless it is implied; else the commit, if there is one.
-    fn label(&self, is_branch_known: bool) -> Option<String> {
+    /// The branch, unless `other` has the same one; else the commit, if there is one.
+    fn label(&self, other: &Self) -> Option<String> {
         let commit = || (!self.at.is_none()).then(|| self.at.short().to_owned());
-        self.branch().filter(|_| !is_branch_known).map(str::to_owned).or_else(commit)
+        self.branch().filter(|_| self.head != other.head).map(str::to_owned).or_else(commit)
     }
 }
 

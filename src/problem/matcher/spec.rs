@@ -237,12 +237,11 @@ impl Spec {
         };
         let mut patterns = Vec::new();
         for (number, pattern) in self.pattern.iter().enumerate() {
-            let is_last = number + 1 == self.pattern.len();
-            patterns.push(
-                pattern
-                    .compile(is_last)
-                    .map_err(|(field, message)| (format!("pattern[{number}].{field}"), message))?,
-            );
+            let at = |field: &str| format!("pattern[{number}].{field}");
+            patterns.push(pattern.compile().map_err(|(field, message)| (at(&field), message))?);
+            if pattern.is_loop && number + 1 < self.pattern.len() {
+                return fail(&at("loop"), "only the last pattern can be a loop");
+            }
         }
         let background = self.background.as_ref().map(BackgroundSpec::compile).transpose()?;
         let (owner, draft) = (self.owner.clone(), super::Draft::default());
@@ -251,7 +250,7 @@ impl Spec {
 }
 
 impl PatternSpec {
-    fn compile(&self, is_last: bool) -> Result<Pattern, (String, String)> {
+    fn compile(&self) -> Result<Pattern, (String, String)> {
         let regexp = compiled(&self.regexp).map_err(|message| ("regexp".to_owned(), message))?;
         let groups = regexp.captures_len() - 1;
         for (name, group) in [
@@ -266,9 +265,6 @@ impl PatternSpec {
             if group > groups {
                 return Err((name.to_owned(), format!("group {group} of a regexp that has {groups}")));
             }
-        }
-        if self.is_loop && !is_last {
-            return Err(("loop".to_owned(), "only the last pattern can be a loop".to_owned()));
         }
         let Self { file, from_path, line, column, severity, code, message, .. } = *self;
         let groups = Groups { file, from_path, line, column, severity, code, message };

@@ -74,7 +74,8 @@ pub(super) async fn until_met(condition: &Condition, folders: &Arc<Folders>) -> 
 
 fn first_look(condition: Condition) -> io::Result<Look> {
     if let Condition::File { path, exists } = &condition {
-        return Ok(look_for(path, *exists)?.map_or(Look::Open(condition), Look::Met));
+        let (is_there, state) = presence(path)?;
+        return Ok(if is_there == *exists { Look::Met(state) } else { Look::Open(condition) });
     }
     if let Condition::Change { path, since: _ } = condition {
         let since = content(&path)?;
@@ -88,7 +89,8 @@ fn first_look(condition: Condition) -> io::Result<Look> {
 fn look_again(condition: &Condition, tail: &mut Tail) -> io::Result<Found> {
     let open = Found::Open { is_behind: false };
     if let Condition::File { path, exists } = condition {
-        return Ok(look_for(path, *exists)?.map_or(open, Found::Met));
+        let (is_there, state) = presence(path)?;
+        return Ok(if is_there == *exists { Found::Met(state) } else { open });
     }
     if let Condition::Change { path, since } = condition {
         let state = match (since, content(path)?) {
@@ -113,10 +115,10 @@ fn look_again(condition: &Condition, tail: &mut Tail) -> io::Result<Found> {
     Ok(met.map_or(Found::Open { is_behind }, Found::Met))
 }
 
-fn look_for(path: &str, exists: bool) -> io::Result<Option<String>> {
+/// Whether something is at `path`, also in words.
+fn presence(path: &str) -> io::Result<(bool, String)> {
     let is_there = metadata(path)?.is_some();
-    let state = if is_there { "it exists" } else { "it does not exist" };
-    Ok((is_there == exists).then(|| state.to_owned()))
+    Ok((is_there, if is_there { "it exists" } else { "it does not exist" }.to_owned()))
 }
 
 /// A text that identifies the content of a path; `None` if nothing exists there.

@@ -49,7 +49,7 @@ async fn state(text: &str, folder: &Path) -> Option<String> {
 /// may not count.
 async fn met(condition: &Condition, mut happens: impl FnMut()) -> String {
     let folders = Arc::new(Folders::default());
-    folders.renew(condition.path().is_some());
+    folders.renew(condition.path().into_iter().count());
     let waits = until_met(condition, &folders);
     let world = async {
         loop {

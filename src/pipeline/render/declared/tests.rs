@@ -124,7 +124,8 @@ fn the_fields_of_a_payload_that_a_text_names_are_known() {
 
 fn table(columns: Option<&[(&str, &[&str])]>, repeats: bool) -> Table {
     let column = |(name, from): &(&str, &[&str])| Column::new(name, from.iter().copied());
-    Table::new("t", columns.map(|columns| columns.iter().map(column).collect()), repeats)
+    let table = Table::new("t", columns.map(|columns| columns.iter().map(column).collect()));
+    if repeats { table } else { table.without_repeats() }
 }
 
 #[test]
