@@ -4,26 +4,28 @@
 //! so that later programs can read today's records. A decoded record is an input of the engine, so
 //! a replay gets the same inputs as live traffic.
 
+mod body;
 mod idempotency;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Serialize, de::DeserializeOwned};
 
+use self::body::{
+    Asked, Asking, Bare, Carried, Cause, Closed, Decided, Moved, MovedTo, Opened, RELEASES_SINCE, Rules,
+    Seen, Skipped, VERSION, Versioned, of_its_time,
+};
 use crate::{
     engine::io::{Input, RequestId},
     event::{
         EventRef, Seq, SessionId,
         codec::{self, IdOrigin},
     },
-    exchange::{
-        Budget, CarrierEffect, ContextChange, Conversations, Decision, Exchange, Format, Harness,
-        InjectionId, Process, Release, ReleaseRecord, Trigger,
-    },
+    exchange::{Decision, Exchange, Harness, InjectionId, Process, Release, ReleaseRecord},
     ledger::ConfirmedBy,
-    notification::{InjectionPoint, NotificationId},
+    notification::NotificationId,
     time::Timestamp,
     wire::{exchange::ExchangeView, harness::HarnessView},
 };
@@ -60,20 +62,6 @@ pub const DECIDED: u8 = 16;
 /// inputs can be added below.
 pub const LOST: u8 = 255;
 
-/// The version of every JSON body that this module writes.
-///
-/// Version 1 had no `context` and `from` in an exchange, no `by` in an ack, and no `may_return` in
-/// a closed session; a body without them keeps its meaning of that version. From version 3 on, a
-/// [`RELEASED`] follows an exchange that released something; for an earlier exchange, a replay
-/// decides what it releases. Before version 4, `context` was `begins` and `carrier_effect` was
-/// `carries`, with other words.
-const VERSION: u32 = 4;
-/// The first version whose releases are separate records; see [`VERSION`].
-const RELEASES_SINCE: u32 = 3;
-
-/// Name of the harness whose processes have one conversation at a time, in records older than the
-/// field for it.
-const ONE_PER_PROCESS_BEFORE: &str = "claude-code";
 /// The content of a record.
 #[derive(Debug)]
 #[expect(
@@ -175,143 +163,6 @@ pub const fn kind_name(kind: u8) -> Option<&'static str> {
     })
 }
 
-/// A body. The decoder only checks that required fields are present: the API validates requests,
-/// and may become stricter. Unknown fields are of later versions and skipped.
-#[derive(Serialize, Deserialize)]
-struct Versioned<T> {
-    v: u32,
-    #[serde(flatten)]
-    rest: T,
-}
-
-/// An exchange as written, without the observed events, which are separate records.
-#[derive(Serialize)]
-struct Asking<'a> {
-    request: u64,
-    session: &'a str,
-    #[serde(flatten)]
-    exchange: ExchangeView<'a>,
-}
-
-/// An exchange as read.
-#[derive(Deserialize)]
-struct Asked {
-    request: u64,
-    session: SessionId,
-    point: InjectionPoint,
-    carrier: Arc<str>,
-    turn: Option<Arc<str>>,
-    #[serde(default)]
-    harness: Harness,
-    tool: Option<Arc<str>>,
-    #[serde(default)]
-    ack: Vec<InjectionId>,
-    #[serde(default)]
-    budget: Budget,
-    format: Option<Format>,
-    #[serde(default, alias = "carries")]
-    carrier_effect: CarrierEffect,
-    #[serde(alias = "begins")]
-    context: Option<Context>,
-    from: Option<SessionId>,
-    #[serde(default)]
-    shows_notices: bool,
-    #[serde(default)]
-    trigger: Trigger,
-}
-
-/// The change of the context; the session that had it before is a separate field.
-#[derive(Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Context {
-    #[serde(alias = "epoch")]
-    Compacted,
-    Resumed,
-    #[serde(alias = "clear")]
-    Cleared,
-    #[serde(alias = "fork")]
-    Forked,
-}
-
-/// An injection that arrived, with the evidence, or that did not arrive.
-#[derive(Serialize, Deserialize)]
-struct Carried {
-    session: SessionId,
-    injection: InjectionId,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    by: Option<ConfirmedBy>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Opened<H> {
-    session: SessionId,
-    harness: H,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Closed {
-    session: SessionId,
-    #[serde(default, skip_serializing_if = "is_default")]
-    may_return: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cause: Option<Cause>,
-    /// Present if `cause` is.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pid: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pid_started: Option<u64>,
-}
-
-/// Why a session was closed without a report of its harness.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Cause {
-    /// Its process has ended.
-    ProcessGone,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Seen {
-    session: SessionId,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Moved {
-    session: SessionId,
-    state: MovedTo,
-    source: Arc<str>,
-    as_of: Timestamp,
-}
-
-/// States of a session that are taken from a client's own files.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum MovedTo {
-    Idle,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Decided {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    session: Option<SessionId>,
-    notification: NotificationId,
-    decision: Decision,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Rules {
-    hash: Arc<str>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Skipped {
-    record: Seq,
-}
-
-/// A body without content.
-#[derive(Serialize, Deserialize)]
-struct Bare {}
-
 /// Appends the body of an [`EVENT`] that has its producer's id.
 pub fn encode_event(event: &EventRef<'_>, body: &mut Vec<u8>) {
     codec::encode(event, IdOrigin::Producer, body);
@@ -331,28 +182,28 @@ pub fn encode_exchange(request: RequestId, exchange: &Exchange, body: &mut Vec<u
 
 /// Appends the body of an [`ACK`], with the evidence of arrival.
 pub fn encode_ack(session: &SessionId, injection: &InjectionId, by: ConfirmedBy, body: &mut Vec<u8>) {
-    write(Carried { session: session.clone(), injection: *injection, by: Some(by) }, body);
+    write(Carried { session: Cow::Borrowed(session), injection: *injection, by: Some(by) }, body);
 }
 
 /// Appends the body of an [`UNDELIVERED`].
 pub fn encode_undelivered(session: &SessionId, injection: &InjectionId, body: &mut Vec<u8>) {
-    write(Carried { session: session.clone(), injection: *injection, by: None }, body);
+    write(Carried { session: Cow::Borrowed(session), injection: *injection, by: None }, body);
 }
 
 /// Appends the body of a [`SESSION_OPENED`].
 pub fn encode_session_opened(session: &SessionId, harness: &Harness, body: &mut Vec<u8>) {
-    write(Opened { session: session.clone(), harness: HarnessView::of(harness) }, body);
+    write(Opened { session: Cow::Borrowed(session), harness: HarnessView::of(harness) }, body);
 }
 
 /// Appends the body of a [`SESSION_CLOSED`] of a session that can be resumed.
 pub fn encode_session_suspended(session: &SessionId, body: &mut Vec<u8>) {
-    let session = session.clone();
+    let session = Cow::Borrowed(session);
     write(Closed { session, may_return: true, cause: None, pid: None, pid_started: None }, body);
 }
 
 /// Appends the body of a [`SESSION_CLOSED`] of a session that cannot be resumed.
 pub fn encode_session_ended(session: &SessionId, body: &mut Vec<u8>) {
-    let session = session.clone();
+    let session = Cow::Borrowed(session);
     write(Closed { session, may_return: false, cause: None, pid: None, pid_started: None }, body);
 }
 
@@ -360,7 +211,7 @@ pub fn encode_session_ended(session: &SessionId, body: &mut Vec<u8>) {
 /// resumed in another one.
 pub fn encode_process_gone(session: &SessionId, process: Process, body: &mut Vec<u8>) {
     let closed = Closed {
-        session: session.clone(),
+        session: Cow::Borrowed(session),
         may_return: true,
         cause: Some(Cause::ProcessGone),
         pid: Some(process.pid),
@@ -371,12 +222,12 @@ pub fn encode_process_gone(session: &SessionId, process: Process, body: &mut Vec
 
 /// Appends the body of a [`SESSION_SEEN`].
 pub fn encode_session_seen(session: &SessionId, body: &mut Vec<u8>) {
-    write(Seen { session: session.clone() }, body);
+    write(Seen { session: Cow::Borrowed(session) }, body);
 }
 
 /// Appends the body of a [`SESSION_STATE`]: the session was idle at `as_of`, according to `source`.
 pub fn encode_session_idle(session: &SessionId, source: &str, as_of: Timestamp, body: &mut Vec<u8>) {
-    let session = session.clone();
+    let session = Cow::Borrowed(session);
     write(Moved { session, state: MovedTo::Idle, source: source.into(), as_of }, body);
 }
 
@@ -388,7 +239,7 @@ pub fn encode_decided(
     decision: Decision,
     body: &mut Vec<u8>,
 ) {
-    write(Decided { session: session.cloned(), notification: *notification, decision }, body);
+    write(Decided { session: session.map(Cow::Borrowed), notification: *notification, decision }, body);
 }
 
 /// Appends the body of [`RULES`].
@@ -416,10 +267,6 @@ fn write(rest: impl Serialize, body: &mut Vec<u8>) {
     serde_json::to_writer(body, &written).expect("text and numbers always serialize into memory");
 }
 
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
-}
-
 /// Decodes the body of a record.
 ///
 /// Errors: the kind or its version is unknown, or the body was not written by the functions above.
@@ -438,18 +285,19 @@ pub fn decode(kind: u8, seq: Seq, body: &[u8]) -> Result<RecordInput<'_>, Record
         }
         ACK => {
             let Carried { session, injection, by } = body.read()?;
-            Input::Ack { session, injection, by: by.unwrap_or(ConfirmedBy::Ack) }
+            Input::Ack { session: session.into_owned(), injection, by: by.unwrap_or(ConfirmedBy::Ack) }
         }
         UNDELIVERED => {
             let Carried { session, injection, by: _ } = body.read()?;
-            Input::Undelivered { session, injection }
+            Input::Undelivered { session: session.into_owned(), injection }
         }
         SESSION_OPENED => {
             let Opened { session, harness } = body.read()?;
-            Input::SessionOpened { session, harness: of_its_time(harness) }
+            Input::SessionOpened { session: session.into_owned(), harness: of_its_time(harness) }
         }
         SESSION_CLOSED => {
             let Closed { session, may_return, cause, pid, pid_started } = body.read()?;
+            let session = session.into_owned();
             match cause {
                 None if may_return => Input::SessionSuspended { session },
                 None => Input::SessionEnded { session },
@@ -461,19 +309,19 @@ pub fn decode(kind: u8, seq: Seq, body: &[u8]) -> Result<RecordInput<'_>, Record
         }
         SESSION_SEEN => {
             let Seen { session } = body.read()?;
-            Input::SessionSeen { session }
+            Input::SessionSeen { session: session.into_owned() }
         }
         SESSION_STATE => {
             let Moved { session, state: MovedTo::Idle, source: _, as_of } = body.read()?;
-            Input::SessionIdle { session, as_of }
+            Input::SessionIdle { session: session.into_owned(), as_of }
         }
         DECIDED => {
             let Decided { session, notification, decision } = body.read()?;
-            Input::Decided { session, notification, decision }
+            Input::Decided { session: session.map(Cow::into_owned), notification, decision }
         }
         RULES => {
             let Rules { hash } = body.read()?;
-            return Ok(RecordInput::Rules { hash });
+            return Ok(RecordInput::Rules { hash: hash.into() });
         }
         RELEASED => return Ok(RecordInput::Released(body.read()?)),
         SKIPPED => {
@@ -522,39 +370,4 @@ impl Body<'_> {
     fn broken(self, what: &str) -> RecordError {
         RecordError::Body { seq: self.seq, kind: self.kind, source: BodyError(what.to_owned()) }
     }
-}
-
-impl Asked {
-    fn into_exchange(self) -> Exchange {
-        let context = match self.context {
-            None => ContextChange::Unchanged,
-            Some(Context::Compacted) => ContextChange::Compacted,
-            Some(Context::Resumed) => ContextChange::Resumed,
-            Some(Context::Cleared) => ContextChange::Cleared { from: self.from },
-            Some(Context::Forked) => ContextChange::Forked { from: self.from },
-        };
-        Exchange {
-            session: self.session,
-            point: self.point,
-            carrier: self.carrier,
-            turn: self.turn,
-            harness: of_its_time(self.harness),
-            tool: self.tool,
-            acks: self.ack,
-            budget: self.budget,
-            format: self.format,
-            carrier_effect: self.carrier_effect,
-            context,
-            shows_notices: self.shows_notices,
-            trigger: self.trigger,
-        }
-    }
-}
-
-/// Adds a fact that old records implied: a client at a terminal has one conversation at a time.
-fn of_its_time(harness: Harness) -> Harness {
-    let is_older = harness.conversations.is_none() && harness.pid.is_some();
-    let is_client = harness.name.as_deref() == Some(ONE_PER_PROCESS_BEFORE);
-    let conversations = (is_older && is_client).then_some(Conversations::OnePerProcess);
-    Harness { conversations: conversations.or(harness.conversations), ..harness }
 }

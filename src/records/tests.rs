@@ -3,7 +3,11 @@
 use std::error::Error;
 
 use super::*;
-use crate::{event::Severity, exchange::Directive, notification::Tokens};
+use crate::{
+    event::Severity,
+    exchange::{Budget, CarrierEffect, ContextChange, Conversations, Directive, Format, Trigger},
+    notification::{InjectionPoint, Tokens},
+};
 
 const SEQ: Seq = Seq(9);
 const PROCESS: Process = Process { pid: 41, started: Some(263_480) };

@@ -1,0 +1,208 @@
+//! The JSON bodies of records, as they are written and as they are read.
+
+use std::{borrow::Cow, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    event::{Seq, SessionId},
+    exchange::{
+        Budget, CarrierEffect, ContextChange, Conversations, Decision, Exchange, Format, Harness,
+        InjectionId, Trigger,
+    },
+    ledger::ConfirmedBy,
+    notification::{InjectionPoint, NotificationId},
+    time::Timestamp,
+    wire::exchange::ExchangeView,
+};
+
+/// The version of every JSON body that is written.
+///
+/// Version 1 had no `context` and `from` in an exchange, no `by` in an ack, and no `may_return` in
+/// a closed session; a body without them keeps its meaning of that version. From version 3 on, a
+/// [`RELEASED`](super::RELEASED) follows an exchange that released something; for an earlier exchange, a replay
+/// decides what it releases. Before version 4, `context` was `begins` and `carrier_effect` was
+/// `carries`, with other words.
+pub(super) const VERSION: u32 = 4;
+/// The first version whose releases are separate records; see [`VERSION`].
+pub(super) const RELEASES_SINCE: u32 = 3;
+
+/// Name of the harness whose processes have one conversation at a time, in records older than the
+/// field for it.
+const ONE_PER_PROCESS_BEFORE: &str = "claude-code";
+
+/// A body. The decoder only checks that required fields are present: the API validates requests,
+/// and may become stricter. Unknown fields are of later versions and skipped.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Versioned<T> {
+    pub(super) v: u32,
+    #[serde(flatten)]
+    pub(super) rest: T,
+}
+
+/// An exchange as written, without the observed events, which are separate records.
+#[derive(Serialize)]
+pub(super) struct Asking<'a> {
+    pub(super) request: u64,
+    pub(super) session: &'a str,
+    #[serde(flatten)]
+    pub(super) exchange: ExchangeView<'a>,
+}
+
+/// An exchange as read.
+#[derive(Deserialize)]
+pub(super) struct Asked {
+    pub(super) request: u64,
+    pub(super) session: SessionId,
+    pub(super) point: InjectionPoint,
+    pub(super) carrier: Arc<str>,
+    pub(super) turn: Option<Arc<str>>,
+    #[serde(default)]
+    pub(super) harness: Harness,
+    pub(super) tool: Option<Arc<str>>,
+    #[serde(default)]
+    pub(super) ack: Vec<InjectionId>,
+    #[serde(default)]
+    pub(super) budget: Budget,
+    pub(super) format: Option<Format>,
+    #[serde(default, alias = "carries")]
+    pub(super) carrier_effect: CarrierEffect,
+    #[serde(alias = "begins")]
+    pub(super) context: Option<Context>,
+    pub(super) from: Option<SessionId>,
+    #[serde(default)]
+    pub(super) shows_notices: bool,
+    #[serde(default)]
+    pub(super) trigger: Trigger,
+}
+
+/// The change of the context; the session that had it before is a separate field.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Context {
+    #[serde(alias = "epoch")]
+    Compacted,
+    Resumed,
+    #[serde(alias = "clear")]
+    Cleared,
+    #[serde(alias = "fork")]
+    Forked,
+}
+
+/// An injection that arrived, with the evidence, or that did not arrive.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Carried<'a> {
+    pub(super) session: Cow<'a, SessionId>,
+    pub(super) injection: InjectionId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) by: Option<ConfirmedBy>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct Opened<'a, H> {
+    pub(super) session: Cow<'a, SessionId>,
+    pub(super) harness: H,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct Closed<'a> {
+    pub(super) session: Cow<'a, SessionId>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(super) may_return: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cause: Option<Cause>,
+    /// Present if `cause` is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) pid: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) pid_started: Option<u64>,
+}
+
+/// Why a session was closed without a report of its harness.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Cause {
+    /// Its process has ended.
+    ProcessGone,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct Seen<'a> {
+    pub(super) session: Cow<'a, SessionId>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct Moved<'a> {
+    pub(super) session: Cow<'a, SessionId>,
+    pub(super) state: MovedTo,
+    pub(super) source: Cow<'a, str>,
+    pub(super) as_of: Timestamp,
+}
+
+/// States of a session that are taken from a client's own files.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum MovedTo {
+    Idle,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct Decided<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) session: Option<Cow<'a, SessionId>>,
+    pub(super) notification: NotificationId,
+    pub(super) decision: Decision,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct Rules<'a> {
+    pub(super) hash: Cow<'a, str>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct Skipped {
+    pub(super) record: Seq,
+}
+
+/// A body without content.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Bare {}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+impl Asked {
+    pub(super) fn into_exchange(self) -> Exchange {
+        let context = match self.context {
+            None => ContextChange::Unchanged,
+            Some(Context::Compacted) => ContextChange::Compacted,
+            Some(Context::Resumed) => ContextChange::Resumed,
+            Some(Context::Cleared) => ContextChange::Cleared { from: self.from },
+            Some(Context::Forked) => ContextChange::Forked { from: self.from },
+        };
+        Exchange {
+            session: self.session,
+            point: self.point,
+            carrier: self.carrier,
+            turn: self.turn,
+            harness: of_its_time(self.harness),
+            tool: self.tool,
+            acks: self.ack,
+            budget: self.budget,
+            format: self.format,
+            carrier_effect: self.carrier_effect,
+            context,
+            shows_notices: self.shows_notices,
+            trigger: self.trigger,
+        }
+    }
+}
+
+/// Adds a fact that old records implied: a client at a terminal has one conversation at a time.
+pub(super) fn of_its_time(harness: Harness) -> Harness {
+    let is_older = harness.conversations.is_none() && harness.pid.is_some();
+    let is_client = harness.name.as_deref() == Some(ONE_PER_PROCESS_BEFORE);
+    let conversations = (is_older && is_client).then_some(Conversations::OnePerProcess);
+    Harness { conversations: conversations.or(harness.conversations), ..harness }
+}
