@@ -246,11 +246,6 @@ pub enum Format {
     Line,
 }
 
-impl Format {
-    /// All formats.
-    pub const ALL: [Self; 5] = [Self::Xml, Self::Markdown, Self::Toon, Self::Json, Self::Line];
-}
-
 impl FromStr for Format {
     type Err = FormatError;
 
@@ -332,18 +327,13 @@ pub enum Release {
 /// A user's decision about a pending notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[derive(IntoStaticStr)]
+#[derive(IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Decision {
     /// Do not deliver it.
     Dismiss,
     /// Deliver it to the agent at the next point that releases it.
     Discuss,
-}
-
-impl Decision {
-    /// All values.
-    pub const ALL: [Self; 2] = [Self::Dismiss, Self::Discuss];
 }
 
 /// A request to a harness besides carrying text.

@@ -68,6 +68,8 @@ pub fn write(format: Format, injection: &InjectionId, items: &[Item<'_>], overfl
 
 #[cfg(test)]
 mod tests {
+    use strum::VariantArray;
+
     use super::*;
     use crate::{
         event::{Scope, Severity},
@@ -236,7 +238,7 @@ notifications[2]:
         let names: Vec<String> = (0..1_000).map(|n| format!("subscriber_{n:03}")).collect();
         let many: Vec<(&str, u32)> = names.iter().map(|name| (name.as_str(), 1)).collect();
         let overflow = Overflow { pending: counts(&many), evicted: counts(&many) };
-        for format in Format::ALL {
+        for format in Format::VARIANTS.iter().copied() {
             let text = write(format, &InjectionId::new("7fq2kd"), &[item(&made, false)], &overflow);
             assert!(text.len() < 700, "{format:?}: {} bytes\n{text}", text.len());
             assert!(text.contains("subscriber_004") && text.contains("995"), "{text}");

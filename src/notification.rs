@@ -45,11 +45,6 @@ pub enum Priority {
     Critical,
 }
 
-impl Priority {
-    /// All priorities, lowest first.
-    pub const ALL: [Self; 4] = [Self::Low, Self::Normal, Self::High, Self::Critical];
-}
-
 /// The moments at which text may enter an agent's context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -66,12 +61,6 @@ pub enum InjectionPoint {
     AfterTool,
     /// When the agent is about to end its turn.
     TurnEnd,
-}
-
-impl InjectionPoint {
-    /// All points, in the order of a turn.
-    pub const ALL: [Self; 5] =
-        [Self::Immediate, Self::TurnStart, Self::BeforeTool, Self::AfterTool, Self::TurnEnd];
 }
 
 /// The action of a pending notification, in ascending order of strength.

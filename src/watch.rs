@@ -17,7 +17,7 @@ use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use strum::IntoStaticStr;
+use strum::{IntoStaticStr, VariantArray};
 
 pub use self::{condition::Condition, fold::Watches};
 use crate::{
@@ -70,7 +70,7 @@ impl_as_str!(ReminderKind);
 /// The subject of a reminder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[derive(IntoStaticStr)]
+#[derive(IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum ReminderKind {
     /// A discovery.
@@ -83,12 +83,6 @@ pub enum ReminderKind {
     Reminder,
     /// Background information.
     Context,
-}
-
-impl ReminderKind {
-    /// All kinds.
-    pub const ALL: [Self; 5] =
-        [Self::Discovery, Self::Warning, Self::Checkpoint, Self::Reminder, Self::Context];
 }
 
 /// One condition of a watch.

@@ -9,7 +9,7 @@ pub mod alerts;
 pub mod signature;
 
 use serde_json::{Map, Value};
-use strum::IntoStaticStr;
+use strum::{IntoStaticStr, VariantArray};
 
 use crate::event::{EventType, Severity, cut_text, strip_text};
 
@@ -24,7 +24,7 @@ impl_as_str!(Kind);
 
 /// The kind of sender, which determines how a body is signed and where its event is named. Its word
 /// is the name in paths and in `aside.toml`, and the source of the events.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, strum::Display)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, strum::Display, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Kind {
     /// GitHub: <https://docs.github.com/en/webhooks/webhook-events-and-payloads>.
@@ -41,15 +41,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds.
-    pub const ALL: [Self; 5] =
-        [Self::Github, Self::Gitlab, Self::Forgejo, Self::Standard, Self::Alertmanager];
-
-    /// The kind with this name.
-    pub fn of(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
-    }
-
     /// The headers that may name the event; the first existing one counts.
     const fn event_headers(self) -> &'static [&'static str] {
         match self {

@@ -9,9 +9,14 @@ pub trait Words: VariantArray + Copy + Into<&'static str> {
         Self::VARIANTS.iter().copied().find(|one| (*one).into() == word)
     }
 
+    /// All words.
+    fn words() -> impl Iterator<Item = &'static str> {
+        Self::VARIANTS.iter().map(|one| (*one).into())
+    }
+
     /// All words, with commas between them.
     fn list() -> String {
-        Self::VARIANTS.iter().map(|one| (*one).into()).collect::<Vec<_>>().join(", ")
+        Self::words().collect::<Vec<_>>().join(", ")
     }
 }
 

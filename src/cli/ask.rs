@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use clap::builder::PossibleValuesParser;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
@@ -28,6 +29,7 @@ use crate::{
     notification::Category,
     sink::question::short,
     wire::questions::{Asked, QuestionEnd, QuestionList, QuestionView},
+    words::Words,
 };
 
 const PATH: &str = "/v1/questions";
@@ -68,7 +70,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "TEXT", default_value = "llm")]
     context: String,
     /// Its category
-    #[arg(long, value_parser = Category::ALL.map(Category::as_str))]
+    #[arg(long, value_parser = PossibleValuesParser::new(Category::words()))]
     category: Option<String>,
     /// The session that asks, as `aside sessions` names it [default: the one this runs in]
     #[arg(long, value_name = "ID")]

@@ -3,10 +3,11 @@
 //! In an agent's session the notice is from that session, which the daemon derives from the
 //! requesting process; elsewhere it is from the command's folder.
 
+use clap::builder::PossibleValuesParser;
 use serde_json::{Map, Value};
 
 use super::{CliError, Context, absolute_folder, ids, parse, terminal::one_line, workspace_or_current};
-use crate::{notification::Category, wire::notify::NotifyAnswer};
+use crate::{notification::Category, wire::notify::NotifyAnswer, words::Words};
 
 const DOING: &str = "notify the user";
 
@@ -35,7 +36,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "TEXT", default_value = "llm")]
     context: String,
     /// Its category
-    #[arg(long, value_parser = Category::ALL.map(Category::as_str))]
+    #[arg(long, value_parser = PossibleValuesParser::new(Category::words()))]
     category: Option<String>,
     /// The session that it comes from, as `aside sessions` names it [default: the one this runs in]
     #[arg(long, value_name = "ID")]

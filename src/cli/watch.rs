@@ -3,6 +3,7 @@
 //! In an agent's session the watch is for that session, which the daemon derives from the
 //! requesting process; elsewhere it is for the command's folder.
 
+use clap::builder::PossibleValuesParser;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
@@ -16,11 +17,10 @@ use super::{
     workspace_or_current,
 };
 use crate::{
+    client::percent_encode,
+    watch::{Needs, ReminderKind},
     wire::watches::{ConditionView, WatchAnswer, WatchList, WatchView},
-    {
-        client::percent_encode,
-        watch::{Needs, ReminderKind},
-    },
+    words::Words,
 };
 
 const PATH: &str = "/v1/watches";
@@ -59,7 +59,7 @@ pub(super) struct RemindArgs {
     #[arg(value_name = "TEXT")]
     text: String,
     /// The kind of reminder
-    #[arg(long, value_parser = ReminderKind::ALL.map(ReminderKind::as_str))]
+    #[arg(long, value_parser = PossibleValuesParser::new(ReminderKind::words()))]
     kind: Option<String>,
     #[command(flatten)]
     whose: Whose,

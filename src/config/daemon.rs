@@ -161,8 +161,8 @@ pub(crate) fn compile(documents: &[Document<'_>]) -> Settings {
         mut webhooks,
     ] = SECTIONS.map(|name| Section::new(name, documents));
     let mut tables = sources::tables(&mut sources);
-    let senders = Kind::ALL.map(|kind| (kind, webhooks.table(kind.as_str())));
-    let (senders, sender_tables) = webhooks::read_senders(senders.into());
+    let senders = Kind::VARIANTS.iter().map(|kind| (*kind, webhooks.table(kind.as_str())));
+    let (senders, sender_tables) = webhooks::read_senders(senders.collect());
     let mut of_sinks = sinks::TABLES.map(|name| sinks.table(name));
     let mut settings = Settings {
         daemon: DaemonConfig { journal: read_journal(&mut journal), http: read_http(&mut http) },
@@ -311,6 +311,7 @@ mod tests {
         layers::{LayerKind, SourceFile},
         producers,
     };
+    use crate::words::Words;
 
     const SHIPPED: &str = include_str!("../../config/aside.toml");
 
@@ -360,7 +361,7 @@ mod tests {
         let (lists, tables): (Vec<_>, Vec<_>) = producers::switched().partition(|row| row.kind.is_list());
         let tables = tables.into_iter().map(|row| format!("sources.{}", row.name));
         let lists = lists.iter().map(|row| format!("[sources.{}]", row.name));
-        let senders = Kind::ALL.map(|kind| format!("webhooks.{kind}"));
+        let senders = Kind::words().map(|kind| format!("webhooks.{kind}"));
         let of_sinks = sinks::TABLES.map(|name| format!("sinks.{name}"));
         let servers = settings.outside.lsp.servers.keys().map(|name| format!("sources.lsp.servers.{name}"));
         let sections = SECTIONS.map(str::to_owned).into_iter().chain(tables).chain(servers);

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use strum::VariantArray;
+
 use crate::{
     event::{Scope, Severity},
     exchange::{Format, InjectionId},
@@ -42,7 +44,7 @@ pub(crate) fn frames() -> Vec<Frame> {
             tokens: Tokens(tokens::estimate(&text).0.saturating_sub(content)),
         }
     };
-    Format::ALL.into_iter().map(frame).collect()
+    Format::VARIANTS.iter().copied().map(frame).collect()
 }
 
 fn shortest() -> Notification {

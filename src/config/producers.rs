@@ -17,6 +17,7 @@ use crate::{
     rules::{CompiledRules, outside},
     settings::Row,
     webhook,
+    words::Words,
 };
 
 /// The `source` of the events that the program publishes about an agent or about itself.
@@ -142,7 +143,7 @@ impl Producer {
 
     /// The producer of an event of this source and type, if there is one.
     pub fn of_event(source: &str, event_type: &str) -> Option<&'static Self> {
-        if webhook::Kind::of(source).is_some() {
+        if webhook::Kind::of_word(source).is_some() {
             return Self::find(WEBHOOKS);
         }
         if source != OWN {

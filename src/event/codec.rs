@@ -6,6 +6,8 @@
 //! An absent optional field has the length `u32::MAX`. The payload stays JSON text. A JSON envelope
 //! would need a parse per event and reader; this encoding needs none.
 
+use strum::VariantArray;
+
 use crate::{
     event::{EventRef, EventType, Provenance, Severity},
     time::Timestamp,
@@ -81,8 +83,8 @@ pub fn decode(body: &[u8]) -> Result<EventRef<'_>, EventCodecError> {
         return Err(EventCodecError { at: 0 });
     }
     let [bits] = fields.array()?;
-    let severity = Severity::ALL.get(usize::from(bits & !(GENERATED_ID | PROVENANCE)));
-    let provenance = Provenance::ALL.get(usize::from((bits & PROVENANCE) >> PROVENANCE_SHIFT));
+    let severity = Severity::VARIANTS.get(usize::from(bits & !(GENERATED_ID | PROVENANCE)));
+    let provenance = Provenance::VARIANTS.get(usize::from((bits & PROVENANCE) >> PROVENANCE_SHIFT));
     let (Some(severity), Some(provenance)) = (severity.copied(), provenance.copied()) else {
         return Err(EventCodecError { at: 1 });
     };

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
+use strum::VariantArray;
 
 use super::{
     tests::{counts, item, notification},
@@ -257,7 +258,7 @@ impl Case<'_> {
         let Some((_, marks, first)) = self.said.first().filter(|_| self.said.len() > 1) else {
             return Ok(());
         };
-        let is_critical = Priority::ALL[*first] == Priority::Critical;
+        let is_critical = Priority::VARIANTS[*first] == Priority::Critical;
         let others = format!(") and {} more", self.said.len() - 1);
         let is_right = if is_critical {
             // A long source name leaves no room for the rest.
@@ -273,7 +274,7 @@ impl Case<'_> {
         let markdown = self.write(Format::Markdown);
         prop_assert!(!has_reserved_tag(&markdown));
         for (priority, document) in fenced_documents(&markdown) {
-            let is_of_group = |of: usize| Priority::ALL[of].as_str() == priority;
+            let is_of_group = |of: usize| Priority::VARIANTS[of].as_str() == priority;
             let with_said = self.values.iter().zip(self.said);
             let of_group =
                 with_said.filter(|(_, (_, _, of))| is_of_group(*of)).map(|(value, _)| value.clone());
@@ -296,7 +297,7 @@ proptest! {
             .iter()
             .map(|((toon, _), marks, priority)| Notification {
                 untrusted_source: marks.is_untrusted.then(|| SOURCE.into()),
-                ..notification("n", Priority::ALL[*priority], toon)
+                ..notification("n", Priority::VARIANTS[*priority], toon)
             })
             .collect();
         let shown: Vec<Item<'_>> =

@@ -1,7 +1,7 @@
 //! A notice for the user, as its author wrote it: a text, a level, a category, and a link.
 
 use serde::{Deserialize, Serialize};
-use strum::IntoStaticStr;
+use strum::{IntoStaticStr, VariantArray};
 
 use crate::event::Severity;
 
@@ -26,7 +26,7 @@ impl_as_str!(Level, Category);
 /// The level of a notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[derive(IntoStaticStr)]
+#[derive(IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Level {
     /// For information.
@@ -39,9 +39,6 @@ pub enum Level {
 }
 
 impl Level {
-    /// All levels, lowest first.
-    pub const ALL: [Self; 3] = [Self::Info, Self::Warn, Self::Error];
-
     /// Parses the level; `info` if the text is unknown.
     pub fn read(word: &str) -> Self {
         match word.trim().to_ascii_lowercase().as_str() {
@@ -73,7 +70,7 @@ impl Level {
 /// The topic of a notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[derive(IntoStaticStr)]
+#[derive(IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Category {
     /// The meaning of something.
@@ -86,10 +83,4 @@ pub enum Category {
     Performance,
     /// A finding.
     Discovery,
-}
-
-impl Category {
-    /// All categories.
-    pub const ALL: [Self; 5] =
-        [Self::Analysis, Self::Workflow, Self::Safety, Self::Performance, Self::Discovery];
 }

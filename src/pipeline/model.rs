@@ -4,6 +4,7 @@
 use std::{num::NonZeroU32, time::Duration};
 
 use proptest::prelude::*;
+use strum::VariantArray;
 
 use super::{
     tests::{Outcome, at, drain, ended, event, field, outcomes, rule, session, set_scope},
@@ -41,7 +42,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         Just(session("s1")),
         Just(session("s2")),
     ];
-    let severity = prop::sample::select(Severity::ALL.to_vec());
+    let severity = prop::sample::select(Severity::VARIANTS.to_vec());
     let happens =
         (scope.clone(), 0..TOOLS.len(), severity, prop::option::weighted(0.2, any::<bool>()), 0..4_u8)
             .prop_map(|(scope, tool, severity, own_key, number)| What::Happens {
@@ -63,7 +64,7 @@ prop_compose! {
         max_wait_ms in prop::option::of(1..5_000_u64),
         is_grouped in any::<bool>(),
         dedupe_ms in prop::option::of(1..4_000_u64),
-        keep in prop::sample::select(Keep::ALL.to_vec()),
+        keep in prop::sample::select(Keep::VARIANTS.to_vec()),
         rate in prop::option::of((1..4_u32, 1..6_000_u64)),
         is_critical in prop::bool::weighted(0.1),
         escalate_at in prop::option::weighted(0.3, Just(Severity::Critical)),

@@ -131,11 +131,6 @@ pub enum Keep {
     Newest,
 }
 
-impl Keep {
-    /// Both values.
-    pub const ALL: [Self; 2] = [Self::First, Self::Newest];
-}
-
 /// How a batch becomes a notification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutputRule {

@@ -8,7 +8,7 @@ mod sarif;
 #[cfg(test)]
 mod tests;
 
-use strum::IntoStaticStr;
+use strum::{IntoStaticStr, VariantArray};
 
 pub use self::go_test::GoTest;
 use super::Problem;
@@ -21,7 +21,7 @@ const PROBLEMS_MAX: usize = 2_000;
 impl_as_str!(Format);
 
 /// An output format. Its word is also the name of the tool, if the format belongs to none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Format {
     /// Lines of `cargo --message-format=json` and of `rustc --error-format=json`.
@@ -48,15 +48,6 @@ pub enum FormatError {
 }
 
 impl Format {
-    /// All formats.
-    pub const ALL: [Self; 5] =
-        [Self::CargoJson, Self::GoTestJson, Self::EslintJson, Self::Sarif, Self::Junit];
-
-    /// The format with this name.
-    pub fn of(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|format| format.as_str() == name)
-    }
-
     /// The tool of the problems; for a tool's JSON the same as for its text output.
     pub fn tool(self) -> &'static str {
         match self {

@@ -1,6 +1,7 @@
 //! Shared parts of queries: conditions and columns.
 
 use rusqlite::{Connection, Row, types::Value};
+use strum::VariantArray;
 
 use super::sql::from_sql;
 use crate::{
@@ -137,11 +138,11 @@ pub(super) fn time(millis: i64) -> Timestamp {
 }
 
 pub(super) fn severity(rank: i64) -> Severity {
-    ranked(&Severity::ALL, rank).unwrap_or(Severity::Info)
+    ranked(Severity::VARIANTS, rank).unwrap_or(Severity::Info)
 }
 
 pub(super) fn priority(rank: i64) -> Priority {
-    ranked(&Priority::ALL, rank).unwrap_or(Priority::Normal)
+    ranked(Priority::VARIANTS, rank).unwrap_or(Priority::Normal)
 }
 
 /// The name of a point, as it was written.

@@ -13,7 +13,6 @@
 //! may read, or that cannot be read, admits no client.
 
 use std::{
-    fmt,
     fs::{self, File, OpenOptions},
     io::{self, Read, Write},
     os::unix::fs::{MetadataExt, OpenOptionsExt},
@@ -23,10 +22,11 @@ use std::{
 };
 
 use axum::http::Method;
+use strum::{IntoStaticStr, VariantArray};
 use subtle::ConstantTimeEq;
 
 use super::webhook_paths::{ALERTS_PATH, PATH};
-use crate::hex::hex;
+use crate::{hex::hex, words::Words};
 
 /// Random bytes of a new token: 256 bits.
 const TOKEN_BYTES: usize = 32;
@@ -36,7 +36,8 @@ const TOKEN_CHARS_MIN: usize = 16;
 const FILE_BYTES_MAX: u64 = 256 * 1024;
 
 /// The permission that a request needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, strum::Display, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Scope {
     /// Publish events
     Publish,
@@ -49,17 +50,6 @@ pub enum Scope {
 }
 
 impl Scope {
-    const ALL: [Self; 4] = [Self::Publish, Self::Exchange, Self::Read, Self::Admin];
-
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Publish => "publish",
-            Self::Exchange => "exchange",
-            Self::Read => "read",
-            Self::Admin => "admin",
-        }
-    }
-
     /// The scope that a request needs; `None` if any token is enough. Unlisted requests need
     /// [`Scope::Admin`].
     pub(super) fn needed(method: &Method, path: &str) -> Option<Self> {
@@ -76,20 +66,11 @@ impl Scope {
     }
 }
 
-impl fmt::Display for Scope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
 impl FromStr for Scope {
     type Err = UnknownScope;
 
     fn from_str(text: &str) -> Result<Self, UnknownScope> {
-        Self::ALL
-            .into_iter()
-            .find(|scope| scope.as_str() == text)
-            .ok_or_else(|| UnknownScope(text.to_owned()))
+        Self::of_word(text).ok_or_else(|| UnknownScope(text.to_owned()))
     }
 }
 
@@ -264,7 +245,7 @@ pub fn add(path: &Path, scopes: &[Scope], note: &str) -> Result<String, TokensEr
     let mut random = [0; TOKEN_BYTES];
     File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut random)).map_err(failed)?;
     let secret = hex(&random);
-    let scopes: Vec<&str> = scopes.iter().map(|scope| scope.as_str()).collect();
+    let scopes: Vec<&str> = scopes.iter().map(Into::into).collect();
     let note: String = note.chars().filter(|c| !c.is_control()).collect();
     let line = format!("{secret} {} {note}", scopes.join(","));
     let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(path).map_err(failed)?;

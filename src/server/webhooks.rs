@@ -39,6 +39,7 @@ use crate::{
         names::checked_name,
         webhooks::{SenderList, SenderView},
     },
+    words::Words,
 };
 
 /// The outcome of a body.
@@ -134,10 +135,9 @@ pub(crate) async fn alerts(State(app): State<App>, body: Body) -> Result<Json<Ta
 
 /// The sender of this name, if permitted.
 fn expected<'w>(known: &'w Webhooks, name: &str) -> Result<(Kind, &'w Sender), ApiError> {
-    let Some(kind) = Kind::of(name) else {
-        let names = Kind::ALL.map(Kind::as_str);
-        let meant = nearest(name, names).map_or_else(
-            || format!("known senders: {}", names.join(", ")),
+    let Some(kind) = Kind::of_word(name) else {
+        let meant = nearest(name, Kind::words()).map_or_else(
+            || format!("known senders: {}", Kind::list()),
             |meant| format!("did you mean `{meant}`?"),
         );
         let message = format!("unknown sender `{}`; {meant}", strip_text(name));

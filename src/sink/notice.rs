@@ -16,6 +16,7 @@ use crate::{
     event::{Event, EventRef, Scope, SessionId},
     notification::{Category, Level, link},
     time::Timestamp,
+    words::Words,
 };
 
 /// The type of the event with a notice; its payload is a [`Notice`].
@@ -144,9 +145,7 @@ impl Notice {
             link: said.link.filter(|link| link::check(link).is_ok()).map(Into::into),
             level: said.level.as_deref().map(Level::read).unwrap_or_default(),
             context: clean_line(&said.context.unwrap_or_default(), CONTEXT_CHARS_MAX).into(),
-            category: Category::ALL
-                .into_iter()
-                .find(|known| said.category.as_deref() == Some(known.as_str())),
+            category: said.category.as_deref().and_then(Category::of_word),
             session: event.session.map(SessionId::new),
             workspace: event.workspace.map(Into::into),
             at: now,

@@ -27,6 +27,7 @@ use aside::{
     time::Timestamp,
 };
 use serde_json::json;
+use strum::VariantArray;
 use tempfile::TempDir;
 
 use crate::support::{
@@ -158,7 +159,7 @@ fn index(number: u64, length: usize) -> usize {
 fn exchange(session: &SessionId, round: u64) -> Exchange {
     Exchange {
         session: session.clone(),
-        point: InjectionPoint::ALL[index(round / 2, InjectionPoint::ALL.len())],
+        point: InjectionPoint::VARIANTS[index(round / 2, InjectionPoint::VARIANTS.len())],
         carrier: format!("c{round}").into(),
         turn: Some(format!("t{}", round / 8).into()),
         harness: Harness::default(),

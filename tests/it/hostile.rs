@@ -19,6 +19,7 @@ use proptest::{
     test_runner::{Config, TestRunner},
 };
 use serde_json::{Map, Value, json};
+use strum::VariantArray;
 
 use crate::support::{
     drive::Drive,
@@ -144,7 +145,7 @@ impl Stage {
         files.push(("subscribers/generic.toml".to_owned(), subscriber("generic", 1, true)));
         let now = Timestamp::from_millis(1_700_000_000_000);
         let mut drive = Drive::new(&files);
-        for format in Format::ALL {
+        for format in Format::VARIANTS.iter().copied() {
             let session = SessionId::new(format.as_str());
             drive.input(Input::SessionOpened { session, harness: Harness::default() }, now);
         }
@@ -174,7 +175,7 @@ impl Stage {
         }
         self.now = self.now + PAUSE;
         self.drive.advance(self.now);
-        for format in Format::ALL {
+        for format in Format::VARIANTS.iter().copied() {
             self.count += 1;
             self.drive.exchange(exchange(format, self.count), self.now);
         }
@@ -184,7 +185,7 @@ impl Stage {
     /// Checks that every session gets exactly `expected`, in its format.
     fn check(&mut self, events: &[(&str, Value)], expected: &[(Priority, Value)]) {
         let delivered = self.tell(events);
-        for format in Format::ALL {
+        for format in Format::VARIANTS.iter().copied() {
             let injection =
                 delivered.get(&format).unwrap_or_else(|| panic!("{format:?}: nothing for {events:?}"));
             let text = &injection.text;
@@ -245,7 +246,8 @@ fn expected_of(format: Format, expected: &[(Priority, Value)]) -> Said {
         Format::Json | Format::Line => Said::Contents(of(None)),
         Format::Xml | Format::Toon => Said::Documents(vec![(None, of(None))]),
         Format::Markdown => {
-            let groups = Priority::ALL.into_iter().rev().map(|priority| (priority, of(Some(priority))));
+            let groups =
+                Priority::VARIANTS.iter().copied().rev().map(|priority| (priority, of(Some(priority))));
             let documents = groups.filter(|(_, contents)| !contents.is_empty());
             Said::Documents(
                 documents

@@ -30,6 +30,7 @@ use serde_json::json;
 
 use crate::support::{generations, restored::restored};
 use account::Account;
+use strum::VariantArray;
 use timeline::{Asked, SCOPES, SESSIONS, Step, TOOLS, TYPES, What, timelines};
 
 /// Not zero, so that no check passes because a value is zero.
@@ -126,7 +127,7 @@ impl Live {
                     cause.and_then(|back| self.events.iter().rev().nth(back)).map(|id| id.as_str().into());
                 let (session, workspace) = SCOPES[*scope];
                 let event = Event {
-                    severity: Severity::ALL[*severity],
+                    severity: Severity::VARIANTS[*severity],
                     payload: Payload::from(payload(TOOLS[*tool], *n)),
                     dedupe_key: own_key.then(|| "own".into()),
                     session: session.map(SessionId::new),
@@ -254,14 +255,14 @@ impl Live {
         });
         Exchange {
             session: session_id(asked.session),
-            point: InjectionPoint::ALL[asked.point],
+            point: InjectionPoint::VARIANTS[asked.point],
             carrier: format!("c{}", asked.carrier).into(),
             turn: asked.turn.map(|turn| format!("t{turn}").into()),
             harness,
             tool: None,
             acks: ack.into_iter().collect(),
             budget,
-            format: asked.format.map(|format| Format::ALL[format]),
+            format: asked.format.map(|format| Format::VARIANTS[format]),
             carrier_effect: asked.carrier_effect,
             context: begins(asked),
             shows_notices: false,

@@ -15,6 +15,7 @@ use crate::{
         format::{DOCUMENT_BYTES_MAX, Format},
         matcher::{Matcher, Matchers},
     },
+    words::Words,
 };
 
 /// Switches all matchers off.
@@ -72,7 +73,7 @@ impl Plan {
     }
 
     fn add(&mut self, name: &str, all: &Matchers) -> Result<(), String> {
-        if let Some(format) = Format::of(name) {
+        if let Some(format) = Format::of_word(name) {
             self.format = Some(format);
         } else if name.ends_with(".json") {
             let read = matchers::read_file(Path::new(name)).map_err(|unread| unread.to_string())?;
@@ -96,12 +97,11 @@ impl Plan {
 impl Report {
     /// Parses `FORMAT=FILE`.
     fn parse(text: &str) -> Result<Self, String> {
-        let names = || Format::ALL.map(Format::as_str).join(", ");
         let Some((format, path)) = text.split_once('=').filter(|(_, path)| !path.is_empty()) else {
-            return Err(format!("--report: {text:?} is not FORMAT=FILE; formats: {}", names()));
+            return Err(format!("--report: {text:?} is not FORMAT=FILE; formats: {}", Format::list()));
         };
-        let Some(format) = Format::of(format) else {
-            return Err(format!("--report: unknown format `{format}`; formats: {}", names()));
+        let Some(format) = Format::of_word(format) else {
+            return Err(format!("--report: unknown format `{format}`; formats: {}", Format::list()));
         };
         let path = PathBuf::from(path);
         let seen = mark(&path);

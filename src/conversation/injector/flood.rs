@@ -3,6 +3,7 @@
 //! none expires.
 
 use proptest::prelude::*;
+use strum::VariantArray;
 
 use super::{
     tests::{exchange, notification},
@@ -56,7 +57,7 @@ proptest! {
     ) {
         let mut injector = Injector::new(SessionId::new("s1"), 1_000);
         for (index, (priority, length)) in pending.iter().enumerate() {
-            let made = notification(&format!("s{}#{index}", index % 30), Priority::ALL[*priority], InjectionPoint::TurnStart);
+            let made = notification(&format!("s{}#{index}", index % 30), Priority::VARIANTS[*priority], InjectionPoint::TurnStart);
             injector.push(Arc::new(Notification { content: "x".repeat(*length).into(), ..made }));
         }
         let carrier_chars_max = u32::try_from(carrier).expect("small");
@@ -66,7 +67,7 @@ proptest! {
         for (turn, point) in points.iter().take(pending.len()).enumerate() {
             let before = injector.pending().0;
             // Every other exchange is at the beginning of a turn, which releases everything.
-            let point = if turn % 2 == 0 { InjectionPoint::TurnStart } else { InjectionPoint::ALL[*point] };
+            let point = if turn % 2 == 0 { InjectionPoint::TurnStart } else { InjectionPoint::VARIANTS[*point] };
             let exchange = exchange(point, &turn.to_string());
             injector.note_exchange(&exchange, Timestamp::ZERO);
             let due: u32 = injector.offer(&exchange, &limits).due.values().sum();

@@ -345,13 +345,13 @@ impl Pair {
                 let made = Notification {
                     activation,
                     interrupt,
-                    severity: Severity::ALL[severity],
+                    severity: Severity::VARIANTS[severity],
                     created_at: now,
                     expires_at: ttl.map(|ttl| now + Duration::from_millis(ttl)),
                     ..notification(
                         &format!("n#{id}"),
-                        Priority::ALL[priority],
-                        InjectionPoint::ALL[inject_at],
+                        Priority::VARIANTS[priority],
+                        InjectionPoint::VARIANTS[inject_at],
                     )
                 };
                 self.injector.push(Arc::new(made.clone()));
@@ -363,7 +363,7 @@ impl Pair {
                     turn: turn.map(|turn| turn.to_string().into()),
                     carrier_effect,
                     trigger: if pulls { Trigger::Pull } else { Trigger::Agent },
-                    ..exchange(InjectionPoint::ALL[point], &carrier)
+                    ..exchange(InjectionPoint::VARIANTS[point], &carrier)
                 };
                 self.exchange(&exchange, now);
             }
@@ -376,7 +376,7 @@ impl Pair {
                 self.undelivered(usize::from(injection));
             }
             Step::Decide { id, decision } => {
-                let (id, decision) = (NotificationId::new(&format!("n#{id}")), Decision::ALL[decision]);
+                let (id, decision) = (NotificationId::new(&format!("n#{id}")), Decision::VARIANTS[decision]);
                 assert_eq!(self.injector.decide(&id, decision), self.naive.decide(&id, decision));
             }
             Step::Woken => {
@@ -495,7 +495,7 @@ impl Pair {
         let top = for_agent.iter().map(|known| known.notification.priority).max();
         let count = |of: &[&Known]| u32::try_from(of.len()).expect("few");
         assert_eq!(self.injector.pending(), (count(&for_agent), top));
-        for priority in Priority::ALL {
+        for priority in Priority::VARIANTS.iter().copied() {
             let of_it = for_agent.iter().filter(|known| known.notification.priority == priority).count();
             assert_eq!(self.injector.pending_of(priority), u32::try_from(of_it).expect("few"));
         }

@@ -56,12 +56,15 @@ pub(super) fn role(point: InjectionPoint) -> Role {
 
 #[cfg(test)]
 mod tests {
+    use strum::VariantArray;
+
     use super::*;
 
     /// The notifications that `point` releases, as `priority:inject_at` in the order of the two
     /// enums.
     fn released_at(point: InjectionPoint) -> Vec<String> {
-        let every = Priority::ALL.into_iter().flat_map(|p| InjectionPoint::ALL.map(|at| (p, at)));
+        let every =
+            Priority::VARIANTS.iter().flat_map(|p| InjectionPoint::VARIANTS.iter().map(|at| (*p, *at)));
         every
             .filter(|(priority, inject_at)| releases(point, *inject_at, *priority))
             .map(|(priority, inject_at)| format!("{priority}:{inject_at}"))
@@ -138,9 +141,7 @@ mod tests {
 
     #[test]
     fn the_role_follows_the_point() {
-        assert_eq!(
-            InjectionPoint::ALL.map(|point| role(point).as_str()),
-            ["system", "user", "system", "tool", "system"]
-        );
+        let roles: Vec<_> = InjectionPoint::VARIANTS.iter().map(|point| role(*point).as_str()).collect();
+        assert_eq!(roles, ["system", "user", "system", "tool", "system"]);
     }
 }

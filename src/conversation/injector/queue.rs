@@ -16,6 +16,7 @@ use std::{
 
 use hashbrown::HashMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use strum::VariantArray;
 
 use crate::{
     exchange::InjectionId,
@@ -173,7 +174,7 @@ impl Queue {
     /// Shape: by priority, then oldest first; costs `others_max` per lane, for any length.
     pub(super) fn first_due(&self, others_max: usize, is_due: impl Fn(Lane) -> bool) -> Vec<&Entry> {
         let mut due: Vec<&Entry> = Vec::new();
-        for priority in Priority::ALL.into_iter().rev() {
+        for priority in Priority::VARIANTS.iter().copied().rev() {
             let room = if priority == Priority::Critical {
                 usize::MAX
             } else {

@@ -10,6 +10,7 @@ use crate::{
 
 use InjectionPoint::{AfterTool, BeforeTool, Immediate, TurnEnd, TurnStart};
 use Priority::{Critical, High, Low, Normal};
+use strum::VariantArray;
 
 pub(super) const TERMS: Terms<'_> =
     Terms { lease: Duration::from_millis(2_000), has_delivery_notice: true, for_user: None };
@@ -439,7 +440,7 @@ fn what_is_evicted_is_counted_in_events_until_it_was_said() {
 
 #[test]
 fn with_a_critical_one_goes_everything_at_any_point() {
-    for point in InjectionPoint::ALL {
+    for point in InjectionPoint::VARIANTS.iter().copied() {
         let mut story = Story::new();
         for (name, priority, inject_at) in
             [("low", Low, TurnEnd), ("start", Normal, TurnStart), ("critical", Critical, Immediate)]

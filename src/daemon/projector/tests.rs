@@ -12,6 +12,7 @@ use std::{
 };
 
 use futures_util::FutureExt;
+use strum::VariantArray;
 use tempfile::TempDir;
 
 use super::{
@@ -184,7 +185,7 @@ impl World {
     }
 
     fn append_exchange(&mut self, session: SessionId) {
-        let point = self.numbers.one_of(&InjectionPoint::ALL);
+        let point = self.numbers.one_of(InjectionPoint::VARIANTS);
         // Few enough names that some carriers repeat.
         let carrier = format!("c{}", self.numbers.below(400));
         let workspace = self.numbers.one_of(&["/w", "/w/src", "/elsewhere"]);

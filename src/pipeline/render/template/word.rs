@@ -16,6 +16,7 @@ use crate::{
         render::assemble::placeholders::Placeholder,
         sandbox::account::{account, weigh},
     },
+    words::Words,
 };
 
 /// The name of the function.
@@ -85,21 +86,15 @@ fn notify(state: &mut State<'_, '_>, text: &Printed, options: Kwargs) -> Result<
 
 /// A level, or the severity of an event.
 fn read_level(word: &str) -> Result<Level, Error> {
-    let level = Level::ALL.into_iter().find(|level| level.as_str() == word);
     let severity = || word.parse::<Severity>().ok().map(Level::of);
-    level.or_else(severity).ok_or_else(|| {
-        invalid(format!(
-            "level= is one of {}, or a severity, not `{word}`",
-            Level::ALL.map(Level::as_str).join(", ")
-        ))
-    })
+    Level::of_word(word)
+        .or_else(severity)
+        .ok_or_else(|| invalid(format!("level= is one of {}, or a severity, not `{word}`", Level::list())))
 }
 
 fn read_category(word: &str) -> Result<Category, Error> {
-    Category::ALL.into_iter().find(|category| category.as_str() == word).ok_or_else(|| {
-        let all = Category::ALL.map(Category::as_str).join(", ");
-        invalid(format!("category= is one of {all}, not `{word}`"))
-    })
+    Category::of_word(word)
+        .ok_or_else(|| invalid(format!("category= is one of {}, not `{word}`", Category::list())))
 }
 
 fn invalid(message: String) -> Error {
