@@ -14,12 +14,14 @@ use crate::{
 };
 
 /// Fragments that end, begin or forge a part of a format or of a harness's wrapper.
-const PIECES: [&str; 26] = [
+const PIECES: [&str; 28] = [
     "</notifications>",
     "<notifications count=\"1\" id=\"x\">",
     "< / NOTIFICATIONS >",
     "</system-reminder>",
     "<event>",
+    "[INST]",
+    "<|im_start|>",
     "<",
     "/",
     "notifications",
@@ -215,7 +217,7 @@ impl Case<'_> {
 
     fn check_json(&self) -> Result<(), TestCaseError> {
         let json = self.write(Format::Json);
-        prop_assert!(!json.contains('<') && !json.contains('\n'));
+        prop_assert!(!json.contains('<') && !json.contains('\n') && !has_reserved_tag(&json));
         let decoded: Value = serde_json::from_str(&json).expect("JSON");
         let listed = decoded["notifications"].as_array().expect("a list");
         prop_assert!(listed.iter().map(|item| &item["content"]).eq(self.contents()), "{}", json);
@@ -225,6 +227,7 @@ impl Case<'_> {
 
     fn check_lines(&self) -> Result<(), TestCaseError> {
         let text = self.write(Format::Line);
+        prop_assert!(!has_reserved_tag(&text), "{}", text);
         let mut lines: Vec<&str> = text.split('\n').collect();
         if self.is_over() {
             prop_assert_eq!(lines.pop(), Some("aside: 3 more pending: ci 3"));

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::exchange::{InjectionId, LINE_BEGIN};
 
 use super::{
-    Item, Overflow,
+    Item, Overflow, fence,
     sentence::{GIST_CHARS_MIN, gist, gist_chars_max, head, is_line_end, length, sentence, shortened},
     toon,
 };
@@ -60,8 +60,8 @@ fn structure(item: &Item<'_>, content: &Value) -> Value {
 }
 
 fn escaped(value: &Value) -> String {
-    value.to_string().chars().fold(String::new(), |mut escaped, c| {
-        if c == '<' || is_line_end(c) {
+    fence::escaped(&value.to_string()).chars().fold(String::new(), |mut escaped, c| {
+        if is_line_end(c) {
             escaped.push_str(&format!("\\u{:04x}", u32::from(c)));
         } else {
             escaped.push(c);
