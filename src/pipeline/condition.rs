@@ -362,6 +362,7 @@ mod tests {
             ("payload.n|lenght > 1", Some(10..16), "unknown filter `lenght`; did you mean `length`?"),
             ("payload.n is defind", Some(13..19), "unknown test `defind`; did you mean `defined`?"),
             ("severity >= 'error'", Some(0..8), "severities are words"),
+            ("'info' == severity < 'error'", Some(10..18), "severities are words"),
             ("'a' * 1000000 == id", Some(0..13), "`*` multiplies numbers"),
         ] {
             let error = Condition::compile(source).expect_err(source);

@@ -328,14 +328,16 @@ impl<'g, 's> Walk<'g, 's> {
 
     fn chain(&mut self, chain: &ast::Compare<'s>) {
         self.expression(&chain.expr);
+        let mut left = &chain.expr;
         for link in &chain.ops {
             self.expression(&link.expr);
             if matches!(
                 link.op,
                 CompareOpKind::Lt | CompareOpKind::Lte | CompareOpKind::Gt | CompareOpKind::Gte
             ) {
-                self.ordered([&chain.expr, &link.expr]);
+                self.ordered([left, &link.expr]);
             }
+            left = &link.expr;
         }
     }
 
