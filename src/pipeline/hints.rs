@@ -26,10 +26,10 @@ struct Tag<'s> {
 }
 
 impl Tag<'_> {
-    /// The range of its word, or of the tag if it has no word.
+    /// The range of its word.
     fn range(&self) -> Range<usize> {
-        let word = self.inside.find(self.word).map_or(self.at, |found| self.at + 2 + found);
-        word..word + self.word.len().max(2)
+        let start = self.at + 2 + self.inside.find(self.word).unwrap_or(0);
+        start..start + self.word.len()
     }
 
     /// Whether it begins a block; `set` does if it has no `=`.
@@ -72,6 +72,12 @@ pub(crate) fn in_template(source: &str) -> Option<Slip> {
     Some(Slip { message, range: block.range() })
 }
 
+/// The first tag with more than `bytes_max` bytes, from its begin to its end delimiter.
+pub(crate) fn long_tag(source: &str, bytes_max: usize) -> Option<Range<usize>> {
+    let mut ranges = tags(source).into_iter().map(|tag| tag.at..tag.at + 2 + tag.inside.len());
+    ranges.find(|range| range.len() > bytes_max)
+}
+
 /// The first line of a template's text that is indented with a tab; TOON, and so a template, needs
 /// two spaces per level.
 pub(crate) fn tab_in(source: &str) -> Option<Slip> {
@@ -94,7 +100,8 @@ pub(crate) fn tab_in(source: &str) -> Option<Slip> {
     None
 }
 
-/// The first operator of another language in an expression, outside strings and brackets.
+/// The first operator of another language in an expression, outside strings. `=` counts only outside
+/// brackets, where it cannot name an argument.
 pub(crate) fn in_expression(source: &str) -> Option<Slip> {
     let (mut quote, mut depth) = (None, 0_usize);
     let slip = |found: &str, meant: &str, at: usize| {
@@ -147,22 +154,24 @@ fn tags(source: &str) -> Vec<Tag<'_>> {
 fn tag<'s>(source: &'s str, open: usize, close: &str) -> Tag<'s> {
     let rest = source.get(open + 2..).unwrap_or_default();
     let mut quote = None;
-    let end = rest.char_indices().find(|&(at, c)| {
+    // Another tag before the end means that this tag was not closed.
+    let end = rest.char_indices().find_map(|(at, c)| {
         match (quote, c) {
             (Some(open), c) if c == open => quote = None,
             (None, '"' | '\'') => quote = Some(c),
             _ => {}
         }
-        quote.is_none() && rest.get(at..).is_some_and(|rest| rest.starts_with(close))
+        let delimiter = rest.get(at..at + 2).filter(|_| quote.is_none())?;
+        (delimiter == close || ["{{", "{%"].contains(&delimiter)).then_some((at, delimiter == close))
     });
-    // Another tag before the end means that this tag was not closed.
-    let inside = rest.get(..end.map_or(rest.len(), |(at, _)| at)).unwrap_or_default();
-    let forgotten = ["{{", "{%"].into_iter().filter_map(|tag| inside.find(tag)).min();
-    let inside = forgotten.and_then(|at| inside.get(..at)).unwrap_or(inside);
+    let (inside, is_closed) = match end {
+        Some((at, is_closed)) => (rest.get(..at).unwrap_or_default(), is_closed),
+        None => (rest, false),
+    };
     let code = inside.trim_start_matches(['-', '+']).trim_start();
     let word_end = code.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(code.len());
     let word = if close == "%}" { code.get(..word_end).unwrap_or_default() } else { "" };
-    Tag { word, at: open, inside, is_closed: end.is_some() && forgotten.is_none() }
+    Tag { word, at: open, inside, is_closed }
 }
 
 #[cfg(test)]
@@ -175,6 +184,7 @@ mod tests {
             ("a: {{ now }", 3, "`{{` without its `}}`"),
             ("a: {{ now\nb: {{ count }}", 3, "`{{` without its `}}`"),
             ("a: 1\n{% if count %}\nb: 2\n", 8, "the `if` of line 2 has no `endif`"),
+            ("{{ \"{{\" }}{% if count %}", 13, "the `if` of line 1 has no `endif`"),
             ("{% for r in rows %}\na: 1\n{% endif %}", 28, "`endif` where the `for` of line 1 is open"),
             ("a: 1\n{%- endif %}", 9, "`endif` without an open `if`"),
             ("{% set x %}\na: 1\n{% if count %}{% endif %}", 3, "the `set` of line 1 has no `endset`"),

@@ -207,7 +207,11 @@ impl Pass {
     fn comment(&mut self, symbols: &[Symbol<'_>]) {
         self.has_comments = true;
         let text = line::text(symbols).replace(char::is_control, " ");
-        let shown = if toon::has_reserved_tag(&text) { text.replace('<', "\\u003c") } else { text };
+        let shown = if toon::has_reserved_tag(&text) {
+            text.replace('<', "\\u003c").replace('[', "\\u005b")
+        } else {
+            text
+        };
         self.out.push_str(&shown);
     }
 

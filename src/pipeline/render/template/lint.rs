@@ -38,9 +38,9 @@ pub(super) fn check_text(source: &str) -> Result<(), TemplateError> {
         let message = format!("a template has at most {} KiB, this one has {size}", OUTPUT_BYTES_MAX / 1024);
         return Err(error_at(source, 0, 0, message));
     }
-    if let Some((start, end)) = long_tag(source) {
+    if let Some(range) = hints::long_tag(source, TAG_BYTES_MAX) {
         let message = format!("a tag has at most {TAG_BYTES_MAX} bytes; name its parts with `set`");
-        return Err(error_at(source, start, end, message));
+        return Err(error_at(source, range.start, range.end, message));
     }
     let control = source.char_indices().find(|(_, c)| c.is_control() && !matches!(c, '\n' | '\r' | '\t'));
     if let Some((at, c)) = control {
@@ -51,33 +51,6 @@ pub(super) fn check_text(source: &str) -> Result<(), TemplateError> {
         Some(Slip { message, range }) => Err(error_at(source, range.start, range.end, message)),
         None => Ok(()),
     }
-}
-
-/// The first tag longer than [`TAG_BYTES_MAX`]; a delimiter inside quotes does not end a tag.
-fn long_tag(source: &str) -> Option<(usize, usize)> {
-    let mut at = 0;
-    while let Some(opened) =
-        source.get(at..).and_then(|rest| rest.find("{{").into_iter().chain(rest.find("{%")).min())
-    {
-        let start = at + opened;
-        let mut quote = None;
-        let inside = source.as_bytes().get(start + 2..).unwrap_or_default();
-        let length = inside.windows(2).position(|pair| {
-            match (quote, pair) {
-                (None, b"}}" | b"%}") => return true,
-                (None, [open @ (b'"' | b'\''), _]) => quote = Some(*open),
-                (Some(open), [byte, _]) if open == *byte => quote = None,
-                (None | Some(_), _) => {}
-            }
-            false
-        });
-        let end = start + 2 + length.unwrap_or(inside.len());
-        if end - start > TAG_BYTES_MAX {
-            return Some((start, end));
-        }
-        at = end;
-    }
-    None
 }
 
 /// The error for a fault in the source, with its line and column.
@@ -165,6 +138,8 @@ mod tests {
             "safe: {{ 'x|safe' }} include",
             "{# x|safe #}a: 1",
             "a: 1{% raw %}{{ x|safe }}{% endraw %}",
+            &format!("{{# {{{{ prints a value #}}\n{}", "a: 1\n".repeat(300)),
+            &format!("{{% raw %}}{{{{{{% endraw %}}\n{}", "a: 1\n".repeat(300)),
             "{% for safe in rows %}{{ safe.include }}{% endfor %}",
             "{% set x = namespace(n=0) %}{% macro m(y) %}{{ y }}{% endmacro %}a: {{ m(x.n) }}",
         ] {
