@@ -43,7 +43,7 @@ use events::{Events, Matching};
 use exchanges::AT_ONCE;
 use fed::Fed;
 use http::Connection;
-use process::{Daemon, Home, program};
+use process::{Daemon, Home, hook_program, program};
 use rustix::process::{Pid, Signal, kill_process};
 use support::Size;
 
@@ -241,8 +241,8 @@ fn hook(has_daemon: bool) -> u64 {
     let _daemon = has_daemon.then(|| home.serve());
     let calls = (0..3).map(|number| {
         let counter = Counter::new();
-        let mut command = counter.command(home.command(Path::new(VALGRIND)), &program());
-        command.args(["hook", "claude"]).stdin(Stdio::piped()).stdout(Stdio::null());
+        let mut command = counter.command(home.command(Path::new(VALGRIND)), &hook_program(&program()));
+        command.arg("claude").stdin(Stdio::piped()).stdout(Stdio::null());
         let mut child = command.spawn().expect("valgrind is installed");
         let mut stdin = child.stdin.take().expect("piped");
         stdin.write_all(hook_input::after_tools(number).as_bytes()).expect("a hook reads its input");

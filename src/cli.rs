@@ -21,6 +21,7 @@ mod failing;
 mod folder;
 mod generated;
 mod history;
+pub mod hook;
 mod ids;
 mod inbox;
 mod install;
@@ -58,7 +59,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use jiff::tz::TimeZone;
 
 use crate::{
-    client::{Client, hook, start_if_absent},
+    client::{self, Client, start_if_absent},
     harness::kind::Kind,
 };
 use context::{Context, parse};
@@ -220,7 +221,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, CliErro
             if *start {
                 drop(start_if_absent(&socket));
             }
-            hook(name, Kind::forwarded(name), &socket, |name| env::var_os(name));
+            client::hook(name, Kind::forwarded(name), &socket, |name| env::var_os(name));
         }
         return Ok(ExitCode::SUCCESS);
     }

@@ -19,7 +19,7 @@ use crate::{
     events::{Events, Matching},
     hook_input,
     http::Connection,
-    process::{Home, children_cpu_micros, program},
+    process::{Home, children_cpu_micros, hook_program, program},
     report::row,
     support::{Size, quantile},
 };
@@ -58,12 +58,13 @@ pub(crate) fn run(size: Size) {
     let mut variants = vec![
         Variant::new("/bin/true", "/bin/true".into(), &[], true),
         Variant::new(if is_static { "tiny static" } else { "tiny dynamic" }, tiny, &[], true),
-        Variant::new("hook", program(), &["hook", "claude"], true),
-        Variant::new("hook, no daemon", program(), &["hook", "claude"], false),
+        Variant::new("hook", hook_program(&program()), &["claude"], true),
+        Variant::new("hook, no daemon", hook_program(&program()), &["claude"], false),
     ];
     if let Some(artefact) = env::var_os("ASIDE_BENCH_ARTEFACT").map(PathBuf::from) {
-        variants.push(Variant::new("release hook", artefact.clone(), &["hook", "claude"], true));
-        variants.push(Variant::new("release hook, no daemon", artefact, &["hook", "claude"], false));
+        let program = hook_program(&artefact);
+        variants.push(Variant::new("release hook", program.clone(), &["claude"], true));
+        variants.push(Variant::new("release hook, no daemon", program, &["claude"], false));
     }
     let mut number = 0;
     for _ in 0..size.rounds() + 1 {
@@ -180,7 +181,7 @@ fn under_load(home: &Home, size: Size) {
         }
         let first = 1_000_000;
         let calls = (first..first + size.scale(CALLS_UNDER_LOAD, 20))
-            .map(|number| call(home, &program(), &["hook", "claude"], number))
+            .map(|number| call(home, &hook_program(&program()), &["claude"], number))
             .collect();
         is_done.store(true, Ordering::Relaxed);
         calls

@@ -36,6 +36,11 @@ pub(crate) fn program() -> PathBuf {
     env::var_os("ASIDE_BENCH_BINARY").map_or_else(|| env!("CARGO_BIN_EXE_aside").into(), PathBuf::from)
 }
 
+/// The small program for hooks next to `program`.
+pub(crate) fn hook_program(program: &Path) -> PathBuf {
+    program.with_file_name("aside-hook")
+}
+
 /// User and system time in `/proc/*/stat`, from field `field` on counted from 1, in microseconds.
 fn cpu_micros(stat: &str, field: usize) -> f64 {
     // The name of the program, field 2, may hold spaces.

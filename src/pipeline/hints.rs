@@ -100,8 +100,8 @@ pub(crate) fn tab_in(source: &str) -> Option<Slip> {
     None
 }
 
-/// The first operator of another language in an expression, outside strings. `=` counts only outside
-/// brackets, where it cannot name an argument.
+/// The first operator of another language in an expression, outside strings. `=` counts only
+/// outside brackets, where it cannot name an argument.
 pub(crate) fn in_expression(source: &str) -> Option<Slip> {
     let (mut quote, mut depth) = (None, 0_usize);
     let slip = |found: &str, meant: &str, at: usize| {

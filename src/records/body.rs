@@ -20,9 +20,9 @@ use crate::{
 ///
 /// Version 1 had no `context` and `from` in an exchange, no `by` in an ack, and no `may_return` in
 /// a closed session; a body without them keeps its meaning of that version. From version 3 on, a
-/// [`RELEASED`](super::RELEASED) follows an exchange that released something; for an earlier exchange, a replay
-/// decides what it releases. Before version 4, `context` was `begins` and `carrier_effect` was
-/// `carries`, with other words.
+/// [`RELEASED`](super::RELEASED) follows an exchange that released something; for an earlier
+/// exchange, a replay decides what it releases. Before version 4, `context` was `begins` and
+/// `carrier_effect` was `carries`, with other words.
 pub(super) const VERSION: u32 = 4;
 /// The first version whose releases are separate records; see [`VERSION`].
 pub(super) const RELEASES_SINCE: u32 = 3;

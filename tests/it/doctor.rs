@@ -209,9 +209,13 @@ fn hooks_that_run_twice_or_another_program_or_not_at_all_are_found() {
 
     fs::remove_file(&shared).expect("removed");
     let text = fs::read_to_string(&plugin_hooks).expect("there");
-    fs::write(&plugin_hooks, text.replace(env!("CARGO_BIN_EXE_aside"), "/gone/aside")).expect("written");
-    let said = remedy(&home, "hooks");
-    assert!(said.ends_with("calls /gone/aside, which does not exist: aside install claude-code"), "{said}");
+    for gone in ["/gone/aside-hook", "/bin/aside-hook"] {
+        let text = text.replace(env!("CARGO_BIN_EXE_aside-hook"), gone);
+        fs::write(&plugin_hooks, text).expect("written");
+        let said = remedy(&home, "hooks");
+        let expected = format!("calls {gone}, which does not exist: aside install claude-code");
+        assert!(said.ends_with(&expected), "{said}");
+    }
 
     fs::write(&plugin_hooks, "{").expect("written");
     let said = remedy(&home, "hooks");

@@ -20,14 +20,19 @@ use crate::support::daemon::{Home, PATIENCE, at, eventually};
 
 const STDIN: &str = r#"{"hook_event_name":"Stop","session_id":"s1"}"#;
 
+/// The two programs that are hooks, with their arguments.
+type HookCommand = (&'static str, &'static [&'static str]);
+const COMMANDS: [HookCommand; 2] =
+    [(env!("CARGO_BIN_EXE_aside-hook"), &["claude"]), (env!("CARGO_BIN_EXE_aside"), &["hook", "claude"])];
+
 /// Runs the hook against the listener at `socket`, and waits for it even on a slow machine.
-fn hook(socket: &PathBuf, args: &[&str]) -> Output {
-    hook_within(PATIENCE, socket, args)
+fn hook(socket: &PathBuf, command: HookCommand) -> Output {
+    hook_within(PATIENCE, socket, command)
 }
 
 /// Like [`hook`]; the hook gives up after `timeout`.
-fn hook_within(timeout: Duration, socket: &PathBuf, args: &[&str]) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_aside"))
+fn hook_within(timeout: Duration, socket: &PathBuf, (program, args): HookCommand) -> Output {
+    let mut child = Command::new(program)
         .args(args)
         .env_clear()
         .env("ASIDE_SOCKET", socket)
@@ -68,75 +73,89 @@ fn assert_silent(output: &Output) {
 
 #[test]
 fn the_answer_of_the_daemon_is_the_output_of_the_hook() {
-    let path = socket("answer");
-    let listener = UnixListener::bind(&path).expect("bind");
-    let daemon = thread::spawn(move || {
-        let (mut connection, _) = listener.accept().expect("a client");
-        let request = read_request(&connection);
-        connection.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 8\r\n\r\n{\"a\":1}\n").expect("it reads");
-        request
-    });
-    let output = hook(&path, &["hook", "claude"]);
-    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "{\"a\":1}\n");
-    let request = daemon.join().expect("served");
-    assert!(request.starts_with("POST /v1/hooks/claude HTTP/1.1\r\n"), "{request}");
-    assert!(request.contains("\r\naside-pid: 41\r\n"), "{request}");
-    assert!(request.ends_with(&format!("\r\n\r\n{STDIN}")), "{request}");
-    fs::remove_file(path).expect("removed");
+    for command in COMMANDS {
+        let path = socket("answer");
+        let listener = UnixListener::bind(&path).expect("bind");
+        let daemon = thread::spawn(move || {
+            let (mut connection, _) = listener.accept().expect("a client");
+            let request = read_request(&connection);
+            connection
+                .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 8\r\n\r\n{\"a\":1}\n")
+                .expect("it reads");
+            request
+        });
+        let output = hook(&path, command);
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "{\"a\":1}\n");
+        let request = daemon.join().expect("served");
+        assert!(request.starts_with("POST /v1/hooks/claude HTTP/1.1\r\n"), "{request}");
+        assert!(request.contains("\r\naside-pid: 41\r\n"), "{request}");
+        assert!(request.ends_with(&format!("\r\n\r\n{STDIN}")), "{request}");
+        fs::remove_file(path).expect("removed");
+    }
 }
 
 #[test]
 fn without_a_daemon_the_hook_is_silent() {
-    assert_silent(&hook(&socket("absent"), &["hook", "claude"]));
+    for command in COMMANDS {
+        assert_silent(&hook(&socket("absent"), command));
+    }
 }
 
 #[test]
 fn a_daemon_that_hangs_does_not_hang_the_hook() {
-    let path = socket("hangs");
-    let listener = UnixListener::bind(&path).expect("bind");
-    let daemon = thread::spawn(move || {
-        let (mut connection, _) = listener.accept().expect("a client");
-        // Returns when the hook has disconnected.
-        connection.read_to_end(&mut Vec::new()).map(|_| ())
-    });
-    let shortest = Duration::from_millis(*HOOK_TIMEOUT_MS_LIMITS.start());
-    // A hook may end before it has connected; it is silent too, and the next one is tried.
-    eventually("a hook is connected and hangs up", || {
-        assert_silent(&hook_within(shortest, &path, &["hook", "claude"]));
-        daemon.is_finished().then_some(())
-    });
-    daemon.join().expect("no panic").expect("the hook has hung up");
-    fs::remove_file(path).expect("removed");
+    for command in COMMANDS {
+        let path = socket("hangs");
+        let listener = UnixListener::bind(&path).expect("bind");
+        let daemon = thread::spawn(move || {
+            let (mut connection, _) = listener.accept().expect("a client");
+            // Returns when the hook has disconnected.
+            connection.read_to_end(&mut Vec::new()).map(|_| ())
+        });
+        let shortest = Duration::from_millis(*HOOK_TIMEOUT_MS_LIMITS.start());
+        // A hook may end before it has connected; it is silent too, and the next one is tried.
+        eventually("a hook is connected and hangs up", || {
+            assert_silent(&hook_within(shortest, &path, command));
+            daemon.is_finished().then_some(())
+        });
+        daemon.join().expect("no panic").expect("the hook has hung up");
+        fs::remove_file(path).expect("removed");
+    }
 }
 
 #[test]
 fn the_hook_starts_no_thread_and_so_no_runtime() {
-    let path = socket("threads");
-    let listener = UnixListener::bind(&path).expect("bind");
-    let daemon = thread::spawn(move || {
-        let (mut connection, _) = listener.accept().expect("a client");
-        let request = read_request(&connection);
-        let pid = socket_peercred(&connection).expect("the peer is known").pid.as_raw_nonzero();
-        // The hook waits for this answer, so all its threads have started.
-        let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("it waits").count();
-        connection.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").expect("it reads");
-        (request, threads)
-    });
-    assert_silent(&hook(&path, &["hook", "claude"]));
-    let (request, threads) = daemon.join().expect("served");
-    assert!(request.starts_with("POST /v1/hooks/claude "), "{request}");
-    assert_eq!(threads, 1);
-    fs::remove_file(path).expect("removed");
+    for command in COMMANDS {
+        let path = socket("threads");
+        let listener = UnixListener::bind(&path).expect("bind");
+        let daemon = thread::spawn(move || {
+            let (mut connection, _) = listener.accept().expect("a client");
+            let request = read_request(&connection);
+            let pid = socket_peercred(&connection).expect("the peer is known").pid.as_raw_nonzero();
+            // The hook waits for this answer, so all its threads have started.
+            let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("it waits").count();
+            connection.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").expect("it reads");
+            (request, threads)
+        });
+        assert_silent(&hook(&path, command));
+        let (request, threads) = daemon.join().expect("served");
+        assert!(request.starts_with("POST /v1/hooks/claude "), "{request}");
+        assert_eq!(threads, 1);
+        fs::remove_file(path).expect("removed");
+    }
 }
 
 #[test]
 fn a_hook_that_is_called_wrongly_never_stops_the_agent() {
-    for args in [&["hook"][..], &["hook", "claude", "extra"], &["hook", "--nonsense"]] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_aside"));
-        let output = command.args(args).stdin(Stdio::null()).output().expect("the program runs");
-        assert!(output.status.success() && output.stdout.is_empty(), "{args:?}: {output:?}");
-        assert!(String::from_utf8_lossy(&output.stderr).contains("Usage: "), "{args:?}: {output:?}");
+    for wrong in [&[][..], &["claude", "extra"], &["--nonsense"], &["claude", "--start", "extra"]] {
+        for (program, args) in COMMANDS {
+            let mut command = Command::new(program);
+            command.args(&args[..args.len() - 1]).args(wrong);
+            let output = command.stdin(Stdio::null()).output().expect("the program runs");
+            assert!(output.status.success() && output.stdout.is_empty(), "{wrong:?}: {output:?}");
+            let said = String::from_utf8_lossy(&output.stderr).to_lowercase();
+            assert!(said.contains("usage: "), "{wrong:?}: {output:?}");
+        }
     }
 }
 

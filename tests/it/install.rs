@@ -235,8 +235,8 @@ fn an_installation_moves_older_hooks_of_ours_out_of_the_settings() {
     let hooks = fs::read_to_string(client(&home).join("skills/aside/hooks/hooks.json")).expect("there");
     let hooks: Value = serde_json::from_str(&hooks).expect("JSON");
     let args = |event: &str| hooks["hooks"][event][0]["hooks"][0]["args"].clone();
-    assert_eq!(args("SessionStart"), serde_json::json!(["hook", "claude", "--start"]));
-    assert_eq!(args("Stop"), serde_json::json!(["hook", "claude"]));
+    assert_eq!(args("SessionStart"), serde_json::json!(["claude", "--start"]));
+    assert_eq!(args("Stop"), serde_json::json!(["claude"]));
 }
 
 #[test]
@@ -301,6 +301,21 @@ fn a_program_of_another_name_installs_nothing_that_could_not_be_taken_out() {
     let said = shown(&home, &output.stderr);
     assert!(said.contains("~/aside-0.1 is not named `aside`, which identifies its hooks later"), "{said}");
     assert_eq!(files(&client(&home)), []);
+}
+
+#[test]
+fn a_program_without_the_small_one_next_to_it_runs_the_hooks_itself() {
+    let home = Home::new();
+    let alone = home.path("aside");
+    fs::copy(env!("CARGO_BIN_EXE_aside"), &alone).expect("copied");
+    let mut install = std::process::Command::new(&alone);
+    install.args(["install", "claude-code"]).env("HOME", home.path("home"));
+    assert!(install.output().expect("the program runs").status.success());
+    let hooks = fs::read_to_string(client(&home).join("skills/aside/hooks/hooks.json")).expect("there");
+    let hooks: Value = serde_json::from_str(&hooks).expect("JSON");
+    let hook = &hooks["hooks"]["Stop"][0]["hooks"][0];
+    assert_eq!(hook["args"], serde_json::json!(["hook", "claude"]));
+    assert_eq!(hook["command"].as_str().map(Path::new), Some(&*alone));
 }
 
 #[test]

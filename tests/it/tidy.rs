@@ -277,7 +277,7 @@ fn own_path<'p>(path: &'p str, module: &Module, is_top: bool) -> Option<&'p str>
     if let Some(rest) = path.strip_prefix("crate::") {
         return Some(rest);
     }
-    if module.name == "main" {
+    if ["main", "hook_main"].contains(&module.name) {
         return path.strip_prefix("aside::");
     }
     // Two steps lead to the root from a file below the top, one step from a file at the top. An
@@ -330,6 +330,7 @@ fn check_orphans(files: &BTreeMap<String, String>) -> Vec<Finding> {
     let is_root = |path: &str| {
         path == "src/lib.rs"
             || path == "src/main.rs"
+            || path == "src/hook_main.rs"
             || path == "tests/it/main.rs"
             || path.starts_with("benches/")
     };

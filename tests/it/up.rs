@@ -8,7 +8,7 @@ use std::{
         fs::PermissionsExt,
         net::{UnixDatagram, UnixListener},
     },
-    process::{Output, Stdio},
+    process::{Command, Output, Stdio},
 };
 
 use rustix::process::Pid;
@@ -149,9 +149,8 @@ fn a_folder_that_cannot_be_made_is_named() {
 }
 
 /// Runs the hook that starts the daemon, and waits for its end.
-fn starting_hook(home: &Home) -> Output {
-    let mut child = home
-        .command(&["hook", "claude", "--start"])
+fn starting_hook(mut hook: Command) -> Output {
+    let mut child = hook
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -164,14 +163,19 @@ fn starting_hook(home: &Home) -> Output {
 
 #[test]
 fn the_first_hook_of_a_session_starts_the_daemon_where_that_is_allowed() {
-    let home = Home::new();
-    let _down = Down(&home);
-    let output = starting_hook(&home);
-    assert!(output.status.success() && output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
-    eventually("a daemon", || home.run(&["status"]).status.success().then_some(()));
-    let first = pid(&home);
-    assert!(starting_hook(&home).status.success());
-    assert_eq!(pid(&home), first);
+    let by_aside = |home: &Home| home.command(&["hook", "claude", "--start"]);
+    let by_small = |home: &Home| home.hook_command(&["claude", "--start"]);
+    for command in [&by_aside as &dyn Fn(&Home) -> Command, &by_small] {
+        let home = Home::new();
+        let _down = Down(&home);
+        let output = starting_hook(command(&home));
+        let is_silent = output.stdout.is_empty() && output.stderr.is_empty();
+        assert!(output.status.success() && is_silent, "{output:?}");
+        eventually("a daemon", || home.run(&["status"]).status.success().then_some(()));
+        let first = pid(&home);
+        assert!(starting_hook(command(&home)).status.success());
+        assert_eq!(pid(&home), first);
+    }
 }
 
 /// Passes descriptor 3 to the daemon as a service manager does: a shell moves its stdin there.

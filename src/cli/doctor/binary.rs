@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::Check;
-use crate::{client::HOOK_DEADLINE, harness::kind::Kind};
+use crate::{cli::hook, client::HOOK_DEADLINE, harness::kind::Kind};
 
 /// Most bytes read of the program's file, which starts with its headers.
 const HEADER_BYTES_MAX: u64 = 64 * 1024;
@@ -73,10 +73,26 @@ pub(super) fn time(kind: &Kind, socket: &Path) -> Check {
     }
 }
 
+/// The command that an installation makes the client run.
+pub(super) fn hook_command(kind: &Kind) -> io::Result<Command> {
+    let own = env::current_exe()?;
+    Ok(match hook::beside(&own.to_string_lossy()) {
+        Some(small) => {
+            let mut command = Command::new(small);
+            command.arg(kind.word);
+            command
+        }
+        None => {
+            let mut command = Command::new(own);
+            command.args(["hook", kind.word]);
+            command
+        }
+    })
+}
+
 fn run_hook(kind: &Kind, socket: &Path) -> io::Result<()> {
     let (input, mut writer) = io::pipe()?;
-    let mut child = Command::new(env::current_exe()?)
-        .args(["hook", kind.word])
+    let mut child = hook_command(kind)?
         .env("ASIDE_SOCKET", socket)
         .stdin(input)
         .stdout(Stdio::null())

@@ -16,10 +16,11 @@ use crate::{
             InstallError,
             places::{Places, Target, hooks_in, is_same_file, settings_at},
             plan::read,
-            settings::{OurHook, our_hooks},
+            settings::{OurHook, PROGRAM, our_hooks},
             templates::events,
         },
     },
+    client::HOOK_PROGRAM,
     harness::{
         kind::Kind,
         native::{Evidence, Native},
@@ -184,6 +185,11 @@ fn is_this_program(program: &str) -> Result<(), String> {
         PathBuf::from(program)
     } else {
         client_program::on_path(program).next().ok_or("which is not on the PATH")?
+    };
+    // The small program for hooks belongs to the program next to it.
+    let path = match path.file_name() {
+        Some(name) if name == HOOK_PROGRAM && path.is_file() => path.with_file_name(PROGRAM),
+        _ => path,
     };
     let other = |error: io::Error| match fs::metadata(&path) {
         Err(_) => "which does not exist".to_owned(),

@@ -4,16 +4,16 @@
 //! notifications addressed to it, so the test takes none of a real session.
 
 use std::{
-    env, fs,
+    fs,
     io::{self, Write},
     path::Path,
-    process::{Command, Stdio},
+    process::Stdio,
 };
 
 use serde_json::json;
 use uuid::Uuid;
 
-use super::Check;
+use super::{Check, binary::hook_command};
 use crate::{
     cli::doctor_probe::SOURCE,
     client::Client,
@@ -139,12 +139,11 @@ impl Way<'_> {
     /// Runs the hook as the client does, without the caller's own client variables; returns its
     /// output.
     fn hook(&self, stdin: &str) -> io::Result<Vec<u8>> {
-        let mut command = Command::new(env::current_exe()?);
+        let mut command = hook_command(self.kind)?;
         for (_, variable) in self.kind.variables.forwarded {
             command.env_remove(variable);
         }
         let mut child = command
-            .args(["hook", self.kind.word])
             .env("ASIDE_SOCKET", self.client.socket())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -18,7 +18,7 @@ use super::{
     templates::{Choice, is_manifest},
 };
 use crate::{
-    cli::{client_program, of_harness::ForHarness},
+    cli::{client_program, hook, of_harness::ForHarness},
     harness::{installation::Plugin, kind::Kind},
 };
 
@@ -119,7 +119,10 @@ pub(super) fn install(kind: &'static Kind, args: &Args) -> Result<Outcome, Insta
         Some(_) => client_program::own_name(),
         None => client_program::own_path(),
     };
-    let choice = Choice { kind, program, autostart: args.autostart, tools: args.tools };
+    // A plugin for others is used where this program may be alone.
+    let hook_program = if args.plugin.is_none() { hook::beside(&program) } else { None };
+    let hook_program = hook_program.map(|path| path.to_string_lossy().into_owned());
+    let choice = Choice { kind, program, hook_program, autostart: args.autostart, tools: args.tools };
     if !is_program(&choice.program) {
         return Err(InstallError::OtherName { program: choice.program });
     }

@@ -11,10 +11,12 @@ use jsonc_parser::{
 };
 use serde_json::Value;
 
-use crate::harness::kind::Kind;
+use crate::{client::HOOK_PROGRAM, harness::kind::Kind};
 
 /// File name of the program, which identifies our hooks.
-pub(super) const PROGRAM: &str = "aside";
+pub(crate) const PROGRAM: &str = "aside";
+/// The command of this program that a hook runs.
+pub(super) const HOOK: &str = "hook";
 
 /// Why a settings file cannot be edited.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -208,15 +210,21 @@ fn program_of(handler: &Value) -> Option<String> {
     }
     .into_iter();
     let program = words.next()?;
-    let is_ours = is_program(&program)
-        && words.next().as_deref() == Some("hook")
-        && words.next().is_some_and(|word| Kind::of_word(&word).is_some());
-    is_ours.then_some(program)
+    let is_hook = match file_name(&program) {
+        HOOK_PROGRAM => true,
+        PROGRAM => words.next().as_deref() == Some(HOOK),
+        _ => false,
+    };
+    (is_hook && words.next().is_some_and(|word| Kind::of_word(&word).is_some())).then_some(program)
 }
 
 /// Whether `program` is this program, under any path.
 pub(super) fn is_program(program: &str) -> bool {
-    program.rsplit('/').next() == Some(PROGRAM)
+    file_name(program) == PROGRAM
+}
+
+fn file_name(program: &str) -> &str {
+    program.rsplit('/').next().unwrap_or(program)
 }
 
 /// Makes `group` our only one among `groups`, in the place of an earlier one or at the end.

@@ -2,14 +2,14 @@
 
 use serde_json::{Map, Value, json};
 
-use super::settings::{PROGRAM, quoted};
-use crate::harness::{
-    installation::{Installation, Marketplace, Plugin},
-    kind::Kind,
+use super::settings::{HOOK, PROGRAM, quoted};
+use crate::{
+    cli::hook::START,
+    harness::{
+        installation::{Installation, Marketplace, Plugin},
+        kind::Kind,
+    },
 };
-
-/// The option of a hook to start the daemon.
-const START: &str = "--start";
 
 /// Key of the MCP servers that a client starts, by name.
 pub(crate) const SERVERS: &str = "mcpServers";
@@ -20,6 +20,8 @@ pub(super) struct Choice {
     pub(super) kind: &'static Kind,
     /// The client's command for this program: a path, or a name on the PATH.
     pub(super) program: String,
+    /// The path of the small program for hooks; without one, this program runs them.
+    pub(super) hook_program: Option<String>,
     /// Whether the first hook of a session starts the daemon.
     pub(super) autostart: bool,
     /// Whether the agent has tools: the client then lists them in each session, and reports their
@@ -30,7 +32,7 @@ pub(super) struct Choice {
 impl Choice {
     /// The minimal choice, for code that searches for entries of any installation.
     pub(super) fn plain(kind: &'static Kind) -> Self {
-        Self { kind, program: PROGRAM.to_owned(), autostart: false, tools: false }
+        Self { kind, program: PROGRAM.to_owned(), hook_program: None, autostart: false, tools: false }
     }
 
     /// The value of `hooks` in a settings file.
@@ -81,11 +83,18 @@ impl Choice {
         json
     }
 
-    /// Sets this program in every command.
+    /// Sets this program in every command, and the one for hooks in every hook.
     fn fill(&self, value: &mut Value) {
         let Value::Object(fields) = value else {
             return value.as_array_mut().into_iter().flatten().for_each(|item| self.fill(item));
         };
+        if let Some(program) = &self.hook_program
+            && let Some(args) = fields.get_mut("args").and_then(Value::as_array_mut)
+            && args.first().and_then(Value::as_str) == Some(HOOK)
+        {
+            args.remove(0);
+            fields.insert("command".to_owned(), json!(program));
+        }
         let is_alone = fields.contains_key("args");
         if let Some(Value::String(command)) = fields.get_mut("command")
             && let Some(rest) = command.strip_prefix(PROGRAM)
@@ -130,7 +139,9 @@ mod tests {
     #[test]
     fn every_command_of_every_template_runs_the_program_however_it_is_called() {
         for kind in KINDS {
-            let choice = Choice { kind, program: "/a b/aside".to_owned(), autostart: true, tools: true };
+            let hook_program = Some("/a b/aside-hook".to_owned());
+            let program = "/a b/aside".to_owned();
+            let choice = Choice { kind, program, hook_program, autostart: true, tools: true };
             let Installation { starts, plugin, .. } = &kind.installation;
             assert!(events(kind).iter().any(|event| event == starts), "{}", kind.word);
             let hooks = choice.hooks().to_string();
@@ -142,7 +153,8 @@ mod tests {
             });
             for (path, text) in files.chain([("hooks".to_owned(), hooks)]) {
                 let commands = text.matches("\"command\":").count();
-                let ours = ["\"/a b/aside\"", "\"'/a b/aside' "].map(|begin| text.matches(begin).count());
+                let ours = ["\"/a b/aside\"", "\"/a b/aside-hook\"", "\"'/a b/aside' "]
+                    .map(|begin| text.matches(begin).count());
                 assert_eq!(commands, ours.iter().sum::<usize>(), "{path}: {text}");
                 let starts_it = [format!("\"{starts}\""), format!("\"{SERVERS}\"")];
                 let count = starts_it.iter().filter(|key| text.contains(*key)).count();

@@ -123,7 +123,16 @@ impl Home {
 
     /// The program with this home's paths; of the environment it gets only `PATH`.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_aside"));
+        self.command_of(env!("CARGO_BIN_EXE_aside"), args)
+    }
+
+    /// Like [`Self::command`], the small program for hooks.
+    pub(crate) fn hook_command(&self, args: &[&str]) -> Command {
+        self.command_of(env!("CARGO_BIN_EXE_aside-hook"), args)
+    }
+
+    fn command_of(&self, program: &str, args: &[&str]) -> Command {
+        let mut command = Command::new(program);
         command
             .args(args)
             .current_dir(self.path("work"))
@@ -158,7 +167,7 @@ impl Home {
         text(&output.stdout)
     }
 
-    /// Runs `aside hook claude` with `stdin`, with this process as the client.
+    /// Runs `aside-hook claude` with `stdin`, with this process as the client.
     pub(crate) fn hook(&self, stdin: &str) -> Output {
         self.hook_of(std::process::id(), stdin)
     }
@@ -171,7 +180,7 @@ impl Home {
     /// Like [`Self::hook_of`], by a hook that gives up after `limit`.
     pub(crate) fn hook_within(&self, limit: Duration, pid: u32, stdin: &str) -> Output {
         let mut child = self
-            .command(&["hook", "claude"])
+            .hook_command(&["claude"])
             .env("CLAUDE_PID", pid.to_string())
             .env(HOOK_TIMEOUT_VARIABLE, limit.as_millis().to_string())
             .stdin(Stdio::piped())

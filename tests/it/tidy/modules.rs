@@ -127,7 +127,8 @@ pub(super) const MODULES: &[Module] = &[
         "watch", "wire",
     ]),
     alone("client", 6, &[]),
-    alone("main", 6, &["cli", "client", "harness::kind"]),
+    alone("main", 6, &["cli"]),
+    alone("hook_main", 6, &["cli"]),
 ];
 
 /// The module that a file of `src/` belongs to; `None` for `lib.rs` and for modules that are not in
