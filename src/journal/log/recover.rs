@@ -469,8 +469,10 @@ impl<'a> Scanner<'a> {
         let said = [&torn, &dropped].into_iter().flatten().map(|torn| torn.durable);
         let in_order = next.iter().map(|(_, scan)| scan).chain(report.scans.first()).map(|scan| scan.durable);
         let durable = said.chain(in_order).fold(marked.max(self.hint.seq), Seq::max);
-        let (expected, has_ended) = (scan.expected, torn.is_none() && dropped.is_none());
-        // The caller handles a journal that ends cleanly before the hint.
+        let expected = scan.expected;
+        // The caller handles a journal that ends cleanly before the hint. A dropped file without a
+        // record is no segment for `verify` either, so a repair could not help.
+        let has_ended = torn.is_none() && dropped.as_ref().is_none_or(|dropped| !dropped.has_records);
         if expected <= marked || (expected <= durable && !has_ended) {
             let damage = scan.damage.unwrap_or(Damage::Missing { expected });
             return Err(OpenError::Damaged { path: self.files.path(&name), offset: tail.end(), damage });

@@ -169,6 +169,20 @@ fn what_the_caller_knows_tells_damage_from_a_torn_end() {
     assert_eq!(found(9), 0);
 }
 
+/// No repair can help, because the file that is dropped has no record. The caller uses an older
+/// snapshot.
+#[test]
+fn a_journal_that_ends_before_a_half_written_next_file_and_a_snapshot_is_behind() {
+    let files = journal_ahead_of_the_disk(12);
+    let next = files.open(NEXT_NAME).expect("there");
+    fill_with_zeros(next.as_ref(), HEADER_BYTES + 10, SEGMENT_BYTES).expect("written");
+    let known = RecoveryHint { seq: Seq(20), keys_upto: Seq(20) };
+    let error = scan(&files, &|_| None, known).map(|_| ()).expect_err("refused");
+    assert!(matches!(error, OpenError::Behind { last: Seq(7), known: Seq(20) }), "{error}");
+    assert_eq!(verify(&files, record::RecordKind(255), Seq(20)).expect("readable").findings(), 0);
+    assert_eq!(numbers(&open(&files).journal), (1..=7).collect::<Vec<_>>());
+}
+
 #[test]
 fn every_record_that_was_found_can_be_read_before_the_journal_is_opened() {
     // Sealed or not, and with records in the prepared file.
