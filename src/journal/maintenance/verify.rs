@@ -193,8 +193,11 @@ struct Listed {
 
 /// All segments in order; the unnamed one is the last, if it has records that continue them.
 fn list(files: &dyn Files) -> Result<Listed, VerifyError> {
+    // Before the list, so that the daemon cannot name this file and fill another one in between.
+    let next = open(files, NEXT_NAME)?;
     let names = files.list().map_err(|source| failed(files, "", source))?;
     let (mut segments, mut kept): (Vec<NamedFile>, _) = (Vec::new(), Vec::new());
+    let mut gone = Seq::ZERO;
     for name in names {
         if name.contains(".seg.") {
             kept.push(files.path(&name));
@@ -203,15 +206,17 @@ fn list(files: &dyn Files) -> Result<Listed, VerifyError> {
         match open(files, &name)? {
             Opened::File(file) => segments.push((name, first, Some(file))),
             Opened::Folder => segments.push((name, first, None)),
-            // A running daemon may delete the oldest segments.
-            Opened::Gone => {}
+            // A running daemon may delete the oldest segments. The ones before them are then not
+            // needed.
+            Opened::Gone => gone = gone.max(first),
         }
     }
+    segments.retain(|(_, first, _)| *first > gone);
     segments.sort_by_key(|(_, first, _)| *first);
     kept.sort();
     let last = segments.last().map_or(Seq::ZERO, |(_, first, _)| *first);
     let mut has_folder = false;
-    match open(files, NEXT_NAME)? {
+    match next {
         Opened::File(next) => {
             let mut begin = None;
             let mut note = |_, found: Found<'_>| {
@@ -414,7 +419,7 @@ pub(crate) const UNKNOWN_TIME: Timestamp = Timestamp::ZERO;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::log::memory::MemoryFiles;
+    use crate::journal::log::memory::{MemoryFiles, Operation};
     use crate::journal::testing::*;
 
     const TOMBSTONE: RecordKind = RecordKind(255);
@@ -455,6 +460,21 @@ mod tests {
         assert_eq!(said, expected);
         assert_eq!(verified.torn.map(|cut| cut.offset + cut.bytes), Some(SEGMENT_BYTES));
         assert_eq!(files.operations().writes, writes);
+    }
+
+    /// A daemon deletes segments 1 to 3 after 1 was opened, or before.
+    #[test]
+    fn segments_that_are_deleted_meanwhile_are_not_missed() {
+        for deleted in [vec![2], vec![0, 1, 2]] {
+            let files = filled(40, false);
+            let names = files.list().expect("listed");
+            for at in deleted {
+                files.fail(Operation::Open, &names[at], 1, io::ErrorKind::NotFound);
+            }
+            let verified = verify(&files, TOMBSTONE, Seq::ZERO).expect("readable");
+            let first = segment_file::first_of(&names[3]).expect("a segment");
+            assert_eq!((verified.totals().0, verified.findings()), (Some(first), 0), "{verified:?}");
+        }
     }
 
     #[test]
