@@ -193,8 +193,11 @@ impl Appended {
 
     /// The position of the last record that was written; `None` when all were duplicates.
     pub fn last(&self) -> Option<Seq> {
-        let positions = (self.written() + self.prefaced.len()) as u64;
-        (self.written() > 0).then(|| Seq(self.begin.0 + positions - 1))
+        let written = |outcome| match outcome {
+            Outcome::Appended(seq) => Some(seq),
+            Outcome::Duplicate(_) => None,
+        };
+        self.outcomes().filter_map(written).last()
     }
 
     /// The outcome of each record, in the order of the batch.
@@ -291,6 +294,19 @@ mod tests {
             ]
         );
         assert_eq!(appended.last(), Some(Seq(14)));
+    }
+
+    #[test]
+    fn the_preface_before_a_duplicate_is_not_the_last_record() {
+        let appended = Appended {
+            time: Timestamp::ZERO,
+            level: Level::Synced,
+            records: 2,
+            begin: Seq(10),
+            duplicates: vec![(1, Seq(3))],
+            prefaced: vec![1],
+        };
+        assert_eq!((appended.first(), appended.last()), (Some(Seq(10)), Some(Seq(10))));
     }
 
     #[test]
