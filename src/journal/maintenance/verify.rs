@@ -303,7 +303,8 @@ pub(crate) fn examine(file: &Arc<dyn File>, within: Within, sink: &mut Sink<'_>)
             return Ok(());
         }
         if record.seq > expected {
-            note_loss(&mut findings, settled, offset, (expected, record.seq.previous()));
+            let damage = Damage::Order { expected, found: record.seq };
+            note_loss(&mut findings, settled, (offset, damage), (expected, record.seq.previous()));
             sink(Part::Lost(expected, record.seq))?;
         }
         for finding in findings.iter_mut().skip(settled) {
@@ -322,7 +323,8 @@ pub(crate) fn examine(file: &Arc<dyn File>, within: Within, sink: &mut Sink<'_>)
     let end = following.unwrap_or(durable.next()).max(expected);
     let mut torn_at = None;
     if expected < end {
-        note_loss(&mut findings, settled, file.size()?, (expected, end.previous()));
+        let damage = Damage::Missing { expected };
+        note_loss(&mut findings, settled, (file.size()?, damage), (expected, end.previous()));
         sink(Part::Lost(expected, end))?;
     } else if following.is_none() && !is_sealed {
         torn_at = take_torn(&mut findings, settled, durable);
@@ -337,8 +339,7 @@ pub(crate) fn examine(file: &Arc<dyn File>, within: Within, sink: &mut Sink<'_>)
 /// the file.
 fn take_torn(findings: &mut Vec<Finding>, settled: usize, durable: Seq) -> Option<u64> {
     let is_unknown = |finding: &Finding| finding.lost.is_some_and(|(first, _)| first > durable);
-    let says_something = durable > Seq::ZERO;
-    let begin = findings.iter().position(|finding| says_something && is_unknown(finding)).unwrap_or(settled);
+    let begin = findings.iter().position(is_unknown).unwrap_or(settled);
     if !findings.iter().skip(begin).all(Finding::may_be_torn) {
         return None;
     }
@@ -347,12 +348,12 @@ fn take_torn(findings: &mut Vec<Finding>, settled: usize, durable: Seq) -> Optio
     torn_at
 }
 
-/// Adds the missing records to the last unsettled finding, or to a new one at `offset`.
-fn note_loss(findings: &mut Vec<Finding>, settled: usize, offset: u64, lost: (Seq, Seq)) {
+/// Adds the missing records to the last unsettled finding, or to a new one of `damage` at `offset`.
+fn note_loss(findings: &mut Vec<Finding>, settled: usize, (offset, damage): (u64, Damage), lost: (Seq, Seq)) {
     match findings.get_mut(settled..).and_then(|open| open.last_mut()) {
         Some(finding) => finding.lost = Some(lost),
         None => {
-            let damage = FoundDamage::Record(Damage::Missing { expected: lost.0 });
+            let damage = FoundDamage::Record(damage);
             findings.push(Finding { offset, damage, lost: Some(lost), next: None });
         }
     }

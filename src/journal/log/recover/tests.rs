@@ -183,6 +183,65 @@ fn a_journal_that_ends_before_a_half_written_next_file_and_a_snapshot_is_behind(
     assert_eq!(numbers(&open(&files).journal), (1..=7).collect::<Vec<_>>());
 }
 
+type Damaging = fn(&MemoryFiles);
+
+/// What is not known to be durable, and how it is damaged. A start cuts it, so it is no damage for
+/// `verify`, and `repair` changes nothing.
+const TORN: &[(&str, u64, Damaging)] = &[
+    ("a record before a good one", 3, |files| {
+        let second = HEADER_BYTES + size(1);
+        let file = files.open(FIRST).expect("there");
+        fill_with_zeros(file.as_ref(), second, second + size(2)).expect("written");
+    }),
+    ("the first record", 3, |files| {
+        files.open(FIRST).expect("there").write_at(b"!", HEADER_BYTES + 31).expect("written");
+    }),
+];
+
+/// What is damaged, but not as by a crash. A start is refused, and `repair` helps.
+const OUT_OF_ORDER: &[(&str, u64, Damaging)] = &[("a record directly after another one", 3, |files| {
+    let file = files.open(FIRST).expect("there");
+    let (second, third) = (HEADER_BYTES + size(1), HEADER_BYTES + size(1) + size(2));
+    let mut bytes = vec![0; usize::try_from(size(3)).expect("small")];
+    file.read_at(&mut bytes, third).expect("read");
+    fill_with_zeros(file.as_ref(), second, third + size(3)).expect("written");
+    file.write_at(&bytes, second).expect("written");
+})];
+
+fn killed_with(count: u64, damage: Damaging) -> MemoryFiles {
+    let files = if count > 3 { journal_ahead_of_the_disk(count) } else { journal_killed_at(count) };
+    damage(&files);
+    files
+}
+
+#[test]
+fn what_a_start_cuts_is_no_damage_for_a_check_or_a_repair() {
+    let tombstone = Tombstone { kind: record::RecordKind(255), body: b"lost" };
+    for (case, count, damage) in TORN {
+        let files = killed_with(*count, *damage);
+        let (verified, repaired) =
+            repair(&files, tombstone, Seq::ZERO, RepairMode::Rewrite).expect("readable");
+        assert_eq!((verified.findings(), repaired.len()), (0, 0), "{case}: {verified:?}");
+        let place = |cut: &Cut| (cut.path.clone(), cut.offset, cut.bytes);
+        let torn = verified.torn.iter().map(place).collect::<Vec<_>>();
+        let cuts = open(&files).cuts.iter().map(place).collect::<Vec<_>>();
+        assert_eq!((torn, cuts.is_empty()), (cuts, false), "{case}");
+    }
+}
+
+#[test]
+fn what_refuses_a_start_is_damage_for_a_check_and_can_be_repaired() {
+    let tombstone = Tombstone { kind: record::RecordKind(255), body: b"lost" };
+    for (case, count, damage) in OUT_OF_ORDER {
+        let files = killed_with(*count, *damage);
+        assert!(try_open(&files).is_err(), "{case}");
+        let (verified, repaired) =
+            repair(&files, tombstone, Seq::ZERO, RepairMode::Rewrite).expect("repaired");
+        assert_eq!((verified.findings(), repaired.len()), (1, 1), "{case}: {verified:?}");
+        assert_eq!(try_open_plainly(&files).expect("repaired").last_seq, Seq(*count), "{case}");
+    }
+}
+
 #[test]
 fn every_record_that_was_found_can_be_read_before_the_journal_is_opened() {
     // Sealed or not, and with records in the prepared file.
