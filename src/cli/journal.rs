@@ -79,7 +79,7 @@ fn report(verified: &Verified) -> String {
             text += &format!("{}: {finding}\n", segment.path.display());
         }
     }
-    if let Some(cut) = &verified.torn {
+    for cut in &verified.torn {
         text += &format!(
             "{}: byte {}: {} bytes that are not known to be durable; the next start cuts them, with a copy if they have a valid record, or the \
              daemon is writing them\n",

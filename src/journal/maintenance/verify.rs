@@ -11,7 +11,7 @@ use crate::{
         mark,
         record::{Damage, Record, RecordKind},
         recover::Cut,
-        segment_file::{self, NEXT_NAME},
+        segment_file::{self, HEADER_BYTES, Header, NEXT_NAME},
     },
     time::Timestamp,
 };
@@ -21,8 +21,9 @@ use crate::{
 pub struct Verified {
     /// Every segment, in order.
     pub segments: Vec<Segment>,
-    /// The torn end that the next start will cut from the last segment.
-    pub torn: Option<Cut>,
+    /// The torn ends that the next start will cut: that of the last segment, and the records of a
+    /// prepared file that does not continue it.
+    pub torn: Vec<Cut>,
     /// Copies of damaged and torn files that starts and repairs made; the program neither reads nor
     /// deletes them.
     pub kept: Vec<PathBuf>,
@@ -108,8 +109,8 @@ pub(crate) type Sink<'s> = dyn FnMut(Part<'_>) -> io::Result<()> + 's;
 pub fn verify(files: &dyn Files, tombstone: RecordKind, known: Seq) -> Result<Verified, VerifyError> {
     let mut verified = Verified::default();
     let marked = mark::read(files).map_err(|source| failed(files, mark::MARK_NAME, source))?;
-    let Listed { segments, kept, has_folder } = list(files)?;
     let durable = Durable { marked, known };
+    let Listed { segments, kept, dropped, has_folder } = list(files, durable)?;
     (verified.kept, verified.durable) = (kept, durable);
     for (at, (name, first, file)) in segments.iter().enumerate() {
         let following = segments.get(at + 1).map(|(_, first, _)| *first);
@@ -128,15 +129,8 @@ pub fn verify(files: &dyn Files, tombstone: RecordKind, known: Seq) -> Result<Ve
         };
         let Examined { findings, records, end, torn_at, is_sealed } = examined;
         if let (Some(offset), Some(file)) = (torn_at, file) {
-            let used = segment_file::used_end(file.as_ref(), offset)
-                .map_err(|source| failed(files, name, source))?;
-            let cut = |used: u64| Cut {
-                path: files.path(name),
-                offset,
-                bytes: used.saturating_sub(offset),
-                kept: None,
-            };
-            verified.torn = used.map(cut);
+            let cut = cut_of(files, name, file.as_ref(), offset);
+            verified.torn.extend(cut.map_err(|source| failed(files, name, source))?);
         }
         let (path, name, first, is_folder) = (files.path(name), name.clone(), *first, file.is_none());
         verified.segments.push(Segment {
@@ -153,11 +147,18 @@ pub fn verify(files: &dyn Files, tombstone: RecordKind, known: Seq) -> Result<Ve
             last_time,
         });
     }
+    verified.torn.extend(dropped);
     if has_folder {
         let first = verified.last().next();
         verified.segments.push(Segment::folder(files, NEXT_NAME, first));
     }
     Ok(verified)
+}
+
+/// The content of a file from `offset` on; `None` when all of it is preallocated space.
+fn cut_of(files: &dyn Files, name: &str, file: &dyn File, offset: u64) -> io::Result<Option<Cut>> {
+    let end = segment_file::used_end(file, offset)?;
+    Ok(end.map(|end| Cut { path: files.path(name), offset, bytes: end.saturating_sub(offset), kept: None }))
 }
 
 impl Segment {
@@ -187,12 +188,15 @@ struct Listed {
     /// In order.
     segments: Vec<NamedFile>,
     kept: Vec<PathBuf>,
+    /// The content of the prepared file, if the next start drops it.
+    dropped: Option<Cut>,
     /// Whether a folder is in place of the prepared file.
     has_folder: bool,
 }
 
-/// All segments in order; the unnamed one is the last, if it has records that continue them.
-fn list(files: &dyn Files) -> Result<Listed, VerifyError> {
+/// All segments in order. The prepared file is the last of them if its first good record is after
+/// the first record of the last named one, and the next start does not drop it.
+fn list(files: &dyn Files, durable: Durable) -> Result<Listed, VerifyError> {
     // Before the list, so that the daemon cannot name this file and fill another one in between.
     let next = open(files, NEXT_NAME)?;
     let names = files.list().map_err(|source| failed(files, "", source))?;
@@ -214,25 +218,79 @@ fn list(files: &dyn Files) -> Result<Listed, VerifyError> {
     segments.retain(|(_, first, _)| *first > gone);
     segments.sort_by_key(|(_, first, _)| *first);
     kept.sort();
-    let last = segments.last().map_or(Seq::ZERO, |(_, first, _)| *first);
-    let mut has_folder = false;
+    let mut listed = Listed { segments, kept, dropped: None, has_folder: false };
     match next {
         Opened::File(next) => {
-            let mut begin = None;
-            let mut note = |_, found: Found<'_>| {
-                if let (Found::Record(record, _), None) = (found, begin) {
-                    begin = Some(record.seq);
-                }
-                Ok(())
-            };
-            walk(&next, &mut note).map_err(|source| failed(files, NEXT_NAME, source))?;
-            let begin = begin.filter(|begin| *begin > last);
-            segments.extend(begin.map(|begin| (NEXT_NAME.to_owned(), begin, Some(next))));
+            list_next(files, next, durable, &mut listed).map_err(|source| failed(files, NEXT_NAME, source))?
         }
-        Opened::Folder => has_folder = true,
+        Opened::Folder => listed.has_folder = true,
         Opened::Gone => {}
     }
-    Ok(Listed { segments, kept, has_folder })
+    Ok(listed)
+}
+
+/// Adds the prepared file to the segments or the dropped files, if it has a record.
+fn list_next(
+    files: &dyn Files,
+    next: Arc<dyn File>,
+    durable: Durable,
+    listed: &mut Listed,
+) -> io::Result<()> {
+    let mut begin = None;
+    let mut note = |_, found: Found<'_>| {
+        if let (Found::Record(record, _), None) = (found, begin) {
+            begin = Some(record.seq);
+        }
+        Ok(())
+    };
+    walk(&next, &mut note)?;
+    let last = listed.segments.last();
+    let after_last = begin.filter(|begin| last.is_none_or(|(_, first, _)| begin > first));
+    let Some(begin) = after_last else { return Ok(()) };
+    if let Some((_, first, Some(file))) = last
+        && is_dropped((*first, file), (begin, &next), durable)?
+    {
+        listed.dropped = cut_of(files, NEXT_NAME, next.as_ref(), HEADER_BYTES)?;
+    } else {
+        listed.segments.push((NEXT_NAME.to_owned(), begin, Some(next)));
+    }
+    Ok(())
+}
+
+/// Whether the next start drops the prepared file: it does not continue the last segment, and
+/// nothing states that the records in between were durable.
+fn is_dropped(
+    (first, last): (Seq, &Arc<dyn File>),
+    (begin, next): (Seq, &Arc<dyn File>),
+    Durable { marked, known }: Durable,
+) -> io::Result<bool> {
+    let (mut missing, mut durable, mut is_damaged) = (first, marked.max(known), false);
+    let mut note_last = |_, found: Found<'_>| {
+        match found {
+            Found::Record(record, said) => {
+                if record.seq == missing {
+                    missing = missing.next();
+                }
+                durable = durable.max(said);
+            }
+            Found::Damage(_) => is_damaged = true,
+        }
+        Ok(())
+    };
+    let is_sealed = walk(last, &mut note_last)?;
+    let continues = missing == begin && segment_file::header_of(next.as_ref())? == Header::Plain;
+    // All records of a sealed file were durable.
+    if continues || (is_sealed && is_damaged) {
+        return Ok(false);
+    }
+    let mut note_next = |_, found: Found<'_>| {
+        if let Found::Record(_, said) = found {
+            durable = durable.max(said);
+        }
+        Ok(())
+    };
+    walk(next, &mut note_next)?;
+    Ok(missing > durable)
 }
 
 /// The type of a directory entry.
@@ -431,7 +489,7 @@ mod tests {
             let files = filled(40, seals);
             let verified = verify(&files, TOMBSTONE, Seq::ZERO).expect("readable");
             assert_eq!(verified.totals(), (Some(Seq(1)), 40));
-            assert!(verified.segments.len() > 3 && verified.torn.is_none(), "{verified:?}");
+            assert!(verified.segments.len() > 3 && verified.torn.is_empty(), "{verified:?}");
             assert_eq!(verified.findings(), 0, "{verified:?}");
             assert_eq!(verified.segments[0].is_sealed, seals);
         }
@@ -459,7 +517,8 @@ mod tests {
             format!("{third} byte 0: the file does not begin as a segment; no record is lost, record {third} follows"),
         ];
         assert_eq!(said, expected);
-        assert_eq!(verified.torn.map(|cut| cut.offset + cut.bytes), Some(SEGMENT_BYTES));
+        let ends: Vec<u64> = verified.torn.iter().map(|cut| cut.offset + cut.bytes).collect();
+        assert_eq!(ends, [SEGMENT_BYTES]);
         assert_eq!(files.operations().writes, writes);
     }
 
