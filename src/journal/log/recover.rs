@@ -60,6 +60,19 @@ pub enum OpenError {
         /// Its format.
         found: u32,
     },
+    /// A newer program wrote a record.
+    #[error(
+        "open the journal: the record at byte {offset} of {} cannot be read: {damage}; start the newer program again",
+        path.display()
+    )]
+    NewerRecord {
+        /// The file.
+        path: PathBuf,
+        /// The offset of the record, in bytes.
+        offset: u64,
+        /// Its version.
+        damage: Damage,
+    },
     /// A file has a segment's name but no valid header.
     #[error(
         "open the journal: {} is not a segment; `aside journal verify` lists the damage, \
@@ -334,6 +347,11 @@ impl<'a> Scanner<'a> {
             next => next?,
         };
         let scan = self.scan(NEXT_NAME, &next, None)?;
+        // A file whose first record is another one continues lost records.
+        let is_other = matches!(scan.damage, Some(Damage::Order { .. })) && scan.expected == first;
+        if !is_other {
+            self.check_may_be_torn(NEXT_NAME, &next, &scan)?;
+        }
         Ok(Some((next, scan)))
     }
 
@@ -342,11 +360,17 @@ impl<'a> Scanner<'a> {
         let name = segment_file::name_of(first);
         let segment = self.open(&name, first)?;
         let scan = self.scan(&name, &segment, None)?;
+        self.check_may_be_torn(&name, &segment, &scan)?;
+        Ok((segment, scan))
+    }
+
+    /// Refuses what no crash leaves.
+    fn check_may_be_torn(&self, name: &str, segment: &Segment, scan: &Scan) -> Result<(), OpenError> {
         match scan.damage {
             Some(damage @ (Damage::Version(_) | Damage::Order { .. })) => {
-                Err(OpenError::Damaged { path: self.files.path(&name), offset: segment.end(), damage })
+                Err(self.damaged(name, segment.end(), damage))
             }
-            None | Some(Damage::Length(_) | Damage::Checksum | Damage::Missing { .. }) => Ok((segment, scan)),
+            None | Some(Damage::Length(_) | Damage::Checksum | Damage::Missing { .. }) => Ok(()),
         }
     }
 
@@ -365,7 +389,7 @@ impl<'a> Scanner<'a> {
             return Ok((segment, scan));
         }
         let damage = scan.damage.unwrap_or(Damage::Missing { expected: scan.expected });
-        Err(OpenError::Damaged { path: self.files.path(&name), offset: segment.end(), damage })
+        Err(self.damaged(&name, segment.end(), damage))
     }
 
     /// Finds the last record of a segment whose records are known; `None` when it is not in the
@@ -504,6 +528,16 @@ impl<'a> Scanner<'a> {
         damaged::walk_plain(&segment.file, offset, &mut note).map_err(failed)?;
         let cut = Cut { path: self.files.path(name), offset, bytes: end - offset, kept: None };
         Ok(Some(Torn { cut, has_records, durable }))
+    }
+
+    fn damaged(&self, name: &str, offset: u64, damage: Damage) -> OpenError {
+        let path = self.files.path(name);
+        match damage {
+            Damage::Version(_) => OpenError::NewerRecord { path, offset, damage },
+            Damage::Length(_) | Damage::Checksum | Damage::Order { .. } | Damage::Missing { .. } => {
+                OpenError::Damaged { path, offset, damage }
+            }
+        }
     }
 
     fn failed(&self, operation: &'static str, name: &str, source: io::Error) -> OpenError {

@@ -185,7 +185,7 @@ mod tests {
         log::{
             files::DirFiles,
             memory::{Faults, MemoryFiles},
-            segment_file,
+            record, segment_file,
         },
         settings::JournalSettings,
     };
@@ -422,14 +422,57 @@ mod tests {
 
     #[test]
     fn what_a_newer_program_wrote_is_left_alone() {
-        let files = filled(40, false);
-        write(&files, &segments(&files)[1], 0, &segment_file::header(9));
-        let before = files.operations();
-        let error = repair(&files, TOMBSTONE, Seq::ZERO, RepairMode::Rewrite)
-            .map(|_| ())
-            .expect_err("refused")
-            .to_string();
-        assert!(error.contains("was written by a newer version"), "{error}");
-        assert_eq!(files.operations(), before);
+        let newer_record = |seq: u64| {
+            let mut bytes = Vec::new();
+            let newer = Record {
+                kind: RecordKind(1),
+                seq: Seq(seq),
+                time: Timestamp::from_millis(5),
+                body: b"newer",
+            };
+            record::encode(newer, Seq(40), &mut bytes);
+            bytes[9] = record::RECORD_VERSION + 1;
+            let crc = crc32c::crc32c_append(crc32c::crc32c(&bytes[..4]), &bytes[8..]);
+            bytes[4..8].copy_from_slice(&crc.to_le_bytes());
+            bytes
+        };
+        let mut old_record = Vec::new();
+        let body = body(41);
+        let old = Record {
+            kind: RecordKind(1),
+            seq: Seq(41),
+            time: Timestamp::from_millis(5),
+            body: body.as_bytes(),
+        };
+        record::encode(old, Seq(40), &mut old_record);
+        let header = segment_file::header(9);
+        // The number of the segment or the prepared file, and its content from an offset on.
+        let cases = [
+            (1, 0, header.to_vec()),
+            (usize::MAX, 0, [header.as_slice(), b"newer"].concat()),
+            (usize::MAX, 16, newer_record(41)),
+            (usize::MAX, 16, [old_record, newer_record(42)].concat()),
+        ];
+        for (at, offset, bytes) in cases {
+            let files = filled(40, false);
+            let name = segments(&files).get(at).cloned().unwrap_or(segment_file::NEXT_NAME.to_owned());
+            write(&files, &name, offset, &bytes);
+            let before = files.operations();
+            let refused = try_open_plainly(&files).map(|_| ()).expect_err("refused").to_string();
+            assert!(
+                refused.contains(&name) && refused.contains("start the newer program again"),
+                "{refused}"
+            );
+            let error = repair(&files, TOMBSTONE, Seq::ZERO, RepairMode::Rewrite)
+                .map(|_| ())
+                .expect_err("refused")
+                .to_string();
+            assert!(error.contains(&name) && error.contains("was written by a newer version"), "{error}");
+            assert_eq!(files.operations(), before);
+            let said = verify(&files, TOMBSTONE.kind, Seq::ZERO).expect("readable");
+            let findings = said.segments.iter().flat_map(|segment| &segment.findings);
+            let said: Vec<String> = findings.map(ToString::to_string).collect();
+            assert!(said.len() == 1 && said[0].contains("; it is not read, "), "{said:?}");
+        }
     }
 }

@@ -110,7 +110,7 @@ pub fn verify(files: &dyn Files, tombstone: RecordKind, known: Seq) -> Result<Ve
     let mut verified = Verified::default();
     let marked = mark::read(files).map_err(|source| failed(files, mark::MARK_NAME, source))?;
     let durable = Durable { marked, known };
-    let Listed { segments, kept, dropped, has_folder } = list(files, durable)?;
+    let Listed { segments, kept, dropped, refused } = list(files, durable)?;
     (verified.kept, verified.durable) = (kept, durable);
     for (at, (name, first, file)) in segments.iter().enumerate() {
         let following = segments.get(at + 1).map(|(_, first, _)| *first);
@@ -148,9 +148,9 @@ pub fn verify(files: &dyn Files, tombstone: RecordKind, known: Seq) -> Result<Ve
         });
     }
     verified.torn.extend(dropped);
-    if has_folder {
+    if let Some(finding) = refused {
         let first = verified.last().next();
-        verified.segments.push(Segment::folder(files, NEXT_NAME, first));
+        verified.segments.push(Segment::refused(files, NEXT_NAME, first, finding));
     }
     Ok(verified)
 }
@@ -162,16 +162,17 @@ fn cut_of(files: &dyn Files, name: &str, file: &dyn File, offset: u64) -> io::Re
 }
 
 impl Segment {
-    /// A folder in place of a file, with no records.
-    fn folder(files: &dyn Files, name: &str, first: Seq) -> Self {
+    /// A folder or file without a readable record, which a start refuses.
+    fn refused(files: &dyn Files, name: &str, first: Seq, finding: Finding) -> Self {
+        let is_folder = finding.damage == FoundDamage::Folder;
         Self {
             path: files.path(name),
             first,
             records: 0,
             filled: 0,
             is_sealed: false,
-            findings: vec![Finding { offset: 0, damage: FoundDamage::Folder, lost: None, next: None }],
-            is_folder: true,
+            findings: vec![finding],
+            is_folder,
             name: name.to_owned(),
             following: None,
             end: first,
@@ -190,8 +191,8 @@ struct Listed {
     kept: Vec<PathBuf>,
     /// The content of the prepared file, if the next start drops it.
     dropped: Option<Cut>,
-    /// Whether a folder is in place of the prepared file.
-    has_folder: bool,
+    /// Why the next start refuses the prepared file, if it is a folder or of a newer version.
+    refused: Option<Finding>,
 }
 
 /// All segments in order. The prepared file is the last of them if its first good record is after
@@ -218,32 +219,44 @@ fn list(files: &dyn Files, durable: Durable) -> Result<Listed, VerifyError> {
     segments.retain(|(_, first, _)| *first > gone);
     segments.sort_by_key(|(_, first, _)| *first);
     kept.sort();
-    let mut listed = Listed { segments, kept, dropped: None, has_folder: false };
+    let mut listed = Listed { segments, kept, dropped: None, refused: None };
     match next {
         Opened::File(next) => {
             list_next(files, next, durable, &mut listed).map_err(|source| failed(files, NEXT_NAME, source))?
         }
-        Opened::Folder => listed.has_folder = true,
+        Opened::Folder => listed.refused = Some(Finding::without_records(0, FoundDamage::Folder)),
         Opened::Gone => {}
     }
     Ok(listed)
 }
 
-/// Adds the prepared file to the segments or the dropped files, if it has a record.
+/// Adds the prepared file to the segments or the dropped files, if it has a record, or to the
+/// refused ones, if it begins with one of a newer version.
 fn list_next(
     files: &dyn Files,
     next: Arc<dyn File>,
     durable: Durable,
     listed: &mut Listed,
 ) -> io::Result<()> {
-    let mut begin = None;
-    let mut note = |_, found: Found<'_>| {
-        if let (Found::Record(record, _), None) = (found, begin) {
-            begin = Some(record.seq);
+    let (mut begin, mut newer) = (None, None);
+    let mut note = |offset, found: Found<'_>| {
+        match found {
+            Found::Record(record, _) => {
+                begin.get_or_insert(record.seq);
+            }
+            Found::Damage(damage) if begin.is_none() && newer.is_none() => {
+                newer = Some(Finding::without_records(offset, damage)).filter(Finding::is_newer);
+            }
+            Found::Damage(_) => {}
         }
         Ok(())
     };
     walk(&next, &mut note)?;
+    // A file without records is used again, whatever its header.
+    if newer.is_some() && segment_file::begins_used(next.as_ref())? {
+        listed.refused = newer;
+        return Ok(());
+    }
     let last = listed.segments.last();
     let after_last = begin.filter(|begin| last.is_none_or(|(_, first, _)| begin > first));
     let Some(begin) = after_last else { return Ok(()) };
@@ -418,6 +431,10 @@ fn note_loss(findings: &mut Vec<Finding>, settled: usize, (offset, damage): (u64
 }
 
 impl Finding {
+    fn without_records(offset: u64, damage: FoundDamage) -> Self {
+        Self { offset, damage, lost: None, next: None }
+    }
+
     fn may_be_torn(&self) -> bool {
         use FoundDamage::{Folder, Header, Newer, Record, Sealed, Zeros};
         match &self.damage {
@@ -439,6 +456,7 @@ impl fmt::Display for Finding {
         let Self { offset, damage, lost, next } = self;
         write!(f, "byte {offset}: {damage}; ")?;
         match lost {
+            _ if self.is_newer() => f.write_str("it is not read")?,
             Some((first, last)) if first == last => write!(f, "record {first} is lost")?,
             Some((first, last)) => write!(f, "records {first} to {last} are lost")?,
             None => f.write_str("no record is lost")?,
