@@ -104,7 +104,7 @@ pub struct Journal {
 impl Appending {
     /// Waits until the batch is at the requested level.
     ///
-    /// Errors: the journal is poisoned or closed.
+    /// Errors: the journal is poisoned, full or closed.
     pub async fn done(self) -> Result<Appended, AppendError> {
         self.answer.await.map_err(|_| AppendError::Closed)?
     }
@@ -158,7 +158,7 @@ impl Journal {
     /// Waits while too many appends are in flight. A caller that stops waiting does not undo the
     /// append.
     ///
-    /// Errors: the journal is poisoned or closed.
+    /// Errors: the journal is poisoned, full or closed.
     pub async fn append(&self, batch: AppendBatch, level: Level) -> Result<Appended, AppendError> {
         let role = if level == Level::Synced && can_block() { Role::Blocking } else { Role::Inline };
         let (appending, duty) = self.submit(batch, level, role).await?;
@@ -276,7 +276,7 @@ impl Journal {
 
     /// Like [`Journal::append`], but blocks the thread.
     ///
-    /// Errors: the journal is poisoned or closed.
+    /// Errors: the journal is poisoned, full or closed.
     pub fn append_blocking(&self, batch: AppendBatch, level: Level) -> Result<Appended, AppendError> {
         block_on(self.append(batch, level))
     }
@@ -420,7 +420,7 @@ impl Journal {
     /// Errors: the journal is poisoned, so unsynced records may be lost.
     pub async fn close(&self) -> Result<(), Poisoned> {
         self.inner.group.close();
-        // An error means that the thread has ended; joining it returns the reason.
+        // An error means that the thread has dropped its end of the channel; joining it logs a panic.
         let _ = self.inner.written.clone().wait_for(|_| false).await;
         let thread = self.inner.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {

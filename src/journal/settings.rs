@@ -6,12 +6,12 @@ use crate::journal::{log::record::RecordKind, maintenance::retention::Retention}
 
 /// The default size of a segment, in bytes.
 ///
-/// Source: opening and pruning work by segment; at 400 bytes an event this is about 160,000 of
+/// Source: retention and sealing work by segment; at 400 bytes an event this is about 160,000 of
 /// them.
 pub const SEGMENT_BYTES: u64 = 64 << 20;
 
-/// The default time that a record nobody waits for stays unsynced: what a power loss may take of
-/// the exchanges.
+/// The default for how long a record stays unsynced if no caller waits for it. A power loss can
+/// lose the exchanges of this time.
 ///
 /// Source: a sync takes 0.1 to 5 ms of a background thread, so one a second is no load; Redis'
 /// `everysec` is the same.
@@ -22,8 +22,8 @@ pub const SYNC_WITHIN: Duration = Duration::from_secs(1);
 pub enum Durability {
     /// Before an append at [`Level::Synced`](crate::journal::Level::Synced) is answered.
     Sync,
-    /// Later: every append is answered before, so a power loss can take records younger than
-    /// `sync_within`.
+    /// At most `sync_within` after the write. Appends are answered before the sync, so a power loss
+    /// can lose records younger than that.
     Interval,
 }
 

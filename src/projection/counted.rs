@@ -40,7 +40,7 @@ pub struct Counted {
 /// Counts of one type from one source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Count {
-    /// Events taken by a subscriber.
+    /// Events taken by a subscriber, throttled or skipped.
     pub events: u64,
     /// Time of the newest one.
     pub last_at: Option<Timestamp>,

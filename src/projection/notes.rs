@@ -1,8 +1,8 @@
 //! Input of the projection: for each record, the part of the engine's output that queries may need.
 //!
 //! Notes are recorded during a fold, live or in a replay, so both have the same result. An event is
-//! noted only after an entry shows that a subscriber takes it; others are only counted, without an
-//! allocation.
+//! noted once it has a ledger entry, also if it was throttled or skipped; events that no subscriber
+//! takes are only counted, without an allocation.
 
 use std::{mem, sync::Arc};
 
@@ -54,7 +54,7 @@ pub struct Note {
 /// The content of a note.
 #[derive(Debug)]
 pub enum NoteContent {
-    /// An event that a subscriber takes, or a throttled event: the body of its record.
+    /// An event that a subscriber takes, or a throttled or skipped one: the body of its record.
     Event(Box<[u8]>),
     /// A ledger entry.
     Entry(LedgerEntry),

@@ -17,7 +17,7 @@ use crate::event::Seq;
 pub struct Progress {
     /// The last record applied by the event loop.
     applied: AtomicU64,
-    /// The last record of the handed-over notes; `u64::MAX` if there are none.
+    /// The last record of the handed-over notes; `u64::MAX` while there is no feed.
     handed: AtomicU64,
     /// The last committed record.
     committed: AtomicU64,
@@ -37,7 +37,8 @@ impl Default for Progress {
 }
 
 impl Progress {
-    /// Starts the feed: later notes are handed over, and there are none up to `applied`.
+    /// Starts the feed: notes after `applied` are handed over; the thread commits the earlier ones
+    /// itself.
     pub fn begin_feed(&self, applied: Seq) {
         self.applied.store(applied.0, Ordering::Release);
         self.handed.store(applied.0, Ordering::Release);

@@ -1,11 +1,11 @@
 //! Reads the state of snapshots of format 3: values in the order of their fields, without names.
 //!
-//! Shape: `STATE` is a table of the values in their order, with their names in the present format.
-//! Unsigned numbers have seven bits a byte, low bits first; the eighth bit is set if more bytes
-//! follow. A text is its length and its bytes. An optional value follows a byte that is 1. A list,
-//! map or set is its length and its items. An enum is the number of its variant, a byte, and its
-//! content. A repeated name or shared value is written once after the number 0; each repetition is
-//! its number, from 1.
+//! Shape: `STATE` is a table of the values in their order, with their names in format 4, which the
+//! present state reads as they are or as aliases. Unsigned numbers have seven bits a byte, low bits
+//! first; the eighth bit is set if more bytes follow. A text is its length and its bytes. An
+//! optional value follows a byte that is 1. A list, map or set is its length and its items. An enum
+//! is the number of its variant, a byte, and its content. A repeated name or shared value is written
+//! once after the number 0; each repetition is its number, from 1.
 //!
 //! Values without a place in the present format have no entry here, so the ledger's newest entries,
 //! which are at the end, are not read.

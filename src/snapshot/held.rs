@@ -20,7 +20,7 @@ impl<T> Held<'_, T> {
     pub fn into_owned(self) -> T {
         match self {
             Self::Owned(value) => value,
-            Self::Borrowed(_) => panic!("only a state that was read can be taken"),
+            Self::Borrowed(_) => panic!("only a decoded value is owned"),
         }
     }
 }

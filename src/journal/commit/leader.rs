@@ -49,7 +49,8 @@ enum Phase {
     Broken,
 }
 
-/// The thread that has the writer. One dropped while it has the writer has panicked.
+/// Leadership of one thread, which has the writer. If it is dropped with the writer, the thread
+/// panicked.
 struct Leader<'a> {
     group: &'a GroupCommit,
     role: Role,

@@ -1,7 +1,7 @@
 //! Steps through the records of one file with large reads into one buffer.
 //!
-//! Used by the scan at the start and by every reader. It has an offset in one file and no access to
-//! other segments. The caller passes the end of the readable part.
+//! It has an offset in one file and no access to other segments. The caller passes the end of the
+//! readable part.
 
 use std::{io, ops::Range, sync::Arc};
 
@@ -53,7 +53,7 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    /// A cursor at `offset`, where a record begins.
+    /// A cursor at `offset`; a record begins there, unless [`Cursor::find_record`] is called next.
     pub(crate) fn new(file: Arc<dyn File>, offset: u64) -> Self {
         Self { file, base: offset, buffer: Vec::new(), filled: 0, position: 0 }
     }

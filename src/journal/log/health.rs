@@ -1,8 +1,8 @@
 //! Problems of a running journal that do not stop it, kept until they are solved or the process
 //! ends.
 //!
-//! Code that finds damage (the sealer thread, a reader that searches a record) notes it here, so
-//! that it is shown and not only logged.
+//! Code that finds damage (the sealer thread, a reader) notes it here, so that it is shown and not
+//! only logged.
 
 use std::{
     fmt,

@@ -1,11 +1,11 @@
-//! How the journal's other threads request work from the maintenance thread.
+//! How the journal's other threads request work from the sealer thread.
 
 use std::{
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-/// Wakes the maintenance thread.
+/// Wakes the sealer thread.
 #[derive(Debug, Default)]
 pub(crate) struct MaintenanceSignal {
     state: Mutex<State>,

@@ -92,7 +92,8 @@ pub struct Reader {
 struct Place {
     segment: Arc<Segment>,
     cursor: Cursor,
-    /// The last record that may be read from this segment before the heads are checked again.
+    /// The last record that may be read from this segment before the written position is checked
+    /// again.
     last: Seq,
 }
 
@@ -153,8 +154,8 @@ impl Reader {
         Ok(Records { cursor: Some(&place.cursor), entries: &self.entries })
     }
 
-    /// Moves forward to `next`. Reads only the part between the nearest indexed offset and `next`;
-    /// without an index, all of it if it is short.
+    /// Moves forward to `next`. Reads only the records between the nearest indexed offset and
+    /// `next`; without an index, all skipped records if they are fewer than `SEARCH_RECORDS_MIN`.
     pub fn skip_to(&mut self, next: Seq) {
         let skipped = next.0.saturating_sub(self.next.0);
         if skipped == 0 {
@@ -180,9 +181,9 @@ impl Reader {
         }
     }
 
-    /// Skips a place that cannot be read, to the next known record start: the next block of a
-    /// sealed segment, the next indexed offset of an open one, or else the next segment. Returns
-    /// whether there is such a record.
+    /// Skips a place that cannot be read: to the next block of a sealed segment, to the next indexed
+    /// record of an unsealed one, to the next good record if it has no index, or else to the next
+    /// segment. Returns whether there is such a record.
     pub(crate) fn skip_damaged(&mut self) -> bool {
         let Ok((segment, following)) = self.store.segment_of(self.next) else { return false };
         // A damaged index has no usable offset.
@@ -202,7 +203,7 @@ impl Reader {
 
     /// Seeks to the next record; returns whether it is written.
     fn advance(&mut self) -> Result<bool, ReadError> {
-        // Read the head first: all records up to it have their segment in the list.
+        // Read the written position first: all records up to it have their segment in the list.
         let written = *self.written.borrow();
         if self.next > written {
             return Ok(false);

@@ -4,11 +4,11 @@
 //! all its records, unless their idempotency keys are needed. Every other segment is read
 //! completely.
 //!
-//! Only the last segment, or the unnamed file after it, can be torn, because a file is named as a
+//! Only the last segment, or the prepared file after it, can be torn, because a file is named as a
 //! segment only when all records before it are durable. A bad record there is a torn end only if
-//! there is no evidence that it was durable: no good record after it, no mark of a closed journal,
-//! and no hint of the caller. Every other bad record is damage, and the journal does not open.
-//! Nothing is changed during the scan; `apply` makes the changes.
+//! there is no evidence that it was durable: no later record that states it, no mark of a closed
+//! journal, and no hint of the caller. Every other bad record is damage, and the journal does not
+//! open. Nothing is changed during the scan; `apply` makes the changes.
 
 pub(crate) mod apply;
 
@@ -95,8 +95,8 @@ pub enum OpenError {
         /// The damage.
         damage: Damage,
     },
-    /// Records that the caller knows are missing. For example, a snapshot is newer than the records
-    /// that a power loss left.
+    /// The journal ends before a record that the caller knows. For example, a snapshot is newer than
+    /// the records that a power loss left.
     #[error("open the journal: it ends with record {last}, but record {known} is known to exist")]
     Behind {
         /// The last record of the journal.
@@ -224,9 +224,9 @@ impl ScanReport {
         segment.map_or(Seq::ZERO.next(), |segment| segment.first)
     }
 
-    /// The record at `seq`; `None` when there is none.
+    /// The record at `seq`; `None` when there is none, or it is damaged.
     ///
-    /// Errors: it cannot be read.
+    /// Errors: a file operation failed, or the sealed segment is damaged.
     pub fn record(&self, seq: Seq) -> io::Result<Option<RecordBuf>> {
         let next = self.next.as_ref().map(|(next, _)| next);
         let mut newest_first = next.into_iter().chain(self.segments.iter().rev().map(Arc::as_ref));

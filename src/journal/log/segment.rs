@@ -143,7 +143,8 @@ impl Segment {
         }
     }
 
-    /// The nearest indexed record at or before `seq`, and its offset.
+    /// The nearest indexed record at or before `seq`, and its offset; without an index, the nearest
+    /// good one.
     ///
     /// Errors: the index of a sealed segment, or a file without an index, cannot be read.
     pub(crate) fn place_before(&self, seq: Seq) -> io::Result<(Seq, u64)> {
@@ -158,7 +159,8 @@ impl Segment {
         }
     }
 
-    /// The nearest indexed record after `seq`; `None` when none is in this segment.
+    /// The nearest indexed record after `seq`; without an index, the nearest good one. `None` when
+    /// none is in this segment.
     ///
     /// Errors: the index of a sealed segment, or a file without an index, cannot be read.
     pub(crate) fn place_after(&self, seq: Seq) -> io::Result<Option<Seq>> {
@@ -173,10 +175,10 @@ impl Segment {
         }
     }
 
-    /// Finds the last good record at or before `seq`: its part of the file by bisection, and in
-    /// there record by record, so that no damage is between the two.
+    /// Finds the last good record at or before `seq`: its part of the file by bisection, then every
+    /// record of that part in order, so that damage before the record does not hide it.
     ///
-    /// Shape: at most ten reads for a segment of 64 MiB.
+    /// Shape: about ten reads for a segment of 64 MiB; more if records are larger than a read.
     fn search(&self, seq: Seq) -> io::Result<(Seq, u64)> {
         let (mut place, mut end) = ((self.first, HEADER_BYTES), self.end());
         let mut cursor = Cursor::new(Arc::clone(&self.file), HEADER_BYTES);

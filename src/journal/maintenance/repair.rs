@@ -35,9 +35,9 @@ pub struct Tombstone<'a> {
 /// The mode of a repair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RepairMode {
-    /// It only finds the segments that it would rewrite.
+    /// Only finds the segments to rewrite.
     DryRun,
-    /// It rewrites damaged segments.
+    /// Rewrites damaged segments.
     Rewrite,
 }
 
@@ -128,13 +128,14 @@ fn holds_nothing(segment: &Segment) -> bool {
     segment.end == segment.first
 }
 
-/// A file that cannot be copied is kept by renaming it.
+/// Keeps the original by renaming it: a folder, or a file that needs no replacement.
 fn move_away(files: &dyn Files, from: &str, to: &str) -> io::Result<()> {
     files.rename(from, to)?;
     files.sync_dir()
 }
 
-/// Returns the time of the last record; `time` is that of the record before the segment.
+/// Writes the segment again, sealed, with tombstones. `time` is the time of the record before the
+/// segment; returns the time of its last record.
 fn rewrite(
     files: &dyn Files,
     segment: &Segment,

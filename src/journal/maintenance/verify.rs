@@ -27,11 +27,11 @@ pub struct Verified {
     /// Copies of damaged and torn files that starts and repairs made; the program neither reads nor
     /// deletes them.
     pub kept: Vec<PathBuf>,
-    /// What states that records were durable, besides the records.
+    /// The evidence of durability besides the records.
     pub(crate) durable: Durable,
 }
 
-/// What states that records were durable, besides the records themselves.
+/// Evidence that records were durable, besides the records themselves.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Durable {
     /// The last one according to the mark.
@@ -338,7 +338,7 @@ pub(crate) struct Within {
     pub(crate) first: Seq,
     /// The first one of the following segment.
     pub(crate) following: Option<Seq>,
-    /// What states that its records were durable.
+    /// Evidence that its records were durable.
     pub(crate) durable: Durable,
 }
 
@@ -475,7 +475,7 @@ impl Verified {
         (first, self.segments.iter().map(|segment| segment.records).sum())
     }
 
-    /// The last good record; [`Seq::ZERO`] when there is none.
+    /// The last record, good or lost; [`Seq::ZERO`] when there is none.
     pub fn last(&self) -> Seq {
         self.segments.last().map_or(Seq::ZERO, |segment| segment.end.previous())
     }

@@ -84,7 +84,7 @@ pub(crate) fn apply(
 impl Scanner<'_> {
     /// Creates a journal.
     fn create(&self, segment_bytes: u64) -> Result<Recovered, OpenError> {
-        // The mark belongs to a journal without any remaining segment.
+        // A mark without segments is of an earlier journal.
         mark::remove(self.files).map_err(|source| self.failed("remove", mark::MARK_NAME, source))?;
         let segment = self.begin(Seq::ZERO.next(), segment_bytes)?;
         segment.set_named();
