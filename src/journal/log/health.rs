@@ -15,6 +15,10 @@ use crate::{event::Seq, journal::log::clock::Clock, time::Timestamp};
 /// Most damaged places that are stored; further ones are only counted.
 pub const DAMAGED_PLACES_MAX: usize = 16;
 
+/// What to do about damaged records.
+pub(crate) const ADVICE: &str =
+    "`aside journal verify` lists the damage, `aside journal repair` keeps the valid records";
+
 /// The problems of a journal.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct JournalHealth {
@@ -55,8 +59,7 @@ impl JournalHealth {
 
     /// One sentence per problem, for the user.
     pub fn sentences(&self) -> Vec<String> {
-        let advice =
-            "`aside journal verify` lists the damage, `aside journal repair` keeps the valid records";
+        let advice = ADVICE;
         let mut sentences: Vec<String> = self
             .damaged
             .iter()
@@ -64,7 +67,7 @@ impl JournalHealth {
                 Some(offset) => {
                     format!("{} is damaged at byte {offset}: {}; {advice}", place.path.display(), place.what)
                 }
-                None => format!("{}: {}; {advice}", place.path.display(), place.what),
+                None => format!("{}: {}", place.path.display(), place.what),
             })
             .collect();
         if self.more > 0 {
@@ -159,6 +162,15 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+
+    #[test]
+    fn only_damage_at_a_known_place_is_said_to_be_repairable() {
+        let health = Health::new(Arc::new(|| Timestamp::from_millis(7)));
+        health.note_damage(Path::new("a.seg"), Some(30), "bad".to_owned());
+        health.note_damage(Path::new("b.seg"), None, "no thread".to_owned());
+        let expected = [format!("a.seg is damaged at byte 30: bad; {ADVICE}"), "b.seg: no thread".to_owned()];
+        assert_eq!(health.get().sentences(), expected);
+    }
 
     #[test]
     fn a_place_is_remembered_once_and_what_is_too_much_is_counted() {

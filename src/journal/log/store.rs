@@ -99,7 +99,7 @@ impl Store {
         let full = DiskFull { folder: self.files.path(""), bytes };
         let before = self.full.lock().unwrap_or_else(PoisonError::into_inner).replace(full.clone());
         if before.is_none() {
-            tracing::error!(path = %full.folder.display(), bytes, %error, "the disk is full; events are refused until there is space");
+            tracing::error!(path = %full.folder.display(), bytes, %error, "the disk is full; events are refused once only the reserve of the present file is left");
             // Retention may free space.
             self.maintenance.ask();
         }

@@ -24,6 +24,7 @@ use crate::{
             clock::Clock,
             cursor::{Cursor, Step},
             files::Files,
+            health::ADVICE,
             sealed::{SealWriter, SealedFile},
             segment::Segment,
             segment_file::{HEADER_BYTES, UNFINISHED_NAME},
@@ -82,11 +83,10 @@ impl Sealer {
                 }
                 Err(error) => {
                     let path = self.store.files.path(&segment.name());
-                    tracing::warn!(
-                        path = %path.display(), %error,
-                        "a segment of the journal could not be sealed; it stays unsealed"
-                    );
-                    self.store.health.note_damage(&path, None, format!("it cannot be sealed: {error}"));
+                    tracing::warn!(path = %path.display(), %error, "sealing a segment of the journal failed");
+                    let is_damaged = error.kind() == io::ErrorKind::InvalidData;
+                    let advice = if is_damaged { format!("; {ADVICE}") } else { String::new() };
+                    self.store.health.note_damage(&path, None, format!("sealing it failed: {error}{advice}"));
                     self.given_up.insert(segment.first);
                 }
             }
