@@ -154,17 +154,10 @@ impl Store {
     }
 
     pub(crate) fn stored(&self) -> io::Result<Stored> {
-        let segments = self.read_segments();
+        let segments = self.read_segments().clone();
         let first = segments.first().map(|segment| segment.first).unwrap_or_default();
-        let mut stored = Stored {
-            first,
-            segments: segments.len(),
-            sealed: 0,
-            bytes: 0,
-            sealed_bytes: 0,
-            unsealed_bytes: 0,
-        };
-        for segment in segments.iter() {
+        let mut stored = Stored { first, segments: segments.len(), ..Stored::default() };
+        for segment in &segments {
             let bytes = segment.stored_bytes()?;
             stored.bytes += bytes;
             if let Some(seal) = segment.seal() {

@@ -153,7 +153,7 @@ impl Sealer {
     }
 
     fn forgettable(&self, now: Timestamp) -> io::Result<Forgettable> {
-        let segments = self.store.read_segments();
+        let segments = self.store.read_segments().clone();
         let sizes = segments.iter().map(|segment| segment.stored_bytes()).collect::<io::Result<Vec<_>>>()?;
         let full: Vec<Full> = segments
             .iter()
