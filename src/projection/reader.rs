@@ -119,9 +119,9 @@ impl Projection {
     /// Errors: the reason why it is impossible, as text.
     pub async fn rebuild(&self) -> Result<(), String> {
         let (reply, answer) = oneshot::channel();
-        let stopping = |_| "the daemon is stopping".to_owned();
-        self.inner.commands.send(Command::Rebuild(reply)).await.map_err(|_| stopping(()))?;
-        answer.await.map_err(|_| stopping(()))?
+        let stopping = || "the daemon is stopping".to_owned();
+        self.inner.commands.send(Command::Rebuild(reply)).await.map_err(|_| stopping())?;
+        answer.await.map_err(|_| stopping())?
     }
 
     /// Deletes the data before `seq`, because the journal has deleted it.

@@ -50,6 +50,7 @@ impl Writer {
     }
 
     /// Sets other limits of events and ledger entries.
+    #[cfg(test)]
     #[must_use]
     pub fn with_limits(self, events: u64, entries: u64) -> Self {
         Self { limits: (events, entries), ..self }

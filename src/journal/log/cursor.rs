@@ -128,9 +128,9 @@ impl Cursor {
             match self.step() {
                 Step::Record(entry) => return Ok(Some((offset, entry))),
                 Step::Short if self.refill(end)? => {}
-                Step::End if self.skip_zeros() => {}
-                Step::Short | Step::End | Step::Damaged(_) if self.skip_byte() => {}
-                Step::Short | Step::End | Step::Damaged(_) => return Ok(None),
+                Step::End => self.skip_zeros(),
+                Step::Short | Step::Damaged(_) if self.skip_byte() => {}
+                Step::Short | Step::Damaged(_) => return Ok(None),
             }
         }
         Ok(None)
@@ -143,13 +143,11 @@ impl Cursor {
         has_byte
     }
 
-    /// Skips buffered zeros that no record begins with; returns whether it moved.
-    pub(crate) fn skip_zeros(&mut self) -> bool {
+    /// Skips buffered zeros that no record begins with: at least one after [`Step::End`].
+    pub(crate) fn skip_zeros(&mut self) {
         let zeros = self.rest().iter().take_while(|byte| **byte == 0).count();
         // A record's length is little-endian, so its first three bytes can be zero.
-        let skipped = zeros.saturating_sub(3);
-        self.position += skipped;
-        skipped > 0
+        self.position += zeros.saturating_sub(3);
     }
 
     fn rest(&self) -> &[u8] {

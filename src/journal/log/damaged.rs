@@ -99,9 +99,7 @@ pub(crate) fn walk_plain(
             }
             Step::End => {
                 zeros_at.get_or_insert(offset);
-                if !cursor.skip_zeros() && !cursor.refill(u64::MAX)? {
-                    return Ok(());
-                }
+                cursor.skip_zeros();
             }
             Step::Short if cursor.refill(u64::MAX)? => {}
             Step::Short if cursor.rest_is_zero() => return Ok(()),

@@ -120,8 +120,7 @@ impl Scanner<'_> {
     /// Removes a prepared file that does not continue the journal; keeps it if it has a good
     /// record.
     fn drop_next(&self, torn: Torn) -> Result<Cut, OpenError> {
-        let Torn { cut, has_records, .. } = torn;
-        let mut cut = cut;
+        let Torn { mut cut, has_records, .. } = torn;
         if has_records {
             let kept = free_name(self.files, NEXT_NAME, "cut")
                 .and_then(|kept| self.files.rename(NEXT_NAME, &kept).map(|()| kept))
