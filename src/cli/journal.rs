@@ -93,9 +93,12 @@ fn report(verified: &Verified) -> String {
     }
     let (first, records) = verified.totals();
     let sealed = verified.segments.iter().filter(|segment| segment.is_sealed).count();
-    let filled: u64 = verified.segments.iter().map(|segment| segment.filled).sum();
-    let of_these =
-        if filled == 0 { String::new() } else { format!(", {filled} of them tombstones of lost ones") };
+    let tombstones: u64 = verified.segments.iter().map(|segment| segment.tombstones).sum();
+    let of_these = if tombstones == 0 {
+        String::new()
+    } else {
+        format!(", {tombstones} of them tombstones of lost ones")
+    };
     let from = first.map_or_else(String::new, |first| format!(" from {first} on"));
     let damaged = match verified.findings() {
         0 => "no damage".to_owned(),

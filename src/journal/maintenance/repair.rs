@@ -17,7 +17,7 @@ use crate::{
             segment_file::UNFINISHED_NAME,
         },
         maintenance::verify::{
-            Durable, Part, Segment, UNKNOWN_TIME, Verified, VerifyError, Within, examine, verify,
+            Durable, Piece, Segment, UNKNOWN_TIME, Verified, VerifyError, Within, examine, verify,
         },
     },
     time::Timestamp,
@@ -147,13 +147,13 @@ fn rewrite(
     }
     let mut seal_writer = SealWriter::new(files.create(UNFINISHED_NAME)?, segment.first)?;
     let mut time = time;
-    let mut write = |part: Part<'_>| {
-        match part {
-            Part::Good(record) => {
+    let mut write = |piece: Piece<'_>| {
+        match piece {
+            Piece::Good(record) => {
                 time = time.max(record.time);
                 seal_writer.push(record)?;
             }
-            Part::Lost(first, end) => {
+            Piece::Lost(first, end) => {
                 for seq in (first.0..end.0).map(Seq) {
                     seal_writer.push(Record { kind: tombstone.kind, seq, time, body: tombstone.body })?;
                 }
@@ -162,7 +162,7 @@ fn rewrite(
         Ok(())
     };
     if segment.is_folder {
-        write(Part::Lost(segment.first, segment.end))?;
+        write(Piece::Lost(segment.first, segment.end))?;
     } else {
         let file: Arc<dyn File> = files.open(&segment.name)?;
         let within = Within { first: segment.first, following: segment.following, durable };
@@ -322,7 +322,7 @@ mod tests {
                     _ => *lost,
                 };
                 assert_eq!(filled, expected, "{case}, sealed: {seals}");
-                let counted: u64 = after.segments.iter().map(|segment| segment.filled).sum();
+                let counted: u64 = after.segments.iter().map(|segment| segment.tombstones).sum();
                 assert_eq!(counted, lost_in_all, "{case}");
             }
         }

@@ -51,7 +51,7 @@ pub struct Segment {
     /// How many good records it has.
     pub records: u64,
     /// How many of them are tombstones of a repair.
-    pub filled: u64,
+    pub tombstones: u64,
     /// Whether it is sealed.
     pub is_sealed: bool,
     /// All damage, in file order.
@@ -92,13 +92,13 @@ pub struct VerifyError {
 
 /// A record at its position, or a range of missing records: from the first (inclusive) to the
 /// second (exclusive).
-pub(crate) enum Part<'a> {
+pub(crate) enum Piece<'a> {
     Good(Record<'a>),
     Lost(Seq, Seq),
 }
 
-/// Takes the parts of a file in order.
-pub(crate) type Sink<'s> = dyn FnMut(Part<'_>) -> io::Result<()> + 's;
+/// Takes the pieces of a file in order.
+pub(crate) type Visit<'s> = dyn FnMut(Piece<'_>) -> io::Result<()> + 's;
 
 /// Reads all records of a journal, which may be in use.
 ///
@@ -114,10 +114,10 @@ pub fn verify(files: &dyn Files, tombstone: RecordKind, known: Seq) -> Result<Ve
     (verified.kept, verified.durable) = (kept, durable);
     for (at, (name, first, file)) in segments.iter().enumerate() {
         let following = segments.get(at + 1).map(|(_, first, _)| *first);
-        let (mut filled, mut last_time) = (0, UNKNOWN_TIME);
-        let mut count = |part: Part<'_>| {
-            if let Part::Good(record) = part {
-                filled += u64::from(record.kind == tombstone);
+        let (mut tombstones, mut last_time) = (0, UNKNOWN_TIME);
+        let mut count = |piece: Piece<'_>| {
+            if let Piece::Good(record) = piece {
+                tombstones += u64::from(record.kind == tombstone);
                 last_time = record.time;
             }
             Ok(())
@@ -137,7 +137,7 @@ pub fn verify(files: &dyn Files, tombstone: RecordKind, known: Seq) -> Result<Ve
             path,
             first,
             records,
-            filled,
+            tombstones,
             is_sealed,
             findings,
             is_folder,
@@ -169,7 +169,7 @@ impl Segment {
             path: files.path(name),
             first,
             records: 0,
-            filled: 0,
+            tombstones: 0,
             is_sealed: false,
             findings: vec![finding],
             is_folder,
@@ -353,8 +353,12 @@ impl Within {
     }
 }
 
-/// Reads one file, passing good and missing records to `sink`.
-pub(crate) fn examine(file: &Arc<dyn File>, within: Within, sink: &mut Sink<'_>) -> io::Result<Examined> {
+/// Reads one file, passing good and missing records to `visit_piece`.
+pub(crate) fn examine(
+    file: &Arc<dyn File>,
+    within: Within,
+    visit_piece: &mut Visit<'_>,
+) -> io::Result<Examined> {
     let Within { first, following, durable: Durable { marked, known } } = within;
     let mut findings: Vec<Finding> = Vec::new();
     // Findings before this index have a good record after them.
@@ -376,7 +380,7 @@ pub(crate) fn examine(file: &Arc<dyn File>, within: Within, sink: &mut Sink<'_>)
         if record.seq > expected {
             let damage = Damage::Order { expected, found: record.seq };
             note_loss(&mut findings, settled, (offset, damage), (expected, record.seq.previous()));
-            sink(Part::Lost(expected, record.seq))?;
+            visit_piece(Piece::Lost(expected, record.seq))?;
         }
         for finding in findings.iter_mut().skip(settled) {
             finding.next = Some(record.seq);
@@ -385,7 +389,7 @@ pub(crate) fn examine(file: &Arc<dyn File>, within: Within, sink: &mut Sink<'_>)
         expected = record.seq.next();
         durable = durable.max(said);
         records += 1;
-        sink(Part::Good(record))
+        visit_piece(Piece::Good(record))
     };
     let is_sealed = walk(file, &mut visit)?;
     if !findings.is_empty() {
@@ -396,7 +400,7 @@ pub(crate) fn examine(file: &Arc<dyn File>, within: Within, sink: &mut Sink<'_>)
     if expected < end {
         let damage = Damage::Missing { expected };
         note_loss(&mut findings, settled, (file.size()?, damage), (expected, end.previous()));
-        sink(Part::Lost(expected, end))?;
+        visit_piece(Piece::Lost(expected, end))?;
     } else if following.is_none() && !is_sealed {
         torn_at = take_torn(&mut findings, settled, durable);
     }
