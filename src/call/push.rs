@@ -15,7 +15,7 @@ const GIT_OPTIONS_WITH_WORD: [&str; 5] = ["-c", "--exec-path", "--git-dir", "--n
 /// Options of `git push` that take a word.
 const PUSH_OPTIONS_WITH_WORD: [&str; 5] = ["-o", "--push-option", "--receive-pack", "--exec", "--repo"];
 /// Options with which `git push` sends no branch, or none with a known name.
-const NO_PUSH: [&str; 8] = ["-d", "--delete", "-n", "--dry-run", "--tags", "--mirror", "-h", "--help"];
+const NO_PUSH: [&str; 7] = ["-d", "--delete", "-n", "--dry-run", "--mirror", "-h", "--help"];
 /// Options of `gh pr create` that name the branch.
 const HEAD_OPTIONS: [&str; 2] = ["-H", "--head"];
 
@@ -76,13 +76,14 @@ fn of_git(words: &[&str], folder: &str) -> Vec<Push> {
             command => break command,
         }
     };
-    let (mut named, mut is_rest) = (Vec::new(), false);
+    let (mut named, mut is_rest, mut has_tags) = (Vec::new(), false, false);
     if command != Some("push") {
         return Vec::new();
     }
     while let Some(word) = words.next() {
         match word {
             "--" => is_rest = true,
+            "--tags" if !is_rest => has_tags = true,
             word if is_rest || !word.starts_with('-') => named.push(word),
             option if NO_PUSH.contains(&option) => return Vec::new(),
             option if PUSH_OPTIONS_WITH_WORD.contains(&option) => drop(words.next()),
@@ -92,7 +93,8 @@ fn of_git(words: &[&str], folder: &str) -> Vec<Push> {
     // The first word is the remote.
     let refspecs = named.get(1..).unwrap_or_default();
     if refspecs.is_empty() {
-        return vec![Push { folder, from: None, branch: None, opens_pr: false }];
+        let push = Push { folder, from: None, branch: None, opens_pr: false };
+        return if has_tags { Vec::new() } else { vec![push] };
     }
     // `tag NAME` is one refspec in two words.
     let tags: Vec<bool> = std::iter::once(false).chain(refspecs.iter().map(|word| *word == "tag")).collect();
@@ -160,6 +162,7 @@ mod tests {
             ("git push --force-with-lease origin fix-cart", "/w fix-cart>fix-cart"),
             ("git add -A && git commit -qm x && git push origin HEAD:main 2>&1 | tail -3", "/w .>main"),
             ("git -C sub -c a.b=c push origin +a:refs/heads/b c", "/w/sub a>b, /w/sub c>c"),
+            ("git push origin main --tags", "/w main>main"),
             ("cd sub; git push -o ci.skip origin", "/w/sub .>."),
             ("GIT_SSH_COMMAND=ssh timeout 60 git push", "/w .>."),
             ("git push && gh pr create --fill", "/w .>. opens"),
