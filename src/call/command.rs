@@ -189,7 +189,11 @@ pub fn steps(command: &str) -> Vec<Step> {
     let mut chars = command.chars().peekable();
     while let Some(c) = chars.next() {
         match c {
-            '\\' => word.push(chars.next()),
+            '\\' => match chars.next() {
+                // The line continues.
+                Some('\n') => {}
+                next => word.push(next),
+            },
             '\'' => word.extend(chars.by_ref().take_while(|c| *c != '\'')),
             '"' => {
                 word.is_begun = true;
@@ -343,6 +347,7 @@ mod tests {
             ("cat a.rs", "cat a.rs"),
             ("cd x && cat 'a b' \"c\\\"d\" e\\ f|wc", "cd x / cat a b c\"d e f / wc"),
             ("make >out.txt 2>&1; echo $(date)", "make >out.txt / echo / date"),
+            ("a \\\n  b\\\nc", "a bc"),
             ("a 2> /dev/null >> log & b", "a >/dev/null >log / b"),
             ("x < in # not this > y\nz ''", "x in / z "),
             ("", ""),

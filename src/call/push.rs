@@ -162,6 +162,7 @@ mod tests {
             ("git push --force-with-lease origin fix-cart", "/w fix-cart>fix-cart"),
             ("git add -A && git commit -qm x && git push origin HEAD:main 2>&1 | tail -3", "/w .>main"),
             ("git -C sub -c a.b=c push origin +a:refs/heads/b c", "/w/sub a>b, /w/sub c>c"),
+            ("git push \\\n  origin main", "/w main>main"),
             ("git push origin main --tags", "/w main>main"),
             ("cd sub; git push -o ci.skip origin", "/w/sub .>."),
             ("GIT_SSH_COMMAND=ssh timeout 60 git push", "/w .>."),
