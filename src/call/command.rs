@@ -13,7 +13,7 @@ const VIEWERS: [&str; 11] =
 ///
 /// Source: the commands that agents run most besides editing: listing, searching, waiting, and
 /// querying a remote machine.
-const HARMLESS: [&str; 62] = [
+const HARMLESS: [&str; 61] = [
     "[",
     "alias",
     "basename",
@@ -31,7 +31,6 @@ const HARMLESS: [&str; 62] = [
     "dmesg",
     "du",
     "echo",
-    "env",
     "export",
     "false",
     "file",
@@ -117,7 +116,8 @@ const ENDING: [&str; 11] = [
 ];
 
 /// Words before a program that only change how it runs.
-const PREFIXES: [&str; 8] = ["builtin", "command", "exec", "nice", "nohup", "stdbuf", "time", "timeout"];
+const PREFIXES: [&str; 9] =
+    ["builtin", "command", "env", "exec", "nice", "nohup", "stdbuf", "time", "timeout"];
 
 /// One program of a command, with its arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -376,12 +376,15 @@ mod tests {
             "go vet ./...",
             "",
             "/usr/bin/cat a",
+            "env",
+            "env A=1 cargo test",
         ] {
             assert!(!may_write(command), "{command}");
         }
         for command in [
             "sed -i s/a/b/ a.rs",
             "cargo fmt",
+            "env A=1 cargo fmt",
             "npm install",
             "python gen.py",
             "git checkout main",
