@@ -13,7 +13,7 @@ const VIEWERS: [&str; 11] =
 ///
 /// Source: the commands that agents run most besides editing: listing, searching, waiting, and
 /// querying a remote machine.
-const HARMLESS: [&str; 61] = [
+const HARMLESS: [&str; 60] = [
     "[",
     "alias",
     "basename",
@@ -22,7 +22,6 @@ const HARMLESS: [&str; 61] = [
     "cat",
     "cd",
     "cmp",
-    "curl",
     "cut",
     "date",
     "df",
@@ -163,8 +162,23 @@ impl Step {
         match program {
             "sed" => !has("-n") || self.arguments().iter().any(|argument| argument.starts_with("-i")),
             "find" => ["-delete", "-exec", "-execdir", "-fprint", "-ok"].into_iter().any(has),
+            "curl" => self.is_saving(),
             _ => !self.is_harmless_with_arguments(program),
         }
+    }
+
+    /// Whether `curl` saves a response in a file.
+    fn is_saving(&self) -> bool {
+        let nexts = self.arguments().iter().skip(1).map(String::as_str).chain([""]);
+        self.arguments().iter().zip(nexts).any(|(argument, next)| {
+            let is_long = ["--output", "--remote-name"].iter().any(|option| argument.starts_with(option));
+            // Several options may share a word; the rest of it may be the value of one of these.
+            let options =
+                argument.strip_prefix('-').and_then(|options| options.split(['d', 'H', 'u', 'X']).next());
+            let is_short =
+                options.is_some_and(|options| !options.starts_with('-') && options.contains(['o', 'O']));
+            (is_long || is_short) && !next.starts_with("/dev/")
+        })
     }
 
     fn is_harmless_with_arguments(&self, program: &str) -> bool {
@@ -378,6 +392,8 @@ mod tests {
             "/usr/bin/cat a",
             "env",
             "env A=1 cargo test",
+            "curl -fsS -XPOST --oauth2-bearer x http://localhost/health",
+            "curl -so /dev/null -w '%{http_code}' http://localhost/health",
         ] {
             assert!(!may_write(command), "{command}");
         }
@@ -385,6 +401,9 @@ mod tests {
             "sed -i s/a/b/ a.rs",
             "cargo fmt",
             "env A=1 cargo fmt",
+            "curl -fsSLo src/schema.json https://example.com",
+            "curl --output a.json https://example.com",
+            "curl -O https://example.com/a.json",
             "npm install",
             "python gen.py",
             "git checkout main",
