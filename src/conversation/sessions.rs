@@ -165,9 +165,9 @@ impl Sessions {
         self.table.take_folders()
     }
 
-    /// Whether a decision about a notification is possible: it waits in the session's queue, or in
-    /// any queue if `session` is `None`. A notification that waits for the next session can be
-    /// dismissed; there is no agent yet to discuss it with.
+    /// Whether a decision about a notification is possible: it waits for the session, or for any if
+    /// `session` is `None`. A notification that waits for the next session can be dismissed; there
+    /// is no agent yet to discuss it with.
     pub fn can_decide(
         &self,
         session: Option<&SessionId>,
@@ -175,7 +175,9 @@ impl Sessions {
         decision: Decision,
     ) -> bool {
         match session {
-            Some(id) => self.table.known(id).is_some_and(|session| session.injector.waits(notification)),
+            Some(id) => self.table.known(id).is_some_and(|session| {
+                session.injector.waits(notification) || self.has_to_take(session, notification)
+            }),
             None => {
                 self.table
                     .open()
@@ -185,6 +187,14 @@ impl Sessions {
                     || self.fanout.contains(notification)
             }
         }
+    }
+
+    /// Whether a notification is one of the broadcasts that a session has not taken yet.
+    fn has_to_take(&self, session: &Session, notification: &NotificationId) -> bool {
+        let is_it = |pending: &Arc<Notification>| {
+            pending.id == *notification && session.is_concerned_by_broadcast(pending)
+        };
+        session.is_open() && self.fanout.after(session.taken).any(is_it)
     }
 
     pub(super) fn emit(&mut self, output: SessionOutput) {

@@ -6,9 +6,10 @@ use crate::{
     conversation::{DIRECT_MAX, LOG_MAX, TAKEN_PER_TICK},
     engine::{Engine, Input, Output, RequestId, WakeReason},
     event::{Scope, Seq, SessionId},
-    exchange::{Exchange, Harness, Release},
+    exchange::{Decision, Exchange, Harness, Release},
     notification::{
-        Audience, InjectionPoint, Nature, Notification, Priority, Resolution, State, StateKey, SubscriberId,
+        Audience, InjectionPoint, Nature, Notification, NotificationId, Priority, Resolution, State,
+        StateKey, SubscriberId,
     },
     rules::CompiledRules,
     snapshot,
@@ -164,6 +165,23 @@ fn a_session_that_ends_or_opens_meanwhile_has_what_was_made_while_it_was_open() 
     engine.sessions.catch_up_all();
     let late = engine.sessions().view(&SessionId::new("late")).expect("open");
     assert_eq!(late.injector.pending().0, 0);
+}
+
+#[test]
+fn what_a_session_has_not_taken_yet_can_be_dismissed_there() {
+    let mut engine = behind();
+    let (even, odd) = (id(0), id(1));
+    let [for_even, for_all] = ["n00", "n01"].map(NotificationId::new);
+    for (session, notification, expected) in
+        [(&even, &for_even, true), (&even, &for_all, true), (&odd, &for_even, false), (&odd, &for_all, true)]
+    {
+        let can_dismiss = engine.sessions().can_decide(Some(session), notification, Decision::Dismiss);
+        assert_eq!(can_dismiss, expected, "{session} {notification}");
+    }
+    engine.sessions.decide(Some(&odd), &for_all, Decision::Dismiss);
+    assert!(!engine.sessions().can_decide(Some(&odd), &for_all, Decision::Dismiss));
+    let all = u32::try_from(BROADCASTS).expect("small");
+    assert_eq!(pending(&engine, 1), all - all / 3 - 1);
 }
 
 #[test]
