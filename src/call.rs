@@ -72,7 +72,8 @@ impl Call {
     /// `files`, a list of `path` and `by` (`read`, `shown` or `written`), `command`, and
     /// `in_background`. Relative paths are relative to `folder`.
     ///
-    /// Errors: none. Missing or malformed fields count as unknown.
+    /// Errors: none. A missing field counts as unknown; a malformed one makes the whole report
+    /// unknown.
     pub fn of_event(event_type: &str, payload: &str, folder: Option<&str>) -> Option<Self> {
         #[derive(Default, Deserialize)]
         #[serde(default)]

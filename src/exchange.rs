@@ -288,7 +288,7 @@ impl fmt::Display for InjectionId {
 pub struct Answer {
     /// The released notifications; `None` if there are none.
     pub injection: Option<Injection>,
-    /// The number of notifications that remain in the session's queue.
+    /// The number of notifications in the session's queue that wait for the agent.
     pub pending: u32,
     /// Whether the harness should make an exchange before its next tool, because a critical
     /// notification is pending.

@@ -35,11 +35,11 @@ impl_as_str!(Priority, InjectionPoint, Activation, Audience, Sink, Interrupt);
 #[derive(IntoStaticStr, strum::Display, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Priority {
-    /// Only at the end of a turn.
+    /// At its own injection point, and at the start and the end of any turn.
     Low,
-    /// At its own injection point.
+    /// As low, but one for `turn_start` is not released at the end of a turn.
     Normal,
-    /// At its own injection point and after any tool.
+    /// As normal, and after any tool.
     High,
     /// At any point, and beyond the budget, but within a carrier's capacity.
     Critical,

@@ -142,7 +142,7 @@ pub struct Pending {
     pub session: SessionId,
     /// The number of notifications for the agent.
     pub count: u32,
-    /// The highest priority; `None` if the queue is empty.
+    /// The highest priority of these; `None` if there are none.
     pub top: Option<Priority>,
     /// The number of notifications that wait for the user's decision.
     pub for_user: u32,

@@ -3,9 +3,9 @@
 /// The trust in the source of an event, decided by `[activation]` and the event's provenance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trust {
-    /// The source may do so.
+    /// The source may report on sessions, wake agents and interrupt them.
     Trusted,
-    /// The source may not do so.
+    /// The source may do none of these.
     Untrusted,
 }
 
