@@ -129,7 +129,7 @@ pub enum LedgerEntry {
         /// The evidence.
         by: ConfirmedBy,
     },
-    /// The notification returned to the queue, because its injection did not arrive.
+    /// The notification returned to the queue, because its injection was not confirmed.
     Returned {
         /// The notification.
         notification: NotificationId,
@@ -346,7 +346,7 @@ impl ConfirmedBy {
         match self {
             Self::Ack => "the harness acknowledged it",
             Self::LaterExchange => "the session continued after it",
-            Self::Seen => "its short name is in the transcript",
+            Self::Seen => "its id is in the agent's input",
         }
     }
 }

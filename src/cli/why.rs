@@ -303,7 +303,7 @@ notification n1: ci, high, after_tool, about 9 tokens
 
 outcome
   12:00:05.000  n1 was delivered to session s1 at after_tool in injection abc123
-  12:00:09.000  n1 arrived in session s1: its short name is in the transcript
+  12:00:09.000  n1 arrived in session s1: its id is in the agent's input
 
 next: aside why n1 shows its events
 ";

@@ -30,11 +30,11 @@ pub enum Reason {
     },
     /// Its time to live ended before delivery.
     Expired,
-    /// The session's queue was full of notifications with at least its priority.
+    /// A queue was full, or all queues together, and it was the oldest of the lowest priority.
     QueueOverflow,
     /// Its session ended before it was delivered.
     SessionGone,
-    /// It was released but not confirmed, and is not important enough to redeliver.
+    /// It was released but not confirmed, and is not redelivered.
     Uncertain,
     /// A subscriber exists for it, but is disabled.
     SubscriberOff,
