@@ -134,7 +134,7 @@ impl Engine {
                 WakeReason::Pipeline => self.fire_pipelines(at),
                 WakeReason::Session => self.sessions.expire_sessions(at),
                 WakeReason::Unclaimed => self.sessions.expire_unclaimed(at),
-                WakeReason::Fanout => unreachable!("it is no deadline of the engine's"),
+                WakeReason::Fanout => unreachable!("next_deadline does not return it"),
                 WakeReason::Throttle => {
                     let events = self.throttle.take_due(at);
                     self.publish(events);

@@ -118,9 +118,10 @@ impl Injector {
     /// Confirms injections that `exchange` proves to have arrived: those with an earlier carrier of
     /// the same turn.
     ///
-    /// Carriers at the same point within [`PARALLEL_MS`] of each other may be in flight together
-    /// and prove nothing, nor does a call of a batch of which a call was cancelled. If either side
-    /// does not name its turn, the turns count as the same.
+    /// Carriers at the same point within [`PARALLEL_MS`] of each other may be in flight together,
+    /// so neither proves that the other arrived. A further call of a cancelled batch does not prove
+    /// that the injection of the batch arrived. If either side does not name its turn, the turns
+    /// count as the same.
     pub fn confirm_by_exchange(&mut self, exchange: &Exchange, now: Timestamp) {
         let held = self
             .held

@@ -78,7 +78,7 @@ pub(super) struct Session {
     pub(super) weight: Weight,
 }
 
-/// The published state of a session's queue: as [`Pending`].
+/// The published state of a session's queue; the fields are those of [`Pending`].
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Published {

@@ -226,7 +226,7 @@ impl Table {
         concerned.sort_unstable();
         debug_assert!(
             matches!(scope, Scope::Session(_)) || concerned == self.roots_of(scope),
-            "each is placed where it works"
+            "the folder index agrees with a check of every session"
         );
         Some(concerned)
     }
@@ -320,7 +320,7 @@ impl Table {
         self.pressure.over(total_max, weights)
     }
 
-    /// The ids in use by harnesses that share them.
+    /// The sessions called by their full names.
     pub(super) fn namesakes(&self) -> &Namesakes {
         &self.namesakes
     }
@@ -368,8 +368,8 @@ impl Serialize for Table {
     }
 }
 
-/// The snapshot form, as it is read. Before keys existed sessions had none; they get theirs in id
-/// order.
+/// The snapshot form, as it is read. A session of an old snapshot has no key; such sessions get
+/// keys in id order.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Restored {

@@ -29,8 +29,8 @@ use crate::{
 pub(super) const SCOPE_MAX: usize = 1_000;
 /// Most notifications that wait in total.
 pub(super) const UNCLAIMED_MAX: usize = 10_000;
-/// Most remembered confirmations. A forgotten one may be delivered again, to the session after one
-/// that ended without confirming it.
+/// Most remembered confirmations. If one is forgotten, its notification may be delivered again:
+/// another session that did not confirm it ends.
 const CONFIRMED_MAX: usize = 4_096;
 
 /// One notification that waits for a session.

@@ -1,4 +1,4 @@
-//! The name and the text of an injection.
+//! The id and the text of an injection.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::{
     tokens,
 };
 
-/// Digits of an injection's id: 32^6 names, unique within one transcript.
+/// Digits of an injection's id: 32^6 ids, unique within one transcript.
 const INJECTION_ID_LEN: usize = 6;
 /// Crockford's alphabet, which has no letter that looks like a digit.
 const INJECTION_ID_ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
@@ -51,8 +51,8 @@ fn item(candidate: &Candidate) -> format::Item<'_> {
     format::Item { notification, redelivered: redelivered.is_some(), cut: cut.as_ref() }
 }
 
-/// A short deterministic name for an exchange. Positions are reused after a loss, so the name also
-/// depends on the time: a name in a transcript must not confirm a later injection.
+/// A short deterministic id for the injection of an exchange. Positions are reused after a loss, so
+/// the id also depends on the time: an id in a transcript must not confirm a later injection.
 pub(super) fn injection_id(exchange: &Exchange, seq: Seq, now: Timestamp) -> InjectionId {
     let mut hash = Sha256::new();
     hash.update(exchange.session.as_str());

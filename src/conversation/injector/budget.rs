@@ -127,7 +127,7 @@ pub trait Writer {
 ///
 /// Shape: the first candidates, as many as fit. If the first alone is too large, the line about
 /// those left out is shortened, and then the notification is cut. Nothing is released without a
-/// candidate, or without room for a frame and a mark.
+/// candidate, or without room for the wrapper and the line of [`Cut::mark`].
 pub fn fit(offer: Offer, limits: &Limits, writer: &impl Writer) -> Decided {
     let Offer { candidates, due, asks, standing } = offer;
     let directive = asks.map(|asks| {

@@ -1,7 +1,7 @@
 //! Which pending notifications an injection point releases, and the role of the carrying message.
 //!
-//! The table of "What a point releases" in `docs/api.md` as one function. Critical ones are
-//! released at every point, so they never wait for their own.
+//! The table of "What a point releases" in `docs/api.md` as one function. A critical notification
+//! is released at every point, unless it waits for the next turn.
 
 use crate::{
     exchange::Role,

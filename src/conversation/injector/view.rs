@@ -49,7 +49,7 @@ pub struct PendingView {
 /// An unconfirmed injection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseView {
-    /// Its short name.
+    /// Its id.
     pub injection: InjectionId,
     /// The point that released it.
     pub point: InjectionPoint,
