@@ -1,5 +1,5 @@
-//! Translates hook calls of each harness into the engine's terms, and answers back; [`table`]
-//! lists them.
+//! Translates the hook calls of each harness into the engine's terms, and the answers into the
+//! harness's terms. [`table`] lists the harnesses.
 //!
 //! A harness's module turns its hook input into a [`HookCall`]: events to publish, and at most one
 //! action on the session. The answer to an exchange becomes the hook's output. This module uses no

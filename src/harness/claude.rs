@@ -306,9 +306,9 @@ impl Call<'_> {
 
     /// Whether the client reports its batches by `PostToolBatch`.
     ///
-    /// Source: 2.1.197, the oldest client that was tried, has that hook; every client from 2.1.196
-    /// on names its prompts in the hooks of tools. With an older one the single call takes the
-    /// text, and if a batch follows anyway, it finds nothing left to take.
+    /// Source: 2.1.197 has that hook; every client from 2.1.196 on names its prompts in the hooks
+    /// of tools. With an older one the single call takes the text, and if a batch follows anyway,
+    /// it finds nothing left to take.
     fn reports_batches(&self) -> bool {
         self.common.prompt_id.is_some()
     }
@@ -368,7 +368,8 @@ impl Call<'_> {
             ..self.exchange(InjectionPoint::TurnEnd, &self.turn_or_time())?
         };
         if stop_hook_active {
-            // Confirms the injections of the turn, without another reason to prolong it.
+            // Confirms the injections of the turn. Only a critical notification can prolong it
+            // again.
             exchange.budget = Budget { max_notifications: Some(0), ..exchange.budget };
         }
         Ok((vec![event], Then::Exchange(Box::new(exchange))))

@@ -4,7 +4,7 @@ use memchr::memmem;
 
 use crate::exchange::InjectionId;
 
-/// Those of `ids` whose name is a separate word of `text`, in order.
+/// Those of `ids` that are separate words of `text`, in order.
 ///
 /// Shape: `text` need not be UTF-8, or begin or end with a whole line. The client's own wrapping is
 /// ignored, because it differs by version.

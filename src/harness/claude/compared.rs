@@ -33,7 +33,7 @@ struct Arguments {
     description: Option<String>,
 }
 
-/// The first line of the subject.
+/// The subject: the first line of the first argument that is present.
 fn subject(input: &RawValue) -> Option<String> {
     let Arguments { command, file_path, notebook_path, pattern, url, query, description } =
         serde_json::from_str(input.get()).ok()?;

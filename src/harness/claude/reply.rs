@@ -9,8 +9,8 @@ use crate::{
     harness::{HookCall, claude::caps::CAPS},
 };
 
-/// Follows the notifications that replace a call: the outcome of the call. It is a fact without a
-/// request.
+/// Follows the notifications that replace a call. States the outcome of the call, and requests
+/// nothing.
 const NOT_RUN: &str = "\n\nThe call was cancelled so that this could be read first; it was not run. The same call can be made again.";
 
 /// Prefix of the reason for denying a call. A user at a terminal sees only its first line.

@@ -23,8 +23,8 @@ pub(super) static CONNECTIONS: Connections = Connections {
     read: connections,
 };
 
-/// Its folder in the user's cache folder. It has one subfolder per project, with the same name as
-/// for transcripts.
+/// The client's folder in the user's cache folder. It has one subfolder per project, with the same
+/// name as for transcripts.
 const CACHE: &str = "claude-cli-nodejs";
 /// Prefix of a server's log folder; the server's name follows, with `-` for all punctuation.
 const LOGS: &str = "mcp-logs-";
