@@ -173,7 +173,7 @@ impl<W: Writer> Fitting<'_, W> {
     /// As many of the first candidates as fit, at least one.
     ///
     /// Tries all first, as usually all fit; then a binary search, since a text grows with its
-    /// content. A shorter overflow line may make room for one more, which is then added.
+    /// content.
     fn most(&self, candidates: &[Candidate]) -> Option<(usize, Written)> {
         let try_first = |count: usize| self.written(candidates.get(..count)?, Detail::Subscribers);
         if candidates.is_empty() {
@@ -190,9 +190,6 @@ impl<W: Writer> Fitting<'_, W> {
                 Some(written) => (fits, fitted) = (middle, Some(written)),
                 None => too_many = middle,
             }
-        }
-        while let Some(written) = try_first(fits + 1) {
-            (fits, fitted) = (fits + 1, Some(written));
         }
         match fitted {
             Some(written) => Some((fits, written)),
