@@ -54,7 +54,7 @@ pub use self::{
     delivered::DELIVERED_MAX,
     lease::{CARRIERS_MAX, PARALLEL_MS, REPEATS_OF_A_FIXED_CARRIER, Replayed, TIME_OF_A_FIXED_CARRIER},
     left::{Earlier, Left, Marks},
-    parts::{Injector, Pushed},
+    parts::Injector,
     point::releases,
     view::{InjectorView, LeaseView, PendingView},
 };
@@ -97,11 +97,12 @@ impl Injector {
         &self.session
     }
 
-    /// Accepts a notification, unless this session has or recently had it.
+    /// Accepts a notification, unless this session has or recently had it; returns whether it is
+    /// new here.
     ///
     /// A full queue evicts the oldest one of the lowest priority; a critical one only if all are
     /// critical.
-    pub fn push(&mut self, notification: Arc<Notification>) -> Pushed {
+    pub fn push(&mut self, notification: Arc<Notification>) -> bool {
         self.accept(notification, Queue::push)
     }
 
@@ -172,7 +173,7 @@ impl Injector {
     /// called back.
     pub fn mute(&mut self, subscribers: &BTreeSet<SubscriberId>) {
         self.delivered.forget_of(subscribers);
-        for entry in self.queue.take_of(subscribers) {
+        for entry in self.queue.take_all_that(|entry| subscribers.contains(&entry.notification.subscriber)) {
             self.end(&entry.notification, Reason::SubscriberOff);
         }
     }
@@ -231,8 +232,8 @@ impl Injector {
     /// Applies the decision for `exchange`: releases it under a lease, and keeps the answer for the
     /// carrier.
     ///
-    /// Take the ledger entries with [`Self::poll_output`] before the answer is sent. `injection` is
-    /// not used up when nothing is released.
+    /// Take the ledger entries with [`Self::take_outputs`] before the answer is sent. `injection`
+    /// is not used up when nothing is released.
     pub fn release(
         &mut self,
         exchange: &Exchange,
@@ -273,13 +274,8 @@ impl Injector {
         [self.queue.poll_timeout(), self.leases.poll_timeout()].into_iter().flatten().min()
     }
 
-    /// The next ledger entry, in the order in which it happened.
-    pub fn poll_output(&mut self) -> Option<LedgerEntry> {
-        self.outputs.pop_front()
-    }
-
-    /// All entries of [`Self::poll_output`], with their memory: otherwise a session that took a
-    /// thousand broadcasts at once would keep room for two thousand entries.
+    /// The ledger entries since the last call, in order, with their memory: otherwise a session
+    /// that took a thousand broadcasts at once would keep room for two thousand entries.
     pub fn take_outputs(&mut self) -> VecDeque<LedgerEntry> {
         std::mem::take(&mut self.outputs)
     }
@@ -342,7 +338,7 @@ impl Injector {
     /// first.
     pub fn set_queue_len_max(&mut self, queue_len_max: u32) {
         self.queue_len_max = usize::try_from(queue_len_max).unwrap_or(usize::MAX);
-        while self.evict_overflow().is_some() {}
+        while self.evict_overflow() {}
     }
 
     /// The pending and leased notifications, for display.

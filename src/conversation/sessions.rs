@@ -245,7 +245,7 @@ impl Sessions {
         for notification in self.fanout.after(session.taken) {
             checked += 1;
             if session.is_concerned_by_broadcast(notification) {
-                is_new |= session.injector.push(Arc::clone(notification)).is_new;
+                is_new |= session.injector.push(Arc::clone(notification));
             }
         }
         session.taken = head;
@@ -259,7 +259,7 @@ impl Sessions {
     /// there.
     pub(super) fn take_over(&mut self, key: SessionKey, left: Left) -> bool {
         self.catch_up(key);
-        self.with_queue(key, |injector| injector.take_over(left).is_new)
+        self.with_queue(key, |injector| injector.take_over(left))
     }
 
     /// Reports evictions elsewhere in the session's next injection.

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::{
     entry::Entry,
     left::{Earlier, Left, Marks},
-    parts::{Injector, Pushed},
+    parts::Injector,
     queue::Queue,
 };
 use crate::{
@@ -65,8 +65,8 @@ impl Injector {
     }
 
     /// Accepts a notification that waited elsewhere, with its state there; also one that this
-    /// session had and left.
-    pub fn take_over(&mut self, Left { notification, marks }: Left) -> Pushed {
+    /// session had and left. Returns whether it is new here.
+    pub fn take_over(&mut self, Left { notification, marks }: Left) -> bool {
         self.accept(notification, |queue, notification| queue.push_left(notification, marks))
     }
 
@@ -94,7 +94,8 @@ impl Injector {
         self.queue.least_priority().map(|least| (least, self.queue.len()))
     }
 
-    /// Evicts the first notification by queue order, because all queues together are full.
+    /// Evicts the oldest notification of the lowest priority, because a queue or all queues
+    /// together are full.
     pub fn evict_least(&mut self) {
         if let Some(entry) = self.queue.evict() {
             self.end_evicted(&entry);

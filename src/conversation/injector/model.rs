@@ -388,7 +388,7 @@ impl Pair {
                 self.naive.run_out(self.now);
             }
         }
-        self.ledger.extend(std::iter::from_fn(|| self.injector.poll_output()));
+        self.ledger.extend(self.injector.take_outputs());
     }
 
     fn exchange(&mut self, exchange: &Exchange, now: Timestamp) {

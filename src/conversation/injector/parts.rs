@@ -22,15 +22,6 @@ use crate::{
     time::Timestamp,
 };
 
-/// The outcome of a push.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pushed {
-    /// Whether it was accepted; false if this session had it before.
-    pub is_new: bool,
-    /// The notification evicted because the queue was full; possibly the new one itself.
-    pub evicted: Option<Arc<Notification>>,
-}
-
 /// The pending and leased notifications of one session.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Injector {
@@ -78,23 +69,24 @@ impl Injector {
         }
     }
 
-    /// Accepts a notification, unless this session has or recently had it; `add` queues it.
+    /// Accepts a notification, unless this session has or recently had it; `add` queues it. Returns
+    /// whether it is new here.
     pub(super) fn accept(
         &mut self,
         notification: Arc<Notification>,
         add: impl FnOnce(&mut Queue, Arc<Notification>),
-    ) -> Pushed {
+    ) -> bool {
         let id = notification.id;
         if self.queue.contains(&id) || self.recent.contains(id) || self.leases.contains(&id) {
-            return Pushed { is_new: false, evicted: None };
+            return false;
         }
         let session = self.session.clone();
         self.outputs.push_back(LedgerEntry::Queued { notification: id, session });
-        if self.supersede(&notification) {
-            return Pushed { is_new: true, evicted: None };
+        if !self.supersede(&notification) {
+            add(&mut self.queue, notification);
+            self.evict_overflow();
         }
-        add(&mut self.queue, notification);
-        Pushed { is_new: true, evicted: self.evict_overflow() }
+        true
     }
 
     /// Ends an unconfirmed lease: each important notification returns to the queue once.
@@ -139,14 +131,13 @@ impl Injector {
         self.evict_overflow();
     }
 
-    /// Evicts a notification if the queue is longer than its bound.
-    pub(super) fn evict_overflow(&mut self) -> Option<Arc<Notification>> {
-        if self.queue.len() <= self.queue_len_max {
-            return None;
+    /// Evicts a notification if the queue is longer than its bound; returns whether it was.
+    pub(super) fn evict_overflow(&mut self) -> bool {
+        let is_over = self.queue.len() > self.queue_len_max;
+        if is_over {
+            self.evict_least();
         }
-        let evicted = self.queue.evict()?;
-        self.end_evicted(&evicted);
-        Some(evicted.notification)
+        is_over
     }
 
     /// Ends an evicted notification, and counts its events.

@@ -191,14 +191,6 @@ impl Queue {
         due
     }
 
-    /// Removes the notifications made by one of `subscribers`, in delivery order.
-    pub(super) fn take_of(&mut self, subscribers: &BTreeSet<SubscriberId>) -> Vec<Entry> {
-        let of_them = |entry: &&Entry| subscribers.contains(&entry.notification.subscriber);
-        let ids: Vec<NotificationId> =
-            self.in_order().into_iter().filter(of_them).map(|entry| entry.notification.id).collect();
-        ids.iter().filter_map(|id| self.take(id)).collect()
-    }
-
     /// Removes the notifications that `is_wanted` selects, in delivery order.
     pub(super) fn take_all_that(&mut self, is_wanted: impl Fn(&Entry) -> bool) -> Vec<Entry> {
         let wanted = self.entries.iter().filter(|(_, entry)| is_wanted(entry));

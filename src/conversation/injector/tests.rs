@@ -30,7 +30,7 @@ impl Story {
         Self { injector, injections: 0, max_notifications: 10 }
     }
 
-    pub(super) fn push(&mut self, name: &str, priority: Priority, inject_at: InjectionPoint) -> Pushed {
+    pub(super) fn push(&mut self, name: &str, priority: Priority, inject_at: InjectionPoint) -> bool {
         self.injector.push(Arc::new(notification(name, priority, inject_at)))
     }
 
@@ -61,7 +61,7 @@ impl Story {
 
     /// The ledger since the last call, as `name word` lines.
     pub(super) fn ledger(&mut self) -> Vec<String> {
-        std::iter::from_fn(|| self.injector.poll_output()).map(|entry| ledger_line(&entry)).collect()
+        self.injector.take_outputs().iter().map(ledger_line).collect()
     }
 }
 
@@ -357,12 +357,12 @@ fn what_never_left_waits_as_before_and_its_carrier_is_answered_anew() {
 #[test]
 fn a_notification_comes_to_a_session_once() {
     let mut story = Story::new();
-    assert!(story.push("n", Normal, AfterTool).is_new);
-    assert!(!story.push("n", Normal, AfterTool).is_new);
+    assert!(story.push("n", Normal, AfterTool));
+    assert!(!story.push("n", Normal, AfterTool));
     story.exchange(&exchange(AfterTool, "c1"), 0);
-    assert!(!story.push("n", Normal, AfterTool).is_new);
+    assert!(!story.push("n", Normal, AfterTool));
     story.injector.ack(&InjectionId::new("i1"), ConfirmedBy::Ack);
-    assert!(!story.push("n", Normal, AfterTool).is_new);
+    assert!(!story.push("n", Normal, AfterTool));
     assert_eq!(story.ledger(), ["n queued", "n i1", "n ack"]);
 }
 
@@ -373,11 +373,12 @@ fn what_is_on_its_way_is_known_however_many_ended_meanwhile() {
     story.exchange(&exchange(AfterTool, "c1"), 0);
     story.injector.set_queue_len_max(0);
     for other in 0..=recent::RECENT_IDS_MAX {
-        assert!(story.push(&format!("other#{other}"), Normal, AfterTool).evicted.is_some());
+        story.push(&format!("other#{other}"), Normal, AfterTool);
+        assert!(story.ledger().last().is_some_and(|line| line.ends_with(" queue_overflow")));
     }
-    assert!(!story.push("n", Normal, AfterTool).is_new);
+    assert!(!story.push("n", Normal, AfterTool));
     story.injector.ack(&InjectionId::new("i1"), ConfirmedBy::Ack);
-    assert!(!story.push("n", Normal, AfterTool).is_new);
+    assert!(!story.push("n", Normal, AfterTool));
 }
 
 #[test]
@@ -399,7 +400,6 @@ fn a_full_queue_evicts_the_oldest_of_the_least_important() {
     story.push("low#1", Low, TurnEnd);
     story.push("normal#1", Normal, TurnStart);
     story.push("normal#2", Normal, AfterTool);
-    let mut evicted = Vec::new();
     for (name, priority) in [
         ("normal#3", Normal),
         ("critical#1", Critical),
@@ -408,17 +408,14 @@ fn a_full_queue_evicts_the_oldest_of_the_least_important() {
         ("critical#3", Critical),
         ("critical#4", Critical),
     ] {
-        let pushed = story.push(name, priority, AfterTool);
-        assert!(pushed.is_new, "{name}");
-        evicted.extend(pushed.evicted.map(|notification| notification.id.to_string()));
+        assert!(story.push(name, priority, AfterTool), "{name}");
     }
-    assert_eq!(evicted, ["low#1", "normal#1", "low#2", "normal#2", "normal#3", "critical#1"]);
     let overflowed: Vec<String> = story
         .ledger()
         .into_iter()
         .filter_map(|line| line.strip_suffix(" queue_overflow").map(str::to_owned))
         .collect();
-    assert_eq!(overflowed, evicted);
+    assert_eq!(overflowed, ["low#1", "normal#1", "low#2", "normal#2", "normal#3", "critical#1"]);
     assert_eq!(story.injector.pending(), (3, Some(Critical)));
 }
 
