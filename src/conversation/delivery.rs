@@ -190,11 +190,9 @@ impl Sessions {
 
     /// Takes back an injection whose answer was not sent.
     pub fn take_back_undelivered(&mut self, session: &SessionId, injection: &InjectionId) {
-        if let Some(key) = self.table.key(session) {
-            self.catch_up(key);
-        }
         self.unclaimed.note_undelivered(session, injection);
         let Some(key) = self.table.key(session) else { return };
+        self.catch_up(key);
         let known = self.table.get_mut(key);
         if known.injector.undelivered(injection) == Some(InjectionPoint::TurnStart) {
             // The turn that a wake should have started has not started, as far as is known.

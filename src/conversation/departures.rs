@@ -42,37 +42,33 @@ impl Sessions {
 
     /// Closes a session that was silent for too long, or to make room.
     pub(super) fn close(&mut self, key: SessionKey, now: Timestamp) {
-        let session = self.table.get(key);
-        let (id, was_open) = (session.id().clone(), session.is_open());
-        self.remove(key, now);
+        let was_open = self.table.get(key).is_open();
+        let id = self.remove(key, now);
         if was_open {
-            self.notify_removed(&id);
+            // Its queue is empty now.
+            self.emit(SessionOutput::Wake(Pending::nothing(id)));
         }
     }
 
-    fn remove(&mut self, key: SessionKey, now: Timestamp) {
+    fn remove(&mut self, key: SessionKey, now: Timestamp) -> SessionId {
         self.catch_up(key);
         let mut session = self.table.remove(key);
         let id = session.id().clone();
         let parent = session.harness.parent.take();
-        self.emit(SessionOutput::Ended { session: id.clone(), parent: parent.clone() });
+        let to = parent.as_ref().and_then(|parent| self.table.key(parent));
+        self.emit(SessionOutput::Ended { session: id.clone(), parent });
         let for_others = session.injector.leave();
         let left = session.injector.close();
         for entry in session.injector.take_outputs() {
             self.record(entry);
         }
-        let parent = parent.and_then(|parent| self.table.key(&parent));
         for left in left {
-            self.hand_over(&id, parent, left.to_another());
+            self.hand_over(&id, to, left.to_another());
         }
         let change = SessionChange::Closed { last_seen: session.last_seen, keeps_pending: false };
         self.emit(SessionOutput::Changed(id.clone(), change));
         self.offer_left(&id, for_others, now);
-    }
-
-    /// Notifies watchers of a session that its queue is empty.
-    fn notify_removed(&mut self, id: &SessionId) {
-        self.emit(SessionOutput::Wake(Pending::nothing(id.clone())));
+        id
     }
 
     /// Notifies watchers of a session that it has ended, even if it was not open.

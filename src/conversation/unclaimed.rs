@@ -99,11 +99,10 @@ impl Unclaimed {
             self.waiting.keys().next().filter(|_| self.waiting.len() > UNCLAIMED_MAX)
         };
         let evicted = self.remove(*over?).notification;
-        let counts = self.evicted.entry(evicted.scope.clone()).or_default();
-        let count = counts.entry(evicted.subscriber.clone()).or_default();
-        *count = count.saturating_add(u32::try_from(evicted.events.len()).unwrap_or(u32::MAX));
-        if !self.by_scope.contains_key(&evicted.scope) {
-            self.evicted.remove(&evicted.scope);
+        if self.by_scope.contains_key(&evicted.scope) {
+            let counts = self.evicted.entry(evicted.scope.clone()).or_default();
+            let count = counts.entry(evicted.subscriber.clone()).or_default();
+            *count = count.saturating_add(u32::try_from(evicted.events.len()).unwrap_or(u32::MAX));
         }
         Some(evicted)
     }
@@ -138,11 +137,10 @@ impl Unclaimed {
     /// Removes the notifications in the scopes that `concerns` selects, in order of arrival, with
     /// the eviction counts of those scopes.
     pub(super) fn claim(&mut self, concerns: impl Fn(&Scope) -> bool) -> (Vec<Waiting>, Evicted) {
-        let scopes: Vec<Scope> = self.by_scope.keys().filter(|scope| concerns(scope)).cloned().collect();
         let (mut keys, mut evicted) = (Vec::new(), Evicted::new());
-        for scope in scopes {
-            keys.extend(self.by_scope.get(&scope).into_iter().flatten().copied());
-            for (subscriber, count) in self.evicted.remove(&scope).unwrap_or_default() {
+        for (scope, of_scope) in self.by_scope.iter().filter(|(scope, _)| concerns(scope)) {
+            keys.extend(of_scope.iter().copied());
+            for (subscriber, count) in self.evicted.remove(scope).unwrap_or_default() {
                 *evicted.entry(subscriber).or_default() += count;
             }
         }
@@ -307,7 +305,7 @@ struct ConfirmedState {
 
 impl From<ConfirmedState> for Confirmed {
     fn from(ConfirmedState { newest_last }: ConfirmedState) -> Self {
-        Self { ids: newest_last.iter().cloned().collect(), newest_last }
+        Self { ids: newest_last.iter().copied().collect(), newest_last }
     }
 }
 

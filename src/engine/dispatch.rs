@@ -74,7 +74,7 @@ impl Engine {
 
     /// Starts to follow the checks that a new watch waits for, unless its session pushed them.
     fn follow_for_watch(&mut self, event: &EventRef<'_>, now: Timestamp) -> Vec<Event> {
-        let Some(watch) = event.id.split(':').next().and_then(|id| self.watches.get(id)).cloned() else {
+        let Some(watch) = event.id.split(':').next().and_then(|id| self.watches.get(id)) else {
             return Vec::new();
         };
         let mut ended = Vec::new();
@@ -146,8 +146,7 @@ impl Engine {
     /// event ends there if the subscriber does not also take it.
     fn resolve(&mut self, index: u32, seq: Seq, event: &Event, now: Timestamp) -> Reason {
         let pipeline = pipeline(&mut self.pipelines, index);
-        let rule = Arc::clone(pipeline.rule());
-        let resolution = match rule.activity {
+        let resolution = match pipeline.rule().activity {
             Activity::Disabled => Err(Reason::SubscriberOff),
             Activity::Core | Activity::Enabled => {
                 pipeline.resolve(seq, event, &self.rules.templates, now).map_err(Reason::FilteredOut)

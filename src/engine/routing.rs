@@ -24,11 +24,12 @@ impl Engine {
         let (rule, timeout) = (Arc::clone(pipeline.rule()), pipeline.poll_timeout());
         self.pipeline_deadlines.set(index, timeout);
         while let Some(output) = self.pipeline_mut(index).poll_output() {
-            let subscriber = rule.id.clone();
             match output {
-                PipelineOutput::Batched { seq } => self.record(LedgerEntry::Batched { seq, subscriber }),
+                PipelineOutput::Batched { seq } => {
+                    self.record(LedgerEntry::Batched { seq, subscriber: rule.id.clone() });
+                }
                 PipelineOutput::Ended { seq, reason } => {
-                    self.record(LedgerEntry::EventEnded { seq, subscriber, reason });
+                    self.record(LedgerEntry::EventEnded { seq, subscriber: rule.id.clone(), reason });
                 }
                 PipelineOutput::Notification(notification) => {
                     self.route(notification, rule.output.audience, now);
@@ -36,7 +37,7 @@ impl Engine {
                 PipelineOutput::Said { notification, number, word } => {
                     self.say(&notification, number, word, now);
                 }
-                PipelineOutput::Failed(failure) => self.report_failure(&subscriber, &failure, now),
+                PipelineOutput::Failed(failure) => self.report_failure(&rule.id, &failure, now),
             }
         }
     }

@@ -27,9 +27,9 @@ pub(super) struct Text<'a> {
 }
 
 impl Writer for Text<'_> {
-    fn write(&self, chosen: &[Candidate], left_out: &Counts, detail: Detail) -> String {
+    fn write(&self, chosen: &[Candidate], left_out: Counts, detail: Detail) -> String {
         let items: Vec<_> = chosen.iter().map(item).collect();
-        let overflow = Overflow { pending: left_out.clone(), evicted: Counts::new(self.evicted, detail) };
+        let overflow = Overflow { pending: left_out, evicted: Counts::new(self.evicted, detail) };
         format::write(self.format, self.injection, &items, &overflow)
     }
 

@@ -56,8 +56,8 @@ impl Engine {
     fn notice(&self, notification: &Notification, id: &str, message: &str, now: Timestamp) -> Notice {
         let (session, workspace) = match &notification.scope {
             Scope::Session(session) => {
-                let known = self.sessions.view(session).and_then(|known| known.harness.workspace.clone());
-                (Some(session.clone()), known.map(|folder| folder.as_ref().into()))
+                let folder = self.sessions.view(session).and_then(|known| known.harness.workspace.clone());
+                (Some(session.clone()), folder)
             }
             Scope::Workspace(folder) => (None, Some(Arc::clone(folder))),
             Scope::All => (None, None),

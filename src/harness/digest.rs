@@ -36,7 +36,7 @@ pub(crate) fn of_arguments(arguments: &RawValue) -> String {
         }
         Err(_) => hash.update(arguments.get()),
     }
-    name(&hash)
+    name(hash)
 }
 
 /// The digest of a call's result, text or JSON, without parts that differ from run to run:
@@ -54,11 +54,11 @@ pub(crate) fn of_result(result: &str) -> String {
         }
         _ => hash_words(&mut hash, bytes),
     }
-    name(&hash)
+    name(hash)
 }
 
-fn name(hash: &Sha256) -> String {
-    hex(hash.clone().finalize().iter().take(8))
+fn name(hash: Sha256) -> String {
+    hex(hash.finalize().iter().take(8))
 }
 
 fn hash_words(hash: &mut Sha256, bytes: &[u8]) {

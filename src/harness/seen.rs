@@ -9,7 +9,7 @@ use crate::exchange::InjectionId;
 /// Shape: `text` need not be UTF-8, or begin or end with a whole line. The client's own wrapping is
 /// ignored, because it differs by version.
 pub fn ids_in(text: &[u8], ids: &[InjectionId]) -> Vec<InjectionId> {
-    ids.iter().filter(|id| is_in(text, id.as_str().as_bytes())).cloned().collect()
+    ids.iter().filter(|id| is_in(text, id.as_str().as_bytes())).copied().collect()
 }
 
 fn is_in(text: &[u8], name: &[u8]) -> bool {

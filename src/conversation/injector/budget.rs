@@ -111,7 +111,7 @@ pub struct Fitted {
 /// Renders notifications.
 pub trait Writer {
     /// Renders the chosen ones, and how many are left out, in the given detail.
-    fn write(&self, chosen: &[Candidate], left_out: &Counts, detail: Detail) -> String;
+    fn write(&self, chosen: &[Candidate], left_out: Counts, detail: Detail) -> String;
 
     /// The content of these in one sentence for the user; they are in text order.
     fn sentence(&self, about: &[&Candidate]) -> String;
@@ -215,7 +215,7 @@ impl<W: Writer> Fitting<'_, W> {
 
     /// The text of `chosen`, if it is within the limits that apply.
     fn written(&self, chosen: &[Candidate], detail: Detail) -> Option<Written> {
-        let text = self.writer.write(chosen, &self.left_out(chosen, detail), detail);
+        let text = self.writer.write(chosen, self.left_out(chosen, detail), detail);
         let tokens = self.writer.tokens(&text);
         let allowance = if chosen.iter().all(is_critical) { Allowance::Carrier } else { Allowance::Budget };
         self.limits.holds(&text, tokens, allowance).then_some(Written { text, tokens })
@@ -274,7 +274,7 @@ mod tests {
     struct Plain;
 
     impl Writer for Plain {
-        fn write(&self, chosen: &[Candidate], left_out: &Counts, detail: Detail) -> String {
+        fn write(&self, chosen: &[Candidate], left_out: Counts, detail: Detail) -> String {
             let content = |candidate: &Candidate| match &candidate.cut {
                 Some(cut) => cut.content.to_string(),
                 None => candidate.notification.content.to_string(),

@@ -18,7 +18,7 @@ const FRAME: usize = 40;
 struct Framed;
 
 impl Writer for Framed {
-    fn write(&self, chosen: &[Candidate], left_out: &Counts, detail: Detail) -> String {
+    fn write(&self, chosen: &[Candidate], left_out: Counts, detail: Detail) -> String {
         let mut text = String::from("<n>\n");
         for candidate in chosen {
             let content = candidate.cut.as_ref().map_or(&candidate.notification.content, |cut| &cut.content);

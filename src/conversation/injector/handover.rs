@@ -112,13 +112,12 @@ impl Injector {
 
 /// An entry as its session leaves it.
 fn left(entry: &Entry) -> Left {
-    let Entry { notification, has_cancelled, is_released_by_user, is_shown, .. } = entry;
-    let earlier = match &entry.returned_from {
-        Some(injection) => Earlier::By(*injection),
+    let Entry { has_cancelled, is_released_by_user, is_shown, .. } = *entry;
+    let earlier = match entry.returned_from {
+        Some(injection) => Earlier::By(injection),
         None if entry.is_recalled => Earlier::Perhaps,
         None => Earlier::Not,
     };
-    let (has_cancelled, is_released_by_user, is_shown) = (*has_cancelled, *is_released_by_user, *is_shown);
     let marks = Marks { earlier, has_cancelled, is_released_by_user, is_shown };
-    Left { notification: Arc::clone(notification), marks }
+    Left { notification: Arc::clone(&entry.notification), marks }
 }

@@ -3,8 +3,6 @@
 //! A replay by a later version must not change the past: the agent has the text of the recorded
 //! release.
 
-use std::collections::BTreeMap;
-
 use super::{
     budget::{Decided, Fitted, Writer},
     candidate::{Candidate, candidate},
@@ -29,7 +27,7 @@ impl Injector {
             }
         }
         let fitted = (!chosen.is_empty()).then(|| {
-            let text = writer.write(&chosen, &Counts::new(&BTreeMap::new(), Detail::Total), Detail::Total);
+            let text = writer.write(&chosen, Counts::default(), Detail::Total);
             let tokens = writer.tokens(&text);
             let sentence = writer.sentence(&chosen.iter().collect::<Vec<_>>());
             Fitted { chosen, text, sentence, tokens }

@@ -69,7 +69,7 @@ impl Story {
 pub(super) struct Brief;
 
 impl Writer for Brief {
-    fn write(&self, _: &[Candidate], _: &Counts, _: Detail) -> String {
+    fn write(&self, _: &[Candidate], _: Counts, _: Detail) -> String {
         String::new()
     }
 
