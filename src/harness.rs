@@ -106,7 +106,7 @@ fn hex(digit: u8) -> Option<u8> {
 }
 
 /// One call of a hook.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct HookCall {
     /// The harness's name of the hook, which the output repeats.
     pub hook: String,
@@ -130,18 +130,6 @@ impl HookCall {
         let transcript = self.transcript.as_mut().map(|transcript| &mut transcript.session);
         observed.chain(self.then.sessions_mut()).chain(transcript)
     }
-
-    /// A call without an action.
-    fn silent() -> Self {
-        Self {
-            hook: String::new(),
-            observe: Vec::new(),
-            then: Then::Nothing,
-            calls: Vec::new(),
-            transcript: None,
-            left_out: Vec::new(),
-        }
-    }
 }
 
 /// A file in which a harness records an agent's context.
@@ -154,7 +142,7 @@ pub struct Transcript {
 }
 
 /// The action of a hook call besides publishing.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub enum Then {
     /// Make this exchange and answer the hook with the released text.
     Exchange(Box<Exchange>),
@@ -173,6 +161,7 @@ pub enum Then {
     /// The conversation has ended and cannot be resumed.
     SessionEnded(SessionId),
     /// Nothing; the hook gets an empty answer.
+    #[default]
     Nothing,
 }
 

@@ -236,8 +236,9 @@ impl NotSent {
 #[strum_discriminants(
     name(SuppressedKind),
     vis(pub(self)),
-    derive(Deserialize),
-    serde(rename_all = "snake_case")
+    derive(Deserialize, IntoStaticStr),
+    serde(rename_all = "snake_case"),
+    strum(serialize_all = "snake_case")
 )]
 pub enum Suppressed {
     /// The same notice was sent at this time.
@@ -257,7 +258,7 @@ pub enum Suppressed {
 impl Suppressed {
     /// The reason's text.
     pub fn as_str(self) -> &'static str {
-        SuppressedKind::from(self).as_str()
+        SuppressedKind::from(self).into()
     }
 
     /// The time of the reason, if it has one.
@@ -278,14 +279,6 @@ impl Suppressed {
 }
 
 impl SuppressedKind {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Repeat => "repeat",
-            Self::RateLimited => "rate_limited",
-            Self::NoSink => "no_sink",
-        }
-    }
-
     const fn sentence(self) -> Sentence {
         match self {
             Self::Repeat => Sentence {
@@ -373,6 +366,6 @@ mod tests {
         check(NotSent::as_str);
         check(Redelivered::as_str);
         check(ConfirmedBy::as_str);
-        check(SuppressedKind::as_str);
+        check::<SuppressedKind>(Into::into);
     }
 }

@@ -183,7 +183,7 @@ fn password(rest: &str) -> Option<Secret> {
 }
 
 fn key_block(rest: &str) -> Option<Secret> {
-    let line_end = rest.find('\n').unwrap_or(rest.len()).min(rest.len());
+    let line_end = rest.find('\n').unwrap_or(rest.len());
     let first_line = rest.get(..line_end)?;
     let label_end = first_line.get(KEY_BEGIN.len()..)?.find("-----")? + KEY_BEGIN.len();
     let kept = label_end + "-----".len();

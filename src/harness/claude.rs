@@ -157,7 +157,7 @@ pub fn parse(stdin: &[u8], env: &HookEnv, now: Timestamp) -> Result<HookCall, Ho
         "PreCompact" => (call.compaction("agent.compaction.start")?, Then::Nothing),
         "PostCompact" => (call.compaction("agent.compaction.end")?, Then::Nothing),
         "SessionEnd" => call.session_end()?,
-        _ => return Ok(HookCall { hook: call.common.hook_event_name, ..HookCall::silent() }),
+        _ => return Ok(HookCall { hook: call.common.hook_event_name, ..HookCall::default() }),
     };
     let transcript = call.transcript()?;
     let hook = call.common.hook_event_name;

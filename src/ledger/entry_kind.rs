@@ -1,12 +1,17 @@
 //! The texts of the kinds of ledger entries, as used by the history and the API.
 
 use serde::Deserialize;
+use strum::IntoStaticStr;
 
 use super::{LedgerEntry, Step};
+
+impl_as_str!(EntryKind);
 
 /// The kind of a ledger entry; each step of a notice to the user is a separate kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 #[expect(missing_docs, reason = "`LedgerEntry` and `Step` describe them")]
 pub enum EntryKind {
     Unmatched,
@@ -28,33 +33,6 @@ pub enum EntryKind {
     UserWaits,
     UserEnded,
     UserSuppressed,
-}
-
-impl EntryKind {
-    /// The kind's text.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Unmatched => "unmatched",
-            Self::Throttled => "throttled",
-            Self::Skipped => "skipped",
-            Self::Batched => "batched",
-            Self::EventEnded => "event_ended",
-            Self::Created => "created",
-            Self::Unclaimed => "unclaimed",
-            Self::Queued => "queued",
-            Self::Injected => "injected",
-            Self::Confirmed => "confirmed",
-            Self::Returned => "returned",
-            Self::Recalled => "recalled",
-            Self::NotificationEnded => "notification_ended",
-            Self::UserQueued => "user_queued",
-            Self::UserSent => "user_sent",
-            Self::UserFailed => "user_failed",
-            Self::UserWaits => "user_waits",
-            Self::UserEnded => "user_ended",
-            Self::UserSuppressed => "user_suppressed",
-        }
-    }
 }
 
 impl LedgerEntry {

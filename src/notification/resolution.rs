@@ -19,15 +19,11 @@ pub struct Resolution {
 }
 
 impl Resolution {
-    /// Whether this resolves a condition of `notification`.
-    pub fn changes(&self, notification: &Notification) -> bool {
-        notification.subscriber == self.subscriber
-            && notification.unresolved.iter().any(|state| self.ends(state))
-    }
-
     /// Returns `notification` without the resolved conditions; `None` if nothing changes.
     pub fn applied_to(&self, notification: &Notification) -> Option<Arc<Notification>> {
-        self.changes(notification).then(|| {
+        let is_changed = notification.subscriber == self.subscriber
+            && notification.unresolved.iter().any(|state| self.ends(state));
+        is_changed.then(|| {
             let mut left = notification.clone();
             left.unresolved.retain(|state| !self.ends(state));
             Arc::new(left)
