@@ -14,16 +14,16 @@ use crate::{
 const NOT_RUN: &str = "\n\nThe call was cancelled so that this could be read first; it was not run. The same call can be made again.";
 
 /// Prefix of the reason for denying a call. A user at a terminal sees only its first line.
-const HELD_BACK: &str = "aside cancelled this call: ";
+const CANCELLED: &str = "aside cancelled this call: ";
 
-/// Most characters of the reason after [`HELD_BACK`]; it names subscribers, and one line of a
+/// Most characters of the reason after [`CANCELLED`]; it names subscribers, and one line of a
 /// terminal has no more room.
 const REASON_CHARS_MAX: u32 = 200;
 
 /// Most characters of an injection that replaces a call; the rest is for the first line and for
 /// [`NOT_RUN`].
 pub(super) const DENY_CHARS_MAX: u32 =
-    CAPS.chars_max - (HELD_BACK.len() + "\n\n".len() + NOT_RUN.len()) as u32 - REASON_CHARS_MAX;
+    CAPS.chars_max - (CANCELLED.len() + "\n\n".len() + NOT_RUN.len()) as u32 - REASON_CHARS_MAX;
 
 /// The stdout of the hook: one line of JSON, or nothing.
 pub fn reply(call: &HookCall, answer: &Answer) -> Option<String> {
@@ -58,7 +58,7 @@ fn context<'a>(hook: &'a str, text: Cow<'a, str>) -> Output<'a> {
 /// Denies a call. Of parallel calls, only one has the text; the others have none.
 fn deny<'a>(hook: &'a str, reason: &str, injection: Option<&Injection>) -> Output<'a> {
     let line = reason.chars().take(usize::try_from(REASON_CHARS_MAX).unwrap_or(usize::MAX));
-    let mut said: String = HELD_BACK.chars().chain(line).collect();
+    let mut said: String = CANCELLED.chars().chain(line).collect();
     if let Some(injection) = injection {
         said.push_str("\n\n");
         said.push_str(&injection.text);
