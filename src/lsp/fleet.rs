@@ -296,8 +296,8 @@ impl Fleet {
 
     /// Records the end of a process.
     pub fn ended(&mut self, run: RunId, end: End, now: Timestamp) {
-        let Some(run) = self.runs.remove(&run) else { return };
-        self.note_end(&run, end, now);
+        let Some(ended) = self.runs.remove(&run) else { return };
+        self.note_end(run, &ended, end, now);
         let is_next = |place: &Place| place.is_wanted && place.state == State::Stopped;
         let next = self.places.iter().filter(|(_, place)| is_next(place));
         if let Some(next) = next.min_by_key(|(_, place)| place.needed_at).map(|(id, _)| id.clone()) {
@@ -306,8 +306,10 @@ impl Fleet {
         self.collect(now);
     }
 
-    fn note_end(&mut self, run: &Run, end: End, now: Timestamp) {
-        let Some(place) = self.places.get_mut(&run.place) else { return };
+    fn note_end(&mut self, id: RunId, run: &Run, end: End, now: Timestamp) {
+        // After changed settings, a place can have another run while the former one still stops.
+        let place = self.places.get_mut(&run.place).filter(|place| place.state == State::Running(id));
+        let Some(place) = place else { return };
         if run.server.is_stopping() {
             place.state = State::Stopped;
             return;

@@ -285,3 +285,22 @@ fn nobody_is_lost_who_writes_while_a_server_stops() {
     lab.wait(SECOND * 3);
     assert_eq!(lab.take(), ["start /w", "close", "start /w"]);
 }
+
+#[test]
+fn the_end_of_a_stopped_run_leaves_the_next_run_of_its_place_alone() {
+    let mut lab = Lab::new();
+    lab.write("s", "/w", "1");
+    lab.find("/w", &[]);
+    let mut settings = lab.fleet.settings().clone();
+    let other = Kind { command: vec!["other".to_owned()], ..Kind::clone(&settings.servers["rust"]) };
+    settings.servers.insert("rust".into(), Arc::new(other));
+    // The first server does not answer `shutdown`, so it ends after the next one has begun.
+    lab.answers = false;
+    lab.fleet.set(settings, lab.now);
+    lab.act();
+    lab.answers = true;
+    lab.write("s", "/w", "2");
+    lab.wait(SECOND * 3);
+    lab.write("s", "/w", "3");
+    assert_eq!(lab.take(), ["start /w", "start /w", "close"]);
+}
