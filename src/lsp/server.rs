@@ -248,13 +248,17 @@ impl Server {
         need
     }
 
+    /// How long to wait for news about a document.
+    const fn patience(&self) -> Duration {
+        if self.has_settled { NEWS_MAX } else { FIRST_NEWS_MAX }
+    }
+
     /// When it counts as quiet without further activity; `None` if nothing is left to return.
     fn settles_at(&self) -> Option<Timestamp> {
         if !self.is_dirty || self.phase != Phase::Running {
             return None;
         }
-        let (patience, quiet) =
-            if self.has_settled { (NEWS_MAX, QUIET) } else { (FIRST_NEWS_MAX, FIRST_QUIET) };
+        let (patience, quiet) = (self.patience(), if self.has_settled { QUIET } else { FIRST_QUIET });
         let unheard = self.documents.values().filter(|document| document.news != News::There);
         let unheard = unheard.map(|document| document.since + patience);
         let unanswered = self.asked.values().filter(|asked| matches!(asked.what, Question::Pull(..)));
@@ -427,14 +431,18 @@ impl Server {
     }
 
     fn take_pulled(&mut self, path: &Arc<str>, version: i32, result: Option<Value>, now: Timestamp) {
+        let patience = self.patience();
         let Some(document) = self.documents.get_mut(path) else { return };
         if document.version != version || document.news == News::ToBeAsked {
             return;
         }
         self.active_at = now;
-        // A request refused because of a concurrent change is repeated until its wait is over.
+        // A request refused because of a concurrent change is repeated until the document's wait
+        // is over.
         let Some(items) = result.as_ref().and_then(|result| result.get("items")) else {
-            document.news = News::ToBeAsked;
+            if now < document.since + patience {
+                document.news = News::ToBeAsked;
+            }
             return;
         };
         (document.pulled, document.news) = (errors(path, items), News::There);

@@ -156,6 +156,13 @@ const STORIES: &[(&str, Can, &str, &str)] = &[
         "2850 x",
     ),
     ("what is refused is asked for again", Can::Pull, "write a; 100; refuse; 100; answer x", "2200 x"),
+    (
+        "what is always refused is asked for within a bound",
+        Can::Pull,
+        "write a; 100; refuse; 9000; refuse; 9000; refuse; 9000; refuse; 9000; refuse; 9000; refuse; \
+         9000; refuse; 9000; refuse; push 1 x",
+        "65100 x",
+    ),
     ("an answer that never comes", Can::Pull, "write a; 100; answer x; 2900; write b", "2100 x; 13100 x"),
     ("what is pushed and asked for is given", Can::Pull, "write a; 100; answer x; push 1 y", "2100 y x"),
     (
