@@ -67,6 +67,11 @@ impl Folders {
         }
     }
 
+    /// Whether the system reports changes; otherwise files have to be polled.
+    pub(super) fn is_reporting(&self) -> bool {
+        self.lock().inotify.is_some()
+    }
+
     /// Wakes `who` at each event in `folder`.
     ///
     /// Errors: the system's limit of watches is reached, or `folder` is not a folder.

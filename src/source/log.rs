@@ -133,7 +133,7 @@ struct Progress {
 /// The result of a look.
 struct Found {
     is_behind: bool,
-    is_remote: bool,
+    needs_polling: bool,
 }
 
 impl Follow {
@@ -147,10 +147,10 @@ impl Follow {
                 found
             });
             self.note(looked.as_ref().err());
-            let Found { is_behind, is_remote } = looked.unwrap_or_else(|error| Found {
+            let Found { is_behind, needs_polling } = looked.unwrap_or_else(|error| Found {
                 is_behind: false,
                 // A file that did not answer in time may answer later without a reported change.
-                is_remote: error.kind() == io::ErrorKind::TimedOut,
+                needs_polling: error.kind() == io::ErrorKind::TimedOut || !self.folders.is_reporting(),
             });
             if let Some(event) = progress.lines.poll(&self.log, &self.place, (out.clock)()) {
                 publish(&event, &out).await;
@@ -162,7 +162,7 @@ impl Follow {
             tokio::select! {
                 () = who.notified() => pause(SETTLES).await,
                 () = pause_if(due) => {}
-                () = pause_if(is_remote.then_some(LOOK_EVERY)) => {}
+                () = pause_if(needs_polling.then_some(LOOK_EVERY)) => {}
             }
         }
     }
@@ -178,26 +178,29 @@ impl Follow {
     ) -> io::Result<(Progress, io::Result<Found>)> {
         let (follow, who) = (self.clone(), Arc::clone(who));
         on_thread(&self.place.path, LOOK_MAX, move || {
-            watch_around(Path::new(&*follow.place.path), &follow.folders, &who);
-            let found = follow.read(&mut progress);
-            Ok((progress, found))
+            let path = Path::new(&*follow.place.path);
+            // Asked first: if reports begin meanwhile, the next poll adds the folders.
+            let needs_polling = !follow.folders.is_reporting() || is_remote(path);
+            watch_around(path, &follow.folders, &who);
+            let is_behind = follow.read(&mut progress);
+            Ok((progress, is_behind.map(|is_behind| Found { is_behind, needs_polling })))
         })
         .await
     }
 
-    fn read(&self, progress: &mut Progress) -> io::Result<Found> {
+    /// Returns whether there are more lines to read.
+    fn read(&self, progress: &mut Progress) -> io::Result<bool> {
         let path = &*self.place.path;
         let tail = match &mut progress.tail {
             Some(tail) => tail,
             None => progress.tail.insert(Tail::at_end(path)?),
         };
-        let is_behind = tail.read(path, |line| {
+        tail.read(path, |line| {
             if let Some(matched) = self.log.pick(line) {
                 progress.lines.push(matched);
             }
             ControlFlow::Continue(())
-        })?;
-        Ok(Found { is_behind, is_remote: is_remote(Path::new(path)) })
+        })
     }
 
     /// Records whether the file can be read, and logs a new error once.

@@ -144,7 +144,7 @@ impl Task {
         let mut before: Option<Arc<Seen>> = None;
         loop {
             let looked = self.look(before.clone(), &who, (out.clock)()).await;
-            let is_remote = match looked {
+            let needs_polling = match looked {
                 Ok(looked) => {
                     self.note(looked.trouble);
                     let now = Arc::new(looked.seen);
@@ -152,7 +152,7 @@ impl Task {
                         let changes = compare(&before, &now);
                         publish_all(&self.search.events(&changes, &now, (out.clock)()), &out).await;
                     }
-                    looked.is_remote
+                    looked.needs_polling
                 }
                 Err(error) => {
                     self.note(Some(format!("{} cannot be read: {error}", self.search.root)));
@@ -161,7 +161,7 @@ impl Task {
             };
             tokio::select! {
                 () = who.notified() => pause(SETTLES).await,
-                () = pause_if(is_remote.then_some(LOOK_EVERY)) => {}
+                () = pause_if(needs_polling.then_some(LOOK_EVERY)) => {}
             }
         }
     }
@@ -170,6 +170,8 @@ impl Task {
         let (search, folders, who) = (Arc::clone(&self.search), Arc::clone(&self.folders), Arc::clone(who));
         on_thread(&self.search.root, LOOK_MAX, move || {
             let root = Path::new(&*search.root);
+            // Asked first: if reports begin meanwhile, the next poll adds the folders.
+            let needs_polling = !folders.is_reporting() || is_remote(&root.join("x"));
             // The folder above it too, because the root may be created, removed or replaced.
             watch_around(root, &folders, &who);
             let before = before.unwrap_or_default();
@@ -182,7 +184,7 @@ impl Task {
                 read: 0,
             };
             look.walk(|folder| folders.add(folder, &who))?;
-            Ok(Looked { is_remote: is_remote(&root.join("x")), ..look.looked })
+            Ok(Looked { needs_polling, ..look.looked })
         })
         .await
     }
@@ -203,7 +205,7 @@ impl Task {
 struct Looked {
     seen: Seen,
     trouble: Option<String>,
-    is_remote: bool,
+    needs_polling: bool,
 }
 
 struct Look<'a> {

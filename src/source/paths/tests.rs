@@ -92,3 +92,16 @@ fn more_files_than_are_watched_are_said() {
     assert_eq!(looked.seen.len(), FILES_MAX);
     assert!(looked.trouble.is_some_and(|trouble| trouble.contains("only 10000 files")));
 }
+
+#[tokio::test]
+async fn files_are_polled_where_the_system_does_not_report_changes() {
+    let root = tempdir().expect("a folder");
+    let (folders, who) = (Arc::new(Folders::default()), Arc::new(Notify::new()));
+    let search = Arc::new(search(root.path(), "*"));
+    let task = Task { search, folders: Arc::clone(&folders), troubles: Arc::default() };
+    // No inotify is open, as after the system refused one.
+    assert!(task.look(None, &who, LATER).await.expect("readable").needs_polling);
+    folders.renew(1);
+    let looked = task.look(None, &who, LATER).await.expect("readable");
+    assert_eq!(looked.needs_polling, is_remote(&root.path().join("x")));
+}
