@@ -124,7 +124,7 @@ fn conditions(open: &Open) -> impl Iterator<Item = (Key, &Condition, &Arc<Watch>
 async fn wait(watch: Arc<Watch>, index: usize, condition: Condition, folders: Arc<Folders>, out: Outlet) {
     let mut failures = 0;
     let event = loop {
-        match look::until_met(&condition, &folders).await {
+        match look::until_met(&condition, &folders, &mut failures).await {
             Ok(state) => break watch.met_event(index, &state, (out.clock)()),
             Err(error) => {
                 failures += 1;

@@ -42,21 +42,28 @@ fn look_at_process(pid: u32, started: Option<u64>) -> Look {
     }
 }
 
-/// Waits until a condition is met, and returns the state as a text.
-pub(super) async fn until_met(condition: &Condition, folders: &Arc<Folders>) -> Result<String, LookError> {
+/// Waits until a condition is met, and returns the state as a text. Each successful check resets
+/// `failures`.
+pub(super) async fn until_met(
+    condition: &Condition,
+    folders: &Arc<Folders>,
+    failures: &mut u32,
+) -> Result<String, LookError> {
     if let Condition::Exit { pid, started } = condition {
         let started = started.ok_or_else(|| LookError::new("the start of the process is not known"))?;
         process::ended(Process { pid: *pid, started }, |_| ()).await;
         return Ok("it has ended".to_owned());
     }
     if condition.path().is_some() {
-        return path::until_met(condition, folders).await;
+        return path::until_met(condition, folders, failures).await;
     }
     let wanted = wanted(condition).ok_or_else(|| LookError::new("nothing to check"))?;
     let rhythm = wanted.rhythm();
     let mut looks = 0;
     loop {
-        if let Some(state) = address::look(&wanted).await? {
+        let state = address::look(&wanted).await?;
+        *failures = 0;
+        if let Some(state) = state {
             return Ok(state);
         }
         pause(if looks < rhythm.looks_soon { rhythm.soon } else { rhythm.later }).await;

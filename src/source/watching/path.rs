@@ -46,8 +46,12 @@ pub(super) async fn look(condition: &Condition) -> Result<Look, LookError> {
         .map_err(LookError::from)
 }
 
-/// Waits until a condition of a path is met.
-pub(super) async fn until_met(condition: &Condition, folders: &Arc<Folders>) -> Result<String, LookError> {
+/// Waits until a condition of a path is met. Each successful check resets `failures`.
+pub(super) async fn until_met(
+    condition: &Condition,
+    folders: &Arc<Folders>,
+    failures: &mut u32,
+) -> Result<String, LookError> {
     let from = if let Condition::Line { from, .. } = condition { *from } else { None };
     let mut tail = Tail::after(from);
     let who = Arc::new(Notify::new());
@@ -58,7 +62,7 @@ pub(super) async fn until_met(condition: &Condition, folders: &Arc<Folders>) -> 
             look_again(&asked, &mut tail).map(|found| (found, tail))
         })
         .await?;
-        tail = kept;
+        (tail, *failures) = (kept, 0);
         match found {
             Found::Met(state) => return Ok(state),
             Found::Open { is_behind: true } => continue,

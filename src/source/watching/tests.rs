@@ -50,7 +50,8 @@ async fn state(text: &str, folder: &Path) -> Option<String> {
 async fn met(condition: &Condition, mut happens: impl FnMut()) -> String {
     let folders = Arc::new(Folders::default());
     folders.renew(condition.path().into_iter().count());
-    let waits = until_met(condition, &folders);
+    let mut failures = 0;
+    let waits = until_met(condition, &folders, &mut failures);
     let world = async {
         loop {
             tokio::select! {
@@ -235,10 +236,22 @@ async fn what_is_no_file_is_refused_and_nothing_waits_for_its_other_end() {
     assert!(made.success());
     assert_eq!(state("file fifo", folder.path()).await.as_deref(), Some("it exists"));
     let line = open("line fifo /x/", folder.path()).await;
-    let refused = timeout(SOON, until_met(&line, &Arc::default())).await.expect("in time");
+    let refused = timeout(SOON, until_met(&line, &Arc::default(), &mut 0)).await.expect("in time");
     assert!(refused.expect_err("no file").to_string().contains("is not a file"));
     // It is not read, so its times are compared.
     open("change fifo", folder.path()).await;
+}
+
+#[tokio::test]
+async fn failed_checks_count_only_in_a_row() {
+    let folder = temporary();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("bound").port();
+    for text in [format!("port {port}"), "no file a".to_owned()] {
+        let (condition, mut failures) = (condition(&text, folder.path()), FAILURES_MAX - 1);
+        until_met(&condition, &Arc::default(), &mut failures).await.expect("met");
+        assert_eq!(failures, 0, "{text}");
+    }
 }
 
 #[tokio::test]
