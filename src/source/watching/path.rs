@@ -143,7 +143,8 @@ fn content(path: &str) -> io::Result<Option<String>> {
         file.take(CONTENT_BYTES_MAX).read_to_end(&mut bytes)?;
         hash.update(bytes);
     } else {
-        return Ok(Some(format!("{}:{}:{}", found.ino(), found.len(), found.mtime_nsec())));
+        let (seconds, nanos) = (found.mtime(), found.mtime_nsec());
+        return Ok(Some(format!("{}:{}:{seconds}.{nanos}", found.ino(), found.len())));
     }
     Ok(Some(format!("{:016x}", first_64_bits(hash))))
 }

@@ -172,6 +172,18 @@ async fn a_change_is_one_of_the_content_also_by_an_atomic_save() {
     assert_eq!(met(&listing, || fs::write(&path, "3").expect("written")).await, "it has changed");
 }
 
+#[tokio::test]
+async fn a_large_file_has_changed_if_only_the_seconds_of_its_time_differ() {
+    let folder = temporary();
+    // It is sparse, so it needs no space.
+    let file = fs::File::create(folder.path().join("big")).expect("made");
+    file.set_len(32 * 1024 * 1024).expect("set");
+    let made = file.metadata().and_then(|found| found.modified()).expect("read");
+    let changed = open("change big", folder.path()).await;
+    let set = || file.set_modified(made - Duration::from_secs(1_000)).expect("set");
+    assert_eq!(met(&changed, set).await, "it has changed");
+}
+
 fn append(path: &Path, text: &str) {
     let file = fs::OpenOptions::new().append(true).create(true).open(path);
     file.expect("opened").write_all(text.as_bytes()).expect("written");
