@@ -51,6 +51,10 @@ fn find_in_table(table: &[u8], name: &str) -> Option<Ref> {
         // The length counts from the start of the block; the first block starts with the file
         // header.
         let length = read_u24(table, begin + first + 1)?;
+        if length == 0 {
+            // A damaged block: nothing would be skipped.
+            return None;
+        }
         let block = table.get(begin..begin + length)?;
         if let Some(found) = find_in_block(block, first + 4, id_bytes, name) {
             return Some(found);
@@ -163,5 +167,11 @@ mod tests {
         }
         assert_eq!(find_in_table(b"", "HEAD"), None);
         assert_eq!(find_in_table(b"REFT\x03\0\0\0", "HEAD"), None);
+        // Blocks without alignment, the second of length 0.
+        let mut empty = vec![0; 48];
+        empty[..5].copy_from_slice(b"REFT\x01");
+        empty[24..28].copy_from_slice(b"r\0\0\x28");
+        empty[40] = b'r';
+        assert_eq!(find_in_table(&empty, "HEAD"), None);
     }
 }
