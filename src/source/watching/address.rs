@@ -69,7 +69,7 @@ pub(super) async fn look(wanted: &Wanted) -> Result<Option<String>, LookError> {
         Wanted::Answer { host, port, url, status } => {
             let Some(connection) = connect(host, *port).await? else { return Ok(None) };
             // A broken connection, or one without HTTP, has not answered yet.
-            let found = timeout(ANSWER_MAX, ask(connection, host, url)).await.ok().and_then(Result::ok);
+            let found = timeout(ANSWER_MAX, ask(connection, url)).await.ok().and_then(Result::ok);
             let is_meant = |found: &u16| status.map_or(*found < STATUS_BAD, |wanted| wanted == *found);
             Ok(found.filter(is_meant).map(|found| format!("it answers {found}")))
         }
@@ -86,14 +86,22 @@ async fn connect(host: &str, port: u16) -> Result<Option<TcpStream>, LookError> 
     }
 }
 
-async fn ask(connection: TcpStream, host: &str, url: &str) -> Result<u16, LookError> {
+/// The authority of a URL, with its port and the brackets of an IPv6 address, and the target: path
+/// and query.
+fn split_url(url: &str) -> (&str, String) {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let (authority, rest) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let target = rest.split('#').next().unwrap_or_default();
+    let root = if target.starts_with('/') { "" } else { "/" };
+    (authority, format!("{root}{target}"))
+}
+
+async fn ask(connection: TcpStream, url: &str) -> Result<u16, LookError> {
     let broken = |error: hyper::Error| LookError::new(error.to_string());
-    let path = url.split_once("://").map_or(url, |(_, rest)| rest).find('/');
-    let target = path.and_then(|at| url.split_once("://")?.1.get(at..)).unwrap_or("/");
-    let target = target.split('#').next().unwrap_or("/");
+    let (authority, target) = split_url(url);
     let (mut sender, connection) = handshake::<_, String>(TokioIo::new(connection)).await.map_err(broken)?;
     let request = Request::get(target)
-        .header(header::HOST, host)
+        .header(header::HOST, authority)
         .header(header::USER_AGENT, concat!("aside/", env!("CARGO_PKG_VERSION")))
         .header(header::CONNECTION, "close")
         .body(String::new())
@@ -105,4 +113,23 @@ async fn ask(connection: TcpStream, host: &str, url: &str) -> Result<u16, LookEr
         _ = connection => answer.await,
     };
     Ok(answer.map_err(broken)?.status().as_u16())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split_url;
+
+    #[test]
+    fn a_url_has_an_authority_and_a_target() {
+        for (url, expected) in [
+            ("http://h", ("h", "/")),
+            ("http://h:81/a?b=/c#d", ("h:81", "/a?b=/c")),
+            ("http://[::1]:3000/", ("[::1]:3000", "/")),
+            ("http://h?next=/a", ("h", "/?next=/a")),
+            ("http://h#/a", ("h", "/")),
+        ] {
+            let (authority, target) = split_url(url);
+            assert_eq!((authority, &*target), expected, "{url}");
+        }
+    }
 }

@@ -130,7 +130,8 @@ async fn a_server_answers_with_the_status_that_is_waited_for() {
     assert_eq!(state(&format!("{text} 503"), folder.path()).await.as_deref(), Some("it answers 503"));
     assert_eq!(met(&up, || ()).await, "it answers 302");
     let asked = server.join().expect("served");
-    assert!(asked[0].starts_with("GET /health?x=1 HTTP/1.1\r\nhost: localhost\r\n"), "{}", asked[0]);
+    let expected = format!("GET /health?x=1 HTTP/1.1\r\nhost: localhost:{port}\r\n");
+    assert!(asked[0].starts_with(&expected), "{}", asked[0]);
     assert_eq!(state(&text, folder.path()).await, None, "no process listens any more");
 }
 
