@@ -100,11 +100,14 @@ pub(super) fn is_remote(path: &Path) -> bool {
 pub(super) fn metadata(path: &str) -> io::Result<Option<Metadata>> {
     match fs::metadata(path) {
         Ok(found) => Ok(Some(found)),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            Ok(None)
-        }
+        Err(error) if is_absence(&error) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Whether an error means that nothing exists at a path.
+pub(super) fn is_absence(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// Opens a file without blocking; `None` if nothing exists there.
@@ -114,7 +117,7 @@ pub(super) fn open_file(path: &str) -> io::Result<Option<(File, Metadata)>> {
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
     let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if is_absence(&error) => return Ok(None),
         Err(error) => return Err(error),
     };
     let found = file.metadata()?;

@@ -27,7 +27,7 @@ use super::{
     Outlet, Source,
     folders::Folders,
     inputs,
-    look::{LOOK_EVERY, is_remote, on_thread, watch_around},
+    look::{LOOK_EVERY, is_absence, is_remote, on_thread, watch_around},
     pause, pause_if, publish_all,
     running::Running,
     troubles::Troubles,
@@ -241,11 +241,7 @@ impl Look<'_> {
             let entries = match fs::read_dir(&path) {
                 Ok(entries) => entries,
                 // A folder that does not exist any more, or not yet, has no files.
-                Err(error)
-                    if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
-                {
-                    continue;
-                }
+                Err(error) if is_absence(&error) => continue,
                 Err(error) if folder.is_empty() => return Err(error),
                 Err(error) => {
                     self.trouble(format!("{} cannot be read: {error}", path.display()));

@@ -242,6 +242,22 @@ async fn lines_are_followed_over_a_rename_and_a_truncation() {
 }
 
 #[tokio::test]
+async fn a_file_below_a_file_does_not_exist_yet() {
+    let folder = temporary();
+    let out = folder.path().join("out");
+    fs::write(&out, "").expect("written");
+    let line = open("line out/x.log /wanted/", folder.path()).await;
+    let build = || {
+        if out.is_file() {
+            fs::remove_file(&out).expect("removed");
+            fs::create_dir(&out).expect("made");
+        }
+        append(&out.join("x.log"), "wanted\n");
+    };
+    assert_eq!(met(&line, build).await, "wanted");
+}
+
+#[tokio::test]
 async fn what_is_no_file_is_refused_and_nothing_waits_for_its_other_end() {
     let folder = temporary();
     let fifo = folder.path().join("fifo");
