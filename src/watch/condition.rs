@@ -103,7 +103,7 @@ pub enum Condition {
     },
     /// The checks of a pushed commit end.
     Ci {
-        /// A branch, or a prefix of a commit. If absent, the session's last push, or else the
+        /// A branch, or at least seven digits of a commit. If absent, the session's last push, or else the
         /// checked-out branch.
         reference: Option<String>,
         /// The working folder of git and `gh`, absolute.

@@ -19,6 +19,8 @@ use crate::{
 const CHECKS_ENDED: [&str; 3] = ["ci.run.completed", "ci.run.failed", "ci.follow.ended"];
 /// The `reason` of an end that is superseded by another push.
 const SUPERSEDED: &str = "superseded";
+/// Least digits of a commit's id that refer to it; fewer can be the name of a branch.
+const COMMIT_DIGITS_MIN: usize = 7;
 /// Prefix of the types of these events.
 const PREFIX: &str = "watch.";
 /// Most kept events that ended a watch, until their notifications are created.
@@ -52,9 +54,11 @@ impl ChecksEnded {
     /// Whether `reference` refers to the commit.
     fn is_of(&self, reference: Option<&str>) -> bool {
         let Some(reference) = reference.filter(|reference| *reference != "HEAD") else { return true };
-        // It may be a prefix of the commit's id.
-        let is_commit =
-            |commit: &String| commit.starts_with(reference) || reference.starts_with(commit.as_str());
+        // Both may be prefixes of the commit's id.
+        let is_commit = |commit: &String| {
+            reference.len() >= COMMIT_DIGITS_MIN
+                && (commit.starts_with(reference) || reference.starts_with(commit.as_str()))
+        };
         self.branch.as_deref() == Some(reference) || self.commit.as_ref().is_some_and(is_commit)
     }
 }

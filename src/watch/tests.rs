@@ -269,6 +269,8 @@ fn checks_that_end_count_for_the_branch_and_session_that_are_meant() {
         ("ci HEAD", ended("ci.run.failed", payload("fix"), SOURCE), Trust::Trusted, true),
         ("ci fix", ended("ci.follow.ended", payload("fix"), SOURCE), Trust::Trusted, true),
         ("ci 384a3e139a2dfa", ended("ci.run.completed", payload("fix"), SOURCE), Trust::Trusted, true),
+        ("ci 384a3e1", ended("ci.run.completed", payload("fix"), SOURCE), Trust::Trusted, true),
+        ("ci 384a", ended("ci.run.completed", payload("fix"), SOURCE), Trust::Trusted, false),
         ("ci main", ended("ci.run.completed", payload("fix"), SOURCE), Trust::Trusted, false),
         ("ci", ended("ci.follow.ended", superseded, SOURCE), Trust::Trusted, false),
         ("ci", ended("ci.check.failed", payload("fix"), SOURCE), Trust::Trusted, false),
