@@ -21,7 +21,7 @@ use crate::lsp::{
 
 /// Most messages that wait to be written to a server. A server with more hangs, and is killed.
 const SENDS_MAX: usize = 1_024;
-/// How long a server may run after its stdin was closed.
+/// How long a server may run after its stdin or stdout was closed.
 const CLOSE_MAX: Duration = Duration::from_secs(2);
 /// Bytes kept from the end of a server's stderr.
 const SAID_BYTES_MAX: usize = 4 * 1024;
@@ -145,7 +145,8 @@ async fn follow(
         () = write(stdin, to_write) => Some("it kept running after its stdin was closed".to_owned()),
         () = listen_for_ever(&mut stderr, &mut said) => None,
     };
-    let ended = timeout(CLOSE_MAX, child.wait()).await;
+    // Without a reason the process has closed its stdout, and should exit.
+    let ended = if why.is_none() { timeout(CLOSE_MAX, child.wait()).await.ok() } else { None };
     // Its last stderr output may be unread; a child process may keep the pipe open.
     timeout(LAST_WORDS, listen(&mut stderr, &mut said)).await.ok();
     drop(group);
@@ -153,9 +154,9 @@ async fn follow(
     let last = last.lines().rev().map(str::trim).find(|line| !line.is_empty());
     let last: String = last.unwrap_or_default().chars().take(LAST_CHARS_MAX).collect();
     let why = why.unwrap_or_else(|| match ended {
-        Ok(Ok(status)) => format!("it ended: {status}"),
-        Ok(Err(error)) => error.to_string(),
-        Err(_) => "it closed its stdout".to_owned(),
+        Some(Ok(status)) => format!("it ended: {status}"),
+        Some(Err(error)) => error.to_string(),
+        None => "it closed its stdout".to_owned(),
     });
     if last.is_empty() { why } else { format!("{why}: {last}") }
 }

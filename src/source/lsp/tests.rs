@@ -1,6 +1,8 @@
 //! Processes that are not language servers.
 
-use tokio::{sync::mpsc, task::JoinSet};
+use std::time::Duration;
+
+use tokio::{sync::mpsc, task::JoinSet, time::timeout};
 
 use super::process::{self, Heard};
 
@@ -24,5 +26,19 @@ async fn why_a_process_is_no_server_is_said() {
             Some((1, Heard::Ended(why))) => assert!(why.starts_with(expected), "{script}: {why}"),
             other => panic!("{script}: {other:?}"),
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_ignores_the_end_of_its_stdin_is_killed_once_its_time_is_over() {
+    let (hear, mut heard) = mpsc::channel(1);
+    let command = ["sleep", "100"].map(str::to_owned);
+    let mut tasks = JoinSet::new();
+    let mut process = process::start(1, &command, "/", hear, &mut tasks).expect("it runs");
+    process.close();
+    // The time is simulated: it passes while all tasks wait.
+    match timeout(Duration::from_secs(3), heard.recv()).await {
+        Ok(Some((1, Heard::Ended(why)))) => assert_eq!(why, "it kept running after its stdin was closed"),
+        other => panic!("{other:?}"),
     }
 }
