@@ -269,8 +269,9 @@ fn read(top: String, folder: String, common: Option<String>, facts: &dyn Facts) 
     repository.marks = marks;
     repository.read_head(facts)?;
     if form == Form::Refs {
-        // The second file depends on HEAD.
+        // The second file depends on HEAD, so HEAD is read before and after the marks.
         repository.marks = repository.read_marks(facts);
+        repository.read_head(facts)?;
     }
     let (mut moves, mut stashes) = (Vec::new(), Vec::new());
     if form == Form::Log {

@@ -407,6 +407,21 @@ fn a_log_that_was_cut_is_read_behind_what_is_known_of_it() {
 }
 
 #[test]
+fn a_commit_during_a_look_without_a_log_is_found() {
+    let mut world = World::on_main();
+    world.remove("/w/.git/logs/HEAD");
+    world.write("/w/.git/refs/heads/main", id('1'), 100);
+    let mut known = noted(&world);
+    world.write("/w/.git/refs/heads/main", id('2'), 996);
+    let mut later = world.clone();
+    later.write("/w/.git/refs/heads/main", id('3'), 997);
+    world.later = Some(("/w/.git/refs/heads/main", Box::new(later.clone())));
+    let mut said = Scene::default().said(&mut known, &world);
+    said.extend(Scene::default().said(&mut known, &later));
+    assert_eq!(said, ["main 1111111 -> 3333333 (update 01:16)"]);
+}
+
+#[test]
 fn of_more_moves_than_are_read_the_last_ones_tell() {
     let mut world = World::on_main();
     let mut known = noted(&world);

@@ -25,6 +25,9 @@ pub(super) struct World {
     /// The paths that differ between any two commits; `None`: unknown.
     pub(super) differing: Option<Vec<String>>,
     pub(super) asked: Cell<usize>,
+    /// The world once the file of this path was read: a concurrent change.
+    pub(super) later: Option<(&'static str, Box<World>)>,
+    is_later: Cell<bool>,
 }
 
 /// Forty copies of this digit.
@@ -74,8 +77,15 @@ impl World {
         file.changed_ms = at.parse::<u64>().expect("seconds") * 1_000;
     }
 
+    fn files(&self) -> &BTreeMap<PathBuf, File> {
+        match &self.later {
+            Some((_, later)) if self.is_later.get() => &later.files,
+            Some(_) | None => &self.files,
+        }
+    }
+
     fn print(&self, path: &Path) -> Option<Fingerprint> {
-        let File { content, inode, changed_ms } = self.files.get(path)?;
+        let File { content, inode, changed_ms } = self.files().get(path)?;
         let ns = i64::try_from(changed_ms * 1_000_000).expect("not far ahead");
         let size = content.len() as u64;
         Some(Fingerprint { device: 1, inode: *inode, size, modified_ns: ns, changed_ns: ns })
@@ -87,7 +97,7 @@ impl Facts for World {
         self.asked.set(self.asked.get() + 1);
         match self.print(path) {
             Some(print) => Entry::File(print),
-            None if self.files.keys().any(|file| file.starts_with(path)) => Entry::Folder,
+            None if self.files().keys().any(|file| file.starts_with(path)) => Entry::Folder,
             None => Entry::Absent,
         }
     }
@@ -101,10 +111,14 @@ impl Facts for World {
     }
 
     fn read(&self, path: &Path, from: u64, max: u64) -> Option<Vec<u8>> {
-        let content = &self.files.get(path)?.content;
+        let content = &self.files().get(path)?.content;
         let from = usize::try_from(from).expect("small").min(content.len());
         let until = content.len().min(from + usize::try_from(max).expect("small"));
-        Some(content[from..until].to_vec())
+        let found = content[from..until].to_vec();
+        if self.later.as_ref().is_some_and(|(trigger, _)| path == Path::new(trigger)) {
+            self.is_later.set(true);
+        }
+        Some(found)
     }
 
     fn name_of(&self, _: &Path, _: u64, _: u64) -> Option<String> {
