@@ -104,8 +104,8 @@ impl Probe for Known {
         findings
     }
 
-    /// Applies the end of a turn, which lists the running commands. The list is ignored if the
-    /// harness never has entries in it.
+    /// Applies the end of a turn, which lists the running commands. An event without the list has
+    /// no effect.
     fn observe(&mut self, event: &EventRef<'_>, now: Timestamp) {
         if self.0.is_empty() || event.event_type != "agent.turn.end" {
             return;

@@ -21,7 +21,7 @@ const ROOM: u64 = 5;
 /// Bytes read at the end of a transcript. The first size covers the last message and the lines
 /// after it. If it has no message, the second size covers the longest known lines in between.
 ///
-/// Source: 2.1.332 writes a copy of its prompt after a message, in a line of 64 KB.
+/// Source: client 2.1.332 writes a copy of its prompt after a message, in a line of 64 KB.
 const TRANSCRIPT_BYTES: [u64; 2] = [64 * 1024, 512 * 1024];
 /// Longest accepted model name, in bytes.
 const MODEL_BYTES_MAX: usize = 100;

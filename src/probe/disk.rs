@@ -44,7 +44,7 @@ settings! {
 /// The limit of free space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Below {
-    /// Fewer free bytes than this, or than a tenth of the file system.
+    /// Fewer free bytes than this, and fewer than a tenth of the file system.
     Bytes(u64),
     /// Less than this share of the file system is free.
     Percent(u64),

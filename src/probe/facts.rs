@@ -60,8 +60,8 @@ pub enum Entry {
 
 /// Distinguishes states of a file without reading it.
 ///
-/// Source: `mtime` alone is set back by `git`, `tar` and `rsync`; `ctime` cannot be set. They are
-/// compared for equality, never for order.
+/// Source: `tar` and `rsync` set `mtime` back; programs cannot set `ctime`. They are compared for
+/// equality, never for order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Fingerprint {

@@ -26,7 +26,7 @@ const SESSIONS_MAX: usize = 1_000;
 const FILES_MAX: usize = 65_536;
 /// Most other sessions passed to a probe: the most recently active ones of the folder.
 const OTHERS_MAX: usize = 16;
-/// Most models with a known limit; all are dropped beyond it.
+/// Most models with a known limit; beyond it all are evicted.
 const LIMITS_MAX: usize = 64;
 /// Event for the end of a watch; its payload has the watched `paths`.
 const WATCH_FIRED: &str = "watch.fired";
@@ -63,7 +63,7 @@ pub struct Changes {
     pub limits: Arc<BTreeMap<String, u64>>,
 }
 
-/// Another session in this folder.
+/// Another session in, under or above this folder.
 #[derive(Debug, Clone)]
 pub struct KnownSession {
     /// Its id.

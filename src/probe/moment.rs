@@ -18,7 +18,7 @@ use crate::{
 pub struct Moment<'a> {
     /// The session that makes the exchange.
     pub session: &'a SessionId,
-    /// The injection point: `turn_start` or `after_tool`.
+    /// The injection point: `turn_start`, `before_tool` or `after_tool`.
     pub point: InjectionPoint,
     /// The current time.
     pub now: Timestamp,
@@ -77,7 +77,7 @@ impl<'a> Moment<'a> {
     }
 }
 
-/// Another session in this folder.
+/// Another session in, under or above this folder.
 #[derive(Debug, Clone, Copy)]
 pub struct OtherSession<'a> {
     /// Its id.

@@ -1,4 +1,4 @@
-//! The time since a session was last active. There is one finding at the first user's prompt after
+//! The time since a session was last active. There is one finding at the user's first prompt after
 //! a pause; if that look times out, at the next look that completes in time. It has the length of
 //! the pause, the current time, and the changes since.
 

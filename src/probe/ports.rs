@@ -2,9 +2,9 @@
 //!
 //! A port is tracked when the output of such a command names it as listening (`said`), and a
 //! connection was accepted. It is reported as closed when two looks at least `grace` apart find it
-//! closed, so that a server that reloads its program is not reported. Closes are left out if the
-//! client reports them itself or the session's own commands cause them: the report of a command's
-//! end has more detail.
+//! closed, so that a server that reloads its program is not reported. A closed port is not reported
+//! if the client reports the end of its command, which has more detail, or if the session's own
+//! command may have closed it.
 
 mod said;
 

@@ -30,7 +30,7 @@ const MANIFESTS_MAX: usize = 3;
 const MANIFESTS_LOOKED_MAX: usize = 64;
 /// Most characters of a path.
 const PATH_CHARS_MAX: usize = 120;
-/// How long before its log entry a file of a checkout may be written, in seconds: git writes the
+/// How long before the log entry of a checkout its files may be written, in seconds: git writes the
 /// log last.
 const CHECKOUT_SECONDS_MAX: u64 = 10;
 
@@ -98,7 +98,7 @@ pub(super) struct Moved {
     pub(super) by: Option<String>,
 }
 
-/// Recipient and time of a finding.
+/// The folder to which displayed paths are relative, and the current time.
 #[derive(Debug)]
 pub(super) struct Context<'a> {
     pub(super) workspace: &'a str,

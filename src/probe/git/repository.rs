@@ -39,7 +39,8 @@ const OPERATIONS: [(&str, &str, &str); 6] = [
 enum Form {
     /// From the log of HEAD.
     Log,
-    /// From HEAD and the file of its branch.
+    /// From HEAD and the file of its branch. A branch whose name is cut for display, at 80
+    /// characters, has no such file, so a commit on it is found only when HEAD changes.
     Refs,
     /// From tables.
     Reftable,

@@ -28,7 +28,7 @@ static OF_OTHERS: LazyLock<Regex> = LazyLock::new(|| {
         r"(?i)connect|econn|eaddr|in use|already|refused|upstream|proxy|forward|debugger|not listen|stop|clos",
     )
 });
-/// An address of another machine.
+/// An IPv4 address. One that does not begin with an entry of [`OWN`] is of another machine.
 static ELSEWHERE: LazyLock<Regex> = LazyLock::new(|| regex(r"\b\d{1,3}(?:\.\d{1,3}){3}\b"));
 /// Prefixes of this machine's addresses.
 const OWN: [&str; 2] = ["127.", "0.0.0.0"];
