@@ -151,10 +151,7 @@ async fn pause_if(duration: Option<Duration>) {
 
 /// Waits for a duration. Only sources may do so, because they poll.
 async fn pause(duration: Duration) {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "what is asked now and then has no deadline of the engine's"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "a poll interval is not a deadline of the engine")]
     tokio::time::sleep(duration).await;
 }
 

@@ -1,8 +1,8 @@
 //! Polls `gh` for the checks of a pushed commit, by the engine's plan (docs/design/ci.md).
 //!
 //! One call at a time runs, as a child process without a shell, in the folder of the push, with the
-//! daemon's own variables and an empty stdin. The source publishes its output; the engine
-//! interprets it. While nothing is followed nothing wakes.
+//! daemon's own variables and an empty stdin. The source parses the output and publishes the
+//! outcome; the engine decides what follows. While nothing is followed, nothing wakes.
 
 use std::{
     collections::HashMap, convert::Infallible, future::pending, io, process::Stdio, sync::Arc, time::Duration,

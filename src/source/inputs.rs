@@ -15,7 +15,7 @@ use crate::{
 /// The working folders of open sessions, sorted.
 pub type Folders = Arc<[Arc<str>]>;
 
-/// The newest value of each input. A subscriber may miss intermediate values.
+/// The newest value of each input. A receiver may miss intermediate values.
 #[derive(Debug, Default)]
 pub struct Inputs {
     /// The open watches.

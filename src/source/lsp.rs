@@ -53,7 +53,7 @@ const FILE_BYTES_MAX: u64 = 1024 * 1024;
 const READ_MAX: Duration = Duration::from_secs(5);
 /// Most messages of servers that wait for the source; then a server has to wait.
 const HEARD_MAX: usize = 64;
-/// Folders of tools: errors in their files are nobody's to fix.
+/// Folders of tools: nobody fixes errors in their files.
 const LEFT_OUT: [&str; 3] = ["/.git/", "/node_modules/", "/target/"];
 /// The wait between two attempts to publish on a full disk.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
