@@ -40,7 +40,8 @@ pub mod tokens;
 pub mod toon;
 pub mod transcript;
 
-// Decides: the parts of the engine, which do not depend on each other.
+// Decides: independent parts, for the engine, the sources and the server. Only `lsp` uses another
+// one: `problem`.
 pub mod ci;
 pub mod conversation;
 pub mod detector;

@@ -52,7 +52,7 @@ pub struct Place {
 #[derive(Clone)]
 struct Pattern(Regex);
 
-/// Selects the lines of one file to report, and the times.
+/// Decides which lines of one file are reported, and when.
 #[derive(Debug, Default)]
 pub struct Lines {
     said_at: Option<Timestamp>,

@@ -1,7 +1,7 @@
 //! Durations, counted in buckets while the daemon runs.
 //!
-//! An observation is two clock reads and three lock-free additions, some tens of nanoseconds in
-//! all, so it can be on any path. The caller passes the clock; this module reads none of its own.
+//! An observation is two clock reads and two lock-free additions, some tens of nanoseconds in all,
+//! so it can be on any path. The caller passes the clock; this module reads none of its own.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},

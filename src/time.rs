@@ -106,7 +106,7 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
     text.parse::<jiff::SignedDuration>().ok().and_then(|duration| Duration::try_from(duration).ok())
 }
 
-/// A duration in its two largest units, such as `42s`, `8m`, `9h12m` and `3d4h`.
+/// A duration in short form: `42s`, `8m`, `9h12m` or `3d4h`. Smaller units are cut off.
 pub fn short_duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);

@@ -7,9 +7,9 @@ use crate::{call::TouchKind, time::Timestamp};
 /// The longest delay of a client's writes: its transcript and its logs contain an occurrence within
 /// this time of the first check, or never.
 ///
-/// Source: 2.1.332 wrote the announcement of a changed file up to 112 ms late on two busy cores,
-/// while the agent made three calls; 2.1.197 wrote the failed start of an MCP server into its log
-/// up to a second late.
+/// Source: client 2.1.332 wrote the announcement of a changed file up to 112 ms late on two busy
+/// cores, while the agent made three calls; client 2.1.197 wrote the failed start of an MCP server
+/// into its log up to a second late.
 pub const WRITTEN_AFTER: Duration = Duration::from_secs(2);
 
 /// Reads parts of a transcript, which may begin and end at any byte.

@@ -24,8 +24,8 @@ impl<T: VariantArray + Copy + Into<&'static str>> Words for T {}
 
 /// Gives enums that derive `strum::IntoStaticStr` the method `as_str`.
 ///
-/// One rule makes their words for files, records and the API, next to the one of serde. `strum` can
-/// derive such a method too, but without documentation.
+/// The rule of `strum` defines the words for files, records and the API; serde has a rule of its
+/// own, which must be the same. `strum` can derive such a method too, but without documentation.
 macro_rules! impl_as_str {
     ($($words:ident),+) => {
         $(impl $words {

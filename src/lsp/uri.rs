@@ -1,4 +1,4 @@
-//! Converts files to `file:` URIs: `/w/a b.rs` is `file:///w/a%20b.rs`.
+//! Converts paths to `file:` URIs and back: `/w/a b.rs` is `file:///w/a%20b.rs`.
 
 use std::fmt::Write;
 

@@ -20,7 +20,7 @@ const PROBLEMS_MAX: usize = 2_000;
 
 impl_as_str!(Format);
 
-/// An output format. Its word is also the name of the tool, if the format belongs to none.
+/// An output format. The word of a format that many tools write is also the name of the tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Format {

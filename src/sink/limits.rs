@@ -1,4 +1,5 @@
-//! Limits per speaker: six notices a minute, and equal ones once a minute. Others are counted.
+//! Limits per speaker: six notices a minute, and equal ones once a minute. Notices over a limit are
+//! not sent, only counted.
 
 use std::{
     collections::{BTreeMap, VecDeque},
