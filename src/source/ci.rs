@@ -4,9 +4,7 @@
 //! daemon's own variables and an empty stdin. The source parses the output and publishes the
 //! outcome; the engine decides what follows. While nothing is followed, nothing wakes.
 
-use std::{
-    collections::HashMap, convert::Infallible, future::pending, io, process::Stdio, sync::Arc, time::Duration,
-};
+use std::{collections::HashMap, convert::Infallible, io, process::Stdio, sync::Arc, time::Duration};
 
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
@@ -15,7 +13,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{Outlet, Source, pause, publish};
+use super::{Outlet, Source, pause_if, publish};
 use crate::ci::{Follow, Found, Next, Outcome, Output, Plan};
 
 /// The time limit of a call.
@@ -108,9 +106,9 @@ impl<R: Runner> Source for Asking<R> {
             };
             let next = plan.next(is_done);
             let due = match &next {
-                Some(Next::Find(_)) => Duration::ZERO,
-                Some(Next::Ask(_, at)) => at.since((out.clock)()),
-                None => Duration::MAX,
+                Some(Next::Find(_)) => Some(Duration::ZERO),
+                Some(Next::Ask(_, at)) => Some(at.since((out.clock)())),
+                None => None,
             };
             tokio::select! {
                 biased;
@@ -118,7 +116,7 @@ impl<R: Runner> Source for Asking<R> {
                     changed.map_err(|_| AskingError::Ended)?;
                     continue;
                 }
-                () = wait(due) => {}
+                () = pause_if(due) => {}
             }
             match next {
                 Some(Next::Find(follow)) => {
@@ -134,14 +132,6 @@ impl<R: Runner> Source for Asking<R> {
                 None => {}
             }
         }
-    }
-}
-
-async fn wait(duration: Duration) {
-    match duration {
-        Duration::ZERO => {}
-        Duration::MAX => pending().await,
-        duration => pause(duration).await,
     }
 }
 

@@ -16,7 +16,6 @@ use std::{
     collections::BTreeMap,
     convert::Infallible,
     env, fs,
-    future::pending,
     io::{self, Read},
     os::unix::fs::MetadataExt,
     path::Path,
@@ -34,14 +33,12 @@ use self::{
     process::{Heard, Process},
     writes::{IsOpen, Writes, Wrote},
 };
-use super::{Outlet, Source, failed, pause};
+use super::{Outlet, Source, failed, pause_if, publish};
 use crate::{
-    event::Event,
     lsp::{
         self, Action, End, Fleet, RunId, Write, Writer,
         switch::{Settings, root_of},
     },
-    publisher::Records,
     rules::outside,
     time::Timestamp,
 };
@@ -55,8 +52,6 @@ const READ_MAX: Duration = Duration::from_secs(5);
 const HEARD_MAX: usize = 64;
 /// Folders of tools: nobody fixes errors in their files.
 const LEFT_OUT: [&str; 3] = ["/.git/", "/node_modules/", "/target/"];
-/// The wait between two attempts to publish on a full disk.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The source.
 #[derive(Debug)]
@@ -113,7 +108,7 @@ impl Servers {
                 }
                 Some((run, heard)) = desk.heard.recv() => desk.take(run, heard),
                 wrote = self.writes.next() => desk.wrote(wrote).await,
-                () = wait(due) => {
+                () = pause_if(due) => {
                     let now = desk.now();
                     desk.fleet.advance(now);
                 }
@@ -343,19 +338,4 @@ fn is_left_out(path: &str) -> bool {
 /// Runs file system calls on their own thread, with the time limit [`READ_MAX`].
 async fn within<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     timeout(READ_MAX, spawn_blocking(ask)).await.ok()?.ok()
-}
-
-async fn wait(due: Option<Duration>) {
-    match due {
-        None => pending().await,
-        Some(Duration::ZERO) => {}
-        Some(due) => pause(due).await,
-    }
-}
-
-async fn publish(event: &Event, out: &Outlet) {
-    while let Err(error) = out.publisher.publish(Records::build(|records| records.own_event(event))).await {
-        tracing::warn!(%error, "diagnostics of a language server cannot be published yet");
-        pause(RETRY_AFTER).await;
-    }
 }

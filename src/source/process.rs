@@ -3,9 +3,9 @@
 use std::{fs, io::Read, os::fd::OwnedFd, time::Duration};
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use tokio::{io::unix::AsyncFd, time::timeout};
+use tokio::io::unix::AsyncFd;
 
-use super::readiness;
+use super::{pause, readiness};
 use crate::harness::process::{Process, ProcessStat};
 
 /// The poll interval of a process whose end the system does not report.
@@ -39,7 +39,7 @@ pub async fn ended(process: Process, note: impl Fn(bool)) {
         note(false);
     }
     while running(process.pid) == Some(process) {
-        drop(timeout(LOOK_EVERY, std::future::pending::<()>()).await);
+        pause(LOOK_EVERY).await;
     }
 }
 

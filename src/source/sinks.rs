@@ -33,19 +33,15 @@ use self::{
     json::line,
     outcome::{TRY_MAX, failed, never},
 };
-use super::{Outlet, Source, pause};
+use super::{Outlet, Source, publish, publish_all};
 use crate::{
-    event::Event,
     notification::Sink,
-    publisher::Records,
     sink::{Answered, Choices, Job, Outbound, Settings, question::Chosen},
     time::Timestamp,
 };
 
 /// The time limit of an attempt by a command, which may call a server itself.
 const COMMAND_MAX: Duration = Duration::from_secs(30);
-/// The wait between two attempts to publish on a full disk.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Most questions that wait on the desktop for a choice; the next one is shown when one of them has
 /// ended.
@@ -169,7 +165,7 @@ async fn deliver(
 ) {
     let now = (out.clock)();
     if let Some(until) = settings.waits_until(&job, now, utc_offset) {
-        return publish(&job, &[job.waits_event(until, now)], &out).await;
+        return publish(&job.waits_event(until, now), &out).await;
     }
     let limit = match (&job.notice.choices, job.sink) {
         // The engine ends an expired question; this limit is for questions that it does not end.
@@ -189,16 +185,7 @@ async fn deliver(
         let by = job.sink.as_str();
         events.push(Chosen { question: Arc::clone(&job.notice.id), answer, by: by.into() }.event(by, now));
     }
-    publish(&job, &events, &out).await;
-}
-
-/// Publishes the outcome of a job; retries while the journal refuses it.
-async fn publish(job: &Job, events: &[Event], out: &Outlet) {
-    let records = || Records::build(|records| events.iter().for_each(|event| records.own_event(event)));
-    while let Err(error) = out.publisher.publish(records()).await {
-        tracing::warn!(notice = %job.notice.id, %error, "the answer of a sink cannot be published yet");
-        pause(RETRY_AFTER).await;
-    }
+    publish_all(&events, &out).await;
 }
 
 async fn ask(job: &Job, settings: &Settings, log: PathBuf, now: Timestamp) -> Answered {

@@ -26,15 +26,12 @@ pub use self::{
     look::look,
     looked::{Look, LookError},
 };
-use super::{Outlet, Source, folders::Folders, pause};
-use crate::{
-    publisher::Records,
-    watch::{Condition, Watch},
-};
+use super::{Outlet, Source, folders::Folders, pause, publish};
+use crate::watch::{Condition, Watch};
 
 /// Most failed checks of a condition in a row.
 const FAILURES_MAX: u32 = 3;
-/// The wait after a failed check, and between two attempts to publish on a full disk.
+/// The wait after a failed check.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The open watches, from the engine.
@@ -136,10 +133,7 @@ async fn wait(watch: Arc<Watch>, index: usize, condition: Condition, folders: Ar
         }
         pause(RETRY_AFTER).await;
     };
-    while let Err(error) = out.publisher.publish(Records::build(|records| records.own_event(&event))).await {
-        tracing::warn!(watch = %watch.id, %error, "the end of a watch cannot be published yet");
-        pause(RETRY_AFTER).await;
-    }
+    publish(&event, &out).await;
 }
 
 #[cfg(test)]

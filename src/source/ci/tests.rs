@@ -9,6 +9,7 @@ use crate::{
     event::{Seq, SessionId, Trust, codec},
     journal::{Clock, Journal, JournalSettings, memory::MemoryFiles},
     publisher::{Publisher, Records},
+    source::pause,
     time::Timestamp,
 };
 

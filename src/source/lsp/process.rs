@@ -12,11 +12,13 @@ use tokio::{
     time::timeout,
 };
 
-use super::pause;
-use crate::lsp::{
-    RunId,
-    frame::{Frames, framed},
-    message::Incoming,
+use crate::{
+    lsp::{
+        RunId,
+        frame::{Frames, framed},
+        message::Incoming,
+    },
+    source::pause,
 };
 
 /// Most messages that wait to be written to a server. A server with more hangs, and is killed.
