@@ -290,15 +290,12 @@ fn of_reply(reply: Reply, commit: &str, branch: Option<&str>, now: Timestamp) ->
     }
     let is_nearly_used_up = limit.is_some_and(|limit| limit.remaining.is_some_and(|left| left <= LEFT_ALONE));
     let Some(repository) = reply.data.and_then(|data| data.repository) else {
-        if reply.errors.iter().any(|error| error.kind.as_deref() == Some("NOT_FOUND")) {
+        if has_error(&["NOT_FOUND"]) {
             return Outcome::Unknown;
         }
         let message = said(reply.errors.first().and_then(|error| error.message.as_deref()));
         let message = message.unwrap_or_else(|| "the answer names no repository".to_owned());
-        let is_refused = reply
-            .errors
-            .iter()
-            .any(|error| matches!(error.kind.as_deref(), Some("FORBIDDEN" | "INSUFFICIENT_SCOPES")));
+        let is_refused = has_error(&["FORBIDDEN", "INSUFFICIENT_SCOPES"]);
         return if is_refused { Outcome::Unauthorised { message } } else { Outcome::Failed { message } };
     };
     let head = repository.branch.and_then(|branch| branch.target).map(|target| target.oid);
