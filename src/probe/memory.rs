@@ -165,7 +165,6 @@ impl Memory {
             _ => None,
         };
         let session = SessionId::new(session);
-        let is_noted = noted.is_some();
         let known = self.known_mut(&session);
         if let Some(folder) = event.workspace.filter(|folder| known.workspace.as_deref() != Some(*folder)) {
             known.workspace = Some(folder.into());
@@ -176,6 +175,7 @@ impl Memory {
                 if let Some(limit) = known.around.context.observed_limit.clone() {
                     self.note_limit(limit);
                 }
+                self.bound_files(&session);
             }
             None => {
                 known.heard_at = now;
@@ -185,9 +185,6 @@ impl Memory {
                     _ => None,
                 };
             }
-        }
-        if is_noted {
-            self.bound_files(&session);
         }
     }
 

@@ -10,7 +10,7 @@ use super::{Finding, Moment, Pushed, finding::shown_path};
 use crate::{
     event::Severity,
     settings::settings,
-    time::{Timestamp, duration_millis, short_duration},
+    time::{Timestamp, short_duration},
 };
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -76,7 +76,7 @@ pub(super) fn sum_up(
     if !checks.is_empty() {
         payload.insert(CHECKS.to_owned(), Value::from(checks.join("; ")));
     }
-    let name = duration_millis(Duration::from_millis(heard_at.as_millis())).to_string();
+    let name = heard_at.as_millis().to_string();
     let ended =
         Finding { event_type: PAUSE_ENDED, severity: Severity::Info, name, payload: Value::Object(payload) };
     std::iter::once(ended).chain(rest).collect()

@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use super::reflog::Id;
-use crate::probe::facts::Facts;
+use crate::{hex::hex, probe::facts::Facts};
 
 /// The list of tables, oldest first.
 pub(super) const LIST: &str = "reftable/tables.list";
@@ -101,12 +101,7 @@ fn find_in_block(block: &[u8], first: usize, id_bytes: usize, name: &str) -> Opt
 }
 
 fn read_id(rest: &mut &[u8], bytes: usize) -> Option<Id> {
-    use std::fmt::Write as _;
-    let mut text = String::with_capacity(bytes * 2);
-    for byte in rest.split_off(..bytes)? {
-        write!(text, "{byte:02x}").ok()?;
-    }
-    Id::parse(&text)
+    Id::parse(&hex(rest.split_off(..bytes)?))
 }
 
 /// Seven bits per byte, most significant first; each byte except the last adds one, so that every
