@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     event::{Pattern, SessionId, strip_text},
     nearest::nearest,
-    time::{Timestamp, parse_duration},
+    time::{Timestamp, duration_millis, parse_duration},
 };
 
 /// Longest text of a condition, in bytes: a path and a regular expression.
@@ -356,14 +356,10 @@ fn read_time(text: &str, terms: &Terms<'_>) -> Result<Timestamp, String> {
 }
 
 fn next_of_day(in_day: Duration, terms: &Terms<'_>) -> Timestamp {
-    let (day, in_day) = (millis(DAY), millis(in_day));
+    let (day, in_day) = (duration_millis(DAY), duration_millis(in_day));
     let midnight = wall(terms.now, terms) / day * day;
     let today = from_wall(midnight + in_day, terms);
     if today > terms.now { today } else { from_wall(midnight + day + in_day, terms) }
-}
-
-fn millis(duration: Duration) -> u64 {
-    crate::time::duration_millis(duration)
 }
 
 /// The local wall clock at `at`, in milliseconds since its own epoch.

@@ -1,6 +1,6 @@
 //! The result of a check, and its error.
 
-use std::{fmt, io};
+use std::io;
 
 use crate::watch::condition::Condition;
 
@@ -14,16 +14,9 @@ pub enum Look {
 }
 
 /// Why a condition cannot be checked.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub struct LookError(String);
-
-impl fmt::Display for LookError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for LookError {}
 
 impl From<io::Error> for LookError {
     fn from(error: io::Error) -> Self {
