@@ -10,7 +10,7 @@ mod tests;
 
 use strum::{IntoStaticStr, VariantArray};
 
-pub use self::go_test::GoTest;
+pub use self::{cargo::line as cargo_line, go_test::GoTest};
 use super::Problem;
 
 /// Largest document, in bytes.
@@ -104,11 +104,6 @@ impl Format {
         found.truncate(PROBLEMS_MAX);
         Ok(found)
     }
-}
-
-/// The problem in one line of cargo's.
-pub fn cargo_line(line: &str) -> Option<Problem> {
-    cargo::line(line)
 }
 
 fn json_error(error: serde_path_to_error::Error<serde_json::Error>) -> FormatError {

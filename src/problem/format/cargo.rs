@@ -33,7 +33,7 @@ struct Span {
 }
 
 /// The problem in a line. A message without a location, such as the number of errors, is skipped.
-pub(super) fn line(line: &str) -> Option<Problem> {
+pub fn line(line: &str) -> Option<Problem> {
     if !line.starts_with('{') {
         return None;
     }
