@@ -245,7 +245,7 @@ impl Changed {
             .filter(|path| is_changed(&top.join(path)))
             .filter(|path| !known.iter().any(|known| relative(known, &repository.top) == Some(path)))
             .take(MANIFESTS_MAX)
-            .map(|path| super::reflog::clean_line(path, PATH_CHARS_MAX))
+            .map(|path| super::reflog::shown_line(path, PATH_CHARS_MAX))
             .collect();
         Self { known, manifests }
     }

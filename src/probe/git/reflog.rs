@@ -87,12 +87,12 @@ impl Head {
     /// A branch of this name, which is untrusted text.
     pub(super) fn branch(name: &str) -> Self {
         let name = name.strip_prefix("refs/heads/").unwrap_or(name);
-        Self::Branch(clean_line(name, NAME_CHARS_MAX))
+        Self::Branch(shown_line(name, NAME_CHARS_MAX))
     }
 }
 
 /// A text from the repository as one line without control sequences.
-pub(super) fn clean_line(text: &str, chars_max: usize) -> String {
+pub(super) fn shown_line(text: &str, chars_max: usize) -> String {
     let line = strip_text(text).replace(['\n', '\t'], " ");
     cut_text(line.into(), chars_max).into_owned()
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    reflog::{self, Entry as Move, Head, Id, Last, clean_line},
+    reflog::{self, Entry as Move, Head, Id, Last, shown_line},
     reftable::{self, Ref},
 };
 use crate::probe::facts::{Entry, Facts, Fingerprint};
@@ -342,5 +342,5 @@ pub(super) fn relative<'p>(path: &'p str, top: &str) -> Option<&'p str> {
 
 /// A path for display: relative to `workspace` if it is below, on one line.
 pub(super) fn shown(path: &str, workspace: &str, chars_max: usize) -> String {
-    clean_line(relative(path, workspace).unwrap_or(path), chars_max)
+    shown_line(relative(path, workspace).unwrap_or(path), chars_max)
 }
