@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The working folders of open sessions, sorted.
-pub type Folders = Arc<[Arc<str>]>;
+pub type OpenFolders = Arc<[Arc<str>]>;
 
 /// The newest value of each input. A receiver may miss intermediate values.
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ pub struct Inputs {
     /// The `[sources]` settings of the rules in force.
     pub settings: Sender<Arc<outside::Settings>>,
     /// The working folders of sessions, without those of subagents.
-    pub folders: Sender<Folders>,
+    pub folders: Sender<OpenFolders>,
     /// The session calls that changed files, from the hooks; not persisted.
     pub writes: Arc<Writes>,
     /// Problems that keep list entries from working: an output of sources, not an input.

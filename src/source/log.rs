@@ -37,7 +37,7 @@ const SETTLES: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct Following {
     settings: watch::Receiver<Arc<outside::Settings>>,
-    folders: watch::Receiver<inputs::Folders>,
+    folders: watch::Receiver<inputs::OpenFolders>,
     troubles: Arc<Troubles>,
 }
 
@@ -102,7 +102,7 @@ impl Source for Following {
 
 impl Following {
     /// Every file to follow, with its entry.
-    fn wanted(&self, logs: &[Log], open: &inputs::Folders) -> Vec<(Log, Place)> {
+    fn wanted(&self, logs: &[Log], open: &inputs::OpenFolders) -> Vec<(Log, Place)> {
         let names: BTreeSet<&str> = logs.iter().map(Entry::name).collect();
         self.troubles.keep(Self::NAME, &names);
         let mut wanted = Vec::new();

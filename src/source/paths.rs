@@ -61,7 +61,7 @@ const RACY_MS: u64 = 20;
 #[derive(Debug)]
 pub struct Searching {
     settings: watch::Receiver<Arc<outside::Settings>>,
-    folders: watch::Receiver<inputs::Folders>,
+    folders: watch::Receiver<inputs::OpenFolders>,
     troubles: Arc<Troubles>,
 }
 
@@ -87,7 +87,7 @@ impl Searching {
     }
 
     /// All searches of the entries.
-    fn wanted(&self, settings: &outside::Settings, open: &inputs::Folders) -> Vec<Search> {
+    fn wanted(&self, settings: &outside::Settings, open: &inputs::OpenFolders) -> Vec<Search> {
         let entries = &settings.paths.list;
         let names: BTreeSet<&str> = entries.iter().map(Entry::name).collect();
         self.troubles.keep(Self::NAME, &names);
