@@ -8,6 +8,7 @@ use dashmap::{DashMap, DashSet};
 use crate::{
     call::Call,
     event::SessionId,
+    notification::InjectionPoint,
     server::{facts::Contents, knowledge::Knowledge, mounts::Mounts},
     time::Timestamp,
 };
@@ -46,16 +47,22 @@ impl Looks {
         &self.knowledge
     }
 
-    /// Takes the calls that are not covered by a look yet, with `calls` appended.
-    pub(super) fn take_missed(&self, session: &SessionId, calls: Vec<Call>) -> Missed {
+    /// Takes the calls that a look at `point` has to cover: those without a look yet, with `calls`
+    /// appended. A look before a tool covers only the call that begins.
+    pub(super) fn take_missed(&self, session: &SessionId, point: InjectionPoint, calls: Vec<Call>) -> Missed {
+        if point == InjectionPoint::BeforeTool {
+            return Missed { calls, ..Missed::default() };
+        }
         let mut missed = self.missed.remove(session).map(|(_, missed)| missed).unwrap_or_default();
         missed.calls.extend(calls);
         missed
     }
 
-    /// Keeps calls for the session's next look.
-    pub(super) fn keep_missed(&self, session: &SessionId, mut missed: Missed) {
-        if missed.calls.is_empty() && missed.prompt_after.is_none() {
+    /// Keeps the calls of a look at `point` for the session's next one. Before a tool none is kept:
+    /// the exchange after the call reports it again.
+    pub(super) fn keep_missed(&self, session: &SessionId, point: InjectionPoint, mut missed: Missed) {
+        let is_empty = missed.calls.is_empty() && missed.prompt_after.is_none();
+        if is_empty || point == InjectionPoint::BeforeTool {
             return;
         }
         if self.missed.len() >= MISSED_SESSIONS_MAX {
@@ -69,6 +76,7 @@ impl Looks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::notification::InjectionPoint::{AfterTool, BeforeTool};
 
     #[test]
     fn what_no_look_has_had_is_kept_for_the_next_one_within_bounds() {
@@ -81,20 +89,36 @@ mod tests {
             ..Missed::default()
         };
         let fresh = |number: usize| Missed { calls: vec![call(number)], ..Missed::default() };
-        assert_eq!(looks.take_missed(&session, vec![call(1)]), fresh(1));
-        looks.keep_missed(&session, missed(5, &[1]));
-        assert_eq!(looks.take_missed(&session, vec![call(2)]), missed(5, &[1, 2]));
-        looks.keep_missed(&session, missed(5, &[]));
-        assert_eq!(looks.take_missed(&session, vec![call(3)]), fresh(3), "nothing was missed");
+        let take = |calls| looks.take_missed(&session, AfterTool, calls);
+        let keep = |missed| looks.keep_missed(&session, AfterTool, missed);
+        assert_eq!(take(vec![call(1)]), fresh(1));
+        keep(missed(5, &[1]));
+        assert_eq!(take(vec![call(2)]), missed(5, &[1, 2]));
+        keep(missed(5, &[]));
+        assert_eq!(take(vec![call(3)]), fresh(3), "nothing was missed");
         let prompt = Missed { prompt_after: Some(at(3)), ..missed(5, &[]) };
-        looks.keep_missed(&session, prompt.clone());
-        assert_eq!(looks.take_missed(&session, Vec::new()), prompt);
-        looks.keep_missed(&session, missed(5, &(0..100).collect::<Vec<_>>()));
-        let kept = looks.take_missed(&session, Vec::new()).calls;
+        keep(prompt.clone());
+        assert_eq!(take(Vec::new()), prompt);
+        keep(missed(5, &(0..100).collect::<Vec<_>>()));
+        let kept = take(Vec::new()).calls;
         assert_eq!((kept.len(), kept.last()), (MISSED_CALLS_MAX, Some(&call(99))));
         for number in 0..MISSED_SESSIONS_MAX + 10 {
-            looks.keep_missed(&SessionId::new(&number.to_string()), missed(5, &[1]));
+            looks.keep_missed(&SessionId::new(&number.to_string()), AfterTool, missed(5, &[1]));
         }
         assert!(looks.missed.len() <= MISSED_SESSIONS_MAX);
+    }
+
+    #[test]
+    fn a_look_before_a_tool_takes_and_keeps_only_the_call_that_begins() {
+        let (looks, session) = (Looks::default(), SessionId::new("s"));
+        let missed = |command: &str| Missed {
+            calls: vec![Call { command: Some(command.into()), ..Call::default() }],
+            ..Missed::default()
+        };
+        looks.keep_missed(&session, AfterTool, missed("ended"));
+        let begins = looks.take_missed(&session, BeforeTool, missed("begins").calls);
+        assert_eq!(begins, missed("begins"));
+        looks.keep_missed(&session, BeforeTool, begins);
+        assert_eq!(looks.take_missed(&session, AfterTool, Vec::new()), missed("ended"));
     }
 }

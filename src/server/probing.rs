@@ -125,7 +125,7 @@ impl Question {
         let workspace = exchange.harness.workspace.clone();
         let (view, settings) = looks.knowledge.view(&session, workspace.as_deref(), now);
         let Said { calls, transcript, reader, patience: _ } = said;
-        let mut unseen = looks.take_missed(&session, calls);
+        let mut unseen = looks.take_missed(&session, exchange.point, calls);
         let calls_since = view.known.calls_since(unseen.since);
         unseen.since = Some(calls_since);
         unseen.prompt_after = view.known.prompt_after(exchange.point, unseen.prompt_after);
@@ -262,5 +262,5 @@ pub(crate) async fn look(app: &App, exchange: &Exchange, said: Said) -> Vec<Even
 /// Keeps the calls of a look that timed out for the next exchange.
 fn miss(app: &App, question: &Question) {
     app.meters.looks_missed.fetch_add(1, Ordering::Relaxed);
-    app.registry.looks().keep_missed(&question.session, question.unseen.clone());
+    app.registry.looks().keep_missed(&question.session, question.point, question.unseen.clone());
 }
