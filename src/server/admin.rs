@@ -23,8 +23,8 @@ pub(crate) struct Health {
     problems: Vec<String>,
     /// Number of journal records that the event loop has not handled yet.
     lag: u64,
-    /// How long the loop's current turn has lasted, or how long those records have waited, in
-    /// milliseconds; 0 while the loop is idle.
+    /// How long the loop's current iteration has lasted, or how long it has been idle since a check
+    /// first saw those records, in milliseconds; 0 while it is idle without records.
     held_up_ms: u64,
 }
 
@@ -56,7 +56,7 @@ pub(crate) async fn status_of(app: &App) -> Result<StatusView, ApiError> {
     Ok(status)
 }
 
-/// Longest turn of the event loop before it counts as stuck; a turn takes milliseconds.
+/// Longest iteration of the event loop before it counts as stuck; one takes milliseconds.
 const HELD_UP_MAX: Duration = Duration::from_secs(5);
 
 /// Reports that the daemon runs, its event loop makes progress, and its journal accepts events.
