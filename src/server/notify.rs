@@ -98,10 +98,17 @@ pub(crate) async fn say(app: &App, notice: &Notice, event: &Event) -> Result<Not
     Ok(answer(notice, verdict.as_ref(), notice.at))
 }
 
-/// Creates an id for a notice or a question: the kind's letter and 64 unguessable bits.
+/// Creates an id for a notice, a question or a watch.
 pub(crate) fn new_id(kind: char) -> String {
-    let (_, random) = Uuid::now_v7().as_u64_pair();
-    format!("{kind}{random:016x}")
+    id_from(kind, Uuid::now_v7())
+}
+
+/// Shape: the kind's letter and 16 hexadecimal digits. The first 8 are random, because an id is
+/// shown and named by its beginning; the others come from the counter of UUIDv7, which only
+/// increases within a millisecond.
+fn id_from(kind: char, uuid: Uuid) -> String {
+    let (_, low) = uuid.as_u64_pair();
+    format!("{kind}{:016x}", low.rotate_left(u32::BITS))
 }
 
 /// Logs a sent notice; one that is not sent has only its journal record.
@@ -157,5 +164,17 @@ fn answer(notice: &Notice, verdict: Option<&Verdict>, now: Timestamp) -> NotifyA
         id: notice.id.to_string(),
         sinks,
         suppressed: suppressed.map(|why| why.as_str().to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_one_millisecond_differ_from_their_first_digits_on() {
+        let low = 0x8000_0001_1234_5678;
+        assert_eq!(id_from('w', Uuid::from_u64_pair(7, low)), "w1234567880000001");
+        assert_eq!(id_from('q', Uuid::from_u64_pair(7, low + 1)), "q1234567980000001");
     }
 }

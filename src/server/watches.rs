@@ -11,7 +11,6 @@ use futures_util::future::try_join_all;
 use serde::Deserialize;
 use tokio::time::timeout;
 use utoipa::IntoParams;
-use uuid::Uuid;
 
 use crate::{
     event::SessionId,
@@ -22,6 +21,7 @@ use crate::{
         error::ApiError,
         extract::{Params, Segment, read_body, read_session},
         naming::session_of,
+        notify::new_id,
         processes,
     },
     session::SessionState,
@@ -260,7 +260,7 @@ async fn read(app: &App, request: &WatchRequest, owner: Owner) -> Result<Watch, 
         parts.push(Part { text: text.trim().to_owned(), condition, met: None });
     }
     Ok(Watch {
-        id: new_id(),
+        id: new_id('w').into(),
         expires_at: expires_at(request, &parts, now)?,
         parts,
         needs: request.needs,
@@ -274,12 +274,6 @@ async fn read(app: &App, request: &WatchRequest, owner: Owner) -> Result<Watch, 
 
 fn field(index: usize) -> String {
     format!("conditions[{index}]")
-}
-
-/// Creates a watch id: 64 unguessable bits, so that no two watches end by one event.
-fn new_id() -> Arc<str> {
-    let (_, random) = Uuid::now_v7().as_u64_pair();
-    format!("w{random:016x}").into()
 }
 
 /// When a watch ends at the latest: as requested, else in an hour, and after the last time in its

@@ -31,7 +31,7 @@ use crate::{
 
 const DEFINITIONS: &str = include_str!("tools.json");
 const NAMES: [&str; 3] = ["watch", "inbox", "notify"];
-/// Characters of a watch id shown to an agent, which are enough to identify it.
+/// Characters of an id shown to an agent: its kind and 24 random bits, which identify a watch.
 const ID_CHARS: usize = 7;
 
 /// The tool definitions for a client.
