@@ -8,10 +8,10 @@
 //!
 //! Source: CloudEvents 1.0.2, its JSON format and its HTTP protocol binding.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::value::RawValue;
 
 use crate::{
@@ -182,13 +182,10 @@ fn payload_of_bytes(bytes: &[u8]) -> Cow<'_, str> {
 
 /// Adds `subject` after the payload's own keys, unless it is one of them.
 fn with_subject<'a>(payload: Cow<'a, str>, subject: &str) -> Result<Cow<'a, str>, FieldError> {
-    #[derive(Deserialize)]
-    struct Own<'a> {
-        #[serde(borrow)]
-        subject: Option<&'a RawValue>,
-    }
-    let own: Own<'_> = request::read(&payload).map_err(|error| FieldError::new("data", error.message))?;
-    if own.subject.is_some() {
+    let own: BTreeMap<Cow<'_, str>, IgnoredAny> =
+        request::read(&payload).map_err(|error| FieldError::new("data", error.message))?;
+    // A `null` counts: a second key would replace it for some readers.
+    if own.contains_key("subject") {
         return Ok(payload);
     }
     let Some(open) = payload.trim_end().strip_suffix('}') else { return Ok(payload) };
@@ -217,8 +214,6 @@ fn percent_decoded(text: &str) -> Option<Cow<'_, str>> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
     use crate::wire::event::to_json;
 
@@ -266,6 +261,7 @@ mod tests {
             (r#","subject":"pr/7""#, r#"{"subject":"pr/7"}"#),
             (r#","subject":"pr/7","data":{"a":1}"#, r#"{"a":1,"subject":"pr/7"}"#),
             (r#","subject":"pr/7","data":{"subject":"own"}"#, r#"{"subject":"own"}"#),
+            (r#","subject":"pr/7","data":{"subject":null}"#, r#"{"subject":null}"#),
             (r#","subject":"pr/7","data":3"#, r#"{"data":3,"subject":"pr/7"}"#),
         ] {
             assert_eq!(payload_of(rest), expected, "{rest}");
