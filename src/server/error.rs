@@ -60,7 +60,7 @@ impl ApiError {
 
     /// 413 for a body larger than a journal record may be.
     pub(crate) fn too_large(error: &BodyTooLarge) -> Self {
-        Self::bad(FieldError::whole(error.to_string()))
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string())
     }
 
     /// 503 for a temporary lack of room.
@@ -115,6 +115,12 @@ mod tests {
 
     use super::*;
     use crate::journal::Poisoned;
+
+    #[test]
+    fn what_no_journal_record_can_hold_is_too_large() {
+        let refused = ApiError::too_large(&BodyTooLarge { bytes: 7 });
+        assert_eq!(refused.into_response().status(), StatusCode::PAYLOAD_TOO_LARGE);
+    }
 
     #[test]
     fn a_publisher_gets_what_the_disk_said() {
