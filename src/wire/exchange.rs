@@ -144,9 +144,10 @@ pub struct ExchangeView<'a> {
     /// Whether the answer may have a `notice` for the user; false if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     shows_notices: Option<bool>,
-    /// `agent` when the agent is at that point; `wake` when a wake requested the exchange: the
-    /// session's state then changes only if the answer has an injection, and the exchange confirms
-    /// nothing; `agent` if absent.
+    /// `agent` when the agent is at that point. `wake` when a wake requested the exchange: the
+    /// session's state then changes only if the answer has an injection. `pull` when the agent
+    /// requests everything that is pending: the session's state does not change. After `wake` and
+    /// `pull` nothing is confirmed. `agent` if absent.
     #[serde(default, deserialize_with = "request::optional_word", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     trigger: Option<Trigger>,

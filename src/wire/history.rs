@@ -20,7 +20,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct LedgerLine {
-    /// Time of the record; absent if only the newest entries in memory have it.
+    /// Time of the record; absent for `unmatched`, which is derived and not stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
     /// `unmatched`, `throttled`, `skipped`, `batched`, `event_ended`, `created`, `unclaimed`,
@@ -72,7 +72,7 @@ pub struct ProjectionView {
     pub failed: Option<String>,
 }
 
-/// An event that a subscriber takes, and its outcome.
+/// An event that a subscriber took or that was throttled, and its outcome.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct EventLine {

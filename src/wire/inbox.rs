@@ -16,8 +16,8 @@ use crate::{
 /// An agent's inbox request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct InboxRequest {
-    /// The watch to end, by its id or a prefix of it; without one the request lists the pending
-    /// notifications.
+    /// The watch to end, by its id or a prefix of it; without one the request takes the pending
+    /// notifications and lists the open watches.
     pub cancel: Option<String>,
     /// The session of the inbox.
     pub session: Option<SessionId>,
@@ -48,7 +48,7 @@ impl InboxRequest {
 /// Pending notifications.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct InboxList {
-    /// By session, in delivery order; then those for the next session.
+    /// By session, in delivery order; then the unclaimed ones.
     pub notifications: Vec<WaitingView>,
     /// Number of open questions to the user, of that session and its folder or in all.
     #[serde(default)]

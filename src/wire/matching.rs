@@ -24,7 +24,7 @@ pub struct MatchView {
 pub struct TakerView {
     /// Its id.
     pub subscriber: String,
-    /// `takes`, `filtered` or `off`.
+    /// `takes`, `resolves`, `filtered` or `off`.
     pub verdict: String,
     /// The filter key that refuses the event.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -26,7 +26,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotifyRequest {
     /// One line without escapes, control characters and secrets; never empty, at most 1,000
-    /// characters and a mark.
+    /// characters, and `\u{2026} [+N chars]` if it was cut.
     pub message: String,
     /// Whether the message is markdown.
     pub is_markdown: bool,
@@ -36,7 +36,7 @@ pub struct NotifyRequest {
     pub progress: Option<Progress>,
     /// The level.
     pub level: Level,
-    /// The context: one line of at most 64 characters and a mark.
+    /// The context: one line of at most 64 characters, and `\u{2026} [+N chars]` if it was cut.
     pub context: String,
     /// The category.
     pub category: Option<Category>,
@@ -156,7 +156,8 @@ fn read_link(text: &str) -> Result<Arc<str>, FieldError> {
 /// The sinks of a notice.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct NotifyAnswer {
-    /// `Notification sent: ` and the message; with the reason in brackets if it goes to no sink.
+    /// `Notification sent: ` and the message; in brackets, why it goes to no sink, or when it is
+    /// sent later.
     pub text: String,
     /// Its id, which `aside why` takes.
     pub id: String,

@@ -15,7 +15,7 @@ pub const DOCTOR_AGENT: &str = "doctor";
 pub struct SourcesView {
     /// Start of the counts.
     pub since: String,
-    /// Whether that is later than requested, because there were too many.
+    /// Whether `since` is later than requested, because there were too many events or deliveries.
     pub is_cut: bool,
     /// The built-in sources, in a fixed order; then other sources by descending number of events,
     /// at most 20.
@@ -36,7 +36,8 @@ pub struct SourcesView {
 pub struct SourceView {
     /// Its name: as in docs/sources.md if built in, else the `source` of its events.
     pub name: String,
-    /// `probe`, `detector`, `harness`, `command`, `daemon`, or `other` if not built in.
+    /// `probe`, `detector`, `harness`, `source`, `command`, `webhook` or `daemon`; `other` if not
+    /// built in.
     pub kind: String,
     /// Whether it can publish now; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -98,6 +99,6 @@ pub struct LooksView {
     pub count: u64,
     /// Mean duration of a look, in microseconds.
     pub mean_us: u64,
-    /// Exchanges that went ahead without a look's findings, because it took too long.
+    /// Exchanges that went ahead without a look's findings: it took too long, or could not run.
     pub missed: u64,
 }

@@ -190,8 +190,8 @@ pub struct NotificationCounts {
     pub pending: u64,
     /// Currently waiting for a session that is not open yet.
     pub unclaimed: u64,
-    /// Answers that a harness requested ten times or more over more than a minute: its carrier
-    /// seems never to change, so that it gets nothing new.
+    /// Answers that a harness requested ten times or more over more than a minute. The harness
+    /// seems to send the same carrier each time, so it gets nothing new.
     pub fixed_carriers: u64,
     /// Ended without being delivered, by reason.
     pub ended: BTreeMap<String, u64>,
@@ -201,8 +201,9 @@ pub struct NotificationCounts {
 ///
 /// Shape: the raw side is the JSON payloads of all events that the injected notifications
 /// represent, including repeated and counted ones, as if each had been given to the agent directly.
-/// Five of its bytes count as a token, which underestimates its cost. It is counted once per
-/// session, an injection's cost each time. Undelivered notifications are in neither.
+/// Five bytes of JSON count as a token, which underestimates the cost of the raw side. The raw side
+/// is counted once per session, and an injection at each release. Both sides are without
+/// undelivered notifications.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct TokenCounts {
@@ -229,7 +230,7 @@ impl TokenCounts {
 pub struct SessionCounts {
     /// Currently open.
     pub open: u64,
-    /// Currently waiting for an answer or a change of their queue.
+    /// Exchanges that currently wait for their answer, and sessions whose queue is watched.
     pub waiting: u64,
     /// Currently unconfirmed injections.
     pub unconfirmed: u64,
@@ -276,7 +277,7 @@ pub struct FailingView {
     pub last_at: String,
 }
 
-/// One session; a command also shows one of a daemon of another version, which may lack a field.
+/// One session. A daemon of another version may omit a field.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct SessionView {
