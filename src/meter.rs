@@ -45,9 +45,9 @@ pub struct Counts {
 #[derive(Debug)]
 pub struct Meters {
     clock: MonotonicClock,
-    /// From reading events to their configured durability; once per batch.
+    /// From parsed events to their configured durability; once per batch.
     pub publish: Histogram,
-    /// From reading an exchange to its answer, including those of hooks.
+    /// From the append of an exchange to its answer, without the probes; those of hooks included.
     pub exchange: Histogram,
     /// From a hook call to its answer.
     pub hook: Histogram,

@@ -266,7 +266,7 @@ fn sessions(counts: &SessionCounts) -> Vec<Family> {
         gauge("aside_sessions_open", "Open sessions.", counts.open),
         gauge(
             "aside_requests_waiting",
-            "Requests that wait for an answer or for a change of a queue.",
+            "Exchanges that wait for their answer, and sessions whose queue is watched.",
             counts.waiting,
         ),
         gauge("aside_injections_unconfirmed", "Injections that are not confirmed yet.", counts.unconfirmed),
@@ -328,12 +328,12 @@ fn latencies(meters: &Meters) -> Vec<Family> {
     vec![
         histogram(
             "aside_publish_duration",
-            "From the receipt of events to their configured durability, once for each batch, since the start.",
+            "From parsed events to their configured durability, once for each batch, since the start.",
             &meters.publish,
         ),
         histogram(
             "aside_exchange_duration",
-            "From the receipt of an exchange to its answer, with those of hooks, since the start.",
+            "From the append of an exchange to its answer, without the probes, those of hooks included, since the start.",
             &meters.exchange,
         ),
         histogram(
