@@ -166,7 +166,7 @@ impl Here {
             return (false, Some("no session of it is open".to_owned()));
         }
         let off = if row.kind.is_switched() { row.switched_off_subscribers(&self.rules) } else { Vec::new() };
-        let why = || format!("no subscriber matches its events: {} is switched off", off.join(", "));
+        let why = || format!("no subscriber matches its events; switched off: {}", off.join(", "));
         (true, (!off.is_empty()).then(why))
     }
 
@@ -289,7 +289,7 @@ mod tests {
         let (off, on) = (here(&off, &[]), here(&[], &["claude-code"]));
         for (name, is_on, expected) in [
             ("git", false, "[sources.git] enabled = false in /c/aside.toml"),
-            ("disk", true, "no subscriber matches its events: disk_space is switched off"),
+            ("disk", true, "no subscriber matches its events; switched off: disk_space"),
             ("claude-code", false, "no session of it is open"),
             ("schedule", false, "aside.toml has no [[sources.schedule]]"),
             ("files", true, ""),
