@@ -86,7 +86,7 @@ pub use router::openapi;
 pub use tokens::{Tokens, TokensError};
 pub use transcripts::{TRANSCRIPTS_MAX, look_for_injections};
 
-/// Binds the Unix socket. Its folder and the socket are accessible to this user only.
+/// Binds the Unix socket, which only this user can access; a missing folder is created likewise.
 ///
 /// Between bind and chmod the umask decides the socket's mode. That is harmless, because every
 /// request of another user's process is refused. A process-wide umask would also affect files that

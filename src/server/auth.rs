@@ -124,12 +124,13 @@ fn refuse_user() -> Response {
     ApiError::new(StatusCode::FORBIDDEN, "the daemon answers only the user it runs as").into_response()
 }
 
-/// Refuses a request without `Authorization: Bearer <token>` whose token has the needed scope.
+/// Refuses a request without `Authorization: Bearer <token>` whose token has the needed scope. A
+/// webhook without the header passes: its handler checks the signature.
 pub(crate) fn token_only(router: Router, tokens: Tokens) -> Router {
     let tokens = Arc::new(tokens);
     router.layer(from_fn(move |mut request: Request, next: Next| {
-        let is_unsigned = !request.headers().contains_key(header::AUTHORIZATION);
-        let may_be_signed = is_unsigned && request.uri().path().starts_with(webhook_paths::PATH);
+        let has_no_token = !request.headers().contains_key(header::AUTHORIZATION);
+        let may_be_signed = has_no_token && request.uri().path().starts_with(webhook_paths::PATH);
         request.extensions_mut().insert(MayPublish(!may_be_signed));
         let refusal = if may_be_signed { None } else { refusal(&request, &tokens) };
         async move {

@@ -35,8 +35,8 @@ impl MonitorClient {
     /// Upserts the session of this monitor.
     ///
     /// Shape: opens a session that no hook has reported because it began before the daemon, and
-    /// reopens an ended session, because its client runs. Opens no session if the client's process
-    /// is unknown. `peer` is the monitor's own process, if it is known.
+    /// reopens an ended session, because its client runs. Opens no session if the monitor reports
+    /// no process id of its client. `peer` is the monitor's own process, if it is known.
     pub(crate) async fn attach(
         &self,
         app: &App,

@@ -73,7 +73,7 @@ pub enum PageStart {
         /// How many of its notifications precede it.
         skip: usize,
     },
-    /// Among those for the next session.
+    /// Among the unclaimed ones.
     Unclaimed {
         /// How many of them precede it.
         skip: usize,
@@ -106,7 +106,7 @@ impl EngineHandle {
         (Self { queries, pulse: Arc::new(Pulse::new(clock)) }, receiver)
     }
 
-    /// The loop's record of its turns, which can be read without waiting for it.
+    /// The loop's record of its iterations, which can be read without waiting for it.
     pub fn pulse(&self) -> &Arc<Pulse> {
         &self.pulse
     }

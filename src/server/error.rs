@@ -80,7 +80,7 @@ impl ApiError {
             AppendError::Poisoned(_) | AppendError::Closed => StatusCode::SERVICE_UNAVAILABLE,
         };
         let message = match error {
-            // The reader of this may be able to free some space.
+            // The cause is shown, because the user can often remove it, such as a full disk.
             AppendError::Poisoned(poisoned) => format!("{poisoned}: {}", poisoned.source),
             AppendError::Full(_) | AppendError::Closed => error.to_string(),
         };

@@ -38,15 +38,14 @@ const HASHES_MAX: usize = 16_384;
 const KEPT_TEXTS_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Most cached comparisons of two commits, at 1 MiB of paths each; the cache is cleared beyond it.
 const DIFFS_MAX: usize = 8;
-/// How often a comparison of two commits is tried that times out: the first try fills the page
-/// cache.
+/// How often a failing comparison of two commits is tried: the first try fills the page cache.
 const DIFF_TRIES_MAX: u8 = 2;
 /// Time limit of a comparison. The exchange does not wait for it; the next one finds it cached.
 const DIFF_WITHIN: Duration = Duration::from_millis(300);
 /// Most entries of a folder that are searched, for a renamed file or the newest log.
 const FOLDER_ENTRIES_MAX: usize = 4_096;
-/// Least age of a file's last change when it is hashed, in milliseconds. The file system's clock is
-/// that coarse: a later change could have the same fingerprint.
+/// Least age of a file's last change when its hash is cached, in milliseconds. The file system's
+/// clock is that coarse: a later change could have the same fingerprint.
 const SETTLED_MS: u64 = 10;
 /// Opens a pipe without waiting for its other end.
 const NON_BLOCKING: i32 = rustix::fs::OFlags::NONBLOCK.bits() as i32;
@@ -127,7 +126,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Whether the content of a file in this state is cached.
+    /// Whether [`Machine::hash`] answers for a file in this state without reading it.
     fn has_hashed(&self, found: &Fingerprint) -> bool {
         found.size > HASHED_BYTES_MAX || self.contents.lock().hashes.contains_key(&found.to_string())
     }

@@ -55,7 +55,7 @@ pub(crate) struct EventsParams {
     cursor: Option<String>,
 }
 
-/// Lists the events that a subscriber takes, and their outcome.
+/// Lists the events that a subscriber took or that were throttled, and their outcome.
 #[utoipa::path(
     get, path = "/v1/events", tag = "events", params(EventsParams),
     responses((status = 200, body = EventPage), (status = 400, body = ErrorBody), (status = 503, body = ErrorBody)),

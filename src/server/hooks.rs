@@ -93,8 +93,8 @@ pub(crate) async fn hook(
     app.meters.hook.observe(took);
     tracing::debug!(harness = kind.word, answers = stdout.is_some(), took_us = took.as_micros(), "hook");
     if let (Some(session), Some(_)) = (call.then.conversation(), peer) {
-        // The daemon does not write to a socket path that arrived over TCP or from a process that
-        // the client did not start.
+        // A socket path that arrived over TCP is ignored. `push` writes only to a socket on which
+        // this process of the client listens.
         if let Some(client) = app.registry.processes().of(session)
             && let Some(socket) = kind.message_socket.and_then(|read| read(session, &header))
         {

@@ -39,7 +39,7 @@ impl InboxParams {
 /// Most notifications of a page, and the default.
 const PAGE_MAX: usize = 1_000;
 
-/// Page start among the notifications for the next session, in place of a number.
+/// Page start among the unclaimed notifications, in place of a number.
 const UNCLAIMED: &str = "unclaimed";
 
 /// Selects a page of pending notifications.

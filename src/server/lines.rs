@@ -192,8 +192,8 @@ impl Lines {
     /// arrived yet.
     async fn arrived(&mut self) -> Option<Arrived> {
         if self.intake.len() == 0 {
-            // A body without an end must not keep the daemon from stopping.
             self.room = None;
+            // A body without an end must not keep the daemon from stopping.
             return Some(tokio::select! {
                 arrived = lazy_timeout(SILENCE_MAX, self.body.next()) => arrived.map_or(Arrived::Silence, Arrived::from),
                 () = self.app.stopped() => Arrived::Stopping,

@@ -27,7 +27,7 @@ pub(crate) struct Looks {
     pub(super) mounts: Mounts,
     pub(super) looking: DashSet<SessionId>,
     pub(super) count: AtomicUsize,
-    /// Calls of exchanges whose look timed out, kept for the next look.
+    /// Calls of exchanges whose look did not run or had no result in time, kept for the next look.
     missed: DashMap<SessionId, Missed>,
 }
 

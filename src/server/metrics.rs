@@ -43,7 +43,7 @@ pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, ApiError
 /// The system's statistics of this process; unavailable values are absent.
 #[expect(
     clippy::disallowed_methods,
-    reason = "what this process used is no time that anything is decided by"
+    reason = "the processor time is only reported; nothing is decided by it"
 )]
 fn read_process() -> Process {
     let status = fs::read_to_string("/proc/self/status").ok();

@@ -50,7 +50,7 @@ const LOOKS_MAX: usize = 8;
 /// The report of the harness for a look.
 #[derive(Debug, Default)]
 pub(crate) struct Said {
-    /// The calls that ended since the last exchange.
+    /// The calls that ended since the last exchange; before a tool, the one that begins.
     pub(crate) calls: Vec<Call>,
     /// The path of the transcript.
     pub(crate) transcript: Option<String>,
@@ -259,7 +259,7 @@ pub(crate) async fn look(app: &App, exchange: &Exchange, said: Said) -> Vec<Even
     Vec::new()
 }
 
-/// Keeps the calls of a look that timed out for the next exchange.
+/// Keeps the calls of a look without a result for the next exchange, and counts it.
 fn miss(app: &App, question: &Question) {
     app.meters.looks_missed.fetch_add(1, Ordering::Relaxed);
     app.registry.looks().keep_missed(&question.session, question.point, question.unseen.clone());

@@ -41,7 +41,7 @@ impl Processes {
         self.of.remove(session);
     }
 
-    /// Requests a check of every process that is not watched.
+    /// Requests a check of the processes beyond the bound of watched ones.
     pub(crate) fn look(&self) {
         self.changed.notify_one();
     }

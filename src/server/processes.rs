@@ -27,8 +27,8 @@ use crate::{
     time::{Timestamp, duration_millis},
 };
 
-/// Most watched processes, one open file each; the end of others is found when another session
-/// begins or ends.
+/// Most watched processes, one open file each; the end of others is found when another process is
+/// recorded or ends, or a monitor ends.
 const WATCHED_MAX: usize = 4_096;
 /// How many ancestors of a hook are searched for its client: shells and wrappers.
 const ABOVE_MAX: usize = 16;

@@ -41,7 +41,7 @@ const FOLLOWERS_MAX: usize = CONNECTIONS_MAX / 4 * 3;
 /// Interval of the check which sessions are followed.
 const FOLLOWED_EVERY: Duration = Duration::from_secs(60);
 
-/// Most sessions with a stored context gauge; all are dropped beyond it, until their status lines
+/// Most sessions with a stored context gauge; beyond it all are cleared, until their status lines
 /// are drawn again.
 const GAUGES_MAX: usize = 10_000;
 
@@ -74,7 +74,7 @@ pub struct Registry {
     sources: Inputs,
     /// Address of the API on TCP.
     tcp: OnceLock<SocketAddr>,
-    /// Held while a watch is set.
+    /// Held while a watch is set or a question is asked.
     watch_turn: tokio::sync::Mutex<()>,
     /// Permits of MCP connections.
     mcp_places: Arc<Semaphore>,
@@ -123,7 +123,7 @@ impl Registry {
         &self.sources
     }
 
-    /// Waits until no other request sets a watch.
+    /// Waits until no other request sets a watch or asks a question.
     pub(crate) async fn watch_turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.watch_turn.lock().await
     }

@@ -1,10 +1,10 @@
 //! Bounds the memory of all request bodies together.
 //!
-//! A body of at most [`SMALL_BYTES_MAX`] needs no room: their number is bounded by connections. A
-//! larger one takes room for its whole length before it is read, in memory that is returned to the
-//! system when the body is dropped. If there is no room within [`ROOM_WAIT_MAX`], the request is
-//! refused with 503 and `Retry-After`. Hooks and exchanges have separate room, so that publishers
-//! cannot block them.
+//! Bodies of at most [`SMALL_BYTES_MAX`] need no room: the number of connections bounds them. A
+//! larger body takes room before it is read: for its length, or for the largest body once a body of
+//! unknown length is no longer small. Its memory is returned to the system when the body is
+//! dropped. If there is no room within [`ROOM_WAIT_MAX`], the request is refused with 503 and
+//! `Retry-After`. Hooks and exchanges have separate room, so that publishers cannot block them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,7 +21,8 @@ use super::error::ApiError;
 pub(super) const SMALL_BYTES_MAX: usize = UNIT_BYTES;
 /// Unit of room, in bytes.
 const UNIT_BYTES: usize = 64 * 1024;
-/// Room for the bodies of hooks and exchanges, in bytes: two of the largest.
+/// Room for the bodies of hooks, exchanges and other requests of clients, in bytes: two of the
+/// largest.
 const EXCHANGES_BYTES: usize = 32 * 1024 * 1024;
 /// Room for published bodies, in bytes: four of the largest bodies, or some tens of NDJSON batches.
 const PUBLISHING_BYTES: usize = 64 * 1024 * 1024;
@@ -31,7 +32,7 @@ const ROOM_WAIT_MAX: Duration = Duration::from_secs(2);
 /// The room of the daemon.
 #[derive(Debug, Clone)]
 pub struct Rooms {
-    /// For bodies of hooks and exchanges.
+    /// For bodies of hooks, exchanges and other requests of clients.
     pub(super) exchanges: Room,
     /// For published bodies.
     pub(super) publishing: Room,

@@ -45,9 +45,9 @@ use crate::{
 /// The outcome of a body.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Taken {
-    /// Number of its events.
+    /// Number of its new events.
     published: usize,
-    /// How many of them are duplicates, by id.
+    /// Number of its events that were published before, by id.
     duplicates: usize,
 }
 
@@ -73,7 +73,8 @@ pub(crate) async fn list(State(app): State<App>) -> Json<SenderList> {
 /// Takes a webhook.
 ///
 /// It is signed with the secret of `[webhooks.NAME]`; a sender without one sends a token with the
-/// scope `publish`, or uses the Unix socket. A repeated delivery publishes nothing.
+/// scope `publish`, or uses the Unix socket. A repeated delivery publishes nothing if it is signed
+/// and has an id, and a repeated alert publishes nothing.
 #[utoipa::path(
     post, path = "/v1/webhooks/{name}", tag = "events",
     params(("name" = String, Path, description = "`github`, `gitlab`, `forgejo`, `standard` or `alertmanager`")),
@@ -159,7 +160,7 @@ fn unsigned(kind: Kind) -> ApiError {
     ApiError::new(StatusCode::UNAUTHORIZED, message)
 }
 
-/// The reason is shown only to the daemon's user; other callers must not see the path.
+/// Logs the reason, and answers without it: the caller must not see the path.
 fn unusable(kind: Kind, error: &io::Error) -> ApiError {
     tracing::error!(%kind, %error, "the secret of a webhook sender cannot be read, so its webhooks are refused");
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the secret cannot be read; the log has the reason")

@@ -28,7 +28,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// How many [`HEAD_LOOK`]s a client may take for the head of a request, from the connection's start
 /// or its last answer.
 pub(super) const HEAD_LOOKS_MAX: u32 = 60;
-/// Interval of the check of a client that has a head to send; also the error of its time limit.
+/// Interval of the check of a client that has to send a head; its time limit is this inexact.
 const HEAD_LOOK: Duration = Duration::from_secs(1);
 /// How many waiting connections are evicted when every place is taken: more than one, so that a
 /// burst of connections does not pay one eviction each.
@@ -107,8 +107,8 @@ impl Waits {
 
     /// Waits until the client has taken too long for a request's head.
     ///
-    /// Shape: a request starts no separate timer, because that would wake another thread; no timer
-    /// runs while a request is being answered.
+    /// Shape: a request starts no timer, because that would wake another thread; a running one ends
+    /// within [`HEAD_LOOK`] of it.
     pub(super) async fn head_timeout(&self) {
         let (mut seen, mut looks) = (NOT_WAITING, 0);
         loop {

@@ -118,7 +118,7 @@ async fn ask(call: &Called<'_>) -> Result<String, ApiError> {
     // A tool call cannot receive the answer later, so the session does.
     request.awaited = Awaited::BySession;
     let session = speaker(call, &mut request.notice).await?;
-    // Read before the question is asked, so that a new one has its whole time.
+    // Read before the question is asked, so that the text states the whole time of a new question.
     let now = call.app.now();
     let asked = questions::ask(call.app, request, session).await?;
     Ok(asked_text(&asked, now))
