@@ -153,7 +153,7 @@ fn refusal(request: &Request, tokens: &Tokens) -> Option<ApiError> {
     };
     let needed = Scope::needed(request.method(), request.uri().path());
     match needed {
-        Some(scope) if !token.allows(Some(scope)) => {
+        Some(scope) if !token.allows(scope) => {
             let message = format!("this token lacks the scope `{scope}`");
             Some(ApiError::new(StatusCode::FORBIDDEN, message))
         }

@@ -91,8 +91,8 @@ pub struct Token {
 
 impl Token {
     /// Whether it has `scope`.
-    pub(super) fn allows(&self, scope: Option<Scope>) -> bool {
-        scope.is_none_or(|needed| self.scopes.iter().any(|own| *own == needed || *own == Scope::Admin))
+    pub(super) fn allows(&self, scope: Scope) -> bool {
+        self.scopes.iter().any(|own| *own == scope || *own == Scope::Admin)
     }
 
     /// The first characters of the token, which identify its line.
@@ -346,11 +346,11 @@ mod tests {
         let made = fs::read_to_string(&path).expect("text");
         let own = made.trim_end();
         assert_eq!(own.len(), 2 * TOKEN_BYTES);
-        assert!(tokens.find(own).expect("known").allows(Some(Scope::Admin)));
+        assert!(tokens.find(own).expect("known").allows(Scope::Admin));
         assert_eq!((tokens.find(""), tokens.find(&own[1..])), (None, None));
         let added = add(&path, &[Scope::Publish], "ci\n").expect("added");
         let found = tokens.find(&added).expect("it counts at once");
-        assert!(found.allows(Some(Scope::Publish)) && found.allows(None) && !found.allows(Some(Scope::Read)));
+        assert!(found.allows(Scope::Publish) && !found.allows(Scope::Read));
         assert_eq!(found.note, "ci");
         fs::write(&path, made.replace('\n', "")).expect("written");
         assert_eq!(tokens.find(&added), None, "it was taken out");
