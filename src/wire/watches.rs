@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
-    event::{SessionId, cut_text, strip_text},
+    event::{SessionId, strip_text},
     time::parse_duration,
     watch::{CONDITIONS_MAX, EXPIRES_MAX, NOTE_CHARS_MAX, Needs, ReminderKind, Watch},
     wire::{
@@ -94,7 +94,7 @@ fn read_note(text: &str) -> Result<String, FieldError> {
         let message = format!("has at most {NOTE_CHARS_MAX} characters, not {count}");
         return Err(FieldError::new("note", message));
     }
-    Ok(cut_text(strip_text(text), NOTE_CHARS_MAX).into_owned())
+    Ok(strip_text(text).into_owned())
 }
 
 /// Parses `expires`, the longest duration.
