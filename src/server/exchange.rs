@@ -146,7 +146,7 @@ pub(crate) async fn perform<'e>(
     observed: impl Iterator<Item = EventRef<'e>>,
     exchange: &Exchange,
 ) -> Result<Answer, ApiError> {
-    let begun = app.meters.begin();
+    let stopwatch = app.meters.begin();
     let mut waiter = app.registry.register(&exchange.session);
     let request = waiter.request();
     let mut records = records_of(observed)?;
@@ -155,7 +155,7 @@ pub(crate) async fn perform<'e>(
     match tokio::time::timeout(ANSWER_WAIT_MAX, waiter.answer()).await {
         Ok(answer) => {
             let answer = answer?;
-            let took = app.meters.since(begun);
+            let took = app.meters.since(stopwatch);
             app.meters.exchange.observe(took);
             note(exchange, &answer, took);
             Ok(answer)

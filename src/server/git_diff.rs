@@ -31,14 +31,14 @@ const CHUNK_BYTES: usize = 64 * 1024;
 /// at `folder`.
 ///
 /// Returns `None` when git is not installed, refuses, does not know the commits, takes longer than
-/// `within`, or names more than 1 MiB of paths. Paths that are not UTF-8 are left out. `stopwatch`
-/// only measures the remaining time.
+/// `within`, or names more than 1 MiB of paths. Paths that are not UTF-8 are left out. `clock` only
+/// measures the remaining time.
 pub(super) fn changed_between(
     folder: &Path,
     old: &str,
     new: &str,
     within: Duration,
-    stopwatch: MonotonicClock,
+    clock: MonotonicClock,
 ) -> Option<Vec<String>> {
     let are_ids = [old, new]
         .iter()
@@ -48,7 +48,7 @@ pub(super) fn changed_between(
     }
     let mut git = command("git", folder);
     git.args(["diff-tree", "-r", "-z", "--no-renames", "--name-only", old, new, "--"]);
-    let output = run(&mut git, within, stopwatch)?;
+    let output = run(&mut git, within, clock)?;
     let paths = output.split(|byte| *byte == 0).filter(|path| !path.is_empty());
     Some(paths.filter_map(|path| String::from_utf8(path.to_vec()).ok()).collect())
 }
@@ -70,9 +70,9 @@ fn command(program: &str, folder: &Path) -> Command {
 }
 
 /// The output of a command, if it succeeds in time. The child is always reaped.
-fn run(command: &mut Command, within: Duration, stopwatch: MonotonicClock) -> Option<Vec<u8>> {
-    let begun = stopwatch();
-    let left = || within.saturating_sub(stopwatch().saturating_sub(begun));
+fn run(command: &mut Command, within: Duration, clock: MonotonicClock) -> Option<Vec<u8>> {
+    let started_at = clock();
+    let left = || within.saturating_sub(clock().saturating_sub(started_at));
     let mut child = command.spawn().ok()?;
     let output = read_within(&mut child, left);
     if output.is_none() {
@@ -128,12 +128,12 @@ mod tests {
 
     use super::*;
 
-    /// A stopwatch that does not advance: each wait has the whole time.
+    /// A clock that does not advance: each wait has the whole time.
     fn stopped() -> Duration {
         Duration::ZERO
     }
 
-    /// A stopwatch that advances one second per reading.
+    /// A clock that advances one second per reading.
     fn running() -> Duration {
         static SECONDS: AtomicU64 = AtomicU64::new(0);
         Duration::from_secs(SECONDS.fetch_add(1, Ordering::Relaxed))

@@ -59,7 +59,7 @@ pub(crate) async fn hook(
         app.registry.hook_troubles().note(Consequence::UnknownHarness, &harness, &message, app.now());
         return Err(ApiError::new(StatusCode::NOT_FOUND, message));
     };
-    let begun = app.meters.begin();
+    let stopwatch = app.meters.begin();
     let stdin = read_body(&app.rooms.exchanges, body).await?;
     let header = |name: &str| extract::header(&headers, name).and_then(header_text);
     let env = HookEnv::from_headers(&header);
@@ -78,10 +78,10 @@ pub(crate) async fn hook(
     }
     let folder = call.transcript.as_ref().and_then(|transcript| kind.client_folder(&transcript.path));
     let folder = folder.map(|path| ClientFolder { kind, path: path.to_owned() });
-    let claim = env.pid.map(IdentifiedBy::Pid).or(folder.as_ref().map(IdentifiedBy::SessionFile));
-    if let (Some(peer), Some(claim), Some(exchange)) = (peer, claim, call.then.exchange_mut())
+    let identity = env.pid.map(IdentifiedBy::Pid).or(folder.as_ref().map(IdentifiedBy::SessionFile));
+    if let (Some(peer), Some(identity), Some(exchange)) = (peer, identity, call.then.exchange_mut())
         && exchange.harness.parent.is_none()
-        && let Some(process) = processes::record(&app, &exchange.session, peer, claim)
+        && let Some(process) = processes::record(&app, &exchange.session, peer, identity)
     {
         exchange.harness.runs_in(process);
     }
@@ -89,7 +89,7 @@ pub(crate) async fn hook(
         wrote::note(&app, route, exchange, &call.calls);
     }
     let stdout = answer(&app, kind, &mut call, probing::patience(&headers)).await?;
-    let took = app.meters.since(begun);
+    let took = app.meters.since(stopwatch);
     app.meters.hook.observe(took);
     tracing::debug!(harness = kind.word, answers = stdout.is_some(), took_us = took.as_micros(), "hook");
     if let (Some(session), Some(_)) = (call.then.conversation(), peer) {

@@ -78,7 +78,7 @@ struct Taken {
     drafts: Vec<Draft>,
     ids: Ids,
     meters: Arc<Meters>,
-    begun: meter::Stopwatch,
+    stopwatch: meter::Stopwatch,
 }
 
 impl Ids {
@@ -146,9 +146,9 @@ impl Intake {
 
     /// The records to append, if any, and their events.
     fn drain(&mut self, app: &App) -> (Option<Records>, Taken) {
-        let (meters, begun) = (Arc::clone(&app.meters), app.meters.begin());
+        let (meters, stopwatch) = (Arc::clone(&app.meters), app.meters.begin());
         let Self { records, drafts, ids } = std::mem::take(self);
-        (Some(records).filter(|records| !records.is_empty()), Taken { drafts, ids, meters, begun })
+        (Some(records).filter(|records| !records.is_empty()), Taken { drafts, ids, meters, stopwatch })
     }
 }
 
@@ -168,9 +168,9 @@ impl Begun {
 impl Taken {
     /// The verdicts for `appended`; `None` when there was nothing to append.
     fn settle(self, appended: Option<&Appended>) -> Verdicts {
-        let Self { drafts, ids, meters, begun } = self;
+        let Self { drafts, ids, meters, stopwatch } = self;
         if let Some(appended) = appended {
-            let took = meters.since(begun);
+            let took = meters.since(stopwatch);
             meters.publish.observe(took);
             let (first, last) = (appended.first().map(|seq| seq.0), appended.last().map(|seq| seq.0));
             tracing::debug!(events = drafts.len(), first, last, took_us = took.as_micros(), "publish");

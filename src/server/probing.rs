@@ -203,13 +203,13 @@ impl Question {
         }
         let machine = self.machine(app, &Arc::default());
         let quick = Quick::new(&machine);
-        let begun = app.meters.begin();
+        let stopwatch = app.meters.begin();
         // A probe that panics here panics again on a thread, where it is logged.
         let found = panic::catch_unwind(AssertUnwindSafe(|| self.answer(&quick))).ok()?;
         if quick.has_left_out() {
             return None;
         }
-        app.meters.look.observe(app.meters.since(begun));
+        app.meters.look.observe(app.meters.since(stopwatch));
         Some(found)
     }
 }
@@ -235,9 +235,9 @@ pub(crate) async fn look(app: &App, exchange: &Exchange, said: Said) -> Vec<Even
     let mut look = tokio::task::spawn_blocking(move || {
         let machine = asked.machine(&looking.app, &compares);
         let meters = &looking.app.meters;
-        let begun = meters.begin();
+        let stopwatch = meters.begin();
         let found = asked.answer(&machine);
-        meters.look.observe(meters.since(begun));
+        meters.look.observe(meters.since(stopwatch));
         found
     });
     let part = |(part, of): (u32, u32)| patience * part / of;
