@@ -92,7 +92,7 @@ impl Drop for Looking {
 }
 
 /// The input of a look, except for the state of the machine.
-struct Question {
+struct LookInput {
     session: SessionId,
     point: InjectionPoint,
     now: Timestamp,
@@ -116,7 +116,7 @@ fn caches() -> Option<String> {
     given("XDG_CACHE_HOME").or_else(|| Some(format!("{}/.cache", given("HOME")?)))
 }
 
-impl Question {
+impl LookInput {
     /// The input of a look at `exchange`; `None` for a session without a folder, as on servers:
     /// nothing can change for it.
     fn new(app: &App, exchange: &Exchange, said: Said) -> Option<Self> {
@@ -165,7 +165,7 @@ impl Question {
     }
 
     /// The events that the probes find.
-    fn answer(&self, facts: &dyn Facts) -> Vec<Event> {
+    fn run(&self, facts: &dyn Facts) -> Vec<Event> {
         let transcript = self.transcript.as_ref();
         let others = self.view.other_sessions();
         let moment = Moment {
@@ -188,7 +188,7 @@ impl Question {
 
     /// Runs the probes on the caller's thread, if nothing can block and little is read; a thread
     /// would take longer than such a look.
-    fn answer_at_once(&self, app: &App) -> Option<Vec<Event>> {
+    fn run_at_once(&self, app: &App) -> Option<Vec<Event>> {
         let known = &self.view.known;
         // The paths of a session are known after its first look.
         if known.workspace.is_none() || known.workspace != self.workspace {
@@ -205,7 +205,7 @@ impl Question {
         let quick = Quick::new(&machine);
         let stopwatch = app.meters.begin();
         // A probe that panics here panics again on a thread, where it is logged.
-        let found = panic::catch_unwind(AssertUnwindSafe(|| self.answer(&quick))).ok()?;
+        let found = panic::catch_unwind(AssertUnwindSafe(|| self.run(&quick))).ok()?;
         if quick.has_left_out() {
             return None;
         }
@@ -222,21 +222,21 @@ pub(crate) async fn look(app: &App, exchange: &Exchange, said: Said) -> Vec<Even
         return Vec::new();
     }
     let patience = said.patience.unwrap_or(CALLER_WAITS);
-    let Some(question) = Question::new(app, exchange, said) else { return Vec::new() };
+    let Some(input) = LookInput::new(app, exchange, said) else { return Vec::new() };
     let Some(looking) = Looking::begin(app, &exchange.session) else {
-        miss(app, &question);
+        miss(app, &input);
         return Vec::new();
     };
-    if let Some(found) = question.answer_at_once(app) {
+    if let Some(found) = input.run_at_once(app) {
         return found;
     }
-    let (question, is_comparing) = (Arc::new(question), Arc::new(AtomicBool::new(false)));
-    let (asked, compares) = (Arc::clone(&question), Arc::clone(&is_comparing));
+    let (input, is_comparing) = (Arc::new(input), Arc::new(AtomicBool::new(false)));
+    let (shared, compares) = (Arc::clone(&input), Arc::clone(&is_comparing));
     let mut look = tokio::task::spawn_blocking(move || {
-        let machine = asked.machine(&looking.app, &compares);
+        let machine = shared.machine(&looking.app, &compares);
         let meters = &looking.app.meters;
         let stopwatch = meters.begin();
-        let found = asked.answer(&machine);
+        let found = shared.run(&machine);
         meters.look.observe(meters.since(stopwatch));
         found
     });
@@ -255,12 +255,12 @@ pub(crate) async fn look(app: &App, exchange: &Exchange, said: Said) -> Vec<Even
             tracing::debug!(session = %exchange.session, "the probes take too long; the next exchange repeats them");
         }
     }
-    miss(app, &question);
+    miss(app, &input);
     Vec::new()
 }
 
 /// Keeps the calls of a look without a result for the next exchange, and counts it.
-fn miss(app: &App, question: &Question) {
+fn miss(app: &App, input: &LookInput) {
     app.meters.looks_missed.fetch_add(1, Ordering::Relaxed);
-    app.registry.looks().keep_missed(&question.session, question.point, question.unseen.clone());
+    app.registry.looks().keep_missed(&input.session, input.point, input.unseen.clone());
 }
