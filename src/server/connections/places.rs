@@ -33,7 +33,7 @@ const HEAD_LOOK: Duration = Duration::from_secs(1);
 /// How many waiting connections are evicted when every place is taken: more than one, so that a
 /// burst of connections does not pay one eviction each.
 const EVICTED_AT_ONCE: usize = 16;
-/// The value in place of a turn number: the connection does not wait.
+/// The value in place of a wait number: the connection does not wait.
 const NOT_WAITING: u64 = 0;
 
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub(super) struct Places {
     open: Arc<Mutex<BTreeMap<u64, Arc<Waits>>>>,
     opened: u64,
     /// Number of waits that began on this listener; each wait gets its own number.
-    turns: Arc<AtomicU64>,
+    wait_numbers: Arc<AtomicU64>,
 }
 
 /// The place of one connection; released on drop.
@@ -63,13 +63,13 @@ pub(in crate::server) enum For {
     Read,
 }
 
-/// The waits of one connection, each with the turn in which it began.
+/// The waits of one connection, each with its number.
 ///
-/// Shape: turns count from 1 over all connections of a listener, so the lowest began first;
+/// Shape: numbers count from 1 over all connections of a listener, so the lowest began first;
 /// [`NOT_WAITING`] without a wait.
 #[derive(Debug)]
 pub(in crate::server) struct Waits {
-    turns: Arc<AtomicU64>,
+    wait_numbers: Arc<AtomicU64>,
     head: AtomicU64,
     body: AtomicU64,
     read: AtomicU64,
@@ -86,9 +86,9 @@ pub(in crate::server) struct Waits {
 pub(in crate::server) struct Unanswered(Arc<Waits>);
 
 impl Waits {
-    fn new(turns: Arc<AtomicU64>) -> Self {
+    fn new(wait_numbers: Arc<AtomicU64>) -> Self {
         let [head, body, read, unanswered] = [const { AtomicU64::new(NOT_WAITING) }; 4];
-        Self { turns, head, body, read, unanswered, silent: Notify::new(), evicted: Notify::new() }
+        Self { wait_numbers, head, body, read, unanswered, silent: Notify::new(), evicted: Notify::new() }
     }
 
     /// Notes that nothing could be read. A new connection waits for its head from this moment;
@@ -127,12 +127,12 @@ impl Waits {
 
     /// Notes the start of a wait, unless it waits already.
     pub(in crate::server) fn wait(&self, what: For) {
-        self.begin(self.of(what));
+        self.begin(self.wait_of(what));
     }
 
     /// Notes the end of a wait.
     pub(in crate::server) fn came(&self, what: For) {
-        self.of(what).store(NOT_WAITING, Ordering::Relaxed);
+        self.wait_of(what).store(NOT_WAITING, Ordering::Relaxed);
     }
 
     /// Notes that a request's head is complete; the request is unanswered until the returned value
@@ -143,24 +143,24 @@ impl Waits {
         Unanswered(Arc::clone(self))
     }
 
-    fn of(&self, what: For) -> &AtomicU64 {
+    fn wait_of(&self, what: For) -> &AtomicU64 {
         match what {
             For::Body => &self.body,
             For::Read => &self.read,
         }
     }
 
-    /// Notes the turn in which a wait begins; false if it began before.
+    /// Notes the number of a wait that begins; false if it began before.
     fn begin(&self, since: &AtomicU64) -> bool {
         let begins = since.load(Ordering::Relaxed) == NOT_WAITING;
         if begins {
-            since.store(self.turns.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+            since.store(self.wait_numbers.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
         begins
     }
 
-    /// The turn in which it began to wait for its client; `None` if it works.
-    fn since(&self) -> Option<u64> {
+    /// The number of its oldest wait for its client; `None` if it works.
+    fn waiting_since(&self) -> Option<u64> {
         let times = [&self.head, &self.body, &self.read].map(|since| since.load(Ordering::Relaxed));
         times.into_iter().filter(|since| *since != NOT_WAITING).min()
     }
@@ -178,7 +178,7 @@ impl Places {
     /// Creates `places_max` places.
     pub(super) fn new(places_max: usize) -> Self {
         let permits = Arc::new(Semaphore::new(places_max));
-        Self { permits, open: Arc::default(), opened: 0, turns: Arc::default() }
+        Self { permits, open: Arc::default(), opened: 0, wait_numbers: Arc::default() }
     }
 
     /// Takes a place for a connection; when none is free, evicts the ones that have waited longest.
@@ -201,7 +201,7 @@ impl Places {
     pub(super) fn evict_longest(&self, count: usize) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let count = count.min(open.len().div_ceil(8));
-        let waiting = open.iter().filter_map(|(number, waits)| Some((waits.since()?, *number)));
+        let waiting = open.iter().filter_map(|(number, waits)| Some((waits.waiting_since()?, *number)));
         let mut waiting: Vec<(u64, u64)> = waiting.collect();
         waiting.sort_unstable();
         for (_, number) in waiting.into_iter().take(count) {
@@ -212,7 +212,7 @@ impl Places {
 
     fn open(&mut self, permit: OwnedSemaphorePermit) -> Place {
         self.opened += 1;
-        let (number, waits) = (self.opened, Arc::new(Waits::new(Arc::clone(&self.turns))));
+        let (number, waits) = (self.opened, Arc::new(Waits::new(Arc::clone(&self.wait_numbers))));
         let open = Arc::clone(&self.open);
         open.lock().unwrap_or_else(PoisonError::into_inner).insert(number, Arc::clone(&waits));
         Place { number, waits, open, _permit: permit }
@@ -279,11 +279,11 @@ mod tests {
         let place = places.take().await;
         let unanswered = place.waits().request();
         place.waits().nothing_to_read();
-        assert_eq!(place.waits().since(), None);
+        assert_eq!(place.waits().waiting_since(), None);
         drop(unanswered);
-        let since = place.waits().since();
+        let since = place.waits().waiting_since();
         assert!(since.is_some());
         place.waits().nothing_to_read();
-        assert_eq!(place.waits().since(), since);
+        assert_eq!(place.waits().waiting_since(), since);
     }
 }
