@@ -95,7 +95,7 @@ pub(crate) async fn ask(
     let said = notice.into_notice(&id.unwrap_or_else(|| new_id(ID_KIND)), session, workspace, now);
     let question = Question { choices, expires_at: now + expires, awaited, ..Question::of(&said) };
     // Two concurrent requests could both count as the last one within the bound.
-    let _turn = app.registry.watch_turn().await;
+    let _lock = app.registry.creation_lock().await;
     let open = open(app).await?;
     if let Some(asked) = asked_before(app, &question).await? {
         return Ok(asked);

@@ -75,7 +75,7 @@ pub struct Registry {
     /// Address of the API on TCP.
     tcp: OnceLock<SocketAddr>,
     /// Held while a watch is set or a question is asked.
-    watch_turn: tokio::sync::Mutex<()>,
+    creation_lock: tokio::sync::Mutex<()>,
     /// Permits of MCP connections.
     mcp_places: Arc<Semaphore>,
 }
@@ -103,7 +103,7 @@ impl Registry {
             has_lost: Notify::new(),
             sources: Inputs::default(),
             tcp: OnceLock::new(),
-            watch_turn: tokio::sync::Mutex::default(),
+            creation_lock: tokio::sync::Mutex::default(),
             mcp_places: Arc::new(Semaphore::new(MCP_CONNECTIONS_MAX)),
         }
     }
@@ -124,8 +124,8 @@ impl Registry {
     }
 
     /// Waits until no other request sets a watch or asks a question.
-    pub(crate) async fn watch_turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
-        self.watch_turn.lock().await
+    pub(crate) async fn creation_lock(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.creation_lock.lock().await
     }
 
     /// A permit for an MCP connection, released on drop; `None` when all are taken.

@@ -155,7 +155,7 @@ pub(crate) async fn begin(app: &App, request: &WatchRequest, peer: Option<u32>) 
         return Ok(Begun::Already(already));
     }
     // Two concurrent requests could both count as the last one within the bound.
-    let _turn = app.registry.watch_turn().await;
+    let _lock = app.registry.creation_lock().await;
     check_room(&open(app).await?, &watch)?;
     let set = Records::build(|records| records.own_event(&watch.set_event()));
     app.publisher.publish(set).await.map_err(|error| ApiError::append(&error))?;
