@@ -95,7 +95,7 @@ pub(crate) async fn hook(
     if let (Some(session), Some(_)) = (call.then.conversation(), peer) {
         // A socket path that arrived over TCP is ignored. `push` writes only to a socket on which
         // this process of the client listens.
-        if let Some(client) = app.registry.processes().of(session)
+        if let Some(client) = app.registry.processes().process_of(session)
             && let Some(socket) = kind.message_socket.and_then(|read| read(session, &header))
         {
             app.registry.wake_routes().know_socket(session, KnownSocket { socket, client });

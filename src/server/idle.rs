@@ -44,7 +44,7 @@ pub async fn look_for_idle(app: App) -> Result<(), Infallible> {
 }
 
 async fn look(app: &App, session: SessionId) -> Result<(), ApiError> {
-    let Some(process) = app.registry.processes().of(&session) else { return Ok(()) };
+    let Some(process) = app.registry.processes().process_of(&session) else { return Ok(()) };
     let Some(folder) = app.registry.wake_routes().client_folder(&session) else { return Ok(()) };
     // Taken before the file is read, so that a concurrent hook counts as later.
     let as_of = Timestamp::from_millis(app.now().as_millis().saturating_sub(duration_millis(WRITTEN_WITHIN)));

@@ -10,7 +10,7 @@ use crate::{event::SessionId, harness::process::Process, source::process::runnin
 /// The process of each session, if known.
 #[derive(Debug, Default)]
 pub(crate) struct Processes {
-    of: DashMap<SessionId, Process>,
+    by_session: DashMap<SessionId, Process>,
     /// Processes whose end the system reports: their ids cannot be reused before that, so they need
     /// no further checks.
     pub(super) watched: DashSet<Process>,
@@ -20,25 +20,25 @@ pub(crate) struct Processes {
 impl Processes {
     /// Records that the session runs in `process`.
     pub(crate) fn know(&self, session: &SessionId, process: Process) {
-        if self.of.insert(session.clone(), process) != Some(process) {
+        if self.by_session.insert(session.clone(), process) != Some(process) {
             self.changed.notify_one();
         }
     }
 
     /// The session's process, if it has the id `pid` and has not ended.
     pub(super) fn running(&self, session: &SessionId, pid: u32) -> Option<Process> {
-        let known = self.of(session).filter(|known| known.pid == pid)?;
+        let known = self.process_of(session).filter(|known| known.pid == pid)?;
         (self.watched.contains(&known) || running(pid) == Some(known)).then_some(known)
     }
 
     /// The process of the session.
-    pub(crate) fn of(&self, session: &SessionId) -> Option<Process> {
-        self.of.get(session).map(|process| *process)
+    pub(crate) fn process_of(&self, session: &SessionId) -> Option<Process> {
+        self.by_session.get(session).map(|process| *process)
     }
 
     /// Forgets an ended session; its process may run on.
     pub(crate) fn forget(&self, session: &SessionId) {
-        self.of.remove(session);
+        self.by_session.remove(session);
     }
 
     /// Requests a check of the processes beyond the bound of watched ones.
@@ -47,11 +47,11 @@ impl Processes {
     }
 
     pub(super) fn all(&self) -> HashSet<Process> {
-        self.of.iter().map(|entry| *entry.value()).collect()
+        self.by_session.iter().map(|entry| *entry.value()).collect()
     }
 
     pub(super) fn sessions_of(&self, process: Process) -> Vec<SessionId> {
-        let own = self.of.iter().filter(|entry| *entry.value() == process);
+        let own = self.by_session.iter().filter(|entry| *entry.value() == process);
         let mut sessions: Vec<SessionId> = own.map(|entry| entry.key().clone()).collect();
         sessions.sort_unstable();
         sessions

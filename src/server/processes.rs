@@ -68,7 +68,7 @@ pub(crate) fn record(
             None => from_upwards(peer).find(|process| process.pid == pid),
         },
         IdentifiedBy::SessionFile(folder) => {
-            let known = processes.of(session).filter(|known| processes.watched.contains(known));
+            let known = processes.process_of(session).filter(|known| processes.watched.contains(known));
             // Reading the ancestors of a hook costs a tenth of the hook, and is useless if the
             // client writes no session files.
             let is_worth_it = known.is_some() || folder.has_session_files();
@@ -152,7 +152,7 @@ async fn find_again(app: &App) -> Result<(), ApiError> {
             continue;
         };
         let id = SessionId::new(&session.id);
-        if app.registry.processes().of(&id).is_some() {
+        if app.registry.processes().process_of(&id).is_some() {
             // A hook has reported it meanwhile.
             continue;
         }
