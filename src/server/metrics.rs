@@ -34,7 +34,7 @@ const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset
 )]
 pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, ApiError> {
     let status = admin::status_of(&app).await?;
-    let text = write(families::of(&status, &app.meters, &read_process())).map_err(|error| {
+    let text = write(families::all(&status, &app.meters, &read_process())).map_err(|error| {
         ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the metrics cannot be written: {error}"))
     })?;
     Ok(([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response())

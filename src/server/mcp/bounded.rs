@@ -38,18 +38,18 @@ impl<T> Bounded<T> {
 }
 
 impl Open {
-    fn with<R>(&self, then: impl FnOnce(&mut HashSet<RequestId>) -> R) -> R {
+    fn with_ids<R>(&self, then: impl FnOnce(&mut HashSet<RequestId>) -> R) -> R {
         then(&mut self.ids.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     async fn room(&self) {
-        while self.with(|ids| ids.len() >= CALLS_MAX) {
+        while self.with_ids(|ids| ids.len() >= CALLS_MAX) {
             self.ended.notified().await;
         }
     }
 
     fn end(&self, id: &RequestId) {
-        if self.with(|ids| ids.remove(id)) {
+        if self.with_ids(|ids| ids.remove(id)) {
             self.ended.notify_one();
         }
     }
@@ -58,7 +58,7 @@ impl Open {
     fn note(&self, message: &RxJsonRpcMessage<RoleServer>) {
         match message {
             JsonRpcMessage::Request(request) => {
-                self.with(|ids| ids.insert(request.id.clone()));
+                self.with_ids(|ids| ids.insert(request.id.clone()));
             }
             JsonRpcMessage::Notification(notification) => {
                 if let ClientNotification::CancelledNotification(cancelled) = &notification.notification {

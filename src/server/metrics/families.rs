@@ -57,7 +57,7 @@ pub(super) struct Process {
 }
 
 /// All families, in output order.
-pub(super) fn of(status: &StatusView, meters: &Meters, process: &Process) -> Vec<Family> {
+pub(super) fn all(status: &StatusView, meters: &Meters, process: &Process) -> Vec<Family> {
     let mut all = about(status);
     all.extend(events(&status.events));
     all.extend(notifications(&status.notifications));

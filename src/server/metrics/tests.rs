@@ -65,7 +65,7 @@ fn shown(status: &StatusView) -> BTreeMap<String, f64> {
     meters.commit.observe(Duration::from_micros(3_000));
     meters.commit.observe(Duration::from_secs(60));
     let process = Process { resident_bytes: Some(4_096), cpu_seconds: 0.25, open_files: Some(12) };
-    let text = write(families::of(status, &meters, &process)).expect("written");
+    let text = write(families::all(status, &meters, &process)).expect("written");
     assert!(text.ends_with("\n# EOF\n"), "{text}");
     let samples = text.lines().filter(|line| !line.starts_with('#'));
     let sample = |line: &str| {
