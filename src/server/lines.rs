@@ -20,7 +20,7 @@ use crate::{
         error::ApiError,
         extract::{broken_off, lazy_timeout, too_slow},
         intake::{Begun, Intake, NewIds, Verdicts},
-        room::Taken,
+        room::Reservation,
     },
     wire::{
         body::LineSplitter,
@@ -132,7 +132,7 @@ struct Lines {
     /// Bytes of the lines in the intake.
     bytes: usize,
     /// Memory reserved for the current lines; taken with the first of them.
-    room: Option<Taken>,
+    room: Option<Reservation>,
     is_ended: bool,
 }
 

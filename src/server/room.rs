@@ -44,7 +44,7 @@ pub(super) struct Room(Arc<Semaphore>);
 
 /// A share of a room, released on drop.
 #[derive(Debug)]
-pub(super) struct Taken {
+pub(super) struct Reservation {
     _permit: OwnedSemaphorePermit,
 }
 
@@ -61,7 +61,7 @@ enum Memory {
     /// The mapping has the largest length of the body; only written pages take memory.
     Large {
         mapping: MmapMut,
-        _taken: Taken,
+        _reservation: Reservation,
     },
 }
 
@@ -79,11 +79,11 @@ impl Room {
     /// Takes room for `bytes`, at most the total.
     ///
     /// Errors: there was no room within [`ROOM_WAIT_MAX`].
-    pub(super) async fn take(&self, bytes: usize) -> Result<Taken, ApiError> {
+    pub(super) async fn take(&self, bytes: usize) -> Result<Reservation, ApiError> {
         let units = u32::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX);
         let acquiring = Arc::clone(&self.0).acquire_many_owned(units);
         match timeout(ROOM_WAIT_MAX, acquiring).await {
-            Ok(permit) => Ok(Taken { _permit: permit.expect("the semaphore is never closed") }),
+            Ok(permit) => Ok(Reservation { _permit: permit.expect("the semaphore is never closed") }),
             Err(_) => Err(ApiError::busy("too many large bodies are being read")),
         }
     }
@@ -97,10 +97,10 @@ impl Buffer {
         let memory = if bytes <= SMALL_BYTES_MAX {
             Memory::Small(Vec::with_capacity(bytes))
         } else {
-            let taken = room.take(bytes).await?;
+            let reservation = room.take(bytes).await?;
             let mapping = MmapMut::map_anon(bytes);
             let mapping = mapping.map_err(|error| ApiError::busy(&format!("out of memory: {error}")))?;
-            Memory::Large { mapping, _taken: taken }
+            Memory::Large { mapping, _reservation: reservation }
         };
         Ok(Self { memory, length: 0 })
     }
