@@ -69,12 +69,12 @@ enum Draft {
 pub(crate) struct Begun {
     /// `None` when there is nothing to append.
     appending: Option<Appending>,
-    taken: Taken,
+    batch: Batch,
 }
 
-/// Verdicts of a batch whose append is in progress.
+/// A batch whose append is in progress.
 #[derive(Debug)]
-struct Taken {
+struct Batch {
     drafts: Vec<Draft>,
     ids: Ids,
     meters: Arc<Meters>,
@@ -120,35 +120,35 @@ impl Intake {
     ///
     /// Errors: the journal accepts no records; then no event of this batch is acknowledged.
     pub(crate) async fn commit(&mut self, app: &App) -> Result<Verdicts, ApiError> {
-        let (records, taken) = self.drain(app);
+        let (records, batch) = self.drain(app);
         let appended = match records {
             None => None,
             Some(records) => {
                 Some(app.publisher.publish(records).await.map_err(|error| ApiError::append(&error))?)
             }
         };
-        Ok(taken.settle(appended.as_ref()))
+        Ok(batch.settle(appended.as_ref()))
     }
 
     /// Starts the append of the batch and empties the intake.
     ///
     /// Errors: the journal accepts no records; then no event of this batch is acknowledged.
     pub(crate) async fn begin(&mut self, app: &App) -> Result<Begun, ApiError> {
-        let (records, taken) = self.drain(app);
+        let (records, batch) = self.drain(app);
         let appending = match records {
             None => None,
             Some(records) => {
                 Some(app.publisher.begin_publish(records).await.map_err(|error| ApiError::append(&error))?)
             }
         };
-        Ok(Begun { appending, taken })
+        Ok(Begun { appending, batch })
     }
 
     /// The records to append, if any, and their events.
-    fn drain(&mut self, app: &App) -> (Option<Records>, Taken) {
+    fn drain(&mut self, app: &App) -> (Option<Records>, Batch) {
         let (meters, stopwatch) = (Arc::clone(&app.meters), app.meters.begin());
         let Self { records, drafts, ids } = std::mem::take(self);
-        (Some(records).filter(|records| !records.is_empty()), Taken { drafts, ids, meters, stopwatch })
+        (Some(records).filter(|records| !records.is_empty()), Batch { drafts, ids, meters, stopwatch })
     }
 }
 
@@ -161,11 +161,11 @@ impl Begun {
             None => None,
             Some(appending) => Some(appending.done().await.map_err(|error| ApiError::append(&error))?),
         };
-        Ok(self.taken.settle(appended.as_ref()))
+        Ok(self.batch.settle(appended.as_ref()))
     }
 }
 
-impl Taken {
+impl Batch {
     /// The verdicts for `appended`; `None` when there was nothing to append.
     fn settle(self, appended: Option<&Appended>) -> Verdicts {
         let Self { drafts, ids, meters, stopwatch } = self;
