@@ -28,12 +28,12 @@ use super::connections::{For, Unanswered, Waits};
 struct Received {
     body: Incoming,
     waits: Arc<Waits>,
-    fate: Fate,
+    outcome: BodyOutcome,
 }
 
 /// The outcome of a request's body.
 #[derive(Debug, Clone)]
-pub(super) struct Fate {
+pub(super) struct BodyOutcome {
     /// Whether the request has a body.
     is_there: bool,
     /// Whether it was dropped before its end.
@@ -48,17 +48,17 @@ pub(super) struct Answer {
 }
 
 /// Wraps the body of a request, so that it is noted in `waits`.
-pub(super) fn receive(request: Request<Incoming>, waits: &Arc<Waits>) -> (Request<Body>, Fate) {
+pub(super) fn receive(request: Request<Incoming>, waits: &Arc<Waits>) -> (Request<Body>, BodyOutcome) {
     let is_there = !request.body().is_end_stream();
-    let fate = Fate { is_there, was_given_up: Arc::default() };
+    let outcome = BodyOutcome { is_there, was_given_up: Arc::default() };
     let request =
-        request.map(|body| Body::new(Received { body, waits: Arc::clone(waits), fate: fate.clone() }));
-    (request, fate)
+        request.map(|body| Body::new(Received { body, waits: Arc::clone(waits), outcome: outcome.clone() }));
+    (request, outcome)
 }
 
-impl Fate {
+impl BodyOutcome {
     /// Sends `Connection: close` if the body requires it.
-    pub(super) fn tell(&self, response: &mut Response) {
+    pub(super) fn close_connection_if_unread(&self, response: &mut Response) {
         let status = response.status();
         let is_refused = status.is_client_error() || status.is_server_error();
         if self.is_there && (is_refused || self.was_given_up.load(Ordering::Relaxed)) {
@@ -95,7 +95,7 @@ impl HttpBody for Received {
 impl Drop for Received {
     fn drop(&mut self) {
         self.waits.came(For::Body);
-        self.fate.was_given_up.store(!self.body.is_end_stream(), Ordering::Relaxed);
+        self.outcome.was_given_up.store(!self.body.is_end_stream(), Ordering::Relaxed);
     }
 }
 

@@ -203,12 +203,12 @@ async fn answer_one(
     next: &Mutex<Option<Takeover>>,
 ) -> Result<Response<Answer>, Infallible> {
     let unanswered = waits.request();
-    let (mut request, fate) = bodies::receive(request, waits);
+    let (mut request, outcome) = bodies::receive(request, waits);
     if let Origin::Local(peer) = origin {
         request.extensions_mut().insert(ConnectInfo(peer));
     }
     let mut response = router.call(request).await?;
-    fate.tell(&mut response);
+    outcome.close_connection_if_unread(&mut response);
     if let Some(takeover) = response.extensions_mut().remove::<Takeover>() {
         *next.lock().unwrap_or_else(PoisonError::into_inner) = Some(takeover);
     }
