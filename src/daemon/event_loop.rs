@@ -113,8 +113,9 @@ impl EventLoop {
             }
             let until_deadline = deadline.map(|at| self.clock.until(at).min(LOOK_AGAIN));
             let wait = if is_full { Some(FULL_RETRY) } else { until_deadline };
-            let wait = self.watchdog.until_next(wait);
-            self.watchdog.say((self.monotonic)());
+            let awake_at = (self.monotonic)();
+            self.watchdog.say(awake_at);
+            let wait = self.watchdog.until_next(wait, awake_at);
             self.pulse.wait();
             tokio::select! {
                 _ = self.drain.changed() => {}

@@ -38,8 +38,9 @@ impl Watchdog {
     }
 
     /// Shortens a sleep of `wait` to when the next keep-alive is due.
-    pub(super) fn until_next(&self, wait: Option<Duration>) -> Option<Duration> {
-        wait.into_iter().chain(self.every()).min()
+    pub(super) fn until_next(&self, wait: Option<Duration>, now: Duration) -> Option<Duration> {
+        let due = self.every().map(|every| (self.said + every).saturating_sub(now));
+        wait.into_iter().chain(due).min()
     }
 
     /// Sends a keep-alive if it is due.
@@ -72,8 +73,15 @@ mod tests {
             watchdog.say(seconds(now));
             assert_eq!(SAID.load(Ordering::Relaxed), said, "{now}");
         }
-        assert_eq!(watchdog.until_next(None), Some(seconds(15)));
-        assert_eq!(watchdog.until_next(Some(seconds(2))), Some(seconds(2)));
-        assert_eq!(Watchdog::new(None, seconds(100)).until_next(None), None);
+        for (now, wait, until_next) in [
+            (170, None, 15),
+            (184, None, 1),
+            (184, Some(seconds(15)), 1),
+            (184, Some(Duration::ZERO), 0),
+            (190, Some(seconds(2)), 0),
+        ] {
+            assert_eq!(watchdog.until_next(wait, seconds(now)), Some(seconds(until_next)), "{now}");
+        }
+        assert_eq!(Watchdog::new(None, seconds(100)).until_next(None, seconds(100)), None);
     }
 }
