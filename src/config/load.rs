@@ -2,8 +2,8 @@
 //!
 //! A missing folder is an empty layer. An unreadable file is data too: it is reported with
 //! everything else, and the other files stay usable. Files are read whole, up to
-//! [`FILE_BYTES_MAX`]. Links to files are followed. Links to folders inside a layer are not,
-//! because they can form a circle.
+//! [`FILE_BYTES_MAX`]. Links to files are followed; one without a target is an unreadable file, not
+//! a missing one. Links to folders inside a layer are not followed, because they can form a circle.
 
 use std::{
     fs,
@@ -97,7 +97,7 @@ impl Found {
     fn read_folder(&mut self, folder: &Path, name: &str) {
         let entries = match fs::read_dir(folder) {
             Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return,
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !folder.is_symlink() => return,
             Err(error) => return self.refuse(folder, name, error.to_string()),
         };
         for entry in entries {
@@ -147,7 +147,8 @@ impl Found {
                 path: path.display().to_string().into(),
                 text: text.into(),
             }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !name.contains('/') => {}
+            Err(error)
+                if error.kind() == io::ErrorKind::NotFound && !name.contains('/') && !path.is_symlink() => {}
             Err(error) => self.refuse(path, name, error.to_string()),
         }
     }
@@ -251,5 +252,17 @@ mod tests {
         let sources = read_layers(&[(LayerKind::User, folder.path().to_owned())]);
         let refused: Vec<_> = sources.unreadable().iter().map(|file| file.why.as_str()).collect();
         assert_eq!(refused, ["a link to a folder is not followed"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_without_a_target_is_not_an_absent_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for name in TOP {
+            std::os::unix::fs::symlink("not/mounted", folder.path().join(name)).expect("a link");
+        }
+        let sources = read_layers(&[(LayerKind::User, folder.path().to_owned())]);
+        let refused: Vec<_> = sources.unreadable().iter().map(|file| &*file.name).collect();
+        assert_eq!(refused, ["aside.toml", "events.toml", "subscribers", "templates", "webhooks.toml"]);
     }
 }
