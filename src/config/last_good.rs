@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use crate::config::{
     compile::{Compiled, compile},
-    layers::{FileKind, SourceFile, Sources},
+    layers::{FileKind, LayerKind, SourceFile, Sources},
     report::Report,
 };
 
@@ -39,6 +39,10 @@ pub fn usable(sources: Sources, last_good: Option<&Sources>, known_types: &[&str
         Some(last_good) if report.error_count() > 0 => good_files(last_good),
         Some(_) | None => Vec::new(),
     };
+    // An unreadable folder counts as replaced when any file in it is, so its settings are noted.
+    let is_lost = |file: &&SourceFile| sources.unreadable().iter().any(|one| one.path_below(file).is_some());
+    let settings = last_good.into_iter().flat_map(|last_good| last_good.of_kind(FileKind::Settings));
+    let lost: Vec<LayerKind> = settings.filter(is_lost).map(|file| file.layer).collect();
     let (mut sources, mut replaced) = (sources, Vec::new());
     // An earlier text can make another file unusable, which is then replaced too; each round
     // replaces at least one file.
@@ -54,7 +58,9 @@ pub fn usable(sources: Sources, last_good: Option<&Sources>, known_types: &[&str
     }
     let is_whole = |file: &SourceFile| !compiled.left_out.contains(&file.path);
     let is_of_settings = |name: &str| name.is_empty() || FileKind::of(name) == Some(FileKind::Settings);
+    let is_found = |layer: &LayerKind| sources.of_kind(FileKind::Settings).any(|file| file.layer == *layer);
     let has_all_settings = sources.of_kind(FileKind::Settings).all(is_whole)
+        && lost.iter().all(is_found)
         && !sources.unreadable().iter().any(|unreadable| is_of_settings(&unreadable.name));
     Usable { sources, compiled, report, replaced, has_all_settings }
 }
@@ -84,7 +90,7 @@ fn replacement(good: &SourceFile, sources: &Sources, compiled: &Compiled) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::layers::{LayerKind, Unreadable};
+    use crate::config::layers::Unreadable;
 
     const TEMPLATE: &str = "ci: {{ count }}\n";
 
@@ -186,6 +192,18 @@ mod tests {
 
             let without = super::usable(Sources::shipped().with([], [unreadable]), None, &[]);
             assert_eq!(without.has_all_settings, name.starts_with("subscribers"), "{name}");
+        }
+    }
+
+    #[test]
+    fn settings_that_were_never_good_are_not_all_there_when_their_folder_is_missing() {
+        for (text, has_all_settings) in [("x =", false), ("[journal]\nretain_age = \"off\"\n", true)] {
+            let good = kept(&[("aside.toml", text), ("subscribers/a.toml", &subscriber("a", ""))]);
+            let (name, path, why) = ("".into(), "/home/u/.config/aside".into(), "no".to_owned());
+            let missing = Unreadable { layer: LayerKind::User, name, path, why };
+            let usable = usable(Sources::shipped().with([], [missing]), Some(&good), &[]);
+            let is_found = usable.replaced.contains(&"/home/u/.config/aside/subscribers/a.toml".into());
+            assert_eq!((is_found, usable.has_all_settings), (true, has_all_settings), "{text}");
         }
     }
 
