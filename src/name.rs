@@ -6,8 +6,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// A text of at most `N` bytes, in place.
 ///
-/// Shape: a longer text is cut to `N` bytes, at a character. If all known names are shorter than
-/// `N` bytes, a cut text equals none of them.
+/// Shape: a longer text is cut at a character and filled up to `N` bytes with `~`. If all known
+/// names are shorter than `N` bytes, a cut text equals none of them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShortName<const N: usize> {
     /// The text, followed by zeroes.
@@ -16,15 +16,17 @@ pub struct ShortName<const N: usize> {
 }
 
 impl<const N: usize> ShortName<N> {
-    /// Copies `text`, cut if it is longer than `N` bytes.
+    /// Copies `text`, cut and filled up if it is longer than `N` bytes.
     pub fn new(text: &str) -> Self {
         let ends = text.char_indices().map(|(at, char)| at + char.len_utf8());
         let end = ends.take_while(|end| *end <= N).last().unwrap_or(0);
-        let mut bytes = [0; N];
+        let is_cut = end < text.len();
+        let mut bytes = [if is_cut { b'~' } else { 0 }; N];
         for (to, from) in bytes.iter_mut().zip(text.bytes().take(end)) {
             *to = from;
         }
-        Self { bytes, length: u8::try_from(end).expect("a short name is short") }
+        let length = if is_cut { N } else { end };
+        Self { bytes, length: u8::try_from(length).expect("a short name is short") }
     }
 
     /// The text.
@@ -83,6 +85,10 @@ mod tests {
     #[test]
     fn a_longer_text_is_cut_at_a_character() {
         assert_eq!(ShortName::<4>::new("abcde").as_str(), "abcd");
-        assert_eq!(ShortName::<4>::new("abc\u{e4}").as_str(), "abc");
+        assert_eq!(ShortName::<4>::new("abc\u{e4}").as_str(), "abc~");
+        let known = ShortName::<15>::new("na4f26f71a068");
+        for rest in ["\u{20ac}", "\u{1f600}", "aa\u{e4}", "abc"] {
+            assert_ne!(ShortName::new(&format!("na4f26f71a068{rest}")), known, "{rest}");
+        }
     }
 }
