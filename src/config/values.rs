@@ -199,11 +199,11 @@ pub(crate) fn rate(value: &Value<'_>) -> Parsed<Rate> {
     }
 }
 
-/// An array of strings, each read by `parse`.
+/// An array, each item of which `parse` reads.
 pub(crate) fn list<'s, T>(value: &Value<'s>, parse: impl Fn(&Value<'s>) -> Parsed<T>) -> Parsed<Vec<T>> {
     let items = value.items().ok_or_else(|| {
         let note = value.get().as_str().map(|text| format!("write [\"{}\"]", shown(text)));
-        noted(value.wrong_kind("an array of strings"), note)
+        noted(value.wrong_kind("an array"), note)
     })?;
     let (mut parsed, mut found) = (Vec::new(), Vec::new());
     for item in &items {
