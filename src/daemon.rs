@@ -181,8 +181,8 @@ pub fn token_file(config: &Path, state: &Path) -> PathBuf {
 /// A rebuilt history.
 #[derive(Debug)]
 pub struct Rebuilt {
-    /// How many records the journal has.
-    pub records: u64,
+    /// The last record.
+    pub last: u64,
     /// Its file.
     pub file: PathBuf,
 }
@@ -202,9 +202,9 @@ pub fn rebuild(state: &Path, config: &Path) -> Result<Rebuilt, DaemonError> {
     let file = state.join(FILE_NAME);
     let skipped = Skipped::open(state, &journal).into_records();
     let source = ReplaySource { journal: journal.clone(), snapshots, rules, ended: last_seq, skipped };
-    let records = projector::rebuild(&file, &source)?.0;
+    let last = projector::rebuild(&file, &source)?.0;
     journal.close_blocking()?;
-    Ok(Rebuilt { records, file })
+    Ok(Rebuilt { last, file })
 }
 
 /// The running parts.

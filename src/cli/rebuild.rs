@@ -38,8 +38,9 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     let begun: ProjectionView = parse(DOING, &body)?;
     let head = begun.seq + begun.behind;
     if args.no_wait {
-        return context
-            .print(&format!("the daemon reads {head} records again; `aside status` shows the progress\n"));
+        return context.print(&format!(
+            "the daemon rebuilds it up to record {head}; `aside status` shows the progress\n"
+        ));
     }
     loop {
         let Status { projection } = parse(DOING, &context.ask(DOING, "GET", "/v1/status", None)?)?;
@@ -47,7 +48,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
             return Err(CliError::Rebuild(why));
         }
         if projection.seq >= head {
-            return context.print(&format!("rebuilt by the daemon: {} records\n", projection.seq));
+            return context.print(&format!("rebuilt by the daemon up to record {}\n", projection.seq));
         }
         wait();
     }
@@ -60,9 +61,8 @@ fn wait() {
 
 fn offline(context: &mut Context<'_>) -> Result<(), CliError> {
     let paths = context.paths.as_ref().map_err(|error| CliError::Paths(error.clone()))?;
-    let Rebuilt { records, file } =
-        daemon::rebuild(&paths.state, &paths.config).map_err(CliError::Offline)?;
-    context.print(&format!("no daemon runs; rebuilt here: {records} records, {}\n", file.display()))
+    let Rebuilt { last, file } = daemon::rebuild(&paths.state, &paths.config).map_err(CliError::Offline)?;
+    context.print(&format!("no daemon runs; rebuilt here up to record {last}: {}\n", file.display()))
 }
 
 #[cfg(test)]
@@ -73,7 +73,10 @@ mod tests {
     fn a_running_daemon_is_asked_and_followed() {
         let answer = r#"{"seq":9,"behind":0,"projection":{"seq":9,"behind":0}}"#;
         let daemon = FakeDaemon::answering_json(200, answer);
-        assert_eq!(run_against(&daemon, &["rebuild"]).as_deref(), Ok("rebuilt by the daemon: 9 records\n"));
+        assert_eq!(
+            run_against(&daemon, &["rebuild"]).as_deref(),
+            Ok("rebuilt by the daemon up to record 9\n")
+        );
         let asked: Vec<String> = daemon
             .requests()
             .iter()
