@@ -23,7 +23,7 @@ use crate::{
 const SHIPPED: &str = include_str!("../../config/webhooks.toml");
 /// The senders that rows can be for; alerts are read without rows.
 const FROM: [Kind; 4] = [Kind::Github, Kind::Gitlab, Kind::Forgejo, Kind::Standard];
-/// Most rows of all layers.
+/// Most rows of a file.
 const ROWS_MAX: usize = 1_000;
 
 /// The shipped rows.
@@ -94,10 +94,14 @@ pub(crate) fn read(file: &SourceFile, rows: &mut Vec<Row>) -> Vec<Diagnostic> {
     let mut found = finish_all(&documents, &["webhook"], Vec::new());
     let [document] = &documents;
     let Some(value) = document.value("webhook") else { return found };
-    let Some(items) = value.items().filter(|items| items.len() <= ROWS_MAX) else {
-        found.extend(value.wrong_kind("an array of at most 1000 tables, each begun by [[webhook]]"));
+    let Some(items) = value.items() else {
+        found.extend(value.wrong_kind("an array of tables, each begun by [[webhook]]"));
         return found;
     };
+    if items.len() > ROWS_MAX {
+        found.push(value.error(format!("there are {} rows; {ROWS_MAX} are allowed", items.len())));
+        return found;
+    }
     let mut own = Vec::new();
     for item in &items {
         match row(item, file) {
@@ -212,5 +216,16 @@ mod tests {
             let found = read(&file(&format!("[[webhook]]\n{text}")), &mut Vec::new());
             assert!(found.len() == 1 && found[0].message.contains(part), "{text}: {found:?}");
         }
+    }
+
+    #[test]
+    fn a_file_with_too_many_rows_says_how_many_it_has() {
+        let row = "[[webhook]]\nfrom = \"github\"\nevent = \"x\"\ntype = \"a.b\"\n";
+        let mut rows = Vec::new();
+        assert!(read(&file(&row.repeat(ROWS_MAX)), &mut rows).is_empty());
+        let found = read(&file(&row.repeat(ROWS_MAX + 1)), &mut rows);
+        let messages: Vec<&str> = found.iter().map(|wrong| wrong.message.as_str()).collect();
+        assert_eq!(messages, ["there are 1001 rows; 1000 are allowed"]);
+        assert_eq!(rows.len(), ROWS_MAX);
     }
 }
