@@ -67,7 +67,7 @@ pub(super) fn read(sinks: &mut Section<'_>, tables: &mut [Section<'_>; 4]) -> Se
 /// Finds sinks that lack required keys, and tokens that are sent unencrypted.
 fn check(sinks: &mut Section<'_>, ntfy: &mut Section<'_>, webhook: &Section<'_>, settings: &Settings) {
     let lacks = |key: &str, table: &str| {
-        let message = format!("`{table}` has no target: `{key}` is missing in [sinks.{table}]");
+        let message = format!("`{table}` cannot be used: `{key}` is missing in [sinks.{table}]");
         move |value: &Value<'_>| value.error(message)
     };
     let has = |sink: Sink| settings.default.contains(&sink);
@@ -200,11 +200,11 @@ mod tests {
         for (text, expected) in [
             ("default = [\"ntfi\"]", "did you mean `ntfy`?"),
             ("default = [\"log\", \"log\"]", "`log` is listed twice"),
-            ("default = [\"ntfy\"]", "`ntfy` has no target: `url` is missing in [sinks.ntfy]"),
-            ("default = [\"webhook\"]", "`webhook` has no target: `url` is missing in [sinks.webhook]"),
+            ("default = [\"ntfy\"]", "`ntfy` cannot be used: `url` is missing in [sinks.ntfy]"),
+            ("default = [\"webhook\"]", "`webhook` cannot be used: `url` is missing in [sinks.webhook]"),
             (
                 "default = [\"webhook\"]\nwebhook = { url = \"http://127.0.0.1/\" }",
-                "`secret_file` is missing in [sinks.webhook]",
+                "`webhook` cannot be used: `secret_file` is missing in [sinks.webhook]",
             ),
             ("ntfy = { url = \"http://127.0.0.1/\" }", "the address does not end in a topic"),
             ("ntfy = { url = \"http://u:p@h/x\" }", "is not the address of a server"),
