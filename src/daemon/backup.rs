@@ -99,13 +99,13 @@ pub fn backup(state: &Path, file: &Path) -> Result<Kept, BackupError> {
     let mut unfinished = file.as_os_str().to_owned();
     unfinished.push(".unfinished");
     let unfinished = PathBuf::from(unfinished);
-    let kept = write(state, &files, &unfinished);
+    let named = || fs::rename(&unfinished, file).map_err(io_error("name", file));
+    let kept = write(state, &files, &unfinished).and_then(|kept| named().map(|()| kept));
     if kept.is_err() {
         // The first error matters more than a failure to remove the rest.
         fs::remove_file(&unfinished).ok();
     }
     let kept = kept?;
-    fs::rename(&unfinished, file).map_err(io_error("name", file))?;
     sync_folder_of(file).map_err(io_error("sync the folder of", file))?;
     Ok(kept)
 }
