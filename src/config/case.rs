@@ -115,7 +115,7 @@ fn read_event(value: &Value<'_>) -> Parsed<TestEvent> {
         [at, event_type, payload, attributes] => (at, event_type, payload, Some(attributes)),
         other => {
             let message =
-                format!("an event has a time, a type, a payload and at most attributes, not {}", other.len());
+                format!("an event has 3 or 4 items (time, type, payload, attributes), not {}", other.len());
             return Err(vec![value.error(message)]);
         }
     };
