@@ -3,8 +3,8 @@
 //! It has three separate stages. `load` reads files into [`Sources`](layers::Sources), which are
 //! plain data. `raw` keeps their contents with the place of every value.
 //! [`compile`](compile::compile) makes rules and settings of them, and one report of every mistake
-//! in any file. The rest of the program sees only the compiled result. Nothing here knows the paths
-//! of the folders or the use of the rules.
+//! in any file. The rest of the program sees only the compiled result. Nothing here knows the path
+//! of the user's folder or the use of the rules.
 //!
 //! ```
 //! use aside::config::{compile::compile, layers::Sources};

@@ -1,5 +1,5 @@
-//! `[activation]` of `aside.toml`: what notifications may do automatically, in all and by source
-//! and type.
+//! `[activation]` of `aside.toml`: what notifications may do automatically: in general, by source,
+//! and by type.
 
 use toml::de::DeValue;
 

@@ -1,8 +1,9 @@
 //! Compiles the files of all layers to rules and settings, and reports every mistake in them.
 //!
-//! Pure: the same files give the same rules. Templates come first, because subscribers name them. A
-//! file with an error is left out and reported. If it would have replaced a valid one of an earlier
-//! layer, the earlier one stays, and the report notes it.
+//! Pure: the same files give the same rules. Templates are compiled before the subscribers, which
+//! name them. A subscriber or template with an error is left out and reported. If it would have
+//! replaced a valid one of an earlier layer, the earlier one stays, and the report notes it. Of
+//! another file that is valid TOML, only the wrong values, entries and rows are left out.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -45,7 +45,7 @@ const SEGMENT_BYTES: u64 = 64 * 1024 * 1024;
 const SEGMENT_BYTES_LIMITS: RangeInclusive<u64> = 1024 * 1024..=1024 * 1024 * 1024;
 /// Default age at which records are deleted: a month of history.
 const RETAIN_AGE: Duration = Duration::from_secs(30 * 24 * 3_600);
-/// Shortest and longest such age: somebody may look only after a working day.
+/// Shortest and longest such age.
 const RETAIN_AGE_LIMITS: RangeInclusive<Duration> =
     Duration::from_secs(3_600)..=Duration::from_secs(10 * 365 * 24 * 3_600);
 /// Default size beyond which the oldest records are deleted, in bytes: some tens of millions of
@@ -65,7 +65,7 @@ const MAX_NOTIFICATIONS_LIMITS: RangeInclusive<u32> = 1..=100;
 /// Fewest and most tokens of an injection: the wrapper and one short line; a tenth of a large
 /// context.
 const MAX_TOKENS_LIMITS: RangeInclusive<u32> = 100..=20_000;
-/// Fewest and most characters of an injection, about five for each token.
+/// Fewest and most characters of an injection: four to five for each token.
 const MAX_CHARS_LIMITS: RangeInclusive<u32> = 400..=100_000;
 /// Shortest and longest lease: a quick hook; a tool that runs for a day.
 const LEASE_LIMITS: RangeInclusive<Duration> = Duration::from_secs(1)..=DAY;

@@ -1,11 +1,12 @@
 //! The files of every layer as plain data, and the bundle in which they are stored next to the
 //! journal.
 //!
-//! A layer is a folder with `aside.toml`, `events.toml`, `subscribers/*.toml` and
+//! A layer is a folder with `aside.toml`, `events.toml`, `webhooks.toml`, `subscribers/*.toml` and
 //! `templates/**/*.j2`. A later layer overrides an earlier one: a whole subscriber by its id, a
-//! template by its name, `aside.toml` key by key. A bundle lists the files of one generation. The
-//! hash of the bundle names the generation, and reading the bundle again compiles to the same
-//! rules. A workspace's own layer is not included: it needs the user's trust first.
+//! template by its name, an entry of `events.toml` by its type, `aside.toml` key by key. The rows
+//! of its `webhooks.toml` come first. A bundle lists the files of one generation. The hash of the
+//! bundle names the generation, and reading the bundle again compiles to the same rules. A
+//! workspace's own layer is not included: it needs the user's trust first.
 //!
 //! The bundle is JSON:
 //! `{"version":2,"files":[{"layer":"user","name":"aside.toml","sha256":"..."}]}`. The texts are

@@ -31,7 +31,8 @@ pub(crate) fn read(section: &mut Section<'_>, known_types: &[&str]) -> Limits {
     Limits { rate, ttl, supersede_key, resolve }
 }
 
-/// The events that end conditions; without `equal`, an event that has the same state.
+/// Reads which events resolve a condition. Without `equal` they must match it in the fields of
+/// `supersede_key`.
 fn read_resolve(
     section: &mut Section<'_>,
     supersede_key: &[FieldPath],

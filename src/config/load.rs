@@ -112,7 +112,7 @@ impl Found {
         let path = entry.path();
         let file_name = entry.file_name();
         let Some(file_name) = file_name.to_str() else {
-            // A file with such a name was never read.
+            // `?` matches no stored file: a file with such a name was never read.
             return self.refuse(&path, &format!("{folder_name}/?"), "its name is not UTF-8".to_owned());
         };
         let name = format!("{folder_name}/{file_name}");

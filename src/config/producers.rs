@@ -1,10 +1,10 @@
 //! The shipped producers of events: probes, detectors, harnesses, a command, the daemon.
 //!
-//! Probes, detectors, harnesses and sources have tables of their own, from which the rows here are
-//! built; to add another one, add a row here. The `producers` of its types in `config/events.toml`
-//! name it. The places that show producers (`aside sources`, `aside doctor`, `GET /v1/sources`,
-//! docs/sources.md) are built from these two or compared with them by a test. An event of any other
-//! source is counted under the name of that source.
+//! Probes, detectors, harnesses and sources have tables of their own, from which their rows here
+//! are built; any other producer has a row in `OTHERS`. The `producers` of a type in
+//! `config/events.toml` name the rows. The places that show producers (`aside sources`, `aside
+//! doctor`, `GET /v1/sources`, docs/sources.md) are built from the rows and the catalogue, or a
+//! test compares them. An event of any other source is counted under the name of that source.
 
 use std::{borrow::Cow, sync::LazyLock};
 

@@ -29,7 +29,7 @@ const SENTENCE_CHARS_MAX: usize = 400;
 /// Most findings that are shown; a file full of mistakes must not take minutes to report.
 const FINDINGS_MAX: usize = 200;
 
-/// The findings: errors before warnings, each in the order of the files and of the places in them.
+/// The findings: errors before warnings.
 ///
 /// Shape: all findings are counted, the first 200 are shown.
 #[derive(Debug, Clone, Default)]
@@ -258,7 +258,7 @@ impl Report {
         Self { diagnostics }
     }
 
-    /// This report with additional findings.
+    /// This report with additional findings, after the others of their level.
     #[must_use]
     pub fn with(self, more: impl IntoIterator<Item = Diagnostic>) -> Self {
         Self::new(self.diagnostics.into_iter().chain(more).collect())
@@ -271,8 +271,7 @@ impl Report {
         self
     }
 
-    /// The findings that are shown: errors first, each in the order of the files and of the places
-    /// in them.
+    /// The findings that are shown: errors before warnings.
     pub fn diagnostics(&self) -> &[Diagnostic] {
         self.diagnostics.get(..FINDINGS_MAX).unwrap_or(&self.diagnostics)
     }

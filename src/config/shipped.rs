@@ -1,5 +1,5 @@
-//! The layer in the binary: every file of `config/aside.toml`, `subscribers/` and `templates/`, by
-//! its name in a layer.
+//! The layer in the binary: `config/aside.toml` and every file of `subscribers/` and `templates/`,
+//! by its name in a layer.
 //!
 //! The table is written by hand, so that all shipped files are listed in one place; a test compares
 //! it with the folders. Most subscribers declare their layout in their own file; the others name a

@@ -1,8 +1,7 @@
 //! `[sinks]` of `aside.toml` and its tables: the destinations of messages to the user.
 //!
-//! A sink in `default` without its required keys is an error; otherwise the key would be read and
-//! do nothing. Secrets are in separate files, because every version of this file is kept with the
-//! journal.
+//! A sink in `default` without its required keys is an error, because it could not be used. Secrets
+//! are in separate files, because every version of this file is kept with the journal.
 
 use std::{ops::RangeInclusive, path::Path, sync::Arc, time::Duration};
 

@@ -1,5 +1,5 @@
-//! `[sources]` of `aside.toml` and its tables, one per source: a probe or a detector. Each source
-//! defines the keys of its table, and reads them from [`Keys`].
+//! `[sources]` of `aside.toml` and its tables, one for each probe, detector and source. Each of
+//! them defines the keys of its table, and reads them from [`Keys`].
 
 use std::{collections::BTreeMap, num::NonZeroU32, ops::RangeInclusive, sync::Arc, time::Duration};
 

@@ -28,7 +28,7 @@ pub(crate) fn check_output(section: &mut Section<'_>) {
     refuse(section, "requires_response", values::flag);
 }
 
-/// Refuses a value that differs from an absent key, which is what `check` returns.
+/// Refuses a value for which `check` returns true: one with another effect than an absent key.
 fn refuse(section: &mut Section<'_>, key: &'static str, check: impl Fn(&Value<'_>) -> Parsed<bool>) {
     section.read(key, |value| match check(value)? {
         false => Ok(()),
