@@ -220,7 +220,8 @@ struct Daemon {
     drain: watch::Sender<bool>,
     /// Requests that the configuration be read again.
     reloads: mpsc::Sender<ReloadRequest>,
-    /// Keeps the task that writes snapshots running until the end of the drain.
+    /// Keeps the task that writes snapshots running until the journal is closed: its end would stop
+    /// the daemon.
     orders: mpsc::Sender<Order>,
     /// Whether to remove the socket at the end; a passed one serves the next daemon too.
     owns_socket: bool,

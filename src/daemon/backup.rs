@@ -34,9 +34,9 @@ const UNFINISHED: &str = "restoring";
 /// The extension of a snapshot. Snapshots and rules files are copied unchanged; all other files
 /// there are unfinished.
 const SNAPSHOT: &str = "snap";
-/// How often a folder that changes while it is opened is opened again. A running daemon changes it
-/// more slowly than opening takes.
-const OPENED_AGAIN_MAX: usize = 8;
+/// How often a folder that changes meanwhile is opened. A running daemon changes it more slowly
+/// than opening takes.
+const OPENINGS_MAX: usize = 8;
 
 /// Why a backup cannot be made or restored.
 #[derive(Debug, thiserror::Error)]
@@ -152,7 +152,8 @@ fn add_files(
     Ok(())
 }
 
-/// Opens the finished files of a folder: a set that was complete at one moment.
+/// Opens the finished files of a folder: a set that was complete at one moment. After
+/// [`OPENINGS_MAX`] tries, the files that could be opened.
 fn open_together(folder: &Path) -> Result<Vec<(PathBuf, fs::File)>, BackupError> {
     let mut paths = finished(folder)?;
     let mut tries = 0;
@@ -167,7 +168,7 @@ fn open_together(folder: &Path) -> Result<Vec<(PathBuf, fs::File)>, BackupError>
         }
         let now = finished(folder)?;
         tries += 1;
-        if (now == paths && files.len() == paths.len()) || tries == OPENED_AGAIN_MAX {
+        if (now == paths && files.len() == paths.len()) || tries == OPENINGS_MAX {
             return Ok(files);
         }
         paths = now;

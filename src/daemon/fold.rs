@@ -68,9 +68,9 @@ impl Fold {
         Self { engine, rules, ahead: None, notes: None, applied, applied_at }
     }
 
-    /// Makes the replay use later records, for the records of earlier processes, up to `until`: an
-    /// exchange releases the same notifications as it did then. `reader` is at the next record;
-    /// `skipped` records are not applied.
+    /// Starts the use of later records: an exchange of an earlier process then releases the same
+    /// notifications as it did then. `until` is the last record of the earlier processes. `reader`
+    /// is at the next record; `skipped` records are not applied.
     pub fn look_ahead(&mut self, reader: Reader, until: Seq, skipped: BTreeSet<Seq>) {
         self.ahead = Some(LookAhead::new(reader, until, skipped));
     }
@@ -138,7 +138,8 @@ impl Fold {
                 Input::Exchange { seq, request, exchange, release }
             }
             RecordInput::Input(input) => input,
-            // These concern earlier records, and the look-ahead has read them.
+            // Both concern earlier records. A replay reads them before: the look-ahead the
+            // releases, and `Skipped::open` the skips.
             RecordInput::Released(_) | RecordInput::Skipped(_) => Input::Tick,
             // Every start and every segment repeats the current ones.
             RecordInput::Rules { hash } if hash == self.engine.rules().hash => Input::Tick,

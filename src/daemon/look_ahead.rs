@@ -13,7 +13,8 @@ use crate::{
 };
 
 /// Largest distance between an exchange and its release, in records. The release is written before
-/// the next record is applied, and publishers wait when the engine is 16,384 records behind.
+/// the next record is applied, and publishers wait when the engine is 4 to 16,384 records behind,
+/// depending on its pace.
 const RECORDS_AHEAD: u64 = 65_536;
 /// Most records per read.
 const BATCH_RECORDS_MAX: usize = 4_096;

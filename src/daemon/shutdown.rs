@@ -3,7 +3,7 @@
 //! 1. Intake: listeners accept nothing more; running requests finish.
 //! 2. Drain: open batches close and the engine reaches the journal's head.
 //! 3. Sync: everything written is made durable, and a snapshot is written, so that the next start
-//!    reads only that.
+//!    reads only the snapshot.
 //! 4. Close: the socket is removed, the lock is released.
 //!
 //! All phases together have [`GRACE`], the first one [`INTAKE_GRACE`]. A kill in any phase loses no

@@ -1,7 +1,8 @@
 //! The tasks of the daemon, by name, and the effect of the end of each.
 //!
-//! All tasks are started here. A required task that ends before shutdown stops the daemon; a failed
-//! connection is logged.
+//! Every task is required: one that ends before shutdown stops the daemon. Connections and the
+//! parts of a source are tasks of the listener and of the source.
+
 use std::future::Future;
 
 use tokio::task::{JoinError, JoinSet};
@@ -9,23 +10,23 @@ use tokio::task::{JoinError, JoinSet};
 /// The type of a task, which decides the effect of its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TaskKind {
-    /// Owns the engine; required.
+    /// Owns the engine.
     EventLoop,
-    /// Reads the configuration again on request; required.
+    /// Reads the configuration again on request.
     Reloads,
-    /// Looks for injections in transcripts; required.
+    /// Looks for injections in transcripts.
     Transcripts,
-    /// Accepts connections; required.
+    /// Accepts connections.
     Listener,
     /// Writes snapshots until the event loop cannot send any.
     Snapshots,
-    /// Writes to the message sockets of clients; required.
+    /// Writes to the message sockets of clients.
     WakeRoutes,
-    /// Closes the sessions whose processes end; required.
+    /// Closes the sessions whose processes end.
     Processes,
-    /// Finds sessions whose turn was stopped without a hook; required.
+    /// Finds sessions whose turn was stopped without a hook.
     IdleSessions,
-    /// Waits for external events; required.
+    /// Waits for external events.
     Source,
 }
 

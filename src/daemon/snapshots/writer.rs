@@ -3,8 +3,8 @@
 //! The event loop captures its state between two slices, the only time when the engine does not
 //! change. A capture costs the encoding of the state in memory. The rest is not done in the loop:
 //! the journal's writer copies the idempotency keys; the task waits until the journal is durable
-//! far enough and writes the file. At most one snapshot is in progress; no other is captured
-//! meanwhile. A failed write is reported and harmless.
+//! far enough and writes the file. At most one snapshot is in progress; except at shutdown, no
+//! other is captured meanwhile. A failed write is reported and harmless.
 
 use std::{convert::Infallible, error::Error, io, sync::Arc};
 
@@ -44,8 +44,8 @@ pub(crate) struct Schedule {
     records_max: u64,
     last: Seq,
     bytes_since: u64,
-    /// The size of the last snapshot, in bytes. Snapshots together are never larger than the
-    /// journal, so a large state is written less often.
+    /// The size of the last snapshot of this process, in bytes; 0 before it. The next one is due
+    /// after as many bytes of records, so a large state is written less often.
     last_bytes: u64,
     under_way: Option<oneshot::Receiver<u64>>,
 }
@@ -77,8 +77,8 @@ impl Schedule {
         is_much && self.bytes_since >= self.last_bytes
     }
 
-    /// Sends a capture, which is written when `journal` is durable up to its record. Waits while
-    /// another one is in progress.
+    /// Sends a capture, which is written when `journal` is durable up to its record. Waits while an
+    /// earlier order is still in the channel.
     ///
     /// Pending events were appended before, so a journal that is durable up to its end includes
     /// them.
