@@ -285,7 +285,8 @@ impl Stamp {
     }
 }
 
-/// The changes between two scans, by path.
+/// The changes between two scans: the new, changed and renamed files by path, then the deleted ones
+/// by path.
 pub fn compare(before: &Seen, now: &Seen) -> Vec<Change> {
     let mut gone: BTreeMap<u64, (&Arc<str>, &Stamp)> = before
         .iter()

@@ -3,9 +3,9 @@
 //! Calls are equal if their tools, arguments and outcomes are equal. The end of a turn's calls is a
 //! loop if it is one call repeated four times (three times if it fails), or a sequence of two to
 //! four calls repeated three times. It is reported again when the repetitions have doubled, so a
-//! loop of a thousand calls is reported nine times. A changed outcome is progress: edits between
-//! two test runs, or a command with changing output, are not a loop. Calls whose `args` and
-//! `result` the harness omits cannot be compared, and end a loop.
+//! loop of a thousand successful calls is reported eight times. A changed outcome is progress:
+//! edits between two test runs, or a command with changing output, are not a loop. Calls whose
+//! `args` and `result` the harness omits cannot be compared, and end a loop.
 //!
 //! Source: the thresholds of other agents. One uses 4 equal calls, 3 failing calls and 3 cycles of
 //! two; another 5 equal calls.

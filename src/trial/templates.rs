@@ -249,8 +249,8 @@ fn plain_text(text: Text<'_>, content: &str) -> Diagnostic {
         .into_warning()
 }
 
-/// Templates above the shipped layer that no subscriber names; not checked while a subscriber has
-/// errors.
+/// Templates above the shipped layer that no subscriber names; not checked while any file has an
+/// error.
 fn unused(files: &BTreeMap<&str, &SourceFile>, compiled: &Compiled) -> Vec<Diagnostic> {
     if compiled.report.error_count() > 0 {
         return Vec::new();
