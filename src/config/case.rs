@@ -12,7 +12,7 @@ use crate::{
     config::{
         layers::SourceFile,
         raw::{Document, Parsed, Section, Value},
-        report::{Diagnostic, Place, sentence, shown},
+        report::{Diagnostic, Place, shown},
         values,
     },
     event::{EventType, Severity},
@@ -126,7 +126,7 @@ fn read_event(value: &Value<'_>) -> Parsed<TestEvent> {
     }
     let at = keep(&mut found, time(at));
     let place = event_type.place();
-    let event_type = keep(&mut found, read_type(event_type));
+    let event_type = keep(&mut found, values::parsed(event_type));
     let payload = keep(&mut found, object(payload));
     let (mut severity, mut source, mut dedupe_key) = (None, None, None);
     if let Some(mut section) = section {
@@ -178,10 +178,6 @@ fn keep<T>(found: &mut Vec<Diagnostic>, parsed: Parsed<T>) -> Option<T> {
 
 fn time(value: &Value<'_>) -> Parsed<Duration> {
     values::duration(value, Duration::ZERO..=TEST_TIME_MAX)
-}
-
-fn read_type(value: &Value<'_>) -> Parsed<EventType> {
-    values::text(value)?.parse().map_err(|error| vec![value.error(sentence(error))])
 }
 
 /// A table as a JSON object.

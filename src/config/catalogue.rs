@@ -13,7 +13,7 @@ use crate::{
         case,
         layers::SourceFile,
         raw::{Document, Parsed, Value, finish_all},
-        report::{Diagnostic, sentence},
+        report::Diagnostic,
         values,
     },
     event::{
@@ -54,7 +54,7 @@ pub(crate) fn read(file: &SourceFile, entries: &mut Entries) -> Vec<Diagnostic> 
 
 fn entry(value: &Value<'_>, file: &SourceFile) -> Parsed<CatalogueEntry> {
     let mut section = value.section().ok_or_else(|| value.wrong_kind("a table"))?;
-    let event_type = section.require("type", read_type, file);
+    let event_type = section.require("type", values::parsed::<EventType>, file);
     let description = section.read("description", values::text).unwrap_or_default().to_owned();
     let example =
         section.read("example", case::object).unwrap_or_else(|| Json::Object(serde_json::Map::new()));
@@ -73,8 +73,4 @@ fn entry(value: &Value<'_>, file: &SourceFile) -> Parsed<CatalogueEntry> {
         }),
         _ => Err(found),
     }
-}
-
-fn read_type(value: &Value<'_>) -> Parsed<EventType> {
-    values::text(value)?.parse().map_err(|error| vec![value.error(sentence(error))])
 }

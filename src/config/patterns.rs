@@ -3,7 +3,6 @@
 use crate::{
     config::{
         raw::{Parsed, Section, Value},
-        report::sentence,
         values,
     },
     event::{Pattern, PatternSegment},
@@ -54,7 +53,7 @@ pub(crate) fn read_all(value: &Value<'_>) -> Parsed<Vec<Pattern>> {
 
 /// A pattern.
 pub(crate) fn read(value: &Value<'_>) -> Parsed<Pattern> {
-    values::text(value)?.parse().map_err(|error| vec![value.error(sentence(error))])
+    values::parsed(value)
 }
 
 /// Whether a pattern matches no known type; always false without known types.

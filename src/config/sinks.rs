@@ -3,7 +3,7 @@
 //! A sink in `default` without its required keys is an error, because it could not be used. Secrets
 //! are in separate files, because every version of this file is kept with the journal.
 
-use std::{ops::RangeInclusive, path::Path, sync::Arc, time::Duration};
+use std::{ops::RangeInclusive, time::Duration};
 
 use crate::{
     config::{
@@ -42,21 +42,24 @@ pub(super) fn read(sinks: &mut Section<'_>, tables: &mut [Section<'_>; 4]) -> Se
         retry: sinks.read("retry", read_retry).unwrap_or(shipped.retry),
         quiet: sinks.read("quiet", values::hours),
         log: Log {
-            path: log.read("path", absolute),
+            path: log.read("path", values::absolute_path),
             max_bytes: log
                 .read("max_bytes", |value| values::integer(value, LOG_BYTES_LIMITS))
                 .unwrap_or(shipped.log.max_bytes),
         },
-        ntfy: Ntfy { url: ntfy.read("url", read_topic), token_file: ntfy.read("token_file", absolute) },
+        ntfy: Ntfy {
+            url: ntfy.read("url", read_topic),
+            token_file: ntfy.read("token_file", values::absolute_path),
+        },
         webhook: Webhook {
             url: webhook.read("url", read_url),
-            secret_file: webhook.read("secret_file", absolute),
+            secret_file: webhook.read("secret_file", values::absolute_path),
         },
         apprise: Apprise {
             command: apprise
                 .read("command", |value| values::words(value).map(Into::into))
                 .unwrap_or(shipped.apprise.command),
-            config_file: apprise.read("config_file", absolute),
+            config_file: apprise.read("config_file", values::absolute_path),
         },
     };
     check(sinks, ntfy, webhook, &settings);
@@ -105,13 +108,6 @@ fn read_retry(value: &Value<'_>) -> Parsed<Vec<Duration>> {
             let message = format!("`retry` has {} times; {RETRIES_MAX} are allowed", found.len());
             Err(vec![value.error(message)])
         }
-    }
-}
-
-fn absolute(value: &Value<'_>) -> Parsed<Arc<str>> {
-    match values::words(value)? {
-        text if Path::new(text).is_absolute() => Ok(text.into()),
-        text => Err(vec![value.error(format!("`{}` is not an absolute path", shown(text)))]),
     }
 }
 

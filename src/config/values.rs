@@ -3,20 +3,14 @@
 //! Each function takes a [`Value`] and returns its meaning, or all mistakes in it. Units are those
 //! of the text: a duration includes its own, as in `"250ms"` or `"1h30m"`.
 
-use std::{
-    fmt,
-    num::NonZeroU32,
-    ops::RangeInclusive,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{fmt, num::NonZeroU32, ops::RangeInclusive, path::Path, str::FromStr, time::Duration};
 
 use jiff::SignedDuration;
 
 use crate::{
     config::{
         raw::{Parsed, Value},
-        report::{Diagnostic, Place, shown},
+        report::{Diagnostic, Place, sentence, shown},
     },
     event::{FieldPath, Severity},
     nearest::nearest,
@@ -50,8 +44,13 @@ pub(crate) fn words<'s>(value: &Value<'s>) -> Parsed<&'s str> {
     }
 }
 
+/// A string that is parsed.
+pub(crate) fn parsed<T: FromStr<Err: fmt::Display>>(value: &Value<'_>) -> Parsed<T> {
+    text(value)?.parse().map_err(|error| vec![value.error(sentence(error))])
+}
+
 /// A path; a relative one is an error.
-pub(crate) fn absolute_path(value: &Value<'_>) -> Parsed<PathBuf> {
+pub(crate) fn absolute_path<'s, T: From<&'s str>>(value: &Value<'s>) -> Parsed<T> {
     let text = words(value)?;
     if !Path::new(text).is_absolute() {
         return Err(vec![value.error(format!("`{}` is not an absolute path", shown(text)))]);

@@ -14,7 +14,7 @@ use crate::{
         case,
         layers::{LayerKind, SourceFile},
         raw::{Document, Parsed, Section, Value, finish_all},
-        report::{Diagnostic, sentence, shown},
+        report::{Diagnostic, shown},
         values,
     },
     webhook::{Kind, Path, Row},
@@ -76,7 +76,6 @@ pub(super) fn read_senders<'s>(
         let signs = kind != Kind::Alertmanager;
         let secret_file = signs.then(|| table.read("secret_file", values::absolute_path)).flatten();
         let workspace = table.read("workspace", values::absolute_path);
-        let workspace = workspace.map(|path| path.to_string_lossy().into());
         if is_expected {
             senders.insert(kind, Sender { secret_file, workspace });
         }
@@ -118,7 +117,7 @@ fn row(value: &Value<'_>, file: &SourceFile) -> Parsed<Row> {
     let from = section.require("from", |value| values::word_of(value, &FROM), file);
     let event = section.require("event", |value| values::words(value).map(str::to_owned), file);
     let when = section.read("when", conditions).unwrap_or_default();
-    let event_type = section.require("type", event_type, file);
+    let event_type = section.require("type", values::parsed, file);
     let severity = section.read("severity", values::severity);
     let payload = section.read("payload", fields).unwrap_or_default();
     let found = section.finish();
@@ -128,10 +127,6 @@ fn row(value: &Value<'_>, file: &SourceFile) -> Parsed<Row> {
         }
         _ => Err(found),
     }
-}
-
-fn event_type(value: &Value<'_>) -> Parsed<crate::event::EventType> {
-    values::text(value)?.parse().map_err(|error| vec![value.error(sentence(error))])
 }
 
 fn conditions(value: &Value<'_>) -> Parsed<Vec<(Path, Vec<String>)>> {
