@@ -129,8 +129,8 @@ impl Entry for Paths {
 
 impl PartialEq for Search {
     fn eq(&self, other: &Self) -> bool {
-        let parts = |search: &Self| (search.name.clone(), search.workspace.clone(), search.root.clone());
-        parts(self) == parts(other) && self.glob == other.glob && self.ignored == other.ignored
+        (&self.name, &self.workspace, &self.root, &self.glob, &self.ignored)
+            == (&other.name, &other.workspace, &other.root, &other.glob, &other.ignored)
     }
 }
 

@@ -30,7 +30,7 @@ pub use tests::run_test;
 pub fn findings(sources: &Sources, compiled: &Compiled, catalogue: &[&CatalogueEntry]) -> Vec<Diagnostic> {
     let files = sources.files().iter().filter(|file| file.layer != LayerKind::Shipped);
     let own: BTreeSet<&Arc<str>> = files.map(|file| &file.path).collect();
-    let mut found = templates::findings(sources, compiled, catalogue);
+    let mut found = templates::findings(sources, compiled, catalogue, &own);
     found.extend(tests::findings(compiled, &own));
     found
 }

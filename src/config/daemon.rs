@@ -111,7 +111,7 @@ pub struct JournalConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumDiscriminants)]
 #[strum_discriminants(
     name(DurabilityKind),
-    vis(),
+    vis(pub(crate)),
     derive(IntoStaticStr, VariantArray),
     strum(serialize_all = "snake_case")
 )]

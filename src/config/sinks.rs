@@ -73,10 +73,10 @@ fn check(sinks: &mut Section<'_>, ntfy: &mut Section<'_>, webhook: &Section<'_>,
         move |value: &Value<'_>| value.error(message)
     };
     let has = |sink: Sink| settings.default.contains(&sink);
-    if has(Sink::Ntfy) && settings.ntfy.url.is_none() && ntfy.value("url").is_none() {
+    if has(Sink::Ntfy) && ntfy.value("url").is_none() {
         sinks.object("default", lacks("url", "ntfy"));
     }
-    if has(Sink::Webhook) && settings.webhook.url.is_none() && webhook.value("url").is_none() {
+    if has(Sink::Webhook) && webhook.value("url").is_none() {
         sinks.object("default", lacks("url", "webhook"));
     } else if has(Sink::Webhook) && webhook.value("secret_file").is_none() {
         sinks.object("default", lacks("secret_file", "webhook"));

@@ -92,21 +92,22 @@ pub(crate) fn compile(file: &SourceFile, context: &Context<'_>) -> SubscriberFil
     let name = text(&mut subscriber, "name");
     let description = text(&mut subscriber, "description").unwrap_or_default();
     let version = text(&mut subscriber, "version").unwrap_or_default();
-    let activity = read_activity(&mut subscriber, &mut output, id.as_ref(), context);
+    let core = id.as_ref().and_then(|id| context.core.get(id));
+    let activity = read_activity(&mut subscriber, &mut output, core);
     let events_rule = read_events(&mut events, file, context);
-    if let Some(core) = id.as_ref().and_then(|id| context.core.get(id)) {
+    if let Some(core) = core {
         let EventsRule { types, sources, severity_min, .. } = &events_rule;
         core.check(&mut events, types, sources, *severity_min);
     }
     let batching_rule = batching::read(&mut batching);
     let dedupe = batching::read_dedupe(&mut batching, &batching_rule);
     let Limits { rate, ttl, supersede_key, resolve } = limits::read(&mut limits, context.known_types);
-    if let Some(core) = id.as_ref().and_then(|id| context.core.get(id)) {
+    if let Some(core) = core {
         core.check_resolve(&mut limits, resolve.as_ref());
     }
     let LayoutRule { layout, places } = layout::read(&mut output, id.as_ref(), file, &context.templates);
     let output_rule = read_output(&mut output, layout, context);
-    check_audience(&mut output, &output_rule, activity, id.as_ref().and_then(|id| context.core.get(id)));
+    check_audience(&mut output, &output_rule, activity, core);
     let (tests, wrong_tests) = case::read(document);
 
     let place = subscriber.value("id").map(Value::place);
@@ -163,12 +164,10 @@ fn read_id(value: &Value<'_>) -> Parsed<SubscriberId> {
 fn read_activity(
     subscriber: &mut Section<'_>,
     output: &mut Section<'_>,
-    id: Option<&SubscriberId>,
-    context: &Context<'_>,
+    core_elsewhere: Option<&Protected>,
 ) -> Activity {
     let is_core = output.read("core", values::flag).unwrap_or(false);
     let is_enabled = subscriber.read("enabled", values::flag).unwrap_or(true);
-    let core_elsewhere = id.and_then(|id| context.core.get(id));
     match (is_core, is_enabled, core_elsewhere) {
         (true, true, _) => return Activity::Core,
         (true, false, _) => subscriber

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::fold::Fold;
 use crate::{
-    config::daemon::Durability,
+    config::daemon::{Durability, DurabilityKind},
     conversation::{SessionView as OpenSession, injector::PendingView as PendingNotification},
     engine::Engine,
     event::Scope,
@@ -36,11 +36,7 @@ pub(super) struct About {
 
 impl About {
     pub(super) fn new(started_at: Timestamp, durability: Durability, projection: Projection) -> Self {
-        let durability = match durability {
-            Durability::Sync => "sync",
-            Durability::Interval(_) => "interval",
-        };
-        Self { started_at, durability, projection }
+        Self { started_at, durability: DurabilityKind::from(durability).into(), projection }
     }
 }
 

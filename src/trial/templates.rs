@@ -35,16 +35,15 @@ const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 /// match by chance.
 const ROWS: usize = 3;
 
-/// Renders the template of every subscriber, and returns the first failure of each line of each
+/// Renders the templates in the files `own`, and returns the first failure of each line of each
 /// template.
 pub(super) fn findings(
     sources: &Sources,
     compiled: &Compiled,
     catalogue: &[&CatalogueEntry],
+    own: &BTreeSet<&Arc<str>>,
 ) -> Vec<Diagnostic> {
     let files = files_in_use(sources, compiled);
-    let own_files = sources.files().iter().filter(|file| file.layer != LayerKind::Shipped);
-    let own: BTreeSet<&str> = own_files.map(|file| &*file.path).collect();
     let mut found: BTreeMap<(Arc<str>, Option<usize>), Diagnostic> = BTreeMap::new();
     let mut names = Vec::new();
     for rule in &compiled.rules.subscribers {
@@ -52,7 +51,7 @@ pub(super) fn findings(
             Some(name) => files.get(name).map(|file| Text::Template(file)),
             None => compiled.declared.get(&rule.id).map(Text::Declared),
         };
-        let Some(text) = text.filter(|text| own.contains(&*text.place().file)) else { continue };
+        let Some(text) = text.filter(|text| own.contains(&text.place().file)) else { continue };
         let examples = examples(rule, compiled, catalogue);
         names.extend(absent_columns(text, rule, compiled, &examples));
         names.extend(absent_fields(text, rule, &examples, catalogue));
