@@ -13,21 +13,20 @@ use std::{
     ffi::OsStr,
     fs, io,
     io::{Read, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    os::unix::fs::OpenOptionsExt,
     path::{Component, Path, PathBuf},
 };
 
 use tar::{Archive, Builder, EntryType, Header};
 
 use super::{
-    lock::{LockError, StateLock},
+    lock::{JOURNAL_FOLDER as JOURNAL, LOCK_FILE, LockError, StateLock},
     maintenance::{self, MaintenanceError},
-    rules,
+    make_private, rules,
     snapshots::FOLDER as SNAPSHOTS,
 };
 use crate::journal::{Pinned, VerifyError, files::DirFiles};
 
-const JOURNAL: &str = "journal";
 const RULES: &str = "rules";
 /// The subfolder in which a backup is unpacked and checked.
 const UNFINISHED: &str = "restoring";
@@ -177,16 +176,8 @@ fn open_together(folder: &Path) -> Result<Vec<(PathBuf, fs::File)>, BackupError>
 
 /// The finished files of a folder, which may be missing, by name.
 fn finished(folder: &Path) -> Result<Vec<PathBuf>, BackupError> {
-    let entries = match fs::read_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.map_err(io_error("read", folder))?,
-    };
-    let mut paths = entries
-        .map(|entry| entry.map(|entry| entry.path()))
-        .collect::<io::Result<Vec<_>>>()
-        .map_err(io_error("read", folder))?;
+    let mut paths = rules::paths_in(folder).map_err(io_error("read", folder))?;
     paths.retain(|path| is_whole(path));
-    paths.sort();
     Ok(paths)
 }
 
@@ -214,20 +205,20 @@ pub fn restore(file: &Path, state: &Path) -> Result<Kept, BackupError> {
     if has_content(state).map_err(io_error("read", state))? {
         return Err(BackupError::NotEmpty(state.to_owned()));
     }
-    make_folder(state).map_err(io_error("make", state))?;
+    make_private(state).map_err(io_error("make", state))?;
     let _lock = StateLock::take(state)?;
     let unfinished = state.join(UNFINISHED);
     if unfinished.exists() {
         fs::remove_dir_all(&unfinished).map_err(io_error("remove", &unfinished))?;
     }
-    make_folder(&unfinished).map_err(io_error("make", &unfinished))?;
+    make_private(&unfinished).map_err(io_error("make", &unfinished))?;
     let mut archive = Archive::new(tar);
     for entry in archive.entries().map_err(io_error("read", file))? {
         let mut entry = entry.map_err(io_error("read", file))?;
         let place = entry.path().map_err(io_error("read", file))?.into_owned();
         let target = unfinished.join(checked(&place, entry.header().entry_type())?);
         if let Some(folder) = target.parent() {
-            make_folder(folder).map_err(io_error("make", folder))?;
+            make_private(folder).map_err(io_error("make", folder))?;
         }
         let written = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&target).and_then(
             |mut to| io::copy(&mut entry, &mut to).and_then(|_| to.flush()).and_then(|()| to.sync_all()),
@@ -280,15 +271,11 @@ fn has_content(folder: &Path) -> io::Result<bool> {
         let name = entry.file_name();
         // The lock creates the journal's folder, so an empty one does not count.
         let is_empty_journal = name == JOURNAL && fs::read_dir(entry.path())?.next().is_none();
-        if name != UNFINISHED && name != "daemon.lock" && !is_empty_journal {
+        if name != UNFINISHED && name != LOCK_FILE && !is_empty_journal {
             return Ok(true);
         }
     }
     Ok(false)
-}
-
-fn make_folder(folder: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
 fn sync_folder_of(path: &Path) -> io::Result<()> {
@@ -365,7 +352,7 @@ mod tests {
             ("rules/b.unfinished", "unfinished"),
             ("token", "secret"),
         ] {
-            make_folder(state.join(name).parent().expect("a folder")).expect("made");
+            make_private(state.join(name).parent().expect("a folder")).expect("made");
             fs::write(state.join(name), text).expect("written");
         }
         (folder, state, journal)

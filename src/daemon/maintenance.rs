@@ -4,7 +4,7 @@ use std::{io, path::Path, sync::Arc};
 
 use super::{
     limits,
-    lock::{LockError, StateLock},
+    lock::{JOURNAL_FOLDER, LockError, StateLock},
     rules::RulesStore,
     snapshots::{FOLDER as SNAPSHOTS, Snapshots},
 };
@@ -78,7 +78,7 @@ fn known(state: &Path) -> Result<Seq, MaintenanceError> {
 }
 
 pub(super) fn files(state: &Path) -> Result<DirFiles, MaintenanceError> {
-    let folder = state.join("journal");
+    let folder = state.join(JOURNAL_FOLDER);
     // A check must not create the folder.
     if !folder.is_dir() {
         return Err(MaintenanceError::Missing(state.to_owned()));

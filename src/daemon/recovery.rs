@@ -20,6 +20,7 @@ use std::{
 use super::{
     clock::{Clock, clock_fn},
     fold::{Fold, FoldError},
+    lock::JOURNAL_FOLDER,
     projector,
     quarantine::Attempt,
     rules::RulesStore,
@@ -198,7 +199,7 @@ pub(super) fn closed_journal(
     config: &JournalConfig,
     clock: &Arc<Clock>,
 ) -> Result<ClosedJournal, RecoveryError> {
-    let files = Arc::new(DirFiles::new(&state.join("journal")).map_err(RecoveryError::Folder)?);
+    let files = Arc::new(DirFiles::new(&state.join(JOURNAL_FOLDER)).map_err(RecoveryError::Folder)?);
     let (durability, sync_within) = match config.durability {
         Configured::Sync => (Durability::Sync, SYNC_WITHIN),
         Configured::Interval(interval) => (Durability::Interval, interval),

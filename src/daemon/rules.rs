@@ -227,7 +227,7 @@ impl RulesStore {
 
     /// The texts of all readable packs, by their SHA-256.
     fn packed(&self) -> BTreeMap<String, Arc<str>> {
-        let files = self.files().unwrap_or_default();
+        let files = paths_in(&self.folder).unwrap_or_default();
         let packs = files.iter().filter_map(|path| name_of(path).filter(|(_, kind)| *kind == PACK));
         packs.filter_map(|(hash, _)| self.pack(hash).ok()).flatten().collect()
     }
@@ -286,7 +286,7 @@ impl RulesStore {
     /// Errors: the folder cannot be listed.
     pub fn verify(&self) -> io::Result<Vec<String>> {
         let mut wrong = Vec::new();
-        for path in self.files()? {
+        for path in paths_in(&self.folder)? {
             let Some((hash, extension)) = name_of(&path) else { continue };
             let found = match extension {
                 BUNDLE => self.sources(hash).map(|_| ()),
@@ -325,7 +325,7 @@ impl RulesStore {
     /// Errors: the folder cannot be listed.
     fn count(&self) -> io::Result<usize> {
         let is_bundle = |path: &PathBuf| name_of(path).is_some_and(|(_, extension)| extension == BUNDLE);
-        Ok(self.files()?.iter().filter(|path| is_bundle(path)).count())
+        Ok(paths_in(&self.folder)?.iter().filter(|path| is_bundle(path)).count())
     }
 
     /// Deletes every bundle that is not in `named`, and every text and pack that no kept bundle
@@ -340,7 +340,7 @@ impl RulesStore {
             .collect();
         let is_listed = |sha256: &String| texts.contains(sha256);
         let mut deleted = 0;
-        for path in self.files()? {
+        for path in paths_in(&self.folder)? {
             let is_kept = match name_of(&path) {
                 Some((hash, BUNDLE)) => named.contains(hash),
                 Some((hash, TEXT)) => texts.contains(hash),
@@ -355,18 +355,6 @@ impl RulesStore {
             }
         }
         Ok(deleted)
-    }
-
-    fn files(&self) -> io::Result<Vec<PathBuf>> {
-        match fs::read_dir(&self.folder) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-            entries => {
-                let mut paths =
-                    entries?.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<Vec<_>>>()?;
-                paths.sort();
-                Ok(paths)
-            }
-        }
     }
 
     fn read(&self, hash: &str, extension: &str) -> Result<Vec<u8>, RulesError> {
@@ -410,6 +398,19 @@ fn named_in(journal: &Journal) -> Result<Option<BTreeSet<Arc<str>>>, CollectErro
                 return Ok(None);
             }
             next = found.seq.next();
+        }
+    }
+}
+
+/// The paths in a folder, which may be missing, by name.
+pub(super) fn paths_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        entries => {
+            let mut paths =
+                entries?.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<Vec<_>>>()?;
+            paths.sort();
+            Ok(paths)
         }
     }
 }
