@@ -18,8 +18,8 @@ pub const LOCK_FILE: &str = "daemon.lock";
 pub const JOURNAL_FOLDER: &str = "journal";
 
 /// Longest time that a check for a running daemon holds the lock, and how many such times to wait.
-const LOOK: Duration = Duration::from_millis(1);
-const LOOKERS_MAX: u32 = 10_000;
+const CHECK: Duration = Duration::from_millis(1);
+const CHECKS_MAX: u32 = 10_000;
 
 /// Locks the state folder until it is dropped; a crash releases it too.
 #[derive(Debug)]
@@ -99,10 +99,10 @@ impl StateLock {
 ///
 /// Shape: waits while a command that checks for a running daemon holds it as a reader.
 fn lock(file: &File, folder: &Path, mut pid_file: &File) -> Result<io::Result<()>, LockError> {
-    for _ in 0..LOOKERS_MAX {
+    for _ in 0..CHECKS_MAX {
         match file.try_lock() {
             Ok(()) => return Ok(Ok(())),
-            Err(TryLockError::WouldBlock) if has_lookers_only(file) => thread::park_timeout(LOOK),
+            Err(TryLockError::WouldBlock) if has_readers_only(file) => thread::park_timeout(CHECK),
             Err(TryLockError::WouldBlock) => break,
             Err(TryLockError::Error(source)) => return Ok(Err(source)),
         }
@@ -114,7 +114,7 @@ fn lock(file: &File, folder: &Path, mut pid_file: &File) -> Result<io::Result<()
 }
 
 /// Whether only readers hold `file`.
-fn has_lookers_only(file: &File) -> bool {
+fn has_readers_only(file: &File) -> bool {
     // An error means unknown, which counts as held by a daemon.
     file.try_lock_shared().and_then(|()| file.unlock().map_err(TryLockError::Error)).is_ok()
 }
@@ -142,18 +142,18 @@ mod tests {
     }
 
     #[test]
-    fn who_only_looks_whether_a_daemon_runs_keeps_none_from_starting() {
+    fn a_check_for_a_running_daemon_keeps_none_from_starting() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let looker = File::create(folder.path().join(LOCK_FILE)).expect("made");
-        looker.lock_shared().expect("nobody has it");
-        let looking = thread::spawn(move || {
-            thread::park_timeout(10 * LOOK);
-            drop(looker);
+        let reader = File::create(folder.path().join(LOCK_FILE)).expect("made");
+        reader.lock_shared().expect("nobody has it");
+        let checking = thread::spawn(move || {
+            thread::park_timeout(10 * CHECK);
+            drop(reader);
         });
-        let held = StateLock::take(folder.path()).expect("it waits for the look");
-        looking.join().expect("it ends");
+        let held = StateLock::take(folder.path()).expect("it waits for the check");
+        checking.join().expect("it ends");
         let other = File::open(folder.path().join(LOCK_FILE)).expect("there");
-        assert!(!has_lookers_only(&other), "{held:?}");
+        assert!(!has_readers_only(&other), "{held:?}");
     }
 
     #[test]
