@@ -124,7 +124,7 @@ pub enum SessionChange {
     /// The session began, with these properties.
     Opened(Harness),
     /// Its properties changed.
-    Learned(Harness),
+    Updated(Harness),
     /// The session ended.
     Closed {
         /// When it was last active.

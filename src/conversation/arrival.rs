@@ -70,7 +70,7 @@ impl Sessions {
         let known = || session.harness.clone();
         let change = match (met, update) {
             (Met::New, _) => Some(SessionChange::Opened(known())),
-            (Met::Open, Update::Properties | Update::Scopes) => Some(SessionChange::Learned(known())),
+            (Met::Open, Update::Properties | Update::Scopes) => Some(SessionChange::Updated(known())),
             (Met::Open, Update::Nothing) => None,
         };
         let Some(change) = change else { return (key, met) };

@@ -410,7 +410,7 @@ fn act(registry: &Registry, output: Output) -> Option<Outgoing> {
             registry.knowledge().publish_closed(&session);
             None
         }
-        Output::Session(session, SessionChange::Opened(_) | SessionChange::Learned(_)) => {
+        Output::Session(session, SessionChange::Opened(_) | SessionChange::Updated(_)) => {
             registry.knowledge().publish_open(session);
             None
         }

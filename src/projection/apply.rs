@@ -220,7 +220,7 @@ fn write_session(
 ) -> Result<()> {
     match change {
         SessionChange::Opened(harness) => open_session(connection, note, session, harness),
-        SessionChange::Learned(harness) => {
+        SessionChange::Updated(harness) => {
             let changed = connection
                 .prepare_cached(
                     "UPDATE sessions SET name = ?2, version = ?3, workspace = ?4, user = ?5, pid = ?6, parent = ?7
