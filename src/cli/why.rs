@@ -96,6 +96,8 @@ fn look_up(text: &str, context: &Context<'_>) -> Result<Found, CliError> {
     match ids::of_history(text, context) {
         Ok(Some(id)) => look_up_id(&id, context),
         Err(error @ (CliError::Ambiguous { .. } | CliError::Answer { .. })) => Err(error),
+        // For `last` this was the first request.
+        Err(error) if text == ids::LAST => Err(error),
         // An unreadable history was reported before.
         Ok(None) | Err(_) => Err(none(text, refused)),
     }
@@ -325,6 +327,13 @@ next: aside why n1 shows its events
         let daemon = FakeDaemon::answering_paths(&[("/v1/notifications?limit=1000", "{}")]);
         let expected = "find the id: the daemon's answer has a format that this version does not know";
         assert_eq!(run_against(&daemon, &["why", "na71"]), Err(expected.to_owned()));
+    }
+
+    #[test]
+    fn without_a_history_nothing_is_said_of_the_newest_notification() {
+        let unready = r#"{"error":{"message":"the history is not ready"}}"#;
+        let error = run_against(&FakeDaemon::answering_json(503, unready), &["why", "last"]);
+        assert_eq!(error, Err("find the id: the history is not ready".to_owned()));
     }
 
     #[test]
