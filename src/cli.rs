@@ -218,8 +218,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, CliErro
     };
     if let Some(Command::Hook { name, start }) = &cli.command {
         if let Ok(socket) = Paths::socket_from_env(variable) {
-            if *start {
-                drop(start_if_absent(&socket));
+            if *start && let Ok(paths) = Paths::from_env(variable) {
+                drop(start_if_absent(&socket, &paths.variables()));
             }
             client::hook(name, Kind::forwarded(name), &socket, |name| env::var_os(name));
         }
@@ -262,7 +262,7 @@ fn dispatch(command: Option<Command>, mut context: Context<'_>) -> Result<ExitCo
         Command::Inbox(args) => inbox::run(&args, &mut context)?,
         Command::Watch(args) => watch::run(&args, &mut context)?,
         Command::Remind(args) => watch::remind(&args, &mut context)?,
-        Command::Mcp(args) => mcp::run(&args, &context.client)?,
+        Command::Mcp(args) => mcp::run(&args, &context)?,
         Command::ShellInit(args) => shell::init(&args, &mut context)?,
         Command::ShellReport(args) => shell::report(&args, &context)?,
         Command::Notify(args) => notify::run(&args, &mut context)?,

@@ -28,7 +28,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> bool {
     }
     if let Ok(socket) = Paths::socket_from_env(|name| env::var_os(name)) {
         if is_start {
-            drop(start_if_absent(&socket));
+            drop(start_if_absent(&socket, &[]));
         }
         client::hook(name, Kind::forwarded(name), &socket, |name| env::var_os(name));
     }

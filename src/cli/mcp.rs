@@ -4,9 +4,9 @@
 
 use std::env;
 
-use super::{CliError, refused, workspace_or_current};
+use super::{CliError, Context, refused, workspace_or_current};
 use crate::{
-    client::{Client, PumpEnd, start_if_absent},
+    client::{PumpEnd, start_if_absent},
     harness::{header, table::KINDS},
 };
 
@@ -21,9 +21,10 @@ pub(super) struct Args {
     start: bool,
 }
 
-pub(super) fn run(args: &Args, client: &Client) -> Result<(), CliError> {
+pub(super) fn run(args: &Args, context: &Context<'_>) -> Result<(), CliError> {
     if args.start
-        && let Some(mut starting) = start_if_absent(client.socket())
+        && let Ok(paths) = &context.paths
+        && let Some(mut starting) = start_if_absent(&paths.socket, &paths.variables())
     {
         // If it does not start, the connect fails.
         starting.wait().ok();
@@ -33,7 +34,7 @@ pub(super) fn run(args: &Args, client: &Client) -> Result<(), CliError> {
     let named = [(header::SESSION, session), (header::CWD, workspace_or_current(None))];
     let headers: Vec<(&str, &str)> =
         named.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))).collect();
-    let relayed = client.relay(PATH, PROTOCOL, &headers);
+    let relayed = context.client.relay(PATH, PROTOCOL, &headers);
     match relayed.map_err(|source| CliError::Client { doing: DOING, source })? {
         Ok(PumpEnd::ToTheEnd) => Ok(()),
         Ok(PumpEnd::UntilTheDaemonStopped) => Err(CliError::Ended { doing: DOING }),

@@ -2,7 +2,10 @@
 //!
 //! Pure: the environment is a function, so that flags and tests can replace variables.
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
 
 /// The three paths of one daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +40,12 @@ impl Paths {
             config: folder(&variable, "ASIDE_CONFIG", "XDG_CONFIG_HOME", ".config")?,
             state: state(&variable)?,
         })
+    }
+
+    /// The variables that set all three for another process.
+    pub fn variables(&self) -> [(&'static str, &Path); 3] {
+        let Self { socket, config, state } = self;
+        [("ASIDE_SOCKET", socket), ("ASIDE_CONFIG", config), ("ASIDE_STATE", state)]
     }
 
     /// Determines only the socket, which may be known when the others are not.

@@ -13,7 +13,7 @@ use std::{
             net::UnixStream,
         },
     },
-    path::{Path, PathBuf},
+    path::{self, Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
     time::Duration,
@@ -150,18 +150,17 @@ impl Log {
 }
 
 fn spawn(paths: &Paths, filter: &str, stdout: UnixStream, log: &Log, log_file: File) -> io::Result<Child> {
-    let absolute = |path: &Path| std::path::absolute(path);
     let mut command = Command::new(env::current_exe()?);
     command
         .args(["serve", "--new-session", "--log", filter, "--log-file"])
-        .arg(absolute(&log.path)?)
-        .env("ASIDE_SOCKET", absolute(&paths.socket)?)
-        .env("ASIDE_CONFIG", absolute(&paths.config)?)
-        .env("ASIDE_STATE", absolute(&paths.state)?)
+        .arg(path::absolute(&log.path)?)
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(OwnedFd::from(stdout))
         .stderr(log_file);
+    for (name, path) in paths.variables() {
+        command.env(name, path::absolute(path)?);
+    }
     // The daemon outlives the calling client, so it does not inherit the client's variables: they
     // may contain secrets.
     let is_callers = |name: &str| {

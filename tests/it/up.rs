@@ -178,6 +178,18 @@ fn the_first_hook_of_a_session_starts_the_daemon_where_that_is_allowed() {
     }
 }
 
+#[test]
+fn a_started_daemon_listens_at_the_socket_of_the_flag() {
+    let home = Home::new();
+    let _down = Down(&home);
+    let socket = home.socket();
+    let mut command = home.command(&["--socket", socket.to_str().expect("text"), "mcp", "--start"]);
+    command.env("ASIDE_SOCKET", home.path("other.sock")).stdin(Stdio::null());
+    let output = command.output().expect("the program runs");
+    assert!(output.status.success(), "{output:?}");
+    assert!(!home.path("other.sock").exists());
+}
+
 /// Passes descriptor 3 to the daemon as a service manager does: a shell moves its stdin there.
 fn serve_with(home: &Home, listener: UnixListener) -> std::process::Child {
     let listener: std::os::fd::OwnedFd = listener.into();
