@@ -9,8 +9,9 @@ use std::{
 };
 
 use super::Check;
-use crate::{cli::hook, client::HOOK_DEADLINE, harness::kind::Kind};
+use crate::{cli::hook, client::hook_deadline, harness::kind::Kind};
 
+const HOOK_TIME: &str = "hook time";
 /// Most bytes read of the program's file, which starts with its headers.
 const HEADER_BYTES_MAX: u64 = 64 * 1024;
 /// Number of runs by which a hook is measured.
@@ -46,30 +47,35 @@ pub(super) fn kind() -> Check {
 
 /// Duration of a hook of the harness, from the start of its process to its end.
 pub(super) fn time(kind: &Kind, socket: &Path) -> Check {
-    const NAME: &str = "hook time";
     let mut times: Vec<Duration> = Vec::new();
     for _ in 0..RUNS {
         match timed(|| run_hook(kind, socket)) {
             (Ok(()), time) => times.push(time),
             (Err(error), _) => {
-                return Check::fail(NAME, format!("this program cannot be run: {error}"), "install it again");
+                let found = format!("this program cannot be run: {error}");
+                return Check::fail(HOOK_TIME, found, "install it again");
             }
         }
     }
     times.sort_unstable();
-    let median = times.get(RUNS / 2).copied().unwrap_or_default();
+    // The measured hooks have inherited the variable.
+    let deadline = hook_deadline(|name| env::var_os(name));
+    hook_time(times.get(RUNS / 2).copied().unwrap_or_default(), deadline)
+}
+
+fn hook_time(median: Duration, deadline: Duration) -> Check {
     let found = format!("{:.1} ms, the median of {RUNS}", median.as_secs_f64() * 1_000.0);
-    if median >= HOOK_DEADLINE {
-        let limit = HOOK_DEADLINE.as_millis();
+    if median >= deadline {
+        let limit = deadline.as_millis();
         Check::fail(
-            NAME,
+            HOOK_TIME,
             found,
             format!("a hook times out after {limit} ms; check the load of the machine and the daemon"),
         )
     } else if median >= NOTICED {
-        Check::warn(NAME, found, "every step of the agent waits for this; check the load of the machine")
+        Check::warn(HOOK_TIME, found, "every step of the agent waits for this; check the load of the machine")
     } else {
-        Check::ok(NAME, found)
+        Check::ok(HOOK_TIME, found)
     }
 }
 
@@ -133,6 +139,24 @@ fn is_static(file: &[u8]) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::doctor::check::Verdict;
+
+    #[test]
+    fn a_hook_is_too_slow_by_its_own_time_limit() {
+        for (median, deadline, verdict) in [
+            (29, 150, Verdict::Ok),
+            (30, 150, Verdict::Warn),
+            (150, 150, Verdict::Fail),
+            (200, 1_000, Verdict::Warn),
+            (20, 20, Verdict::Fail),
+        ] {
+            let check = hook_time(Duration::from_millis(median), Duration::from_millis(deadline));
+            assert_eq!(check.verdict, verdict, "{median} of {deadline}");
+            let limit = format!("times out after {deadline} ms");
+            let names_limit = check.remedy.is_some_and(|remedy| remedy.contains(&limit));
+            assert_eq!(names_limit, verdict == Verdict::Fail, "{median} of {deadline}");
+        }
+    }
 
     /// An ELF header and program headers of these types.
     fn elf(types: &[u32]) -> Vec<u8> {
