@@ -19,6 +19,7 @@ use super::{
     terminal::one_line,
 };
 use crate::{
+    causes::with_causes,
     notification::Priority,
     time::Timestamp,
     wire::{
@@ -71,7 +72,7 @@ fn more(count: usize, command: &str) -> String {
 fn waiting(names: &Names, context: &Context<'_>) -> String {
     let InboxList { notifications: mut waiting, next, .. } = match get(context, "/v1/inbox?limit=100") {
         Ok(inbox) => inbox,
-        Err(error) => return unknown("pending", &error),
+        Err(error) => return unknown("the pending notifications", &error),
     };
     if waiting.is_empty() {
         return "no pending notifications\n".to_owned();
@@ -100,7 +101,7 @@ fn waiting(names: &Names, context: &Context<'_>) -> String {
 fn delivered(names: &Names, context: &Context<'_>) -> String {
     let newest: NotificationPage = match get(context, "/v1/notifications?limit=100") {
         Ok(newest) => newest,
-        Err(error) => return unknown("deliveries", &error),
+        Err(error) => return unknown("the last deliveries", &error),
     };
     let mut delivered: Vec<(&NotificationView, &Delivery, &str)> = newest
         .notifications
@@ -172,9 +173,25 @@ fn sources(context: &Context<'_>) -> String {
 
 /// The text of a part that the daemon does not provide.
 fn unknown(what: &str, error: &CliError) -> String {
-    format!("{what} is not known: failed to {}\n", one_line(&error.to_string()))
+    format!("{what} are not known: failed to {}\n", one_line(&with_causes(error)))
 }
 
 fn get<T: DeserializeOwned>(context: &Context<'_>, path: &str) -> Result<T, CliError> {
     parse(DOING, &context.ask(DOING, "GET", path, None)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{cli::tests::context, client::fake::FakeDaemon};
+
+    #[test]
+    fn a_part_that_cannot_be_read_is_reported_with_its_cause() {
+        let daemon = FakeDaemon::answering(&[]);
+        let mut out = Vec::new();
+        let text = waiting(&Names::default(), &context(&daemon, &mut out));
+        let expected = "the pending notifications are not known: failed to read the daemon's status: \
+                        the connection to the daemon failed to answer: ";
+        assert!(text.starts_with(expected), "{text}");
+    }
 }

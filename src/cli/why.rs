@@ -13,6 +13,7 @@ use super::{
     terminal::{self, Tone, one_line},
 };
 use crate::{
+    causes::with_causes,
     client::percent_encode,
     wire::{
         error::ErrorView,
@@ -233,7 +234,9 @@ impl Page<'_, '_> {
                 let lines = subscribers.iter().filter_map(|id| lines.get(*id)).flatten();
                 lines.map(|line| format!("failing now: {line}")).collect()
             }
-            Err(error) => vec![format!("what is failing now is not known: failed to {error}")],
+            Err(error) => {
+                vec![format!("what is failing now is not known: failed to {}", with_causes(&error))]
+            }
         }
     }
 
@@ -318,7 +321,7 @@ next: aside why n1 shows its events
             {"at":"2026-11-21T12:00:02Z","what":"created","subscriber":"ci","notification":"n1","events":[12]}]}"#;
         let paths = [("/v1/notifications/n1", body), ("/v1/status", r#"{"subscribers":[]}"#)];
         let shown = run_against(&FakeDaemon::answering_paths(&paths), &["why", "n1"]).expect("shown");
-        let expected = "\nwhat is failing now is not known: failed to read the status: the daemon's answer has a format that this version does not know\n";
+        let expected = "\nwhat is failing now is not known: failed to read the status: the daemon's answer has a format that this version does not know: ";
         assert!(shown.contains(expected), "{shown}");
     }
 

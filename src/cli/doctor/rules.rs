@@ -1,7 +1,10 @@
 //! Whether the templates and conditions of the active rules work.
 
 use super::Check;
-use crate::cli::{Context, failing};
+use crate::{
+    causes::with_causes,
+    cli::{Context, failing},
+};
 
 const NAME: &str = "templates";
 
@@ -10,7 +13,11 @@ pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
     let check = |found| Check::warn(NAME, found, "fix it, then aside reload; no event was lost");
     match failing::lines(context) {
         Ok(lines) => lines.into_values().flatten().map(check).collect(),
-        Err(error) => vec![Check::warn(NAME, format!("failed to {error}"), "aside status shows the error")],
+        Err(error) => vec![Check::warn(
+            NAME,
+            format!("failed to {}", with_causes(&error)),
+            "aside status shows the error",
+        )],
     }
 }
 

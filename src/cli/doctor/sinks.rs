@@ -2,6 +2,7 @@
 
 use super::Check;
 use crate::{
+    causes::with_causes,
     cli::{Context, parse},
     wire::notify::{SinkList, SinkView},
 };
@@ -15,7 +16,11 @@ pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
     match answer {
         Ok(SinkList { sinks }) => sinks.iter().map(check).collect(),
         Err(error) => {
-            vec![Check::warn("sinks", format!("failed to {error}"), "aside status shows the error")]
+            vec![Check::warn(
+                "sinks",
+                format!("failed to {}", with_causes(&error)),
+                "aside status shows the error",
+            )]
         }
     }
 }

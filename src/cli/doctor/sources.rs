@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::{Check, round_trip};
 use crate::{
+    causes::with_causes,
     cli::{Context, absolute_folder, sources},
     config::producers::Producer,
     harness::kind::Kind,
@@ -22,7 +23,11 @@ pub(super) fn checks(kinds: &[&'static Kind], context: &Context<'_>) -> Vec<Chec
     let view = match sources::read(SINCE, context) {
         Ok(view) => view,
         Err(error) => {
-            return vec![Check::warn(NAME, format!("failed to {error}"), "aside status shows the error")];
+            return vec![Check::warn(
+                NAME,
+                format!("failed to {}", with_causes(&error)),
+                "aside status shows the error",
+            )];
         }
     };
     let switched =

@@ -2,6 +2,7 @@
 
 use super::Check;
 use crate::{
+    causes::with_causes,
     cli::{Context, parse},
     wire::webhooks::{SenderList, SenderView},
 };
@@ -17,7 +18,11 @@ pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
             senders.iter().map(|sender| check(sender, listens_on.as_deref())).collect()
         }
         Err(error) => {
-            vec![Check::warn("webhooks", format!("failed to {error}"), "aside status shows the error")]
+            vec![Check::warn(
+                "webhooks",
+                format!("failed to {}", with_causes(&error)),
+                "aside status shows the error",
+            )]
         }
     }
 }
