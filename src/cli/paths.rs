@@ -23,7 +23,7 @@ pub struct Paths {
 #[error("neither {variable} nor HOME is set")]
 pub struct PathsError {
     /// The variable that would set it.
-    variable: &'static str,
+    pub(super) variable: &'static str,
 }
 
 impl Paths {

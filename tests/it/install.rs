@@ -510,6 +510,15 @@ fn units_of_somebody_else_stay() {
 }
 
 #[test]
+fn without_a_home_the_units_need_the_variable_of_the_missing_path() {
+    let home = Home::new();
+    let mut command = home.command(&["install", "systemd"]);
+    command.env("XDG_CONFIG_HOME", home.path("xdg")).env_remove("HOME").env_remove("ASIDE_STATE");
+    let said = text(&command.output().expect("the program runs").stderr);
+    assert!(said.ends_with(": neither ASIDE_STATE nor HOME is set\n"), "{said}");
+}
+
+#[test]
 fn units_are_written_for_this_user_and_go_again() {
     let home = Home::new();
     let said = print(&home, &["install", "systemd"]);

@@ -28,7 +28,8 @@ pub(in crate::cli) struct Args {
 pub(super) fn install(args: &Args, paths: &Result<Paths, PathsError>) -> Result<Outcome, InstallError> {
     let mut outcome = Outcome { is_dry_run: args.dry_run, ..Outcome::default() };
     let folder = units()?;
-    let paths = paths.as_ref().map_err(|_| no_home())?;
+    let no_paths = |error: &PathsError| InstallError::NoHome { variable: Some(error.variable) };
+    let paths = paths.as_ref().map_err(no_paths)?;
     let program = client_program::own_path();
     // Without the variable, systemd's own specifier is better than a fixed user id.
     let default = given("XDG_RUNTIME_DIR").map(|folder| folder.join("aside/aside.sock"));
