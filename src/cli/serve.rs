@@ -63,7 +63,10 @@ pub(super) fn run(args: &Args, paths: Paths) -> Result<(), CliError> {
         // A session leader cannot leave its session, and need not.
         rustix::process::setsid().ok();
     }
-    let log_file = args.log_file.as_deref().map(LogFile::open).transpose().map_err(CliError::Output)?;
+    let open = |path: &PathBuf| {
+        LogFile::open(path).map_err(|source| CliError::Write { name: path.display().to_string(), source })
+    };
+    let log_file = args.log_file.as_ref().map(open).transpose()?;
     let is_terminal = io::stderr().is_terminal();
     let writer =
         log_file.map_or_else(|| BoxMakeWriter::new(io::stderr), |file| BoxMakeWriter::new(Arc::new(file)));
@@ -118,6 +121,13 @@ fn is_broken_worker(thread: Option<&str>, is_in_task: bool) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{cli::tests::run_against, client::fake::FakeDaemon};
+
+    #[test]
+    fn a_log_file_that_cannot_be_opened_is_named() {
+        let error = run_against(&FakeDaemon::silent(), &["serve", "--log-file", "/absent/x.log"]);
+        assert_eq!(error, Err("write /absent/x.log".to_owned()));
+    }
 
     #[test]
     fn only_a_worker_outside_its_tasks_ends_the_daemon() {
