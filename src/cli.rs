@@ -199,7 +199,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, CliErro
         Err(error) => {
             error.print().map_err(CliError::Output)?;
             // A harness treats exit code 2 as an order to stop its agent.
-            let is_hook = args.get(1).is_some_and(|command| command == "hook");
+            let is_hook = command_name(&args).as_deref() == Some("hook");
             return Ok(ExitCode::from(if is_hook {
                 0
             } else {
@@ -233,6 +233,12 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, CliErro
     let terminal = Terminal::of_stdout(zone, |name| env::var_os(name));
     let context = Context { paths: Paths::from_env(variable), client, out: &mut stdout, terminal };
     dispatch(cli.command, context)
+}
+
+/// The command in invalid arguments, in which options may precede it.
+fn command_name(args: &[OsString]) -> Option<String> {
+    let found = Cli::command().ignore_errors(true).try_get_matches_from(args).ok()?;
+    found.subcommand_name().map(str::to_owned)
 }
 
 fn dispatch(command: Option<Command>, mut context: Context<'_>) -> Result<ExitCode, CliError> {
@@ -313,6 +319,23 @@ mod tests {
     #[test]
     fn the_arguments_are_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_command_of_invalid_arguments_is_known() {
+        for (args, expected) in [
+            (&["hook"][..], Some("hook")),
+            (&["hook", "--nonsense"], Some("hook")),
+            (&["hook", "claude", "extra"], Some("hook")),
+            (&["--socket", "/s", "hook"], Some("hook")),
+            (&["--utc", "--state=s", "hook", "claude", "--bad"], Some("hook")),
+            (&["publish", "hook"], Some("publish")),
+            (&["--socket", "hook", "publish", "hook"], Some("publish")),
+            (&["--nonsense"], None),
+        ] {
+            let args: Vec<OsString> = ["aside"].iter().chain(args).map(OsString::from).collect();
+            assert_eq!(command_name(&args).as_deref(), expected, "{args:?}");
+        }
     }
 
     #[test]
