@@ -39,6 +39,10 @@ fn with_workspace<'t>(text: &'t [u8], workspace: &str) -> Cow<'t, [u8]> {
     fn is_there<'de, D: serde::Deserializer<'de>>(value: D) -> Result<bool, D::Error> {
         IgnoredAny::deserialize(value).map(|_| true)
     }
+    // The fields of an object are also read from an array.
+    if !text.trim_ascii_start().starts_with(b"{") {
+        return Cow::Borrowed(text);
+    }
     let Ok(Addressee { session: false, workspace: false }) = serde_json::from_slice(text) else {
         return Cow::Borrowed(text);
     };
@@ -61,6 +65,7 @@ mod tests {
             ("{\"session\":\"s\"}", "{\"session\":\"s\"}"),
             ("{\"workspace\":null}", "{\"workspace\":null}"),
             ("[1]", "[1]\n"),
+            ("[{\"a\":1}, []]", "[{\"workspace\":\"/w\",\"a\":1},[]]\n"),
             ("{not json", "{not json"),
             (
                 "[{\"a\":1}, {\"workspace\":\"/x\"}]",
