@@ -62,7 +62,8 @@ pub(super) fn run(args: &Args, client: &Client) -> Result<(), CliError> {
         let or_set = variable.map(|variable| format!(", or set {variable}")).unwrap_or_default();
         return Err(CliError::Usage(format!("name the session{or_set}")));
     };
-    let (done, is_done) = io::pipe().map(|(read, write)| (write, read)).map_err(CliError::Run)?;
+    let failed = |source| CliError::System { doing: "follow the queue", source };
+    let (done, is_done) = io::pipe().map(|(read, write)| (write, read)).map_err(failed)?;
     let mut monitor = Monitor {
         client: client.clone(),
         session,
@@ -75,8 +76,8 @@ pub(super) fn run(args: &Args, client: &Client) -> Result<(), CliError> {
         drop(done);
     };
     // The thread may be in any call when the client ends; the process's exit ends it.
-    thread::Builder::new().name("monitor".to_owned()).spawn(follow).map_err(CliError::Run)?;
-    above.wait(&is_done).map_err(CliError::Run)
+    thread::Builder::new().name("monitor".to_owned()).spawn(follow).map_err(failed)?;
+    above.wait(&is_done).map_err(failed)
 }
 
 struct Monitor {
@@ -150,8 +151,8 @@ impl Monitor {
         (End::Lost, true)
     }
 
-    /// Updates the session and the queue state, and performs the requested action. Returns an end
-    /// if it was the last one.
+    /// Updates the session, and makes the exchange if the queue requests a wake. Returns an end if
+    /// the output has no reader.
     fn on_pending(&mut self, data: &str) -> Option<End> {
         let pending: PendingView = match serde_json::from_str(data) {
             Ok(pending) => pending,

@@ -126,6 +126,14 @@ pub enum CliError {
     /// A command cannot be supervised.
     #[error("run the command")]
     Run(#[source] io::Error),
+    /// The system refused something that the command itself needs.
+    #[error("{doing}")]
+    System {
+        /// The purpose.
+        doing: &'static str,
+        /// The cause.
+        source: io::Error,
+    },
     /// The daemon's log cannot be shown.
     #[error("show the daemon's log: {0}")]
     Log(String),

@@ -45,7 +45,7 @@ struct List {
 enum Decision {
     /// Dismiss a notification: it is not delivered
     Dismiss(Which),
-    /// Release a notification that waits for you to the agent; an idle one is woken
+    /// Hand a notification that waits for you to the agent; an idle agent is woken
     Discuss(Which),
 }
 
@@ -265,6 +265,6 @@ mod tests {
         }
         let nothing = FakeDaemon::answering_paths(&[("/v1/inbox", r#"{"notifications":[],"questions":0}"#)]);
         let said = run_against(&nothing, &["inbox", "discuss", "last"]);
-        assert_eq!(said, Err("hand over the notification: no pending notifications".to_owned()));
+        assert_eq!(said, Err("hand the notification to the agent: no pending notifications".to_owned()));
     }
 }

@@ -61,7 +61,7 @@ pub(super) struct Args {
     /// The session it is for: its whole id, or `b1c2@shop` as in `aside sessions`
     #[arg(long, value_name = "ID", requires = "event_type")]
     session: Option<String>,
-    /// The folder it concerns [default: the current one]
+    /// The folder it concerns [default: the current one, without --session]
     #[arg(long, value_name = "DIR", requires = "event_type")]
     workspace: Option<String>,
     /// It is for all sessions in any folder
@@ -79,7 +79,8 @@ pub(super) struct Args {
 }
 
 impl Args {
-    /// The folder of events without a scope.
+    /// The given folder; without one, the current folder if neither a session nor `--everywhere` is
+    /// given.
     fn default_workspace(&self) -> Option<String> {
         match (self.everywhere, &self.session) {
             (true, _) | (false, Some(_)) => self.workspace.as_deref().map(absolute_folder),

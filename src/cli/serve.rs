@@ -34,7 +34,8 @@ const TRY: &str =
         aside exchange demo after_tool      the notifications of a session named demo after its next tool
         aside tail                          every new event; aside status counts their outcomes";
 
-/// How long a stopping daemon waits for work on other threads; the next start does not need it.
+/// How long a stopping daemon waits for unfinished work on other threads. The next start does not
+/// need that work.
 const LEFT_OVER_WAIT_MAX: Duration = Duration::from_secs(1);
 /// Name of the runtime's threads.
 const WORKER_NAME: &str = "aside-worker";
@@ -48,8 +49,8 @@ pub(super) struct Args {
     /// The format: text, or one JSON object a line
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log_format: LogFormat,
-    /// Write it to this file instead; at 4 MiB it is renamed to end with `.1` and a new one is
-    /// created
+    /// Write the log to this file instead of stderr; at 4 MiB the file is renamed to end with `.1`
+    /// and a new one is created
     #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,
     /// Leave the terminal and its session

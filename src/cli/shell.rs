@@ -52,7 +52,8 @@ pub(super) struct ReportArgs {
 
 /// Prints the startup code.
 pub(super) fn init(args: &InitArgs, context: &mut Context<'_>) -> Result<(), CliError> {
-    let program = std::env::current_exe().map_err(CliError::Run)?;
+    let failed = |source| CliError::System { doing: "find the path of this program", source };
+    let program = std::env::current_exe().map_err(failed)?;
     context.print(&args.shell.script().replace(PROGRAM, &quoted(&program.to_string_lossy())))
 }
 

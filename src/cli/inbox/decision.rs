@@ -25,7 +25,7 @@ pub(super) fn dismiss(which: &Which, context: &mut Context<'_>) -> Result<(), Cl
 }
 
 pub(super) fn discuss(which: &Which, context: &mut Context<'_>) -> Result<(), CliError> {
-    let id = decide("hand over the notification", "discuss", which, context)?;
+    let id = decide("hand the notification to the agent", "discuss", which, context)?;
     confirm("handed to the agent:", &id, context)
 }
 
