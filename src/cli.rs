@@ -69,7 +69,7 @@ use folder::{absolute_folder, workspace_or_current};
 use paths::Paths;
 use terminal::Terminal;
 
-/// Timeout of a read from or write to the daemon; a publish may wait for a slow disk.
+/// Time limit of a request with its answer; a publish may wait for a slow disk.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Help heading of the options of all commands.

@@ -135,8 +135,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<ExitCode, Cl
         (Some(answer), false) => context.print(&format!("{}\n", one_line(answer)))?,
         (None, false) => {}
     }
-    // The daemon does not announce a printed answer again. A daemon that is down announces it after
-    // its start.
+    // After this request the daemon does not announce the answer to the session. If the daemon is
+    // down, it announces the answer after its next start.
     context.ask(doing, "POST", &format!("{PATH}/{}/taken", percent_encode(&question.id)), None).ok();
     Ok(if answer.is_some() { ExitCode::SUCCESS } else { ExitCode::from(EXPIRED) })
 }

@@ -1,5 +1,5 @@
-//! `aside backup` and `aside restore`: saves the state to one file and restores it, without the
-//! daemon.
+//! `aside backup` and `aside restore`: saves the state to one file and restores it, without a
+//! request to the daemon.
 
 use std::path::PathBuf;
 

@@ -18,8 +18,8 @@ const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Most bytes that are read of a client's output.
 const SAID_BYTES_MAX: u64 = 4 * 1024;
 
-/// The version of the harness's client on the PATH; `None` if there is none, or it prints nothing
-/// in time.
+/// The version of the harness's client on the PATH; `None` if there is no client, or it prints no
+/// version in time.
 pub(super) fn version(kind: &Kind) -> Option<Version> {
     let program = on_path(kind.program.name).next()?;
     let child = Command::new(program)
@@ -32,7 +32,9 @@ pub(super) fn version(kind: &Kind) -> Option<Version> {
     Version::read(&said_within(child, VERSION_TIMEOUT)?)
 }
 
-/// The output of a process, which is killed after `timeout`; `None` if it has not ended before.
+/// The start of a process's output. The process is then killed, at the latest after `timeout`.
+///
+/// Shape: at most [`SAID_BYTES_MAX`] bytes; `None` if the output has not ended in time.
 fn said_within(mut child: Child, timeout: Duration) -> Option<String> {
     let stdout = child.stdout.take()?;
     // It has room for the only text, so the sender never waits.

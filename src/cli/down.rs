@@ -28,8 +28,8 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<(), CliError> {
     context.print(&text)
 }
 
-/// Does the same if the lock file was deleted: the journal's folder is locked too, and the daemon
-/// reports its process.
+/// Stops the daemon if its lock file was deleted: the journal's folder is locked too, and the
+/// daemon reports its process.
 fn stop_without_lock_file(state: &Path, context: &Context<'_>) -> Result<Option<i32>, DownError> {
     let journal = state.join(JOURNAL_FOLDER);
     if !is_locked(&journal)? {

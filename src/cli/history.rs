@@ -147,7 +147,7 @@ fn read(args: &Args, session: Option<&str>, context: &Context<'_>) -> Result<Pag
 }
 
 impl Args {
-    /// Whether probes are left out: not with `--all`, or for filters that only probes match.
+    /// Whether probes are left out: not with `--all`, a session, or the probes' source.
     fn leaves_out_probes(&self) -> bool {
         !self.all && self.session.is_none() && self.source.as_deref() != Some(doctor_probe::SOURCE)
     }

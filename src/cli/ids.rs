@@ -31,7 +31,7 @@ const NOTIFICATION_CHARS_MIN: usize = 6;
 const WHOLE_CHARS_MAX: usize = 12;
 /// Most ids in an error about an ambiguous prefix.
 const NAMED_MAX: usize = 5;
-/// Refers to the newest one.
+/// The text that refers to the newest notification.
 pub(super) const LAST: &str = "last";
 /// Between the id of a session and that of its subagent.
 const PART: char = '/';
@@ -221,7 +221,8 @@ pub(super) fn session(text: &str, context: &Context<'_>) -> Result<String, CliEr
     Ok(pick_session(text, &closed(context)?)?.unwrap_or_else(|| text.to_owned()))
 }
 
-/// The same for a session that may not exist yet: only `b1c2@shop` is resolved.
+/// The id of the session that `text` refers to. The session may not exist yet, so only `b1c2@shop`
+/// is resolved; any other text is returned unchanged.
 ///
 /// Errors: several match; the list of the sessions cannot be read.
 pub(super) fn addressee(text: &str, context: &Context<'_>) -> Result<String, CliError> {

@@ -1,4 +1,4 @@
-//! `aside journal`: checks and repairs the files of the journal, without the daemon.
+//! `aside journal`: checks and repairs the files of the journal, without a request to the daemon.
 
 use clap::Subcommand;
 

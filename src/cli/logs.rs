@@ -39,7 +39,7 @@ pub(super) struct Args {
 #[derive(Debug, PartialEq, Eq)]
 enum Place {
     File(PathBuf),
-    /// Not readable; the text is the end of a sentence about its location.
+    /// Not readable; a sentence about its location.
     Elsewhere(String),
 }
 

@@ -15,7 +15,7 @@ pub(super) struct Args {
 }
 
 impl ConfigView {
-    /// A message about files that are not active as they are; `None` if they are.
+    /// A message if a file of the configuration has errors and is not used; `None` otherwise.
     pub(super) fn trouble(&self) -> Option<String> {
         let (errors, at) = (check::counted(self.errors, "error"), &self.read_at);
         match self.state.as_str() {

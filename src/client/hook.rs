@@ -2,8 +2,8 @@
 //! unchanged.
 //!
 //! A harness runs this at every point of a turn and waits for it. So it never fails, prints no
-//! errors and ends by [`HOOK_DEADLINE`], regardless of the daemon. It needs no thread for that: it
-//! polls before every call that may block.
+//! errors and has its answer within [`hook_deadline`], regardless of the daemon. It needs no thread
+//! for that: every read from stdin and every call on the socket has a time limit.
 
 use std::{
     ffi::OsString,

@@ -24,7 +24,7 @@ use rustix::{
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Deadline(Option<Instant>);
 
-/// A reader or writer with a deadline, after which every call is an error.
+/// A reader or writer with a deadline; after it, a read, or a write that must wait, is an error.
 #[derive(Debug)]
 pub(super) struct Timed<F> {
     file: F,

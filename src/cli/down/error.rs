@@ -8,7 +8,7 @@ pub(super) const STOP_SECONDS: i64 = 10;
 /// Why a daemon was not stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum DownError {
-    /// The lock of the state folder does not identify its holder.
+    /// The lock of the state folder cannot be read, or does not identify its holder.
     #[error("read {}", path.display())]
     Lock {
         /// The file.

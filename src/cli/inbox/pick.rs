@@ -56,7 +56,7 @@ pub(super) fn run(session: Option<&str>, context: &mut Context<'_>) -> Result<()
         let line = |one: &WaitingView| {
             let shown = one.head(&ids.short(&one.id), &names, &context.terminal);
             let first = one.text.lines().next().unwrap_or_default();
-            // The list puts two columns before each line.
+            // The list puts two columns before each line; the last column stays free.
             context.terminal.cut_after(3, &one_line(&format!("{shown}: {first}"))).into_owned()
         };
         let lines: Vec<String> = notifications.iter().map(line).collect();

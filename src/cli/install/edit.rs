@@ -31,8 +31,8 @@ pub(super) fn put_hooks(
     })
 }
 
-/// Adds or removes only the status line, as requested.
-pub(super) fn put_status_line(
+/// Removes our hooks from a settings file, and adds or removes the status line as requested.
+pub(super) fn put_only_status_line(
     outcome: &mut Outcome,
     path: &Path,
     choice: &Choice,
@@ -59,7 +59,7 @@ fn less_ours(path: &Path, kind: &'static Kind) -> Result<Option<String>, Install
 }
 
 /// Sets a settings file to `base` with this change. A missing file is created if there is content
-/// for it, and an empty one is deleted.
+/// for it. A file that becomes empty is deleted if aside created it.
 fn edit(
     plan: &mut Plan,
     path: &Path,

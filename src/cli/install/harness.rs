@@ -10,7 +10,7 @@ use clap::Command;
 
 use super::{
     InstallError, Outcome,
-    edit::{clean, put_hooks, put_status_line},
+    edit::{clean, put_hooks, put_only_status_line},
     places::{Places, Target, has_hooks, hooks_in},
     plan::{holds_file, read, remove_empty},
     settings::{PROGRAM, is_program, quoted},
@@ -229,7 +229,7 @@ fn user_plugin(
             settings.display()
         ));
     }
-    put_status_line(outcome, &settings, choice, status_line)
+    put_only_status_line(outcome, &settings, choice, status_line)
 }
 
 /// Adds hooks to the user's settings, and removes the plugin.
@@ -268,8 +268,7 @@ fn project(
         }
     }
     let Some(path) = found else { return Ok(()) };
-    // The status line that the client would show there without ours, from any of its settings
-    // files.
+    // The client may show a foreign status line there from any of its settings files.
     put_hooks(outcome, path, choice, status_line, &places.all_settings())
 }
 

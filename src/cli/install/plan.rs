@@ -17,7 +17,7 @@ const NEW_MODE: u32 = 0o644;
 /// Permission bit without which the owner protects a file from changes.
 const OWNER_WRITES: u32 = 0o200;
 
-/// Files to write and to remove, in this order.
+/// Changes of files, in the order in which they are applied.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     changes: Vec<Change>,
@@ -156,7 +156,7 @@ impl Change {
     }
 
     /// Restores the file. A copy stays, because it may be from an earlier change. Failures here are
-    /// not reported: their cause is.
+    /// not reported, because the error that caused the rollback is.
     fn take_back(&self) {
         match &self.before {
             Some(before) => replace(&self.path, before, mode_of(&self.path)).ok(),

@@ -17,9 +17,8 @@ use crate::harness::{installation::StatusLineSetting, kind::Kind};
 /// The word between the program and the harness that identifies our status line.
 const WORD: &str = "statusline";
 const WRAP: &str = "--wrap";
-/// Refresh interval in seconds: soon enough for a user who looks, at a few milliseconds of work
-/// each time. Without it a client redraws only when the conversation continues, which an idle one
-/// does not.
+/// Refresh interval in seconds: short enough for a user who looks, at a cost of a few milliseconds.
+/// Without it, a client redraws only when the conversation continues, so never while it is idle.
 const REFRESH_SECONDS: u32 = 5;
 
 /// The user's choice for the status line.

@@ -31,7 +31,8 @@ pub(super) fn install(args: &Args, paths: &Result<Paths, PathsError>) -> Result<
     let no_paths = |error: &PathsError| InstallError::NoHome { variable: Some(error.variable) };
     let paths = paths.as_ref().map_err(no_paths)?;
     let program = client_program::own_path();
-    // Without the variable, systemd's own specifier is better than a fixed user id.
+    // For the default socket the unit keeps systemd's specifier `%t`: the path would contain the
+    // user id.
     let default = given("XDG_RUNTIME_DIR").map(|folder| folder.join("aside/aside.sock"));
     let socket = Some(&paths.socket).filter(|socket| Some(*socket) != default.as_ref());
     let places = [

@@ -28,8 +28,8 @@ use signal_hook::{
 use super::{last_lines::LastLines, pieces::Piece};
 use crate::problem::collector::Stream;
 
-/// How long a pipe may be silent after the child's exit; an empty pipe needs no wait, but a busy
-/// machine does.
+/// How long a pipe may be silent after the child's exit. On a busy machine the last output may be
+/// copied that late.
 const QUIET: Duration = Duration::from_millis(500);
 /// Capacity of a pipe, in bytes, unless it was enlarged.
 const PIPE_BYTES: usize = 64 * 1024;

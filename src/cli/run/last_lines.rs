@@ -6,7 +6,7 @@ use crate::event::clean_text;
 
 /// Most kept lines.
 const LINES_MAX: usize = 20;
-/// Most kept characters; a longer last line is cut with a mark of its own.
+/// Most kept characters. A longer last line is kept alone, as cut by [`clean_text`].
 const CHARS_MAX: usize = 2_000;
 /// Kept bytes of raw output, so that enough lines remain without escapes and progress bars.
 const RAW_BYTES_MAX: usize = 32 * 1024;

@@ -42,11 +42,11 @@ pub(super) struct Follower<'a> {
     publishing: &'a Publishing<'a>,
     /// The time since the run began.
     clock: &'a (dyn Fn() -> Timestamp + Sync),
-    /// The problems of each tool that the daemon knows.
+    /// The problems that the daemon knows, by tool.
     known: BTreeMap<String, Problems>,
     /// The last content of each report, by its index in the plan.
     reported: BTreeMap<usize, Vec<Problem>>,
-    /// Number of accepted changes.
+    /// Number of comparisons whose changes, if any, were accepted; part of the next ids.
     changes: u64,
 }
 
@@ -82,7 +82,7 @@ impl<'a> Follower<'a> {
         if let Err((format, error)) = collector.finish() {
             self.publishing.warn(&format!("the {} output: {error}", format.as_str()));
         }
-        // A truncated look has not found everything.
+        // A cycle that is cut off has not found everything.
         if self.mode == Mode::AtEnd || !cycle.is_cut_off() {
             self.settle(&collector, (self.clock)());
         }

@@ -1,9 +1,9 @@
 //! The daemon's log: one line per entry, as text or as JSON, on stderr.
 //!
 //! A line has a time, a level, a target (the module), a constant message, and fields. Repetitions
-//! are limited: of the warnings and errors of one call site at most [`SAID_MAX`] a minute are
-//! written. The last of them has the field `muted_for`, and the first one after that minute has the
-//! number of suppressed ones in `suppressed`.
+//! are limited: at most [`SAID_MAX`] lines a minute of one call site are written, at the levels
+//! `info` and above. The last of them has the field `muted_for`, and the first one after that
+//! minute has the number of suppressed ones in `suppressed`.
 
 use std::{
     collections::HashMap,
@@ -31,7 +31,7 @@ use tracing_subscriber::{
 
 use crate::meter::MonotonicClock;
 
-/// Most warnings or errors of one call site in one [`WINDOW`].
+/// Most lines of one call site in one [`WINDOW`], at the levels `info` and above.
 const SAID_MAX: u32 = 10;
 /// The window in which they are counted.
 const WINDOW: Duration = Duration::from_secs(60);
