@@ -2,12 +2,14 @@
 
 use std::{
     env,
-    error::Error,
     io::{self, Write},
     process::ExitCode,
 };
 
-use aside::cli::{self, hook};
+use aside::{
+    causes::with_causes,
+    cli::{self, hook},
+};
 
 /// musl's own allocator has one lock for all threads. The version, and the lack of huge pages, are
 /// chosen for a fast hook: docs/benchmarks.md has the cost.
@@ -22,10 +24,8 @@ fn main() -> ExitCode {
     }
     cli::run(env::args_os()).unwrap_or_else(|error| {
         if !error.is_silent() {
-            let causes = std::iter::successors(error.source(), |&cause| cause.source());
-            let chain: String = causes.map(|cause| format!(": {cause}")).collect();
             // Without a stderr only the exit code reports the error.
-            writeln!(io::stderr(), "aside: failed to {error}{chain}").ok();
+            writeln!(io::stderr(), "aside: failed to {}", with_causes(&error)).ok();
         }
         error.exit_code()
     })

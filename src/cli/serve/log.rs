@@ -29,7 +29,7 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-use crate::meter::MonotonicClock;
+use crate::{causes::with_causes, meter::MonotonicClock};
 
 /// Most lines of one call site in one [`WINDOW`], at the levels `info` and above.
 const SAID_MAX: u32 = 10;
@@ -205,13 +205,7 @@ impl Visit for Fields<'_> {
 
     /// An error with its chain of causes, as one text.
     fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
-        let mut text = value.to_string();
-        let mut source = value.source();
-        while let Some(cause) = source {
-            text = format!("{text}: {cause}");
-            source = cause.source();
-        }
-        self.put(field, text);
+        self.put(field, with_causes(value));
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {

@@ -127,7 +127,7 @@ pub(super) const MODULES: &[Module] = &[
         "watch", "wire",
     ]),
     alone("client", 6, &[]),
-    alone("main", 6, &["cli"]),
+    alone("main", 6, &["causes", "cli"]),
     alone("hook_main", 6, &["cli"]),
 ];
 
