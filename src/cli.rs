@@ -64,7 +64,7 @@ use crate::{
 };
 use context::{Context, parse};
 pub use error::CliError;
-use error::{refusal, refused};
+use error::refused;
 use folder::{absolute_folder, workspace_or_current};
 use paths::Paths;
 use terminal::Terminal;
@@ -292,7 +292,7 @@ fn dispatch(command: Option<Command>, mut context: Context<'_>) -> Result<ExitCo
 mod tests {
     use serde_json::Value;
 
-    use super::*;
+    use super::{error::refusal, *};
     use crate::client::fake::FakeDaemon;
 
     /// Runs a command against `daemon`; returns its output, or its error as one line.

@@ -20,7 +20,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::{CliError, Context, of_harness::listed, parse, refusal};
+use super::{CliError, Context, of_harness::listed, parse, refused};
 use crate::{client::Client, event::Seq, tokens};
 use screen::Screen;
 
@@ -239,9 +239,8 @@ impl Turn<'_> {
         let failed = |source| CliError::Client { doing, source };
         let path = format!("/v1/events/stream?from={}", Seq::ZERO.next());
         let accept = [("accept", "text/event-stream")];
-        let mut stream = self.context.client.stream(&path, &accept).map_err(failed)?.map_err(|response| {
-            CliError::Refused { doing, refusal: refusal(response.status, &response.body) }
-        })?;
+        let stream = self.context.client.stream(&path, &accept).map_err(failed)?;
+        let mut stream = stream.map_err(|response| refused(doing, response.status, &response.body))?;
         let mut published = Vec::new();
         while let Some(event) = stream.next_event().map_err(failed)? {
             published.push(event.data);

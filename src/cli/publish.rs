@@ -22,7 +22,7 @@ use std::{
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
-use super::{CliError, Context, absolute_folder, ids, parse, refusal, workspace_or_current};
+use super::{CliError, Context, absolute_folder, ids, parse, refused, workspace_or_current};
 use crate::{
     event::{EventType, Severity},
     wire::{
@@ -329,7 +329,7 @@ fn send(context: &Context<'_>, content_type: &str, body: &[u8]) -> Result<Publis
     match (response.status, parse::<Published>(DOING, &response.body)) {
         (_, Ok(published)) => Ok(published),
         (200..=299, Err(error)) => Err(error),
-        (status, _) => Err(CliError::Refused { doing: DOING, refusal: refusal(status, &response.body) }),
+        (status, _) => Err(refused(DOING, status, &response.body)),
     }
 }
 

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{
-    CliError, Context, refusal,
+    CliError, Context, refused,
     terminal::{self, Terminal, Tone, one_line},
 };
 use crate::{
@@ -36,15 +36,14 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
     let failed = |source| CliError::Client { doing: DOING, source };
     let accept = [("accept", "text/event-stream")];
-    let mut stream = context.client.stream(&path(args), &accept).map_err(failed)?.map_err(|response| {
-        CliError::Refused { doing: DOING, refusal: refusal(response.status, &response.body) }
-    })?;
+    let stream = context.client.stream(&path(args), &accept).map_err(failed)?;
+    let mut stream = stream.map_err(|response| refused(DOING, response.status, &response.body))?;
     while let Some(event) = stream.next_event().map_err(failed)? {
         let value: Value = super::parse(DOING, event.data.as_bytes())?;
         let line = if args.json { event.data } else { line(&event, &value, &context.terminal) };
         context.print(&format!("{line}\n"))?;
     }
-    Err(CliError::Ended { doing: "follow the events" })
+    Err(CliError::Ended { doing: DOING })
 }
 
 fn path(args: &Args) -> String {
