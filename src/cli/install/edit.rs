@@ -78,7 +78,7 @@ fn edit(
         after.push('\n');
     }
     if !had_ours {
-        return Ok(plan.edit(path.to_owned(), Some(after))?);
+        return Ok(plan.edit(path.to_owned(), after)?);
     }
     // Its first change left a copy, or created the file.
     if settings.is_empty() && read(&backup_path(path))?.is_none() {

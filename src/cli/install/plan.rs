@@ -61,10 +61,9 @@ impl Plan {
         self.change(path, Some(text), Owner::Aside)
     }
 
-    /// Plans to write `text` to `path`, a file of the user, or to delete it if that is `None`; its
-    /// first change makes a copy.
-    pub(super) fn edit(&mut self, path: PathBuf, text: Option<String>) -> Result<(), FileError> {
-        self.change(path, text, Owner::User)
+    /// Plans to write `text` to `path`, a file of the user; its first change makes a copy.
+    pub(super) fn edit(&mut self, path: PathBuf, text: String) -> Result<(), FileError> {
+        self.change(path, Some(text), Owner::User)
     }
 
     /// Plans to remove `path`.
@@ -236,7 +235,7 @@ mod tests {
         fs::write(&second, "{}").expect("written");
         let mut plan = Plan::default();
         plan.write(first.clone(), "ours".to_owned()).expect("planned");
-        plan.edit(second.clone(), Some("ours".to_owned())).expect("planned");
+        plan.edit(second.clone(), "ours".to_owned()).expect("planned");
         fs::write(&second, "theirs").expect("written");
         let error = plan.apply().expect_err("it is not what it was");
         assert!(error.source.to_string().contains("try again"), "{error:?}");
@@ -249,7 +248,7 @@ mod tests {
         let link = folder.path().join("settings.json");
         std::os::unix::fs::symlink("dotfiles/claude.json", &link).expect("a link");
         let mut plan = Plan::default();
-        plan.edit(link.clone(), Some("ours".to_owned())).expect("planned");
+        plan.edit(link.clone(), "ours".to_owned()).expect("planned");
         plan.apply().expect("written");
         assert!(fs::symlink_metadata(&link).expect("there").is_symlink());
         assert_eq!(fs::read_to_string(folder.path().join("dotfiles/claude.json")).expect("there"), "ours");
