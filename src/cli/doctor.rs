@@ -73,7 +73,7 @@ fn checks(named: Option<&'static Kind>, context: &Context<'_>) -> Vec<Check> {
         checks.extend(sources::checks(&kinds, context));
         checks.extend(sinks::checks(context));
         checks.extend(webhooks::checks(context));
-        checks.extend(mcp::checks(&kinds, context));
+        checks.push(mcp::check(&kinds, context));
         checks.extend(kinds.first().map(|kind| binary::time(kind, context.client.socket())));
         checks.extend(kinds.iter().map(|kind| round_trip::check(kind, &context.client)));
     } else {

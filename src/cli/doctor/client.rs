@@ -14,7 +14,7 @@ use crate::{
         client_program,
         install::{
             InstallError,
-            places::{Places, Target, hooks_in, is_same_file, settings_at},
+            places::{Places, Target, is_same_file, settings_at},
             plan::read,
             settings::{OurHook, PROGRAM, our_hooks},
             templates::events,
@@ -115,14 +115,14 @@ impl Found {
             if let Some((name, remedy)) = places.enabled_plugin(&path)? {
                 installations.push(Installation { place: format!("plugin {name}"), hooks: None, remedy });
             }
-            let hooks = hooks_in(&path)?;
+            let settings = settings_at(&path)?.map(|settings| settings.value()).unwrap_or_default();
+            let hooks = our_hooks(&settings);
             if !hooks.is_empty() {
                 let is_user = path == places.user_settings();
                 let remedy = places.removal(if is_user { Target::User } else { Target::Project });
                 let place = path.display().to_string();
                 installations.push(Installation { place, hooks: Some(hooks), remedy });
             }
-            let settings = settings_at(&path)?.map(|settings| settings.value()).unwrap_or_default();
             if let Some(key) = (kind.installation.settings.switched_off)(&settings) {
                 switched_off = Some((path, key));
             }

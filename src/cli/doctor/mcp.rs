@@ -29,11 +29,11 @@ const ANSWERS_MAX: Duration = Duration::from_secs(2);
 /// The requested MCP version; the daemon answers with the newest that both know.
 const VERSION: &str = "2025-06-18";
 
-/// One check of the tools themselves, and one per client of their installation.
-pub(super) fn checks(kinds: &[&'static Kind], context: &Context<'_>) -> Vec<Check> {
+/// Whether the tools answer; the text also has their installation in each client.
+pub(super) fn check(kinds: &[&'static Kind], context: &Context<'_>) -> Check {
     let installed: Vec<String> = kinds.iter().filter_map(|kind| installed(kind)).collect();
     let installed = installed.join("; ");
-    let check = match list(context.client.socket()) {
+    match list(context.client.socket()) {
         Ok(tools) => {
             let names: Vec<&str> = tools.iter().filter_map(|tool| tool.get("name")?.as_str()).collect();
             let size = tokens::estimate(&json!(tools).to_string());
@@ -44,8 +44,7 @@ pub(super) fn checks(kinds: &[&'static Kind], context: &Context<'_>) -> Vec<Chec
             let remedy = "see the daemon's log; aside install writes the command for a client";
             Check::warn(NAME, format!("`aside mcp` does not answer: {error}; {installed}"), remedy)
         }
-    };
-    vec![check]
+    }
 }
 
 /// Whether the client starts `aside mcp`, as the end of a sentence; `None` for a client without MCP
