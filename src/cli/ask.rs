@@ -224,11 +224,11 @@ fn list(args: &AnswerArgs, context: &mut Context<'_>) -> Result<(), CliError> {
             (None, None) => "-".to_owned(),
         };
         table.row([
-            Cell::plain(&one_line(short(&question.id))),
+            Cell::plain(short(&question.id)),
             Cell::plain(&from),
             Cell::dim(&context.terminal.moment(&question.expires_at)),
-            Cell::plain(&one_line(&question.message)),
-            Cell::plain(&one_line(&question.choices.join(" | "))),
+            Cell::plain(&question.message),
+            Cell::plain(&question.choices.join(" | ")),
         ]);
     }
     let text = if table.is_empty() { "no questions\n".to_owned() } else { table.text(&context.terminal) };

@@ -15,7 +15,7 @@ pub(super) use error::DownError;
 use error::STOP_SECONDS;
 
 pub(super) fn run(context: &mut Context<'_>) -> Result<(), CliError> {
-    let state = context.paths.as_ref().map_err(|error| CliError::Paths(error.clone()))?.state.clone();
+    let state = context.state()?;
     let lock = state.join(LOCK_FILE);
     let stopped = match stop(|| holder(&lock)).map_err(CliError::Down)? {
         None => stop_without_lock_file(&state, context).map_err(CliError::Down)?,

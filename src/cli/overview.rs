@@ -91,7 +91,7 @@ fn waiting(names: &Names, context: &Context<'_>) -> String {
     }
     let more = match next {
         Some(_) => {
-            format!("and more than {} more: aside inbox\n", waiting.len() - ROWS_MAX.min(waiting.len()))
+            format!("and more than {} more: aside inbox\n", waiting.len().saturating_sub(ROWS_MAX))
         }
         None => more(waiting.len(), "aside inbox"),
     };

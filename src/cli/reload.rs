@@ -1,11 +1,8 @@
 //! `aside reload`: makes the daemon reload its configuration, and shows the findings.
 
-use super::{CliError, Context, check, parse, refused};
+use super::{CliError, Context, check, parse, refused, status::HASH_CHARS};
 
 use crate::wire::views::{ConfigView, FindingsView, ReloadView};
-
-/// Displayed characters of the rules' hash; enough to notice a change.
-const HASH_CHARS: usize = 12;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -25,11 +22,6 @@ impl ConfigView {
             )),
             _ => None,
         }
-    }
-
-    /// The problems, a line each.
-    pub(super) fn problems(&self) -> &[String] {
-        &self.problems
     }
 }
 

@@ -137,8 +137,9 @@ fn stopwatch() -> impl Fn() -> Timestamp + Sync {
     move || Timestamp::from_millis(duration_millis(start.elapsed()))
 }
 
-#[expect(clippy::disallowed_methods, reason = "how long the command ran is known here and nowhere else")]
-fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+/// The result of `work`, and its duration.
+#[expect(clippy::disallowed_methods, reason = "how long a process ran is known here and nowhere else")]
+pub(super) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let start = Instant::now();
     let result = work();
     (result, start.elapsed())

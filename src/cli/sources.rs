@@ -41,12 +41,11 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     let body = ask(&args.since, context)?;
     let mut view: SourcesView = parse(DOING, &body)?;
     if let Some(name) = &args.name {
-        let names: Vec<String> = view.sources.iter().map(|source| source.name.clone()).collect();
-        view.sources.retain(|source| source.name == *name);
-        if view.sources.is_empty() {
-            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let names: Vec<&str> = view.sources.iter().map(|source| &*source.name).collect();
+        if !names.contains(&name.as_str()) {
             return Err(CliError::Usage(format!("unknown source `{name}`; {}", hint(name, &names))));
         }
+        view.sources.retain(|source| source.name == *name);
     }
     let text = match view.sources.as_slice() {
         [one] if args.name.is_some() && args.json => format!("{}\n", json!(one)),

@@ -20,7 +20,7 @@ use crate::wire::{
 };
 
 /// Displayed characters of the rules' hash; enough to notice a change.
-const HASH_CHARS: usize = 12;
+pub(super) const HASH_CHARS: usize = 12;
 
 const DOING: &str = "read the status";
 
@@ -94,7 +94,7 @@ impl StatusView {
         let failed = journal.failed.iter().map(|why| format!("journal FAILED: {why}"));
         let history = projection.failed.iter().map(|why| format!("history FAILED: {why}"));
         let refused = config.trouble().map(|trouble| format!("configuration {trouble}"));
-        let problems = journal.problems.iter().chain(config.problems()).cloned();
+        let problems = journal.problems.iter().chain(&config.problems).cloned();
         let failing = subscribers
             .iter()
             .flat_map(|(id, own)| own.failing.iter().map(move |one| one.text(id, terminal)));

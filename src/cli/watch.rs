@@ -177,7 +177,7 @@ fn print_json(doing: &'static str, body: &[u8], context: &mut Context<'_>) -> Re
 }
 
 fn short(id: &str) -> String {
-    one_line(&id.chars().take(ID_CHARS).collect::<String>()).to_string()
+    one_line(&id.chars().take(ID_CHARS).collect::<String>())
 }
 
 fn for_whom(watch: &WatchView, names: &Names, context: &Context<'_>) -> String {
@@ -200,7 +200,7 @@ fn waits_for(watch: &WatchView) -> String {
     };
     let conditions = watch.conditions.iter().map(text).collect::<Vec<_>>().join(joint);
     let note = watch.note.as_deref().map(|note| format!(": {note}")).unwrap_or_default();
-    one_line(&format!("{conditions}{note}")).to_string()
+    format!("{conditions}{note}")
 }
 
 #[cfg(test)]

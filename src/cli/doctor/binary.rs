@@ -5,11 +5,15 @@ use std::{
     io::{self, Read},
     path::Path,
     process::{Command, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use super::Check;
-use crate::{cli::hook, client::hook_deadline, harness::kind::Kind};
+use crate::{
+    cli::{hook, run::timed},
+    client::hook_deadline,
+    harness::kind::Kind,
+};
 
 const HOOK_TIME: &str = "hook time";
 /// Most bytes read of the program's file, which starts with its headers.
@@ -107,13 +111,6 @@ fn run_hook(kind: &Kind, socket: &Path) -> io::Result<()> {
     io::Write::write_all(&mut writer, kind.hooks.harmless.as_bytes())?;
     drop(writer);
     child.wait().map(drop)
-}
-
-#[expect(clippy::disallowed_methods, reason = "how long a hook takes is what this is about")]
-fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
-    let start = Instant::now();
-    let result = work();
-    (result, start.elapsed())
 }
 
 /// Whether an ELF file needs no loader; `None` if it is not a 64-bit little-endian ELF file.

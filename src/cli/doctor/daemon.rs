@@ -62,7 +62,7 @@ fn config(config: &ConfigView) -> Vec<Check> {
     match config.trouble() {
         None => vec![Check::ok(CONFIG, "the last read of the files is in force")],
         Some(trouble) => std::iter::once(&trouble)
-            .chain(config.problems())
+            .chain(&config.problems)
             .map(|found| Check::fail(CONFIG, found.as_str(), remedy))
             .collect(),
     }

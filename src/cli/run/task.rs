@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::child::Ending;
+use crate::time::duration_millis;
 
 /// The source of these events.
 const SOURCE: &str = "run";
@@ -30,7 +31,7 @@ impl Task {
             "task": self.name,
             "command": self.command,
             "exit_code": ending.exit_code(),
-            "duration_ms": u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
+            "duration_ms": duration_millis(duration),
             "tail": ending.last_lines(),
         });
         if let (Some(signal), Some(payload)) = (ending.signal(), payload.as_object_mut()) {
