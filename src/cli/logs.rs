@@ -46,7 +46,7 @@ enum Place {
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
     let path = match place(context)? {
         Place::File(path) => path,
-        Place::Elsewhere(whither) => return Err(CliError::Log(whither)),
+        Place::Elsewhere(location) => return Err(CliError::Log(location)),
     };
     let mut log = Log::open(&path).map_err(|error| no_log(&path, error))?;
     let last = log.last_lines(args.lines).map_err(|source| unreadable(&path, source))?;
@@ -81,14 +81,14 @@ fn place(context: &Context<'_>) -> Result<Place, CliError> {
 /// Source: proc_pid_fd(5).
 fn place_of(stderr: &Path, pid: u32) -> Place {
     let name = stderr.to_string_lossy();
-    let whither = match name.split(':').next() {
+    let location = match name.split(':').next() {
         Some("socket") => "systemd's journal; see it with `journalctl --user -u aside`".to_owned(),
         Some("pipe") => "a pipe of the program that started it".to_owned(),
         _ if name == "/dev/null" => "/dev/null; `aside up` keeps it in a file".to_owned(),
         _ if name.starts_with("/dev/") => format!("the terminal that it runs in, {name}"),
         _ => return Place::File(stderr.to_owned()),
     };
-    Place::Elsewhere(format!("process {pid} writes it to {whither}"))
+    Place::Elsewhere(format!("process {pid} writes it to {location}"))
 }
 
 fn no_log(path: &Path, source: io::Error) -> CliError {
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_stderr_is_a_file_or_is_said_to_be_elsewhere() {
-        let elsewhere = |whither: &str| Place::Elsewhere(format!("process 7 writes it to {whither}"));
+        let elsewhere = |location: &str| Place::Elsewhere(format!("process 7 writes it to {location}"));
         for (stderr, place) in [
             (
                 "/home/u/.local/state/aside/daemon.log",

@@ -134,9 +134,9 @@ fn sources(context: &Context<'_>) -> String {
         Ok(view) => view,
         Err(error) => return unknown("the sources of events", &error),
     };
-    let mut speaking: Vec<&SourceView> =
+    let mut publishing: Vec<&SourceView> =
         view.sources.iter().filter(|source| source.count.events > 0).collect();
-    speaking.sort_by_key(|source| (Reverse(source.count.events), &source.name));
+    publishing.sort_by_key(|source| (Reverse(source.count.events), &source.name));
     let switched_off: Vec<&str> = view
         .sources
         .iter()
@@ -146,16 +146,16 @@ fn sources(context: &Context<'_>) -> String {
         .map(|source| source.name.as_str())
         .collect();
     let mut parts = Vec::new();
-    if speaking.is_empty() {
+    if publishing.is_empty() {
         parts.push("none published for a subscriber in 24 h".to_owned());
     } else {
         let terminal = &context.terminal;
-        let shown = speaking.iter().take(SOURCES_MAX).map(|source| {
+        let shown = publishing.iter().take(SOURCES_MAX).map(|source| {
             let at = source.count.last_at.as_deref().map_or_else(String::new, |at| terminal.moment(at));
             format!("{} {} ({at})", one_line(&source.name), source.count.events)
         });
         let shown: Vec<String> = shown.collect();
-        let more = match speaking.len().saturating_sub(SOURCES_MAX) + view.more {
+        let more = match publishing.len().saturating_sub(SOURCES_MAX) + view.more {
             0 => String::new(),
             more => format!(", and {more} more"),
         };

@@ -39,7 +39,7 @@ fn confirm(done: &str, id: &str, context: &mut Context<'_>) -> Result<(), CliErr
 fn decide(doing: &'static str, verb: &str, which: &Which, context: &Context<'_>) -> Result<String, CliError> {
     let session = which.session.as_deref().map(|text| ids::session(text, context)).transpose()?;
     let query = ids::session_query(session.as_deref());
-    let tell = |id: &str| {
+    let send = |id: &str| {
         let path = format!("/v1/notifications/{}/{verb}{query}", percent_encode(id));
         context.ask(doing, "POST", &path, None).map(drop)
     };
@@ -49,12 +49,12 @@ fn decide(doing: &'static str, verb: &str, which: &Which, context: &Context<'_>)
     };
     if which.id == ids::LAST {
         let newest = ids::waiting(&which.id, session.as_deref(), context)?.ok_or_else(nothing)?;
-        return tell(&newest).map(|()| newest);
+        return send(&newest).map(|()| newest);
     }
-    match tell(&which.id) {
+    match send(&which.id) {
         Err(refused @ CliError::Refused { .. }) => {
             match ids::waiting(&which.id, session.as_deref(), context)?.filter(|id| *id != which.id) {
-                Some(id) => tell(&id).map(|()| id),
+                Some(id) => send(&id).map(|()| id),
                 None => Err(refused),
             }
         }

@@ -38,8 +38,8 @@ pub(super) struct Publishing<'a> {
 /// Whether a publish has failed.
 enum Failure {
     None,
-    Unsaid(PublishError),
-    Said,
+    Unreported(PublishError),
+    Reported,
 }
 
 impl<'a> Publishing<'a> {
@@ -53,7 +53,7 @@ impl<'a> Publishing<'a> {
         let Err(error) = publish(&self.client, events) else { return true };
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(state.1, Failure::None) {
-            state.1 = Failure::Unsaid(error);
+            state.1 = Failure::Unreported(error);
         }
         drop(state);
         // A watched command has no end at which the error could be reported.
@@ -76,10 +76,10 @@ impl<'a> Publishing<'a> {
     /// Reports the failure, unless it was reported.
     pub(super) fn finish(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Failure::Unsaid(error) = &state.1 {
+        if let Failure::Unreported(error) = &state.1 {
             let text = format!("aside: warning: {:?} is not published: {error}", self.task.name);
             writeln!(state.0, "{text}").ok();
-            state.1 = Failure::Said;
+            state.1 = Failure::Reported;
         }
     }
 }

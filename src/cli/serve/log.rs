@@ -1,7 +1,7 @@
 //! The daemon's log: one line per entry, as text or as JSON, on stderr.
 //!
 //! A line has a time, a level, a target (the module), a constant message, and fields. Repetitions
-//! are limited: at most [`SAID_MAX`] lines a minute of one call site are written, at the levels
+//! are limited: at most [`LINES_MAX`] lines a minute of one call site are written, at the levels
 //! `info` and above. The last of them has the field `muted_for`, and the first one after that
 //! minute has the number of suppressed ones in `suppressed`.
 
@@ -32,7 +32,7 @@ use tracing_subscriber::{
 use crate::{causes::with_causes, meter::MonotonicClock};
 
 /// Most lines of one call site in one [`WINDOW`], at the levels `info` and above.
-const SAID_MAX: u32 = 10;
+const LINES_MAX: u32 = 10;
 /// The window in which they are counted.
 const WINDOW: Duration = Duration::from_secs(60);
 /// Field that announces the suppression.
@@ -230,7 +230,7 @@ struct Storms(Mutex<HashMap<Identifier, Storm>>);
 #[derive(Debug, Clone, Copy, Default)]
 struct Storm {
     began: Duration,
-    said: u32,
+    written: u32,
     suppressed: u64,
 }
 
@@ -256,12 +256,12 @@ impl Storm {
             }
             *self = Self { began: now, ..Self::default() };
         }
-        if self.said == SAID_MAX {
+        if self.written == LINES_MAX {
             self.suppressed += 1;
             return None;
         }
-        self.said += 1;
-        Some(if self.said == SAID_MAX { Note::MutedFor } else { note })
+        self.written += 1;
+        Some(if self.written == LINES_MAX { Note::MutedFor } else { note })
     }
 }
 

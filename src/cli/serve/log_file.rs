@@ -35,7 +35,7 @@ impl LogFile {
     }
 
     /// Adds `count` bytes; returns whether to rotate before they are written.
-    fn is_full(&self, count: usize) -> bool {
+    fn add(&self, count: usize) -> bool {
         let count = u64::try_from(count).unwrap_or(u64::MAX);
         let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
         let is_full = *bytes > 0 && bytes.saturating_add(count) > self.bytes_max;
@@ -43,7 +43,7 @@ impl LogFile {
         is_full
     }
 
-    fn begin_anew(&self) -> io::Result<()> {
+    fn rotate(&self) -> io::Result<()> {
         fs::rename(&self.path, older(&self.path))?;
         rustix::stdio::dup2_stderr(&open(&self.path)?)?;
         Ok(())
@@ -63,9 +63,9 @@ pub(in crate::cli) fn older(path: &Path) -> PathBuf {
 
 impl Write for &LogFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.is_full(bytes.len()) {
+        if self.add(bytes.len()) {
             // If the rotation fails the old file grows, which is better than no log.
-            self.begin_anew().ok();
+            self.rotate().ok();
         }
         io::stderr().write_all(bytes).map(|()| bytes.len())
     }
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn a_new_file_is_begun_before_the_size_is_exceeded() {
         let log = LogFile { path: "daemon.log".into(), bytes_max: 100, bytes: Mutex::new(0) };
-        let full: Vec<bool> = [60, 40, 1, 99, 1, 500, 1].map(|count| log.is_full(count)).to_vec();
+        let full: Vec<bool> = [60, 40, 1, 99, 1, 500, 1].map(|count| log.add(count)).to_vec();
         assert_eq!(full, [false, false, true, false, true, true, true]);
         assert_eq!(older(&log.path), Path::new("daemon.log.1"));
     }
