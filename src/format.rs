@@ -1,10 +1,10 @@
 //! Writes released notifications as one text, in the format of their carrier.
 //!
 //! Input: notifications with strict TOON content, and the counts of omitted ones. Output: text. A
-//! single notification is written as its content alone; two or more are items of a list, each with
-//! its subscriber and severity. For any payload, the text is one block: no payload can close, open
-//! or forge a block or an item, and the text decodes to the notifications' content. This module
-//! does not select, sort or measure.
+//! single notification is written as its marks and its content; two or more are items of a list,
+//! each with its subscriber and severity. For any payload, the text is one block: no payload can
+//! close, open or forge a block or an item, and the text decodes to the notifications' content.
+//! This module does not select, sort or measure.
 //!
 //! ```
 //! # use aside::{event::{Scope, Severity}, exchange::{Format, InjectionId}, format::{Item, Overflow, write}};
@@ -54,8 +54,8 @@ pub use sentence::{line_for_user, sentence};
 /// Writes `items`, in order, as the text of `injection`.
 ///
 /// Shape: no trailing newline. The text has the total number of notifications, and the number shown
-/// if that is lower. One last line of bounded length counts the omitted and evicted ones; it is
-/// absent if there are none.
+/// if that is lower. It ends with the counts of the omitted and evicted ones, in bounded length;
+/// they are absent if there are none.
 pub fn write(format: Format, injection: &InjectionId, items: &[Item<'_>], overflow: &Overflow) -> String {
     match format {
         Format::Xml => xml::write(injection, items, overflow),

@@ -43,6 +43,7 @@ pub use crate::pipeline::{
 };
 use crate::{
     event::{Event, Scope, Seq},
+    hex::hex,
     ledger::{FilteredBy, Reason},
     notification::{InjectionPoint, Notification, NotificationId, Priority, State},
     pipeline::{
@@ -75,7 +76,7 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Starts a subscriber with empty memory.
+    /// Starts a pipeline with empty memory.
     pub fn new(rule: Arc<Subscriber>) -> Self {
         Self {
             rule,
@@ -364,14 +365,5 @@ fn notification_id(rule: &Subscriber, events: &[Seq], first_id: &str) -> Notific
     }
     hash.update([0]);
     hash.update(first_id);
-    let mut name = String::with_capacity(13);
-    name.push('n');
-    for byte in hash.finalize().into_iter().take(6) {
-        name.extend([byte >> 4, byte & 0xf].map(hex_digit));
-    }
-    NotificationId::new(&name)
-}
-
-fn hex_digit(number: u8) -> char {
-    char::from_digit(u32::from(number), 16).unwrap_or_default()
+    NotificationId::new(&format!("n{}", hex(hash.finalize().iter().take(6))))
 }

@@ -2,9 +2,9 @@
 //!
 //! [`encode`] writes canonical TOON 4.x: equal values have equal text, tables wherever the format
 //! requires them, two spaces per level, comma as the delimiter. It deviates once, for safety. Tags
-//! in [`RESERVED_TAGS`] have a meaning for a harness or a carrier. A string with the start of such
-//! a tag is quoted, with its `<` as `\u003c`. It decodes to the same value, and the text never
-//! contains such a tag. This module does not interpret documents.
+//! in [`RESERVED_TAGS`] and control tokens such as `[INST]` have a meaning for a harness, a carrier
+//! or a model. A string with the start of one is quoted, with its bracket as `\u003c` or `\u005b`.
+//! It decodes to the same value, and the text never contains the tag or the token.
 //!
 //! ```
 //! use aside::toon;

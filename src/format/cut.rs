@@ -14,7 +14,7 @@ use crate::{
 use super::toon::decode;
 
 /// The last character of a cut text.
-const ELLIPSIS: char = '\u{2026}';
+pub(super) const ELLIPSIS: char = '\u{2026}';
 /// No text is cut below this length while others are longer, because a few words keep some meaning.
 const TEXT_CHARS_MIN: usize = 24;
 

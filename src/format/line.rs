@@ -40,7 +40,8 @@ fn line(injection: &InjectionId, item: &Item<'_>) -> String {
     let structure = format!(" id={injection} {}", escaped(&structure(item, &content)));
     let said = shortened(&gist(&content, 1), gist_chars_max(&head));
     let room = LINE_CHARS_MAX.saturating_sub(length(&begin) + length(&structure));
-    // If the sentence has less room, it is more useful without the JSON, so it is written alone.
+    // With less room than that, words of the content are more useful than the JSON, so a longer
+    // gist and a hint replace it.
     if room >= length(&said).min(GIST_CHARS_MIN) {
         return format!("{begin}{}{structure}", shortened(&said, room));
     }

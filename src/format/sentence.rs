@@ -1,15 +1,16 @@
 //! Summarizes an injection in one sentence for the user.
 //!
 //! A client shows its user the start of a text and cuts the rest, so a sentence is short, and a
-//! visible text begins with one. It starts with words from this program only: subscribers, counts,
-//! priorities, and the source if it is untrusted. Payload text follows on the same line, without
-//! brackets and quotes, so it cannot imitate the start of a sentence or the parts after one.
+//! visible text begins with one. It starts with subscribers, counts and priorities, and the name of
+//! the source if it is untrusted. Payload text follows on the same line. Neither the name nor the
+//! payload text has square brackets, braces or quotes, so neither can imitate the start of a
+//! sentence or the parts after one.
 
 use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::{Item, toon};
+use super::{Item, cut::ELLIPSIS, toon};
 use crate::{
     exchange::LINE_BEGIN,
     notification::{Notification, Priority},
@@ -28,9 +29,6 @@ const USER_ROWS_MAX: usize = 5;
 const KINDS_MAX: usize = 4;
 /// Most characters of an untrusted source's name.
 const SOURCE_CHARS_MAX: usize = 64;
-/// The last character of a cut text.
-const CUT: char = '\u{2026}';
-
 /// Summarizes `items`, which are in output order, highest priority first; empty if there are none.
 ///
 /// Shape: one line of at most [`SENTENCE_CHARS_MAX`] characters. A single notification is written
@@ -169,7 +167,7 @@ pub(super) fn shortened(text: &str, chars_max: usize) -> String {
     if length(text) <= chars_max {
         return text.to_owned();
     }
-    text.chars().take(chars_max.saturating_sub(1)).chain([CUT]).take(chars_max).collect()
+    text.chars().take(chars_max.saturating_sub(1)).chain([ELLIPSIS]).take(chars_max).collect()
 }
 
 /// Whether some reader treats this character as a line end.

@@ -75,7 +75,8 @@ impl WakeSettings {
 
     /// The source of the first untrusted row, for display; `None` if all are trusted.
     ///
-    /// Shape: at most [`SHOWN_SOURCE_CHARS_MAX`] characters without control characters.
+    /// Shape: beyond [`SHOWN_SOURCE_CHARS_MAX`] characters it is cut, with a mark; it has no
+    /// control characters except newlines and tabs.
     pub(crate) fn untrusted_source(&self, rows: &[Row]) -> Option<Arc<str>> {
         let untrusted = rows.iter().find(|row| !self.trust_in(&row.event).is_trusted())?;
         Some(cut_text(strip_text(&untrusted.event.source), SHOWN_SOURCE_CHARS_MAX).into())

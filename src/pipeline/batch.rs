@@ -1,9 +1,9 @@
 //! Collects events into batches, and closes them.
 //!
 //! Events with the same scope and the same `group_by` values share one open batch. It closes when
-//! its window ends, when it is full, or when the pipeline requests it; never later, and never only
-//! because another event arrived. A batch that is due closes as of its deadline, however late the
-//! caller polls, so a replay returns the same batch.
+//! its window ends, when it is full, or when the pipeline requests it, and never later. It closes
+//! earlier only if [`BATCHES_OPEN_MAX`] are open and another one opens. A batch that is due closes
+//! as of its deadline, however late the caller polls, so a replay returns the same batch.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -38,7 +38,7 @@ pub(crate) struct Batch {
     pub(crate) scope: Scope,
     /// Oldest first, at least one.
     pub(crate) rows: Vec<Row>,
-    /// When it closed: its deadline, or the time at which it was full or requested.
+    /// When it closed: its deadline, or the time at which it was full, requested or closed early.
     pub(crate) closed_at: Timestamp,
 }
 

@@ -3,11 +3,12 @@
 //! The language is that of minijinja, as in templates. The expression sees the event through a view
 //! that converts only the fields in use, and parses the payload only if the expression reads it.
 //!
-//! An absent field is undefined: it is false, equal to no value, and so is any field below it; `is
-//! defined` tests for it. An absent field and null have no order, so `payload.n > 1` and `payload.n
-//! < 5` are both false without `n`. Values of different kinds have no order either: comparing `"5"`
-//! with 3 is a failure, and so is exceeding [`CONDITION_STEPS`]. A severity is its word, so it can
-//! be compared with `==` and `in`; use `severity_filter` for its order.
+//! An absent field is undefined, and so is any field below it. It is false, and equal only to
+//! another absent field. `is defined` tests for presence. An absent field and null have no order,
+//! so `payload.n > 1` and `payload.n < 5` are both false without `n`. Values of different kinds
+//! have no order either: comparing `"5"` with 3 is a failure, and so is exceeding
+//! [`CONDITION_STEPS`]. A severity is its word, so it can be compared with `==` and `in`; use
+//! `severity_filter` for its order.
 //!
 //! ```
 //! use aside::pipeline::condition::Condition;

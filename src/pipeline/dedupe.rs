@@ -83,7 +83,7 @@ struct Window {
 pub(crate) struct Dedupe {
     /// Ordered by end. A new window ends last, unless the rule's window became shorter.
     windows: VecDeque<Window>,
-    /// Number of removed windows, which is the number of the first one in the queue.
+    /// The number of the first window in the queue; it rises with each one removed from the front.
     forgotten: u64,
     /// The number of each window, by the hash of its key. Never iterated.
     numbers: HashTable<u64>,

@@ -1,6 +1,6 @@
-//! Reports faults in an author's `where` or template, without repetition.
+//! Reports faults in the parts that an author writes, without repetition.
 //!
-//! A faulty template or `where` fails for every event, and the report is itself an event that may
+//! A faulty part fails for every event, and the report is itself an event that may
 //! match the subscriber that failed. So a place is reported once, and again only after it has
 //! succeeded in between, at most once per [`REPORT_INTERVAL`].
 
@@ -17,7 +17,8 @@ pub(crate) const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 /// places are not reported until the rules change.
 pub(crate) const PLACES_MAX: usize = 16;
 
-/// A failure of a part of a subscriber; its events were not lost.
+/// A failure of a part of a subscriber. If its template or `[output]` failed, the generic table
+/// shows the events; if its `where` failed, the event is filtered out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// What failed.
@@ -79,7 +80,7 @@ pub(crate) struct Failures {
 }
 
 impl Failures {
-    /// The failed parts, each once: the `where` and the template.
+    /// The failed parts, each once.
     pub(crate) fn failing(&self) -> impl Iterator<Item = (&FailedPart, &Failing)> {
         self.failing.iter()
     }

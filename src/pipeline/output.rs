@@ -36,7 +36,7 @@ pub enum PipelineOutput {
         /// The reason.
         reason: Reason,
     },
-    /// The author's template or `where` failed; publish it as `subscriber.failed`. A place is
-    /// reported once, and again only after it succeeded, at most once a minute.
+    /// A part that the author wrote failed; publish it as `subscriber.failed`. A place is reported
+    /// once, and again only after it succeeded, at most once a minute.
     Failed(Failure),
 }

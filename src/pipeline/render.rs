@@ -10,8 +10,9 @@
 //! tool_fail: {{ e.payload.tool_name }} {{ e.payload.error_type }}{% if e.payload.error_message %} - {{ e.payload.error_message }}{% endif %}
 //! ```
 //!
-//! A template sees the whole batch. Its output is decoded strictly (except a table written by the
-//! encoder alone) and written in canonical form, with the counts that the template does not print.
+//! A template sees the whole batch. Its output is checked to be strict TOON: canonical fields and
+//! tables are recognised as they are, and all other text is decoded and written in canonical form.
+//! The counts that the template does not print are added.
 //! If it exceeds the bounds on rows and tokens, tables lose rows from the end, counted as
 //! `omitted`, and finally fields, counted as `omitted_fields`. If a template fails, the batch is
 //! rendered as a generic table. A newline after a tag is kept and blank lines are removed, so an

@@ -40,7 +40,7 @@ impl Pipeline {
     /// Its memory. Its outputs must have been drained.
     pub fn memory(&self) -> Memory<'_> {
         let Self { rule: _, key: _, dedupe, batcher, limiter, deferred, failures, outputs } = self;
-        debug_assert!(outputs.is_empty(), "outputs are taken before a snapshot is");
+        debug_assert!(outputs.is_empty(), "outputs are drained before a snapshot");
         Memory {
             dedupe: Held::Borrowed(dedupe),
             batcher: Held::Borrowed(batcher),
@@ -50,7 +50,7 @@ impl Pipeline {
         }
     }
 
-    /// A subscriber of `rule` with restored memory.
+    /// Starts a pipeline for `rule` with restored memory.
     pub fn remembering(rule: Arc<Subscriber>, memory: Memory<'_>) -> Self {
         Self {
             rule,

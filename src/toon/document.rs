@@ -18,7 +18,7 @@ use super::{
 /// Most digits of an integer that every TOON reader parses as an integer.
 const INTEGER_DIGITS_MAX: usize = 18;
 
-/// A text and its form; only the parser constructs it.
+/// A text and its form, which the conversion from a text finds by parsing it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Document {
     text: Arc<str>,

@@ -113,7 +113,8 @@ pub(super) fn is_ambiguous(text: &str, seen: u8) -> bool {
 
 /// Marks a byte that requires quotes.
 const SPECIAL: u8 = 1;
-/// Marks a byte that can begin a reserved tag.
+/// Marks `<`, which can begin a reserved tag or a control token. (`[` can too, but always requires
+/// quotes.)
 const BRACKET: u8 = 2;
 
 /// The marks of every byte.

@@ -30,8 +30,9 @@ fn is_long_keyed_table(fields: &Map<String, Value>) -> bool {
     fields.len() > ROWS_MAX && fields.values().all(Value::is_object)
 }
 
-/// Cuts each table to its first `rows_max` rows, and if that is below [`ROWS_MAX`], each other list
-/// to as many items.
+/// Cuts each list of objects to its first `rows_max` rows, each keyed table with more than
+/// [`ROWS_MAX`] rows too, and if `rows_max` is below [`ROWS_MAX`], each other list to as many
+/// items.
 pub(super) fn rows(value: &mut Value, rows_max: usize) -> Vec<Lost> {
     let mut lost = Vec::new();
     cut_rows(value, rows_max, &mut lost);

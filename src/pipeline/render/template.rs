@@ -1,7 +1,8 @@
 //! A compiled template.
 //!
-//! A template must not read files or other templates, print an undefined value, or exceed its
-//! account ([`crate::pipeline::sandbox`]). It may test whether an optional field is present.
+//! A template must not read files or other templates, or exceed its account
+//! ([`crate::pipeline::sandbox`]). It may test whether an optional field is present; printing an
+//! absent one is a failure, except in the text of one event.
 
 mod filters;
 mod lint;

@@ -105,8 +105,8 @@ pub(in crate::pipeline) fn admit_text(account: &Account, bytes: usize) -> Result
     account.spend_text(bytes)
 }
 
-/// Checks that a value is not too large for one text: the text of a list or map is longer than the
-/// texts in it.
+/// Checks that a list or map is not too large for one text: its text has at least one byte per step
+/// of its weight.
 pub(in crate::pipeline) fn admit_as_text(account: &Account, value: &Value) -> Result<(), Error> {
     if value.as_str().is_none() && weigh(account, value)? > TEXT_BYTES_MAX as u64 {
         return admit_text(account, TEXT_BYTES_MAX + 1);

@@ -44,7 +44,7 @@ pub(in crate::pipeline) struct Fault {
     pub(in crate::pipeline) message: String,
     /// Byte range in the source.
     pub(in crate::pipeline) range: Option<Range<usize>>,
-    /// The line, from 1, if only that is known.
+    /// The line, from 1, if known; for faults without a range.
     pub(in crate::pipeline) line: Option<usize>,
     pub(in crate::pipeline) cause: Cause,
 }

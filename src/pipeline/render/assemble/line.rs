@@ -14,7 +14,8 @@ pub(super) enum Symbol<'a> {
     Placeholder(&'a Placeholder),
 }
 
-/// A line without its indentation and trailing white space.
+/// A line without its indentation and trailing white space. One space after a final colon stays: it
+/// distinguishes an empty text from an object.
 #[derive(Debug)]
 pub(super) struct Line<'a> {
     /// Number of spaces before the first symbol.

@@ -53,8 +53,8 @@ fn kept(state: &mut State<'_, '_>, placeholder: Placeholder) -> Result<Printed, 
 /// Encodes a whole value: `toon`, `toon(key=..)`,
 /// `toon(key=.., columns=.., repeats=.., indent=..)`; `indent` in spaces.
 ///
-/// Rows are encoded directly, also after sorting, selecting or slicing, and at most as many as a
-/// notification shows.
+/// With a key, rows are encoded directly, also after sorting, selecting or slicing, and at most as
+/// many as a notification shows.
 fn toon(state: &mut State<'_, '_>, value: &Printed, options: Kwargs) -> Result<Printed, Error> {
     let key: Option<String> = options.get("key")?;
     let columns: Option<Printed> = options.get("columns")?;
@@ -198,7 +198,10 @@ fn indented(text: String, spaces: usize) -> Result<String, Error> {
             let indent = " ".repeat(spaces);
             Ok(text.lines().map(|line| format!("{indent}{line}")).collect::<Vec<_>>().join("\n"))
         }
-        _ => Err(invalid(format!("indent= takes a multiple of {} spaces", toon::INDENT))),
+        _ => {
+            let most = NESTING_MAX * toon::INDENT;
+            Err(invalid(format!("indent= takes a multiple of {} spaces, at most {most}", toon::INDENT)))
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! `notify(text, level=.., category=.., link=..)`: a template's notice for the user.
 //!
-//! It writes nothing into the output. Notices count only if the output of the same run is released,
-//! so a template that fails, or runs again for shorter texts, sends none twice.
+//! It writes nothing into the output. Notices are sent only if the output of the same run is
+//! released: a template that fails sends none, and one that runs again for shorter texts sends each
+//! once.
 
 use minijinja::{
     Environment, Error, ErrorKind, State,
