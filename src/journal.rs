@@ -420,7 +420,8 @@ impl Journal {
     /// Errors: the journal is poisoned, so unsynced records may be lost.
     pub async fn close(&self) -> Result<(), Poisoned> {
         self.inner.group.close();
-        // An error means that the thread has dropped its end of the channel; joining it logs a panic.
+        // An error means that the thread has dropped its end of the channel; joining it logs a
+        // panic.
         let _ = self.inner.written.clone().wait_for(|_| false).await;
         let thread = self.inner.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {

@@ -1,5 +1,5 @@
-//! The command that a client runs as a hook: `aside hook NAME`, or `aside-hook NAME` without the rest
-//! of the program.
+//! The command that a client runs as a hook: `aside hook NAME`, or `aside-hook NAME` without the
+//! rest of the program.
 //!
 //! A client waits for its hook at every step of an agent, so nothing but the hook path starts here.
 //! The second program is the same code in a fiftieth of the size: most of the time of a start is

@@ -4,8 +4,8 @@
 //! present state reads as they are or as aliases. Unsigned numbers have seven bits a byte, low bits
 //! first; the eighth bit is set if more bytes follow. A text is its length and its bytes. An
 //! optional value follows a byte that is 1. A list, map or set is its length and its items. An enum
-//! is the number of its variant, a byte, and its content. A repeated name or shared value is written
-//! once after the number 0; each repetition is its number, from 1.
+//! is the number of its variant, a byte, and its content. A repeated name or shared value is
+//! written once after the number 0; each repetition is its number, from 1.
 //!
 //! Values without a place in the present format have no entry here, so the ledger's newest entries,
 //! which are at the end, are not read.

@@ -53,8 +53,8 @@ impl Folders {
         Self { flags, state: Mutex::default() }
     }
 
-    /// Starts without folders, and wakes all watching tasks. Opens an inotify if `tasks`, the number
-    /// of tasks that will watch folders, is not zero.
+    /// Starts without folders, and wakes all watching tasks. Opens an inotify if `tasks`, the
+    /// number of tasks that will watch folders, is not zero.
     pub(super) fn renew(&self, tasks: usize) {
         let opened = if tasks > 0 { open().map(Some) } else { Ok(None) };
         if let Err(error) = &opened {

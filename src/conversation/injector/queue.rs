@@ -1,9 +1,9 @@
 //! The pending notifications of one session: ordered by priority and age, bounded, each with its
 //! expiry.
 //!
-//! Every index is ordered, so releasing, expiring and evicting are logarithmic in the length. A
-//! notification that is not in the queue is under a lease or has ended; the queue does not record
-//! which.
+//! Releasing, expiring and evicting are logarithmic in the length, because each uses an ordered
+//! index. A notification that is not in the queue is under a lease or has ended; the queue does not
+//! record which.
 
 mod states;
 

@@ -181,9 +181,9 @@ impl Reader {
         }
     }
 
-    /// Skips a place that cannot be read: to the next block of a sealed segment, to the next indexed
-    /// record of an unsealed one, to the next good record if it has no index, or else to the next
-    /// segment. Returns whether there is such a record.
+    /// Skips a place that cannot be read: to the next block of a sealed segment, to the next
+    /// indexed record of an unsealed one, to the next good record if it has no index, or else to
+    /// the next segment. Returns whether there is such a record.
     pub(crate) fn skip_damaged(&mut self) -> bool {
         let Ok((segment, following)) = self.store.segment_of(self.next) else { return false };
         // A damaged index has no usable offset.

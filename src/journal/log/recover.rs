@@ -95,8 +95,8 @@ pub enum OpenError {
         /// The damage.
         damage: Damage,
     },
-    /// The journal ends before a record that the caller knows. For example, a snapshot is newer than
-    /// the records that a power loss left.
+    /// The journal ends before a record that the caller knows. For example, a snapshot is newer
+    /// than the records that a power loss left.
     #[error("open the journal: it ends with record {last}, but record {known} is known to exist")]
     Behind {
         /// The last record of the journal.
