@@ -58,10 +58,7 @@ use std::{env, ffi::OsString, io, process::ExitCode, time::Duration};
 use clap::{CommandFactory, Parser, Subcommand};
 use jiff::tz::TimeZone;
 
-use crate::{
-    client::{self, Client, start_if_absent},
-    harness::kind::Kind,
-};
+use crate::client::Client;
 use context::{Context, parse};
 pub use error::CliError;
 use error::refused;
@@ -217,12 +214,10 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, CliErro
         flag.clone().or_else(|| env::var_os(name))
     };
     if let Some(Command::Hook { name, start }) = &cli.command {
-        if let Ok(socket) = Paths::socket_from_env(variable) {
-            if *start && let Ok(paths) = Paths::from_env(variable) {
-                drop(start_if_absent(&socket, &paths.variables()));
-            }
-            client::hook(name, Kind::forwarded(name), &socket, |name| env::var_os(name));
+        if *start {
+            hook::start_daemon(variable);
         }
+        hook::forward(name, variable);
         return Ok(ExitCode::SUCCESS);
     }
     let socket = Paths::socket_from_env(variable).map_err(CliError::Paths)?;

@@ -27,7 +27,7 @@ pub use hook::{
 };
 pub use percent::percent_encode;
 pub use pump::PumpEnd;
-pub use start::{HOOK_PROGRAM, start_if_absent};
+pub use start::{HOOK_PROGRAM, PROGRAM, start_if_absent};
 
 use http::{Body, Head, Request};
 use percent::encode_bytes;

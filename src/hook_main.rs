@@ -15,7 +15,7 @@ fn main() -> ExitCode {
         let version = env!("CARGO_PKG_VERSION");
         let usage =
             format_args!("aside-hook {version}: what `aside hook` does\nusage: aside-hook NAME [--start]");
-        // Without a stderr nobody can be told.
+        // Without a stderr the usage cannot be shown.
         writeln!(io::stderr(), "{usage}").ok();
     }
     ExitCode::SUCCESS

@@ -5,7 +5,11 @@
 //! The second program is the same code in a fiftieth of the size: most of the time of a start is
 //! reading the pages of a program.
 
-use std::{env, ffi::OsString, path::PathBuf};
+use std::{
+    env,
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
 
 use super::paths::Paths;
 use crate::{
@@ -22,21 +26,31 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> bool {
     let mut args = args.into_iter();
     let (Some(name), option, None) = (args.next(), args.next(), args.next()) else { return false };
     let Some(name) = name.to_str().filter(|name| !name.starts_with('-')) else { return false };
-    let is_start = option.is_some();
-    if option.is_some_and(|option| option != START) {
-        return false;
+    match option {
+        None => {}
+        Some(option) if option == START => start_daemon(|name| env::var_os(name)),
+        Some(_) => return false,
     }
-    if let Ok(socket) = Paths::socket_from_env(|name| env::var_os(name)) {
-        if is_start {
-            drop(start_if_absent(&socket, &[]));
-        }
-        client::hook(name, Kind::forwarded(name), &socket, |name| env::var_os(name));
-    }
+    forward(name, |name| env::var_os(name));
     true
 }
 
-/// The small program next to `program`, if it is there.
-pub(super) fn beside(program: &str) -> Option<PathBuf> {
-    let path = PathBuf::from(program).with_file_name(HOOK_PROGRAM);
-    (program.contains('/') && path.is_file()).then_some(path)
+/// Starts the daemon at the paths of `variable` if none listens, without waiting for it.
+pub(super) fn start_daemon(variable: impl Fn(&str) -> Option<OsString>) {
+    if let Ok(paths) = Paths::from_env(variable) {
+        drop(start_if_absent(&paths.socket, &paths.variables()));
+    }
+}
+
+/// Forwards the hook of the harness `name` to the daemon at the socket of `variable`.
+pub(super) fn forward(name: &str, variable: impl Fn(&str) -> Option<OsString>) {
+    if let Ok(socket) = Paths::socket_from_env(variable) {
+        client::hook(name, Kind::forwarded(name), &socket, |name| env::var_os(name));
+    }
+}
+
+/// The small program for hooks in the folder of `program`, if it is there.
+pub(super) fn small_program(program: &Path) -> Option<PathBuf> {
+    let path = program.with_file_name(HOOK_PROGRAM);
+    (program.is_absolute() && path.is_file()).then_some(path)
 }

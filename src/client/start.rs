@@ -10,7 +10,7 @@ use std::{
 use super::timed::is_absent;
 
 /// File name of the program.
-const PROGRAM: &str = "aside";
+pub const PROGRAM: &str = "aside";
 /// File name of the small program for hooks, which has no daemon and is next to the one that has.
 pub const HOOK_PROGRAM: &str = "aside-hook";
 

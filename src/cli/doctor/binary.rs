@@ -23,14 +23,15 @@ const RUNS: usize = 9;
 /// The duration from which users notice hooks; they complain of 35 ms and more.
 const NOTICED: Duration = Duration::from_millis(30);
 
-/// Whether the program needs a dynamic loader, which slows down every hook.
+/// Whether the program that hooks run needs a dynamic loader, which slows down every hook.
 pub(super) fn kind() -> Check {
     const NAME: &str = "program";
     let own = env::current_exe();
     let found = own.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
     let mut head = Vec::new();
+    let program = own.map(|own| hook::small_program(&own).unwrap_or(own));
     let read =
-        own.and_then(fs::File::open).and_then(|file| file.take(HEADER_BYTES_MAX).read_to_end(&mut head));
+        program.and_then(fs::File::open).and_then(|file| file.take(HEADER_BYTES_MAX).read_to_end(&mut head));
     if let Err(error) = read {
         return Check::warn(NAME, format!("{found} cannot be read: {error}"), "check its permissions");
     }
@@ -86,18 +87,13 @@ fn hook_time(median: Duration, deadline: Duration) -> Check {
 /// The command that an installation makes the client run.
 pub(super) fn hook_command(kind: &Kind) -> io::Result<Command> {
     let own = env::current_exe()?;
-    Ok(match hook::beside(&own.to_string_lossy()) {
-        Some(small) => {
-            let mut command = Command::new(small);
-            command.arg(kind.word);
-            command
-        }
-        None => {
-            let mut command = Command::new(own);
-            command.args(["hook", kind.word]);
-            command
-        }
-    })
+    let (program, args) = match hook::small_program(&own) {
+        Some(small) => (small, &[kind.word][..]),
+        None => (own, &["hook", kind.word][..]),
+    };
+    let mut command = Command::new(program);
+    command.args(args);
+    Ok(command)
 }
 
 fn run_hook(kind: &Kind, socket: &Path) -> io::Result<()> {

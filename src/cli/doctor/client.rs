@@ -16,11 +16,11 @@ use crate::{
             InstallError,
             places::{Places, Target, is_same_file, settings_at},
             plan::read,
-            settings::{OurHook, PROGRAM, our_hooks},
+            settings::{OurHook, our_hooks},
             templates::events,
         },
     },
-    client::HOOK_PROGRAM,
+    client::{HOOK_PROGRAM, PROGRAM},
     harness::{
         kind::Kind,
         native::{Evidence, Native},

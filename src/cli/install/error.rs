@@ -2,11 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::{
-    plan::FileError,
-    settings::{self, SettingsError},
-};
-use crate::harness::program::Version;
+use super::{plan::FileError, settings::SettingsError};
+use crate::{client::PROGRAM, harness::program::Version};
 
 /// Why an installation or removal failed.
 #[derive(Debug, thiserror::Error)]
@@ -43,10 +40,7 @@ pub enum InstallError {
         path: PathBuf,
     },
     /// The program's hooks would not be recognized as aside's later, so never updated or removed.
-    #[error(
-        "{program} is not named `{}`, which identifies its hooks later; rename it first",
-        settings::PROGRAM
-    )]
+    #[error("{program} is not named `{}`, which identifies its hooks later; rename it first", PROGRAM)]
     OtherName {
         /// The program.
         program: String,

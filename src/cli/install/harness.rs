@@ -13,12 +13,13 @@ use super::{
     edit::{clean, put_hooks, put_only_status_line},
     places::{Places, Target, has_hooks, hooks_in},
     plan::{holds_file, read, remove_empty},
-    settings::{PROGRAM, is_program, quoted},
+    settings::{is_program, quoted},
     status_line::StatusLineChoice,
     templates::{Choice, is_manifest},
 };
 use crate::{
     cli::{client_program, hook, of_harness::ForHarness},
+    client::PROGRAM,
     harness::{installation::Plugin, kind::Kind},
 };
 
@@ -120,7 +121,7 @@ pub(super) fn install(kind: &'static Kind, args: &Args) -> Result<Outcome, Insta
         None => client_program::own_path(),
     };
     // A plugin for others is used where this program may be alone.
-    let hook_program = if args.plugin.is_none() { hook::beside(&program) } else { None };
+    let hook_program = if args.plugin.is_none() { hook::small_program(Path::new(&program)) } else { None };
     let hook_program = hook_program.map(|path| path.to_string_lossy().into_owned());
     let choice = Choice { kind, program, hook_program, autostart: args.autostart, tools: args.tools };
     if !is_program(&choice.program) {

@@ -11,10 +11,11 @@ use jsonc_parser::{
 };
 use serde_json::Value;
 
-use crate::{client::HOOK_PROGRAM, harness::kind::Kind};
+use crate::{
+    client::{HOOK_PROGRAM, PROGRAM},
+    harness::kind::Kind,
+};
 
-/// File name of the program, which identifies our hooks.
-pub(crate) const PROGRAM: &str = "aside";
 /// The command of this program that a hook runs.
 pub(super) const HOOK: &str = "hook";
 

@@ -2,9 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::settings::{HOOK, PROGRAM, quoted};
+use super::settings::{HOOK, quoted};
 use crate::{
     cli::hook::START,
+    client::PROGRAM,
     harness::{
         installation::{Installation, Marketplace, Plugin},
         kind::Kind,
