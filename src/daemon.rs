@@ -237,9 +237,8 @@ impl Daemon {
         outbox: VecDeque<Outgoing>,
     ) -> Result<Self, DaemonError> {
         let compiled = &usable.compiled;
-        let ended_at = recovered.ended_at;
-        let Recovered { mut fold, journal, reader, clock, snapshots, snapshot, projected, skipped, .. } =
-            recovered;
+        let Recovered { mut fold, journal, reader, clock, snapshots, snapshot, .. } = recovered;
+        let Recovered { projected, skipped, ended_at, .. } = recovered;
         let (stop_intake, intake) = watch::channel(false);
         let (drain, draining) = watch::channel(false);
         let (orders, ordered) = writer::orders();

@@ -51,19 +51,18 @@ pub struct DamagedPlace {
 impl JournalHealth {
     /// One sentence per problem, for the user.
     pub fn sentences(&self) -> Vec<String> {
-        let advice = ADVICE;
         let mut sentences: Vec<String> = self
             .damaged
             .iter()
             .map(|place| match place.offset {
                 Some(offset) => {
-                    format!("{} is damaged at byte {offset}: {}; {advice}", place.path.display(), place.what)
+                    format!("{} is damaged at byte {offset}: {}; {ADVICE}", place.path.display(), place.what)
                 }
                 None => format!("{}: {}", place.path.display(), place.what),
             })
             .collect();
         if self.more > 0 {
-            sentences.push(format!("{} more damaged places of the journal; {advice}", self.more));
+            sentences.push(format!("{} more damaged places of the journal; {ADVICE}", self.more));
         }
         sentences.extend(self.retention_blocked.iter().map(|place| {
             format!(
