@@ -1,4 +1,5 @@
-//! The `aside-hook` command: `aside hook` as a program of its own, which starts in half the time.
+//! The `aside-hook` command: `aside hook` as a program of its own, which takes a third of the
+//! processor time.
 //!
 //! It always succeeds, because a client can treat a failed hook as an order to stop its agent.
 
