@@ -8,6 +8,7 @@ mod hook;
 mod http;
 mod percent;
 mod pump;
+mod silence;
 mod start;
 mod timed;
 
@@ -31,6 +32,7 @@ pub use start::{HOOK_PROGRAM, PROGRAM, start_if_absent};
 
 use http::{Body, Head, Request};
 use percent::encode_bytes;
+use silence::{Silence, Wait};
 use timed::{Deadline, Timed};
 
 /// Largest accepted body of an answer, in bytes; far above any list of the daemon.
@@ -52,6 +54,16 @@ type AnswerBody = Body<BufReader<Timed<UnixStream>>>;
 pub struct Client {
     socket: PathBuf,
     timeout: Duration,
+    patience: Patience,
+}
+
+/// Whether a request waits for a daemon that did not answer just now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Patience {
+    /// For a user who asked for the answer.
+    Waits,
+    /// For a caller whose own work must not be delayed again.
+    Skips(Wait),
 }
 
 /// The daemon's answer to a request.
@@ -89,6 +101,8 @@ pub enum ClientError {
         /// The cause.
         source: io::Error,
     },
+    /// The daemon did not answer within the last seconds, so this request was not made.
+    Silent,
     /// The answer is not HTTP.
     NotHttp {
         /// The problem.
@@ -107,6 +121,7 @@ impl fmt::Display for ClientError {
                 write!(f, "the daemon took too long to {doing}")
             }
             Self::Connection { doing, .. } => write!(f, "the connection to the daemon failed to {doing}"),
+            Self::Silent => f.write_str("the daemon does not answer"),
             Self::NotHttp { .. } => f.write_str("the process at the socket does not answer as a daemon"),
         }
     }
@@ -116,7 +131,7 @@ impl error::Error for ClientError {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         match self {
             // The message needs no cause.
-            Self::NoDaemon { .. } => None,
+            Self::NoDaemon { .. } | Self::Silent => None,
             Self::Connection { source, .. } if is_timeout(source) => None,
             Self::Socket { source, .. } | Self::Connection { source, .. } | Self::NotHttp { source } => {
                 Some(source)
@@ -132,7 +147,14 @@ fn is_timeout(error: &io::Error) -> bool {
 impl Client {
     /// A client for `socket`; a request with its answer may take `timeout` in total.
     pub fn new(socket: PathBuf, timeout: Duration) -> Self {
-        Self { socket, timeout }
+        Self { socket, timeout, patience: Patience::Waits }
+    }
+
+    /// The same with `timeout`, for a caller that must not be delayed: a daemon that did not answer
+    /// within the last seconds is not asked ([`ClientError::Silent`]).
+    pub fn impatient(&self, timeout: Duration) -> Self {
+        let wait = if timeout > HOOK_DEADLINE { Wait::Long } else { Wait::Short };
+        Self { socket: self.socket.clone(), timeout, patience: Patience::Skips(wait) }
     }
 
     /// Path of the daemon's socket.
@@ -190,6 +212,17 @@ impl Client {
     }
 
     fn send(&self, request: Request) -> Result<(Head, Headers, AnswerBody), ClientError> {
+        let Patience::Skips(wait) = self.patience else { return self.attempt(request) };
+        let mut silence = Silence::look(&self.socket, wait).ok_or(ClientError::Silent)?;
+        let answer = self.attempt(request);
+        silence.note(match &answer {
+            Err(ClientError::Connection { source, .. }) => Some(source),
+            _ => None,
+        });
+        answer
+    }
+
+    fn attempt(&self, request: Request) -> Result<(Head, Headers, AnswerBody), ClientError> {
         let failed = |doing| move |source| ClientError::Connection { doing, source };
         let deadline = Deadline::within(self.timeout);
         let mut connection = Timed::connect(&self.socket, deadline).map_err(|source| {

@@ -282,6 +282,17 @@ mod tests {
     }
 
     #[test]
+    fn a_silent_daemon_delays_a_run_once() {
+        let daemon = FakeDaemon::silent();
+        let ran = run_command(daemon.socket(), &["true"]);
+        let warning = "aside: warning: \"true\" is not published: the daemon took too long to answer\n";
+        assert_eq!((ran.code, ran.warnings.as_str(), daemon.requests().len()), (0, warning, 1));
+        let again = run_command(daemon.socket(), &["true"]);
+        let warning = "aside: warning: \"true\" is not published: the daemon does not answer\n";
+        assert_eq!((again.code, again.warnings.as_str(), daemon.requests().len()), (0, warning, 1));
+    }
+
+    #[test]
     fn a_refused_event_is_a_warning() {
         let daemon = FakeDaemon::answering_json(
             400,

@@ -14,7 +14,7 @@ use std::{
 
 use super::{CliError, of_harness::harness};
 use crate::{
-    client::{Client, hook_deadline},
+    client::{Client, HOOK_DEADLINE, hook_deadline},
     harness::kind::Kind,
 };
 
@@ -64,7 +64,8 @@ fn output(mut child: Child, stdin: &[u8]) -> String {
 
 /// The daemon's text, if there is any.
 fn pending(name: &str, socket: &Path, stdin: &[u8]) -> Option<String> {
-    let client = Client::new(socket.to_owned(), hook_deadline(|name| env::var_os(name)));
+    let client =
+        Client::new(socket.to_owned(), HOOK_DEADLINE).impatient(hook_deadline(|name| env::var_os(name)));
     let headers = [("content-type", "application/json")];
     let response = client.request("POST", &format!("/v1/statusline/{name}"), &headers, stdin).ok()?;
     (response.status == 200).then(|| String::from_utf8(response.body).ok()).flatten()

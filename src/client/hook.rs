@@ -20,6 +20,7 @@ use rustix::stdio::{stdin, stdout};
 use super::{
     http::{self, Body, Request},
     percent::{encode_bytes, percent_encode},
+    silence::{Silence, Wait},
     timed::{Deadline, Timed},
 };
 
@@ -108,27 +109,39 @@ fn request(
 }
 
 fn answer_within(
-    deadline: Duration,
+    allowed: Duration,
     mut request: Request,
     socket: &Path,
     input: impl AsFd,
 ) -> Option<Vec<u8>> {
-    let deadline = Deadline::within(deadline);
+    let deadline = Deadline::within(allowed);
     // Stdin is read before connecting: a harness might fail to write if its hook does not read.
     Timed::new(input, deadline).take(HOOK_STDIN_BYTES_MAX + 1).read_to_end(request.body()).ok()?;
     if request.body_len() as u64 > HOOK_STDIN_BYTES_MAX {
         return None;
     }
-    let mut connection = Timed::connect(socket, deadline).ok()?;
-    request.send(&mut connection).ok()?;
+    let mut silence = Silence::look(socket, Wait::Short)?;
+    let has_patience = deadline.has_more_than(allowed / 2);
+    let answer = ask(request, socket, deadline);
+    // A client that was slow to write has left the daemon no time.
+    if has_patience || answer.is_ok() {
+        silence.note(answer.as_ref().err());
+    }
+    answer.ok().flatten()
+}
+
+/// The body of a whole answer with the status 200.
+fn ask(request: Request, socket: &Path, deadline: Deadline) -> io::Result<Option<Vec<u8>>> {
+    let mut connection = Timed::connect(socket, deadline)?;
+    request.send(&mut connection)?;
     let mut reader = BufReader::with_capacity(REQUEST_BYTES, connection);
-    let head = http::read_head(&mut reader, |_, _| ()).ok()?;
+    let head = http::read_head(&mut reader, |_, _| ())?;
     if head.status != 200 {
-        return None;
+        return Ok(None);
     }
     let mut output = Vec::with_capacity(head.framing.room(HOOK_STDOUT_BYTES_MAX));
-    Body::new(reader, head.framing).take(HOOK_STDOUT_BYTES_MAX + 1).read_to_end(&mut output).ok()?;
-    (output.len() as u64 <= HOOK_STDOUT_BYTES_MAX).then_some(output)
+    Body::new(reader, head.framing).take(HOOK_STDOUT_BYTES_MAX + 1).read_to_end(&mut output)?;
+    Ok((output.len() as u64 <= HOOK_STDOUT_BYTES_MAX).then_some(output))
 }
 
 #[cfg(test)]
@@ -229,6 +242,16 @@ mod tests {
         // connect waits.
         rustix::net::listen(&listener, 0).expect("a small backlog");
         assert_eq!(answer(&path, deadline, pipe(b"{}".as_slice())), None);
+    }
+
+    #[test]
+    fn a_silent_daemon_costs_two_waits() {
+        let daemon = FakeDaemon::silent();
+        for _ in 0..5 {
+            assert_eq!(answer(daemon.socket(), Duration::from_millis(50), pipe(b"{}".as_slice())), None);
+        }
+        let mark = daemon.socket().with_file_name("fake.sock.silent");
+        assert_eq!(std::fs::read(mark).expect("a mark"), b"..");
     }
 
     #[test]

@@ -43,6 +43,11 @@ impl Deadline {
         Self(None)
     }
 
+    /// Whether more than `duration` is left.
+    pub(super) fn has_more_than(self, duration: Duration) -> bool {
+        self.left().is_ok_and(|left| left.is_none_or(|left| left > duration))
+    }
+
     /// The remaining time; `None` without a deadline.
     ///
     /// Errors: no time is left.

@@ -15,8 +15,9 @@ use crate::{
     wire::{error::ErrorView, publish::Results},
 };
 
-/// Time limit of a publish; a command that has ended should not keep its caller longer.
-pub(super) const PUBLISH_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time limit of a publish, which waits for the disk; a command that has ended should not keep its
+/// caller longer. After one in vain a run tries no other for some seconds.
+pub(super) const PUBLISH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Why an event of the run is not published.
 #[derive(Debug, thiserror::Error)]
@@ -44,8 +45,7 @@ enum Failure {
 
 impl<'a> Publishing<'a> {
     pub(super) fn new(client: &Client, task: &'a Task, warnings: &'a mut (dyn Write + Send)) -> Self {
-        let client = Client::new(client.socket().to_owned(), PUBLISH_TIMEOUT);
-        Self { client, task, state: Mutex::new((warnings, Failure::None)) }
+        Self { client: client.impatient(PUBLISH_TIMEOUT), task, state: Mutex::new((warnings, Failure::None)) }
     }
 
     /// Whether the daemon accepted the event, or each of a list.
