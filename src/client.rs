@@ -33,7 +33,7 @@ pub use start::{HOOK_PROGRAM, PROGRAM, start_if_absent};
 use http::{Body, Head, Request};
 use percent::encode_bytes;
 use silence::{Silence, Wait};
-use timed::{Deadline, Timed};
+use timed::{Deadline, Timed, is_timeout};
 
 /// Largest accepted body of an answer, in bytes; far above any list of the daemon.
 pub const ANSWER_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -138,10 +138,6 @@ impl error::Error for ClientError {
             }
         }
     }
-}
-
-fn is_timeout(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
 impl Client {

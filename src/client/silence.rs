@@ -16,6 +16,8 @@ use std::{
 
 use rustix::fs::{Mode, OFlags, Timespec, Timestamps, futimens, open};
 
+use super::timed::is_timeout;
+
 /// Size of the mark, in bytes, from which the daemon is skipped.
 const SKIPPED_FROM: u64 = 2;
 /// How long it is skipped: a daemon that runs again is used within this time.
@@ -91,7 +93,7 @@ impl Silence {
 
     /// Notes how a request ended: a wait in vain is counted, all else removes the mark.
     pub(super) fn note(&mut self, error: Option<&io::Error>) {
-        if error.is_some_and(super::is_timeout) { self.count() } else { self.remove() }
+        if error.is_some_and(is_timeout) { self.count() } else { self.remove() }
     }
 
     fn count(&mut self) {

@@ -107,6 +107,11 @@ impl<F> Timed<F> {
     }
 }
 
+/// Whether the deadline of a call has passed.
+pub(super) fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
 /// Whether nothing listens at `path`; does not wait.
 pub(super) fn is_absent(path: &Path) -> bool {
     let attempt = || {
