@@ -18,6 +18,7 @@ pub mod program;
 pub mod round_trip;
 mod seen;
 pub mod session_file;
+pub mod settings;
 pub mod status_line;
 mod stdin;
 pub mod table;

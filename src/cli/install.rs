@@ -4,6 +4,7 @@
 //! All changes are planned before the first file is written; content of others stays unchanged,
 //! byte for byte.
 
+pub(super) mod accepted;
 mod edit;
 mod error;
 mod harness;

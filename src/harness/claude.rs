@@ -36,6 +36,7 @@ mod report;
 mod round_trip;
 mod servers;
 mod session_file;
+mod settings;
 mod statusline;
 mod stdin;
 mod transcript;

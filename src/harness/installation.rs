@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-use crate::harness::program::Version;
+use crate::harness::{program::Version, settings::WrongValue};
 
 /// An installation in one client.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub struct Installation {
     pub status_line: Option<StatusLineSetting>,
 }
 
-/// The settings files of a client: JSON, which may have comments.
+/// The settings files of a client: JSON. The client skips a file with an error whole.
 #[derive(Debug)]
 pub struct SettingsFiles {
     /// The user's file, in the client's folder.
@@ -41,6 +41,8 @@ pub struct SettingsFiles {
     pub project: &'static [&'static str],
     /// The key by which a settings file disables all hooks, if it does.
     pub switched_off: fn(&Value) -> Option<&'static str>,
+    /// Finds a value that the client does not accept.
+    pub check: fn(&Value) -> Result<(), WrongValue>,
 }
 
 /// Files in a separate folder that a client loads as a plugin; their hooks run in addition to those

@@ -248,6 +248,22 @@ fn a_file_of_the_client_that_cannot_be_read_is_reported_with_the_reason() {
 }
 
 #[test]
+fn settings_that_the_client_skips_fail() {
+    let (home, daemon) = installed();
+    let settings = home.path("home/.claude/settings.json");
+    for (text, expected) in [
+        ("{ // mine\n}", ":1:3: comments are not allowed"),
+        ("{ \"permissions\": { \"allow\": \"Bash\" } }", ":1:29: `permissions.allow` is not an array"),
+    ] {
+        fs::write(&settings, text).expect("written");
+        let said = remedy(&home, "settings");
+        let end = format!("settings.json{expected}; the client skips the whole file: repair the file");
+        assert!(said.ends_with(&end), "{said}");
+    }
+    assert_eq!(daemon.stop().status.code(), Some(0));
+}
+
+#[test]
 fn nobody_is_sent_to_repair_a_file_when_the_home_is_not_known() {
     let home = Home::new();
     let output = command(&home, &["doctor"]).env_remove("HOME").output().expect("the program runs");

@@ -354,27 +354,95 @@ fn settings_of_a_project_that_cannot_be_read_keep_nothing_installed_for_the_user
 }
 
 #[test]
-fn a_file_that_cannot_be_edited_is_named_by_its_place_and_stays() {
+fn settings_that_the_client_skips_are_refused() {
+    let mut wrong = Vec::new();
     for (text, expected) in [
-        ("{\n  \"a\": 1\n  \"b\": 2\n}", "settings.json:2:9: expected comma; nothing was changed\n"),
+        ("{\n  \"a\": 1\n  \"b\": 2\n}", ":2:9: expected comma"),
+        ("{ \"a\": ", ":1:8: expected value after colon in object property"),
+        ("{ // mine\n\"permissions\": {} }", ":1:3: comments are not allowed"),
+        ("{\n  \"permissions\": {}, /* mine */ \"a\": 1 }", ":2:22: comments are not allowed"),
+        ("{ \"permissions\": {},\n}", ":1:20: trailing commas are not allowed"),
+        ("{ \"env\": { \"A\": \"1\", } }", ":1:20: trailing commas are not allowed"),
+        ("{ 'a': 1 }", ":1:3: single-quoted strings are not allowed"),
+        ("{ a: 1 }", ":1:3: expected string for object property"),
+        ("{} {}", ":1:4: text cannot contain more than one JSON value"),
+        ("{ \"a\": 01 }", ":1:9: expected comma"),
         (
-            "{ \"a\": ",
-            "settings.json:1:8: expected value after colon in object property; nothing was changed\n",
+            "{ \"\u{e9}\": \"a\tb\" }",
+            ":1:10: control character (\\u0000-\\u001F) found while parsing a string",
         ),
-        ("[]", "settings.json: the file is not an object; nothing was changed\n"),
-        ("{\"hooks\": []}", "settings.json: `hooks` is not an object; nothing was changed\n"),
-        ("{\"hooks\": {\"Stop\": {}}}", "settings.json: `hooks.Stop` is not an array; nothing was changed\n"),
+        ("{ \"a\": NaN }", ":1:8: unexpected word"),
+        ("[]", ": the file is not an object"),
         (
-            "{\"statusLine\": {}}",
-            "settings.json: `statusLine.command` is not a string; nothing was changed\n",
+            "{ \"hooks\": {}, \"hooks\": {} }",
+            ":1:16: `hooks` is given twice, and the client reads only the last one",
         ),
+        (
+            "{ \"hooks\": { \"Stop\": [],\n\"Stop\": [] } }",
+            ":2:1: `hooks.Stop` is given twice, and the client reads only the last one",
+        ),
+        ("{\"hooks\": {\"Stop\": {}}}", ":1:20: `hooks.Stop` is not an array or null"),
+        ("{\"hooks\": {\"Stop\": [{}]}}", ":1:21: `hooks.Stop.0.hooks` is not an array"),
+        (
+            "{\"hooks\": {\"Stop\": [{\"hooks\": [{\"type\": \"command\", \"command\": 1}]}]}}",
+            ":1:63: `hooks.Stop.0.hooks.0.command` is not a string",
+        ),
+        (
+            "{\"hooks\": {\"Stop\": [{\"matcher\": {}, \"hooks\": []}]}}",
+            ":1:33: `hooks.Stop.0.matcher` is not a string",
+        ),
+        ("{\"statusLine\": {}}", ":1:16: `statusLine.type` is not a string"),
+        ("{ \"permissions\": [] }", ":1:18: `permissions` is not an object"),
+        ("{ \"permissions\": { \"allow\": \"Bash\" } }", ":1:29: `permissions.allow` is not an array"),
+        ("{ \"env\": [] }", ":1:10: `env` is not an object"),
+        ("{ \"model\": 4 }", ":1:12: `model` is not a string"),
+        ("{ \"verbose\": \"yes\" }", ":1:14: `verbose` is not true or false"),
+    ] {
+        for args in [&OURS_IN_SETTINGS[..], &["install", "claude-code"]] {
+            let home = Home::new();
+            settings(&home, "settings.json", text.as_bytes());
+            let said = refusal(&home, args);
+            let is_placed = !expected.starts_with(": ");
+            let effect = if is_placed { "; the client skips a file with an error whole" } else { "" };
+            let end = format!("{effect}; nothing was changed\n");
+            if !said.ends_with(&format!("settings.json{expected}{end}")) {
+                wrong.push(format!("{text}: {said}"));
+            }
+            assert_eq!(files(&client(&home)), [("settings.json".to_owned(), text.to_owned())]);
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn settings_that_the_client_reads_are_accepted() {
+    for text in [
+        "\u{feff}{}",
+        " \n",
+        "{ \"model\": \"a\", \"model\": \"b\" }",
+        "{ \"unknown\": [1], \"permissions\": { \"allow\": [1, \"Bash(\"] } }",
+        "{ \"env\": { \"A\": 1, \"B\": true, \"C\": null } }",
+        "{ \"hooks\": { \"NoSuchEvent\": [], \"Stop\": [{ \"hooks\": [], \"more\": 1 }] } }",
+        "{ \"a\": 1e999 }",
     ] {
         let home = Home::new();
-        settings(&home, "settings.json", text.as_bytes());
-        let said = refusal(&home, &OURS_IN_SETTINGS);
-        assert!(said.ends_with(expected), "{text}: {said}");
-        assert_eq!(files(&client(&home)), [("settings.json".to_owned(), text.to_owned())]);
+        let path = settings(&home, "settings.json", text.as_bytes());
+        print(&home, &OURS_IN_SETTINGS);
+        assert!(fs::read_to_string(&path).expect("there").contains("PostToolBatch"), "{text}");
+        print(&home, &UNINSTALL);
+        assert_eq!(fs::read_to_string(&path).expect("there"), text);
     }
+}
+
+#[test]
+fn hooks_leave_settings_with_later_comments() {
+    let home = Home::new();
+    let path = settings(&home, "settings.json", b"{\n  \"model\": \"opus\"\n}\n");
+    print(&home, &OURS_IN_SETTINGS);
+    let installed = fs::read_to_string(&path).expect("there");
+    fs::write(&path, installed.replace("\"opus\"", "\"opus\" /* mine */")).expect("written");
+    print(&home, &UNINSTALL);
+    assert_eq!(fs::read_to_string(&path).expect("there"), "{\n  \"model\": \"opus\" /* mine */\n}\n");
 }
 
 #[test]

@@ -13,10 +13,10 @@ use crate::{
     cli::{
         client_program,
         install::{
-            InstallError,
+            InstallError, accepted,
             places::{Places, Target, is_same_file, settings_at},
             plan::read,
-            settings::{OurHook, our_hooks},
+            settings::{OurHook, SettingsError, our_hooks},
             templates::events,
         },
     },
@@ -33,7 +33,7 @@ const HOOKS: &str = "hooks";
 /// Whether aside is installed in this harness for this user or the current project; also true if a
 /// file that would show it cannot be read.
 pub(super) fn may_be_installed(kind: &'static Kind) -> bool {
-    !Found::of(kind).is_ok_and(|found| found.installations.is_empty())
+    !Found::of(kind).is_ok_and(|found| found.installations.is_empty() && found.skipped.is_empty())
 }
 
 pub(super) fn checks(kind: &'static Kind) -> Vec<Check> {
@@ -94,6 +94,8 @@ struct Found {
     installations: Vec<Installation>,
     /// A settings file that disables all hooks, and the key that does so.
     switched_off: Option<(PathBuf, &'static str)>,
+    /// The settings files that the client skips, and why.
+    skipped: Vec<(PathBuf, SettingsError)>,
 }
 
 impl Found {
@@ -101,6 +103,7 @@ impl Found {
         let places = Places::find(kind, Path::new("."))?;
         let mut installations = Vec::new();
         let mut switched_off = None;
+        let mut skipped = Vec::new();
         if let Some((folder, plugin)) = places.plugin().filter(|_| places.has_plugin()) {
             let text = read(&folder.join(plugin.hooks))?.unwrap_or_default();
             let hooks = our_hooks(&serde_json::from_str::<Value>(&text).unwrap_or_default());
@@ -112,6 +115,11 @@ impl Found {
             });
         }
         for path in places.all_settings() {
+            let text = read(&path)?.unwrap_or_default();
+            if let Err(why) = accepted::check(kind, &text) {
+                skipped.push((path, why));
+                continue;
+            }
             if let Some((name, remedy)) = places.enabled_plugin(&path)? {
                 installations.push(Installation { place: format!("plugin {name}"), hooks: None, remedy });
             }
@@ -127,14 +135,19 @@ impl Found {
                 switched_off = Some((path, key));
             }
         }
-        Ok(Self { kind, installations, switched_off })
+        Ok(Self { kind, installations, switched_off, skipped })
     }
 
     fn checks(&self) -> Vec<Check> {
-        let mut checks = Vec::new();
+        let skipped = |(path, why): &(PathBuf, SettingsError)| {
+            let found = format!("{}; the client skips the whole file", why.at(path));
+            Check::fail("settings", found, "repair the file")
+        };
+        let mut checks: Vec<Check> = self.skipped.iter().map(skipped).collect();
         let again = format!("aside install {}", self.kind.caps.name);
         if self.installations.is_empty() {
-            return vec![Check::fail(HOOKS, "not installed", again)];
+            checks.push(Check::fail(HOOKS, "not installed", again));
+            return checks;
         }
         if let Some((path, key)) = &self.switched_off {
             let found = format!("{} disables all hooks", path.display());

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    InstallError, Outcome,
+    InstallError, Outcome, accepted,
     places::{parse, settings_at},
     plan::{Plan, backup_path, read},
     settings::{Settings, SettingsError},
@@ -60,6 +60,8 @@ fn less_ours(path: &Path, kind: &'static Kind) -> Result<Option<String>, Install
 
 /// Sets a settings file to `base` with this change. A missing file is created if there is content
 /// for it. A file that becomes empty is deleted if aside created it.
+///
+/// Errors: also a file that the client skips, in which nothing of ours would have an effect.
 fn edit(
     plan: &mut Plan,
     path: &Path,
@@ -67,6 +69,8 @@ fn edit(
     base: Option<String>,
     change: impl FnOnce(&Settings) -> Result<(), SettingsError>,
 ) -> Result<(), InstallError> {
+    let present = read(path)?.unwrap_or_default();
+    accepted::check(kind, &present).map_err(|why| InstallError::Settings { path: path.to_owned(), why })?;
     let had_ours = settings_at(path)?.is_some_and(|settings| has_ours(kind, &settings));
     let settings = parse(path, base.as_deref().unwrap_or_default())?;
     change(&settings).map_err(|why| InstallError::Settings { path: path.to_owned(), why })?;

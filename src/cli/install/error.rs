@@ -17,8 +17,8 @@ pub enum InstallError {
     /// A file cannot be read or changed.
     #[error(transparent)]
     File(#[from] FileError),
-    /// A settings file cannot be edited.
-    #[error("{}; nothing was changed", why.at(path))]
+    /// A settings file cannot be edited, or is one that its client skips whole.
+    #[error("{}; {}nothing was changed", why.at(path), why.effect())]
     Settings {
         /// The file.
         path: PathBuf,

@@ -1,13 +1,15 @@
 //! Edits of a client's settings file: text in, text out, with all foreign content unchanged.
 //!
-//! The text is edited as a tree that keeps comments, order and white space, so manual formatting is
-//! preserved.
+//! The text is edited as a tree that keeps order and white space, so manual formatting is preserved.
+//! The tree also accepts comments, which a client refuses (`accepted.rs`), so that ours can be
+//! removed from such a file.
 
 use std::path::Path;
 
 use jsonc_parser::{
     ParseOptions,
     cst::{CstArray, CstInputValue, CstNode, CstObject, CstRootNode},
+    errors::ParseError,
 };
 use serde_json::Value;
 
@@ -22,7 +24,7 @@ pub(super) const HOOK: &str = "hook";
 /// Why a settings file cannot be edited.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
-    /// It is not JSON, with or without comments.
+    /// It is not JSON.
     #[error("{line}:{column}: {message}")]
     Syntax {
         /// From 1.
@@ -33,6 +35,18 @@ pub enum SettingsError {
         message: String,
     },
     /// A value has another type than the client accepts.
+    #[error("{line}:{column}: `{field}` is not {expected}")]
+    Wrong {
+        /// From 1.
+        line: usize,
+        /// From 1, in characters.
+        column: usize,
+        /// The path of the value.
+        field: String,
+        /// The expected types.
+        expected: String,
+    },
+    /// A value has another type than an edit needs.
     #[error("{field} is not {expected}")]
     Shape {
         /// The displayed field.
@@ -44,9 +58,22 @@ pub enum SettingsError {
 
 impl SettingsError {
     /// The error with the file's name, in the form that editors can jump to.
-    pub(super) fn at(&self, path: &Path) -> String {
-        let separator = if matches!(self, Self::Syntax { .. }) { ":" } else { ": " };
+    pub(crate) fn at(&self, path: &Path) -> String {
+        let separator = if matches!(self, Self::Shape { .. }) { ": " } else { ":" };
         format!("{}{separator}{self}", path.display())
+    }
+
+    /// What the error means for the client, as a clause.
+    pub(super) const fn effect(&self) -> &'static str {
+        match self {
+            Self::Syntax { .. } | Self::Wrong { .. } => "the client skips a file with an error whole; ",
+            Self::Shape { .. } => "",
+        }
+    }
+
+    /// The whole is no object.
+    pub(super) fn not_an_object() -> Self {
+        Self::Shape { field: "the file".to_owned(), expected: "an object" }
     }
 }
 
@@ -63,7 +90,12 @@ pub(crate) struct OurHook {
 #[derive(Debug)]
 pub(crate) struct Settings {
     root: CstRootNode,
+    /// The byte order mark before it, or nothing.
+    mark: &'static str,
 }
+
+/// A client skips it, and the tree does not know it.
+const BYTE_ORDER_MARK: &str = "\u{feff}";
 
 impl Settings {
     /// Parses a file's text; an empty one counts as an empty object.
@@ -82,19 +114,16 @@ impl Settings {
             allow_non_finite_numbers: false,
             allow_extended_string_escapes: false,
         };
-        let root = CstRootNode::parse(text, &options).map_err(|error| SettingsError::Syntax {
-            line: error.line_display(),
-            column: error.column_display(),
-            message: lower_first(&error.kind().to_string()),
-        })?;
+        let (mark, text) =
+            text.strip_prefix(BYTE_ORDER_MARK).map_or(("", text), |text| (BYTE_ORDER_MARK, text));
+        let root = CstRootNode::parse(text, &options).map_err(|error| syntax(&error))?;
         let is_object = root.value().is_none_or(|value| value.as_object().is_some());
-        let whole = || SettingsError::Shape { field: "the file".to_owned(), expected: "an object" };
-        is_object.then_some(Self { root }).ok_or_else(whole)
+        is_object.then_some(Self { root, mark }).ok_or_else(SettingsError::not_an_object)
     }
 
     /// The file's current text.
     pub(crate) fn text(&self) -> String {
-        self.root.to_string()
+        format!("{}{}", self.mark, self.root)
     }
 
     /// Whether it is empty.
@@ -292,6 +321,14 @@ pub(super) fn input(value: &Value) -> CstInputValue {
 
 pub(super) fn shape(field: &str, expected: &'static str) -> SettingsError {
     SettingsError::Shape { field: format!("`{field}`"), expected }
+}
+
+pub(super) fn syntax(error: &ParseError) -> SettingsError {
+    SettingsError::Syntax {
+        line: error.line_display(),
+        column: error.column_display(),
+        message: lower_first(&error.kind().to_string()),
+    }
 }
 
 fn lower_first(text: &str) -> String {

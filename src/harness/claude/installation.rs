@@ -33,6 +33,7 @@ pub(super) const INSTALLATION: Installation = Installation {
         user: "settings.json",
         project: &["settings.local.json", "settings.json"],
         switched_off,
+        check: super::settings::check,
     },
     hooks: HOOKS,
     starts: "SessionStart",
