@@ -58,7 +58,7 @@ use std::{env, ffi::OsString, io, process::ExitCode, time::Duration};
 use clap::{CommandFactory, Parser, Subcommand};
 use jiff::tz::TimeZone;
 
-use crate::client::Client;
+use crate::{client::Client, version};
 use context::{Context, parse};
 pub use error::CliError;
 use error::refused;
@@ -76,6 +76,7 @@ const PLACES: &str = "Places";
 #[command(
     name = "aside",
     version,
+    long_version = version::FULL_VERSION,
     about = "Notifies AI agents of events at the next safe point of their turn.",
     after_help = "Without a command: open sessions, pending and last delivered notifications, and active sources."
 )]

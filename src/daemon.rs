@@ -79,6 +79,7 @@ use crate::{
         sinks::Sinks, watching::Watching,
     },
     time::Timestamp,
+    version,
 };
 
 /// The log of notices to the user, in the state folder, unless the configuration names another.
@@ -324,7 +325,7 @@ impl Daemon {
 
     fn log_ready(&self) {
         let socket = self.options.socket.display();
-        let (version, pid) = (env!("CARGO_PKG_VERSION"), std::process::id());
+        let (version, pid) = (version::FULL_VERSION, std::process::id());
         tracing::info!(version, pid, %socket, head = self.journal.written().borrow().0, "ready");
     }
 

@@ -28,6 +28,7 @@ pub mod nearest;
 pub mod settings;
 pub mod snapshot;
 pub mod time;
+pub mod version;
 
 pub mod call;
 pub mod event;

@@ -4,7 +4,11 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::{client::Client, wire::views::ConfigView};
+use crate::{
+    client::Client,
+    version::{BUILD, VERSION},
+    wire::views::ConfigView,
+};
 
 /// Time limit of a running daemon's status.
 pub(super) const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
@@ -13,11 +17,26 @@ pub(super) const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug, Deserialize)]
 pub(super) struct Running {
     pub(super) version: String,
+    /// Empty if it is older than this field.
+    #[serde(default)]
+    pub(super) build: String,
     pub(super) pid: u32,
     #[serde(default)]
     pub(super) journal: RunningJournal,
     #[serde(default)]
     pub(super) config: ConfigView,
+}
+
+impl Running {
+    /// Its version and build, if it is another program than this one.
+    pub(super) fn other_program(&self) -> Option<String> {
+        let Self { version, build, .. } = self;
+        if version != VERSION {
+            return Some(format!("version {version}"));
+        }
+        let shown = if build.is_empty() { "an earlier one" } else { build };
+        (build != BUILD).then(|| format!("version {version}, build {shown}"))
+    }
 }
 
 /// The status of its journal.
@@ -45,7 +64,18 @@ mod tests {
         let daemon = FakeDaemon::answering_json(200, status);
         let client = Client::new(daemon.socket().to_owned(), STATUS_TIMEOUT);
         let running = running(&client).expect("it runs");
+        assert_eq!(running.other_program().as_deref(), Some("version 9"));
         assert_eq!((&*running.version, running.pid, &*running.config.state), ("9", 7, "partly"));
+        for (build, other) in [
+            (BUILD, None),
+            ("0", Some(format!("version {VERSION}, build 0"))),
+            ("", Some(format!("version {VERSION}, build an earlier one"))),
+        ] {
+            let status = format!(r#"{{"version":"{VERSION}","build":"{build}","pid":7}}"#);
+            let daemon = FakeDaemon::answering_json(200, &status);
+            let client = Client::new(daemon.socket().to_owned(), STATUS_TIMEOUT);
+            assert_eq!(super::running(&client).expect("it runs").other_program(), other);
+        }
         let other = FakeDaemon::answering_json(200, "{}");
         assert!(super::running(&Client::new(other.socket().to_owned(), STATUS_TIMEOUT)).is_none());
     }

@@ -224,6 +224,7 @@ mod tests {
         let gone = SubscriberCounts { created: 1, ..SubscriberCounts::default() };
         StatusView {
             version: "0.1.0".to_owned(),
+            build: "1a2b3c4d".to_owned(),
             pid: 7,
             started_at: "2026-11-21T08:23:01Z".to_owned(),
             uptime_ms: 3_725_000,

@@ -24,7 +24,12 @@ use super::{
     paths::Paths,
     running::{Running, running},
 };
-use crate::{client::Client, daemon::LOCK_FILE, harness::table::KINDS};
+use crate::{
+    client::Client,
+    daemon::LOCK_FILE,
+    harness::table::KINDS,
+    version::{BUILD, VERSION},
+};
 use error::READY_TIMEOUT;
 pub(super) use error::UpError;
 
@@ -80,12 +85,12 @@ fn begun_by_another(client: &Client, state: &Path) -> Option<Running> {
 }
 
 fn say(context: &mut Context<'_>, daemon: &Running, how: &str) -> Result<(), CliError> {
-    let own = env!("CARGO_PKG_VERSION");
     let Running { version, pid, .. } = daemon;
     let mut text =
         format!("aside {version} {how} as process {pid}\n  socket   {}\n", context.client.socket().display());
-    if version != own {
-        text.push_str(&format!("  this is version {own}; to switch: aside down && aside up\n"));
+    if let Some(other) = daemon.other_program() {
+        let own = format!("version {VERSION}, build {BUILD}");
+        text.push_str(&format!("  it is {other}; this is {own}; to switch: aside down && aside up\n"));
     }
     context.print(&text)
 }

@@ -15,6 +15,7 @@ use crate::{
     projection::Projection,
     server::{Outstanding, PageStart, Query, WaitingPage},
     time::{Timestamp, duration_millis},
+    version,
     wire::{
         harness::HarnessView,
         history::ProjectionView,
@@ -87,7 +88,8 @@ pub(super) fn answer(
 
 fn status(fold: &Fold, about: &About, journal: &Journal, waiting: usize, now: Timestamp) -> StatusView {
     StatusView {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
+        version: version::VERSION.to_owned(),
+        build: version::BUILD.to_owned(),
         pid: std::process::id(),
         started_at: about.started_at.to_string(),
         uptime_ms: duration_millis(now.since(about.started_at)),

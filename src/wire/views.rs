@@ -20,6 +20,9 @@ use crate::{
 pub struct StatusView {
     /// The program's version.
     pub version: String,
+    /// The program's build: a hash of its sources.
+    #[serde(default)]
+    pub build: String,
     /// The daemon's process.
     pub pid: u32,
     /// When it started.

@@ -217,6 +217,11 @@ fn hooks_that_run_twice_or_another_program_or_not_at_all_are_found() {
         assert!(said.ends_with(&expected), "{said}");
     }
 
+    let other = text.replace("\"timeout\": 2", "\"timeout\": 3");
+    fs::write(&plugin_hooks, other).expect("written");
+    let said = remedy(&home, "hooks");
+    assert!(said.ends_with("hooks.json is of another version of aside: aside install claude-code"), "{said}");
+
     fs::write(&plugin_hooks, "{").expect("written");
     let said = remedy(&home, "hooks");
     assert!(said.ends_with("has none that are readable: aside install claude-code"), "{said}");

@@ -215,7 +215,8 @@ fn the_plugin_and_a_status_line_are_all_that_an_installation_adds_and_go_whole()
         .filter(|(name, _)| !name.ends_with(".md"))
         .map(|(name, text)| format!("== {name}\n{text}"))
         .collect();
-    insta::assert_snapshot!("plugin", listing.replace(env!("CARGO_BIN_EXE_aside"), "/bin/aside"));
+    let listing = listing.replace(env!("CARGO_BIN_EXE_aside"), "/bin/aside");
+    insta::assert_snapshot!("plugin", listing.replace(aside::version::BUILD, "BUILD"));
     assert_eq!(installed.len(), 4, "{installed:?}");
     print(&home, &UNINSTALL);
     assert!(!client(&home).exists(), "{:?}", files(&client(&home)));

@@ -17,11 +17,12 @@ use crate::{
             places::{Places, Target, is_same_file, settings_at},
             plan::read,
             settings::{OurHook, SettingsError, our_hooks},
-            templates::events,
+            templates::{Choice, events},
         },
     },
     client::{HOOK_PROGRAM, PROGRAM},
     harness::{
+        installation::Plugin,
         kind::Kind,
         native::{Evidence, Native},
         program::{Program, Version},
@@ -85,6 +86,8 @@ struct Installation {
     place: String,
     /// `None` for a plugin that the client has copied elsewhere.
     hooks: Option<Vec<OurHook>>,
+    /// A file that this program would write otherwise.
+    outdated: Option<PathBuf>,
     remedy: String,
 }
 
@@ -111,6 +114,7 @@ impl Found {
             installations.push(Installation {
                 place,
                 hooks: Some(hooks),
+                outdated: outdated(kind, &folder, plugin)?,
                 remedy: places.removal(Target::User),
             });
         }
@@ -121,7 +125,12 @@ impl Found {
                 continue;
             }
             if let Some((name, remedy)) = places.enabled_plugin(&path)? {
-                installations.push(Installation { place: format!("plugin {name}"), hooks: None, remedy });
+                installations.push(Installation {
+                    place: format!("plugin {name}"),
+                    hooks: None,
+                    outdated: None,
+                    remedy,
+                });
             }
             let settings = settings_at(&path)?.map(|settings| settings.value()).unwrap_or_default();
             let hooks = our_hooks(&settings);
@@ -129,7 +138,7 @@ impl Found {
                 let is_user = path == places.user_settings();
                 let remedy = places.removal(if is_user { Target::User } else { Target::Project });
                 let place = path.display().to_string();
-                installations.push(Installation { place, hooks: Some(hooks), remedy });
+                installations.push(Installation { place, hooks: Some(hooks), outdated: None, remedy });
             }
             if let Some(key) = (kind.installation.settings.switched_off)(&settings) {
                 switched_off = Some((path, key));
@@ -167,10 +176,36 @@ impl Found {
     }
 }
 
+/// The first file of an installed plugin that this program would write otherwise, besides its
+/// version.
+fn outdated(kind: &'static Kind, folder: &Path, plugin: &Plugin) -> Result<Option<PathBuf>, InstallError> {
+    let text = |name: &str| read(&folder.join(name)).map(Option::unwrap_or_default);
+    let (manifest, hooks) = (text(plugin.manifest)?, text(plugin.hooks)?);
+    let choice = Choice::installed(kind, client_program::own_path(), &manifest, &hooks);
+    for (name, ours) in choice.plugin_files(plugin) {
+        if !is_same_text(&ours, &text(name)?) {
+            return Ok(Some(folder.join(name)));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether two files of a plugin are equal, as JSON where they are, but for the version.
+fn is_same_text(one: &str, other: &str) -> bool {
+    let value = |text: &str| {
+        let mut value: Option<Value> = serde_json::from_str(text).ok();
+        if let Some(Value::Object(fields)) = &mut value {
+            fields.remove("version");
+        }
+        value
+    };
+    one == other || value(one).is_some_and(|one| Some(one) == value(other))
+}
+
 /// Whether the hooks of one installation are complete and call this program; `again`: the command
 /// that repairs it.
 fn hooks_of(kind: &'static Kind, installation: &Installation, again: &str) -> Check {
-    let Installation { place, hooks, .. } = installation;
+    let Installation { place, hooks, outdated, .. } = installation;
     let Some(hooks) = hooks else { return Check::ok(HOOKS, format!("those of the {place}")) };
     if hooks.is_empty() {
         return Check::fail(HOOKS, format!("{place} has none that are readable"), again);
@@ -185,7 +220,9 @@ fn hooks_of(kind: &'static Kind, installation: &Installation, again: &str) -> Ch
     }
     let missing: Vec<String> =
         events(kind).into_iter().filter(|event| hooks.iter().all(|hook| hook.event != *event)).collect();
-    if missing.is_empty() {
+    if let (true, Some(path)) = (missing.is_empty(), outdated) {
+        Check::warn(HOOKS, format!("{} is of another version of aside", path.display()), again)
+    } else if missing.is_empty() {
         Check::ok(HOOKS, format!("{} in {place} call this program", hooks.len()))
     } else {
         Check::warn(HOOKS, format!("{place} has none at {}", missing.join(", ")), again)

@@ -10,6 +10,7 @@ use super::Check;
 use crate::{
     cli::{Context, install::quoted, running::running},
     server,
+    version::{BUILD, VERSION},
     wire::views::ConfigView,
 };
 
@@ -19,7 +20,6 @@ const CONFIG: &str = "config";
 
 pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
     let socket = context.client.socket();
-    let own = env!("CARGO_PKG_VERSION");
     let mut checks = Vec::new();
     let running = running(&context.client);
     let problems = running.as_ref().map(|daemon| daemon.journal.problems.clone()).unwrap_or_default();
@@ -29,13 +29,13 @@ pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
             let found = format!("nothing answers at {}", socket.display());
             return vec![Check::fail(NAME, found, "aside up")];
         }
-        Some(daemon) if daemon.version != own => {
-            let found = format!("version {}, but this is {own}", daemon.version);
-            checks.push(Check::warn(NAME, found, "aside down && aside up"));
-        }
-        Some(daemon) => {
-            checks.push(Check::ok(NAME, format!("process {} at {}", daemon.pid, socket.display())));
-        }
+        Some(daemon) => checks.push(match daemon.other_program() {
+            Some(other) => {
+                let found = format!("{other}, but this is version {VERSION}, build {BUILD}");
+                Check::warn(NAME, found, "aside down && aside up")
+            }
+            None => Check::ok(NAME, format!("process {} at {}", daemon.pid, socket.display())),
+        }),
     }
     if problems.is_empty() {
         checks.push(Check::ok("journal", "no damage found since the daemon started"));

@@ -1,15 +1,18 @@
 //! The installed files, generated from the templates of the harness's row.
 
+use std::path::Path;
+
 use serde_json::{Map, Value, json};
 
 use super::settings::{HOOK, quoted};
 use crate::{
-    cli::hook::START,
+    cli::hook::{self, START},
     client::PROGRAM,
     harness::{
         installation::{Installation, Marketplace, Plugin},
         kind::Kind,
     },
+    version::FULL_VERSION,
 };
 
 /// Key of the MCP servers that a client starts, by name.
@@ -17,7 +20,7 @@ pub(crate) const SERVERS: &str = "mcpServers";
 
 /// The options of an installation.
 #[derive(Debug, Clone)]
-pub(super) struct Choice {
+pub(crate) struct Choice {
     pub(super) kind: &'static Kind,
     /// The client's command for this program: a path, or a name on the PATH.
     pub(super) program: String,
@@ -36,20 +39,28 @@ impl Choice {
         Self { kind, program: PROGRAM.to_owned(), hook_program: None, autostart: false, tools: false }
     }
 
+    /// The options of an installed plugin, read from its files, for this program.
+    pub(crate) fn installed(kind: &'static Kind, program: String, manifest: &str, hooks: &str) -> Self {
+        let hook_program =
+            hook::small_program(Path::new(&program)).map(|path| path.to_string_lossy().into_owned());
+        let has_tools = serde_json::from_str::<Value>(manifest).is_ok_and(|own| own.get(SERVERS).is_some());
+        Self { kind, program, hook_program, autostart: hooks.contains(START), tools: has_tools }
+    }
+
     /// The value of `hooks` in a settings file.
     pub(super) fn hooks(&self) -> Value {
         self.filled(self.kind.installation.hooks).get_mut("hooks").map(Value::take).unwrap_or_default()
     }
 
     /// The plugin's files: relative path and text.
-    pub(super) fn plugin_files(&self, plugin: &Plugin) -> Vec<(&'static str, String)> {
+    pub(crate) fn plugin_files(&self, plugin: &Plugin) -> Vec<(&'static str, String)> {
         let file = |(path, template): &(&'static str, &'static str)| {
             if !path.ends_with(".json") {
                 return (*path, (*template).to_owned());
             }
             let mut file = self.filled(template);
             if let (true, Some(fields)) = (*path == plugin.manifest, file.as_object_mut()) {
-                fields.insert("version".to_owned(), json!(env!("CARGO_PKG_VERSION")));
+                fields.insert("version".to_owned(), json!(FULL_VERSION));
             }
             (*path, pretty(&file))
         };

@@ -26,6 +26,7 @@ fn status(subscribers: usize) -> StatusView {
     };
     StatusView {
         version: "0.1.0".to_owned(),
+        build: "1a2b3c4d".to_owned(),
         pid: 7,
         started_at: "1970-01-01T00:00:01.500Z".to_owned(),
         uptime_ms: 500,
