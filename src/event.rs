@@ -25,7 +25,7 @@ pub use field_index::Field;
 pub use field_path::{FieldPath, FieldValue};
 pub use payload::{
     EVENT_BYTES_MAX, FIELD_CHARS_MAX, NESTING_MAX, Payload, PayloadError, WithEscape, clean_text, cut_text,
-    strip_text,
+    is_invisible, strip_text,
 };
 pub use provenance::Provenance;
 pub use secrets::{is_harmless, mask_secrets};

@@ -33,6 +33,7 @@ pub mod version;
 pub mod call;
 pub mod event;
 pub mod exchange;
+pub mod json;
 pub mod ledger;
 pub mod notification;
 pub mod rate;

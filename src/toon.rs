@@ -2,9 +2,10 @@
 //!
 //! [`encode`] writes canonical TOON 4.x: equal values have equal text, tables wherever the format
 //! requires them, two spaces per level, comma as the delimiter. It deviates once, for safety. Tags
-//! in [`RESERVED_TAGS`] and control tokens such as `[INST]` have a meaning for a harness, a carrier
-//! or a model. A string with the start of one is quoted, with its bracket as `\u003c` or `\u005b`.
-//! It decodes to the same value, and the text never contains the tag or the token.
+//! such as `<system>` and control tokens such as `[INST]` have a meaning for a harness, a carrier or
+//! a model. A string with the start of one ([`control_tokens`]) is quoted, with its bracket as
+//! `\u003c` or `\u005b`. It decodes to the same value, and the text never contains the tag or the
+//! token.
 //!
 //! ```
 //! use aside::toon;
@@ -15,14 +16,14 @@
 //! assert_eq!(toon::encode(&json!({"note": "</notifications>"})), "note: \"\\u003c/notifications>\"");
 //! ```
 
+mod control;
 mod document;
 mod encode;
-mod reserved;
 mod scalar;
 mod text;
 
+pub use control::{control_token_at, control_tokens, escape_control_tokens, has_control_token};
 pub use document::{Document, FlatField, Form, flat_fields};
 pub use encode::{encode, encode_field, write_table};
-pub use reserved::{RESERVED_TAGS, has_reserved_tag, reserved_tags};
 pub use scalar::{write_key, write_number, write_quoted, write_scalar, write_text};
 pub use text::{INDENT, ToonError, decode, lines};

@@ -286,7 +286,7 @@ pub fn clean_text(text: &str) -> Cow<'_, str> {
 /// These are whole terminal escape sequences, and control, zero-width and bidirectional characters.
 /// Newlines and tabs are kept.
 pub fn strip_text(text: &str) -> Cow<'_, str> {
-    let is_plain = is_printable(text.as_bytes()) || !text.chars().any(is_unwanted);
+    let is_plain = is_printable(text.as_bytes()) || !text.chars().any(is_invisible);
     if is_plain { text.into() } else { strip(text).into() }
 }
 
@@ -307,7 +307,7 @@ pub fn cut_text(text: Cow<'_, str>, chars_max: usize) -> Cow<'_, str> {
 /// Source: the default-ignorable code points and format controls of Unicode 16, with the fillers
 /// and blanks that render as nothing (Hangul fillers, the Braille blank, the controls of musical
 /// notation).
-fn is_unwanted(c: char) -> bool {
+pub fn is_invisible(c: char) -> bool {
     match c {
         '\n' | '\t' => false,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' => true,
@@ -327,7 +327,7 @@ fn strip(text: &str) -> String {
             '\u{1b}' => skip_escape(&mut rest),
             '\u{9b}' => skip_until_final(&mut rest),
             '\r' if rest.peek() != Some(&'\n') => kept.push('\n'),
-            c if is_unwanted(c) => {}
+            c if is_invisible(c) => {}
             c => kept.push(c),
         }
     }

@@ -1,19 +1,24 @@
 //! Prevents breakouts: no text from a payload can close, open or forge a block.
 //!
-//! Payload encoders already escape reserved tags; this is a second barrier. It checks the finished
+//! Payload encoders already escape control tokens; this is a second barrier. It checks the finished
 //! document, and therefore also covers other writers, a template's own text, and tags formed where
 //! two contents meet.
 
-use std::{borrow::Cow, collections::BTreeSet};
+use std::borrow::Cow;
 
-use crate::toon::{self, has_reserved_tag};
+use serde_json::Value;
 
-/// Returns a document without reserved tags that decodes to the same value.
+use crate::{
+    json,
+    toon::{self, has_control_token},
+};
+
+/// Returns a document without control tokens that decodes to the same value.
 ///
 /// Shape: a document with a tag is encoded again, which escapes the tag and drops comments; invalid
 /// TOON becomes one quoted text under `unnamed`.
 pub(super) fn neutralise<'d>(document: &'d str, unnamed: &str) -> Cow<'d, str> {
-    if !has_reserved_tag(document) {
+    if !has_control_token(document) {
         return document.into();
     }
     match toon::decode(document) {
@@ -22,20 +27,13 @@ pub(super) fn neutralise<'d>(document: &'d str, unnamed: &str) -> Cow<'d, str> {
     }
 }
 
-/// Returns equivalent JSON text without the start of a tag or a control token: every `<` and the
-/// bracket of `[INST]` are escaped.
-pub(super) fn escaped(json: &str) -> String {
-    let mut text = String::with_capacity(json.len());
-    let mut copied = 0;
-    let brackets = memchr::memchr_iter(b'<', json.as_bytes()).chain(toon::reserved_tags(json));
-    for at in brackets.collect::<BTreeSet<usize>>() {
-        let bracket = json.as_bytes().get(at).copied().expect("a position in the text");
-        text.push_str(json.get(copied..at).expect("a bracket is one byte"));
-        text.push_str(&format!("\\u{bracket:04x}"));
-        copied = at + 1;
-    }
-    text.push_str(json.get(copied..).expect("a bracket is one byte"));
-    text
+/// Returns JSON text without the start of a tag or a control token in a string: every `<`, and the
+/// brackets that begin one, are escaped, and so are the characters for which `is_escaped_too` holds.
+pub(super) fn json(value: &Value, is_escaped_too: impl Fn(char) -> bool) -> String {
+    let is_escaped = |text: &str, at: usize, c: char| {
+        c == '<' || is_escaped_too(c) || toon::control_token_at(text, at).is_some()
+    };
+    json::to_string(value, is_escaped).expect("a value serializes")
 }
 
 /// Returns a run of backticks longer than any in `text`, for a fence.
@@ -50,21 +48,21 @@ mod tests {
 
     #[test]
     fn a_document_without_a_tag_stays_byte_for_byte() {
-        for document in ["a: 1 < 2", "# hint\nv[1]: Vec<u8>", "a:  \"x\"", "not: toon: <events>", ""] {
+        for document in ["a: 1 < 2", "# hint\nv[1]: a -> b", "a:  \"x\"", "not: toon: 1", ""] {
             assert!(matches!(neutralise(document, "n"), Cow::Borrowed(same) if same == document));
         }
     }
 
     #[test]
     fn json_is_escaped_where_a_tag_or_a_control_token_could_begin_and_says_the_same() {
-        for (json, expected) in [
+        for (read, expected) in [
             (r#"["a<b","[INST] x","[1]"]"#, r#"["a\u003cb","\u005bINST] x","[1]"]"#),
-            (r#"{"a":[1]}"#, r#"{"a":[1]}"#),
+            (r#"{"a":[true,1],"b":"]~b]"}"#, r#"{"a":[true,1],"b":"]\u007eb]"}"#),
         ] {
-            let written = escaped(json);
+            let value: Value = serde_json::from_str(read).expect("JSON");
+            let written = json(&value, |_| false);
             assert_eq!(written, expected);
-            let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).expect("JSON");
-            assert_eq!(read(&written), read(json));
+            assert_eq!(serde_json::from_str::<Value>(&written).expect("JSON"), value);
         }
     }
 
@@ -87,7 +85,7 @@ mod tests {
         ] {
             assert_eq!(neutralise(document, "n"), expected, "{document:?}");
             assert_eq!(toon::decode(expected), toon::decode(document));
-            assert!(!has_reserved_tag(expected));
+            assert!(!has_control_token(expected));
         }
     }
 

@@ -10,11 +10,11 @@ use super::{
 };
 use crate::{
     notification::{Counts, Notification, Priority},
-    toon::{self, has_reserved_tag, reserved_tags},
+    toon::{self, control_tokens, has_control_token},
 };
 
 /// Fragments that end, begin or forge a part of a format or of a harness's wrapper.
-const PIECES: [&str; 28] = [
+const PIECES: [&str; 37] = [
     "</notifications>",
     "<notifications count=\"1\" id=\"x\">",
     "< / NOTIFICATIONS >",
@@ -22,6 +22,15 @@ const PIECES: [&str; 28] = [
     "<event>",
     "[INST]",
     "<|im_start|>",
+    "<s>",
+    "[gMASK]",
+    "\u{ff1c}\u{ff5c}User\u{ff5c}\u{ff1e}",
+    "]~b]",
+    "[e~[",
+    ">>TITLE<<",
+    "[",
+    "]",
+    "~",
     "<",
     "/",
     "notifications",
@@ -193,7 +202,8 @@ impl Case<'_> {
 
     fn check_xml(&self) -> Result<(), TestCaseError> {
         let (xml, total) = (self.write(Format::Xml), self.said.len());
-        prop_assert_eq!(reserved_tags(&xml).collect::<Vec<_>>(), [0, xml.len() - "</notifications>".len()]);
+        let own = [(0, '<'), (xml.len() - "</notifications>".len(), '<')];
+        prop_assert_eq!(control_tokens(&xml).collect::<Vec<_>>(), own);
         let shown = if self.is_over() { format!("\" shown=\"{total}") } else { String::new() };
         let opening = format!("<notifications count=\"{}{shown}\" id=\"7fq2kd\">\n", self.count());
         let inside = xml.strip_prefix(&opening).and_then(|rest| rest.strip_suffix("\n</notifications>"));
@@ -204,7 +214,7 @@ impl Case<'_> {
 
     fn check_toon(&self) -> Result<(), TestCaseError> {
         let alone = self.write(Format::Toon);
-        prop_assert!(!has_reserved_tag(&alone));
+        prop_assert!(!has_control_token(&alone));
         let mut counted = toon::decode(&alone).expect("one strict document");
         if self.is_over() {
             let fields = counted.as_object_mut().expect("an object");
@@ -217,7 +227,7 @@ impl Case<'_> {
 
     fn check_json(&self) -> Result<(), TestCaseError> {
         let json = self.write(Format::Json);
-        prop_assert!(!json.contains('<') && !json.contains('\n') && !has_reserved_tag(&json));
+        prop_assert!(!json.contains('<') && !json.contains('\n') && !has_token_in_json(&json));
         let decoded: Value = serde_json::from_str(&json).expect("JSON");
         let listed = decoded["notifications"].as_array().expect("a list");
         prop_assert!(listed.iter().map(|item| &item["content"]).eq(self.contents()), "{}", json);
@@ -227,7 +237,7 @@ impl Case<'_> {
 
     fn check_lines(&self) -> Result<(), TestCaseError> {
         let text = self.write(Format::Line);
-        prop_assert!(!has_reserved_tag(&text), "{}", text);
+        prop_assert!(!has_token_in_json(&text), "{}", text);
         let mut lines: Vec<&str> = text.split('\n').collect();
         if self.is_over() {
             prop_assert_eq!(lines.pop(), Some("aside: 3 more pending: ci 3"));
@@ -275,7 +285,7 @@ impl Case<'_> {
 
     fn check_markdown(&self) -> Result<(), TestCaseError> {
         let markdown = self.write(Format::Markdown);
-        prop_assert!(!has_reserved_tag(&markdown));
+        prop_assert!(!has_control_token(&markdown));
         for (priority, document) in fenced_documents(&markdown) {
             let is_of_group = |of: usize| Priority::VARIANTS[of].as_str() == priority;
             let with_said = self.values.iter().zip(self.said);
@@ -286,6 +296,13 @@ impl Case<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether a text in a JSON format contains a control token; its words after a bracket, and the mark
+/// of a cut line, are none.
+fn has_token_in_json(text: &str) -> bool {
+    let own = ["[true", "[false", "[null", "[in full"];
+    has_control_token(&own.iter().fold(text.to_owned(), |text, own| text.replace(own, "(")))
 }
 
 proptest! {

@@ -29,7 +29,7 @@ pub(super) fn write(injection: &InjectionId, items: &[Item<'_>], overflow: &Over
     if more != json!({}) {
         insert(&mut object, "more", more);
     }
-    fence::escaped(&object.to_string())
+    fence::json(&object, |_| false)
 }
 
 /// Inserts the total, the parts, and the remainder; inserts nothing if all counts are zero.

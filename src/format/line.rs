@@ -37,7 +37,7 @@ fn line(injection: &InjectionId, item: &Item<'_>) -> String {
     let content = toon::decode(item.content());
     let head = head(item);
     let begin = format!("{LINE_BEGIN}{head}: ");
-    let structure = format!(" id={injection} {}", escaped(&structure(item, &content)));
+    let structure = format!(" id={injection} {}", fence::json(&structure(item, &content), is_line_end));
     let said = shortened(&gist(&content, 1), gist_chars_max(&head));
     let room = LINE_CHARS_MAX.saturating_sub(length(&begin) + length(&structure));
     // With less room than that, words of the content are more useful than the JSON, so a longer
@@ -58,17 +58,6 @@ fn structure(item: &Item<'_>, content: &Value) -> Value {
     ];
     let fields = head.into_iter().chain(item.marks()).chain([("content", content.clone())]);
     Value::Object(fields.map(|(key, value)| (key.to_owned(), value)).collect::<Map<String, Value>>())
-}
-
-fn escaped(value: &Value) -> String {
-    fence::escaped(&value.to_string()).chars().fold(String::new(), |mut escaped, c| {
-        if is_line_end(c) {
-            escaped.push_str(&format!("\\u{:04x}", u32::from(c)));
-        } else {
-            escaped.push(c);
-        }
-        escaped
-    })
 }
 
 #[cfg(test)]

@@ -150,13 +150,18 @@ fn words(value: &Value) -> String {
 }
 
 /// Removes line breaks, brackets and quotes, and collapses white space to one blank.
+///
+/// Shape: a bracket of any width becomes a parenthesis. An arrow and a comparison (`->`, `a > b`) keep
+/// their `>`, which opens nothing.
 fn plain(text: &str) -> String {
-    let plain = |c: char| match c {
-        '{' | '[' | '<' => '(',
-        '}' | ']' | '>' => ')',
-        '"' | '\\' => '\'',
-        c if c.is_control() || is_line_end(c) => ' ',
-        c => c,
+    let mut before = ' ';
+    let plain = |c: char| match (std::mem::replace(&mut before, c), c) {
+        (_, '{' | '[' | '<' | '\u{ff1c}' | '\u{ff3b}' | '\u{fe64}' | '\u{fe47}') => '(',
+        (' ' | '-' | '=', '>') => '>',
+        (_, '}' | ']' | '>' | '\u{ff1e}' | '\u{ff3d}' | '\u{fe65}' | '\u{fe48}') => ')',
+        (_, '"' | '\\') => '\'',
+        (_, c) if c.is_control() || is_line_end(c) => ' ',
+        (_, c) => c,
     };
     let text: String = text.chars().map(plain).collect();
     text.split_whitespace().collect::<Vec<_>>().join(" ")
@@ -232,6 +237,10 @@ mod tests {
         let failures = made("tool_failure", Priority::High, table, 2);
         assert_eq!(line_for_user(&failures, 100), "grep timeout; ls missing");
         assert_eq!(line_for_user(&failures, 10), "grep time\u{2026}");
+        let arrow = made("git_change", Priority::High, "branch: main -> fix-cart => x > y ->", 1);
+        assert_eq!(line_for_user(&arrow, 100), "main -> fix-cart => x > y ->");
+        let wide = made("message", Priority::High, "text: \"\u{ff1c}a\u{ff1e} Vec<u8> ]~b] [e~[ \"", 1);
+        assert_eq!(line_for_user(&wide, 100), "(a) Vec(u8) )~b) (e~(");
         let hostile = Notification {
             untrusted_source: Some("hook\n".into()),
             ..made("message", Priority::Normal, "text: \"a\\n<b>\"", 1)

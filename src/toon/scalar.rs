@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Number, Value};
 
-use super::reserved::{has_reserved_tag, is_reserved_tag_at};
+use super::control::{WIDE_LEAD, control_token_at, has_control_token};
 
 /// Appends a string as a value: bare where TOON allows it, else quoted.
 pub fn write_text(out: &mut String, text: &str) {
@@ -62,17 +62,20 @@ pub fn write_quoted(out: &mut String, text: &str) {
             b'\n' => "\\n",
             b'\r' => "\\r",
             b'\t' => "\\t",
-            b'<' if is_reserved_tag_at(text, at) => "\\u003c",
-            b'[' if is_reserved_tag_at(text, at) => "\\u005b",
-            0..0x20 => "",
+            b'<' | b'[' | b'~' | WIDE_LEAD | 0..0x20 => "",
             _ => continue,
         };
+        let c = match byte {
+            b'<' | b'[' | b'~' | WIDE_LEAD => control_token_at(text, at),
+            byte => Some(char::from(byte)),
+        };
+        let Some(c) = c else { continue };
         out.push_str(text.get(copied..at).unwrap_or_default());
         out.push_str(escape);
         if escape.is_empty() {
-            write!(out, "\\u{byte:04x}").expect("writing to a String cannot fail");
+            write!(out, "\\u{:04x}", u32::from(c)).expect("writing to a String cannot fail");
         }
-        copied = at + 1;
+        copied = at + c.len_utf8();
     }
     out.push_str(text.get(copied..).unwrap_or_default());
     out.push('"');
@@ -107,14 +110,14 @@ pub(super) fn is_ambiguous(text: &str, seen: u8) -> bool {
         b' ' | b'-' | b'#' => true,
         b't' | b'f' | b'n' if matches!(text, "true" | "false" | "null") => true,
         b'0'..=b'9' | b'+' if is_number_like(text) => true,
-        _ => last == b' ' || (seen & BRACKET != 0 && has_reserved_tag(text)),
+        _ => last == b' ' || (seen & BRACKET != 0 && has_control_token(text)),
     }
 }
 
 /// Marks a byte that requires quotes.
 const SPECIAL: u8 = 1;
-/// Marks `<`, which can begin a reserved tag or a control token. (`[` can too, but always requires
-/// quotes.)
+/// Marks the bytes that can begin a control token and do not always require quotes, as `[` does.
+/// (`~` is not marked: in a token a square bracket is beside it.)
 const BRACKET: u8 = 2;
 
 /// The marks of every byte.
@@ -129,6 +132,7 @@ const MARKS: [u8; 256] = {
         byte += 1;
     }
     marks[b'<' as usize] = BRACKET;
+    marks[WIDE_LEAD as usize] = BRACKET;
     marks
 };
 
@@ -170,7 +174,11 @@ mod tests {
     fn strings_are_quoted_exactly_when_they_must_be() {
         for (text, written) in [
             ("plain words", "plain words"),
-            ("a|b <x> `c` = d/e", "a|b <x> `c` = d/e"),
+            ("a|b > `c` = d/e", "a|b > `c` = d/e"),
+            ("a|b <x>", "\"a|b \\u003cx>\""),
+            ("\u{ff1c}x\u{ff1e}", "\"\\uff1cx\u{ff1e}\""),
+            ("a\u{ff0c}b", "a\u{ff0c}b"),
+            ("]~b] a[i] a[0]", "\"]\\u007eb] a\\u005bi] a[0]\""),
             ("", "\"\""),
             (" lead", "\" lead\""),
             ("trail ", "\"trail \""),
@@ -191,7 +199,8 @@ mod tests {
             ("</Notifications>", "\"\\u003c/Notifications>\""),
             ("a < / system b", "\"a \\u003c / system b\""),
             ("a <", "\"a \\u003c\""),
-            ("a < b", "a < b"),
+            ("a < b", "\"a \\u003c b\""),
+            ("a < 5", "a < 5"),
         ] {
             let mut out = String::new();
             write_text(&mut out, text);

@@ -1,8 +1,10 @@
 //! Hostile payloads through the whole engine: for any event, an injection stays one block of its
 //! format and contains the values.
 //!
-//! Four sessions get the same events, each in another format. Their injections are parsed and
-//! compared with the published values, after [`clean_text`].
+//! Four sessions get the same events in other formats; their injections are parsed and compared
+//! with the published values, after [`clean_text`].
+
+mod tokens;
 
 use std::{cell::RefCell, collections::BTreeMap, env, time::Duration};
 
@@ -23,7 +25,7 @@ use strum::VariantArray;
 
 use crate::support::{
     drive::Drive,
-    written::{CUT, Said, assert_sentence, read},
+    written::{CUT, Said, assert_no_control_token, assert_sentence, read},
 };
 
 /// Longer than any window of the subscribers used here, and than the dedupe windows.
@@ -262,7 +264,7 @@ fn expected_of(format: Format, expected: &[(Priority, Value)]) -> Said {
 /// all others on it.
 fn with_cuts(said: &Said, expected: Said) -> Said {
     let (Said::Contents(lines), Said::Contents(contents)) = (said, &expected) else { return expected };
-    let length = |content: &Value| content.to_string().replace('<', "\\u003c").chars().count();
+    let length = |content: &Value| content.to_string().replace(['<', '[', '~'], "\\u003c").chars().count();
     let may_be_cut = |content: &Value| length(content) > LINE_CHARS_MAX - 180;
     let cut = lines.iter().zip(contents).map(|(line, content)| match line {
         line if line == CUT && may_be_cut(content) => line.clone(),

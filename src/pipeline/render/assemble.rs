@@ -207,12 +207,7 @@ impl Pass {
     fn comment(&mut self, symbols: &[Symbol<'_>]) {
         self.has_comments = true;
         let text = line::text(symbols).replace(char::is_control, " ");
-        let shown = if toon::has_reserved_tag(&text) {
-            text.replace('<', "\\u003c").replace('[', "\\u005b")
-        } else {
-            text
-        };
-        self.out.push_str(&shown);
+        self.out.push_str(&toon::escape_control_tokens(&text));
     }
 
     fn item(&mut self, item: &[Symbol<'_>], indent: usize) -> Result<(), String> {

@@ -61,7 +61,7 @@ impl<'a> Case<'a> {
         };
         let rendered = templates.render("t", &input);
         assert!(toon::decode(&rendered.content).is_ok(), "{}", rendered.content);
-        assert!(!toon::has_reserved_tag(&rendered.content), "{}", rendered.content);
+        assert!(!toon::has_control_token(&rendered.content), "{}", rendered.content);
         rendered
     }
 

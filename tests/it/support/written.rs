@@ -8,35 +8,6 @@ use aside::{exchange::Format, format::line::LINE_CHARS_MAX, notification::Priori
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Tags that may only be around the whole; listed here, so that the loss of a name in the program's
-/// list shows.
-const TAGS: [&str; 25] = [
-    "notifications",
-    "notification",
-    "event",
-    "event-bus",
-    "system-reminder",
-    "system_reminder",
-    "task-notification",
-    "channel",
-    "hook_context",
-    "hook_prompt",
-    "system",
-    "user",
-    "assistant",
-    "human",
-    "developer",
-    "sys",
-    "budget",
-    "command-name",
-    "command-message",
-    "local-command-stdout",
-    "bash-stdout",
-    "user-prompt-submit-hook",
-    "function_results",
-    "tool_result",
-    "|im_start|",
-];
 const INTRO: &str = "Automated notifications from the environment (injection ";
 
 /// The JSON format of a text without omissions.
@@ -73,7 +44,7 @@ pub(crate) fn read(format: Format, text: &str, count: usize) -> Said {
     match format {
         Format::Xml => Said::Documents(vec![(None, items(read_xml(text, count), count))]),
         Format::Toon => {
-            assert_no_tag(text);
+            assert_no_token(text);
             Said::Documents(vec![(None, items(decode(text), count))])
         }
         Format::Markdown => {
@@ -135,7 +106,7 @@ fn read_xml(text: &str, count: usize) -> Value {
         .unwrap_or_else(|| panic!("the first line is {first}"));
     assert!(!id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric()), "the id is {id}");
     assert_eq!(last, "</notifications>");
-    assert_no_tag(document);
+    assert_no_token(document);
     assert_eq!(text.matches("<notifications").count(), 1, "openings in\n{text}");
     assert_eq!(text.matches("</notifications>").count(), 1, "closings in\n{text}");
     decode(document)
@@ -144,7 +115,7 @@ fn read_xml(text: &str, count: usize) -> Value {
 /// The fenced documents by the rules of CommonMark: a fence ends at the first line that consists of
 /// at least as many backticks, with up to three spaces before and white space behind.
 fn read_markdown(text: &str) -> Vec<(Option<String>, Value)> {
-    assert_no_tag(text);
+    assert_no_token(text);
     let mut documents = Vec::new();
     let mut lines = text.split('\n');
     let intro = lines.next().unwrap_or_default();
@@ -202,7 +173,7 @@ const SENTENCE_LINE_CHARS_MAX: usize = 100;
 pub(crate) fn assert_sentence(injection: &aside::exchange::Injection) {
     let (sentence, released) = (&*injection.sentence, &injection.notifications);
     assert_one_line(&format!("aside: {sentence}"), SENTENCE_LINE_CHARS_MAX);
-    assert!(!sentence.contains(['{', '}', '[', ']', '>', '"', '\\']), "{sentence}");
+    assert!(!sentence.contains(['{', '}', '[', ']', '<', '"', '\\']), "{sentence}");
     let first = released.first().expect("something was released");
     let subject = first.subscriber.as_str().replace('_', " ");
     let head = format!("{subject} ({}", first.priority);
@@ -242,12 +213,32 @@ fn read_line(line: &str) -> Value {
     notification.content
 }
 
-/// Checks that no bracket is followed by a reserved name, in any case and with any white space and
-/// slashes in between.
-fn assert_no_tag(text: &str) {
-    for (at, _) in text.match_indices('<') {
-        let rest = text[at + 1..].trim_start_matches(|c: char| c.is_whitespace() || c == '/');
-        let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || "-_".contains(*c)).collect();
-        assert!(!TAGS.contains(&name.to_lowercase().as_str()), "a tag `{name}` in\n{text}");
+/// Checks that nothing in the text begins a control token or a tag, apart from what `format` itself
+/// writes.
+pub(crate) fn assert_no_control_token(format: Format, text: &str) {
+    match format {
+        Format::Xml => {
+            let inside = text.strip_prefix("<").and_then(|text| text.strip_suffix("</notifications>"));
+            assert_no_token(inside.expect("one block"));
+        }
+        Format::Markdown | Format::Toon | Format::Json | Format::Line => assert_no_token(text),
+    }
+}
+
+/// Checks that no bracket, in any width, precedes a name, a slash or a bar, with any white space in
+/// between, and that no other known shape of a control token is there. Not the program's own code.
+fn assert_no_token(text: &str) {
+    // The program's own mark, and JSON's own words, which are no text.
+    let own = ["[in full: aside why ", "[true", "[false", "[null"];
+    for (at, _) in text.match_indices(['<', '[', '\u{ff1c}', '\u{ff3b}', '\u{fe64}', '\u{fe47}']) {
+        let from = &text[at..];
+        let next =
+            from.trim_start_matches(['<', '\u{ff1c}', '[', '\u{ff3b}', '\u{fe64}', '\u{fe47}']).trim_start();
+        let continues = |c: char| c.is_alphabetic() || "_\u{2581}/\u{ff0f}|\u{ff5c}".contains(c);
+        let is_own = own.iter().any(|own| from.starts_with(own));
+        assert!(is_own || !next.starts_with(continues), "a token `{:.20}` in\n{text}", from);
+    }
+    for shape in ["]~", "~[", "]<]"] {
+        assert!(!text.contains(shape), "{shape} in\n{text}");
     }
 }
