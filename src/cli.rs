@@ -59,6 +59,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use jiff::tz::TimeZone;
 
 use crate::{client::Client, version};
+pub use context::printable;
 use context::{Context, parse};
 pub use error::CliError;
 use error::refused;

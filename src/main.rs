@@ -25,7 +25,8 @@ fn main() -> ExitCode {
     cli::run(env::args_os()).unwrap_or_else(|error| {
         if !error.is_silent() {
             // Without a stderr only the exit code reports the error.
-            writeln!(io::stderr(), "aside: failed to {}", with_causes(&error)).ok();
+            let causes = with_causes(&error);
+            writeln!(io::stderr(), "aside: failed to {}", cli::printable(&causes)).ok();
         }
         error.exit_code()
     })

@@ -10,7 +10,7 @@ use super::{
     paths::{Paths, PathsError},
     terminal::Terminal,
 };
-use crate::client::Client;
+use crate::{client::Client, event::is_invisible};
 
 /// State shared by all commands.
 pub(super) struct Context<'a> {
@@ -48,24 +48,36 @@ impl Context<'_> {
         }
     }
 
-    /// Writes to the output.
-    ///
-    /// Shape: a C1 control character, which a terminal interprets and JSON need not escape, is
-    /// written as its JSON escape.
+    /// Writes [`printable`] text to the output.
     pub(super) fn print(&mut self, text: &str) -> Result<(), CliError> {
         self.out
-            .write_all(without_c1(text).as_bytes())
+            .write_all(printable(text).as_bytes())
             .and_then(|()| self.out.flush())
             .map_err(CliError::Output)
     }
 }
 
-fn without_c1(text: &str) -> Cow<'_, str> {
-    let is_c1 = |c: char| ('\u{80}'..='\u{9f}').contains(&c);
-    if !text.contains(is_c1) {
+/// Returns a text without characters that a terminal, an editor or a reader of lines interprets and
+/// that JSON need not escape: C1 controls, invisible characters, and those that change the direction
+/// of text or end a line.
+///
+/// Shape: each is written as its JSON escape. The controls of ASCII are left, as the program's own
+/// colours consist of them; JSON escapes them.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    let is_escaped = |c: char| !c.is_ascii() && is_invisible(c);
+    if text.is_ascii() || !text.contains(is_escaped) {
         return text.into();
     }
-    text.chars().map(|c| if is_c1(c) { format!("\\u{:04x}", u32::from(c)) } else { c.into() }).collect()
+    let mut printable = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_escaped(c) {
+            let mut units = [0; 2];
+            printable.extend(c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")));
+        } else {
+            printable.push(c);
+        }
+    }
+    printable.into()
 }
 
 /// Parses JSON from the daemon.
@@ -78,13 +90,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_control_character_of_the_terminal_is_printed_as_its_json_escape() {
+    fn an_invisible_character_is_printed_as_its_json_escape() {
         for (text, printed) in [
             ("{\"a\":\"x\u{9b}31mred\"}\n", "{\"a\":\"x\\u009b31mred\"}\n"),
             ("\u{80}\u{9f}\u{a0}", "\\u0080\\u009f\u{a0}"),
-            ("plain \u{2713}", "plain \u{2713}"),
+            ("\u{202e}a\u{200b}\u{2028}\u{feff}", "\\u202ea\\u200b\\u2028\\ufeff"),
+            ("\u{e0041}", "\\udb40\\udc41"),
+            ("plain \u{2713}\t\u{1b}[1mbold\n", "plain \u{2713}\t\u{1b}[1mbold\n"),
         ] {
-            assert_eq!(without_c1(text), printed);
+            assert_eq!(printable(text), printed);
         }
     }
 }

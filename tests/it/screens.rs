@@ -118,8 +118,15 @@ fn terminal_of(columns: u16) -> (File, OwnedFd) {
     (File::from(terminal), other_end)
 }
 
-/// The output of a command on a terminal of `columns`.
+/// The output of a command on a terminal of `columns`, which succeeds.
 fn on_terminal(home: &Home, columns: u16, variables: &[(&str, &str)], args: &[&str]) -> String {
+    let (shown, has_succeeded) = shown_on_terminal(home, columns, variables, args);
+    assert!(has_succeeded, "{args:?}");
+    shown
+}
+
+/// The output of a command on a terminal of `columns`, and whether it succeeded.
+fn shown_on_terminal(home: &Home, columns: u16, variables: &[(&str, &str)], args: &[&str]) -> (String, bool) {
     let (mut terminal, other_end) = terminal_of(columns);
     let mut command = home.command(args);
     command.stdout(other_end).stderr(Stdio::inherit()).envs(variables.iter().copied());
@@ -128,8 +135,8 @@ fn on_terminal(home: &Home, columns: u16, variables: &[(&str, &str)], args: &[&s
     let mut shown = Vec::new();
     // The read ends with an error once all copies of the other end are closed.
     terminal.read_to_end(&mut shown).ok();
-    assert!(child.wait().expect("it ends").success(), "{args:?}");
-    text(&shown).replace("\r\n", "\n")
+    let has_succeeded = child.wait().expect("it ends").success();
+    (text(&shown).replace("\r\n", "\n"), has_succeeded)
 }
 
 /// The text without colours, and whether it had any.
@@ -170,6 +177,70 @@ fn everything_fits_a_terminal_of_eighty_columns_and_has_colours_only_there() {
     }
     let narrow = without_colours(&on_terminal(&home, 60, &[], &["sessions"])).0;
     assert!(narrow.contains("  \u{2026}") && narrow.contains("north/shop  "), "{narrow}");
+}
+
+/// Characters that a terminal or a reader of lines may interpret, and JSON need not escape.
+const INVISIBLE: [char; 9] =
+    ['\u{200b}', '\u{202e}', '\u{2028}', '\u{2029}', '\u{2066}', '\u{feff}', '\u{ad}', '\u{9b}', '\u{e0041}'];
+
+#[test]
+fn no_command_prints_an_invisible_character() {
+    let home = home();
+    let _daemon = home.serve();
+    fill(&home);
+    let hostile: String = INVISIBLE.iter().map(|c| format!("a{c}")).collect();
+    let event = json!({
+        "id": format!("e1{hostile}"), "type": "test.each", "source": format!("s{hostile}"), "session": SESSION,
+        "severity": "error", "payload": { "n": hostile, &hostile: [hostile] },
+    });
+    home.publish(&event);
+    let other = format!("s-{hostile}");
+    home.publish(
+        &json!({ "type": "test.each", "source": "ci", "session": other, "payload": { "n": hostile } }),
+    );
+    let asked = json!({ "message": hostile, "choices": ["yes", "no"], "context": hostile });
+    home.ask("POST", "/v1/notify", &asked.to_string());
+    let newest = eventually("it is in the history", || {
+        let all = home.get("/v1/notifications");
+        let all = all["notifications"].as_array()?.clone();
+        (all.len() >= 4).then(|| all[0]["id"].as_str().expect("an id").to_owned())
+    });
+    let event_id = format!("e1{hostile}");
+    let commands: [&[&str]; 24] = [
+        &[],
+        &["status"],
+        &["status", "--json"],
+        &["history"],
+        &["history", "--json"],
+        &["history", "--notifications"],
+        &["history", "--notifications", "--json"],
+        &["inbox"],
+        &["inbox", "--json"],
+        &["sessions"],
+        &["sessions", "--json"],
+        &["sources"],
+        &["sources", "--json"],
+        &["why", &newest],
+        &["why", &newest, "--json"],
+        &["why", "last"],
+        &["why", &event_id],
+        &["why", &event_id, "--json"],
+        &["watch"],
+        &["watch", "--json"],
+        &["logs"],
+        &["doctor", "--json"],
+        &["exchange", SESSION, "turn_start", "--carrier", "c9", "--json"],
+        &["exchange", SESSION, "turn_start", "--carrier", "c9"],
+    ];
+    for args in commands {
+        let output = home.run(args);
+        let streams = text(&output.stdout) + &text(&output.stderr);
+        assert!(!streams.contains(INVISIBLE), "{args:?}\n{streams:?}");
+        let shown = shown_on_terminal(&home, 80, &[], args).0;
+        assert!(!shown.contains(INVISIBLE), "{args:?}\n{shown:?}");
+    }
+    let history = home.print(&["history", "--json"]);
+    assert!(history.contains("a\\u202e") && history.contains("\\udb40\\udc41"), "{history}");
 }
 
 #[test]
