@@ -16,6 +16,7 @@
 //! #     activation: Default::default(), interrupt: Default::default(), raw_bytes: 90,
 //! #     states: Vec::new(), unresolved: Vec::new(), nature: Default::default(), untrusted_source: None,
 //! #     content: "tool_fails[2]{tool,error}:\n  grep,timeout\n  fetch,\"404: gone\"".into(), tokens: Tokens(20),
+//! #     sentences: Vec::new(),
 //! #     events: Vec::new(), created_at: Timestamp::ZERO, expires_at: None,
 //! # };
 //! let pending = Counts::new(&[(SubscriberId::new("ci_check"), 3)].into(), Detail::Subscribers);
@@ -93,6 +94,7 @@ mod tests {
             untrusted_source: None,
             severity: Severity::Error,
             content: content.into(),
+            sentences: Vec::new(),
             tokens: Tokens(0),
             raw_bytes: 0,
             states: Vec::new(),
@@ -221,10 +223,11 @@ notifications[2]:
         let text = written(Format::Line);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 5, "{text}");
-        assert_eq!(lines[0], "aside: ci check (critical) and 2 more: 95%");
-        assert!(lines[1].starts_with("aside: ci check (critical): 95% id=7fq2kd {"), "{text}");
+        assert_eq!(lines[0], "aside: ci check: budget: 95%, ci check: grep timeout and 1 more");
+        assert!(lines[1].starts_with("aside: ci check: budget: 95% id=7fq2kd {"), "{text}");
         assert!(
-            lines[3].starts_with("aside: ci check (high, untrusted source webhook, redelivered): "),
+            lines[3]
+                .starts_with("aside: (untrusted source webhook) (redelivered) ci check: cat (/event) id="),
             "{text}"
         );
         let more =

@@ -207,6 +207,7 @@ impl Notification {
             untrusted_source: None,
             severity: Severity::Info,
             content: "key: value".into(),
+            sentences: Vec::new(),
             tokens: Tokens(3),
             raw_bytes: 40,
             states: Vec::new(),
@@ -291,6 +292,10 @@ pub struct Notification {
     pub severity: Severity,
     /// Strict TOON, without a trailing newline.
     pub content: Document,
+    /// Words for a person about its first rows, one line each; empty if its subscriber has no
+    /// `sentence`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sentences: Vec<Arc<str>>,
     /// The estimated size of `content`.
     pub tokens: Tokens,
     /// The size of the payloads that it summarizes, in bytes of JSON. A row counts with its

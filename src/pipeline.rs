@@ -266,7 +266,9 @@ impl Pipeline {
         let rule = Arc::clone(&self.rule);
         let (deferred, now) = (self.deferred.take(&batch.scope), batch.closed_at);
         let layout = &rule.output.layout;
-        let rendered = layout.render(templates, &render_input(&rule, &batch, deferred));
+        let input = render_input(&rule, &batch, deferred);
+        let rendered = layout.render(templates, &input);
+        let sentences = self.say(&rule, &input, now);
         match rendered.failure {
             None => self.failures.succeeded(&layout.part()),
             Some(RenderFailure { line, message }) => {
@@ -296,6 +298,7 @@ impl Pipeline {
             untrusted_source: rule.wake.untrusted_source(&batch.rows),
             severity,
             content: rendered.content.into(),
+            sentences,
             tokens: rendered.tokens,
             raw_bytes,
             events,
@@ -308,6 +311,21 @@ impl Pipeline {
         for (number, word) in (1..).zip(rendered.words) {
             let notification = Arc::clone(&notification);
             self.outputs.push_back(PipelineOutput::Said { notification, number, word });
+        }
+    }
+
+    /// The words for a person; none if the subscriber has no `sentence`, or it fails.
+    fn say(&mut self, rule: &Subscriber, input: &RenderInput<'_>, now: Timestamp) -> Vec<Arc<str>> {
+        let Some(sentence) = &rule.output.sentence else { return Vec::new() };
+        match sentence.render(input) {
+            Ok(said) => {
+                self.failures.succeeded(&FailedPart::Sentence);
+                said
+            }
+            Err(RenderFailure { line, message }) => {
+                self.report(Failure { part: FailedPart::Sentence, line, message }, now);
+                Vec::new()
+            }
         }
     }
 

@@ -60,6 +60,7 @@ fn shortest() -> Notification {
         untrusted_source: None,
         severity: Severity::Warning,
         content: CONTENT.into(),
+        sentences: Vec::new(),
         tokens: tokens::estimate(CONTENT),
         raw_bytes: 0,
         states: Vec::new(),

@@ -1,4 +1,4 @@
-//! `template`, `one` and `table` of `[output]`: the text of a subscriber's notifications.
+//! `template`, `one`, `table` and `sentence` of `[output]`: the text of a subscriber's notifications.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +14,9 @@ use crate::{
     },
     nearest::nearest,
     notification::SubscriberId,
-    pipeline::render::{self, Column, Declared, EventText, Layout, Table, Templates},
+    pipeline::render::{
+        self, Column, Declared, EventText, Layout, Sentence, Table, TemplateError, Templates,
+    },
 };
 
 /// The suffix of template names.
@@ -79,15 +81,32 @@ pub(super) fn read(
 /// The lines of one event.
 fn read_one(value: &Value<'_>) -> Parsed<EventText> {
     let source = values::words(value)?;
-    EventText::compile(source).map_err(|error| {
-        let mut wrong = value.error(format!("`one` cannot be used: {}", sentence(&error.message)));
-        let place = value.place();
-        wrong.place = match error.range {
-            Some(range) => place.within(source, range),
-            None => place.line_within(source, error.line),
-        };
-        vec![wrong]
-    })
+    EventText::compile(source).map_err(|error| vec![unusable(value, "one", source, &error)])
+}
+
+/// Most bytes of `sentence`; its output is one line of which a client shows about 100 characters.
+const SENTENCE_BYTES_MAX: usize = 1_000;
+
+/// The words for a person about one event.
+pub(super) fn read_sentence(value: &Value<'_>) -> Parsed<Sentence> {
+    let source = values::words(value)?;
+    if source.len() > SENTENCE_BYTES_MAX {
+        let message =
+            format!("`sentence` has at most {SENTENCE_BYTES_MAX} bytes, this one has {}", source.len());
+        return Err(vec![value.error(message)]);
+    }
+    Sentence::compile(source).map_err(|error| vec![unusable(value, "sentence", source, &error)])
+}
+
+/// A template in a subscriber's file that does not compile.
+fn unusable(value: &Value<'_>, key: &str, source: &str, error: &TemplateError) -> Diagnostic {
+    let mut wrong = value.error(format!("`{key}` cannot be used: {}", sentence(&error.message)));
+    let place = value.place();
+    wrong.place = match error.range.clone() {
+        Some(range) => place.within(source, range),
+        None => place.line_within(source, error.line),
+    };
+    wrong
 }
 
 struct PlacedTable {

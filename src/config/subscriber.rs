@@ -257,6 +257,7 @@ fn read_output(section: &mut Section<'_>, layout: Layout, context: &Context<'_>)
         interrupt: section.read("interrupt", values::word::<Interrupt>).unwrap_or_default(),
         escalate_at: section.read("escalate_at", values::severity),
         layout,
+        sentence: section.read("sentence", layout::read_sentence).map(Arc::new),
         max_tokens: read_max_tokens(section, context.injection_tokens),
         audience: section.read("audience", values::word::<Audience>).unwrap_or_default(),
     };

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::{
+    event::Severity,
     notification::{Counts, Cut, Notification},
     toon::Document,
 };
@@ -21,6 +22,12 @@ pub struct Item<'a> {
 impl<'a> Item<'a> {
     pub(super) fn content(&self) -> &'a Document {
         self.cut.map_or(&self.notification.content, |cut| &cut.content)
+    }
+
+    /// Its severity; `None` for `info`, which is the usual one and says nothing.
+    pub(super) fn severity(&self) -> Option<&'static str> {
+        let severity = self.notification.severity;
+        (severity != Severity::Info).then(|| severity.as_str())
     }
 
     /// Its metadata other than the content, as fields in output order.

@@ -50,8 +50,10 @@ fn notification(item: &Item<'_>) -> Value {
         "id": notification.id.as_str(),
         "subscriber": notification.subscriber.as_str(),
         "priority": notification.priority.as_str(),
-        "severity": notification.severity.as_str(),
     });
+    if let Some(severity) = item.severity() {
+        insert(&mut object, "severity", severity.into());
+    }
     item.marks().for_each(|(key, value)| insert(&mut object, key, value));
     insert(&mut object, "content", toon::decode(item.content()));
     object

@@ -1,8 +1,8 @@
 //! Writes notifications as one TOON document.
 //!
 //! Each notification's content is a document. A single content is written unchanged, below its
-//! marks; two or more are items of one list, each with its subscriber, its severity, its marks and
-//! its content. A content with a key of the frame is nested under a separate key, so that no
+//! marks; two or more are items of one list, each with its subscriber, its severity unless that is
+//! `info`, its marks and its content. A content with a key of the frame is nested under a separate key, so that no
 //! content can imitate the frame or another item. The result decodes strictly to the values of its
 //! parts. Most contents are flat (`toon::Form::Flat`) and are joined as text, without decoding.
 
@@ -124,9 +124,8 @@ fn compose(items: &[Item<'_>], total: usize, head: Fields<'_>, more: Option<&str
 fn item_fields<'a>(item: &Item<'a>) -> Fields<'a> {
     let notification = item.notification;
     let subscriber = (SUBSCRIBER, Said::Word(notification.subscriber.as_str()));
-    let mut fields = vec![subscriber, (SEVERITY, Said::Word(notification.severity.as_str()))];
-    fields.extend(marks(item));
-    fields
+    let severity = item.severity().map(|severity| (SEVERITY, Said::Word(severity)));
+    [subscriber].into_iter().chain(severity).chain(marks(item)).collect()
 }
 
 fn marks<'a>(item: &Item<'a>) -> impl Iterator<Item = (&'static str, Said<'a>)> {

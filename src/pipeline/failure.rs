@@ -18,7 +18,8 @@ pub(crate) const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 pub(crate) const PLACES_MAX: usize = 16;
 
 /// A failure of a part of a subscriber. If its template or `[output]` failed, the generic table
-/// shows the events; if its `where` failed, the event is filtered out.
+/// shows the events; if its `sentence` failed, the first values of the content are shown; if its
+/// `where` failed, the event is filtered out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// What failed.
@@ -39,6 +40,8 @@ pub enum FailedPart {
     Template(Arc<str>),
     /// `one` or `table` in the `[output]` of its file.
     Output,
+    /// `sentence` in the `[output]` of its file.
+    Sentence,
 }
 
 impl FailedPart {
@@ -48,6 +51,7 @@ impl FailedPart {
             Self::Condition => format!("where of {id}"),
             Self::Template(name) => format!("templates/{name}"),
             Self::Output => format!("output of {id}"),
+            Self::Sentence => format!("sentence of {id}"),
         }
     }
 }

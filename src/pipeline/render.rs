@@ -18,6 +18,8 @@
 //! rendered as a generic table. A newline after a tag is kept and blank lines are removed, so an
 //! `{% endif %}` at the end of a line does not join it with the next one.
 //!
+//! `sentence` renders the words for a person.
+//!
 //! Three parts: `template` runs minijinja, `table` converts events to rows, cells and tables, and
 //! `assemble` converts placeholders to TOON. `template` uses the other two, which do not use it.
 
@@ -28,6 +30,7 @@ mod draft;
 mod free_key;
 mod generic;
 mod input;
+mod sentence;
 mod table;
 mod template;
 
@@ -51,6 +54,7 @@ use self::{
 pub use self::{
     declared::{Declared, EventText, Layout},
     input::{OUTPUT_BYTES_MAX, ROWS_MAX, RenderInput, TemplateError},
+    sentence::Sentence,
     table::{Column, Table},
 };
 

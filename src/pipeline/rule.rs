@@ -10,7 +10,11 @@ use strum::{IntoStaticStr, VariantArray};
 use crate::{
     event::{FieldPath, Pattern, Severity},
     notification::{Activation, Audience, InjectionPoint, Interrupt, Priority, SubscriberId, Tokens},
-    pipeline::{activation::WakeSettings, condition::Condition, render::Layout},
+    pipeline::{
+        activation::WakeSettings,
+        condition::Condition,
+        render::{Layout, Sentence},
+    },
     rate::Rate,
 };
 
@@ -147,6 +151,8 @@ pub struct OutputRule {
     pub escalate_at: Option<Severity>,
     /// How a batch becomes its text.
     pub layout: Layout,
+    /// How an event becomes words for a person; `None` for the first values of the text.
+    pub sentence: Option<Arc<Sentence>>,
     /// Most tokens of a notification; further rows are only counted.
     pub max_tokens: Tokens,
     /// The recipients of its notifications.

@@ -57,6 +57,7 @@ const GRAMMAR: Grammar = Grammar {
 };
 const EVENT_GRAMMAR: Grammar =
     Grammar { variables: &EVENT_VARIABLES, unknown: lint::unknown_event_variable, ..GRAMMAR };
+const SENTENCE_GRAMMAR: Grammar = Grammar { filters: &[], functions: &[], ..EVENT_GRAMMAR };
 
 static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut environment = sandbox::environment(UndefinedBehavior::SemiStrict, FUEL);
@@ -80,6 +81,8 @@ enum View {
     Batch,
     /// The fields of one event. An absent value prints nothing.
     Event,
+    /// The same, for plain text instead of TOON.
+    Sentence,
 }
 
 impl View {
@@ -87,13 +90,14 @@ impl View {
         match self {
             Self::Batch => &GRAMMAR,
             Self::Event => &EVENT_GRAMMAR,
+            Self::Sentence => &SENTENCE_GRAMMAR,
         }
     }
 
     fn environment(self) -> &'static Environment<'static> {
         match self {
             Self::Batch => &ENVIRONMENT,
-            Self::Event => &EVENT_ENVIRONMENT,
+            Self::Event | Self::Sentence => &EVENT_ENVIRONMENT,
         }
     }
 }
@@ -137,6 +141,11 @@ impl Template {
         let printed =
             |asks: &BTreeSet<String>| Counts { row_repeats: asks.contains(REPEATS), ..Counts::default() };
         Self::of_view(View::Event, source, printed)
+    }
+
+    /// Compiles and checks a source that sees one event and prints plain text.
+    pub(super) fn of_sentence(source: &str) -> Result<Self, TemplateError> {
+        Self::of_view(View::Sentence, source, |_| Counts::default())
     }
 
     fn of_view(
@@ -183,6 +192,17 @@ impl Template {
         Ok(Draft { body, printed, left_out, absent, words: said.words() })
     }
 
+    /// Runs the template and returns its output as plain text.
+    pub(super) fn words(
+        &self,
+        input: &RenderInput<'_>,
+        events: &Shown,
+        account: &Arc<Account>,
+    ) -> Result<String, Attempt> {
+        let Ran { text, placeholders, said: _ } = execute(&self.program, self.view, input, events, account)?;
+        placeholders.expand(&text).map_err(|_| Attempt::TooBig)
+    }
+
     /// The line of the template that wrote a line of its output: runs a failed template once more,
     /// with line numbers in its output.
     fn line(
@@ -226,7 +246,7 @@ fn execute(
     };
     let root = match view {
         View::Batch => Printed::from_object(context),
-        View::Event => {
+        View::Event | View::Sentence => {
             let event = Arc::new(EventView::new(events.clone(), 0));
             Printed::from_object(EventContext { event, batch: Arc::new(context) })
         }

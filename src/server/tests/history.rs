@@ -30,6 +30,7 @@ fn written() -> Notes {
         untrusted_source: None,
         severity: Severity::Error,
         content: "ci: failed".into(),
+        sentences: Vec::new(),
         tokens: Tokens(4),
         raw_bytes: 0,
         states: Vec::new(),

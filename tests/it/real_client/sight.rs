@@ -12,7 +12,7 @@ fn what_was_delivered_is_one_line_for_the_user_and_nothing_of_it_reaches_the_mod
     seat.fail_for(&session, "marker_delivered");
     let request = seat.prompt("and now");
     assert_eq!(count(&request, "marker_delivered"), 1);
-    let line = "aside: tool failure (high): marker_delivered timeout";
+    let line = "aside: marker_delivered timeout";
     assert!(seat.sees(line), "{}", seat.sight());
     let later = seat.prompt("and later");
     assert_eq!([place(&request, line), place(&later, line)], [None, None], "{later:?}");
@@ -30,12 +30,8 @@ fn a_call_that_is_held_back_and_an_end_that_goes_on_say_why_in_their_first_line(
     ];
     let seat = Seat::served_at(home, turns, &["go"]);
     seat.next_request(3);
-    assert!(
-        seat.sees("aside cancelled this call: tool failure (critical): marker_held timeout"),
-        "{}",
-        seat.sight()
-    );
-    assert!(seat.sees("aside: tool failure (critical): marker_end timeout"), "{}", seat.sight());
+    assert!(seat.sees("aside cancelled this call: critical: marker_held timeout"), "{}", seat.sight());
+    assert!(seat.sees("aside: critical: marker_end timeout"), "{}", seat.sight());
 }
 
 #[test]
@@ -46,7 +42,7 @@ fn a_wake_is_a_sentence_and_the_status_line_says_what_waits() {
     if seat.can_be_woken {
         seat.fail("critical", "marker_wake");
         seat.next_request(2);
-        assert!(seat.sees("aside: tool failure (critical): marker_wake timeout"), "{}", seat.sight());
+        assert!(seat.sees("aside: critical: marker_wake timeout"), "{}", seat.sight());
     }
     let session = seat.idle_session();
     seat.fail_for(&session, "marker_waits");

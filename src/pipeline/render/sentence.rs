@@ -1,0 +1,60 @@
+//! The words for a person: `sentence` in a subscriber's file.
+//!
+//! A template that sees one event, as `one` does, and prints plain text instead of TOON. A client
+//! shows its user one line, so only the first events of a batch are put into words.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use super::{CleanRows, RenderFailure, RenderInput, TemplateError, draft::Attempt, template::Template};
+use crate::event::cut_text;
+
+/// Most events of a batch with words of their own; the rest is counted.
+const EVENTS_MAX: usize = 2;
+/// Most characters of the words for one event; a client shows about 100 of a line.
+const CHARS_MAX: usize = 200;
+
+/// The words for one event.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Sentence(Template);
+
+impl Sentence {
+    /// Compiles it.
+    ///
+    /// Errors: as for [`super::Templates::add`]; `notify` is refused too.
+    pub fn compile(source: &str) -> Result<Self, TemplateError> {
+        Template::of_sentence(source).map(Self)
+    }
+
+    /// The payload fields that it names as `payload.name`.
+    pub fn fields(&self) -> &BTreeSet<String> {
+        self.0.fields()
+    }
+
+    /// The words for the first events of a batch, oldest first.
+    ///
+    /// Shape: each is one line, with the secrets and control characters of values removed. An event
+    /// for which nothing is printed has none.
+    ///
+    /// Errors: the template fails, also for one of the events only.
+    pub fn render(&self, input: &RenderInput<'_>) -> Result<Vec<Arc<str>>, RenderFailure> {
+        let mut said = Vec::new();
+        for row in input.rows.iter().take(EVENTS_MAX) {
+            let mut clean = CleanRows::new(std::slice::from_ref(row));
+            let events = clean.events(CHARS_MAX);
+            let words = self.0.words(input, &events, &clean.account).map_err(failure)?;
+            let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
+            if !words.is_empty() {
+                said.push(cut_text(words.into(), CHARS_MAX).into());
+            }
+        }
+        Ok(said)
+    }
+}
+
+fn failure(failed: Attempt) -> RenderFailure {
+    match failed {
+        Attempt::Failed { line, message } => RenderFailure { line, message },
+        Attempt::Nothing => RenderFailure { line: None, message: "its output is empty".into() },
+        Attempt::TooBig => RenderFailure { line: None, message: "it prints too much".into() },
+    }
+}
