@@ -28,5 +28,5 @@ pub use payload::{
     is_invisible, strip_text,
 };
 pub use provenance::Provenance;
-pub use secrets::{is_harmless, mask_secrets};
+pub use secrets::{is_harmless, is_secret_field, mask_field, mask_secrets, mask_value};
 pub use trust::Trust;

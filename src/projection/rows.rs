@@ -8,7 +8,7 @@ use crate::{
     event::{EventRef, Provenance, Seq, Severity},
     notification::{InjectionPoint, Priority},
     time::Timestamp,
-    wire::{event::to_json, history::LedgerLine},
+    wire::{event::to_masked_json, history::LedgerLine},
 };
 
 /// The columns of an event, in the order that [`event`] reads.
@@ -91,7 +91,7 @@ pub(super) fn event(
         workspace: optional(7)?,
         cause: optional(8)?,
     };
-    Ok(is_wanted(&event).then(|| (seq, to_json(&event, Some(seq)))))
+    Ok(is_wanted(&event).then(|| (seq, to_masked_json(&event, Some(seq)))))
 }
 
 /// Reads the columns of a ledger entry; the caller adds the events of a notification.

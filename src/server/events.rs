@@ -34,7 +34,7 @@ use crate::{
         body::{self, BodyKind, Items},
         cloudevents,
         error::ErrorBody,
-        event::{self, Defaults, EventView, to_json},
+        event::{self, Defaults, EventView, to_masked_json},
         history::{EventWithHistory, LedgerLine, raw},
         publish::{Results, ResultsKind, Summary},
     },
@@ -299,7 +299,7 @@ async fn find(
 }
 
 fn shown(found: &Record<'_>) -> Option<(Seq, Box<RawValue>)> {
-    as_event(found).map(|event| (found.seq, raw(to_json(&event, Some(found.seq)))))
+    as_event(found).map(|event| (found.seq, raw(to_masked_json(&event, Some(found.seq)))))
 }
 
 fn as_event<'a>(found: &Record<'a>) -> Option<EventRef<'a>> {

@@ -8,13 +8,13 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 use utoipa::ToSchema;
 
 use crate::{
     event::{
         EVENT_BYTES_MAX, EventRef, EventType, Payload, PayloadError, Provenance, Seq, Severity,
-        catalogue::OwnSeverities, codec::IdOrigin,
+        catalogue::OwnSeverities, codec::IdOrigin, mask_value,
     },
     time::Timestamp,
     wire::{
@@ -181,6 +181,13 @@ pub fn to_json(event: &EventRef<'_>, seq: Option<Seq>) -> String {
         cause: event.cause.map(Into::into),
     };
     serde_json::to_string(&wire).expect("text and numbers always serialize")
+}
+
+/// Like [`to_json`], with the credentials of the payload masked, for screens.
+pub fn to_masked_json(event: &EventRef<'_>, seq: Option<Seq>) -> String {
+    let mut payload: Value = serde_json::from_str(event.payload).expect("an EventRef holds a valid payload");
+    mask_value(&mut payload);
+    to_json(&EventRef { payload: &payload.to_string(), ..*event }, seq)
 }
 
 /// An event; only `type` is required for publishing.
@@ -445,6 +452,16 @@ mod tests {
         ] {
             assert_eq!(parse_text(text).expect_err(text).to_string(), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn an_event_for_a_screen_has_no_credentials() {
+        let parsed = parse_text(
+            r#"{"id":"e","type":"a.b","payload":{"password":"hunter2","run":"mysql -phunter2 x","at":[{"token":"a1b2c3d4e5"}],"n":1.50}}"#,
+        );
+        let shown = to_masked_json(&parsed.expect("an event").as_event(), None);
+        let payload = r#""payload":{"password":"[masked]","run":"mysql -p[masked] x","at":[{"token":"[masked]"}],"n":1.5}"#;
+        assert!(shown.contains(payload), "{shown}");
     }
 
     #[test]

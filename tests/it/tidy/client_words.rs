@@ -14,7 +14,6 @@ use super::Finding;
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("src/harness.rs", "the parent of the harnesses"),
     ("src/harness/", "their folder"),
-    ("src/event/secrets.rs", "whose API a key is for is a fact about the key"),
     ("src/records/body.rs", "old records leave out what one harness was known by, and stay readable"),
 ];
 

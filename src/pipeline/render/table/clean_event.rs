@@ -13,7 +13,10 @@ use minijinja::value::{Serde, Value as Printed};
 use serde_json::Value;
 
 use crate::{
-    event::{Event, Field, WithEscape, cut_text, is_harmless, mask_secrets, strip_text},
+    event::{
+        Event, Field, WithEscape, cut_text, is_harmless, is_secret_field, mask_field, mask_secrets,
+        strip_text,
+    },
     pipeline::{
         row::Row,
         sandbox::account::{Account, steps_of_text},
@@ -165,7 +168,9 @@ impl CleanEvent {
     /// A scalar field of the payload; `None` if it needs flattening or is absent.
     pub(super) fn plain_field(&self, name: &str) -> Option<Cell<'_>> {
         let value = match self.event.payload.field(name) {
-            Ok(Some(Field::Text(text))) => return Some(Cell::Text(clean_field(text, self.field_chars))),
+            Ok(Some(Field::Text(text))) => {
+                return Some(Cell::Text(clean_named(name, text, self.field_chars)));
+            }
             Ok(Some(Field::Json(json))) if json.starts_with(['{', '[']) => return None,
             Ok(Some(field @ Field::Json(json))) => match field.literal() {
                 Some(literal) => return Some(Cell::Literal(literal)),
@@ -175,7 +180,9 @@ impl CleanEvent {
             Err(WithEscape) => self.event.payload.value().get(name)?.clone(),
         };
         match value {
-            Value::String(text) => Some(Cell::Text(clean_field(&text, self.field_chars).into_owned().into())),
+            Value::String(text) => {
+                Some(Cell::Text(clean_named(name, &text, self.field_chars).into_owned().into()))
+            }
             Value::Null | Value::Bool(_) | Value::Number(_) => Some(Cell::Value(Cow::Owned(value))),
             Value::Array(_) | Value::Object(_) => None,
         }
@@ -284,6 +291,14 @@ pub(in crate::pipeline::render) fn clean_field(text: &str, chars_max: usize) -> 
     }
 }
 
+/// The text of a field, which is masked as a whole if the field's name says that it is a secret.
+fn clean_named<'t>(name: &str, text: &'t str, chars_max: usize) -> Cow<'t, str> {
+    match is_secret_field(name, text) {
+        true => mask_field(name, text).into_owned().into(),
+        false => clean_field(text, chars_max),
+    }
+}
+
 fn clean_value(value: &Value, chars_max: usize) -> Value {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
@@ -291,7 +306,13 @@ fn clean_value(value: &Value, chars_max: usize) -> Value {
         Value::Array(items) => items.iter().map(|item| clean_value(item, chars_max)).collect(),
         Value::Object(fields) => fields
             .iter()
-            .map(|(key, value)| (clean_field(key, chars_max).into_owned(), clean_value(value, chars_max)))
+            .map(|(key, value)| {
+                let value = match value {
+                    Value::String(text) => clean_named(key, text, chars_max).into_owned().into(),
+                    other => clean_value(other, chars_max),
+                };
+                (clean_field(key, chars_max).into_owned(), value)
+            })
             .collect(),
     }
 }
