@@ -30,6 +30,9 @@ pub struct Exchange {
     pub carrier: Arc<str>,
     /// The harness's id of the turn, if it has one.
     pub turn: Option<Arc<str>>,
+    /// The harness's id of the step: a call of the model in the turn, named anew once the model has
+    /// answered. So what was released in a step has arrived when another step is named.
+    pub step: Option<Arc<str>>,
     /// The harness; the exchange opens the session if it is not open yet.
     pub harness: Harness,
     /// The tool of the call or result at which the exchange is made.
@@ -58,6 +61,7 @@ impl Exchange {
             point,
             carrier: carrier.into(),
             turn: None,
+            step: None,
             harness: Harness::default(),
             tool: None,
             acks: Vec::new(),
@@ -82,7 +86,10 @@ impl Exchange {
     pub fn sessions_mut(&mut self) -> impl Iterator<Item = &mut SessionId> {
         let from = match &mut self.context {
             ContextChange::Cleared { from } | ContextChange::Forked { from } => from.as_mut(),
-            ContextChange::Unchanged | ContextChange::Compacted | ContextChange::Resumed => None,
+            ContextChange::Unstated
+            | ContextChange::Unchanged
+            | ContextChange::Compacted
+            | ContextChange::Resumed => None,
         };
         std::iter::once(&mut self.session).chain(&mut self.harness.parent).chain(from)
     }
@@ -128,8 +135,11 @@ pub enum CarrierEffect {
 /// The change of the model's context since the previous exchange.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum ContextChange {
-    /// None.
+    /// The harness does not say. Then nothing has changed, unless another process continues the
+    /// session.
     #[default]
+    Unstated,
+    /// None.
     Unchanged,
     /// It was compacted: delivered text may be lost.
     Compacted,
@@ -185,7 +195,7 @@ impl Harness {
 }
 
 /// A process on this machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     /// The process id.
     pub pid: u32,

@@ -319,7 +319,7 @@ impl Redelivered {
     }
 }
 
-/// The evidence that an injection arrived.
+/// The proof that an injection arrived: that the model's input has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[derive(IntoStaticStr)]
@@ -327,19 +327,25 @@ impl Redelivered {
 pub enum ConfirmedBy {
     /// The harness acknowledged it.
     Ack,
-    /// A later exchange of the same session and turn.
-    LaterExchange,
     /// Its id was seen in the agent's input.
     Seen,
+    /// An exchange of another step of the turn: the model has answered since.
+    Step,
+    /// The end of the turn, or a later turn.
+    Turn,
+    /// Any later exchange, in a history that was written before the proofs were told apart.
+    LaterExchange,
 }
 
 impl ConfirmedBy {
-    /// The evidence in words for the user.
+    /// The proof in words for the user.
     pub const fn describe(self) -> &'static str {
         match self {
             Self::Ack => "the harness acknowledged it",
-            Self::LaterExchange => "the session continued after it",
             Self::Seen => "its id is in the agent's input",
+            Self::Step => "the model has answered since, in the same turn",
+            Self::Turn => "the turn with it has ended",
+            Self::LaterExchange => "the session continued after it",
         }
     }
 }

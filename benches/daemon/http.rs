@@ -44,7 +44,7 @@ impl Connection {
     /// Makes an exchange of a session; returns the status and the body of the answer.
     pub(crate) fn exchange(&mut self, session: &str, carrier: usize) -> (u16, String) {
         let path = format!("/v1/sessions/{session}/exchange");
-        let body = format!(r#"{{"point":"after_tool","carrier":"c{carrier}"}}"#);
+        let body = format!(r#"{{"point":"after_tool","carrier":"c{carrier}","step":{carrier}}}"#);
         self.send("POST", &path, "application/json", body.as_bytes());
         self.answer()
     }

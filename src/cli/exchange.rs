@@ -19,6 +19,9 @@ pub(super) struct Args {
     /// The harness's name of the turn
     #[arg(long, value_name = "ID")]
     turn: Option<String>,
+    /// The harness's name of the step: another one each time the model has answered
+    #[arg(long, value_name = "ID")]
+    step: Option<String>,
     /// The tool in question
     #[arg(long, value_name = "NAME")]
     tool: Option<String>,
@@ -67,6 +70,7 @@ fn request(args: &Args) -> Value {
         ("point", Some(json!(args.point.as_str()))),
         ("carrier", Some(json!(args.carrier.clone().unwrap_or_else(new_carrier)))),
         ("turn", args.turn.clone().map(Value::from)),
+        ("step", args.step.clone().map(Value::from)),
         ("harness", Some(harness)),
         ("tool", args.tool.clone().map(Value::from)),
         ("ack", (!args.ack.is_empty()).then(|| json!(args.ack))),
@@ -116,6 +120,8 @@ mod tests {
             "c1",
             "--turn",
             "t1",
+            "--step",
+            "3",
             "--tool",
             "Bash",
             "--workspace",
@@ -134,7 +140,7 @@ mod tests {
         assert_eq!(
             bodies(&daemon),
             [
-                json!({ "point": "after_tool", "carrier": "c1", "turn": "t1", "harness": { "name": "loop", "workspace": "/w" },
+                json!({ "point": "after_tool", "carrier": "c1", "turn": "t1", "step": "3", "harness": { "name": "loop", "workspace": "/w" },
                 "tool": "Bash", "ack": ["i1", "i2"], "format": "toon" })
             ]
         );

@@ -113,8 +113,9 @@ impl StatusView {
             "rules": format!("{} subscribers enabled, {} disabled, hash {hash}", rules.enabled, rules.disabled),
             "events": format!("{} published, {} unmatched, {} throttled, {} skipped{}", events.published, events.unmatched, events.throttled, events.skipped, ended(&events.ended)),
             "notifications": format!(
-                "{} created, {} injected, {} confirmed, {} pending, {} unclaimed{}{}",
-                notifications.created, notifications.injected, notifications.confirmed, notifications.pending,
+                "{} created, {} injected, {} confirmed{}, {} pending, {} unclaimed{}{}",
+                notifications.created, notifications.injected, notifications.confirmed,
+                proofs(&notifications.confirmed_by), notifications.pending,
                 notifications.unclaimed, ended(&notifications.ended), notifications.fixed_carriers(),
             ),
             "tokens": tokens.text(),
@@ -162,6 +163,11 @@ impl ProjectionView {
 /// `; ended: 3 duplicate, 2 filtered`, or empty.
 fn ended(counts: &Counts) -> String {
     if counts.is_empty() { String::new() } else { format!("; ended: {}", words(counts)) }
+}
+
+/// ` (1 seen, 2 step)`, or empty.
+fn proofs(counts: &Counts) -> String {
+    if counts.is_empty() { String::new() } else { format!(" ({})", words(counts)) }
 }
 
 fn words(counts: &Counts) -> String {
@@ -257,7 +263,8 @@ mod tests {
             notifications: NotificationCounts {
                 created: 3,
                 injected: 2,
-                confirmed: 1,
+                confirmed: 3,
+                confirmed_by: counts(&[("seen", 1), ("step", 2)]),
                 pending: 0,
                 unclaimed: 0,
                 fixed_carriers: 2,
@@ -296,7 +303,7 @@ files          1.5 MiB in 2 from record 1, yesterday 08:00, 1 sealed from 1.0 Mi
 history        up to date
 rules          3 subscribers enabled, 0 disabled, hash b21532ec8694
 events         53 published, 1 unmatched, 0 throttled, 0 skipped; ended: 3 duplicate, 2 filtered
-notifications  3 created, 2 injected, 1 confirmed, 0 pending, 0 unclaimed; ended: 1 expired; 2 carriers that never change
+notifications  3 created, 2 injected, 3 confirmed (1 seen, 2 step), 0 pending, 0 unclaimed; ended: 1 expired; 2 carriers that never change
 tokens         about 100 injected, 80 fewer than the unprocessed payloads
 sessions       1 open, 0 waiting
 

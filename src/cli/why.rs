@@ -264,7 +264,7 @@ mod tests {
             {{"at":"2026-11-21T12:00:02Z","what":"created","subscriber":"ci","notification":"n1","events":[12]}},
             {{"at":"2026-11-21T12:00:02Z","what":"queued","notification":"n1","session":"s1"}},
             {{"at":"2026-11-21T12:00:05Z","what":"injected","notification":"n1","session":"s1","injection":"abc123","by":"after_tool"}},
-            {{"at":"2026-11-21T12:00:09Z","what":"confirmed","notification":"n1","session":"s1","by":"later_exchange"}}]}}"#
+            {{"at":"2026-11-21T12:00:09Z","what":"confirmed","notification":"n1","session":"s1","by":"step"}}]}}"#
         );
         let expected = "\
 notification n1: ci, high, after_tool, about 9 tokens
@@ -278,7 +278,7 @@ outcome
   12:00:02.000  ci made n1 from 1 event
   12:00:02.000  n1 waits in session s1
   12:00:05.000  n1 was delivered to session s1 at after_tool in injection abc123
-  12:00:09.000  n1 arrived in session s1: the session continued after it
+  12:00:09.000  n1 arrived in session s1 (step): the model has answered since, in the same turn
 
 next: nothing to do; aside why abc123 shows the text that the agent received
 ";
@@ -308,7 +308,7 @@ notification n1: ci, high, after_tool, about 9 tokens
 
 outcome
   12:00:05.000  n1 was delivered to session s1 at after_tool in injection abc123
-  12:00:09.000  n1 arrived in session s1: its id is in the agent's input
+  12:00:09.000  n1 arrived in session s1 (seen): its id is in the agent's input
 
 next: aside why n1 shows its events
 ";

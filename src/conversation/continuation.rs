@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     event::SessionId,
-    exchange::{ContextChange, Exchange},
+    exchange::ContextChange,
     session::{Pending, SessionChange},
     time::Timestamp,
 };
@@ -31,26 +31,34 @@ impl Sessions {
     /// Shape: when a client clears a conversation, its first hook may be lost. The end of the
     /// previous session implies the same transition, so the next hook applies it. A late or
     /// repeated hook continues no other session.
-    pub(super) fn apply_context(&mut self, key: SessionKey, exchange: &Exchange, met: Met, now: Timestamp) {
-        if exchange.context == ContextChange::Unchanged && met == Met::Open {
+    pub(super) fn apply_context(
+        &mut self,
+        key: SessionKey,
+        context: &ContextChange,
+        met: Met,
+        now: Timestamp,
+    ) {
+        let is_unchanged = matches!(context, ContextChange::Unstated | ContextChange::Unchanged);
+        if is_unchanged && met == Met::Open {
             return;
         }
         let left = self.table.left_for(key, now);
-        let from = match &exchange.context {
+        let from = match context {
             ContextChange::Cleared { from: Some(from) } => self.table.other_root(key, from),
             ContextChange::Cleared { from: None } => left.filter(|left| {
                 let may_continue = met == Met::New || self.table.get(key).predecessors.is_empty();
                 may_continue && self.table.are_in_one_folder(*left, key)
             }),
-            ContextChange::Unchanged
+            ContextChange::Unstated
+            | ContextChange::Unchanged
             | ContextChange::Compacted
             | ContextChange::Resumed
             | ContextChange::Forked { .. } => left,
         };
         // Read before, because the key ends when its session is continued.
         let moved = from.map(|from| self.table.get(from).id().clone());
-        match &exchange.context {
-            ContextChange::Unchanged => {
+        match context {
+            ContextChange::Unstated | ContextChange::Unchanged => {
                 if let Some(from) = from.filter(|from| self.table.was_cleared(*from, key)) {
                     self.continue_as(from, key);
                 }

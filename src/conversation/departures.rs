@@ -108,7 +108,7 @@ impl Sessions {
         session.last_seen = now;
         let for_others = session.injector.leave();
         if why == Suspension::ProcessGone {
-            session.injector.end_leases();
+            session.injector.end_process();
         }
         session.published = Published::default();
         session.state = SessionState::default();

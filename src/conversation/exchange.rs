@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 
 use super::{
-    injector::{Aside, Decided, Injector, Limits, Offer, Replayed, Terms, Writer},
+    injector::{Aside, Beginning, Decided, Injector, Limits, Offer, Replayed, Terms, Writer},
     key::SessionKey,
     sessions::Sessions,
 };
 use crate::{
     event::Scope,
-    exchange::{Answer, Exchange, InjectionId, Release, ReleaseRecord, Trigger},
+    exchange::{Answer, ContextChange, Exchange, InjectionId, Release, ReleaseRecord, Trigger},
     ledger::ConfirmedBy,
     notification::{Notification, SubscriberId},
     time::Timestamp,
@@ -29,7 +29,7 @@ pub enum Begun {
 
 impl Sessions {
     /// Begins an exchange: opens its session, confirms injections that arrived, and applies the
-    /// change of the context.
+    /// change of the context. Another process that states none has resumed the conversation.
     ///
     /// Shape: also returns the session's key for the next steps; none of them closes a session.
     pub fn begin_exchange(
@@ -43,14 +43,23 @@ impl Sessions {
         for injection in &exchange.acks {
             session.injector.ack(injection, ConfirmedBy::Ack);
         }
+        let is_continued = std::mem::take(&mut session.is_in_new_process);
+        let context = match &exchange.context {
+            ContextChange::Unstated if is_continued => &ContextChange::Resumed,
+            stated => stated,
+        };
+        if is_continued && *context == ContextChange::Resumed {
+            session.injector.begin_process();
+        }
         if let Some(replayed) = session.injector.replay(exchange, now) {
             return (key, Begun::Replayed(replayed));
         }
-        self.apply_context(key, exchange, met, now);
+        self.apply_context(key, context, met, now);
         let threshold = self.settings.wake_threshold;
         let session = self.table.get_mut(key);
         if exchange.trigger == Trigger::Agent {
-            session.injector.confirm_by_exchange(exchange, now);
+            let beginning = if session.is_opening { Beginning::OfSession } else { Beginning::OfTurn };
+            session.injector.confirm_by_exchange(exchange, beginning, now);
         }
         let wake = session.injector.wake(session.state, threshold);
         if wake.is_some() {

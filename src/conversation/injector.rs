@@ -28,6 +28,7 @@ mod recent;
 mod repeat;
 mod resolve;
 mod supersede;
+mod turns;
 mod view;
 mod wake;
 
@@ -35,6 +36,8 @@ mod wake;
 mod flood;
 #[cfg(test)]
 mod model;
+#[cfg(test)]
+mod proofs;
 #[cfg(test)]
 mod stories;
 #[cfg(test)]
@@ -52,10 +55,11 @@ pub use self::{
     budget::{CARRIER_CHARS_MAX, Decided, Fitted, Limits, Offer, Writer, fit},
     candidate::Candidate,
     delivered::DELIVERED_MAX,
-    lease::{CARRIERS_MAX, PARALLEL_MS, REPEATS_OF_A_FIXED_CARRIER, Replayed, TIME_OF_A_FIXED_CARRIER},
+    lease::{CARRIERS_MAX, RENEWED_MAX, REPEATS_OF_A_FIXED_CARRIER, Replayed, TIME_OF_A_FIXED_CARRIER},
     left::{Earlier, Left, Marks},
     parts::Injector,
     point::releases,
+    turns::Beginning,
     view::{InjectorView, LeaseView, PendingView},
 };
 use self::{
@@ -69,7 +73,7 @@ use self::{
 };
 use crate::{
     event::SessionId,
-    exchange::{Answer, Decision, Directive, Exchange, Injection, InjectionId},
+    exchange::{Answer, Decision, Directive, Exchange, Injection, InjectionId, Trigger},
     ledger::{ConfirmedBy, LedgerEntry, Reason},
     notification::{InjectionPoint, Notification, NotificationId, Priority, SubscriberId},
     session::{SessionState, Wake},
@@ -107,30 +111,32 @@ impl Injector {
     }
 
     /// The earlier answer to the message of `exchange`: the same carrier at the same point and in
-    /// the same turn, among the newest [`CARRIERS_MAX`] and no older than a lease.
+    /// the same turn (a start of a turn is another message once something came after it), among the newest [`CARRIERS_MAX`] and no older than a lease.
     pub fn replay(&mut self, exchange: &Exchange, now: Timestamp) -> Option<Replayed> {
-        let replayed = self.answers.replay(exchange, now)?;
+        let replayed = self.answers.replay(exchange, &self.turns, now)?;
         if let Some(injection) = &replayed.answer.injection {
             self.leases.answered_again(&injection.id);
         }
         Some(replayed)
     }
 
-    /// Confirms injections that `exchange` proves to have arrived: those with an earlier carrier of
-    /// the same turn.
-    ///
-    /// Carriers at the same point within [`PARALLEL_MS`] of each other may be in flight together,
-    /// so neither proves that the other arrived. A further call of a cancelled batch does not prove
-    /// that the injection of the batch arrived. If either side does not name its turn, the turns
-    /// count as the same.
-    pub fn confirm_by_exchange(&mut self, exchange: &Exchange, now: Timestamp) {
-        let held = self
-            .held
-            .as_ref()
-            .filter(|held| exchange.point == InjectionPoint::BeforeTool && !held.is_over(exchange, now));
-        for lease in self.leases.take_confirmed(exchange, held.map(|held| &held.injection), now) {
-            self.confirm(lease.entries, ConfirmedBy::LaterExchange);
+    /// Confirms the injections that have arrived, as an exchange of the agent proves by its step,
+    /// by the end of its turn or by a later turn. It proves nothing for what a wake route pushed:
+    /// that is pending again. The leases of the others are renewed.
+    pub fn confirm_by_exchange(&mut self, exchange: &Exchange, beginning: Beginning, now: Timestamp) {
+        let proof = self.turns.enter(exchange, beginning);
+        if self.leases.is_empty() {
+            return;
         }
+        if let Some(proof) = proof {
+            for (lease, by) in self.leases.take_arrived(&proof) {
+                self.confirm(lease.entries, by);
+            }
+        }
+        for lease in self.leases.take_pushed() {
+            self.return_pushed(lease);
+        }
+        self.leases.renew(now);
     }
 
     /// Confirms an injection that has arrived according to `by`; ignored if it is not open.
@@ -254,7 +260,7 @@ impl Injector {
         let (pending, _) = self.pending();
         let check_before_tool = self.check_before_tool();
         let answer = Answer { injection, pending, check_before_tool, directive, notice: notice.flatten() };
-        self.answers.insert(exchange, answer.clone(), lease, now);
+        self.answers.insert(exchange, &self.turns, answer.clone(), lease, now);
         answer
     }
 
@@ -429,8 +435,12 @@ impl Injector {
             injection: *injection,
             point: exchange.point,
             carrier: exchange.carrier.clone(),
-            turn: exchange.turn.clone(),
+            turn: self.turns.name_of(exchange),
+            place: self.turns.place_of(exchange),
+            is_at_end: exchange.point == InjectionPoint::TurnEnd,
+            is_pushed: exchange.trigger == Trigger::Wake,
             released_at: now,
+            lasts: lease,
             expires_at: now + lease,
             answers: 1,
             entries,

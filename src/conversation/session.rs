@@ -5,7 +5,7 @@
 //! session with a parent. It gets only notifications addressed to it; when it ends, the rest of its
 //! queue goes to its parent.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, ops::Not, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     event::{Scope, SessionId},
-    exchange::{Conversations, Harness},
+    exchange::{Conversations, Harness, Process},
     ledger::LedgerEntry,
     notification::{Notification, Priority},
     session::{Pending, SessionState, Wake},
@@ -26,6 +26,9 @@ use crate::{
 
 /// How long a client reported as attached counts as attached; the report repeats every hour.
 const ATTACHED_FOR: Duration = Duration::from_secs(2 * 60 * 60);
+
+/// Most earlier processes of a session that are remembered.
+const EARLIER_PROCESSES_MAX: usize = 8;
 
 /// Whether a session takes notifications.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -44,6 +47,12 @@ pub(super) struct Session {
     #[serde(skip)]
     pub(super) lifecycle: Lifecycle,
     pub(super) harness: Harness,
+    /// The processes that it was in before, newest last.
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
+    pub(super) earlier_processes: VecDeque<Process>,
+    /// A process that it was never in continues it, and has made no exchange yet.
+    #[serde(default, skip_serializing_if = "Not::not")]
+    pub(super) is_in_new_process: bool,
     /// The id given by its harness, if it is called by its full name.
     #[serde(default)]
     pub(super) own_id: Option<SessionId>,
@@ -124,6 +133,8 @@ impl Session {
             key: SessionKey::default(),
             lifecycle: Lifecycle::Open,
             harness: Harness::default(),
+            earlier_processes: VecDeque::new(),
+            is_in_new_process: false,
             own_id: None,
             opened_at: now,
             open_since: now,
@@ -209,7 +220,26 @@ impl Session {
 
     /// Updates the harness's properties; absent ones stay.
     pub(super) fn update_harness(&mut self, harness: &Harness) -> Update {
-        update(&mut self.harness, harness)
+        let before = self.harness.process();
+        let update = update(&mut self.harness, harness);
+        if let (Some(before), Some(now)) = (before, self.harness.process())
+            && update != Update::Nothing
+            && !before.can_be(now)
+        {
+            self.note_process(before, now);
+        }
+        update
+    }
+
+    /// Notes that the process `now` took the place of `before`. One of several that take turns is
+    /// new only once.
+    fn note_process(&mut self, before: Process, now: Process) {
+        self.is_in_new_process = !self.earlier_processes.iter().any(|earlier| earlier.can_be(now));
+        self.earlier_processes.retain(|earlier| !earlier.can_be(before));
+        if self.earlier_processes.len() == EARLIER_PROCESSES_MAX {
+            self.earlier_processes.pop_front();
+        }
+        self.earlier_processes.push_back(before);
     }
 
     /// When it is due next: something in its queue ends, or it was silent for too long.

@@ -112,6 +112,10 @@ const WAKE_PREFIX: &str = "<task-notification>";
 /// Most background tasks that are reported at a turn's end.
 const TASKS_MAX: usize = 64;
 
+/// The step of a turn's first end, and of its later ones. No call has such an id.
+const END: &str = "end";
+const END_AGAIN: &str = "end, again";
+
 /// Read-only tools: a text never replaces a call of theirs, because running it loses nothing.
 const READ_ONLY_TOOLS: [&str; 17] = [
     "AskUserQuestion",
@@ -216,7 +220,7 @@ impl Call<'_> {
             "compact" => ContextChange::Compacted,
             "clear" => ContextChange::Cleared { from: None },
             "fork" => ContextChange::Forked { from: None },
-            _ => ContextChange::Unchanged,
+            _ => ContextChange::Unstated,
         };
         let exchange =
             Exchange { context, ..self.exchange(InjectionPoint::TurnStart, &self.turn_or_time())? };
@@ -270,7 +274,13 @@ impl Call<'_> {
         let PostToolBatch { tool_calls } = read(self.stdin)?;
         self.calls = tool_calls.iter().map(|tool| self.call(tool)).collect();
         let observe = tool_calls.iter().map(|tool| self.succeeded(tool)).collect::<Result<_, _>>()?;
-        Ok((observe, self.after_tool(tool_calls.first().map(ToolCall::names))?))
+        let mut then = self.after_tool(tool_calls.first().map(ToolCall::names))?;
+        // The client runs this hook once for each answer of the model that calls tools, so another
+        // first call is another step. A hook before a call does not tell its batch.
+        if let (Some(exchange), Some(first)) = (then.exchange_mut(), tool_calls.first()) {
+            exchange.step = Some(self.name("tool_use_id", Cow::Borrowed(&first.tool_use_id))?.into());
+        }
+        Ok((observe, then))
     }
 
     fn succeeded(&self, tool: &ToolCall) -> Result<Event, HookError> {
@@ -368,6 +378,9 @@ impl Call<'_> {
             carrier_effect: CarrierEffect::Continue,
             ..self.exchange(InjectionPoint::TurnEnd, &self.turn_or_time())?
         };
+        // The flag says that the model has answered since the first end. A hook that is installed
+        // twice reports one end twice, under one name.
+        exchange.step = Some(if stop_hook_active { END_AGAIN } else { END }.into());
         if stop_hook_active {
             // Confirms the injections of the turn. Only a critical notification can prolong it
             // again.

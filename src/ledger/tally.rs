@@ -32,6 +32,8 @@ pub struct Tally {
     pub injected: u64,
     /// Notifications that have arrived, once per session.
     pub confirmed: u64,
+    /// Those, by the word of their proof.
+    pub confirmed_by: BTreeMap<Word, u64>,
     /// Answers that were requested so often and for so long that their carrier probably never
     /// changes.
     pub fixed_carriers: u64,
@@ -84,7 +86,10 @@ impl Tally {
                 });
             }
             LedgerEntry::Injected { .. } => self.injected += 1,
-            LedgerEntry::Confirmed { .. } => self.confirmed += 1,
+            LedgerEntry::Confirmed { by, .. } => {
+                self.confirmed += 1;
+                *self.confirmed_by.entry(Cow::Borrowed(by.as_str())).or_default() += 1;
+            }
             LedgerEntry::NotificationEnded { reason, .. } => {
                 *self.notifications_ended.entry(Cow::Borrowed(reason.as_str())).or_default() += 1;
             }

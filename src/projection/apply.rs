@@ -12,7 +12,7 @@ use crate::{
     engine::SessionChange,
     event::{EventRef, Scope, Seq, SessionId, codec},
     exchange::{Harness, Injection},
-    ledger::{LedgerEntry, Reason},
+    ledger::LedgerEntry,
     notification::{Notification, NotificationId},
     time::Timestamp,
     wire::history::LedgerLine,
@@ -122,13 +122,14 @@ fn write_notification(connection: &Connection, place: Place, notification: &Noti
 /// The state of a notification in one session.
 struct DeliveryState<'a> {
     state: &'static str,
-    reason: Option<&'a Reason>,
+    /// The word of the reason for an end, or of the proof of a confirmation.
+    why: Option<&'static str>,
     injection: Option<&'a str>,
 }
 
 impl DeliveryState<'_> {
     const fn at(state: &'static str) -> Self {
-        Self { state, reason: None, injection: None }
+        Self { state, why: None, injection: None }
     }
 }
 
@@ -159,11 +160,12 @@ fn follow(connection: &Connection, note: &Note, entry: &LedgerEntry) -> Result<(
                 DeliveryState { injection: Some(injection.as_str()), ..DeliveryState::at("injected") };
             store(connection, note, notification, Some(session), &state)
         }
-        LedgerEntry::Confirmed { notification, session, .. } => {
-            store(connection, note, notification, Some(session), &DeliveryState::at("confirmed"))
+        LedgerEntry::Confirmed { notification, session, by } => {
+            let state = DeliveryState { why: Some(by.as_str()), ..DeliveryState::at("confirmed") };
+            store(connection, note, notification, Some(session), &state)
         }
         LedgerEntry::NotificationEnded { notification, session, reason } => {
-            let state = DeliveryState { reason: Some(reason), ..DeliveryState::at("ended") };
+            let state = DeliveryState { why: Some(reason.as_str()), ..DeliveryState::at("ended") };
             store(connection, note, notification, session.as_ref(), &state)
         }
     }
@@ -187,7 +189,7 @@ fn store(
             notification.as_str(),
             session.map_or("", SessionId::as_str),
             state.state,
-            state.reason.map(Reason::as_str),
+            state.why,
             state.injection,
             millis(note.at),
             note.place.0,

@@ -116,11 +116,14 @@ impl View<'_> {
 }
 
 fn delivery(row: &Row<'_>) -> rusqlite::Result<Delivery> {
-    let session: String = row.get(0)?;
+    let (session, state): (String, String) = (row.get(0)?, row.get(1)?);
+    let why: Option<String> = row.get(2)?;
+    let (proof, reason) = if state == "confirmed" { (why, None) } else { (None, why) };
     Ok(Delivery {
         session: Some(session).filter(|session| !session.is_empty()),
-        state: row.get(1)?,
-        reason: row.get(2)?,
+        state,
+        proof,
+        reason,
         injection: row.get(3)?,
         at: rows::time(row.get(4)?).to_string(),
     })

@@ -112,6 +112,7 @@ impl View<'_> {
 fn message(row: &Row<'_>) -> rusqlite::Result<(i64, Message)> {
     let place: i64 = row.get(0)?;
     let state: String = row.get(7)?;
+    let why: Option<String> = row.get(8)?;
     // It is in the queue again, because that delivery did not arrive.
     let state = if state == "pending" { "returned".to_owned() } else { state };
     let message = Message {
@@ -123,7 +124,8 @@ fn message(row: &Row<'_>) -> rusqlite::Result<(i64, Message)> {
         notification_id: row.get(2)?,
         injection: row.get(3)?,
         point: rows::point(&row.get::<_, String>(4)?).to_owned(),
-        reason: row.get::<_, Option<String>>(8)?.filter(|_| state == "ended"),
+        proof: why.clone().filter(|_| state == "confirmed"),
+        reason: why.filter(|_| state == "ended"),
         state,
     };
     Ok((place, message))

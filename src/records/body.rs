@@ -57,6 +57,7 @@ pub(super) struct Asked {
     pub(super) point: InjectionPoint,
     pub(super) carrier: Arc<str>,
     pub(super) turn: Option<Arc<str>>,
+    pub(super) step: Option<Arc<str>>,
     #[serde(default)]
     pub(super) harness: Harness,
     pub(super) tool: Option<Arc<str>>,
@@ -80,6 +81,7 @@ pub(super) struct Asked {
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Context {
+    Unchanged,
     #[serde(alias = "epoch")]
     Compacted,
     Resumed,
@@ -175,7 +177,8 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 impl Asked {
     pub(super) fn into_exchange(self) -> Exchange {
         let context = match self.context {
-            None => ContextChange::Unchanged,
+            None => ContextChange::Unstated,
+            Some(Context::Unchanged) => ContextChange::Unchanged,
             Some(Context::Compacted) => ContextChange::Compacted,
             Some(Context::Resumed) => ContextChange::Resumed,
             Some(Context::Cleared) => ContextChange::Cleared { from: self.from },
@@ -186,6 +189,7 @@ impl Asked {
             point: self.point,
             carrier: self.carrier,
             turn: self.turn,
+            step: self.step,
             harness: of_its_time(self.harness),
             tool: self.tool,
             acks: self.ack,

@@ -38,6 +38,7 @@ fn exchange() -> Exchange {
         point: InjectionPoint::TurnEnd,
         carrier: "c1".into(),
         turn: Some("t1".into()),
+        step: Some("3".into()),
         harness: harness(),
         tool: Some("Bash".into()),
         acks: vec![InjectionId::new("a1")],
@@ -172,7 +173,7 @@ fn bodies_are_written_as_they_always_were() {
     let expected = [
         (
             EXCHANGE,
-            r#"{"v":4,"request":18446744073709551615,"session":"s1","point":"turn_end","carrier":"c1","turn":"t1","harness":{"name":"claude-code","workspace":"/w"},"tool":"Bash","ack":["a1"],"budget":{"max_tokens":9},"format":"json","carrier_effect":"cancel","context":"forked","from":"s0","shows_notices":true,"trigger":"wake"}"#,
+            r#"{"v":4,"request":18446744073709551615,"session":"s1","point":"turn_end","carrier":"c1","turn":"t1","step":"3","harness":{"name":"claude-code","workspace":"/w"},"tool":"Bash","ack":["a1"],"budget":{"max_tokens":9},"format":"json","carrier_effect":"cancel","context":"forked","from":"s0","shows_notices":true,"trigger":"wake"}"#,
         ),
         (ACK, r#"{"v":4,"session":"s1","injection":"a1","by":"seen"}"#),
         (UNDELIVERED, r#"{"v":4,"session":"s1","injection":"a1"}"#),

@@ -26,6 +26,7 @@ use crate::{
         naming::session_of,
         probing::{self, Said},
         processes::{self, IdentifiedBy},
+        transcripts,
         wake_routes::KnownSocket,
         wrote,
     },
@@ -144,8 +145,14 @@ async fn answer(
         }
         Then::Prompt { exchange, prompt } => {
             let queue = app.engine.outstanding(exchange.session.clone()).await?;
-            // Injections in the prompt have arrived with it; the others are delivered here.
-            let carried = harness::ids_in(prompt.as_bytes(), &queue.unconfirmed);
+            // Injections in the prompt or in the transcript have arrived; others may be delivered
+            // again here.
+            let mut carried = harness::ids_in(prompt.as_bytes(), &queue.unconfirmed);
+            if carried.len() < queue.unconfirmed.len()
+                && let Some(transcript) = &call.transcript
+            {
+                carried.extend(transcripts::seen_before(&transcript.path, queue.unconfirmed).await);
+            }
             let acks = Records::build(|records| records.acks(&exchange.session, &carried, ConfirmedBy::Seen));
             app.append(acks).await?;
             return exchanged(app, kind, call, exchange).await;
@@ -159,7 +166,7 @@ async fn answer(
             let mut records = records_of(observed)?;
             // The subagent finished, so all earlier injections have arrived.
             let given = app.engine.outstanding(session.clone()).await?.unconfirmed;
-            records.acks(session, &given, ConfirmedBy::Ack);
+            records.acks(session, &given, ConfirmedBy::Turn);
             records.session_ended(session);
             app.append(records).await?;
         }

@@ -9,11 +9,13 @@ use std::{
     fs::{self, File},
     io::{self, Read, Seek, SeekFrom},
     os::unix::fs::MetadataExt,
+    time::Duration,
 };
 
 use tokio::sync::mpsc;
 
 use crate::{
+    exchange::InjectionId,
     harness::{self, Transcript},
     ledger::ConfirmedBy,
     publisher::Records,
@@ -23,6 +25,8 @@ use crate::{
 /// Most transcripts that wait for a search; a search takes about a millisecond, and the session's
 /// next hook makes up for a skipped one.
 pub const TRANSCRIPTS_MAX: usize = 64;
+/// How long a prompt waits for the search: a sixth of the time in which a hook must answer.
+const SEARCH_MAX: Duration = Duration::from_millis(25);
 /// How many bytes of a transcript's end are searched: the results of a batch of tools, which the
 /// file has twice, and the text before them.
 const TAIL_BYTES: u64 = 512 * 1024;
@@ -41,6 +45,18 @@ pub async fn look_for_injections(
             tracing::debug!(?error, "a transcript was not searched to the end");
         }
     }
+}
+
+/// Those of `unconfirmed` that are in the end of the transcript at `path`.
+///
+/// A prompt waits for this: what it finds is not delivered again with the prompt. If the file
+/// cannot be read in time, nothing is found.
+pub(crate) async fn seen_before(path: &str, unconfirmed: Vec<InjectionId>) -> Vec<InjectionId> {
+    let (path, own) = (path.to_owned(), rustix::process::geteuid().as_raw());
+    let searched = tokio::task::spawn_blocking(move || {
+        read_tail(&path, own).map(|tail| harness::ids_in(&tail, &unconfirmed)).unwrap_or_default()
+    });
+    tokio::time::timeout(SEARCH_MAX, searched).await.ok().and_then(Result::ok).unwrap_or_default()
 }
 
 async fn look(app: &App, transcript: Transcript) -> Result<(), ApiError> {
@@ -85,6 +101,16 @@ mod tests {
     use std::fs;
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_prompt_finds_ids_in_a_readable_transcript() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("t.jsonl").to_string_lossy().into_owned();
+        let ids = ["7fq2kd", "abcdef"].map(InjectionId::new);
+        assert!(seen_before(&path, ids.to_vec()).await.is_empty(), "there is no file");
+        fs::write(&path, r#"{"content":"<notifications id=\"abcdef\">"}"#).expect("written");
+        assert_eq!(seen_before(&path, ids.to_vec()).await, [InjectionId::new("abcdef")]);
+    }
 
     #[test]
     fn only_the_end_of_a_regular_file_of_this_user_is_read() {

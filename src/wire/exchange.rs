@@ -102,6 +102,16 @@ pub struct ExchangeView<'a> {
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     turn: Option<Text<'a>>,
+    /// The harness's name of the step, a text or a whole number: one call of the model in the turn,
+    /// named anew once the model has answered. Another step confirms what this one released.
+    #[serde(
+        borrow,
+        default,
+        deserialize_with = "request::text_or_number",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<StepView>)]
+    step: Option<Text<'a>>,
     /// The harness; absent fields stay unchanged.
     #[serde(default, deserialize_with = "harness::of_request", skip_serializing_if = "Option::is_none")]
     harness: Option<HarnessView>,
@@ -131,7 +141,8 @@ pub struct ExchangeView<'a> {
     carrier_effect: Option<EffectWord>,
     /// What happened to the model's context: `compacted`; `resumed` when the conversation goes on
     /// with its history; `cleared` when it is empty and the session replaces another one; `forked`
-    /// when it is a copy of another one's; `unchanged` if absent.
+    /// when it is a copy of another one's; `unchanged`. If absent, `resumed` when another process
+    /// (`harness.pid` and its start) continues the session, else `unchanged`.
     #[serde(default, deserialize_with = "request::optional_word", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     context: Option<ContextWord>,
@@ -151,6 +162,16 @@ pub struct ExchangeView<'a> {
     #[serde(default, deserialize_with = "request::optional_word", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     trigger: Option<Trigger>,
+}
+
+/// The name of a step.
+#[derive(ToSchema)]
+#[schema(as = Step)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "it describes the field in the API's document")]
+enum StepView {
+    Number(i64),
+    Text(String),
 }
 
 /// The limits of an injection.
@@ -193,7 +214,8 @@ impl<'a> ExchangeView<'a> {
     /// Borrows the parts of `exchange`.
     pub(crate) fn of(exchange: &'a Exchange) -> Self {
         let (context, from) = match &exchange.context {
-            ContextChange::Unchanged => (None, None),
+            ContextChange::Unstated => (None, None),
+            ContextChange::Unchanged => (Some(ContextWord::Unchanged), None),
             ContextChange::Compacted => (Some(ContextWord::Compacted), None),
             ContextChange::Resumed => (Some(ContextWord::Resumed), None),
             ContextChange::Cleared { from } => (Some(ContextWord::Cleared), from.as_ref()),
@@ -204,6 +226,7 @@ impl<'a> ExchangeView<'a> {
             point: exchange.point,
             carrier: Text::of(&exchange.carrier),
             turn: exchange.turn.as_deref().map(Text::of),
+            step: exchange.step.as_deref().map(Text::of),
             harness: Some(HarnessView::of(&exchange.harness)).filter(|harness| !harness.is_empty()),
             tool: exchange.tool.as_deref().map(Text::of),
             observe: None,
@@ -231,6 +254,7 @@ impl<'a> ExchangeView<'a> {
             point: self.point,
             carrier: checked_name("carrier", self.carrier)?.as_ref().into(),
             turn: name("turn", self.turn)?,
+            step: name("step", self.step)?,
             harness: harness.map_err(|error: FieldError| error.within("harness"))?,
             tool: name("tool", self.tool)?,
             acks: read_acks(self.ack.unwrap_or_default())?,
@@ -251,15 +275,16 @@ impl<'a> ExchangeView<'a> {
 }
 
 fn change_of(word: Option<ContextWord>, from: Option<SessionId>) -> Result<ContextChange, FieldError> {
-    match (word.unwrap_or(ContextWord::Unchanged), from) {
-        (ContextWord::Cleared, from) => Ok(ContextChange::Cleared { from }),
-        (ContextWord::Forked, from) => Ok(ContextChange::Forked { from }),
-        (ContextWord::Unchanged | ContextWord::Compacted | ContextWord::Resumed, Some(_)) => {
+    match (word, from) {
+        (Some(ContextWord::Cleared), from) => Ok(ContextChange::Cleared { from }),
+        (Some(ContextWord::Forked), from) => Ok(ContextChange::Forked { from }),
+        (None | Some(ContextWord::Unchanged | ContextWord::Compacted | ContextWord::Resumed), Some(_)) => {
             Err(FieldError::new("from", "needs `context` to be `cleared` or `forked`"))
         }
-        (ContextWord::Unchanged, None) => Ok(ContextChange::Unchanged),
-        (ContextWord::Compacted, None) => Ok(ContextChange::Compacted),
-        (ContextWord::Resumed, None) => Ok(ContextChange::Resumed),
+        (None, None) => Ok(ContextChange::Unstated),
+        (Some(ContextWord::Unchanged), None) => Ok(ContextChange::Unchanged),
+        (Some(ContextWord::Compacted), None) => Ok(ContextChange::Compacted),
+        (Some(ContextWord::Resumed), None) => Ok(ContextChange::Resumed),
     }
 }
 
@@ -268,7 +293,10 @@ fn change_of(word: Option<ContextWord>, from: Option<SessionId>) -> Result<Conte
 fn check_sessions(exchange: &Exchange) -> Result<(), FieldError> {
     let from = match &exchange.context {
         ContextChange::Cleared { from } | ContextChange::Forked { from } => from.as_ref(),
-        ContextChange::Unchanged | ContextChange::Compacted | ContextChange::Resumed => None,
+        ContextChange::Unstated
+        | ContextChange::Unchanged
+        | ContextChange::Compacted
+        | ContextChange::Resumed => None,
     };
     if from == Some(&exchange.session) {
         return Err(FieldError::new("from", "is the session itself"));

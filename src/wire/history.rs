@@ -156,6 +156,9 @@ pub struct Delivery {
     pub session: Option<String>,
     /// `unclaimed`, `pending`, `injected`, `confirmed` or `ended`.
     pub state: String,
+    /// How it is known that it arrived: `seen`, `ack`, `step` or `turn`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proof: Option<String>,
     /// Why it ended: a reason of the ledger, or `handed_over` to the parent session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -188,6 +191,9 @@ pub struct Message {
     pub point: String,
     /// `injected`, `confirmed`, `returned` to the queue because it did not arrive, or `ended`.
     pub state: String,
+    /// How it is known that it arrived: `seen`, `ack`, `step` or `turn`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proof: Option<String>,
     /// Why it ended, such as `uncertain`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,

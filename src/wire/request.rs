@@ -46,6 +46,7 @@ impl std::ops::Deref for Text<'_> {
 /// The expected types that serde reports for an object, and for one or more texts.
 const OBJECT: &str = "a JSON object";
 const ONE_OR_MANY: &str = "a string or an array of strings";
+const TEXT_OR_NUMBER: &str = "a string or a whole number";
 /// The message of serde for JSON with too many levels, whose path is long.
 const TOO_DEEP: &str = "recursion limit exceeded";
 
@@ -125,6 +126,41 @@ impl<'de> Visitor<'de> for OneOrMany {
 
     fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Self::Value, A::Error> {
         Deserialize::deserialize(SeqAccessDeserializer::new(items))
+    }
+}
+
+/// Reads a text, or a whole number as its digits; `null` is absent.
+pub(crate) fn text_or_number<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Text<'de>>, D::Error> {
+    from.deserialize_any(TextOrNumber)
+}
+
+struct TextOrNumber;
+
+impl<'de> Visitor<'de> for TextOrNumber {
+    type Value = Option<Text<'de>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(TEXT_OR_NUMBER)
+    }
+
+    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Some(Text::of(text)))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Some(Text(Cow::Owned(text.to_owned()))))
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Self::Value, E> {
+        Ok(Some(Text(Cow::Owned(number.to_string()))))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Self::Value, E> {
+        Ok(Some(Text(Cow::Owned(number.to_string()))))
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+        Ok(None)
     }
 }
 
@@ -231,7 +267,7 @@ fn wanted(expected: &str) -> String {
         "u32" => format!("a whole number up to {}", u32::MAX),
         "u64" => "a whole number".to_owned(),
         "i32" => format!("a whole number from {} to {}", i32::MIN, i32::MAX),
-        OBJECT | ONE_OR_MANY => expected.to_owned(),
+        OBJECT | ONE_OR_MANY | TEXT_OR_NUMBER => expected.to_owned(),
         _ => "a string".to_owned(),
     }
 }
@@ -240,7 +276,7 @@ fn wanted(expected: &str) -> String {
 fn shown(found: &str, expected: &str) -> String {
     let number = found.strip_prefix("integer ").or_else(|| found.strip_prefix("floating point "));
     match number {
-        Some(number) if matches!(expected, "u32" | "u64" | "i32") => excerpt(number),
+        Some(number) if matches!(expected, "u32" | "u64" | "i32" | TEXT_OR_NUMBER) => excerpt(number),
         Some(_) => "a number".to_owned(),
         None if found.starts_with("string") => "a string".to_owned(),
         None if found.starts_with("boolean") => "a boolean".to_owned(),

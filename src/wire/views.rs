@@ -189,6 +189,8 @@ pub struct NotificationCounts {
     pub injected: u64,
     /// Confirmed to have arrived.
     pub confirmed: u64,
+    /// Confirmed, by proof: `seen`, `ack`, `step` or `turn`.
+    pub confirmed_by: BTreeMap<String, u64>,
     /// Currently in the queue of a session.
     pub pending: u64,
     /// Currently waiting for a session that is not open yet.

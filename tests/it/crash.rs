@@ -162,6 +162,7 @@ fn exchange(session: &SessionId, round: u64) -> Exchange {
         point: InjectionPoint::VARIANTS[index(round / 2, InjectionPoint::VARIANTS.len())],
         carrier: format!("c{round}").into(),
         turn: Some(format!("t{}", round / 8).into()),
+        step: None,
         harness: Harness::default(),
         tool: None,
         acks: Vec::new(),

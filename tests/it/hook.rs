@@ -261,8 +261,7 @@ fn what_is_pending_is_printed_once_and_confirmed_by_the_next_hook() {
 
     let shown = home.get("/v1/events/f?source=cli");
     let history: Vec<String> = shown["history"].as_array().expect("a list").iter().map(step).collect();
-    let expected =
-        ["batched", "created", "queued", &format!("injected {id} after_tool"), "confirmed later_exchange"];
+    let expected = ["batched", "created", "queued", &format!("injected {id} after_tool"), "confirmed turn"];
     assert_eq!((&shown["event"]["seq"], history), (&json!(seq[0]), expected.map(str::to_owned).to_vec()));
 }
 
@@ -494,7 +493,7 @@ fn a_subagent_gets_what_is_for_it_and_leaves_the_rest_to_its_parent() {
     assert_eq!(home.get("/v1/sessions/s1%2Fa7")["harness"]["parent"], "s1");
     home.publish(&json!({ "type": "message.agent.sent", "session": "s1/a7", "payload": { "text": "left" } }));
     assert_eq!(hook(&of_agent("SubagentStop", json!({}))), None);
-    assert_eq!(confirmed(&home, "c"), "confirmed ack");
+    assert_eq!(confirmed(&home, "c"), "confirmed turn");
     let submit = input("UserPromptSubmit", "s1", json!({ "prompt": "go on" }));
     let context = eventually("its parent gets it", || hook(&submit));
     assert!(context.contains("text: left"), "{context}");

@@ -217,7 +217,6 @@ fn subscriber(name: &str, size: usize, is_generic: bool) -> String {
 fn exchange(format: Format, carrier: u64) -> Exchange {
     let session = SessionId::new(format.as_str());
     Exchange {
-        turn: Some("t".into()),
         format: Some(format),
         ..Exchange::new(session, InjectionPoint::TurnStart, &format!("c{carrier}"))
     }

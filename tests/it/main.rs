@@ -29,6 +29,7 @@ mod probes;
 mod producers;
 mod questions;
 mod real_client;
+mod receipts;
 mod recovery;
 mod reference;
 mod run;

@@ -7,6 +7,7 @@
 
 mod account;
 mod arrivals;
+mod carriers;
 mod conditions;
 mod offers;
 mod succession;
@@ -258,6 +259,7 @@ impl Live {
             point: InjectionPoint::VARIANTS[asked.point],
             carrier: format!("c{}", asked.carrier).into(),
             turn: asked.turn.map(|turn| format!("t{turn}").into()),
+            step: asked.step.map(|step| step.to_string().into()),
             harness,
             tool: None,
             acks: ack.into_iter().collect(),
@@ -287,7 +289,7 @@ fn payload(tool: &str, n: u8) -> serde_json::Value {
 fn begins(asked: &Asked) -> ContextChange {
     let from = asked.from.filter(|from| *from != asked.session).map(session_id);
     match asked.context {
-        None => ContextChange::Unchanged,
+        None => ContextChange::Unstated,
         Some(0) => ContextChange::Compacted,
         Some(3) => ContextChange::Resumed,
         Some(1) => ContextChange::Cleared { from },

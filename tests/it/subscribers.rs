@@ -47,6 +47,7 @@ fn contents(engine: &mut Engine, now: Timestamp, subscriber: &SubscriberId) -> V
             point: InjectionPoint::TurnStart,
             carrier: seq.to_string().into(),
             turn: None,
+            step: None,
             harness: Harness::default(),
             tool: None,
             acks: Vec::new(),

@@ -53,8 +53,8 @@ pub(super) fn sentence(line: &LedgerLine, names: &Names) -> String {
             )
         }
         EntryKind::Confirmed => {
-            let how = ledger::of_word::<ConfirmedBy>(by).map_or("unknown evidence", ConfirmedBy::describe);
-            format!("{notification} arrived in session {session}: {how}")
+            let how = ledger::of_word::<ConfirmedBy>(by).map_or("unknown proof", ConfirmedBy::describe);
+            format!("{notification} arrived in session {session} ({by}): {how}")
         }
         EntryKind::Returned => {
             format!("{notification} returned to the queue of session {session}: it did not arrive")
@@ -138,7 +138,7 @@ fn next_after(line: &LedgerLine, history: &[LedgerLine]) -> String {
             format!("the next exchange at its point delivers it; aside inbox dismiss {notification} ends it")
         }
         EntryKind::Injected => {
-            "it is not confirmed yet; the next exchange of the session confirms it".to_owned()
+            "it is not confirmed yet; the next step or the end of the turn confirms it".to_owned()
         }
         EntryKind::Confirmed => match history.iter().rev().find_map(|line| line.injection.as_ref()) {
             Some(injection) => {
@@ -189,6 +189,14 @@ mod tests {
                 "n1 was delivered to session s1 at turn_start in injection i1, redelivered: it was not confirmed",
             ),
             (
+                r#"{"what":"confirmed","notification":"n1","session":"s1","by":"turn"}"#,
+                "n1 arrived in session s1 (turn): the turn with it has ended",
+            ),
+            (
+                r#"{"what":"confirmed","notification":"n1","session":"s1","by":"later_exchange"}"#,
+                "n1 arrived in session s1 (later_exchange): the session continued after it",
+            ),
+            (
                 r#"{"what":"notification_ended","notification":"n1","session":"s1","reason":"uncertain"}"#,
                 "n1 ended in session s1: it was not confirmed, and is not redelivered",
             ),
@@ -203,7 +211,7 @@ mod tests {
         let given = r#"{"what":"injected","notification":"n1","session":"s1","injection":"abc123","by":"after_tool"}"#;
         for (lines, next_step) in [
             (&[r#"{"what":"queued","notification":"n1","session":"s1"}"#][..], "aside inbox dismiss n1"),
-            (&[given], "the next exchange of the session confirms it"),
+            (&[given], "the next step or the end of the turn confirms it"),
             (
                 &[given, r#"{"what":"confirmed","notification":"n1","session":"s1"}"#],
                 "aside why abc123 shows the text",

@@ -5,7 +5,7 @@
 //! redelivered. A confirmed occurrence is delivered once; it is not redelivered after any change of
 //! the context. Unconfirmed injections return to the queue.
 
-use super::parts::Injector;
+use super::{entry::Entry, lease::Answers, parts::Injector};
 use crate::{
     ledger::{LedgerEntry, Reason},
     notification::Priority,
@@ -16,7 +16,7 @@ impl Injector {
     /// The context was compacted: unconfirmed injections and conditions that still hold are queued
     /// again.
     pub fn lose_context(&mut self, now: Timestamp) {
-        self.take_back_leased();
+        self.take_back_leased(|entry| entry.notification.priority == Priority::Low);
         for notification in self.delivered.take_true(now) {
             let (id, session) = (notification.id, self.session.clone());
             self.outputs.push_back(LedgerEntry::Recalled { notification: id, session });
@@ -29,15 +29,28 @@ impl Injector {
     /// The conversation was resumed with its history: unconfirmed injections are queued again, as
     /// the history may lack them.
     pub fn resume_context(&mut self, now: Timestamp) {
-        self.take_back_leased();
+        self.take_back_leased(|_| false);
         self.begin_context(now);
     }
 
-    /// Puts unconfirmed notifications back, as returned from their injection; low ones end.
-    fn take_back_leased(&mut self) {
+    /// Another process continues the session: its carriers are messages of its own.
+    pub fn begin_process(&mut self) {
+        self.answers = Answers::default();
+    }
+
+    /// The process of the session has ended: unconfirmed injections are queued again, for the
+    /// process that resumes it.
+    pub fn end_process(&mut self) {
+        self.take_back_leased(|_| false);
+        self.held = None;
+    }
+
+    /// Puts unconfirmed notifications back, as returned from their injection; those that `is_over`
+    /// selects end.
+    fn take_back_leased(&mut self, is_over: impl Fn(&Entry) -> bool) {
         for lease in self.leases.take_all() {
             for mut entry in lease.entries {
-                if entry.notification.priority == Priority::Low {
+                if is_over(&entry) {
                     self.end(&entry.notification, Reason::Uncertain);
                 } else {
                     entry.returned_from = Some(lease.injection);

@@ -101,13 +101,6 @@ impl Injector {
             self.end_evicted(&entry);
         }
     }
-
-    /// Expires every lease, because no confirmation can arrive any more.
-    pub fn end_leases(&mut self) {
-        for lease in self.leases.take_all() {
-            self.run_out(lease);
-        }
-    }
 }
 
 /// An entry as its session leaves it.

@@ -3,7 +3,7 @@
 //!
 //! The first call carries the text. The others are cancelled with its reason alone, since the model
 //! decided on them before it read the text. The batch is over with the next exchange after tools
-//! have run, or with the turn.
+//! have run, with another step, or with the turn.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,6 +26,8 @@ pub(super) struct Held {
     /// The injection that replaced the first call.
     pub(super) injection: InjectionId,
     turn: Option<Arc<str>>,
+    #[serde(default)]
+    step: Option<Arc<str>>,
     since: Timestamp,
 }
 
@@ -37,16 +39,17 @@ impl Held {
         injection: &InjectionId,
         now: Timestamp,
     ) -> Self {
-        Self { reason: reason.clone(), injection: *injection, turn: exchange.turn.clone(), since: now }
+        let (turn, step) = (exchange.turn.clone(), exchange.step.clone());
+        Self { reason: reason.clone(), injection: *injection, turn, step, since: now }
     }
 
     /// Whether `exchange` proves that the batch is over.
     pub(super) fn is_over(&self, exchange: &Exchange, now: Timestamp) -> bool {
-        let is_other_turn = matches!((&self.turn, &exchange.turn), (Some(own), Some(other)) if own != other);
+        let is_other = |own: &Option<Arc<str>>, other: &Option<Arc<str>>| matches!((own, other), (Some(own), Some(other)) if own != other);
         let is_later = match exchange.point {
             InjectionPoint::BeforeTool | InjectionPoint::Immediate => now.since(self.since) >= BATCH_TIME_MAX,
             InjectionPoint::AfterTool | InjectionPoint::TurnStart | InjectionPoint::TurnEnd => true,
         };
-        is_other_turn || is_later
+        is_later || is_other(&self.turn, &exchange.turn) || is_other(&self.step, &exchange.step)
     }
 }

@@ -10,23 +10,26 @@ use std::{
     time::Duration,
 };
 
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     exchange::{Answer, Exchange, InjectionId},
+    ledger::ConfirmedBy,
     notification::{InjectionPoint, NotificationId, Resolution, SubscriberId},
     time::Timestamp,
 };
 
-use super::entry::Entry;
+use super::{
+    entry::Entry,
+    turns::{Answered, Place, Proof, Turns},
+};
 
-/// How long after a release an exchange at the same point and turn counts as a parallel one, which
-/// proves nothing: the deadline after which a hook gives up waiting for an answer.
-pub const PARALLEL_MS: u64 = 150;
 /// Most carriers whose answers a session keeps for a repeated request; the oldest is evicted first.
 pub const CARRIERS_MAX: usize = 64;
 
+/// How long exchanges of the session can renew a lease.
+pub const RENEWED_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Most open leases of a session; beyond it the oldest expires. As many as answers are kept: a
 /// harness that confirms nothing for so many carriers does not return to the first.
 pub(super) const LEASES_MAX: usize = CARRIERS_MAX;
@@ -38,7 +41,19 @@ pub(super) struct Lease {
     pub(super) point: InjectionPoint,
     pub(super) carrier: Arc<str>,
     pub(super) turn: Option<Arc<str>>,
+    /// The turn and step for which it counts.
+    #[serde(default)]
+    pub(super) place: Place,
+    /// It was released at the end of the turn, and no call of a tool came since.
+    #[serde(default)]
+    pub(super) is_at_end: bool,
+    /// A wake route pushed it, so its client may hold it back.
+    #[serde(default)]
+    pub(super) is_pushed: bool,
     pub(super) released_at: Timestamp,
+    /// How long it lasts without an exchange; zero in the state of an older program.
+    #[serde(default)]
+    pub(super) lasts: Duration,
     pub(super) expires_at: Timestamp,
     /// Number of answers with it that are not known to be lost.
     pub(super) answers: u32,
@@ -48,13 +63,35 @@ pub(super) struct Lease {
 }
 
 impl Lease {
-    /// Whether `exchange` proves that this injection arrived.
-    fn is_confirmed_by(&self, exchange: &Exchange, now: Timestamp) -> bool {
-        let is_other_turn = matches!((&self.turn, &exchange.turn), (Some(own), Some(other)) if own != other);
-        let is_parallel =
-            self.point == exchange.point && now.since(self.released_at) <= Duration::from_millis(PARALLEL_MS);
-        let is_same_message = self.carrier == exchange.carrier && self.point == exchange.point;
-        !is_same_message && !is_other_turn && !is_parallel
+    /// How `proof` shows that it has arrived.
+    fn proven_by(&self, proof: &Proof<'_>) -> Option<ConfirmedBy> {
+        use InjectionPoint::{AfterTool, BeforeTool, TurnEnd};
+        if self.is_pushed {
+            return None;
+        }
+        if self.place.turn != proof.turn {
+            return proof.ends_earlier.then_some(ConfirmedBy::Turn);
+        }
+        let point = proof.exchange.point;
+        let is_end = point == TurnEnd && !self.is_at_end;
+        // It was carried over from an earlier turn, and the model has answered in this one.
+        let is_later = matches!(point, BeforeTool | AfterTool | TurnEnd)
+            && matches!((&self.turn, &proof.exchange.turn), (Some(own), Some(turn)) if own != turn);
+        if is_end || is_later {
+            return Some(ConfirmedBy::Turn);
+        }
+        proof.step.is_some_and(|step| step > self.place.step).then_some(ConfirmedBy::Step)
+    }
+
+    /// Moves it to the present turn, as it has not arrived. What was released at an end that went
+    /// on is followed by the calls of its continuation.
+    fn carry_over(&mut self, proof: &Proof<'_>) {
+        let is_call = matches!(proof.exchange.point, InjectionPoint::BeforeTool | InjectionPoint::AfterTool);
+        if self.place.turn != proof.turn {
+            (self.place, self.is_at_end) = (proof.place, false);
+        } else if is_call {
+            self.is_at_end = false;
+        }
     }
 }
 
@@ -85,14 +122,14 @@ impl Leases {
     pub(super) fn take(&mut self, injection: &InjectionId) -> Option<Lease> {
         let index = self.open.iter().position(|lease| lease.injection == *injection)?;
         let lease = self.open.remove(index);
-        self.note_closed(std::slice::from_ref(&lease));
+        self.note_closed(std::iter::once(&lease));
         Some(lease)
     }
 
     /// Closes the oldest lease when there are more than [`LEASES_MAX`].
     pub(super) fn take_overflow(&mut self) -> Option<Lease> {
         let oldest = (self.open.len() > LEASES_MAX).then(|| self.open.remove(0))?;
-        self.note_closed(std::slice::from_ref(&oldest));
+        self.note_closed(std::iter::once(&oldest));
         Some(oldest)
     }
 
@@ -114,15 +151,34 @@ impl Leases {
         self.take(injection)
     }
 
-    /// Closes the leases that `exchange` proves to have arrived, except that of `unread`, which is
-    /// known not to have been read before it.
-    pub(super) fn take_confirmed(
-        &mut self,
-        exchange: &Exchange,
-        unread: Option<&InjectionId>,
-        now: Timestamp,
-    ) -> Vec<Lease> {
-        self.take_all_that(|lease| Some(&lease.injection) != unread && lease.is_confirmed_by(exchange, now))
+    /// Closes the leases that have arrived by `proof`, and moves the others to its turn.
+    pub(super) fn take_arrived(&mut self, proof: &Proof<'_>) -> Vec<(Lease, ConfirmedBy)> {
+        let mut arrived = Vec::new();
+        let mut index = 0;
+        while let Some(lease) = self.open.get_mut(index) {
+            if let Some(by) = lease.proven_by(proof) {
+                arrived.push((self.open.remove(index), by));
+            } else {
+                lease.carry_over(proof);
+                index += 1;
+            }
+        }
+        self.note_closed(arrived.iter().map(|(lease, _)| lease));
+        arrived
+    }
+
+    /// Closes the leases that a wake route pushed.
+    pub(super) fn take_pushed(&mut self) -> Vec<Lease> {
+        self.take_all_that(|lease| lease.is_pushed)
+    }
+
+    /// Lets the leases last from `now`, at most [`RENEWED_MAX`] from their release.
+    pub(super) fn renew(&mut self, now: Timestamp) {
+        for lease in &mut self.open {
+            let renewed = (now + lease.lasts).min(lease.released_at + RENEWED_MAX);
+            lease.expires_at = lease.expires_at.max(renewed);
+        }
+        self.ends_at = self.open.iter().map(|lease| lease.expires_at).min();
     }
 
     /// Closes the expired leases.
@@ -162,6 +218,10 @@ impl Leases {
         std::mem::take(self).open
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
     pub(super) fn contains(&self, id: &NotificationId) -> bool {
         self.held.contains(id)
     }
@@ -177,15 +237,19 @@ impl Leases {
 
     fn take_all_that(&mut self, is_wanted: impl Fn(&Lease) -> bool) -> Vec<Lease> {
         let closed: Vec<Lease> = self.open.extract_if(.., |lease| is_wanted(lease)).collect();
-        self.note_closed(&closed);
+        self.note_closed(closed.iter());
         closed
     }
 
-    fn note_closed(&mut self, closed: &[Lease]) {
-        for entry in closed.iter().flat_map(|lease| &lease.entries) {
-            self.held.remove(&entry.notification.id);
+    fn note_closed<'l>(&mut self, closed: impl Iterator<Item = &'l Lease>) {
+        let mut is_first = false;
+        for lease in closed {
+            for entry in &lease.entries {
+                self.held.remove(&entry.notification.id);
+            }
+            is_first |= Some(lease.expires_at) == self.ends_at;
         }
-        if closed.iter().any(|lease| Some(lease.expires_at) == self.ends_at) {
+        if is_first {
             self.ends_at = self.open.iter().map(|lease| lease.expires_at).min();
         }
     }
@@ -208,6 +272,8 @@ struct Kept {
     #[serde(default)]
     turn: Option<Arc<str>>,
     #[serde(default)]
+    answered: Answered,
+    #[serde(default)]
     answered_at: Timestamp,
     /// `None` in the state of an older program, which kept it without limit.
     #[serde(default)]
@@ -221,11 +287,20 @@ struct Kept {
 
 impl Kept {
     /// Whether `exchange` is a repetition of the answered message.
-    fn is_for(&self, exchange: &Exchange, now: Timestamp) -> bool {
-        let is_other_turn = matches!((&self.turn, &exchange.turn), (Some(own), Some(other)) if own != other);
+    fn is_for(&self, exchange: &Exchange, turns: &Turns, now: Timestamp) -> bool {
         let is_other_point = self.point.is_some_and(|point| point != exchange.point);
         let is_over = self.kept_until.is_some_and(|until| until <= now);
-        self.carrier == exchange.carrier && !is_other_turn && !is_other_point && !is_over
+        self.carrier == exchange.carrier
+            && !is_other_point
+            && !is_over
+            && turns.is_repeated(exchange, self.turn.as_ref(), self.answered)
+    }
+
+    /// Whether `exchange` takes its place: the same carrier, unless two names tell their turns
+    /// apart.
+    fn is_replaced_by(&self, exchange: &Exchange) -> bool {
+        let is_other_turn = matches!((&self.turn, &exchange.turn), (Some(own), Some(other)) if own != other);
+        self.carrier == exchange.carrier && !is_other_turn
     }
 }
 
@@ -244,18 +319,18 @@ pub struct Replayed {
 #[serde(from = "AnswersState")]
 pub(super) struct Answers {
     newest_last: VecDeque<Kept>,
-    /// Their carriers; never iterated. Most lookups find nothing.
+    /// Number of answers of each carrier; never iterated. Most lookups find nothing.
     #[serde(skip)]
-    carriers: HashSet<Arc<str>>,
+    carriers: HashMap<Arc<str>, u32>,
 }
 
 impl Answers {
     /// The answer to the message of `exchange`; counts the repetition.
-    pub(super) fn replay(&mut self, exchange: &Exchange, now: Timestamp) -> Option<Replayed> {
-        if !self.carriers.contains(&exchange.carrier) {
+    pub(super) fn replay(&mut self, exchange: &Exchange, turns: &Turns, now: Timestamp) -> Option<Replayed> {
+        if !self.carriers.contains_key(&exchange.carrier) {
             return None;
         }
-        let kept = self.newest_last.iter_mut().find(|kept| kept.is_for(exchange, now))?;
+        let kept = self.newest_last.iter_mut().find(|kept| kept.is_for(exchange, turns, now))?;
         kept.repeats = kept.repeats.saturating_add(1);
         let is_fixed = kept.repeats >= REPEATS_OF_A_FIXED_CARRIER
             && now.since(kept.answered_at) > TIME_OF_A_FIXED_CARRIER;
@@ -264,16 +339,25 @@ impl Answers {
     }
 
     /// Keeps the answer for the time of `lease`; beyond [`CARRIERS_MAX`] the oldest is evicted. The
-    /// carrier's answer at another point, or in another turn, is removed too.
-    pub(super) fn insert(&mut self, exchange: &Exchange, answer: Answer, lease: Duration, now: Timestamp) {
+    /// carrier's answer at another point, or in a turn that is not named, is removed too.
+    pub(super) fn insert(
+        &mut self,
+        exchange: &Exchange,
+        turns: &Turns,
+        answer: Answer,
+        lease: Duration,
+        now: Timestamp,
+    ) {
         let carrier = Arc::clone(&exchange.carrier);
-        if !self.carriers.insert(Arc::clone(&carrier)) {
-            self.newest_last.retain(|kept| kept.carrier != carrier);
+        if self.carriers.contains_key(&carrier) {
+            self.remove_all_that(|kept| kept.is_replaced_by(exchange));
         }
+        *self.carriers.entry(Arc::clone(&carrier)).or_default() += 1;
         self.newest_last.push_back(Kept {
             carrier,
             point: Some(exchange.point),
             turn: exchange.turn.clone(),
+            answered: turns.answered(),
             answered_at: now,
             kept_until: Some(now + lease),
             repeats: 0,
@@ -283,22 +367,38 @@ impl Answers {
         if self.newest_last.len() > CARRIERS_MAX
             && let Some(oldest) = self.newest_last.pop_front()
         {
-            self.carriers.remove(&oldest.carrier);
+            self.note_removed(&oldest.carrier);
         }
     }
 
     /// Removes the answer with `injection`, so that its carrier gets a new one.
     pub(super) fn forget(&mut self, injection: &InjectionId) {
-        let holds = |kept: &Kept| kept.answer.injection.as_ref().is_some_and(|own| own.id == *injection);
-        if let Some(at) = self.newest_last.iter().position(holds)
-            && let Some(kept) = self.newest_last.remove(at)
-        {
-            self.carriers.remove(&kept.carrier);
+        self.remove_all_that(|kept| kept.answer.injection.as_ref().is_some_and(|own| own.id == *injection));
+    }
+
+    fn remove_all_that(&mut self, is_wanted: impl Fn(&Kept) -> bool) {
+        let mut removed = Vec::new();
+        self.newest_last.retain(|kept| {
+            let is_removed = is_wanted(kept);
+            if is_removed {
+                removed.push(Arc::clone(&kept.carrier));
+            }
+            !is_removed
+        });
+        removed.iter().for_each(|carrier| self.note_removed(carrier));
+    }
+
+    fn note_removed(&mut self, carrier: &Arc<str>) {
+        if let Some(count) = self.carriers.get_mut(carrier) {
+            *count -= 1;
+            if *count == 0 {
+                self.carriers.remove(carrier);
+            }
         }
     }
 }
 
-/// The snapshot form; the set of carriers is rebuilt.
+/// The snapshot form; the count of carriers is rebuilt.
 #[derive(Deserialize)]
 struct AnswersState {
     newest_last: VecDeque<Kept>,
@@ -306,7 +406,10 @@ struct AnswersState {
 
 impl From<AnswersState> for Answers {
     fn from(AnswersState { newest_last }: AnswersState) -> Self {
-        let carriers = newest_last.iter().map(|kept| Arc::clone(&kept.carrier)).collect();
+        let mut carriers = HashMap::new();
+        for kept in &newest_last {
+            *carriers.entry(Arc::clone(&kept.carrier)).or_default() += 1;
+        }
         Self { newest_last, carriers }
     }
 }
@@ -320,7 +423,10 @@ struct LeasesState {
 impl From<LeasesState> for Leases {
     fn from(LeasesState { open }: LeasesState) -> Self {
         let mut leases = Self::default();
-        for lease in open {
+        for mut lease in open {
+            if lease.lasts.is_zero() {
+                lease.lasts = lease.expires_at.since(lease.released_at);
+            }
             leases.open(lease);
         }
         leases

@@ -1,6 +1,8 @@
 //! Compares the injector with a list that is scanned and sorted at every step: random inputs must
 //! have the same result in both.
 
+mod turns;
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
@@ -23,11 +25,32 @@ const NOTIFICATIONS_MAX: u32 = 3;
 
 #[derive(Debug, Clone)]
 enum Step {
-    Push { id: u8, priority: usize, inject_at: usize, severity: usize, ttl: Option<u64>, by_itself: usize },
-    Exchange { point: usize, carrier: u8, turn: Option<u8>, carrier_effect: CarrierEffect, pulls: bool },
-    Ack { injection: u8 },
-    Undelivered { injection: u8 },
-    Decide { id: u8, decision: usize },
+    Push {
+        id: u8,
+        priority: usize,
+        inject_at: usize,
+        severity: usize,
+        ttl: Option<u64>,
+        by_itself: usize,
+    },
+    Exchange {
+        point: usize,
+        carrier: u8,
+        turn: Option<u8>,
+        step: Option<u8>,
+        carrier_effect: CarrierEffect,
+        trigger: Trigger,
+    },
+    Ack {
+        injection: u8,
+    },
+    Undelivered {
+        injection: u8,
+    },
+    Decide {
+        id: u8,
+        decision: usize,
+    },
     Woken,
     Timeout,
 }
@@ -41,6 +64,8 @@ fn step() -> impl Strategy<Value = (u64, Step)> {
     let ttl = proptest::option::of(0_u64..800);
     let carrier_effect =
         prop_oneof![Just(CarrierEffect::None), Just(CarrierEffect::Continue), Just(CarrierEffect::Cancel)];
+    let trigger = prop_oneof![8 => Just(Trigger::Agent), 1 => Just(Trigger::Pull), 1 => Just(Trigger::Wake)];
+    let named = (proptest::option::of(0..2_u8), proptest::option::of(0..4_u8));
     let step = prop_oneof![
         6 => (0..40_u8, 0..4_usize, 0..5_usize, 0..5_usize, ttl, 0..9_usize).prop_map(
             |(id, priority, inject_at, severity, ttl, by_itself)| {
@@ -48,8 +73,10 @@ fn step() -> impl Strategy<Value = (u64, Step)> {
             }
         ),
         2 => (0..40_u8, 0..2_usize).prop_map(|(id, decision)| Step::Decide { id, decision }),
-        5 => (0..5_usize, 0..60_u8, proptest::option::of(0..2_u8), carrier_effect, prop::bool::weighted(0.2)).prop_map(
-            |(point, carrier, turn, carrier_effect, pulls)| Step::Exchange { point, carrier, turn, carrier_effect, pulls }
+        5 => (0..5_usize, 0..60_u8, named, carrier_effect, trigger).prop_map(
+            |(point, carrier, (turn, step), carrier_effect, trigger)| {
+                Step::Exchange { point, carrier, turn, step, carrier_effect, trigger }
+            }
         ),
         1 => (0..40_u8).prop_map(|injection| Step::Ack { injection }),
         1 => (0..40_u8).prop_map(|injection| Step::Undelivered { injection }),
@@ -109,14 +136,18 @@ struct Answered {
     exchange: Exchange,
     at: u64,
     release: usize,
+    /// Number of the agent's exchanges, this one included.
+    history_len: usize,
 }
 
 #[derive(Debug)]
 struct Released {
-    point: InjectionPoint,
     turn: Option<Arc<str>>,
-    carrier: Arc<str>,
-    at: u64,
+    /// The turn for which it counts, and how many steps of it had been named, this one included.
+    counts_for: (usize, usize),
+    is_at_end: bool,
+    is_pushed: bool,
+    expires_at: u64,
     /// Number of answers that hold it and were not lost.
     answers: u32,
 }
@@ -127,9 +158,11 @@ struct Naive {
     known: Vec<Known>,
     releases: Vec<Released>,
     answered: Vec<Answered>,
+    /// All exchanges of the agent that were no repetitions.
+    history: Vec<Exchange>,
     is_woken: bool,
-    /// The release that replaced the first call of a batch, and when.
-    held: Option<(usize, u64)>,
+    /// The release that replaced the first call of a batch, its turn and step, and when.
+    held: Option<(usize, [Option<Arc<str>>; 2], u64)>,
     turn: Option<Arc<str>>,
     continuations: u32,
 }
@@ -183,7 +216,7 @@ impl Naive {
 
     fn run_out(&mut self, now: u64) {
         for lease in 0..self.releases.len() {
-            if self.releases[lease].at + LEASE_MS > now {
+            if self.releases[lease].expires_at > now {
                 continue;
             }
             for index in 0..self.known.len() {
@@ -208,34 +241,12 @@ impl Naive {
 
     /// A batch that is being cancelled ends with its turn, with the next results, or after a while.
     fn end_batch(&mut self, exchange: &Exchange, now: u64) {
-        let Some((release, at)) = self.held else { return };
-        let other_turn = Self::is_other_turn(self.releases[release].turn.as_ref(), exchange.turn.as_ref());
+        let Some((_, [turn, step], at)) = &self.held else { return };
+        let other_turn = Self::is_other_turn(turn.as_ref(), exchange.turn.as_ref())
+            || Self::is_other_turn(step.as_ref(), exchange.step.as_ref());
         let is_later = !matches!(exchange.point, InjectionPoint::BeforeTool | InjectionPoint::Immediate);
         if other_turn || is_later || now - at >= 10_000 {
             self.held = None;
-        }
-    }
-
-    fn replays(&self, exchange: &Exchange, now: u64) -> Option<usize> {
-        let found = self.answered.iter().find(|answered| answered.exchange.carrier == exchange.carrier)?;
-        let other_turn = Self::is_other_turn(found.exchange.turn.as_ref(), exchange.turn.as_ref());
-        let is_same = found.exchange.point == exchange.point && !other_turn && now < found.at + LEASE_MS;
-        is_same.then_some(found.release)
-    }
-
-    fn confirm(&mut self, exchange: &Exchange, now: u64) {
-        for (lease, release) in self.releases.iter().enumerate() {
-            let other_turn = Self::is_other_turn(release.turn.as_ref(), exchange.turn.as_ref());
-            let parallel = release.point == exchange.point && now - release.at <= PARALLEL_MS;
-            let same_message = release.carrier == exchange.carrier && release.point == exchange.point;
-            let of_batch = exchange.point == InjectionPoint::BeforeTool
-                && self.held.is_some_and(|(held, _)| held == lease);
-            if same_message || other_turn || parallel || of_batch {
-                continue;
-            }
-            for known in self.known.iter_mut().filter(|known| known.place == Place::Lease(lease)) {
-                known.place = Place::Ended;
-            }
         }
     }
 
@@ -243,7 +254,7 @@ impl Naive {
     fn exchange(&mut self, exchange: &Exchange, now: u64) -> (Vec<NotificationId>, bool) {
         self.end_batch(exchange, now);
         let pulls = exchange.trigger == Trigger::Pull;
-        if !pulls {
+        if exchange.trigger == Trigger::Agent {
             self.confirm(exchange, now);
         }
         self.expire(now);
@@ -282,7 +293,7 @@ impl Naive {
         due.truncate(criticals.max(usize::try_from(NOTIFICATIONS_MAX).expect("small")));
         let lease = self.releases.len();
         if before_tool && fresh {
-            self.held = Some((lease, now));
+            self.held = Some((lease, [exchange.turn.clone(), exchange.step.clone()], now));
         }
         let names = due.iter().map(|known| known.notification.id).collect();
         for known in due {
@@ -357,12 +368,13 @@ impl Pair {
                 self.injector.push(Arc::new(made.clone()));
                 self.naive.push(made);
             }
-            Step::Exchange { point, carrier, turn, carrier_effect, pulls } => {
+            Step::Exchange { point, carrier, turn, step, carrier_effect, trigger } => {
                 let carrier = format!("c{carrier}");
                 let exchange = Exchange {
                     turn: turn.map(|turn| turn.to_string().into()),
+                    step: step.map(|step| step.to_string().into()),
                     carrier_effect,
-                    trigger: if pulls { Trigger::Pull } else { Trigger::Agent },
+                    trigger,
                     ..exchange(InjectionPoint::VARIANTS[point], &carrier)
                 };
                 self.exchange(&exchange, now);
@@ -400,7 +412,7 @@ impl Pair {
             return;
         }
         if exchange.trigger == Trigger::Agent {
-            self.injector.confirm_by_exchange(exchange, now);
+            self.injector.confirm_by_exchange(exchange, Beginning::OfTurn, now);
         }
         let limits = limits(NOTIFICATIONS_MAX);
         self.injector.note_exchange(exchange, now);
@@ -417,13 +429,21 @@ impl Pair {
         let names: Vec<NotificationId> = released.iter().map(|released| released.id).collect();
         assert_eq!((names, answer.directive.is_some()), (expected, goes_on));
         let release = self.naive.releases.len();
-        self.naive.answered.retain(|answered| answered.exchange.carrier != exchange.carrier);
-        self.naive.answered.push(Answered { exchange: exchange.clone(), at: self.now, release });
+        self.naive.answered.retain(|answered| {
+            let before = &answered.exchange;
+            before.carrier != exchange.carrier
+                || Naive::is_other_turn(before.turn.as_ref(), exchange.turn.as_ref())
+        });
+        let history_len = self.naive.history.len();
+        self.naive.answered.push(Answered { exchange: exchange.clone(), at: self.now, release, history_len });
+        let is_present =
+            exchange.trigger == Trigger::Agent && self.naive.turns().last().copied().flatten().is_some();
         self.naive.releases.push(Released {
-            point: exchange.point,
-            turn: exchange.turn.clone(),
-            carrier: exchange.carrier.clone(),
-            at: self.now,
+            turn: if is_present { exchange.turn.clone() } else { self.naive.turn_name() },
+            counts_for: self.naive.place(exchange),
+            is_at_end: exchange.point == InjectionPoint::TurnEnd,
+            is_pushed: exchange.trigger == Trigger::Wake,
+            expires_at: self.now + LEASE_MS,
             answers: 1,
         });
     }
@@ -469,7 +489,7 @@ impl Pair {
             return;
         }
         self.naive.answered.retain(|answered| answered.release != injection);
-        if self.naive.held.is_some_and(|(held, _)| held == injection) {
+        if self.naive.held.as_ref().is_some_and(|(held, ..)| *held == injection) {
             self.naive.held = None;
         }
         for index in 0..self.naive.known.len() {
@@ -505,7 +525,7 @@ impl Pair {
         assert_eq!(on_its_way, self.naive.known.iter().filter(leased).count());
         let expires_at = |known: &Known| match known.place {
             Place::Queue => known.notification.expires_at.map(Timestamp::as_millis),
-            Place::Lease(lease) => Some(self.naive.releases[lease].at + LEASE_MS),
+            Place::Lease(lease) => Some(self.naive.releases[lease].expires_at),
             Place::Ended => None,
         };
         let next = self.naive.known.iter().filter_map(expires_at).min();
@@ -557,8 +577,9 @@ fn a_late_confirmation_counts_although_a_later_release_was_lost() {
         point: 0,
         carrier,
         turn: None,
+        step: None,
         carrier_effect: CarrierEffect::None,
-        pulls: false,
+        trigger: Trigger::Agent,
     };
     run([
         (0, Step::Push { id: 0, priority: 0, inject_at: 0, severity: 3, ttl: None, by_itself: 2 }),

@@ -14,6 +14,7 @@ use super::{
     lease::{Answers, Lease, Leases},
     queue::Queue,
     recent::RecentIds,
+    turns::Turns,
 };
 use crate::{
     event::{SessionId, Severity},
@@ -40,6 +41,8 @@ pub struct Injector {
     /// The next exchange releases everything, because the harness was woken or interrupted for it.
     pub(super) releases_all: bool,
     pub(super) turn: Option<Arc<str>>,
+    #[serde(default)]
+    pub(super) turns: Turns,
     /// Number of consecutive requests to the agent to continue.
     pub(super) continuations: u32,
     /// Number of events of each subscriber that were evicted since the last report to the agent; no
@@ -63,6 +66,7 @@ impl Injector {
             held: None,
             releases_all: false,
             turn: None,
+            turns: Turns::default(),
             continuations: 0,
             evicted: BTreeMap::new(),
             outputs: VecDeque::new(),
@@ -100,6 +104,18 @@ impl Injector {
                 entry.returned_from = Some(lease.injection);
                 self.put_back(entry);
             }
+        }
+    }
+
+    /// Returns what a wake route pushed and the agent's input does not show. It may have been shown
+    /// all the same: a client writes its transcript late.
+    pub(super) fn return_pushed(&mut self, lease: Lease) {
+        for (subscriber, count) in lease.evicted {
+            self.add_evicted(subscriber, count);
+        }
+        for mut entry in lease.entries {
+            entry.returned_from = Some(lease.injection);
+            self.put_back(entry);
         }
     }
 

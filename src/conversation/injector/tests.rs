@@ -45,7 +45,7 @@ impl Story {
         if let Some(replayed) = self.injector.replay(exchange, now) {
             return replayed.answer;
         }
-        self.injector.confirm_by_exchange(exchange, now);
+        self.injector.confirm_by_exchange(exchange, Beginning::OfTurn, now);
         let limits = limits(self.max_notifications);
         self.injector.note_exchange(exchange, now);
         let offer = self.injector.offer(exchange, &limits);
@@ -136,6 +136,10 @@ pub(super) fn in_turn(turn: &str, exchange: Exchange) -> Exchange {
     Exchange { turn: Some(turn.into()), ..exchange }
 }
 
+pub(super) fn in_step(step: &str, exchange: Exchange) -> Exchange {
+    Exchange { step: Some(step.into()), ..exchange }
+}
+
 pub(super) fn continuing(carrier: &str) -> Exchange {
     Exchange { carrier_effect: CarrierEffect::Continue, ..exchange(TurnEnd, carrier) }
 }
@@ -220,49 +224,16 @@ fn the_oldest_answer_is_forgotten_beyond_the_bound() {
 }
 
 #[test]
-fn the_next_exchange_confirms_unless_it_may_be_a_parallel_one() {
-    for (what, point, turn, now, is_confirmed) in [
-        ("same point, at once", AfterTool, Some("t1"), 1_000, false),
-        ("same point, within the deadline", AfterTool, Some("t1"), 1_150, false),
-        ("same point, later", AfterTool, Some("t1"), 1_151, true),
-        ("another point, at once", TurnEnd, Some("t1"), 1_000, true),
-        ("another turn", TurnStart, Some("t2"), 1_800, false),
-        ("a turn without a name", TurnEnd, None, 1_500, true),
-    ] {
-        let mut story = Story::new();
-        story.push("n", Normal, AfterTool);
-        story.exchange(&in_turn("t1", exchange(AfterTool, "c1")), 1_000);
-        story.ledger();
-        let turn = turn.map(Into::into);
-        story.exchange(&Exchange { turn, ..exchange(point, "c2") }, now);
-        let expected: &[&str] = if is_confirmed { &["n later_exchange"] } else { &[] };
-        assert_eq!(story.ledger(), expected, "{what}");
-    }
-}
-
-#[test]
-fn parallel_carriers_get_disjoint_injections_and_one_later_exchange_confirms_both() {
+fn parallel_carriers_get_disjoint_injections() {
     let mut story = Story::new();
     story.max_notifications = 1;
     story.push("a", Normal, AfterTool);
     story.push("b", Normal, AfterTool);
     assert_eq!(story.exchange(&exchange(AfterTool, "c1"), 0), ["a"]);
     assert_eq!(story.exchange(&exchange(AfterTool, "c2"), 5), ["b"]);
-    assert!(story.exchange(&exchange(AfterTool, "c3"), 900).is_empty());
-    assert_eq!(
-        story.ledger(),
-        ["a queued", "b queued", "a i1", "b i2", "a later_exchange", "b later_exchange"]
-    );
+    assert!(story.exchange(&exchange(TurnEnd, "c3"), 900).is_empty());
+    assert_eq!(story.ledger(), ["a queued", "b queued", "a i1", "b i2", "a turn", "b turn"]);
     assert_eq!(story.injector.poll_timeout(), None);
-}
-
-#[test]
-fn a_carrier_does_not_confirm_itself() {
-    let mut story = Story::new();
-    story.push("n", Normal, AfterTool);
-    story.exchange(&exchange(AfterTool, "c1"), 0);
-    story.injector.confirm_by_exchange(&exchange(AfterTool, "c1"), Timestamp::from_millis(1_000));
-    assert_eq!(story.ledger(), ["n queued", "n i1"]);
 }
 
 #[test]
@@ -308,12 +279,12 @@ fn the_oldest_lease_runs_out_early_beyond_the_bound() {
     for turn in 0..=lease::LEASES_MAX {
         story.push(&format!("a#{turn}"), if turn == 0 { Critical } else { High }, AfterTool);
         story.ledger();
-        let released = story.exchange(&in_turn(&turn.to_string(), exchange(AfterTool, &turn.to_string())), 0);
+        let released = story.exchange(&exchange(AfterTool, &turn.to_string()), 0);
         assert_eq!(released, [format!("a#{turn}")]);
     }
     assert_eq!(story.ledger(), ["a#64 i65", "a#0 returned"]);
     assert_eq!(usize::try_from(story.injector.unconfirmed()), Ok(lease::LEASES_MAX));
-    assert_eq!(story.exchange(&in_turn("later", exchange(AfterTool, "later")), 0), ["a#0"]);
+    assert_eq!(story.exchange(&exchange(AfterTool, "later"), 0), ["a#0"]);
     assert_eq!(story.ledger(), ["a#0 i66 unconfirmed", "a#1 uncertain"]);
 }
 
@@ -322,7 +293,7 @@ fn a_lease_that_ran_out_early_is_not_waited_for() {
     let mut story = Story::new();
     for turn in 0..=lease::LEASES_MAX {
         story.push(&format!("a#{turn}"), Low, AfterTool);
-        let exchange = in_turn(&turn.to_string(), exchange(AfterTool, &turn.to_string()));
+        let exchange = exchange(AfterTool, &turn.to_string());
         story.exchange(&exchange, if turn == 0 { 0 } else { 500 });
     }
     assert_eq!(story.injector.poll_timeout(), Some(Timestamp::from_millis(500) + TERMS.lease));

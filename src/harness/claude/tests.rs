@@ -123,6 +123,7 @@ fn an_exchange_says_who_asks_and_what_it_can_take() {
         point: InjectionPoint::AfterTool,
         carrier: "PostToolBatch:t1:1000".into(),
         turn: Some("p".into()),
+        step: Some("t1".into()),
         harness: Harness {
             name: Some("claude-code".into()),
             version: None,
@@ -138,7 +139,7 @@ fn an_exchange_says_who_asks_and_what_it_can_take() {
         budget: Budget { max_chars: Some(9_500), ..Budget::default() },
         format: Some(crate::exchange::Format::Xml),
         carrier_effect: CarrierEffect::None,
-        context: ContextChange::Unchanged,
+        context: ContextChange::Unstated,
         shows_notices: true,
         trigger: Trigger::Agent,
     };
@@ -261,6 +262,30 @@ fn a_hook_that_is_not_known_is_nothing_whatever_its_fields_hold() {
     assert_eq!((call.hook.as_str(), summary(&call).as_str()), ("Future", "nothing"));
 }
 
+#[test]
+fn a_batch_and_an_end_name_their_steps() {
+    let batch = |first: &str| {
+        json!({ "hook_event_name": "PostToolBatch", "session_id": "s", "prompt_id": "p",
+            "tool_calls": [{ "tool_name": "Read", "tool_use_id": first }, { "tool_name": "Read", "tool_use_id": "t9" }] })
+    };
+    let stop = |active: bool| json!({ "hook_event_name": "Stop", "session_id": "s", "prompt_id": "p", "stop_hook_active": active });
+    let before = json!({ "hook_event_name": "PreToolUse", "session_id": "s", "prompt_id": "p",
+        "tool_name": "Bash", "tool_use_id": "t1" });
+    let prompt =
+        json!({ "hook_event_name": "UserPromptSubmit", "session_id": "s", "prompt_id": "p", "prompt": "x" });
+    for (stdin, expected) in [
+        (batch("t1"), Some("t1")),
+        (batch("t2"), Some("t2")),
+        (stop(false), Some("end")),
+        (stop(true), Some("end, again")),
+        (before, None),
+        (prompt, None),
+    ] {
+        let call = parse_json(stdin.clone());
+        assert_eq!(exchange(&call).step.as_deref(), expected, "{stdin}");
+    }
+}
+
 fn parse_json(stdin: Value) -> HookCall {
     let env = HookEnv { entrypoint: Some("cli".to_owned()), ..HookEnv::default() };
     parse(stdin.to_string().as_bytes(), &env, NOW).expect("valid")
@@ -280,7 +305,7 @@ fn summary(call: &HookCall) -> String {
         let carrier = exchange.carrier.split(':').nth(1).unwrap_or_default();
         let tool = exchange.tool.as_deref().map(|tool| format!(" {tool}")).unwrap_or_default();
         let context = match &exchange.context {
-            ContextChange::Unchanged => "",
+            ContextChange::Unstated | ContextChange::Unchanged => "",
             ContextChange::Compacted => " compacted",
             ContextChange::Resumed => " resumed",
             ContextChange::Cleared { .. } => " clear",
@@ -311,12 +336,12 @@ fn line(event: &Event) -> String {
 #[test]
 fn a_session_says_what_became_of_its_context() {
     for (source, expected) in [
-        ("startup", ContextChange::Unchanged),
+        ("startup", ContextChange::Unstated),
         ("resume", ContextChange::Resumed),
         ("compact", ContextChange::Compacted),
         ("clear", ContextChange::Cleared { from: None }),
         ("fork", ContextChange::Forked { from: None }),
-        ("what comes next", ContextChange::Unchanged),
+        ("what comes next", ContextChange::Unstated),
     ] {
         let call =
             parse_json(json!({ "hook_event_name": "SessionStart", "session_id": "s", "source": source }));

@@ -60,8 +60,7 @@ fn written() -> Notes {
         point: InjectionPoint::AfterTool,
         redelivered: None,
     };
-    let confirmed =
-        LedgerEntry::Confirmed { notification, session: session.clone(), by: ConfirmedBy::LaterExchange };
+    let confirmed = LedgerEntry::Confirmed { notification, session: session.clone(), by: ConfirmedBy::Step };
     let opened = Output::Session(session.clone(), SessionChange::Opened(Harness::default()));
     let closed = Output::Session(
         session.clone(),
@@ -159,7 +158,7 @@ async fn a_notification_tells_its_events_and_what_became_of_it() {
     let expected = json!({
         "id": "n1", "subscriber": "ci", "priority": "high", "severity": "error", "inject_at": "after_tool", "session": "s1",
         "content": "ci: failed", "tokens": 4, "created_at": "1970-01-01T00:00:02Z", "events": [1, 2],
-        "deliveries": [{ "session": "s1", "state": "confirmed", "injection": "a1", "at": "1970-01-01T00:00:06Z" }],
+        "deliveries": [{ "session": "s1", "state": "confirmed", "proof": "step", "injection": "a1", "at": "1970-01-01T00:00:06Z" }],
     });
     assert_eq!(shown["notification"], expected);
     let delivered: Vec<_> =
@@ -185,7 +184,7 @@ async fn a_session_that_is_over_keeps_its_messages() {
     let page = send_asked(&mut daemon, get("/v1/sessions/s1/messages")).await.json();
     let place = format!("m{:x}", (4_u64 << 24) + 1);
     let expected = json!([{ "id": place, "role": "system", "content": "ci: failed", "timestamp": "1970-01-01T00:00:04Z",
-        "source": "ci", "notification_id": "n1", "injection": "a1", "point": "after_tool", "state": "confirmed" }]);
+        "source": "ci", "notification_id": "n1", "injection": "a1", "point": "after_tool", "state": "confirmed", "proof": "step" }]);
     assert_eq!(page["messages"], expected);
     let page = send_asked(&mut daemon, get("/v1/sessions/s1/injections")).await.json();
     let expected = json!([{ "id": "a1", "session": "s1", "timestamp": "1970-01-01T00:00:04Z", "role": "tool", "text": "ci: failed", "notifications": ["n1"] }]);

@@ -27,6 +27,7 @@ fn minimal() -> Exchange {
 fn full() -> Exchange {
     Exchange {
         turn: Some("t1".into()),
+        step: Some("3".into()),
         harness: Harness {
             name: Some("claude-code".into()),
             version: Some("2.1".into()),
@@ -50,10 +51,31 @@ fn full() -> Exchange {
 }
 
 #[test]
+fn a_step_is_a_text_or_a_whole_number() {
+    let with = |step: &str| format!(r#"{{"point":"after_tool","carrier":"c1","step":{step}}}"#);
+    for (step, expected) in
+        [("3", Some("3")), ("-1", Some("-1")), (r#""s\u0033""#, Some("s3")), ("null", None)]
+    {
+        let (exchange, _) = parse_text(&with(step)).expect(step);
+        assert_eq!(exchange.step.as_deref(), expected, "{step}");
+    }
+    for (step, expected) in [
+        ("1.5", "step: must be a string or a whole number, not `1.5`"),
+        ("true", "step: must be a string or a whole number, not a boolean"),
+        ("[3]", "step: must be a string or a whole number, not an array"),
+        (r#""""#, "step: must not be empty"),
+        (&format!("\"{}\"", "s".repeat(257)), "step: has 257 bytes, at most 256 are allowed"),
+    ] {
+        assert_eq!(parse_text(&with(step)).expect_err(step).to_string(), expected, "{step}");
+    }
+}
+
+#[test]
 fn what_is_written_is_read_again() {
     let compacted =
         Exchange { context: ContextChange::Compacted, carrier_effect: CarrierEffect::Cancel, ..minimal() };
-    for exchange in [minimal(), full(), compacted] {
+    let unchanged = Exchange { context: ContextChange::Unchanged, ..minimal() };
+    for exchange in [minimal(), full(), compacted, unchanged] {
         let text = serde_json::to_string(&ExchangeView::of(&exchange)).expect("serializes");
         assert_eq!(parse_text(&text), Ok((exchange, Vec::new())), "{text}");
     }

@@ -21,7 +21,7 @@ use aside::{
     tokens,
 };
 
-use super::{Content, Record, conditions::Conditions, offers::LeftBy, text::check_text};
+use super::{Content, Record, carriers::Carriers, conditions::Conditions, offers::LeftBy, text::check_text};
 use crate::support::generations;
 
 /// Longest chain of causes that is dispatched.
@@ -91,7 +91,9 @@ pub(super) struct Account {
     /// Notifications that each session left and has not got since.
     pub(super) was_left: BTreeSet<(SessionId, NotificationId)>,
     /// The last answer to each carrier, with the exchange and its time.
-    answers: BTreeMap<(SessionId, Arc<str>), (Exchange, Timestamp, Answer)>,
+    carriers: Carriers,
+    /// Delivered conditions that were recalled, and have not returned since.
+    pub(super) recalled: BTreeSet<(SessionId, NotificationId)>,
     /// The newest notification, and the sessions that have not got it yet.
     pub(super) routed: Option<(NotificationId, BTreeSet<SessionId>)>,
 }
@@ -114,7 +116,8 @@ impl Account {
             places: BTreeMap::new(),
             left: BTreeMap::new(),
             was_left: BTreeSet::new(),
-            answers: BTreeMap::new(),
+            carriers: Carriers::default(),
+            recalled: BTreeSet::new(),
             routed: None,
         }
     }
@@ -143,8 +146,7 @@ impl Account {
                         Some(before) => assert_eq!(answer, before, "the same carrier gets the same answer"),
                         None => {
                             self.check_answer(exchange, answer, outputs, engine);
-                            let carrier = (session.clone(), exchange.carrier.clone());
-                            self.answers.insert(carrier, (exchange.clone(), now, answer.clone()));
+                            self.carriers.note(exchange, answer, now + self.rules.injection.lease);
                         }
                     }
                 }
@@ -264,26 +266,24 @@ impl Account {
         let on_its_way =
             |place: &Place| matches!(place, Place::Leased { injection: of, .. } if of == injection);
         if self.places.get(session).is_some_and(|places| places.values().any(on_its_way)) {
-            self.answers.retain(|(of, _), (_, _, answer)| {
-                of != session || answer.injection.as_ref().is_none_or(|given| given.id != *injection)
-            });
+            self.carriers.forget(session, injection);
         }
     }
 
-    /// The answer to the same message: the same carrier at the same point and turn, within a lease.
+    /// The answer to the same message.
     fn answered_before(&self, content: Option<&Content>, now: Timestamp) -> Option<Answer> {
         let Some(Content::Exchange(exchange)) = content else { return None };
-        let (last, at, answer) = self.answers.get(&(exchange.session.clone(), exchange.carrier.clone()))?;
-        let other_turn = matches!((&last.turn, &exchange.turn), (Some(one), Some(other)) if one != other);
-        let is_same = last.point == exchange.point && !other_turn && now < *at + self.rules.injection.lease;
-        is_same.then(|| answer.clone())
+        self.carriers.find(exchange, now)
     }
 
     fn take_back(&mut self, notification: &NotificationId, session: &SessionId, content: Option<&Content>) {
         let never_left = matches!(content, Some(Content::Undelivered(of, _)) if of == session);
         let place = self.place(session, notification);
         let Place::Leased { again, .. } = *place else { panic!("{notification} returned from {place:?}") };
-        assert!(never_left || !again || loses_context(content), "{notification} goes back once");
+        let was_recalled = !never_left && self.recalled.remove(&(session.clone(), *notification));
+        let may_return = !again || was_recalled || loses_context(content);
+        assert!(never_left || may_return, "{notification} goes back once");
+        let place = self.place(session, notification);
         *place = Place::Queued { again: again || !never_left };
         if never_left {
             self.cancelled.remove(&(session.clone(), *notification));
@@ -510,7 +510,8 @@ impl Account {
             self.away.remove(&id);
             self.delivered.remove(&id);
             self.cancelled.retain(|(session, _)| *session != id);
-            self.answers.retain(|(session, _), _| *session != id);
+            self.carriers.close(&id);
+            self.recalled.retain(|(session, _)| *session != id);
             let mut left = self.places.remove(&id).unwrap_or_default();
             left.retain(|_, place| *place != Place::Over);
             assert!(left.is_empty(), "{id} is closed and leaves {left:?}");

@@ -56,5 +56,7 @@ impl Account {
         let before = places.insert(*id, Place::Queued { again: true });
         assert!(matches!(before, None | Some(Place::Over)), "{id} in {session}: {before:?}");
         self.cancelled.insert((session.clone(), *id));
+        // It had arrived, so it can still go back once.
+        self.recalled.insert((session.clone(), *id));
     }
 }

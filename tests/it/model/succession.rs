@@ -17,7 +17,10 @@ impl Account {
     /// process.
     pub(super) fn expect_succession(&mut self, exchange: &Exchange, now: Timestamp) {
         let (from, ends) = match &exchange.context {
-            ContextChange::Unchanged | ContextChange::Compacted | ContextChange::Resumed => return,
+            ContextChange::Unstated
+            | ContextChange::Unchanged
+            | ContextChange::Compacted
+            | ContextChange::Resumed => return,
             ContextChange::Cleared { from } => (from, true),
             ContextChange::Forked { from } => (from, false),
         };

@@ -95,6 +95,7 @@ pub(super) struct Asked {
     pub(super) point: usize,
     pub(super) carrier: u8,
     pub(super) turn: Option<u8>,
+    pub(super) step: Option<u8>,
     pub(super) ack: Option<usize>,
     /// Notifications, tokens, characters.
     pub(super) budget: Option<(u32, u32, u32)>,
@@ -163,7 +164,7 @@ prop_compose! {
         session in prop_oneof![2 => Just(0), 1 => 0..SESSIONS.len()],
         point in 0..5_usize,
         carrier in 0..30_u8,
-        turn in prop::option::of(0..3_u8),
+        (turn, step) in (prop::option::of(0..3_u8), prop::option::of(0..4_u8)),
         ack in prop::option::weighted(0.2, 0..4_usize),
         budget in prop::option::weighted(0.3, (0..4_u32, 0..200_u32, 0..700_u32)),
         format in prop::option::weighted(0.3, 0..4_usize),
@@ -176,6 +177,6 @@ prop_compose! {
         from in prop::option::of(0..SESSIONS.len()),
         introduces in prop::bool::weighted(0.8),
     ) -> Asked {
-        Asked { session, point, carrier, turn, ack, budget, format, carrier_effect, context, from, introduces }
+        Asked { session, point, carrier, turn, step, ack, budget, format, carrier_effect, context, from, introduces }
     }
 }

@@ -7,7 +7,7 @@
 //!                          conversations=one_per_process]
 //! @MS emit        TYPE [--severity= --source= --provenance= --session= --workspace=
 //!                       --dedupe_key= --cause= --id=] [field=value ..] [{json}]
-//! @MS exchange    SESSION POINT [carrier= turn= tool= ack= format= max_notifications=
+//! @MS exchange    SESSION POINT [carrier= turn= step= tool= ack= format= max_notifications=
 //!                                max_tokens= max_chars= carrier_effect= context= from= notices=
 //!                                trigger=]
 //!                               and the options of `open`
@@ -263,13 +263,16 @@ fn read_exchange(session: &str, point: &str, words: &[&str], number: &str) -> Re
     };
     let from = fields.remove("from").as_deref().map(SessionId::new);
     let context = match fields.remove("context").as_deref() {
-        None => ContextChange::Unchanged,
+        None => ContextChange::Unstated,
+        Some("unchanged") => ContextChange::Unchanged,
         Some("compacted") => ContextChange::Compacted,
         Some("resumed") => ContextChange::Resumed,
         Some("cleared") => ContextChange::Cleared { from },
         Some("forked") => ContextChange::Forked { from },
         Some(other) => {
-            return Err(format!("`context={other}`: there are compacted, resumed, cleared and forked"));
+            return Err(format!(
+                "`context={other}`: there are unchanged, compacted, resumed, cleared and forked"
+            ));
         }
     };
     let trigger = match fields.remove("trigger").as_deref() {
@@ -284,6 +287,7 @@ fn read_exchange(session: &str, point: &str, words: &[&str], number: &str) -> Re
         point,
         carrier: carrier.into(),
         turn: fields.remove("turn").map(Into::into),
+        step: fields.remove("step").map(Into::into),
         tool: fields.remove("tool").map(Into::into),
         harness: take_harness(&mut fields)?,
         acks: Vec::new(),

@@ -21,6 +21,13 @@ use aside::{
 
 use crate::support::restored::restored;
 
+/// How often an engine is restarted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Restarts {
+    Never,
+    BeforeEveryInput,
+}
+
 /// An engine with its journal's next position.
 pub(crate) struct Drive {
     engine: Engine,
@@ -34,6 +41,13 @@ impl Drive {
     pub(crate) fn new(files: &[(String, String)]) -> Self {
         let engine = Engine::new(rules(files));
         Self { engine, seq: Seq::ZERO, outputs: Vec::new(), is_restarted: false }
+    }
+
+    /// Starts an engine with these rules; `restarts`: with a snapshot and a restart before every
+    /// input.
+    pub(crate) fn with(rules: Arc<CompiledRules>, restarts: Restarts) -> Self {
+        let is_restarted = restarts == Restarts::BeforeEveryInput;
+        Self { engine: Engine::new(rules), seq: Seq::ZERO, outputs: Vec::new(), is_restarted }
     }
 
     /// Like [`Self::new`], with a snapshot and a restart before every input.
