@@ -16,7 +16,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::finding::Finding;
+use super::{
+    comparable::{Comparable, present},
+    finding::Finding,
+};
 use crate::{
     event::{EventRef, SessionId, Severity, cut_text, strip_text},
     hash::first_64_bits,
@@ -78,13 +81,17 @@ struct Call {
     ended_at: Timestamp,
 }
 
-/// A harness's report of an ended call.
+/// A harness's report of an ended call. Each field may have any JSON value.
 #[derive(Debug, Deserialize)]
 struct Ended {
-    tool_name: String,
-    args: Option<String>,
-    result: Option<String>,
-    subject: Option<String>,
+    #[serde(default, deserialize_with = "present")]
+    tool_name: Option<Comparable>,
+    #[serde(default, deserialize_with = "present")]
+    args: Option<Comparable>,
+    #[serde(default, deserialize_with = "present")]
+    result: Option<Comparable>,
+    #[serde(default, deserialize_with = "present")]
+    subject: Option<Comparable>,
 }
 
 impl Loops {
@@ -214,14 +221,15 @@ impl Call {
     fn read(event: &EventRef<'_>, ended_at: Timestamp) -> Option<Self> {
         let has_failed = event.event_type != SUCCEEDED;
         let Ended { tool_name, args, result, subject } = serde_json::from_str(event.payload).ok()?;
-        let (args, result) = (args?, result?);
+        let (Comparable(tool_name), Comparable(args), Comparable(result)) = (tool_name?, args?, result?);
         let mut hash = Sha256::new();
         for part in [tool_name.as_str(), &args, if has_failed { "failed" } else { "succeeded" }, &result] {
             hash.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_le_bytes());
             hash.update(part);
         }
         let hash = first_64_bits(hash);
-        let shown = subject.map_or_else(|| tool_name.clone(), |subject| format!("{tool_name} {subject}"));
+        let shown =
+            subject.map_or_else(|| tool_name.clone(), |Comparable(subject)| format!("{tool_name} {subject}"));
         let shown = cut_text(strip_text(&shown), CALL_CHARS_MAX).into_owned();
         Some(Self { hash, shown, has_failed, ended_at })
     }
@@ -339,6 +347,35 @@ mod tests {
         story.event("s", "tool.call.success", r#"{"tool_name":"c","args":"c"}"#);
         assert_eq!(story.call("c"), None);
         assert_eq!(story.event("other", "tool.call.success", r#"{"tool_name":"c"}"#), None);
+    }
+
+    #[test]
+    fn values_of_any_kind_are_compared() {
+        for (what, one, other) in [
+            ("objects", r#"{"q":"x","in":{"a":1,"b":[1,2]}}"#, r#"{"in": {"b": [1, 2], "a": 1}, "q": "x"}"#),
+            ("an array", r#"["a",1]"#, r#"[ "a", 1 ]"#),
+            ("numbers", "7", "7"),
+            ("booleans", "true", "true"),
+            ("nothing", "null", "null"),
+            ("texts", r#""a""#, r#""\u0061""#),
+        ] {
+            for field in ["args", "result", "subject"] {
+                let mut story = Story::new();
+                let mut call = |value: &str| {
+                    let others = ["args", "result", "subject"].into_iter().filter(|other| *other != field);
+                    let others: String = others.map(|other| format!(r#","{other}":"same""#)).collect();
+                    let payload = format!(r#"{{"tool_name":"t","{field}":{value}{others}}}"#);
+                    story.event("s", "tool.call.success", &payload).is_some()
+                };
+                let found = [one, other, one, other].map(&mut call);
+                assert_eq!(found, [false, false, false, true], "{what} as {field}");
+            }
+        }
+        let mut story = Story::new();
+        for args in [r#"{"q":1}"#, r#"{"q":2}"#, r#"{"q":"1"}"#, r#"[{"q":1}]"#, "null", "1", "false"] {
+            let payload = format!(r#"{{"tool_name":"t","args":{args},"result":null}}"#);
+            assert_eq!(story.event("s", "tool.call.success", &payload), None, "{args} is another call");
+        }
     }
 
     #[test]
