@@ -310,6 +310,20 @@ pub struct Answer {
     pub notice: Option<Arc<str>>,
 }
 
+/// What a carrying message replaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Replaces {
+    /// Nothing: its text stands beside other text.
+    #[default]
+    Nothing,
+    /// A tool call, which is not run: its text begins with [`NOT_RUN`].
+    Call,
+}
+
+/// The first sentence of a text in place of a tool call. A model would take the text for the result
+/// of the call otherwise.
+pub const NOT_RUN: &str = "This call was not run: it was cancelled so that what follows can be read first, and it may be made again.";
+
 /// The release of an exchange, as recorded in the journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReleaseRecord {

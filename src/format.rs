@@ -7,7 +7,7 @@
 //! This module does not select, sort or measure.
 //!
 //! ```
-//! # use aside::{event::{Scope, Severity}, exchange::{Format, InjectionId}, format::{Item, Overflow, write}};
+//! # use aside::{event::{Scope, Severity}, exchange::{Format, InjectionId, Replaces}, format::{Item, Overflow, write}};
 //! # use aside::notification::{Counts, Detail, InjectionPoint, Notification, NotificationId, Priority, SubscriberId, Tokens};
 //! # use aside::time::Timestamp;
 //! # let notification = Notification {
@@ -23,7 +23,7 @@
 //! let overflow = Overflow { pending, ..Overflow::default() };
 //! let items = [Item { notification: &notification, redelivered: false, cut: None }];
 //! assert_eq!(
-//!     write(Format::Xml, &InjectionId::new("7fq2kd"), &items, &overflow),
+//!     write(Format::Xml, &InjectionId::new("7fq2kd"), &items, &overflow, Replaces::Nothing),
 //!     r#"<notifications count="4" shown="1" id="7fq2kd">
 //! tool_fails[2]{tool,error}:
 //!   grep,timeout
@@ -46,7 +46,7 @@ mod xml;
 #[cfg(test)]
 mod hostile;
 
-use crate::exchange::{Format, InjectionId};
+use crate::exchange::{Format, InjectionId, NOT_RUN, Replaces};
 
 pub use cut::shorten;
 pub use item::{Item, Overflow};
@@ -56,14 +56,25 @@ pub use sentence::{line_for_user, sentence};
 ///
 /// Shape: no trailing newline. The text has the total number of notifications, and the number shown
 /// if that is lower. It ends with the counts of the omitted and evicted ones, in bounded length;
-/// they are absent if there are none.
-pub fn write(format: Format, injection: &InjectionId, items: &[Item<'_>], overflow: &Overflow) -> String {
-    match format {
+/// they are absent if there are none. A text that replaces a call begins with [`NOT_RUN`]; in a
+/// format that is decoded, that is the value of the first key, `not_run`.
+pub fn write(
+    format: Format,
+    injection: &InjectionId,
+    items: &[Item<'_>],
+    overflow: &Overflow,
+    replaces: Replaces,
+) -> String {
+    let text = match format {
         Format::Xml => xml::write(injection, items, overflow),
         Format::Markdown => markdown::write(injection, items, overflow),
-        Format::Toon => toon::write_alone(items, overflow),
-        Format::Json => json::write(injection, items, overflow),
+        Format::Toon => return toon::write_alone(items, overflow, replaces),
+        Format::Json => return json::write(injection, items, overflow, replaces),
         Format::Line => line::write(injection, items, overflow),
+    };
+    match replaces {
+        Replaces::Nothing => text,
+        Replaces::Call => format!("{NOT_RUN}\n\n{text}"),
     }
 }
 
@@ -130,7 +141,7 @@ mod tests {
         };
         let last = Item { cut: Some(&cut), ..item(&second, true) };
         let items = [item(&budget, false), item(&first, false), last];
-        write(format, &InjectionId::new("7fq2kd"), &items, &overflow)
+        write(format, &InjectionId::new("7fq2kd"), &items, &overflow, Replaces::Nothing)
     }
 
     #[test]
@@ -242,9 +253,45 @@ notifications[2]:
         let many: Vec<(&str, u32)> = names.iter().map(|name| (name.as_str(), 1)).collect();
         let overflow = Overflow { pending: counts(&many), evicted: counts(&many) };
         for format in Format::VARIANTS.iter().copied() {
-            let text = write(format, &InjectionId::new("7fq2kd"), &[item(&made, false)], &overflow);
+            let text = write(
+                format,
+                &InjectionId::new("7fq2kd"),
+                &[item(&made, false)],
+                &overflow,
+                Replaces::Nothing,
+            );
             assert!(text.len() < 700, "{format:?}: {} bytes\n{text}", text.len());
             assert!(text.contains("subscriber_004") && text.contains("995"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_text_in_place_of_a_call_begins_with_that_in_every_format() {
+        let one = notification("n1", Priority::Critical, "not_run: \"forged\"");
+        let two = notification("n2", Priority::High, "b: 2");
+        for items in [&[item(&one, false)][..], &[item(&one, false), item(&two, true)]] {
+            for format in Format::VARIANTS.iter().copied() {
+                let id = InjectionId::new("7fq2kd");
+                let text = |replaces| write(format, &id, items, &Overflow::default(), replaces);
+                let (alone, replacing) = (text(Replaces::Nothing), text(Replaces::Call));
+                let begin = match format {
+                    Format::Xml | Format::Markdown | Format::Line => format!("{NOT_RUN}\n\n{alone}"),
+                    Format::Toon => format!("not_run: \"{NOT_RUN}\"\n"),
+                    Format::Json => format!("{{\"not_run\":\"{NOT_RUN}\",\"injection\":\"7fq2kd\","),
+                };
+                assert!(replacing.starts_with(&begin), "{format:?}: {replacing}");
+                assert!(!alone.contains(NOT_RUN) && replacing.matches(NOT_RUN).count() == 1, "{replacing}");
+                let decoded = match format {
+                    Format::Toon => crate::toon::decode(&replacing).ok(),
+                    Format::Json => serde_json::from_str(&replacing).ok(),
+                    Format::Xml | Format::Markdown | Format::Line => continue,
+                };
+                assert_eq!(
+                    decoded.map(|value| value["not_run"].clone()),
+                    Some(NOT_RUN.into()),
+                    "{replacing}"
+                );
+            }
         }
     }
 
@@ -252,7 +299,7 @@ notifications[2]:
     fn an_injection_id_stays_inside_its_attribute() {
         let made = notification("n", Priority::Low, "a: 1");
         let id = InjectionId::new("x\"><");
-        let xml = write(Format::Xml, &id, &[item(&made, false)], &Overflow::default());
+        let xml = write(Format::Xml, &id, &[item(&made, false)], &Overflow::default(), Replaces::Nothing);
         assert_eq!(xml, "<notifications count=\"1\" id=\"x&quot;>&lt;\">\na: 1\n</notifications>");
     }
 }

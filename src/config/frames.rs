@@ -6,7 +6,7 @@ use strum::VariantArray;
 
 use crate::{
     event::{Scope, Severity},
-    exchange::{Format, InjectionId},
+    exchange::{Format, InjectionId, Replaces},
     format::{Item, Overflow, write},
     notification::{
         Activation, InjectionPoint, Interrupt, Nature, Notification, NotificationId, Priority, SubscriberId,
@@ -36,7 +36,8 @@ pub(crate) fn frames() -> Vec<Frame> {
     let items = [Item { notification: &notification, redelivered: false, cut: None }];
     let chars = |text: &str| u32::try_from(text.chars().count()).unwrap_or(u32::MAX);
     let frame = |format: Format| {
-        let text = write(format, &InjectionId::new("abcdef"), &items, &Overflow::default());
+        let text =
+            write(format, &InjectionId::new("abcdef"), &items, &Overflow::default(), Replaces::Nothing);
         let content = tokens::estimate(CONTENT).0;
         Frame {
             format,

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use crate::{
     conversation::injector::{Candidate, Writer},
     event::Seq,
-    exchange::{Exchange, Format, InjectionId},
+    exchange::{Exchange, Format, InjectionId, Replaces},
     format::{self, Overflow},
     notification::{Counts, Cut, Detail, Notification, SubscriberId, Tokens},
     time::Timestamp,
@@ -27,10 +27,10 @@ pub(super) struct Text<'a> {
 }
 
 impl Writer for Text<'_> {
-    fn write(&self, chosen: &[Candidate], left_out: Counts, detail: Detail) -> String {
+    fn write(&self, chosen: &[Candidate], left_out: Counts, detail: Detail, replaces: Replaces) -> String {
         let items: Vec<_> = chosen.iter().map(item).collect();
         let overflow = Overflow { pending: left_out, evicted: Counts::new(self.evicted, detail) };
-        format::write(self.format, self.injection, &items, &overflow)
+        format::write(self.format, self.injection, &items, &overflow, replaces)
     }
 
     fn sentence(&self, about: &[&Candidate]) -> String {

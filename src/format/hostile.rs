@@ -180,7 +180,7 @@ struct Case<'a> {
 
 impl Case<'_> {
     fn write(&self, format: Format) -> String {
-        write(format, &InjectionId::new("7fq2kd"), self.shown, self.overflow)
+        write(format, &InjectionId::new("7fq2kd"), self.shown, self.overflow, Replaces::Nothing)
     }
 
     fn is_over(&self) -> bool {

@@ -46,6 +46,9 @@ pub(super) const UNTRUSTED_SOURCE: &str = "untrusted_source";
 /// The key for a notification that may have been delivered before.
 pub(super) const REDELIVERED: &str = "redelivered";
 
+/// The key for the sentence that a call was not run, in a text that is decoded.
+pub(super) const NOT_RUN_KEY: &str = "not_run";
+
 /// The key for the mark of a cut notification.
 pub(super) const CUT: &str = "cut";
 

@@ -12,9 +12,10 @@ use serde_json::{Map, Value};
 
 use super::{
     Item, Overflow, fence,
-    item::{CUT, REDELIVERED, UNTRUSTED_SOURCE, count_if_more},
+    item::{CUT, NOT_RUN_KEY, REDELIVERED, UNTRUSTED_SOURCE, count_if_more},
 };
 use crate::{
+    exchange::{NOT_RUN, Replaces},
     notification::Counts,
     toon::{self, Document, Form},
 };
@@ -68,11 +69,16 @@ pub(super) fn write(items: &[Item<'_>], overflow: &Overflow) -> String {
 
 /// Writes the document for a carrier without a wrapper, with the total if it exceeds the number
 /// shown.
-pub(super) fn write_alone(items: &[Item<'_>], overflow: &Overflow) -> String {
+pub(super) fn write_alone(items: &[Item<'_>], overflow: &Overflow, replaces: Replaces) -> String {
     let number = |number: u64| Said::Value(Value::from(number));
-    let shown = (SHOWN, number(items.len() as u64));
-    let head = count_if_more(items, overflow).map(|count| vec![(COUNT, number(count)), shown]);
-    compose(items, items.len(), head.unwrap_or_default(), more(overflow).as_deref())
+    let mut head = Fields::new();
+    if replaces == Replaces::Call {
+        head.push((NOT_RUN_KEY, Said::Word(NOT_RUN)));
+    }
+    if let Some(count) = count_if_more(items, overflow) {
+        head.extend([(COUNT, number(count)), (SHOWN, number(items.len() as u64))]);
+    }
+    compose(items, items.len(), head, more(overflow).as_deref())
 }
 
 /// Writes `group`, which is all or a part of the `total` notifications of a text.
@@ -103,7 +109,7 @@ pub(super) fn decode(content: &Document) -> Value {
 }
 
 fn compose(items: &[Item<'_>], total: usize, head: Fields<'_>, more: Option<&str>) -> String {
-    let counts: &[&str] = if head.is_empty() { &[] } else { &[COUNT, SHOWN] };
+    let counts: &[&str] = if head.is_empty() { &[] } else { &[NOT_RUN_KEY, COUNT, SHOWN] };
     let document = match items {
         [item] if total == 1 => {
             let above = head.into_iter().chain(marks(item)).collect();

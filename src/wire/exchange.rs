@@ -16,7 +16,7 @@ use crate::{
     event::{Provenance, SessionId, catalogue::OwnSeverities},
     exchange::{
         Answer, Budget, CarrierEffect, ContextChange, Conversations, Directive, Exchange, Format, Harness,
-        InjectionId, Released, Trigger,
+        InjectionId, NOT_RUN, Released, Role, Trigger,
     },
     notification::{InjectionPoint, Tokens},
     time::Timestamp,
@@ -379,7 +379,8 @@ pub struct AnswerView<'a> {
     /// The injection's short name, to be acknowledged by `ack`.
     #[serde(skip_serializing_if = "Option::is_none")]
     injection: Option<&'a str>,
-    /// The text for the agent's context, to be inserted unchanged.
+    /// The text for the agent's context, to be inserted unchanged. With the directive `cancel` it
+    /// begins with a sentence that the call was not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<&'a str>,
     /// The role of its message: `tool`, `user` or `system`.
@@ -439,8 +440,11 @@ impl<'a> AnswerView<'a> {
         let injection = answer.injection.as_ref();
         Some(Self {
             injection: injection.map(|injection| injection.id.as_str()),
-            text: injection.map(|injection| &*injection.text),
-            role: injection.map(|injection| injection.role.as_str()),
+            text: injection.map(|injection| &*injection.text).or_else(|| standing_text(answer)),
+            role: injection
+                .map(|injection| injection.role)
+                .or_else(|| standing_text(answer).map(|_| Role::System))
+                .map(Role::as_str),
             notifications: injection.map_or_else(Vec::new, |injection| {
                 injection.notifications.iter().map(ReleasedView::of).collect()
             }),
@@ -453,6 +457,12 @@ impl<'a> AnswerView<'a> {
             check_before_tool: answer.check_before_tool,
         })
     }
+}
+
+/// The text for a call that is cancelled with another one of its batch, which has the
+/// notifications.
+fn standing_text(answer: &Answer) -> Option<&'static str> {
+    matches!(answer.directive, Some(Directive::Cancel { .. })).then_some(NOT_RUN)
 }
 
 impl<'a> ReleasedView<'a> {

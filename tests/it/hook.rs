@@ -408,7 +408,10 @@ fn a_call_is_denied_once_for_what_is_critical_and_never_one_that_only_looks() {
         (&json!("PreToolUse"), &json!("deny"))
     );
     let reason = output["permissionDecisionReason"].as_str().expect("a reason");
-    assert!(reason.contains("budget_exceeded: token") && reason.contains("it was not run"), "{reason}");
+    assert!(
+        reason.contains("budget_exceeded: token") && reason.contains("This call was not run"),
+        "{reason}"
+    );
     assert!(before("Bash", "t4").is_some(), "each call of the batch is held back");
     home.hook(&batch("s1", "t4"));
     assert_eq!(before("Bash", "t5"), None, "the same call again, in the next batch");

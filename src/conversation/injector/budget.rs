@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use super::{asks::Asks, candidate::Candidate};
 use crate::{
-    exchange::{Budget, Directive},
+    exchange::{Budget, Directive, Replaces},
     notification::{Counts, Cut, Detail, Notification, Priority, SubscriberId, Tokens},
 };
 
@@ -111,7 +111,7 @@ pub struct Fitted {
 /// Renders notifications.
 pub trait Writer {
     /// Renders the chosen ones, and how many are left out, in the given detail.
-    fn write(&self, chosen: &[Candidate], left_out: Counts, detail: Detail) -> String;
+    fn write(&self, chosen: &[Candidate], left_out: Counts, detail: Detail, replaces: Replaces) -> String;
 
     /// The content of these in one sentence for the user; they are in text order.
     fn sentence(&self, about: &[&Candidate]) -> String;
@@ -134,21 +134,31 @@ pub fn fit(offer: Offer, limits: &Limits, writer: &impl Writer) -> Decided {
         let asking: Vec<&Candidate> = candidates.iter().filter(|one| asks.is_asked_by(one)).collect();
         asks.for_reason(writer.sentence(&asking).into())
     });
-    let fitted = choose(candidates, &due, limits, writer);
+    let replaces = replaces(directive.as_ref().or(standing.as_ref()));
+    let fitted = choose(candidates, &due, limits, replaces, writer);
     let directive = directive.filter(|_| fitted.is_some()).or(standing);
     Decided { fitted, directive }
+}
+
+/// What the text with this directive replaces.
+pub(super) fn replaces(directive: Option<&Directive>) -> Replaces {
+    match directive {
+        Some(Directive::Cancel { .. }) => Replaces::Call,
+        Some(Directive::Continue { .. }) | None => Replaces::Nothing,
+    }
 }
 
 fn choose(
     mut candidates: Vec<Candidate>,
     due: &BTreeMap<SubscriberId, u32>,
     limits: &Limits,
+    replaces: Replaces,
     writer: &impl Writer,
 ) -> Option<Fitted> {
     let criticals = candidates.iter().filter(|candidate| is_critical(candidate)).count();
     let others_max = usize::try_from(limits.max_notifications).unwrap_or(usize::MAX);
     candidates.truncate(criticals.max(others_max));
-    let fitting = Fitting { due, limits, writer };
+    let fitting = Fitting { due, limits, replaces, writer };
     let (count, written) = fitting
         .most(&candidates)
         .or_else(|| fitting.first_cut(candidates.first_mut()?).map(|text| (1, text)))?;
@@ -161,6 +171,7 @@ fn choose(
 struct Fitting<'a, W> {
     due: &'a BTreeMap<SubscriberId, u32>,
     limits: &'a Limits,
+    replaces: Replaces,
     writer: &'a W,
 }
 
@@ -215,7 +226,7 @@ impl<W: Writer> Fitting<'_, W> {
 
     /// The text of `chosen`, if it is within the limits that apply.
     fn written(&self, chosen: &[Candidate], detail: Detail) -> Option<Written> {
-        let text = self.writer.write(chosen, self.left_out(chosen, detail), detail);
+        let text = self.writer.write(chosen, self.left_out(chosen, detail), detail, self.replaces);
         let tokens = self.writer.tokens(&text);
         let allowance = if chosen.iter().all(is_critical) { Allowance::Carrier } else { Allowance::Budget };
         self.limits.holds(&text, tokens, allowance).then_some(Written { text, tokens })
@@ -274,7 +285,13 @@ mod tests {
     struct Plain;
 
     impl Writer for Plain {
-        fn write(&self, chosen: &[Candidate], left_out: Counts, detail: Detail) -> String {
+        fn write(
+            &self,
+            chosen: &[Candidate],
+            left_out: Counts,
+            detail: Detail,
+            replaces: Replaces,
+        ) -> String {
             let content = |candidate: &Candidate| match &candidate.cut {
                 Some(cut) => cut.content.to_string(),
                 None => candidate.notification.content.to_string(),
@@ -285,7 +302,8 @@ mod tests {
                 (total, Detail::Total) => format!(" +{total}"),
                 (_, Detail::Subscribers) => format!(" +{left_out}"),
             };
-            contents.join(" ") + &left
+            let begin = if replaces == Replaces::Call { "not run: " } else { "" };
+            format!("{begin}{}{left}", contents.join(" "))
         }
 
         fn sentence(&self, about: &[&Candidate]) -> String {
@@ -332,6 +350,23 @@ mod tests {
         let offered = || offer(&["!aaaaaaaa", "!bbbbbbbb", "cccc"], 0);
         assert_eq!(fitted(offered(), 5, 5, 100).as_deref(), Some("!aaaaaaaa !bbbbbbbb +cccc 1"));
         assert_eq!(fitted(offered(), 24, 24, 100).as_deref(), Some("!aaaaaaaa !bbbbbbbb cccc"));
+    }
+
+    #[test]
+    fn what_replaces_a_call_says_so_within_the_limits() {
+        let reason = || "a".into();
+        let asked = |asks, standing| Offer { asks, standing, ..offer(&["!aaaaaaaa", "!bbbbbbbb"], 0) };
+        let cancels = Directive::Cancel { reason: reason() };
+        for (offered, expected) in [
+            (asked(Some(Asks::ToCancel), None), "not run: !aaaaaaaa !bbbbbbbb"),
+            (asked(None, Some(cancels)), "not run: !aaaaaaaa !bbbbbbbb"),
+            (asked(Some(Asks::ToContinue), None), "!aaaaaaaa !bbbbbbbb"),
+            (asked(None, None), "!aaaaaaaa !bbbbbbbb"),
+        ] {
+            assert_eq!(fitted(offered, 5, 5, 28).as_deref(), Some(expected));
+        }
+        let offered = asked(Some(Asks::ToCancel), None);
+        assert_eq!(fitted(offered, 5, 5, 27).as_deref(), Some("not run: !aaaaaaaa +1"));
     }
 
     #[test]

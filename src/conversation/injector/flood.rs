@@ -9,7 +9,10 @@ use super::{
     tests::{exchange, notification},
     *,
 };
-use crate::notification::{Counts, Cut, Detail, Tokens};
+use crate::{
+    exchange::Replaces,
+    notification::{Counts, Cut, Detail, Tokens},
+};
 
 /// Room for the frame, the mark of a cut, and the total of those left out.
 const FRAME: usize = 40;
@@ -18,7 +21,7 @@ const FRAME: usize = 40;
 struct Framed;
 
 impl Writer for Framed {
-    fn write(&self, chosen: &[Candidate], left_out: Counts, detail: Detail) -> String {
+    fn write(&self, chosen: &[Candidate], left_out: Counts, detail: Detail, _: Replaces) -> String {
         let mut text = String::from("<n>\n");
         for candidate in chosen {
             let content = candidate.cut.as_ref().map_or(&candidate.notification.content, |cut| &cut.content);

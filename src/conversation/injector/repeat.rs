@@ -4,7 +4,7 @@
 //! release.
 
 use super::{
-    budget::{Decided, Fitted, Writer},
+    budget::{Decided, Fitted, Writer, replaces},
     candidate::{Candidate, candidate},
     parts::Injector,
 };
@@ -27,7 +27,8 @@ impl Injector {
             }
         }
         let fitted = (!chosen.is_empty()).then(|| {
-            let text = writer.write(&chosen, Counts::default(), Detail::Total);
+            let replaces = replaces(record.directive.as_ref());
+            let text = writer.write(&chosen, Counts::default(), Detail::Total, replaces);
             let tokens = writer.tokens(&text);
             let sentence = writer.sentence(&chosen.iter().collect::<Vec<_>>());
             Fitted { chosen, text, sentence, tokens }

@@ -4,7 +4,7 @@
 use super::*;
 use crate::{
     event::{Seq, Severity},
-    exchange::{CarrierEffect, Role},
+    exchange::{CarrierEffect, Replaces, Role},
     notification::{Activation, Counts, Cut, Detail, Interrupt, NotificationId, Tokens},
 };
 
@@ -69,7 +69,7 @@ impl Story {
 pub(super) struct Brief;
 
 impl Writer for Brief {
-    fn write(&self, _: &[Candidate], _: Counts, _: Detail) -> String {
+    fn write(&self, _: &[Candidate], _: Counts, _: Detail, _: Replaces) -> String {
         String::new()
     }
 

@@ -5,13 +5,9 @@ use std::borrow::Cow;
 use serde::Serialize;
 
 use crate::{
-    exchange::{Answer, Directive, Injection, LINE_BEGIN},
+    exchange::{Answer, Directive, Injection, LINE_BEGIN, NOT_RUN},
     harness::{HookCall, claude::caps::CAPS},
 };
-
-/// Follows the notifications that replace a call. States the outcome of the call, and requests
-/// nothing.
-const NOT_RUN: &str = "\n\nThe call was cancelled so that this could be read first; it was not run. The same call can be made again.";
 
 /// Prefix of the reason for denying a call. A user at a terminal sees only its first line.
 const CANCELLED: &str = "aside cancelled this call: ";
@@ -20,10 +16,9 @@ const CANCELLED: &str = "aside cancelled this call: ";
 /// terminal has no more room.
 const REASON_CHARS_MAX: u32 = 200;
 
-/// Most characters of an injection that replaces a call; the rest is for the first line and for
-/// [`NOT_RUN`].
+/// Most characters of an injection that replaces a call; the rest is for the first line.
 pub(super) const DENY_CHARS_MAX: u32 =
-    CAPS.chars_max - (CANCELLED.len() + "\n\n".len() + NOT_RUN.len()) as u32 - REASON_CHARS_MAX;
+    CAPS.chars_max - (CANCELLED.len() + "\n\n".len()) as u32 - REASON_CHARS_MAX;
 
 /// The stdout of the hook: one line of JSON, or nothing.
 pub fn reply(call: &HookCall, answer: &Answer) -> Option<String> {
@@ -55,15 +50,12 @@ fn context<'a>(hook: &'a str, text: Cow<'a, str>) -> Output<'a> {
     }
 }
 
-/// Denies a call. Of parallel calls, only one has the text; the others have none.
+/// Denies a call. Of parallel calls, only one has the text; the others have its first sentence.
 fn deny<'a>(hook: &'a str, reason: &str, injection: Option<&Injection>) -> Output<'a> {
     let line = reason.chars().take(usize::try_from(REASON_CHARS_MAX).unwrap_or(usize::MAX));
     let mut said: String = CANCELLED.chars().chain(line).collect();
-    if let Some(injection) = injection {
-        said.push_str("\n\n");
-        said.push_str(&injection.text);
-    }
-    said.push_str(NOT_RUN);
+    said.push_str("\n\n");
+    said.push_str(injection.map_or(NOT_RUN, |injection| &injection.text));
     Output {
         hook_event_name: hook,
         additional_context: None,

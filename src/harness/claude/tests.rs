@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     engine::io::RequestId,
     event::Seq,
-    exchange::{Answer, Conversations, Directive, Injection, InjectionId, Role, Trigger},
+    exchange::{Answer, Conversations, Directive, Injection, InjectionId, NOT_RUN, Role, Trigger},
     records,
 };
 
@@ -368,7 +368,7 @@ fn the_reply_before_a_tool_is_that_it_was_not_run_and_why() {
     let injection = injection("x".repeat(room).into(), "budget exceeded (critical): token");
     let said = |injection: Option<Injection>, reason: &str| {
         let directive = Some(Directive::Cancel { reason: reason.into() });
-        let answer = Answer { injection, pending: 0, check_before_tool: false, directive, notice: None };
+        let answer = Answer { injection, directive, ..Answer::default() };
         let said: Value = serde_json::from_str(&reply(&call, &answer).expect("a reply")).expect("JSON");
         let output = &said["hookSpecificOutput"];
         let reason = output["permissionDecisionReason"].as_str().expect("a reason").to_owned();
@@ -378,16 +378,12 @@ fn the_reply_before_a_tool_is_that_it_was_not_run_and_why() {
         );
         reason
     };
-    let not_run = "The call was cancelled so that this could be read first; it was not run. The same call can be made again.";
+    // The text of the engine begins with that it was not run.
     let full = said(Some(injection), &"r".repeat(1_000));
-    assert!(
-        full.starts_with("aside cancelled this call: rrr")
-            && full.contains("\n\nxx")
-            && full.ends_with(not_run)
-    );
+    assert!(full.starts_with("aside cancelled this call: rrr") && full.contains("\n\nxx"));
     assert_eq!(full.chars().count(), 9_500);
     let beside = said(None, "critical: budget");
-    assert_eq!(beside, format!("aside cancelled this call: critical: budget\n\n{not_run}"));
+    assert_eq!(beside, format!("aside cancelled this call: critical: budget\n\n{NOT_RUN}"));
 }
 
 #[test]

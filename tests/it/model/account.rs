@@ -450,11 +450,11 @@ impl Account {
             "the ledger has what was delivered"
         );
         if let Some(injection) = &answer.injection {
-            self.check_injection(exchange, injection);
+            self.check_injection(exchange, injection, answer.directive.as_ref());
         }
     }
 
-    fn check_injection(&self, exchange: &Exchange, injection: &Injection) {
+    fn check_injection(&self, exchange: &Exchange, injection: &Injection, directive: Option<&Directive>) {
         let delivered = &injection.notifications;
         assert!(!delivered.is_empty());
         let rank =
@@ -478,7 +478,7 @@ impl Account {
             assert!(chars <= usize::try_from(max_chars).expect("small"));
             assert!(tokens::estimate(&injection.text) <= max_tokens);
         }
-        check_text(exchange.format.unwrap_or(limits.format), injection);
+        check_text(exchange.format.unwrap_or(limits.format), injection, directive);
     }
 
     /// Sessions end when they are closed or silent for too long, and leave nothing behind.

@@ -1,13 +1,21 @@
 //! The part of the account about texts: the form of an injection in each format.
 
 use aside::{
-    exchange::{Format, Injection},
+    exchange::{Directive, Format, Injection, NOT_RUN},
     toon,
 };
 
-/// For any payload, a text is one block that decodes.
-pub(super) fn check_text(format: Format, injection: &Injection) {
-    let text = &*injection.text;
+/// For any payload, a text is one block that decodes; in place of a call, it begins with that the
+/// call was not run.
+pub(super) fn check_text(format: Format, injection: &Injection, directive: Option<&Directive>) {
+    let is_decoded = matches!(format, Format::Toon | Format::Json);
+    let text = match directive {
+        Some(Directive::Cancel { .. }) if !is_decoded => {
+            let rest = injection.text.strip_prefix(NOT_RUN).and_then(|rest| rest.strip_prefix("\n\n"));
+            rest.unwrap_or_else(|| panic!("it does not say that the call was not run:\n{}", injection.text))
+        }
+        Some(Directive::Cancel { .. } | Directive::Continue { .. }) | None => &*injection.text,
+    };
     match format {
         Format::Xml => {
             let shown = injection.notifications.len();
