@@ -26,6 +26,7 @@ mod sessions;
 mod settings;
 mod table;
 mod turn;
+mod turns;
 mod unclaimed;
 
 #[cfg(test)]
@@ -42,5 +43,6 @@ pub use self::{
     session::SessionView,
     sessions::{SessionOutput, Sessions},
     settings::{InjectionSettings, PENDING_MAX, SessionSettings, Settings},
+    turns::Passed,
 };
 pub(crate) use self::{fanout::Fanout, table::Table, unclaimed::Unclaimed};

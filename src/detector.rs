@@ -40,6 +40,11 @@ pub struct Detectors {
 }
 
 impl Detectors {
+    /// Notes that the user began another task in `session`.
+    pub fn begin_task(&mut self, session: &SessionId) {
+        self.loops.forget(session);
+    }
+
     /// Takes a trusted event, and returns the events to publish.
     ///
     /// Shape: their ids derive from the event's id, so a replay returns the same. Most events are

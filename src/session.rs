@@ -84,6 +84,12 @@ impl SessionState {
 /// The event type for an agent that waits for its user; its payload has the `reason`.
 pub const WAITING_EVENT: &str = "agent.waiting";
 
+/// The event type for the start of a turn.
+pub const TURN_START_EVENT: &str = "agent.turn.start";
+
+/// The event type for the end of a turn.
+pub const TURN_END_EVENT: &str = "agent.turn.end";
+
 /// The event type for the start of a session: the next `turn_start` opens it without starting a
 /// turn, unless an `agent.turn.start` occurs first.
 pub const OPENING_EVENT: &str = "agent.session.start";

@@ -7,6 +7,7 @@ use super::{
     injector::{Aside, Beginning, Decided, Injector, Limits, Offer, Replayed, Terms, Writer},
     key::SessionKey,
     sessions::Sessions,
+    turns::Passed,
 };
 use crate::{
     event::Scope,
@@ -62,6 +63,7 @@ impl Sessions {
             session.injector.confirm_by_exchange(exchange, beginning, now);
         }
         let wake = session.injector.wake(session.state, threshold);
+        session.turns.note_wake(wake.as_ref());
         if wake.is_some() {
             session.injector.woken();
         }
@@ -127,9 +129,16 @@ impl Sessions {
         self.table.get_mut(session).injector.release(exchange, decided, injection, terms, now)
     }
 
-    /// Updates the turn state after an exchange that was not a repetition.
-    pub fn note_point(&mut self, session: SessionKey, exchange: &Exchange, answer: &Answer, now: Timestamp) {
-        self.table.get_mut(session).note_point(exchange, answer, now);
+    /// Updates the turn state after an exchange that was not a repetition; returns what passed with
+    /// it.
+    pub fn note_point(
+        &mut self,
+        session: SessionKey,
+        exchange: &Exchange,
+        answer: &Answer,
+        now: Timestamp,
+    ) -> Passed {
+        self.table.get_mut(session).note_point(exchange, answer, now)
     }
 
     /// Publishes the changes that an exchange made to its session.

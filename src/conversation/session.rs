@@ -14,6 +14,7 @@ use super::{
     key::SessionKey,
     pressure::Weight,
     settings::{SessionSettings, Settings},
+    turns::Turns,
 };
 use crate::{
     event::{Scope, SessionId},
@@ -75,6 +76,9 @@ pub(super) struct Session {
     /// When a client was last reported as attached.
     #[serde(default)]
     pub(super) attached_at: Option<Timestamp>,
+    /// Its turns, as its exchanges show them.
+    #[serde(default)]
+    pub(super) turns: Turns,
     /// Its start was reported, and no turn has started since.
     pub(super) is_opening: bool,
     /// Its end was reported because its user cleared the conversation.
@@ -145,6 +149,7 @@ impl Session {
             taken: 0,
             state_at: now,
             attached_at: None,
+            turns: Turns::default(),
             is_opening: false,
             is_cleared: false,
             published: Published::default(),

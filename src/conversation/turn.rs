@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{session::Session, sessions::Sessions};
+use super::{session::Session, sessions::Sessions, turns::Passed};
 use crate::{
     event::{EventRef, SessionId, Trust},
     exchange::{Answer, Exchange, Trigger},
@@ -26,6 +26,7 @@ impl Sessions {
             return self.note_before_opening(id, event.event_type);
         };
         let session = self.table.get_mut(key);
+        session.turns.note_event(event.event_type);
         // Any producer may report a failed tool or a finished agent; only the harness knows the
         // turn state.
         let is_own = match session.harness.name.as_deref() {
@@ -94,22 +95,26 @@ impl Sessions {
 
 impl Session {
     /// Updates the turn state after an exchange that was not a repetition.
-    pub(super) fn note_point(&mut self, exchange: &Exchange, answer: &Answer, now: Timestamp) {
+    pub(super) fn note_point(&mut self, exchange: &Exchange, answer: &Answer, now: Timestamp) -> Passed {
         match exchange.trigger {
-            Trigger::Pull => return,
-            Trigger::Wake if answer.injection.is_none() => return,
+            Trigger::Pull => return Passed::default(),
+            Trigger::Wake if answer.injection.is_none() => return Passed::default(),
             // Text taken by a wake route starts a turn, even in a session that has had none.
             Trigger::Wake => self.is_opening = false,
             Trigger::Agent => {
                 self.state_at = now;
                 let is_turn_start = exchange.point == InjectionPoint::TurnStart;
                 if is_turn_start && std::mem::take(&mut self.is_opening) {
-                    return;
+                    return Passed::default();
                 }
             }
         }
         self.state = self.state.after_exchange(exchange.point, answer.directive.as_ref());
         self.state_at = now;
+        if let Some(turn) = &exchange.turn {
+            self.turns.note_id(turn);
+        }
+        self.turns.note_exchange(exchange.point, answer.directive.as_ref())
     }
 }
 

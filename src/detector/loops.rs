@@ -126,6 +126,11 @@ impl Loops {
         tail.find(settings.repeats)
     }
 
+    /// Forgets the calls of a session.
+    pub(super) fn forget(&mut self, session: &SessionId) {
+        self.sessions.remove(session);
+    }
+
     fn make_room(&mut self, session: &SessionId) {
         if self.sessions.len() < SESSIONS_MAX || self.sessions.contains_key(session) {
             return;

@@ -8,10 +8,10 @@ use super::{
 };
 use crate::{
     conversation::{
-        Begun, SessionKey,
+        Begun, Passed, SessionKey,
         injector::{self, Aside, Decided, Limits, Replayed},
     },
-    event::Seq,
+    event::{Seq, SessionId},
     exchange::{Answer, ContextChange, Exchange, Release, ReleaseRecord, Trigger},
     notification::{InjectionPoint, Priority},
     pipeline::Pipeline,
@@ -48,7 +48,8 @@ impl Engine {
                 let aside = self.put_aside_summed_up(session, exchange);
                 let answer = self.release(seq, session, exchange, release, now);
                 self.sessions.take_back(session, aside);
-                self.sessions.note_point(session, exchange, &answer, now);
+                let passed = self.sessions.note_point(session, exchange, &answer, now);
+                self.note_passed(&exchange.session, passed, now);
                 let released = record_of(seq, &answer);
                 (answer, released)
             }
@@ -57,6 +58,17 @@ impl Engine {
         self.drain_sessions();
         let session = exchange.session.clone();
         self.outputs.push_back(Output::Answer { request, session, answer, released });
+    }
+
+    /// Counts the turn that ended at an exchange, and lets a new task begin for the detectors.
+    fn note_passed(&mut self, session: &SessionId, passed: Passed, now: Timestamp) {
+        if passed.ends_turn {
+            let events = self.watches.end_turn(session, now);
+            self.publish(events);
+        }
+        if passed.begins_task {
+            self.detectors.begin_task(session);
+        }
     }
 
     /// Closes the open batches that this point would release, so that none waits for a timer: those

@@ -63,6 +63,15 @@ impl ChecksEnded {
     }
 }
 
+/// The change of a condition when a turn of its session ends.
+fn turn_step(condition: &Condition) -> Option<Step> {
+    let Condition::Turns { left } = condition else { return None };
+    Some(match left {
+        0 | 1 => Step::Met("the turns have ended".to_owned()),
+        left => Step::TurnsLeft(left - 1),
+    })
+}
+
 fn fired(done: &[Arc<Watch>], provenance: Provenance, now: Timestamp) -> Vec<Event> {
     done.iter().map(|watch| watch.fired(provenance, now)).collect()
 }
@@ -143,12 +152,8 @@ impl Watches {
                 let is_meant = pattern.matches_text(event.event_type) && watch.is_concerned_by(event);
                 return is_meant.then(|| Step::Met(format!("{} from {}", event.event_type, event.source)));
             }
-            let Condition::Turns { left } = condition else { return None };
             let is_own = turn_of.is_some() && turn_of == watch.session.as_ref().map(SessionId::as_str);
-            is_own.then(|| match left {
-                0 | 1 => Step::Met("the turns have ended".to_owned()),
-                left => Step::TurnsLeft(left - 1),
-            })
+            is_own.then(|| turn_step(condition)).flatten()
         };
         let provenance = if trust.is_trusted() { Provenance::Local } else { event.provenance };
         let done = self.meet(step);
@@ -162,6 +167,16 @@ impl Watches {
             }
         }
         fired(&done, provenance, now)
+    }
+
+    /// Counts the end of a turn that an exchange of its session shows; returns the events to
+    /// publish.
+    pub fn end_turn(&mut self, session: &SessionId, now: Timestamp) -> Vec<Event> {
+        let step = |condition: &Condition, watch: &Watch| {
+            let is_own = watch.session.as_ref() == Some(session);
+            is_own.then(|| turn_step(condition)).flatten()
+        };
+        fired(&self.meet(step), Provenance::Local, now)
     }
 
     fn take_own(&mut self, event: &EventRef<'_>, now: Timestamp) -> Vec<Event> {

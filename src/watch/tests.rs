@@ -170,6 +170,13 @@ fn a_watch_that_an_untrusted_event_ends_is_untrusted() {
 }
 
 #[test]
+fn turns_that_exchanges_show_are_counted() {
+    let mut world = World::with(&[&watch("w1", &["in 2 turns"]), &watch("w2", &["in 1 turn", "file x"])]);
+    let mut end = |session: &str| shown(&world.watches.end_turn(&SessionId::new(session), after(5))).len();
+    assert_eq!([end("s2"), end("s1"), end("s1"), end("s1")], [0, 1, 1, 0]);
+}
+
+#[test]
 fn turns_of_the_own_session_are_counted() {
     let mut world = World::with(&[&watch("w1", &["in 2 turns"])]);
     let end = |world: &mut World, session: &str| world.publish("agent.turn.end", Some(session), None).len();
