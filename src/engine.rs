@@ -11,6 +11,7 @@
 pub mod io;
 
 mod dispatch;
+mod echoes;
 mod exchange;
 mod explain;
 mod parts;
@@ -25,6 +26,7 @@ mod views;
 mod tests;
 
 pub use self::{
+    echoes::Echoes,
     explain::{Explanation, Verdict},
     io::{Input, Output, Pending, RequestId, SessionChange, WakeReason},
     parts::Engine,

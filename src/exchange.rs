@@ -39,6 +39,9 @@ pub struct Exchange {
     pub tool: Option<Arc<str>>,
     /// The injections that have arrived.
     pub acks: Vec<InjectionId>,
+    /// The calls whose results the model has: failures of them are counted, and not delivered to
+    /// this session.
+    pub known_calls: Vec<Arc<str>>,
     /// Limits that are lower than the configured ones.
     pub budget: Budget,
     /// The format of the injection; `None` for the configured one.
@@ -65,6 +68,7 @@ impl Exchange {
             harness: Harness::default(),
             tool: None,
             acks: Vec::new(),
+            known_calls: Vec::new(),
             budget: Budget::default(),
             format: None,
             carrier_effect: CarrierEffect::default(),

@@ -45,7 +45,7 @@ use crate::{
     event::{Event, Scope, Seq},
     hex::hex,
     ledger::{FilteredBy, Reason},
-    notification::{InjectionPoint, Notification, NotificationId, Priority, State},
+    notification::{Audience, InjectionPoint, Notification, NotificationId, Priority, State},
     pipeline::{
         batch::{Batch, Batcher},
         dedupe::{Dedupe, Verdict},
@@ -149,6 +149,17 @@ impl Pipeline {
         self.handle_timeout(templates, now);
         for batch in self.batcher.close(wanted, now) {
             self.leave(batch, templates);
+        }
+    }
+
+    /// Ends the rows of open batches for `scope` that the agent already knows. They stay counted, and
+    /// a subscriber for the user keeps them.
+    pub fn end_known(&mut self, scope: &Scope, is_known: impl Fn(Seq) -> bool) {
+        if self.rule.output.audience != Audience::Agent {
+            return;
+        }
+        for row in self.batcher.withdraw(scope, &mut |row| is_known(row.seq)) {
+            self.end(row.seq, Reason::Known);
         }
     }
 

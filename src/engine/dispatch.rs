@@ -26,6 +26,7 @@ impl Engine {
         let trust = self.rules.wake.trust(event.source, event.provenance);
         self.sessions.note_turn(event, trust, now);
         self.drain_sessions();
+        self.echoes.observe(seq, event);
         let chain = self.lineage.extend(seq, event);
         let rate = self.rules.sources.rate_of(event, trust);
         if let Some(by) = self.throttle.check(event, chain, rate, now) {

@@ -3,7 +3,7 @@
 
 use super::{
     io::{Output, RequestId},
-    parts::Engine,
+    parts::{Engine, pipeline},
     text::{Text, injection_id},
 };
 use crate::{
@@ -11,9 +11,10 @@ use crate::{
         Begun, Passed, SessionKey,
         injector::{self, Aside, Decided, Limits, Replayed},
     },
-    event::{Seq, SessionId},
+    event::{Scope, Seq, SessionId},
     exchange::{Answer, ContextChange, Exchange, Release, ReleaseRecord, Trigger},
-    notification::{InjectionPoint, Priority},
+    ledger::Reason,
+    notification::{InjectionPoint, Notification, Priority},
     pipeline::Pipeline,
     rules::CompiledRules,
     time::Timestamp,
@@ -36,6 +37,7 @@ impl Engine {
             return;
         }
         let (session, begun) = self.sessions.begin_exchange(exchange, release, now);
+        self.end_echoes(exchange, now);
         self.drain_sessions();
         let (answer, released) = match begun {
             Begun::Replayed(Replayed { answer, shows_fixed_carrier }) => {
@@ -58,6 +60,28 @@ impl Engine {
         self.drain_sessions();
         let session = exchange.session.clone();
         self.outputs.push_back(Output::Answer { request, session, answer, released });
+    }
+
+    /// Ends what is pending, or in an open batch, about failures whose results the model has.
+    fn end_echoes(&mut self, exchange: &Exchange, now: Timestamp) {
+        let calls = exchange.known_calls.iter().map(|call| &**call);
+        if !self.echoes.know(&exchange.session, calls) {
+            return;
+        }
+        let scope = Scope::Session(exchange.session.clone());
+        for index in self.pipeline_deadlines.keys() {
+            let echoes = &self.echoes;
+            pipeline(&mut self.pipelines, index)
+                .end_known(&scope, |seq| echoes.knows(&exchange.session, seq));
+            self.drain_pipeline(index, now);
+        }
+        let echoes = &self.echoes;
+        // A critical one is delivered, as its event says that it must not be missed.
+        let is_echo = |notification: &Notification| {
+            notification.priority < Priority::Critical
+                && echoes.knows_all(&exchange.session, &notification.events)
+        };
+        self.sessions.end_pending(&exchange.session, is_echo, &Reason::Known);
     }
 
     /// Counts the turn that ended at an exchange, and lets a new task begin for the detectors.

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use super::io::Output;
+use super::{echoes::Echoes, io::Output};
 use crate::{
     ci::Follows,
     conversation::{SessionKey, SessionOutput, Sessions},
@@ -34,6 +34,8 @@ pub struct Engine {
     pub(super) lineage: Lineage,
     pub(super) throttle: Throttle,
     pub(super) detectors: Detectors,
+    /// The failures whose sessions know them.
+    pub(super) echoes: Echoes,
     /// The sessions' known state of the machine.
     pub(super) probes: probe::Memory,
     pub(super) watches: Watches,
@@ -60,6 +62,7 @@ impl Engine {
             lineage: Lineage::default(),
             throttle: Throttle::default(),
             detectors: Detectors::default(),
+            echoes: Echoes::default(),
             probes: probe::Memory::default(),
             watches: Watches::default(),
             for_user: Deliveries::default(),

@@ -76,11 +76,12 @@ impl Engine {
     }
 
     /// The reason why a session in the scope does not get a notification: a watch has already
-    /// notified it, or it already knows the content.
+    /// notified it, it already knows the content, or its model has the results of the failed calls.
     fn reason_against(&self, session: &SessionId, notification: &Notification) -> Option<Reason> {
         let events = &notification.events;
         let is_watched = self.watches.has_said(session, events).then_some(Reason::Watched);
-        is_watched.or_else(|| self.probes.knows_all(session, events).then_some(Reason::Known))
+        let is_known = || self.probes.knows_all(session, events) || self.echoes.knows_all(session, events);
+        is_watched.or_else(|| is_known().then_some(Reason::Known))
     }
 
     /// Publishes the failure of a template or a `where`. The pipeline reports each place only once,

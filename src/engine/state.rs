@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::parts::Engine;
+use super::{echoes::Echoes, parts::Engine};
 use crate::{
     ci::Follows,
     conversation::{Fanout, Sessions, Table, Unclaimed},
@@ -35,6 +35,7 @@ pub struct EngineState<'a> {
     lineage: Held<'a, Lineage>,
     throttle: Held<'a, Throttle>,
     detectors: Held<'a, Detectors>,
+    echoes: Held<'a, Echoes>,
     probes: Held<'a, probe::Memory>,
     watches: Held<'a, Watches>,
     for_user: Held<'a, Deliveries>,
@@ -56,6 +57,7 @@ impl Engine {
             lineage,
             throttle,
             detectors,
+            echoes,
             probes,
             watches,
             for_user,
@@ -74,6 +76,7 @@ impl Engine {
             lineage: Held::Borrowed(lineage),
             throttle: Held::Borrowed(throttle),
             detectors: Held::Borrowed(detectors),
+            echoes: Held::Borrowed(echoes),
             probes: Held::Borrowed(probes),
             watches: Held::Borrowed(watches),
             for_user: Held::Borrowed(for_user),
@@ -97,6 +100,7 @@ impl Engine {
             lineage,
             throttle,
             detectors,
+            echoes,
             probes,
             watches,
             for_user,
@@ -122,6 +126,7 @@ impl Engine {
             lineage: lineage.into_owned(),
             throttle: throttle.into_owned(),
             detectors: detectors.into_owned(),
+            echoes: echoes.into_owned(),
             probes: probes.into_owned(),
             watches: watches.into_owned(),
             for_user: for_user.into_owned(),

@@ -50,7 +50,7 @@ pub enum Reason {
     Watched,
     /// The summary with a prompt after a pause includes it.
     SummedUp,
-    /// The session already knows the content of the files.
+    /// The session already knows it: the content of the files, or the result of its failed call.
     Known,
 }
 
@@ -222,7 +222,8 @@ impl ReasonKind {
             Self::SummedUp => {
                 notification("summed_up", "the summary with the prompt after a pause covers it", NOTHING)
             }
-            Self::Known => notification("known", "the session knows the files as they are", NOTHING),
+            Self::Known => notification("known", "the session knows it already", NOTHING)
+                .or_event("leaves out what the session knows already", NOTHING),
         }
     }
 }

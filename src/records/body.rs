@@ -64,6 +64,8 @@ pub(super) struct Asked {
     #[serde(default)]
     pub(super) ack: Vec<InjectionId>,
     #[serde(default)]
+    pub(super) known_calls: Vec<Arc<str>>,
+    #[serde(default)]
     pub(super) budget: Budget,
     pub(super) format: Option<Format>,
     #[serde(default, alias = "carries")]
@@ -193,6 +195,7 @@ impl Asked {
             harness: of_its_time(self.harness),
             tool: self.tool,
             acks: self.ack,
+            known_calls: self.known_calls,
             budget: self.budget,
             format: self.format,
             carrier_effect: self.carrier_effect,

@@ -42,6 +42,7 @@ fn exchange() -> Exchange {
         harness: harness(),
         tool: Some("Bash".into()),
         acks: vec![InjectionId::new("a1")],
+        known_calls: vec!["call-1".into()],
         budget: Budget { max_tokens: Some(Tokens(9)), ..Budget::default() },
         format: Some(Format::Json),
         carrier_effect: CarrierEffect::Cancel,
@@ -173,7 +174,7 @@ fn bodies_are_written_as_they_always_were() {
     let expected = [
         (
             EXCHANGE,
-            r#"{"v":4,"request":18446744073709551615,"session":"s1","point":"turn_end","carrier":"c1","turn":"t1","step":"3","harness":{"name":"claude-code","workspace":"/w"},"tool":"Bash","ack":["a1"],"budget":{"max_tokens":9},"format":"json","carrier_effect":"cancel","context":"forked","from":"s0","shows_notices":true,"trigger":"wake"}"#,
+            r#"{"v":4,"request":18446744073709551615,"session":"s1","point":"turn_end","carrier":"c1","turn":"t1","step":"3","harness":{"name":"claude-code","workspace":"/w"},"tool":"Bash","ack":["a1"],"known_calls":["call-1"],"budget":{"max_tokens":9},"format":"json","carrier_effect":"cancel","context":"forked","from":"s0","shows_notices":true,"trigger":"wake"}"#,
         ),
         (ACK, r#"{"v":4,"session":"s1","injection":"a1","by":"seen"}"#),
         (UNDELIVERED, r#"{"v":4,"session":"s1","injection":"a1"}"#),

@@ -33,6 +33,8 @@ use crate::{
 pub const OBSERVE_MAX: usize = 100;
 /// Most acknowledgements in one exchange; there are never more open leases.
 pub const ACKS_MAX: usize = 64;
+/// Most calls in one exchange whose results the model has.
+pub const KNOWN_CALLS_MAX: usize = OBSERVE_MAX;
 
 /// A requested exchange, with its observed events.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,6 +129,12 @@ pub struct ExchangeView<'a> {
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<String>>)]
     ack: Option<Vec<Text<'a>>>,
+    /// Ids of calls whose results the model has, at most 100. A `tool.call.failure` or
+    /// `tool.call.timeout` with such a `call_id` is counted, and not delivered to this session.
+    /// Those of `observe` are added.
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<String>>)]
+    known_calls: Option<Vec<Text<'a>>>,
     /// Limits below the configured ones.
     #[serde(default, deserialize_with = "request::object", skip_serializing_if = "Option::is_none")]
     budget: Option<BudgetView>,
@@ -222,6 +230,7 @@ impl<'a> ExchangeView<'a> {
             ContextChange::Forked { from } => (Some(ContextWord::Forked), from.as_ref()),
         };
         let acks: Vec<Text<'a>> = exchange.acks.iter().map(|id| Text::of(id.as_str())).collect();
+        let known_calls: Vec<Text<'a>> = exchange.known_calls.iter().map(|id| Text::of(id)).collect();
         Self {
             point: exchange.point,
             carrier: Text::of(&exchange.carrier),
@@ -231,6 +240,7 @@ impl<'a> ExchangeView<'a> {
             tool: exchange.tool.as_deref().map(Text::of),
             observe: None,
             ack: Some(acks).filter(|acks| !acks.is_empty()),
+            known_calls: Some(known_calls).filter(|calls| !calls.is_empty()),
             budget: Some(BudgetView::of(exchange.budget)).filter(|budget| *budget != BudgetView::default()),
             format: exchange.format,
             carrier_effect: match exchange.carrier_effect {
@@ -257,7 +267,12 @@ impl<'a> ExchangeView<'a> {
             step: name("step", self.step)?,
             harness: harness.map_err(|error: FieldError| error.within("harness"))?,
             tool: name("tool", self.tool)?,
-            acks: read_acks(self.ack.unwrap_or_default())?,
+            acks: read_names("ack", self.ack.unwrap_or_default(), ACKS_MAX)?
+                .map(|id| InjectionId::new(&id))
+                .collect(),
+            known_calls: read_names("known_calls", self.known_calls.unwrap_or_default(), KNOWN_CALLS_MAX)?
+                .map(|id| id.as_ref().into())
+                .collect(),
             budget: self.budget.unwrap_or_default().into(),
             format: self.format,
             carrier_effect: match self.carrier_effect {
@@ -348,14 +363,17 @@ impl From<BudgetView> for Budget {
     }
 }
 
-fn read_acks(items: Vec<Text<'_>>) -> Result<Vec<InjectionId>, FieldError> {
-    check_count("ack", items.len(), ACKS_MAX)?;
+fn read_names<'a>(
+    field: &'static str,
+    items: Vec<Text<'a>>,
+    count_max: usize,
+) -> Result<impl Iterator<Item = Cow<'a, str>>, FieldError> {
+    check_count(field, items.len(), count_max)?;
     let read = |(index, text)| {
-        let id = checked_name("ack", text)
-            .map_err(|error| FieldError::new(format!("ack[{index}]"), error.message))?;
-        Ok(InjectionId::new(&id))
+        checked_name(field, text).map_err(|error| FieldError::new(format!("{field}[{index}]"), error.message))
     };
-    items.into_iter().enumerate().map(read).collect()
+    let names: Vec<Cow<'a, str>> = items.into_iter().enumerate().map(read).collect::<Result<_, _>>()?;
+    Ok(names.into_iter())
 }
 
 fn check_count(field: &'static str, count: usize, count_max: usize) -> Result<(), FieldError> {

@@ -166,6 +166,7 @@ fn exchange(session: &SessionId, round: u64) -> Exchange {
         harness: Harness::default(),
         tool: None,
         acks: Vec::new(),
+        known_calls: Vec::new(),
         budget: Budget::default(),
         format: None,
         carrier_effect: CarrierEffect::None,

@@ -263,6 +263,7 @@ impl Live {
             harness,
             tool: None,
             acks: ack.into_iter().collect(),
+            known_calls: Vec::new(),
             budget,
             format: asked.format.map(|format| Format::VARIANTS[format]),
             carrier_effect: asked.carrier_effect,

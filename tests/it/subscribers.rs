@@ -51,6 +51,7 @@ fn contents(engine: &mut Engine, now: Timestamp, subscriber: &SubscriberId) -> V
             harness: Harness::default(),
             tool: None,
             acks: Vec::new(),
+            known_calls: Vec::new(),
             budget: Budget::default(),
             format: Some(Format::Json),
             carrier_effect: CarrierEffect::None,

@@ -136,6 +136,7 @@ fn an_exchange_says_who_asks_and_what_it_can_take() {
         },
         tool: Some("Read".into()),
         acks: Vec::new(),
+        known_calls: Vec::new(),
         budget: Budget { max_chars: Some(9_500), ..Budget::default() },
         format: Some(crate::exchange::Format::Xml),
         carrier_effect: CarrierEffect::None,

@@ -40,6 +40,7 @@ fn full() -> Exchange {
         },
         tool: Some("Bash".into()),
         acks: vec![InjectionId::new("a1"), InjectionId::new("a2")],
+        known_calls: vec!["call-1".into()],
         budget: Budget { max_notifications: Some(3), max_tokens: Some(Tokens(400)), max_chars: Some(5_000) },
         format: Some(Format::Markdown),
         carrier_effect: CarrierEffect::Continue,

@@ -252,6 +252,8 @@ fn read_exchange(session: &str, point: &str, words: &[&str], number: &str) -> Re
     let point = InjectionPoint::from_str(point).map_err(|error| error.to_string())?;
     let mut fields = read_fields(words)?;
     let acks = fields.remove("ack").map(|acks| acks.split(',').map(str::to_owned).collect());
+    let known_calls = fields.remove("known_calls").unwrap_or_default();
+    let known_calls = known_calls.split(',').filter(|call| !call.is_empty()).map(Into::into).collect();
     let carrier = fields.remove("carrier").unwrap_or_else(|| format!("line{number}"));
     let carrier_effect = match fields.remove("carrier_effect").as_deref() {
         None => CarrierEffect::None,
@@ -291,6 +293,7 @@ fn read_exchange(session: &str, point: &str, words: &[&str], number: &str) -> Re
         tool: fields.remove("tool").map(Into::into),
         harness: take_harness(&mut fields)?,
         acks: Vec::new(),
+        known_calls,
         budget: Budget {
             max_notifications: take_parsed(&mut fields, "max_notifications")?,
             max_tokens: take_parsed(&mut fields, "max_tokens")?.map(Tokens),

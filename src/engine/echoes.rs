@@ -1,0 +1,144 @@
+//! The failures that a session's own harness observed, so that the session does not get back what
+//! its model has.
+//!
+//! A harness that reports the failure of a call has the call's result, and puts it into the
+//! messages. The failure is counted as every other one; its notification ends at that session.
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::{EventRef, Seq, SessionId};
+
+/// Most failures that wait for the exchange that knows their call: more than one exchange observes,
+/// and its events directly precede it.
+const FAILURES_MAX: usize = 256;
+/// Most failures known to their session; a batch closes within seconds.
+const KNOWN_MAX: usize = 1_024;
+
+/// The newest failures of calls, and those that their session knows.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Echoes {
+    /// Oldest first.
+    failures: VecDeque<Failure>,
+    /// Oldest first.
+    known: VecDeque<(SessionId, Seq)>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Failure {
+    session: SessionId,
+    call: String,
+    seq: Seq,
+}
+
+impl Echoes {
+    /// Takes an event.
+    pub(super) fn observe(&mut self, seq: Seq, event: &EventRef<'_>) {
+        #[derive(Deserialize)]
+        struct Failed {
+            call_id: String,
+        }
+        let is_failure = matches!(event.event_type, "tool.call.failure" | "tool.call.timeout");
+        let Some(session) = event.session.filter(|_| is_failure) else { return };
+        let Ok(Failed { call_id: call }) = serde_json::from_str(event.payload) else { return };
+        self.failures.push_back(Failure { session: SessionId::new(session), call, seq });
+        self.failures.drain(..self.failures.len().saturating_sub(FAILURES_MAX));
+    }
+
+    /// Notes that the model of `session` has the results of `calls`; returns whether there is a
+    /// failure among them.
+    pub(super) fn know<'c>(
+        &mut self,
+        session: &SessionId,
+        calls: impl Iterator<Item = &'c str> + Clone,
+    ) -> bool {
+        let is_known = |failure: &mut Failure| {
+            failure.session == *session && calls.clone().any(|call| call == failure.call)
+        };
+        let mut known = Vec::new();
+        self.failures.retain_mut(|failure| {
+            let is_known = is_known(failure);
+            if is_known {
+                known.push((failure.session.clone(), failure.seq));
+            }
+            !is_known
+        });
+        let has_some = !known.is_empty();
+        self.known.extend(known);
+        self.known.drain(..self.known.len().saturating_sub(KNOWN_MAX));
+        has_some
+    }
+
+    /// Whether the session knows all of `events`.
+    pub(super) fn knows_all(&self, session: &SessionId, events: &[Seq]) -> bool {
+        !self.known.is_empty() && !events.is_empty() && events.iter().all(|seq| self.knows(session, *seq))
+    }
+
+    /// Whether the session knows the failure at `seq`.
+    pub(super) fn knows(&self, session: &SessionId, seq: Seq) -> bool {
+        self.known.iter().any(|(of, known)| of == session && *known == seq)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        event::{Provenance, Severity},
+        time::Timestamp,
+    };
+
+    fn observe(echoes: &mut Echoes, seq: u64, event_type: &str, session: Option<&str>, payload: &str) {
+        let event = EventRef {
+            id: "e",
+            event_type,
+            source: "bot",
+            provenance: Provenance::Harness,
+            severity: Severity::Error,
+            timestamp: Timestamp::ZERO,
+            payload,
+            dedupe_key: None,
+            session,
+            workspace: None,
+            cause: None,
+        };
+        echoes.observe(Seq(seq), &event);
+    }
+
+    #[test]
+    fn a_session_knows_the_failures_of_its_own_calls() {
+        let mut echoes = Echoes::default();
+        let session = SessionId::new("s1");
+        for (seq, event_type, session, payload) in [
+            (1, "tool.call.failure", Some("s1"), r#"{"call_id":"c1"}"#),
+            (2, "tool.call.timeout", Some("s1"), r#"{"call_id":"c2"}"#),
+            (3, "tool.call.failure", Some("s1"), r#"{"tool_name":"grep"}"#),
+            (4, "tool.call.failure", Some("s2"), r#"{"call_id":"c1"}"#),
+            (5, "tool.call.success", Some("s1"), r#"{"call_id":"c1"}"#),
+            (6, "tool.call.failure", Some("s1"), r#"{"call_id":7}"#),
+            (7, "tool.call.failure", None, r#"{"call_id":"c1"}"#),
+        ] {
+            observe(&mut echoes, seq, event_type, session, payload);
+        }
+        assert!(!echoes.know(&session, ["c9"].into_iter()));
+        assert!(echoes.know(&session, ["c1", "c2"].into_iter()));
+        assert!(!echoes.know(&session, ["c1", "c2"].into_iter()), "each is known once");
+        let known: Vec<u64> = (1..=7).filter(|seq| echoes.knows(&session, Seq(*seq))).collect();
+        assert_eq!(known, [1, 2]);
+        assert!(echoes.knows_all(&session, &[Seq(1), Seq(2)]));
+        assert!(!echoes.knows_all(&session, &[Seq(1), Seq(3)]) && !echoes.knows_all(&session, &[]));
+    }
+
+    #[test]
+    fn the_newest_failures_are_kept() {
+        let mut echoes = Echoes::default();
+        for seq in 0..=FAILURES_MAX as u64 {
+            observe(&mut echoes, seq, "tool.call.failure", Some("s1"), &format!(r#"{{"call_id":"c{seq}"}}"#));
+        }
+        let session = SessionId::new("s1");
+        assert!(!echoes.know(&session, ["c0"].into_iter()));
+        assert!(echoes.know(&session, ["c1"].into_iter()));
+    }
+}
