@@ -25,6 +25,7 @@ pub mod hook;
 mod ids;
 mod inbox;
 mod install;
+mod instructions;
 mod journal;
 mod logs;
 mod matchers;
@@ -151,6 +152,8 @@ enum Command {
     Ask(ask::Args),
     /// Answer a question, or list the open ones
     Answer(ask::AnswerArgs),
+    /// Print what the texts of aside are, for the instructions of a model
+    Instructions(instructions::Args),
     /// Follow a session's queue and print what wakes its agent, one line an event; a plugin's
     /// monitor runs this
     Attach(attach::Args),
@@ -271,6 +274,7 @@ fn dispatch(command: Option<Command>, mut context: Context<'_>) -> Result<ExitCo
         Command::Notify(args) => notify::run(&args, &mut context)?,
         Command::Ask(args) => return ask::run(&args, &mut context),
         Command::Answer(args) => ask::answer(&args, &mut context)?,
+        Command::Instructions(args) => instructions::run(&args, &mut context)?,
         Command::Attach(args) => attach::run(&args, &context.client)?,
         Command::Statusline(args) => statusline::run(&args, context.client.socket())?,
         Command::Run(args) => return run::run(args, &context).map(ExitCode::from),

@@ -298,7 +298,7 @@ impl fmt::Display for InjectionId {
 }
 
 /// The answer to an exchange.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Answer {
     /// The released notifications; `None` if there are none.
     pub injection: Option<Injection>,
@@ -312,6 +312,40 @@ pub struct Answer {
     /// One line for the user, not for the agent: the notifications that wait for the user's
     /// decision, each shown once, and those that this answer delivers.
     pub notice: Option<Arc<str>>,
+    /// Whether it has the first text of its context, which the model may need explained.
+    #[serde(default)]
+    pub is_first_text: bool,
+    /// The fields of this request that had no effect; not kept for a repeated request.
+    #[serde(skip)]
+    pub remarks: Vec<Remark>,
+}
+
+/// A field of an exchange that has no effect, and no error of its form.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Remark {
+    /// `ack` has an injection that is neither unconfirmed nor one of the newest of the session.
+    UnknownAck {
+        /// Its index in `ack`.
+        index: usize,
+        /// The injection.
+        injection: InjectionId,
+    },
+    /// `turn` is a turn before the last one.
+    PastTurn {
+        /// The turn.
+        turn: Arc<str>,
+        /// The last one.
+        last: Arc<str>,
+    },
+    /// A field names a session that does not exist.
+    UnknownSession {
+        /// The field.
+        field: &'static str,
+        /// The session.
+        session: SessionId,
+        /// The most similar one.
+        nearest: Option<SessionId>,
+    },
 }
 
 /// What a carrying message replaces.

@@ -25,6 +25,7 @@ mod hook_troubles;
 mod hooks;
 mod idle;
 mod inbox;
+mod instructions;
 mod intake;
 mod knowledge;
 mod lines;

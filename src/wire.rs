@@ -13,6 +13,7 @@ pub mod exchange;
 pub mod harness;
 pub mod history;
 pub mod inbox;
+pub mod instructions;
 pub mod matching;
 pub mod names;
 pub mod notify;

@@ -151,6 +151,13 @@ impl Injector {
         self.confirm(arrived, by);
     }
 
+    /// Whether `injection` is unconfirmed, returned to the queue, or in one of the newest answers.
+    pub fn has_released(&self, injection: &InjectionId) -> bool {
+        self.leases.iter().any(|lease| lease.injection == *injection)
+            || self.queue.has_returned_from(injection)
+            || self.answers.contains(injection)
+    }
+
     /// Takes back an injection if no answer with it was sent; ignored if it is not open.
     ///
     /// Call it once for each answer that was not sent: a harness that gave up may have repeated the
@@ -161,6 +168,7 @@ impl Injector {
     pub fn undelivered(&mut self, injection: &InjectionId) -> Option<InjectionPoint> {
         let lease = self.leases.take_undelivered(injection)?;
         self.answers.forget(injection);
+        self.forget_first_text(injection);
         if self.held.as_ref().is_some_and(|held| held.injection == *injection) {
             self.held = None;
         }
@@ -257,9 +265,23 @@ impl Injector {
         });
         let injection =
             fitted.map(|fitted| self.open_lease(exchange, fitted, directive.as_ref(), injection, lease, now));
+        // A pull is answered by a tool of the agent, whose answer has the text alone.
+        let is_pull = exchange.trigger == Trigger::Pull;
+        let is_first_text = injection.is_some() && self.first_text.is_none() && !is_pull;
+        if let Some(first) = injection.as_ref().filter(|_| is_first_text) {
+            self.first_text = Some(first.id);
+        }
         let (pending, _) = self.pending();
         let check_before_tool = self.check_before_tool();
-        let answer = Answer { injection, pending, check_before_tool, directive, notice: notice.flatten() };
+        let answer = Answer {
+            injection,
+            pending,
+            check_before_tool,
+            directive,
+            notice: notice.flatten(),
+            is_first_text,
+            remarks: Vec::new(),
+        };
         self.answers.insert(exchange, &self.turns, answer.clone(), lease, now);
         answer
     }

@@ -80,6 +80,7 @@ pub(super) fn answer(
         }
         Query::SinkVerdict(notice, reply) => drop(reply.send(fold.engine.sink_verdict(&notice).cloned())),
         Query::Question(id, reply) => drop(reply.send(fold.engine.question(&id))),
+        Query::Nearest(id, reply) => drop(reply.send(fold.engine.sessions().nearest(&id))),
         Query::Explain(event, reply) => {
             drop(reply.send((fold.engine.explain(&event), named_types(fold))));
         }

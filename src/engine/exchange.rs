@@ -36,10 +36,11 @@ impl Engine {
             self.outputs.push_back(Output::Refuse { request, harness });
             return;
         }
+        let remarks = self.sessions.remarks(exchange);
         let (session, begun) = self.sessions.begin_exchange(exchange, release, now);
         self.end_echoes(exchange, now);
         self.drain_sessions();
-        let (answer, released) = match begun {
+        let (mut answer, released) = match begun {
             Begun::Replayed(Replayed { answer, shows_fixed_carrier }) => {
                 self.tally.fixed_carriers += u64::from(shows_fixed_carrier);
                 (answer, None)
@@ -56,6 +57,7 @@ impl Engine {
                 (answer, released)
             }
         };
+        answer.remarks = remarks;
         self.sessions.finish_exchange(session);
         self.drain_sessions();
         let session = exchange.session.clone();

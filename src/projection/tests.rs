@@ -108,13 +108,7 @@ fn an_answer_that_is_asked_for_again_is_no_other_injection() {
         role: Role::Tool,
         notifications: Vec::new(),
     };
-    let answer = Answer {
-        injection: Some(injection),
-        pending: 0,
-        check_before_tool: false,
-        directive: None,
-        notice: None,
-    };
+    let answer = Answer { injection: Some(injection), ..Answer::default() };
     let session = SessionId::new("s1");
     let answered = || Output::Answer {
         request: crate::engine::RequestId(1),

@@ -42,6 +42,8 @@ pub enum Query {
     Waiting(WaitingPage, oneshot::Sender<(Vec<WaitingView>, Option<PageStart>)>),
     /// Whether a decision can be made about a notification in the queue of a session, or in any.
     CanDecide(Option<SessionId>, NotificationId, Decision, oneshot::Sender<bool>),
+    /// The known session whose id is most similar to this one.
+    Nearest(SessionId, oneshot::Sender<Option<SessionId>>),
     /// The subscribers that would take an event, and the types that subscribers name in full.
     Explain(Arc<Event>, oneshot::Sender<(Explanation, Vec<String>)>),
     /// The verdict on a notice for the user, with its sinks; `None` when it is not one of the
@@ -168,6 +170,11 @@ impl EngineHandle {
     /// The verdict on a notice for the user, if it is one of the newest.
     pub(crate) async fn sink_verdict(&self, notice: Arc<str>) -> Result<Option<Verdict>, ApiError> {
         self.ask(|reply| Query::SinkVerdict(notice, reply)).await
+    }
+
+    /// The known session whose id is most similar to `id`.
+    pub(crate) async fn nearest(&self, id: SessionId) -> Result<Option<SessionId>, ApiError> {
+        self.ask(|reply| Query::Nearest(id, reply)).await
     }
 
     /// The state of a question, if it is open or one of the newest that ended.

@@ -1,21 +1,22 @@
 //! The single call of a harness: appends its events and the exchange to the journal in one batch,
 //! and waits for the answer of the event loop.
 
-use std::{cell::LazyCell, time::Duration};
+use std::{cell::LazyCell, sync::Arc, time::Duration};
 
 use axum::{
     Json,
     body::Body,
     extract::{Path, State},
-    http::{HeaderMap, StatusCode},
+    http::{HeaderMap, HeaderValue, StatusCode},
     response::{IntoResponse, Response},
 };
 use sha2::{Digest, Sha256};
 
 use crate::{
     call::Call,
-    event::{Event, EventRef, SessionId},
+    event::{Event, EventRef, SessionId, catalogue},
     exchange::{Answer, Exchange, InjectionId},
+    harness::kind::Kind,
     hex::hex,
     publisher::Records,
     server::{
@@ -23,16 +24,22 @@ use crate::{
         auth::{PeerPid, Route},
         error::ApiError,
         extract::{IdSegment, read_body, read_session},
+        matching::nearest_type,
         naming::{name_sessions, session_of},
         probing::{self, Said},
         processes::{self, IdentifiedBy},
         wrote,
     },
     wire::{
+        FieldError,
         error::ErrorBody,
         event::ParsedEvent,
-        exchange::{AnswerView, ExchangeView, parse},
+        exchange::{
+            AnswerView, ExchangeRequest, ExchangeView, KnownFacts, join, of_answer, of_request, parse,
+        },
+        instructions::INSTRUCTIONS,
         names::checked_name,
+        views::SessionView,
     },
 };
 
@@ -40,15 +47,20 @@ use crate::{
 /// reached only when the loop is stuck.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(10);
 
+/// Most remarks on events that nothing takes; each costs a query.
+const UNTAKEN_MAX: usize = 3;
+
 /// Header with the state of the queue, sent when there is nothing to deliver.
 const PENDING_HEADER: &str = "aside-pending";
 /// Header that states whether to check before the next tool, sent when there is nothing to deliver.
 const CHECK_HEADER: &str = "aside-check-before-tool";
+/// Header with `notice_to_developer`, sent when there is nothing to deliver.
+const NOTICE_HEADER: &str = "aside-notice";
 
 /// Reports the agent's point and takes the notifications that may be delivered now.
 ///
-/// Answers 204 when there is nothing to deliver and nothing to do; the headers `aside-pending` and
-/// `aside-check-before-tool` then hold the values of the body. A repeated request with the same
+/// Answers 204 when there is nothing to deliver and nothing to do; the headers `aside-pending`,
+/// `aside-check-before-tool` and `aside-notice` then hold the values of the body. A repeated request with the same
 /// session and carrier gets the same answer. The first exchange opens the session.
 #[utoipa::path(
     post, path = "/v1/sessions/{id}/exchange", tag = "sessions",
@@ -81,8 +93,16 @@ pub(crate) async fn exchange(
     {
         harness.runs_in(process);
     }
+    let known = known_facts(&app, &request).await;
+    let (harness, workspace) = known
+        .as_ref()
+        .map_or((None, None), |known| (known.harness.name.as_deref(), known.harness.workspace.as_deref()));
+    request.set_sources(harness);
+    let mut remarks = of_request(&request.exchange, &request.observed, KnownFacts { harness, workspace });
+    // Without an answer of the engine there are no remarks; the exchange then reports the reason.
+    remarks.extend(untaken(&app, &request).await.unwrap_or_default());
     let observed = request.observed.iter().map(ParsedEvent::as_event);
-    let folder = request.exchange.harness.workspace.as_deref();
+    let folder = request.exchange.harness.workspace.as_deref().or(workspace);
     let call = |event: EventRef<'_>| Call::of_event(event.event_type, event.payload, folder);
     let calls: Vec<Call> = observed.clone().filter_map(call).collect();
     wrote::note(&app, route, &request.exchange, &calls);
@@ -90,7 +110,57 @@ pub(crate) async fn exchange(
     let found = probing::look(&app, &request.exchange, said).await;
     let observed = observed.chain(found.iter().map(Event::as_ref));
     let answer = perform(&app, observed, &request.exchange).await?;
-    Ok(AnswerView::of(&answer).map_or_else(|| silence(&answer), |view| Json(view).into_response()))
+    remarks.extend(of_answer(&request.exchange, &answer));
+    let notice = join(&remarks);
+    if let Some(notice) = &notice {
+        tracing::warn!(session = %request.exchange.session, notice, "a part of an exchange has no effect");
+    }
+    let view = AnswerView::of(&answer, instructions_for(&request.exchange, harness), notice.as_deref());
+    Ok(view.map_or_else(|| silence(&answer, notice.as_deref()), |view| Json(view).into_response()))
+}
+
+/// The known session of a request, if something in the request depends on it; most do not.
+async fn known_facts(app: &App, request: &ExchangeRequest<'_>) -> Option<SessionView> {
+    if !request.needs_known_session() {
+        return None;
+    }
+    app.engine.session(request.exchange.session.clone()).await.ok().flatten()
+}
+
+/// The instructions for a model whose harness has none of its own.
+fn instructions_for(exchange: &Exchange, known: Option<&str>) -> Option<&'static str> {
+    let harness = exchange.harness.name.as_deref().or(known);
+    harness.and_then(Kind::of_name).is_none().then_some(INSTRUCTIONS)
+}
+
+/// The remarks on observed events that no subscriber takes, and on those for a session that is not
+/// open. Types of the catalogue are not checked: many of them are for detectors and probes.
+async fn untaken(app: &App, request: &ExchangeRequest<'_>) -> Result<Vec<FieldError>, ApiError> {
+    let mut remarks = Vec::new();
+    for (index, parsed) in request.observed.iter().enumerate() {
+        let event = parsed.as_event();
+        let own = request.exchange.session.as_str();
+        let other = event.session.filter(|session| *session != own);
+        if other.is_none() && catalogue::find(event.event_type).is_some() {
+            continue;
+        }
+        if remarks.len() >= UNTAKEN_MAX {
+            break;
+        }
+        let event = Arc::new(event.to_event());
+        let (explanation, known) = app.engine.explain(Arc::clone(&event)).await?;
+        if explanation.subscribers.is_empty() {
+            let meant = nearest_type(&event, &known).map(|meant| format!("; did you mean `{meant}`?"));
+            let message = format!("no subscriber takes `{}`{}", event.event_type, meant.unwrap_or_default());
+            remarks.push(FieldError::new(format!("observe[{index}].type"), message));
+        } else if let Some(session) = other.filter(|_| explanation.sessions.is_empty()) {
+            let meant = app.engine.nearest(SessionId::new(session)).await?;
+            let meant = meant.map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
+            let message = format!("no session `{session}` is open{meant}");
+            remarks.push(FieldError::new(format!("observe[{index}].session"), message));
+        }
+    }
+    Ok(remarks)
 }
 
 /// Reports that an injection did not reach the agent, because its carrier was lost; its
@@ -113,10 +183,17 @@ pub(crate) async fn undelivered(
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn silence(answer: &Answer) -> Response {
+fn silence(answer: &Answer, notice: Option<&str>) -> Response {
     let headers =
         [(PENDING_HEADER, answer.pending.to_string()), (CHECK_HEADER, answer.check_before_tool.to_string())];
-    (StatusCode::NO_CONTENT, headers).into_response()
+    let mut response = (StatusCode::NO_CONTENT, headers).into_response();
+    if let Some(notice) = notice {
+        // A header has printable ASCII characters only.
+        let ascii: String = notice.chars().map(|c| if matches!(c, ' '..='~') { c } else { '?' }).collect();
+        let value = HeaderValue::from_str(&ascii).expect("printable ASCII");
+        response.headers_mut().insert(NOTICE_HEADER, value);
+    }
+    response
 }
 
 /// Derives ids for observed events that have none, so that a repeated request publishes nothing

@@ -45,12 +45,7 @@ pub(crate) async fn explain(
 
 fn view(explanation: &Explanation, event: &Event, known: &[String]) -> MatchView {
     let Explanation { subscribers, sessions } = explanation;
-    let meant = || {
-        let catalogued = catalogue::types().map(|entry| entry.event_type.as_str());
-        let own = event.event_type.as_str();
-        // A type of the catalogue is valid even if no subscriber takes it.
-        nearest(own, catalogued.chain(known.iter().map(String::as_str))).filter(|meant| *meant != own)
-    };
+    let meant = || nearest_type(event, known);
     let shown = subscribers.iter().map(|(id, verdict)| TakerView {
         subscriber: id.to_string(),
         verdict: match verdict {
@@ -71,6 +66,15 @@ fn view(explanation: &Explanation, event: &Event, known: &[String]) -> MatchView
         session_count: sessions.len(),
         nearest: subscribers.is_empty().then(meant).flatten().map(str::to_owned),
     }
+}
+
+/// The type that an event without subscribers probably means: one of the catalogue, or one that a
+/// subscriber names in full (`known`). `None` if its own is one of them.
+pub(crate) fn nearest_type<'t>(event: &Event, known: &'t [String]) -> Option<&'t str> {
+    let catalogued = catalogue::types().map(|entry| entry.event_type.as_str());
+    let own = event.event_type.as_str();
+    // A type of the catalogue is valid even if no subscriber takes it.
+    nearest(own, catalogued.chain(known.iter().map(String::as_str))).filter(|meant| *meant != own)
 }
 
 #[cfg(test)]

@@ -341,7 +341,7 @@ mod tests {
     use crate::exchange::{Injection, Role};
 
     fn answer() -> Answer {
-        Answer { injection: None, pending: 0, check_before_tool: false, directive: None, notice: None }
+        Answer::default()
     }
 
     #[test]

@@ -8,8 +8,8 @@ use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::server::{
-    App, admin, clients, error::ApiError, events, exchange, history, hooks, inbox, matching, mcp, metrics,
-    notify, questions, reload, sessions, shell, sources, statusline, stream, watches, webhooks,
+    App, admin, clients, error::ApiError, events, exchange, history, hooks, inbox, instructions, matching,
+    mcp, metrics, notify, questions, reload, sessions, shell, sources, statusline, stream, watches, webhooks,
 };
 
 /// The routes. Access control is added by the servers.
@@ -46,6 +46,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(sessions::wait))
         .routes(routes!(stream::session))
         .routes(routes!(exchange::undelivered))
+        .routes(routes!(instructions::get))
         .routes(routes!(hooks::hook))
         .routes(routes!(statusline::status_line))
         .routes(routes!(clients::clients))

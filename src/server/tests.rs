@@ -202,11 +202,11 @@ fn injection() -> Answer {
         role: Role::Tool,
         notifications: vec![released],
     };
-    Answer { injection: Some(injection), pending: 1, check_before_tool: false, directive: None, notice: None }
+    Answer { injection: Some(injection), pending: 1, ..Answer::default() }
 }
 
 fn nothing() -> Answer {
-    Answer { injection: None, pending: 2, check_before_tool: true, directive: None, notice: None }
+    Answer { pending: 2, check_before_tool: true, ..Answer::default() }
 }
 
 /// The next exchange in the journal from `from` on, once it is there.
@@ -274,6 +274,7 @@ async fn answer_queries(queries: &mut mpsc::Receiver<Query>, pending: u32) {
             Query::CanDecide(_, id, _, reply) => drop(reply.send(id.as_str() == "n1")),
             Query::SessionNow(id, reply) => drop(reply.send(id)),
             Query::Named(id, _, reply) => drop(reply.send(Named::One(id))),
+            Query::Nearest(_, reply) => drop(reply.send(Some(SessionId::new("s1")))),
             Query::Explain(_, reply) => drop(reply),
         }
     }
@@ -520,6 +521,7 @@ fn the_document_lists_every_route() {
         "get /v1/history/sessions",
         "get /v1/inbox",
         "get /v1/injections/{id}",
+        "get /v1/instructions",
         "get /v1/notifications",
         "get /v1/notifications/{id}",
         "get /v1/openapi.json",

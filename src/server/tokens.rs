@@ -56,7 +56,7 @@ impl Scope {
         let is_harness =
             ["/v1/sessions/", "/v1/hooks/", "/v1/statusline/"].iter().any(|begin| path.starts_with(begin));
         match path {
-            "/healthz" | "/v1/openapi.json" => None,
+            "/healthz" | "/v1/openapi.json" | "/v1/instructions" => None,
             "/v1/events" | ALERTS_PATH if method == Method::POST => Some(Self::Publish),
             _ if path.starts_with(PATH) => Some(Self::Publish),
             _ if is_harness => Some(Self::Exchange),

@@ -3,6 +3,8 @@
 //! A misspelt field or one of the wrong type refuses the whole exchange with its name. The
 //! journal's record of an exchange (`records`) is parsed by other rules.
 
+mod remarks;
+
 #[cfg(test)]
 mod tests;
 
@@ -36,6 +38,8 @@ pub const ACKS_MAX: usize = 64;
 /// Most calls in one exchange whose results the model has.
 pub const KNOWN_CALLS_MAX: usize = OBSERVE_MAX;
 
+pub use remarks::{KnownFacts, join, of_answer, of_request};
+
 /// A requested exchange, with its observed events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExchangeRequest<'a> {
@@ -43,9 +47,41 @@ pub struct ExchangeRequest<'a> {
     pub exchange: Exchange,
     /// The observed events, in order of occurrence.
     pub observed: Vec<ParsedEvent<'a>>,
+    /// The indices of those without a source.
+    unsourced: Vec<usize>,
 }
 
 impl ExchangeRequest<'_> {
+    /// Whether an observed event depends on a property of the session that the request does not
+    /// give: its harness, or its folder.
+    pub fn needs_known_session(&self) -> bool {
+        let Harness { name, workspace, .. } = &self.exchange.harness;
+        !self.observed.is_empty() && (name.is_none() || workspace.is_none())
+    }
+
+    /// Sets the source of the observed events that have none: the harness of the request, else
+    /// `known`, the harness of the session, else the API's own name.
+    pub fn set_sources(&mut self, known: Option<&str>) {
+        let name = self.exchange.harness.name.as_deref().or(known).unwrap_or(event::SOURCE_DEFAULT);
+        for index in &self.unsourced {
+            if let Some(event) = self.observed.get_mut(*index) {
+                event.source = name.to_owned().into();
+            }
+        }
+    }
+
+    /// Adds the calls of the observed failures to those whose results the model has: the harness
+    /// has each result, and adds it to the messages. A critical failure is delivered all the same.
+    fn know_own_calls(&mut self) {
+        let session = self.exchange.session.clone();
+        for event in self.observed.iter().filter(|event| event.session.as_deref() == Some(session.as_str())) {
+            let call = remarks::failed_call(event);
+            if let Some(call) = call.filter(|call| !self.exchange.known_calls.contains(call)) {
+                self.exchange.known_calls.push(call);
+            }
+        }
+    }
+
     /// Replaces the address `id`, the harness's own name of its session, with the resolved session.
     pub fn readdress(&mut self, id: &SessionId) {
         let session = &self.exchange.session;
@@ -77,14 +113,22 @@ pub fn parse<'a>(
     let exchange = view.into_exchange(session)?;
     check_count("observe", items.len(), OBSERVE_MAX)?;
     let api = Defaults::api(now, provenance, severities);
-    let defaults = Defaults { session: Some(session.as_str()), ..api };
+    // No event can have an empty source, so this marks those without one.
+    let defaults = Defaults { session: Some(session.as_str()), source: "", ..api };
     let mut observed = Vec::with_capacity(items.len());
+    let mut unsourced = Vec::new();
     for (index, item) in items.into_iter().enumerate() {
         let parsed = event::parse(item.get().as_bytes(), &defaults, new_id)
             .map_err(|error| error.within(&format!("observe[{index}]")))?;
+        if parsed.source.is_empty() {
+            unsourced.push(index);
+        }
         observed.push(parsed);
     }
-    Ok(ExchangeRequest { exchange, observed })
+    let mut request = ExchangeRequest { exchange, observed, unsourced };
+    request.set_sources(None);
+    request.know_own_calls();
+    Ok(request)
 }
 
 /// An exchange in a request and in the journal, which omits the observed events.
@@ -412,6 +456,12 @@ pub struct AnswerView<'a> {
     /// One line for the user, not for the agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     notice: Option<&'a str>,
+    /// What the texts are, for the model's instructions; with the first text of a context.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instructions: Option<&'a str>,
+    /// One line for the developer, not for the agent: the fields of the request that had no effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notice_to_developer: Option<&'a str>,
     /// Number of notifications that stay in the session's queue.
     pending: u32,
     /// Whether to check before the next tool, because something critical is pending.
@@ -451,7 +501,13 @@ enum DirectiveView<'a> {
 
 impl<'a> AnswerView<'a> {
     /// The view of `answer`; `None` when there is nothing to deliver and nothing to do.
-    pub fn of(answer: &'a Answer) -> Option<Self> {
+    ///
+    /// Shape: `instructions` are shown with the first text of a context.
+    pub fn of(
+        answer: &'a Answer,
+        instructions: Option<&'a str>,
+        notice_to_developer: Option<&'a str>,
+    ) -> Option<Self> {
         if answer.injection.is_none() && answer.directive.is_none() && answer.notice.is_none() {
             return None;
         }
@@ -471,6 +527,8 @@ impl<'a> AnswerView<'a> {
                 Directive::Cancel { reason } => DirectiveView::Cancel { reason },
             }),
             notice: answer.notice.as_deref(),
+            instructions: instructions.filter(|_| answer.is_first_text),
+            notice_to_developer,
             pending: answer.pending,
             check_before_tool: answer.check_before_tool,
         })

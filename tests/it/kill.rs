@@ -339,8 +339,8 @@ impl Replayed {
             Output::Record(entry) => self.take_entry(entry),
             Output::Answer { request, session, answer, .. } => {
                 let carrier = carriers[&request].clone();
-                let shown =
-                    AnswerView::of(&answer).map(|view| serde_json::to_value(view).expect("serializes"));
+                let shown = AnswerView::of(&answer, None, None)
+                    .map(|view| serde_json::to_value(view).expect("serializes"));
                 self.answers.insert((session.to_string(), carrier), shown.unwrap_or_default());
             }
             Output::Publish(_)

@@ -23,6 +23,7 @@ impl Injector {
             self.queue.recall(notification);
             self.evict_overflow();
         }
+        self.first_text = None;
         self.begin_context(now);
     }
 
@@ -49,6 +50,7 @@ impl Injector {
     /// selects end.
     fn take_back_leased(&mut self, is_over: impl Fn(&Entry) -> bool) {
         for lease in self.leases.take_all() {
+            self.forget_first_text(&lease.injection);
             for mut entry in lease.entries {
                 if is_over(&entry) {
                     self.end(&entry.notification, Reason::Uncertain);
@@ -69,6 +71,7 @@ impl Injector {
     /// Remembers the notifications that were or are being delivered to `other`: this session's
     /// context is a copy of that one's.
     pub fn remember_delivered(&mut self, other: &Self) {
+        self.first_text = self.first_text.or(other.first_text);
         let leased = other.leases.iter().flat_map(|lease| &lease.entries).map(|entry| &entry.notification);
         for notification in other.delivered.oldest_first().chain(leased) {
             self.recent.insert(notification.id);

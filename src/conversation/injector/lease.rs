@@ -302,6 +302,10 @@ impl Kept {
         let is_other_turn = matches!((&self.turn, &exchange.turn), (Some(own), Some(other)) if own != other);
         self.carrier == exchange.carrier && !is_other_turn
     }
+
+    fn holds(&self, injection: &InjectionId) -> bool {
+        self.answer.injection.as_ref().is_some_and(|own| own.id == *injection)
+    }
 }
 
 /// A repeated answer.
@@ -371,9 +375,14 @@ impl Answers {
         }
     }
 
+    /// Whether a kept answer has `injection`.
+    pub(super) fn contains(&self, injection: &InjectionId) -> bool {
+        self.newest_last.iter().any(|kept| kept.holds(injection))
+    }
+
     /// Removes the answer with `injection`, so that its carrier gets a new one.
     pub(super) fn forget(&mut self, injection: &InjectionId) {
-        self.remove_all_that(|kept| kept.answer.injection.as_ref().is_some_and(|own| own.id == *injection));
+        self.remove_all_that(|kept| kept.holds(injection));
     }
 
     fn remove_all_that(&mut self, is_wanted: impl Fn(&Kept) -> bool) {

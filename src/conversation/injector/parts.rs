@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     event::{SessionId, Severity},
+    exchange::InjectionId,
     ledger::{ConfirmedBy, LedgerEntry, Reason},
     notification::{Notification, Priority, SubscriberId},
     time::Timestamp,
@@ -48,6 +49,10 @@ pub struct Injector {
     /// Number of events of each subscriber that were evicted since the last report to the agent; no
     /// zeroes.
     pub(super) evicted: BTreeMap<SubscriberId, u32>,
+    /// The injection with the first text of the present context; `None` if it had none, or if that
+    /// text may not have arrived.
+    #[serde(default)]
+    pub(super) first_text: Option<InjectionId>,
     #[serde(skip)]
     pub(super) outputs: VecDeque<LedgerEntry>,
 }
@@ -69,6 +74,7 @@ impl Injector {
             turns: Turns::default(),
             continuations: 0,
             evicted: BTreeMap::new(),
+            first_text: None,
             outputs: VecDeque::new(),
         }
     }
@@ -95,6 +101,7 @@ impl Injector {
 
     /// Ends an unconfirmed lease: each important notification returns to the queue once.
     pub(super) fn run_out(&mut self, lease: Lease) {
+        self.forget_first_text(&lease.injection);
         for mut entry in lease.entries {
             // Only a return counts as a lost delivery. A notification that was recalled because its
             // context was lost had been delivered.
@@ -110,6 +117,7 @@ impl Injector {
     /// Returns what a wake route pushed and the agent's input does not show. It may have been shown
     /// all the same: a client writes its transcript late.
     pub(super) fn return_pushed(&mut self, lease: Lease) {
+        self.forget_first_text(&lease.injection);
         for (subscriber, count) in lease.evicted {
             self.add_evicted(subscriber, count);
         }
@@ -117,6 +125,12 @@ impl Injector {
             entry.returned_from = Some(lease.injection);
             self.put_back(entry);
         }
+    }
+
+    /// Notes that an injection may not have arrived: if it had the first text of the context, the
+    /// next text is the first.
+    pub(super) fn forget_first_text(&mut self, injection: &InjectionId) {
+        self.first_text = self.first_text.filter(|first| first != injection);
     }
 
     /// Records that notifications have arrived.

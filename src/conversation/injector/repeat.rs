@@ -41,6 +41,6 @@ impl Injector {
     pub fn unanswered(&self) -> Answer {
         let (pending, _) = self.pending();
         let check_before_tool = self.check_before_tool();
-        Answer { injection: None, pending, check_before_tool, directive: None, notice: None }
+        Answer { pending, check_before_tool, ..Answer::default() }
     }
 }

@@ -200,10 +200,7 @@ fn a_wake_outlasts_an_exchange_that_could_not_carry_anything() {
 fn the_same_carrier_gets_the_same_answer_even_when_that_was_nothing() {
     let mut story = Story::new();
     let nothing = story.answer(&exchange(AfterTool, "c1"), 0);
-    assert_eq!(
-        nothing,
-        Answer { injection: None, pending: 0, check_before_tool: false, directive: None, notice: None }
-    );
+    assert_eq!(nothing, Answer::default());
     story.push("n", Normal, AfterTool);
     assert_eq!(story.answer(&exchange(AfterTool, "c1"), 1), nothing);
     let first = story.answer(&exchange(AfterTool, "c2"), 2);

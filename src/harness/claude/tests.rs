@@ -182,8 +182,7 @@ fn a_stop_goes_on_only_for_a_reason_and_a_prolonged_one_takes_nothing() {
 fn the_reply_is_one_line_of_the_documented_shape_or_nothing() {
     let call =
         parse_json(json!({ "hook_event_name": "UserPromptSubmit", "session_id": "s", "prompt": "go" }));
-    let empty =
-        Answer { injection: None, pending: 2, check_before_tool: true, directive: None, notice: None };
+    let empty = Answer { pending: 2, check_before_tool: true, ..Answer::default() };
     assert_eq!(reply(&call, &empty), None);
     let notice = Answer { notice: Some("aside: 1 waiting for you: ci".into()), ..empty.clone() };
     let shown = "{\"systemMessage\":\"aside: 1 waiting for you: ci\"}";
@@ -207,8 +206,7 @@ fn the_text_for_which_an_agent_goes_on_begins_with_what_it_is_about() {
     let room = usize::try_from(exchange(&call).budget.max_chars.expect("limited")).expect("small");
     let injection = injection("x".repeat(room).into(), &"y".repeat(100));
     let directive = Some(Directive::Continue { reason: "budget exceeded (critical): token".into() });
-    let answer =
-        Answer { injection: Some(injection), pending: 0, check_before_tool: false, directive, notice: None };
+    let answer = Answer { injection: Some(injection), directive, ..Answer::default() };
     let said: Value = serde_json::from_str(&reply(&call, &answer).expect("a reply")).expect("JSON");
     let context = said["hookSpecificOutput"]["additionalContext"].as_str().expect("a text");
     assert!(context.starts_with("aside: yyy") && context.contains("y\n\nx"), "{context}");

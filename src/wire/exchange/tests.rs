@@ -183,9 +183,8 @@ fn an_object_in_an_exchange_is_no_array_and_has_no_unknown_field() {
 
 #[test]
 fn an_answer_shows_what_is_released_and_nothing_when_there_is_nothing_to_do() {
-    let mut answer =
-        Answer { injection: None, pending: 3, check_before_tool: true, directive: None, notice: None };
-    assert!(AnswerView::of(&answer).is_none());
+    let mut answer = Answer { pending: 3, check_before_tool: true, ..Answer::default() };
+    assert!(AnswerView::of(&answer, Some("what they are"), Some("x: y")).is_none());
     answer.directive = Some(Directive::Continue { reason: "ci failed".into() });
     answer.injection = Some(Injection {
         id: InjectionId::new("a1"),
@@ -200,7 +199,8 @@ fn an_answer_shows_what_is_released_and_nothing_when_there_is_nothing_to_do() {
             redelivered: false,
         }],
     });
-    let shown = serde_json::to_string(&AnswerView::of(&answer)).expect("serializes");
+    let shown =
+        serde_json::to_string(&AnswerView::of(&answer, Some("what they are"), None)).expect("serializes");
     let expected = concat!(
         r#"{"injection":"a1","text":"tool_fail: grep","role":"tool","notifications":[{"id":"n1","subscriber":"tool_failure","#,
         r#""priority":"high","severity":"error","redelivered":false}],"directive":{"continue":{"reason":"ci failed"}},"#,

@@ -393,13 +393,8 @@ mod tests {
             role: Role::Tool,
             notifications: vec![released],
         };
-        let answer = Answer {
-            injection: Some(injection),
-            pending: 2,
-            check_before_tool: true,
-            directive: None,
-            notice: None,
-        };
+        let answer =
+            Answer { injection: Some(injection), pending: 2, check_before_tool: true, ..Answer::default() };
         Output::Answer {
             request: aside::engine::io::RequestId(4),
             session: SessionId::new("s1"),
