@@ -25,7 +25,7 @@ use crate::{
         error::ApiError,
         extract::{IdSegment, read_body, read_session},
         matching::nearest_type,
-        naming::{name_sessions, session_of},
+        naming::{known_session, name_sessions, session_of},
         probing::{self, Said},
         processes::{self, IdentifiedBy},
         wrote,
@@ -171,14 +171,21 @@ async fn untaken(app: &App, request: &ExchangeRequest<'_>) -> Result<Vec<FieldEr
         ("id" = String, Path, description = "The session"),
         ("injection" = String, Path, description = "The injection's short name"),
     ),
-    responses((status = 204), (status = 400, body = ErrorBody), (status = 503, body = ErrorBody)),
+    responses(
+        (status = 204), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
+        (status = 503, body = ErrorBody),
+    ),
 )]
 pub(crate) async fn undelivered(
     State(app): State<App>,
     Path((session, injection)): Path<(String, String)>,
 ) -> Result<StatusCode, ApiError> {
     let session = session_of(&app, read_session(&session)?, None).await?;
+    known_session(&app, &session).await?;
     let injection = InjectionId::new(&checked_name("injection", injection).map_err(ApiError::bad)?);
+    if !app.engine.outstanding(session.clone()).await?.unconfirmed.contains(&injection) {
+        return Err(ApiError::not_found("unconfirmed injection", injection.as_str()));
+    }
     app.append(Records::build(|records| records.undelivered(&session, &injection))).await?;
     Ok(StatusCode::NO_CONTENT)
 }

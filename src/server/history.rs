@@ -7,7 +7,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::{
-    event::Seq,
+    event::{Seq, SessionId},
     projection::{
         ProjectionError, QueryResult, View,
         events::EventFilter,
@@ -17,6 +17,7 @@ use crate::{
         App,
         error::ApiError,
         extract::{Params, Segment, SessionSegment},
+        naming::known_session,
     },
     wire::{
         FieldError,
@@ -191,7 +192,7 @@ pub(crate) async fn messages(
     let read = page(&app, limit, move |view| view.messages(id.as_str(), before, limit));
     let Page { items: messages, next, projection } = read.await?;
     if messages.is_empty() {
-        known(&app, session.as_str(), &projection).await?;
+        known(&app, session.as_str()).await?;
     }
     Ok(Json(MessagePage { messages, next, projection }))
 }
@@ -212,7 +213,7 @@ pub(crate) async fn injections(
     let read = page(&app, limit, move |view| view.injections(id.as_str(), before, limit));
     let Page { items: injections, next, projection } = read.await?;
     if injections.is_empty() {
-        known(&app, session.as_str(), &projection).await?;
+        known(&app, session.as_str()).await?;
     }
     Ok(Json(InjectionPage { injections, next, projection }))
 }
@@ -295,13 +296,14 @@ async fn page<T: Send + 'static>(
 }
 
 /// Refuses an unknown session.
-async fn known(app: &App, session: &str, projection: &ProjectionView) -> Result<(), ApiError> {
+async fn known(app: &App, session: &str) -> Result<(), ApiError> {
     let id = session.to_owned();
     let is_known = app.projection.read(move |view| view.knows_session(&id)).await;
     if is_known.map_err(|error| unreadable(&error))? {
         return Ok(());
     }
-    Err(not_found("session", session, projection))
+    // An open session may have nothing in the history yet.
+    known_session(app, &SessionId::new(session)).await.map(|_| ())
 }
 
 fn not_found(what: &str, name: &str, projection: &ProjectionView) -> ApiError {

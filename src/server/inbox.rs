@@ -14,7 +14,7 @@ use crate::{
         engine_handle::{PageStart, WaitingPage},
         error::ApiError,
         extract::{Params, Segment, read_session},
-        naming::session_of,
+        naming::{known_session, session_of},
         notify::place_of,
         questions::open_count,
     },
@@ -32,7 +32,9 @@ pub(crate) struct InboxParams {
 impl InboxParams {
     async fn session(&self, app: &App) -> Result<Option<SessionId>, ApiError> {
         let Some(id) = &self.session else { return Ok(None) };
-        session_of(app, read_session(id)?, None).await.map(Some)
+        let session = session_of(app, read_session(id)?, None).await?;
+        known_session(app, &session).await?;
+        Ok(Some(session))
     }
 }
 
@@ -88,7 +90,7 @@ fn write_start(start: &PageStart) -> String {
 /// Lists pending notifications, with their text.
 #[utoipa::path(
     get, path = "/v1/inbox", tag = "inbox", params(ListParams),
-    responses((status = 200, body = InboxList), (status = 400, body = ErrorBody)),
+    responses((status = 200, body = InboxList), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody)),
 )]
 pub(crate) async fn list(
     State(app): State<App>,

@@ -10,7 +10,7 @@ use crate::{
     event::SessionId,
     exchange::Exchange,
     server::{App, error::ApiError},
-    wire::{FieldError, names::NAME_BYTES_MAX},
+    wire::{FieldError, names::NAME_BYTES_MAX, views::SessionView},
 };
 
 /// The session with the id `id`, within `harness` if given.
@@ -42,6 +42,29 @@ pub(crate) async fn session_of(
             Err(ApiError::new(StatusCode::CONFLICT, message))
         }
     }
+}
+
+/// The open or suspended session with the id `id`, which is resolved.
+///
+/// Errors: 404 with the nearest known id, or with the fact that the session has ended.
+pub(crate) async fn known_session(app: &App, id: &SessionId) -> Result<SessionView, ApiError> {
+    match app.engine.session(id.clone()).await? {
+        Some(session) => Ok(session),
+        None => Err(no_session(app, id).await),
+    }
+}
+
+/// 404 for a session that is neither open nor suspended.
+pub(crate) async fn no_session(app: &App, id: &SessionId) -> ApiError {
+    let name = id.to_string();
+    let has_ended = app.projection.read(move |view| view.knows_session(&name)).await.unwrap_or_default();
+    let meant = app.engine.nearest(id.clone()).await.ok().flatten();
+    let hint = match meant {
+        _ if has_ended => " any more: it has ended, and its next exchange opens it again".to_owned(),
+        Some(meant) => format!("; did you mean `{meant}`?"),
+        None => "; its first exchange opens it".to_owned(),
+    };
+    ApiError::new(StatusCode::NOT_FOUND, format!("there is no session `{id}`{hint}"))
 }
 
 /// Resolves the session of an exchange and the further sessions in it.

@@ -17,6 +17,7 @@ use crate::{
         App,
         error::ApiError,
         extract::{Params, SessionSegment},
+        naming::{known_session, no_session},
     },
     wire::{
         FieldError,
@@ -47,8 +48,7 @@ pub(crate) async fn get(
     State(app): State<App>,
     SessionSegment(session): SessionSegment,
 ) -> Result<Json<SessionView>, ApiError> {
-    let found = app.engine.session(session.clone()).await?;
-    found.map(Json).ok_or_else(|| ApiError::not_found("session", session.as_str()))
+    known_session(&app, &session).await.map(Json)
 }
 
 /// Wait parameters.
@@ -84,12 +84,15 @@ impl WaitFor {
 /// Waits until a notification is pending for the session, or requests a wake; the answer has no
 /// text.
 ///
-/// Answers at once if that is the case, and 204 on a timeout. A session may be waited for before it
-/// opens.
+/// Answers at once if that is the case, and 204 on a timeout. A session can be waited for once its
+/// first exchange has opened it.
 #[utoipa::path(
     get, path = "/v1/sessions/{id}/wait", tag = "sessions",
     params(("id" = String, Path, description = "The session"), WaitParams),
-    responses((status = 200, body = PendingView), (status = 204), (status = 400, body = ErrorBody)),
+    responses(
+        (status = 200, body = PendingView), (status = 204),
+        (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
+    ),
 )]
 pub(crate) async fn wait(
     State(app): State<App>,
@@ -112,7 +115,10 @@ pub(crate) async fn wait(
 async fn until(wanted: WaitFor, app: &App, session: SessionId) -> Result<PendingView, ApiError> {
     // Watched before the query, so that a change in between is seen.
     let mut watcher = app.registry.watch(&session);
-    if let Some(pending) = pending_now(app, session).await?.filter(|pending| wanted.is_met(pending)) {
+    let Some(pending) = pending_now(app, session.clone()).await? else {
+        return Err(no_session(app, &session).await);
+    };
+    if wanted.is_met(&pending) {
         return Ok(pending);
     }
     loop {

@@ -33,7 +33,7 @@ use crate::{
         clients::MonitorClient,
         error::ApiError,
         extract::{IdSegment, Params, header},
-        naming::session_of,
+        naming::{known_session, session_of},
         registry::Watcher,
         sessions::pending_now,
         wake_routes::Attached,
@@ -249,7 +249,10 @@ enum RouteParam {
 #[utoipa::path(
     get, path = "/v1/sessions/{id}/stream", tag = "sessions",
     params(("id" = String, Path, description = "The session"), QueueParams),
-    responses((status = 200, content_type = "text/event-stream", body = PendingView)),
+    responses(
+        (status = 200, content_type = "text/event-stream", body = PendingView),
+        (status = 404, body = ErrorBody),
+    ),
 )]
 pub(crate) async fn session(
     State(app): State<App>,
@@ -267,13 +270,14 @@ pub(crate) async fn session(
         }
         None => {
             let session = session_of(&app, id, None).await?;
+            known_session(&app, &session).await?;
             Queue::of(app, session, place).await?
         }
     };
     Ok(respond(stream::unfold(queue, |mut queue| async move { Some((queue.next().await?, queue)) })))
 }
 
-/// The current queue state; empty for an unknown session.
+/// The current queue state; empty for a session that a monitor's client has not opened yet.
 async fn pending_or_nothing(app: &App, session: &SessionId) -> Result<PendingView, ApiError> {
     let now = pending_now(app, session.clone()).await?;
     Ok(now.unwrap_or_else(|| PendingView::of(&Pending::nothing(session.clone()))))

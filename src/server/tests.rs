@@ -261,7 +261,8 @@ async fn answer_queries(queries: &mut mpsc::Receiver<Query>, pending: u32) {
             Query::Rules(reply) => drop(reply.send(Arc::new(CompiledRules::none()))),
             Query::Sessions(reply) => drop(reply.send(vec![session("s1", pending)])),
             Query::Session(id, reply) => {
-                drop(reply.send((id.as_str() == "s1").then(|| session("s1", pending))));
+                let is_known = matches!(id.as_str(), "s1" | "s2");
+                drop(reply.send(is_known.then(|| session(id.as_str(), pending))));
             }
             Query::SinkVerdict(_, reply) => drop(reply.send(None)),
             Query::Question(_, reply) => drop(reply.send(None)),
@@ -390,7 +391,7 @@ async fn sessions_and_events_are_shown_and_what_is_not_known_is_not_found() {
         assert_eq!(shown.json(), expected, "{path}");
     }
     for (path, message) in [
-        ("/v1/sessions/s9", "there is no session `s9`"),
+        ("/v1/sessions/s9", "there is no session `s9`; did you mean `s1`?"),
         ("/v1/events/e9", "there is no event `e9`"),
         ("/v1/events/7", "there is no event `7`"),
     ] {

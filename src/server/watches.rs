@@ -20,7 +20,7 @@ use crate::{
         auth::PeerPid,
         error::ApiError,
         extract::{Params, Segment, read_body, read_session},
-        naming::session_of,
+        naming::{known_session, session_of},
         notify::new_id,
         processes,
     },
@@ -55,14 +55,18 @@ pub(crate) struct WatchParams {
 /// Lists the open watches.
 #[utoipa::path(
     get, path = "/v1/watches", tag = "watches", params(WatchParams),
-    responses((status = 200, body = WatchList), (status = 400, body = ErrorBody)),
+    responses((status = 200, body = WatchList), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody)),
 )]
 pub(crate) async fn list(
     State(app): State<App>,
     Params(params): Params<WatchParams>,
 ) -> Result<Json<WatchList>, ApiError> {
     let session = match &params.session {
-        Some(id) => Some(session_of(&app, read_session(id)?, None).await?),
+        Some(id) => {
+            let session = session_of(&app, read_session(id)?, None).await?;
+            known_session(&app, &session).await?;
+            Some(session)
+        }
         None => None,
     };
     let mut open = open(&app).await?;
@@ -215,8 +219,7 @@ impl Owner {
             let folder = Some(cwd.clone().unwrap_or_else(|| Arc::clone(&workspace)));
             return Ok(Self { session: None, workspace: Some(workspace), folder });
         };
-        let known = app.engine.session(session.clone()).await?;
-        let known = known.ok_or_else(|| ApiError::not_found("session", session.as_str()))?;
+        let known = known_session(app, &session).await?;
         let own = known.harness.workspace.as_deref().map(Into::into);
         let workspace = workspace.clone().or(own);
         Ok(Self { session: Some(session), folder: cwd.clone().or_else(|| workspace.clone()), workspace })
@@ -251,8 +254,7 @@ async fn read(app: &App, request: &WatchRequest, owner: Owner) -> Result<Watch, 
         }
         let condition = if let Condition::Idle { session } = condition {
             let session = session_of(app, session, None).await?;
-            let known = app.engine.session(session.clone()).await?;
-            known.ok_or_else(|| wrong(format!("there is no session `{session}`")))?;
+            known_session(app, &session).await.map_err(|error| wrong(error.to_string()))?;
             Condition::Idle { session }
         } else {
             condition

@@ -201,7 +201,8 @@ async fn a_session_that_is_over_keeps_its_messages() {
         "seen_at": "1970-01-01T00:00:04Z", "closed_at": "1970-01-01T00:00:07Z" }]);
     assert_eq!(page["sessions"], expected);
     let unknown = send_asked(&mut daemon, get("/v1/sessions/s9/messages")).await;
-    assert_eq!(unknown.json()["error"]["message"], "there is no session `s9`");
+    let message = "there is no session `s9`; did you mean `s1`?";
+    assert_eq!(unknown.json()["error"]["message"], message);
 }
 
 #[tokio::test]
