@@ -18,6 +18,7 @@ mod identity;
 mod install;
 mod kill;
 mod last_good;
+mod loops;
 mod lsp;
 mod matchers;
 mod mcp;

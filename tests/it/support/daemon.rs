@@ -131,6 +131,11 @@ impl Home {
         self.command_of(env!("CARGO_BIN_EXE_aside-hook"), args)
     }
 
+    /// Python with this home's paths.
+    pub(crate) fn python(&self, args: &[&str]) -> Command {
+        self.command_of("python3", args)
+    }
+
     fn command_of(&self, program: &str, args: &[&str]) -> Command {
         let mut command = Command::new(program);
         command
