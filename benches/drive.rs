@@ -70,7 +70,7 @@ impl Run {
         let carrier = self.seq.to_string();
         // The exchange names no turn, so that each one confirms the injections before it, as in a
         // conversation.
-        let exchange = Exchange::new(SessionId::new(SESSION), InjectionPoint::TurnStart, &carrier);
+        let exchange = Exchange::new(SessionId::new(SESSION), InjectionPoint::TurnStart, &carrier).into();
         self.engine.handle(
             Input::Exchange {
                 seq: self.seq,

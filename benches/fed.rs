@@ -63,7 +63,7 @@ impl Fed {
     /// Feeds the exchange that `ask` makes for a carrier; returns its duration.
     pub(crate) fn exchange(&mut self, ask: impl FnOnce(&str) -> Exchange) -> Duration {
         self.step();
-        let (seq, exchange) = (self.seq, ask(&self.seq.to_string()));
+        let (seq, exchange) = (self.seq, ask(&self.seq.to_string()).into());
         let input = Input::Exchange { seq, request: RequestId(seq.0), exchange, release: Release::Decide };
         let begin = now();
         self.handle(input);

@@ -281,7 +281,8 @@ pub fn decode(kind: u8, seq: Seq, body: &[u8]) -> Result<RecordInput<'_>, Record
         EXCHANGE => {
             let Versioned { v, rest } = body.read_versioned::<Asked>()?;
             let release = if v >= RELEASES_SINCE { Release::Recorded(None) } else { Release::Decide };
-            Input::Exchange { seq, request: RequestId(rest.request), exchange: rest.into_exchange(), release }
+            let (request, exchange) = (RequestId(rest.request), rest.into_exchange().into());
+            Input::Exchange { seq, request, exchange, release }
         }
         ACK => {
             let Carried { session, injection, by } = body.read()?;

@@ -33,8 +33,8 @@ pub enum Input<'a> {
         seq: Seq,
         /// Identifies the waiting request; not part of the state.
         request: RequestId,
-        /// The request.
-        exchange: Exchange,
+        /// The request; boxed, as it is far larger than the other inputs.
+        exchange: Box<Exchange>,
         /// The notifications that it releases: to be selected, or as recorded.
         release: Release,
     },

@@ -108,7 +108,7 @@ fn every_kind() -> Vec<(u8, Vec<u8>, String)> {
             input(Input::Exchange {
                 seq: SEQ,
                 request,
-                exchange: exchange(),
+                exchange: exchange().into(),
                 release: Release::Recorded(None),
             }),
         ),
@@ -260,7 +260,7 @@ fn a_body_of_version_1_means_what_it_meant_then() {
             Input::Exchange {
                 seq: SEQ,
                 request: RequestId(7),
-                exchange: Exchange::new(SessionId::new("s1"), InjectionPoint::TurnEnd, "c1"),
+                exchange: Exchange::new(SessionId::new("s1"), InjectionPoint::TurnEnd, "c1").into(),
                 release: Release::Decide,
             },
         ),
@@ -270,10 +270,10 @@ fn a_body_of_version_1_means_what_it_meant_then() {
             Input::Exchange {
                 seq: SEQ,
                 request: RequestId(7),
-                exchange: Exchange {
+                exchange: Box::new(Exchange {
                     context: ContextChange::Compacted,
                     ..Exchange::new(SessionId::new("s1"), InjectionPoint::TurnEnd, "c1")
-                },
+                }),
                 release: Release::Decide,
             },
         ),

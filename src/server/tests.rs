@@ -217,7 +217,7 @@ async fn next_exchange(app: &App, from: u64) -> (RequestId, Exchange) {
             if let Ok(RecordInput::Input(Input::Exchange { request, exchange, .. })) =
                 records::decode(found.kind.0, found.seq, found.body)
             {
-                return (request, exchange);
+                return (request, *exchange);
             }
         }
         reader.wait().await.expect("open");

@@ -74,7 +74,7 @@ impl Record {
             Content::Exchange(exchange) => Input::Exchange {
                 seq,
                 request: RequestId(seq.0),
-                exchange: exchange.clone(),
+                exchange: exchange.clone().into(),
                 release: Release::Decide,
             },
             Content::Ack(session, injection) => {

@@ -59,6 +59,7 @@ fn contents(engine: &mut Engine, now: Timestamp, subscriber: &SubscriberId) -> V
             shows_notices: false,
             trigger: Trigger::Agent,
         };
+        let exchange = exchange.into();
         engine.handle(
             Input::Exchange { seq, request: RequestId(seq.0), exchange, release: Release::Decide },
             now,

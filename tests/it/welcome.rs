@@ -134,7 +134,7 @@ impl World {
         for event in &found {
             self.publish(event);
         }
-        let release = Release::Decide;
+        let (exchange, release) = (exchange.into(), Release::Decide);
         self.handle(|seq| Input::Exchange { seq, request: RequestId(seq.0), exchange, release })
     }
 

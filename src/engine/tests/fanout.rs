@@ -64,7 +64,7 @@ fn restored(engine: &Engine) -> Engine {
 fn whoever_asks_has_everything_and_the_others_take_theirs_in_slices() {
     let mut engine = behind();
     let now = Timestamp::from_millis(2);
-    let exchange = Exchange::new(id(198), InjectionPoint::TurnStart, "c1");
+    let exchange = Exchange::new(id(198), InjectionPoint::TurnStart, "c1").into();
     engine.handle(
         Input::Exchange { seq: Seq(9), request: RequestId(9), exchange, release: Release::Decide },
         now,
@@ -123,7 +123,7 @@ fn an_exchange_in_a_burst_waits_for_no_more_than_a_slice_however_many_sessions_a
             most = most.max(queued(&mut engine));
         }
         assert!(most <= DIRECT_MAX, "{most} for an event to {sessions} sessions");
-        let exchange = Exchange::new(id(sessions - 1), InjectionPoint::AfterTool, "c1");
+        let exchange = Exchange::new(id(sessions - 1), InjectionPoint::AfterTool, "c1").into();
         let (request, release) = (RequestId(9), Release::Decide);
         engine.handle(Input::Exchange { seq: Seq(9), request, exchange, release }, now);
         assert!(queued(&mut engine) <= EVENTS, "its own");

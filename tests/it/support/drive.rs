@@ -89,7 +89,8 @@ impl Drive {
     pub(crate) fn exchange(&mut self, exchange: Exchange, now: Timestamp) -> RequestId {
         self.seq = self.seq.next();
         let request = RequestId(self.seq.0);
-        self.handle(Input::Exchange { seq: self.seq, request, exchange, release: Release::Decide }, now);
+        let (exchange, release) = (exchange.into(), Release::Decide);
+        self.handle(Input::Exchange { seq: self.seq, request, exchange, release }, now);
         request
     }
 
