@@ -54,19 +54,13 @@ impl Echoes {
         session: &SessionId,
         calls: impl Iterator<Item = &'c str> + Clone,
     ) -> bool {
-        let is_known = |failure: &mut Failure| {
-            failure.session == *session && calls.clone().any(|call| call == failure.call)
-        };
-        let mut known = Vec::new();
-        self.failures.retain_mut(|failure| {
-            let is_known = is_known(failure);
-            if is_known {
-                known.push((failure.session.clone(), failure.seq));
-            }
-            !is_known
-        });
+        let is_known =
+            |failure: &Failure| failure.session == *session && calls.clone().any(|call| call == failure.call);
+        let (known, others): (VecDeque<Failure>, VecDeque<Failure>) =
+            std::mem::take(&mut self.failures).into_iter().partition(is_known);
+        self.failures = others;
         let has_some = !known.is_empty();
-        self.known.extend(known);
+        self.known.extend(known.into_iter().map(|failure| (failure.session, failure.seq)));
         self.known.drain(..self.known.len().saturating_sub(KNOWN_MAX));
         has_some
     }

@@ -75,11 +75,10 @@ fn calls_with_arguments_of_any_kind_are_compared() {
     for carrier in ["c1", "c2", "c3", "c4"] {
         call(carrier, json!({ "pattern": "x", "in": ["a", 1] }));
     }
-    let told = eventually("the loop is detected", || {
+    eventually("the loop is detected", || {
         let answer = home.exchange("s", &json!({ "point": "after_tool", "carrier": "c5" }));
         text(&answer).contains("loop_detected: grep").then_some(())
     });
-    assert_eq!(told, ());
 }
 
 #[test]
@@ -327,7 +326,7 @@ fn the_first_text_of_a_context_has_instructions() {
         }
         let body = json!({ "point": "after_tool", "carrier": format!("c{carriers}"), "context": context, "ack": acks });
         let answer = home.exchange("s", &body);
-        acks = Vec::from_iter(answer.json()["injection"].as_str().map(str::to_owned));
+        acks = answer.json()["injection"].as_str().map(str::to_owned).into_iter().collect();
         assert_eq!(answer.status(), if with_text == "text" { 200 } else { 204 }, "{answer:?}");
         answer.json()["instructions"].is_string()
     };
