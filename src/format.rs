@@ -13,7 +13,7 @@
 //! # let notification = Notification {
 //! #     id: NotificationId::new("n1"), subscriber: SubscriberId::new("tool_failure"), scope: Scope::All,
 //! #     priority: Priority::High, inject_at: InjectionPoint::AfterTool, severity: Severity::Error,
-//! #     activation: Default::default(), interrupt: Default::default(), raw_bytes: 90,
+//! #     activation: Default::default(), is_asked: false, interrupt: Default::default(), raw_bytes: 90,
 //! #     states: Vec::new(), unresolved: Vec::new(), nature: Default::default(), untrusted_source: None,
 //! #     content: "tool_fails[2]{tool,error}:\n  grep,timeout\n  fetch,\"404: gone\"".into(), tokens: Tokens(20),
 //! #     sentences: Vec::new(),
@@ -100,6 +100,7 @@ mod tests {
             priority,
             inject_at: InjectionPoint::AfterTool,
             activation: Activation::Passive,
+            is_asked: false,
             interrupt: Interrupt::InjectAndContinue,
             nature: Nature::Occurrence,
             untrusted_source: None,

@@ -9,7 +9,7 @@ mod resolution;
 mod state;
 mod word;
 
-use std::{fmt, str::FromStr, sync::Arc};
+use std::{fmt, ops::Not, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantArray};
@@ -27,7 +27,7 @@ pub use counts::{Counts, Detail, NAMED_MAX};
 pub use resolution::Resolution;
 pub use word::{Category, Level, WORDS_MAX, Word};
 
-impl_as_str!(Priority, InjectionPoint, Activation, Audience, Sink, Interrupt);
+impl_as_str!(Priority, InjectionPoint, Activation, ActiveFor, Audience, Sink, Interrupt);
 
 /// The priority of a notification, in ascending order of urgency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -76,6 +76,17 @@ pub enum Activation {
     Prompt,
     /// It wakes the agent.
     Active,
+}
+
+/// The scopes in which an active notification of a subscriber wakes an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum ActiveFor {
+    /// All.
+    #[default]
+    Any,
+    /// One session: a notification for a folder or for all sessions is passive.
+    Session,
 }
 
 /// The kind of report: an occurrence or only conditions.
@@ -202,6 +213,7 @@ impl Notification {
             priority,
             inject_at: InjectionPoint::AfterTool,
             activation: Activation::Passive,
+            is_asked: false,
             interrupt: Interrupt::InjectAndContinue,
             nature: Nature::Occurrence,
             untrusted_source: None,
@@ -280,6 +292,10 @@ pub struct Notification {
     pub inject_at: InjectionPoint,
     /// Its action while it is pending.
     pub activation: Activation,
+    /// Whether the agent asked for it: a watch, a reminder, an answer. If it is active too, it wakes
+    /// an agent whose turn the user interrupted.
+    #[serde(default, skip_serializing_if = "Not::not")]
+    pub is_asked: bool,
     /// Its effect on a running turn, if it is critical.
     pub interrupt: Interrupt,
     /// Whether it reports an occurrence or only conditions.

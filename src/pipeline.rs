@@ -292,7 +292,9 @@ impl Pipeline {
             }
             Weight::Escalated => (Priority::Critical, InjectionPoint::Immediate),
         };
-        let activation = rule.wake.activation(rule.output.activation, priority, &batch.rows);
+        let requested = rule.output.activation_in(&batch.scope);
+        let activation = rule.wake.activation(requested, priority, &batch.rows);
+        let is_asked = rule.wake.is_asked(&batch.rows);
         let (severity, raw_bytes) = (batch.severity(), raw_bytes(&batch.rows, deferred));
         let Conditions { nature, unresolved } = Conditions::of(&rule, &mut self.key, &batch.rows);
         let events: Vec<Seq> = batch.rows.iter().map(|row| row.seq).collect();
@@ -304,6 +306,7 @@ impl Pipeline {
             priority,
             inject_at,
             activation,
+            is_asked,
             interrupt: rule.output.interrupt,
             nature,
             untrusted_source: rule.wake.untrusted_source(&batch.rows),

@@ -56,6 +56,7 @@ fn shortest() -> Notification {
         priority: Priority::High,
         inject_at: InjectionPoint::AfterTool,
         activation: Activation::Passive,
+        is_asked: false,
         interrupt: Interrupt::InjectAndContinue,
         nature: Nature::default(),
         untrusted_source: None,

@@ -21,7 +21,9 @@ use crate::{
     },
     event::{FieldPath, Pattern, Severity},
     nearest::nearest,
-    notification::{Activation, Audience, InjectionPoint, Interrupt, Priority, SubscriberId, Tokens},
+    notification::{
+        Activation, ActiveFor, Audience, InjectionPoint, Interrupt, Priority, SubscriberId, Tokens,
+    },
     pipeline::{
         activation::WakeSettings,
         condition::{CONDITION_BYTES_MAX, Condition},
@@ -254,6 +256,7 @@ fn read_output(section: &mut Section<'_>, layout: Layout, context: &Context<'_>)
         priority,
         inject_at: inject_at.unwrap_or(default_point),
         activation: section.read("activation", values::activation).unwrap_or_default(),
+        active_for: section.read("active_for", values::word::<ActiveFor>).unwrap_or_default(),
         interrupt: section.read("interrupt", values::word::<Interrupt>).unwrap_or_default(),
         escalate_at: section.read("escalate_at", values::severity),
         layout,
@@ -298,6 +301,13 @@ fn check_wake(section: &mut Section<'_>, rule: &OutputRule, threshold: Priority)
     if !can_be_critical && rule.interrupt != Interrupt::default() {
         section.object("interrupt", |value| {
             let message = "`interrupt` is for critical notifications, and this subscriber makes none";
+            value.error(message).into_warning()
+        });
+    }
+    if rule.activation != Activation::Active && rule.active_for != ActiveFor::default() {
+        section.object("active_for", |value| {
+            let message =
+                "`active_for` is for `activation = \"active\"`, and this subscriber has another one";
             value.error(message).into_warning()
         });
     }

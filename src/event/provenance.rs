@@ -16,4 +16,6 @@ pub enum Provenance {
     Harness,
     /// Over TCP, or as a CloudEvent: the source that it names is unverified.
     Remote,
+    /// Over the Unix socket, from a process of an agent: a message to another agent.
+    Agent,
 }

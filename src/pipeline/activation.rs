@@ -4,7 +4,7 @@
 //! A critical notification always requests the highest level. A user setting for the event's type,
 //! or else for its source, replaces the request; the most specific name wins, so `ide.diagnostics`
 //! overrides `ide`. One general level limits all. An untrusted event can neither activate a
-//! notification nor make it critical.
+//! notification nor make it critical, except that a message of an agent may activate one.
 
 use std::sync::Arc;
 
@@ -33,6 +33,15 @@ pub struct WakeSettings {
 /// Sources whose events are trusted if they arrived over the Unix socket: the user's commands,
 /// events without a source, and aside itself.
 pub const TRUSTED_LOCALLY: [&str; 4] = ["cli", "run", "api", "aside"];
+
+/// The type of a message to an agent. One that another agent sent may wake its recipient; it is
+/// never critical, and its text is untrusted.
+pub const MESSAGE_TYPE: &str = "message.agent.sent";
+
+/// The types of events for which an agent asked: its watches, its reminders, the answers to its
+/// questions.
+const ASKED_TYPES: [&str; 5] =
+    ["reminder.due", "user.answered", "watch.expired", "watch.failed", "watch.fired"];
 
 /// Most characters of a source shown in an item: enough for a host and a path, and still few
 /// tokens.
@@ -63,6 +72,8 @@ impl WakeSettings {
             Provenance::Harness => true,
             Provenance::Local => TRUSTED_LOCALLY.contains(&source),
             Provenance::Remote => false,
+            // Whatever it names as its source: a model wrote it.
+            Provenance::Agent => return Trust::Untrusted,
         };
         let is_named = || self.trusted.iter().any(|name| nearness(name, source).is_some());
         if is_trusted_by_default || is_named() { Trust::Trusted } else { Trust::Untrusted }
@@ -115,14 +126,28 @@ impl WakeSettings {
         let by_type =
             by_type.max_by_key(|(pattern, _)| exactness(pattern)).map(|(_, activation)| *activation);
         let set = by_type.or_else(|| self.of_source(&event.source).map(|(_, activation)| activation));
-        let limit = if self.trust_in(event).is_trusted() { Activation::Active } else { Activation::Prompt };
+        // Untrusted text waits for its point, and never for the user.
+        let is_limited = !self.trust_in(event).is_trusted() && !is_message_of_agent(event);
+        let limit = if is_limited { Activation::Passive } else { Activation::Active };
         set.unwrap_or(own).min(limit)
+    }
+
+    /// Whether the agent asked for what these rows report.
+    pub(crate) fn is_asked(&self, rows: &[Row]) -> bool {
+        rows.iter().any(|row| {
+            ASKED_TYPES.contains(&row.event.event_type.as_str()) && self.trust_in(&row.event).is_trusted()
+        })
     }
 
     fn of_source(&self, source: &str) -> Option<(usize, Activation)> {
         let named = self.sources.iter().filter_map(|(name, level)| Some((nearness(name, source)?, *level)));
         named.max_by_key(|(nearness, _)| *nearness)
     }
+}
+
+/// Whether an agent wrote the event to another one.
+fn is_message_of_agent(event: &Event) -> bool {
+    event.provenance == Provenance::Agent && event.event_type.as_str() == MESSAGE_TYPE
 }
 
 /// How many bytes of `source` are covered by `name`; `None` if `name` does not match.
@@ -184,11 +209,12 @@ mod tests {
             (Active, "ideas", "a.b", Active),
             (Active, "x", "ci.check.passed", Passive),
             (Passive, "ide", "ci.check.failed", Active),
-            (Active, "webhook", "a.b", Prompt),
+            (Active, "webhook", "a.b", Passive),
+            (Prompt, "webhook", "a.b", Passive),
             (Passive, "webhook.own", "a.b", Active),
-            (Passive, "webhook.other", "ci.check.failed", Prompt),
+            (Passive, "webhook.other", "ci.check.failed", Passive),
             (Active, "https://ci.example/team/7", "a.b", Active),
-            (Active, "https://ci.example/teams", "a.b", Prompt),
+            (Active, "https://ci.example/teams", "a.b", Passive),
         ] {
             let found = settings().activation(own, Priority::High, &rows(&[(source, event_type)]));
             assert_eq!(found, expected, "{own:?} {source} {event_type}");
@@ -203,6 +229,41 @@ mod tests {
         assert_eq!(of(&settings(), "x"), Active);
         assert_eq!(of(&settings(), "ide"), Passive);
         assert_eq!(of(&WakeSettings { level: Prompt, ..settings() }, "x"), Prompt);
+    }
+
+    #[test]
+    fn a_message_of_an_agent_wakes_and_is_not_critical() {
+        let of = |event_type, provenance| {
+            let mut rows = rows(&[("x", event_type)]);
+            let event = Event { provenance, ..(*rows[0].event).clone() };
+            rows[0].event = Arc::new(event);
+            let (priority, _) = settings().lowered(Priority::Critical, InjectionPoint::Immediate, &rows);
+            (settings().activation(Active, Priority::High, &rows), priority)
+        };
+        for (event_type, provenance, expected) in [
+            (MESSAGE_TYPE, Provenance::Agent, (Active, Priority::High)),
+            ("task.failed", Provenance::Agent, (Passive, Priority::High)),
+            (MESSAGE_TYPE, Provenance::Local, (Active, Priority::Critical)),
+        ] {
+            assert_eq!(of(event_type, provenance), expected, "{event_type} {provenance:?}");
+        }
+    }
+
+    #[test]
+    fn an_agent_asks_for_watches_reminders_and_answers() {
+        for (source, event_type, expected) in [
+            ("x", "watch.fired", true),
+            ("x", "reminder.due", true),
+            ("x", "user.answered", true),
+            ("x", "task.failed", false),
+            ("webhook", "reminder.due", false),
+        ] {
+            assert_eq!(
+                settings().is_asked(&rows(&[(source, event_type)])),
+                expected,
+                "{source} {event_type}"
+            );
+        }
     }
 
     #[test]
@@ -238,8 +299,10 @@ mod tests {
 
     #[test]
     fn a_name_is_believed_by_the_way_it_came_unless_the_user_names_it() {
-        use Provenance::{Harness, Local, Remote};
+        use Provenance::{Agent, Harness, Local, Remote};
         for (source, provenance, is_trusted) in [
+            ("cli", Agent, false),
+            ("x", Agent, false),
             ("cli", Local, true),
             ("aside", Local, true),
             ("cli.x", Local, false),

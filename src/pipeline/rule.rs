@@ -8,8 +8,10 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use strum::{IntoStaticStr, VariantArray};
 
 use crate::{
-    event::{FieldPath, Pattern, Severity},
-    notification::{Activation, Audience, InjectionPoint, Interrupt, Priority, SubscriberId, Tokens},
+    event::{FieldPath, Pattern, Scope, Severity},
+    notification::{
+        Activation, ActiveFor, Audience, InjectionPoint, Interrupt, Priority, SubscriberId, Tokens,
+    },
     pipeline::{
         activation::WakeSettings,
         condition::Condition,
@@ -144,6 +146,8 @@ pub struct OutputRule {
     pub inject_at: InjectionPoint,
     /// How pending ones may act on an agent.
     pub activation: Activation,
+    /// The scopes in which an active one is active.
+    pub active_for: ActiveFor,
     /// The effect of critical ones on a running turn.
     pub interrupt: Interrupt,
     /// An event of at least this severity makes its notification critical and immediate, bypassing
@@ -157,4 +161,36 @@ pub struct OutputRule {
     pub max_tokens: Tokens,
     /// The recipients of its notifications.
     pub audience: Audience,
+}
+
+impl OutputRule {
+    /// The activation that it requests for a notification of `scope`.
+    pub fn activation_in(&self, scope: &Scope) -> Activation {
+        match (self.activation, self.active_for, scope) {
+            (Activation::Active, ActiveFor::Session, Scope::Workspace(_) | Scope::All) => Activation::Passive,
+            (own, _, _) => own,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{event::SessionId, pipeline::tests::rule};
+
+    #[test]
+    fn a_subscriber_wakes_for_one_session_alone_if_it_says_so() {
+        use Activation::{Active, Passive, Prompt};
+        let own = || Scope::Session(SessionId::new("s1"));
+        for (activation, active_for, scope, expected) in [
+            (Active, ActiveFor::Session, own(), Active),
+            (Active, ActiveFor::Session, Scope::Workspace("/w".into()), Passive),
+            (Active, ActiveFor::Session, Scope::All, Passive),
+            (Active, ActiveFor::Any, Scope::All, Active),
+            (Prompt, ActiveFor::Session, Scope::All, Prompt),
+        ] {
+            let output = OutputRule { activation, active_for, ..rule().output };
+            assert_eq!(output.activation_in(&scope), expected, "{activation:?} {active_for:?} {scope:?}");
+        }
+    }
 }

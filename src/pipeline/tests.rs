@@ -7,7 +7,7 @@ use std::{num::NonZeroU32, time::Duration};
 use super::*;
 use crate::{
     event::{FieldPath, Payload, SessionId, Severity},
-    notification::{Activation, Audience, Interrupt, Nature, SubscriberId, Tokens},
+    notification::{Activation, ActiveFor, Audience, Interrupt, Nature, SubscriberId, Tokens},
     pipeline::{
         condition::Condition,
         render::Layout,
@@ -34,6 +34,7 @@ fn one_event_alone_is_delivered_when_its_window_closes() {
         priority: Priority::High,
         inject_at: InjectionPoint::AfterTool,
         activation: Activation::Passive,
+        is_asked: false,
         interrupt: Interrupt::InjectAndContinue,
         nature: Nature::Occurrence,
         untrusted_source: None,
@@ -529,6 +530,7 @@ pub(super) fn rule() -> Subscriber {
             priority: Priority::High,
             inject_at: InjectionPoint::AfterTool,
             activation: Activation::Passive,
+            active_for: ActiveFor::default(),
             interrupt: Interrupt::InjectAndContinue,
             escalate_at: None,
             layout: Layout::Template("templates/tool_failure.toon.j2".into()),

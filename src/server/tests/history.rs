@@ -25,6 +25,7 @@ fn written() -> Notes {
         priority: Priority::High,
         inject_at: InjectionPoint::AfterTool,
         activation: Activation::default(),
+        is_asked: false,
         interrupt: Interrupt::default(),
         nature: Nature::default(),
         untrusted_source: None,
