@@ -52,6 +52,14 @@ pub use cut::shorten;
 pub use item::{Item, Overflow};
 pub use sentence::{line_for_user, sentence};
 
+/// Whether this format writes a notification of an injection whole, for any number of others.
+pub fn is_whole(format: Format, injection: &InjectionId, item: &Item<'_>) -> bool {
+    match format {
+        Format::Line => line::is_whole(injection, item),
+        Format::Xml | Format::Markdown | Format::Toon | Format::Json => true,
+    }
+}
+
 /// Writes `items`, in order, as the text of `injection`.
 ///
 /// Shape: no trailing newline. The text has the total number of notifications, and the number shown

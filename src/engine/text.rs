@@ -33,6 +33,10 @@ impl Writer for Text<'_> {
         format::write(self.format, self.injection, &items, &overflow, replaces)
     }
 
+    fn is_whole(&self, candidate: &Candidate) -> bool {
+        format::is_whole(self.format, self.injection, &item(candidate))
+    }
+
     fn sentence(&self, about: &[&Candidate]) -> String {
         format::sentence(&about.iter().map(|candidate| item(candidate)).collect::<Vec<_>>())
     }
@@ -46,7 +50,7 @@ impl Writer for Text<'_> {
     }
 }
 
-fn item(candidate: &Candidate) -> format::Item<'_> {
+pub(super) fn item(candidate: &Candidate) -> format::Item<'_> {
     let Candidate { notification, redelivered, has_cancelled: _, cut } = candidate;
     format::Item { notification, redelivered: redelivered.is_some(), cut: cut.as_ref() }
 }

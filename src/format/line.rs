@@ -32,20 +32,29 @@ pub(super) fn write(injection: &InjectionId, items: &[Item<'_>], overflow: &Over
     lines.collect::<Vec<_>>().join("\n")
 }
 
+/// Whether the line of a notification has its whole content.
+pub(super) fn is_whole(injection: &InjectionId, item: &Item<'_>) -> bool {
+    whole(injection, item, &toon::decode(item.content())).is_some()
+}
+
 /// The line of one notification; a cut line explains how to read the whole.
 fn line(injection: &InjectionId, item: &Item<'_>) -> String {
     let content = toon::decode(item.content());
+    whole(injection, item, &content).unwrap_or_else(|| {
+        // Words of the content are more useful than a part of the JSON.
+        let mark = format!(" [in full: aside why {}] id={injection}", item.notification.id);
+        let room = LINE_CHARS_MAX.saturating_sub(length(LINE_BEGIN) + length(&mark));
+        format!("{LINE_BEGIN}{}{mark}", shortened(&in_full(item, &content), room))
+    })
+}
+
+/// The line with the whole content, if there is room for it.
+fn whole(injection: &InjectionId, item: &Item<'_>, content: &Value) -> Option<String> {
     let said = sentence(std::slice::from_ref(item));
-    let structure = format!(" id={injection} {}", fence::json(&structure(item, &content), is_line_end));
+    let structure = format!(" id={injection} {}", fence::json(&structure(item, content), is_line_end));
     let room = LINE_CHARS_MAX.saturating_sub(length(LINE_BEGIN) + length(&structure));
-    // With less room than that, words of the content are more useful than the JSON, so more of them
-    // and a hint replace it.
-    if room >= length(&said).min(GIST_CHARS_MIN) {
-        return format!("{LINE_BEGIN}{}{structure}", shortened(&said, room));
-    }
-    let mark = format!(" [in full: aside why {}] id={injection}", item.notification.id);
-    let room = LINE_CHARS_MAX.saturating_sub(length(LINE_BEGIN) + length(&mark));
-    format!("{LINE_BEGIN}{}{mark}", shortened(&in_full(item, &content), room))
+    (room >= length(&said).min(GIST_CHARS_MIN))
+        .then(|| format!("{LINE_BEGIN}{}{structure}", shortened(&said, room)))
 }
 
 fn structure(item: &Item<'_>, content: &Value) -> Value {
@@ -97,6 +106,10 @@ mod tests {
             assert!(line.starts_with("aside: ci check: xyyyyyyyyyyyyyy"), "{line}");
             let is_whole = line.ends_with(" end\"}}") || line.contains(" end [in full: ");
             assert_ne!(is_whole, line.ends_with("\u{2026} [in full: aside why n1] id=7fq2kd"), "{line}");
+            let made = notification("n1", Priority::High, &format!("fail: x{} end", "y".repeat(length_of_text)));
+            let item = Item { notification: &made, redelivered: false, cut: None };
+            let has_json = line.ends_with(" end\"}}");
+            assert_eq!(super::is_whole(&InjectionId::new("7fq2kd"), &item), has_json, "{line}");
         }
         assert_eq!(length(&of(5_000)), LINE_CHARS_MAX);
     }

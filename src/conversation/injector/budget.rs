@@ -113,6 +113,11 @@ pub trait Writer {
     /// Renders the chosen ones, and how many are left out, in the given detail.
     fn write(&self, chosen: &[Candidate], left_out: Counts, detail: Detail, replaces: Replaces) -> String;
 
+    /// Whether the format shows this one whole; a format may limit each of them.
+    fn is_whole(&self, _candidate: &Candidate) -> bool {
+        true
+    }
+
     /// The content of these in one sentence for the user; they are in text order.
     fn sentence(&self, about: &[&Candidate]) -> String;
 
@@ -125,7 +130,7 @@ pub trait Writer {
 
 /// Chooses the notifications of `offer` that fit in `limits`.
 ///
-/// Shape: the first candidates, as many as fit. If the first alone is too large, the line about
+/// Shape: the first candidates, as many as fit, and as the format shows whole. If the first alone is too large, the line about
 /// those left out is shortened, and then the notification is cut. Nothing is released without a
 /// candidate, or without room for the wrapper and the line of [`Cut::mark`].
 pub fn fit(offer: Offer, limits: &Limits, writer: &impl Writer) -> Decided {
@@ -158,6 +163,11 @@ fn choose(
     let criticals = candidates.iter().filter(|candidate| is_critical(candidate)).count();
     let others_max = usize::try_from(limits.max_notifications).unwrap_or(usize::MAX);
     candidates.truncate(criticals.max(others_max));
+    // What the format would cut is left to another carrier, unless it is the first: then no carrier
+    // has shown it whole.
+    if let Some(whole) = candidates.iter().skip(1).position(|candidate| !writer.is_whole(candidate)) {
+        candidates.truncate(whole + 1);
+    }
     let fitting = Fitting { due, limits, replaces, writer };
     let (count, written) = fitting
         .most(&candidates)
@@ -306,6 +316,10 @@ mod tests {
             format!("{begin}{}{left}", contents.join(" "))
         }
 
+        fn is_whole(&self, candidate: &Candidate) -> bool {
+            !candidate.notification.content.contains("long")
+        }
+
         fn sentence(&self, about: &[&Candidate]) -> String {
             about.len().to_string()
         }
@@ -342,6 +356,17 @@ mod tests {
             assert_eq!(fitted(offered(), max, 1_000, 1_000).as_deref(), expected, "{max} tokens");
             assert_eq!(fitted(offered(), 1_000, max, 1_000).as_deref(), expected, "{max} characters");
             assert_eq!(fitted(offered(), 1_000, 1_000, max).as_deref(), expected, "{max} of the carrier");
+        }
+    }
+
+    #[test]
+    fn a_format_takes_only_what_it_shows_whole() {
+        for (names, expected) in [
+            (&["a#long", "b#x"][..], "a#long b#x"),
+            (&["!a#x", "b#long", "c#y"], "!a#x +b 1; c 1"),
+            (&["a#x", "b#y", "c#long"], "a#x b#y +c 1"),
+        ] {
+            assert_eq!(fitted(offer(names, 0), 100, 100, 100).as_deref(), Some(expected), "{names:?}");
         }
     }
 
