@@ -29,6 +29,7 @@ mod table;
 mod turn;
 mod turns;
 mod unclaimed;
+mod waking;
 
 #[cfg(test)]
 mod tests;

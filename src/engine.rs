@@ -21,6 +21,7 @@ mod state;
 mod text;
 mod user;
 mod views;
+mod wake;
 
 #[cfg(test)]
 mod tests;

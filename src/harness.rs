@@ -120,6 +120,9 @@ pub struct HookCall {
     pub calls: Vec<Call>,
     /// The transcript of the agent's context, if the harness writes one.
     pub transcript: Option<Transcript>,
+    /// Whether the client holds messages of others in the session's present mode; `None` if the hook
+    /// does not report it.
+    pub holds_messages: Option<bool>,
     /// Input about the session that cannot be used; the call is answered without it.
     pub left_out: Vec<FieldError>,
 }

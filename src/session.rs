@@ -57,12 +57,12 @@ impl SessionState {
 
     /// The state after an event of `event_type` with this `reason`, addressed to the session.
     ///
-    /// Shape: an agent that waits for the next prompt has ended its turn, even if no end was
-    /// reported. A stopped turn remains stopped.
+    /// Shape: an agent that waits for the next prompt has ended its turn; if no end was reported, its
+    /// user stopped it. A stopped turn remains stopped.
     #[must_use]
     pub fn after_event(self, event_type: &str, reason: Option<&str>) -> Self {
         match event_type {
-            WAITING_EVENT if reason == Some("idle_prompt") && self.is_in_turn() => Self::Idle,
+            WAITING_EVENT if reason == Some("idle_prompt") => self.after_unreported_end(),
             "agent.turn.start" => Self::Streaming,
             "agent.turn.end" | "agent.turn.failed" | "agent.session.end" => Self::Idle,
             "agent.turn.interrupted" => Self::Interrupted,
@@ -70,6 +70,13 @@ impl SessionState {
             "tool.call.success" | "tool.call.failure" | "tool.call.timeout" => Self::ToolComplete,
             _ => self,
         }
+    }
+
+    /// The state if no turn is running any more, although no end of one was reported: its user
+    /// stopped it, since a client reports each other end.
+    #[must_use]
+    pub const fn after_unreported_end(self) -> Self {
+        if self.is_in_turn() { Self::Interrupted } else { self }
     }
 
     /// Whether a turn is running.
@@ -108,6 +115,9 @@ pub struct Wake {
     pub kind: WakeKind,
     /// One line of explanation: a priority and a subscriber.
     pub reason: Arc<str>,
+    /// The number of pending notifications that may wake the agent.
+    #[serde(default)]
+    pub causes: u32,
 }
 
 /// The action requested of a harness.
@@ -154,6 +164,9 @@ pub struct Pending {
     pub for_user: u32,
     /// The queue's request to the harness; `None` if it can wait for the next point.
     pub wake: Option<Wake>,
+    /// Whether a turn is running, and something is pending that would wake the agent if its user
+    /// had stopped that turn, which a client may not report.
+    pub wakes_if_stopped: bool,
     /// Whether the harness has ended the session.
     pub is_closed: bool,
     /// The session in which the harness's process continues; `None` if unknown.
@@ -163,7 +176,16 @@ pub struct Pending {
 impl Pending {
     /// The state of an empty queue.
     pub fn nothing(session: SessionId) -> Self {
-        Self { session, count: 0, top: None, for_user: 0, wake: None, is_closed: false, moved_to: None }
+        Self {
+            session,
+            count: 0,
+            top: None,
+            for_user: 0,
+            wake: None,
+            wakes_if_stopped: false,
+            is_closed: false,
+            moved_to: None,
+        }
     }
 }
 
@@ -205,7 +227,8 @@ mod tests {
             assert_eq!(ToolPending.after_event(event_type, None), expected, "{event_type}");
         }
         for (state, reason, expected) in [
-            (Streaming, "idle_prompt", Idle),
+            (Streaming, "idle_prompt", Interrupted),
+            (Idle, "idle_prompt", Idle),
             (Streaming, "permission_prompt", Streaming),
             (Interrupted, "idle_prompt", Interrupted),
         ] {

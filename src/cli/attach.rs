@@ -1,12 +1,10 @@
-//! `aside attach`: wakes a session by printing the notifications for which its queue requests a
-//! wake, one line each.
+//! `aside attach`: wakes a session by printing one sentence about what is pending.
 //!
-//! A client runs this once per process and makes an event of each line, or of lines that arrive
-//! together. It follows the queue as the session's monitor, and continues with the next session
-//! when the client does. When the queue requests a wake, it makes the exchange and prints the text.
-//! It claims only as much as the client shows; the hooks of the new turn deliver the rest. It
-//! reports errors on stderr, because every line of stdout is an event, and waits for an absent
-//! daemon.
+//! A client runs this once per process and makes an event of each line, with which an idle session
+//! begins a turn. It follows the queue as the session's monitor, and continues with the next session
+//! when the client does. The daemon decides when it prints. A line claims no notification: the hooks
+//! of the new turn deliver them. It reports errors on stderr, because every line of stdout is an
+//! event, and waits for an absent daemon.
 //!
 //! It ends only after its client: when its output pipe has no reader, or an ancestor process has
 //! ended. A client also makes an event of its monitor's end and starts a turn for it, so an idle
@@ -17,28 +15,22 @@ mod started_by;
 
 use std::{
     env,
-    hash::{BuildHasher, Hasher, RandomState},
     io::{self, Write},
     thread,
     time::Duration,
 };
 
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::de::DeserializeOwned;
 
 use super::{CliError, of_harness::harness, terminal::one_line};
 use crate::{
-    client::{Client, Response, percent_encode},
+    client::{Client, percent_encode},
+    exchange::LINE_BEGIN,
     harness::{header, kind::Kind},
-    wire::views::PendingView,
+    wire::views::{PendingView, WakeView},
 };
 use started_by::StartedBy;
 
-/// Most characters that are printed at once.
-///
-/// Source: measured with clients 2.1.329 and 2.1.330: a burst is cut at 3,000 characters. Each line
-/// has a limit of its own, which the format `line` keeps.
-const BURST_CHARS_MAX: u32 = 2_900;
 /// Shortest and longest pause before a reconnect to the daemon.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
 
@@ -64,13 +56,7 @@ pub(super) fn run(args: &Args, client: &Client) -> Result<(), CliError> {
     };
     let failed = |source| CliError::System { doing: "follow the queue", source };
     let (done, is_done) = io::pipe().map(|(read, write)| (write, read)).map_err(failed)?;
-    let mut monitor = Monitor {
-        client: client.clone(),
-        session,
-        started_by,
-        name: RandomState::new().build_hasher().finish(),
-        exchanges: 0,
-    };
+    let mut monitor = Monitor { client: client.clone(), session, started_by };
     let follow = move || {
         monitor.follow();
         drop(done);
@@ -85,11 +71,6 @@ struct Monitor {
     session: String,
     /// The client, if known.
     started_by: Option<StartedBy>,
-    /// Unique prefix of this process's carriers; a process id is reused.
-    name: u64,
-    /// Number of answered exchanges. An unanswered one is repeated under the same carrier: a new
-    /// carrier would prove that the first one arrived.
-    exchanges: u64,
 }
 
 /// Why following the queue ended.
@@ -101,12 +82,6 @@ enum End {
     Replaced,
     /// The output has no reader.
     Unread,
-}
-
-#[derive(Deserialize)]
-struct Answer {
-    injection: String,
-    text: String,
 }
 
 impl Monitor {
@@ -141,7 +116,11 @@ impl Monitor {
         while let Ok(Some(event)) = events.next_event() {
             let end = match event.kind.as_str() {
                 "replaced" => Some(End::Replaced),
-                "pending" => self.on_pending(&event.data),
+                "pending" => {
+                    self.on_pending(&event.data);
+                    None
+                }
+                "wake" => on_wake(&event.data, &mut io::stdout().lock()),
                 _ => None,
             };
             if let Some(end) = end {
@@ -151,85 +130,67 @@ impl Monitor {
         (End::Lost, true)
     }
 
-    /// Updates the session, and makes the exchange if the queue requests a wake. Returns an end if
-    /// the output has no reader.
-    fn on_pending(&mut self, data: &str) -> Option<End> {
-        let pending: PendingView = match serde_json::from_str(data) {
-            Ok(pending) => pending,
-            Err(error) => {
-                let error = error.to_string();
-                // A closed stderr is not an error.
-                writeln!(
-                    io::stderr(),
-                    "aside attach: the queue's state cannot be read: {}",
-                    one_line(&error)
-                )
-                .ok();
-                return None;
-            }
-        };
-        self.session = pending.session;
-        // During a turn the client's hooks are the wake route.
-        (pending.wake.as_deref() == Some("start_turn")).then(|| self.wake()).flatten()
-    }
-
-    /// Makes the exchange for a wake and prints the released text. Returns an end if the output has
-    /// no reader.
-    fn wake(&mut self) -> Option<End> {
-        let body = json!({
-            "point": "turn_start",
-            "carrier": format!("monitor:{:x}:{}", self.name, self.exchanges),
-            "budget": { "max_chars": BURST_CHARS_MAX },
-            "format": "line",
-            "trigger": "wake",
-        });
-        let response = self.ask("exchange", &body)?;
-        self.exchanges += u64::from(response.status < 500);
-        let answer = answer(&response)?;
-        // One write: the client makes one event of lines that arrive together.
-        let lines = answer.text + "\n";
-        let mut stdout = io::stdout().lock();
-        match stdout.write_all(lines.as_bytes()).and_then(|()| stdout.flush()) {
-            Ok(()) => None,
-            Err(_) => {
-                self.ask(&format!("undelivered/{}", percent_encode(&answer.injection)), &Value::Null);
-                Some(End::Unread)
-            }
+    /// Notes the session that now runs in the client's process.
+    fn on_pending(&mut self, data: &str) {
+        if let Some(pending) = read::<PendingView>(data) {
+            self.session = pending.session;
         }
-    }
-
-    fn ask(&self, what: &str, body: &Value) -> Option<Response> {
-        let path = format!("/v1/sessions/{}/{what}", percent_encode(&self.session));
-        let headers = [("content-type", "application/json")];
-        self.client.request("POST", &path, &headers, body.to_string().as_bytes()).ok()
     }
 }
 
-/// The released text, if any.
-fn answer(response: &Response) -> Option<Answer> {
-    (response.status == 200).then(|| serde_json::from_slice(&response.body).ok()).flatten()
+/// Prints what the session is woken for. Returns an end if the output has no reader.
+fn on_wake(data: &str, output: &mut impl Write) -> Option<End> {
+    let WakeView { sentence } = read(data)?;
+    // One write of one line: the client makes one event of lines that arrive together.
+    let line = format!("{LINE_BEGIN}{}\n", one_line(&sentence));
+    let written = output.write_all(line.as_bytes()).and_then(|()| output.flush());
+    written.is_err().then_some(End::Unread)
+}
+
+/// Reads the data of an event; reports on stderr what cannot be read.
+fn read<T: DeserializeOwned>(data: &str) -> Option<T> {
+    let read = serde_json::from_str(data);
+    if let Err(error) = &read {
+        let error = one_line(&error.to_string());
+        // A closed stderr is not an error.
+        writeln!(io::stderr(), "aside attach: the daemon's event cannot be read: {error}").ok();
+    }
+    read.ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::fake::FakeDaemon;
 
     #[test]
     fn the_queue_s_state_of_another_version_is_used_as_far_as_it_goes() {
-        let daemon = FakeDaemon::answering_json(204, "");
-        let client = Client::new(daemon.socket().to_owned(), Duration::from_secs(5));
-        let mut monitor =
-            Monitor { client, session: "s1".to_owned(), started_by: None, name: 7, exchanges: 0 };
-        for (data, session, exchanges) in [
-            (r#"{"session":"s2","new":[1]}"#, "s2", 0),
-            ("{}", "s2", 0),
-            ("[", "s2", 0),
-            (r#"{"session":"s3","pending":"many","wake":"start_turn"}"#, "s2", 0),
-            (r#"{"session":"s3","wake":"start_turn"}"#, "s3", 1),
+        let client = Client::new("/nowhere".into(), Duration::from_secs(5));
+        let mut monitor = Monitor { client, session: "s1".to_owned(), started_by: None };
+        for (data, session) in [
+            (r#"{"session":"s2","new":[1]}"#, "s2"),
+            ("{}", "s2"),
+            ("[", "s2"),
+            (r#"{"session":"s3","pending":"many","wake":"start_turn"}"#, "s2"),
+            (r#"{"session":"s3","wake":"start_turn"}"#, "s3"),
         ] {
-            assert_eq!(monitor.on_pending(data), None, "{data}");
-            assert_eq!((&*monitor.session, monitor.exchanges), (session, exchanges), "{data}");
+            monitor.on_pending(data);
+            assert_eq!(&*monitor.session, session, "{data}");
         }
+    }
+
+    #[test]
+    fn a_wake_is_one_line_whatever_it_says() {
+        for (data, printed) in [
+            (r#"{"sentence":"ci check (high): unit","new":1}"#, "aside: ci check (high): unit\n"),
+            (r#"{"sentence":"a\nb"}"#, "aside: a b\n"),
+            ("{}", ""),
+            ("[", ""),
+        ] {
+            let mut output = Vec::new();
+            assert_eq!(on_wake(data, &mut output), None, "{data}");
+            assert_eq!(String::from_utf8_lossy(&output), printed, "{data}");
+        }
+        let mut closed: &mut [u8] = &mut [];
+        assert_eq!(on_wake(r#"{"sentence":"a"}"#, &mut closed), Some(End::Unread));
     }
 }

@@ -56,15 +56,23 @@ impl Sessions {
         self.table.get(session).id()
     }
 
-    /// Puts a notification into the queue of a session, unless it has or recently had it.
-    pub fn queue(&mut self, session: SessionKey, notification: Arc<Notification>) {
+    /// Puts a notification into the queue of a session, unless it has or recently had it. `woken`:
+    /// the session that is woken for it.
+    pub fn queue(&mut self, session: SessionKey, notification: Arc<Notification>, woken: Option<SessionKey>) {
         self.catch_up(session);
-        self.with_queue(session, |injector| injector.push(notification));
+        let is_quiet = self.table.get(session).leaves_wake_to(woken);
+        self.with_queue(session, |injector| {
+            let id = notification.id;
+            if injector.push(notification) {
+                injector.set_quiet(&id, is_quiet);
+            }
+        });
     }
 
     /// Adds a notification for the sessions that it concerns; they take it in slices.
     pub fn broadcast(&mut self, notification: Arc<Notification>) {
-        self.fanout.push(notification);
+        let woken = self.woken_for(&notification, self.table.each_concerned(&notification.scope));
+        self.fanout.push(notification, woken);
     }
 
     /// Keeps a notification that concerns no open session for the next session in scope.

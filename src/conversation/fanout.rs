@@ -37,6 +37,9 @@ pub(crate) struct Fanout {
     first: u64,
     #[serde(with = "snapshot::shared::list")]
     log: VecDeque<Arc<Notification>>,
+    /// The session that is woken for a broadcast, by its number in ascending order; only of those
+    /// that wake one.
+    woken: VecDeque<(u64, SessionKey)>,
     sweep: Option<Sweep>,
     /// The time of the last input.
     handled_at: Timestamp,
@@ -88,9 +91,18 @@ impl Fanout {
         (!self.log.is_empty()).then_some(self.handled_at)
     }
 
-    /// Adds a broadcast.
-    pub(super) fn push(&mut self, notification: Arc<Notification>) {
+    /// Adds a broadcast, for which the session `woken` is woken.
+    pub(super) fn push(&mut self, notification: Arc<Notification>, woken: Option<SessionKey>) {
+        if let Some(woken) = woken {
+            self.woken.push_back((self.head(), woken));
+        }
         self.log.push_back(notification);
+    }
+
+    /// The session that is woken for the broadcast of this number.
+    pub(super) fn woken_for(&self, number: u64) -> Option<SessionKey> {
+        let at = self.woken.binary_search_by_key(&number, |(number, _)| *number).ok()?;
+        self.woken.get(at).map(|(_, woken)| *woken)
     }
 
     /// Whether sessions have nothing to take.
@@ -128,15 +140,17 @@ impl Fanout {
                 let taken_by_all = usize::try_from(sweep.until - self.first).unwrap_or(usize::MAX);
                 self.log.drain(..taken_by_all);
                 self.first = sweep.until;
+                let first_kept = self.woken.partition_point(|(number, _)| *number < self.first);
+                self.woken.drain(..first_kept);
                 self.sweep = None;
             }
             (_, None) => {}
         }
     }
 
-    /// The pending broadcasts of a session that has taken those before `taken`.
-    pub(super) fn after(&self, taken: u64) -> impl Iterator<Item = &Arc<Notification>> {
+    /// The pending broadcasts of a session that has taken those before `taken`, with their numbers.
+    pub(super) fn after(&self, taken: u64) -> impl Iterator<Item = (u64, &Arc<Notification>)> {
         let skipped = taken.saturating_sub(self.first);
-        self.log.iter().skip(usize::try_from(skipped).unwrap_or(usize::MAX))
+        (self.first..).zip(&self.log).skip(usize::try_from(skipped).unwrap_or(usize::MAX))
     }
 }

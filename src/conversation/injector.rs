@@ -110,6 +110,16 @@ impl Injector {
         self.accept(notification, Queue::push)
     }
 
+    /// Leaves it to another session to be woken for a pending notification, or not any more.
+    pub fn set_quiet(&mut self, notification: &NotificationId, is_quiet: bool) {
+        self.queue.set_quiet(notification, is_quiet);
+    }
+
+    /// Whether another session is woken for a pending notification.
+    pub fn leaves_wake(&self, notification: &NotificationId) -> bool {
+        self.queue.get(notification).is_some_and(|entry| entry.is_quiet)
+    }
+
     /// The earlier answer to the message of `exchange`: the same carrier at the same point and in
     /// the same turn (a start of a turn is another message once something came after it), among the newest [`CARRIERS_MAX`] and no older than a lease.
     pub fn replay(&mut self, exchange: &Exchange, now: Timestamp) -> Option<Replayed> {

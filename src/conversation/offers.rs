@@ -87,7 +87,7 @@ impl Sessions {
                     .or_insert(Others::concerned(&self.table, &notification.scope)),
             };
             match others.next_for(notification) {
-                Next::HadIt => {}
+                Next::HadIt => self.pass_wake_on(&left.notification),
                 Next::Session(to) => drop(self.take_over(to, left)),
                 Next::Later => self.keep_unclaimed(left.notification, Some(from.clone()), left.marks.earlier),
             }

@@ -99,6 +99,7 @@ pub(super) struct Published {
     top: Option<Priority>,
     for_user: u32,
     wake: Option<Wake>,
+    wakes_if_stopped: bool,
 }
 
 /// The public view of a session.
@@ -260,11 +261,13 @@ impl Session {
         let wake = self.injector.wake(self.state, settings.wake_threshold);
         let weight = self.injector.weight();
         let before = std::mem::replace(&mut self.weight, weight);
-        let state = Published { count, top, for_user: self.injector.for_user(), wake };
+        let if_stopped = || self.injector.wake(SessionState::Interrupted, settings.wake_threshold);
+        let wakes_if_stopped = self.state.is_in_turn() && if_stopped().is_some();
+        let state = Published { count, top, for_user: self.injector.for_user(), wake, wakes_if_stopped };
         let pending = (self.is_open() && self.published != state).then(|| {
             self.published.clone_from(&state);
-            let Published { count, top, for_user, wake } = state;
-            Pending { count, top, for_user, wake, ..Pending::nothing(self.id().clone()) }
+            let Published { count, top, for_user, wake, wakes_if_stopped } = state;
+            Pending { count, top, for_user, wake, wakes_if_stopped, ..Pending::nothing(self.id().clone()) }
         });
         Refreshed { entries, deadline: self.deadline(&settings.sessions), weights: (before, weight), pending }
     }

@@ -194,7 +194,7 @@ impl Sessions {
         let is_it = |pending: &Arc<Notification>| {
             pending.id == *notification && session.is_concerned_by_broadcast(pending)
         };
-        session.is_open() && self.fanout.after(session.taken).any(is_it)
+        session.is_open() && self.fanout.after(session.taken).any(|(_, pending)| is_it(pending))
     }
 
     pub(super) fn emit(&mut self, output: SessionOutput) {
@@ -242,10 +242,14 @@ impl Sessions {
             return 0;
         }
         let (mut checked, mut is_new) = (0, false);
-        for notification in self.fanout.after(session.taken) {
+        for (number, notification) in self.fanout.after(session.taken) {
             checked += 1;
-            if session.is_concerned_by_broadcast(notification) {
-                is_new |= session.injector.push(Arc::clone(notification));
+            if session.is_concerned_by_broadcast(notification)
+                && session.injector.push(Arc::clone(notification))
+            {
+                let is_quiet = session.leaves_wake_to(self.fanout.woken_for(number));
+                session.injector.set_quiet(&notification.id, is_quiet);
+                is_new = true;
             }
         }
         session.taken = head;

@@ -31,7 +31,7 @@ fn notification(name: String, priority: Priority) -> Arc<Notification> {
 
 fn queue(all: &mut Sessions, session: &SessionId, notification: Arc<Notification>) {
     let key = all.table.key(session).expect("it is open");
-    all.queue(key, notification);
+    all.queue(key, notification, None);
 }
 
 #[test]

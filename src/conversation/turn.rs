@@ -66,13 +66,13 @@ impl Sessions {
     }
 
     /// Accepts a client's own files as evidence that no turn was running at `as_of`, unless its
-    /// harness reported later.
+    /// harness reported later. A turn whose end no hook reported was stopped by the user.
     pub fn note_idle(&mut self, id: &SessionId, as_of: Timestamp) {
         let Some(key) = self.table.open_key(id) else { return };
         self.catch_up(key);
         let session = self.table.get_mut(key);
         if session.state_at <= as_of {
-            (session.state, session.state_at) = (SessionState::Idle, as_of);
+            (session.state, session.state_at) = (session.state.after_unreported_end(), as_of);
             self.refresh(key);
         }
     }

@@ -69,6 +69,7 @@ pub(super) fn answer(
         Query::CanDecide(id, notification, decision, reply) => {
             reply.send(fold.engine.sessions().can_decide(id.as_ref(), &notification, decision)).ok();
         }
+        Query::WakeSentence(id, reply) => drop(reply.send(fold.engine.wake_sentence(&id))),
         Query::Outstanding(id, reply) => {
             let state = fold.engine.sessions().view(&id).map(|session| Outstanding {
                 // Pending broadcasts may need a check.

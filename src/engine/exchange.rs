@@ -165,7 +165,7 @@ impl Engine {
 }
 
 /// The configured limits of an injection, or those of the exchange if they are lower.
-fn limits(rules: &CompiledRules, exchange: &Exchange) -> Limits {
+pub(super) fn limits(rules: &CompiledRules, exchange: &Exchange) -> Limits {
     let settings = &rules.injection;
     let configured = Limits::new(settings.max_notifications, settings.max_tokens, settings.max_chars);
     configured.lowered_to(&exchange.budget)

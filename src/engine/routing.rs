@@ -63,12 +63,17 @@ impl Engine {
             Concerned::Many => self.sessions.broadcast(notification),
             Concerned::Nobody => self.sessions.keep(notification),
             Concerned::Few(sessions) => {
+                let mut takers = Vec::with_capacity(sessions.len());
                 for session in sessions {
                     let id = self.sessions.id(session);
                     match self.reason_against(id, &notification) {
                         Some(reason) => self.sessions.refuse(notification.id, id.clone(), reason),
-                        None => self.sessions.queue(session, Arc::clone(&notification)),
+                        None => takers.push(session),
                     }
+                }
+                let woken = self.sessions.woken_for(&notification, takers.iter().copied());
+                for session in takers {
+                    self.sessions.queue(session, Arc::clone(&notification), woken);
                 }
             }
         }

@@ -97,7 +97,7 @@ pub const KIND: Kind = Kind {
         folder: Some("CLAUDE_CONFIG_DIR"),
         prefixes: &["CLAUDE", "ANTHROPIC"],
     },
-    message_socket: Some(message_socket::from_headers),
+    message_sockets: Some(message_socket::SOCKETS),
     transcript: Some(&transcript::READER),
     native: native::NATIVE,
     status_line: Some(statusline::parse),
@@ -166,7 +166,9 @@ pub fn parse(stdin: &[u8], env: &HookEnv, now: Timestamp) -> Result<HookCall, Ho
     };
     let transcript = call.transcript()?;
     let hook = call.common.hook_event_name;
-    Ok(HookCall { hook, observe, then, calls: call.calls, transcript, left_out: call.left_out })
+    let holds_messages = call.common.permission_mode.as_deref().map(message_socket::holds);
+    let (calls, left_out) = (call.calls, call.left_out);
+    Ok(HookCall { hook, observe, then, calls, transcript, holds_messages, left_out })
 }
 
 struct Call<'a> {

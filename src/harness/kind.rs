@@ -7,9 +7,9 @@ use crate::{
     event::SessionId,
     exchange::Answer,
     harness::{
-        Headers, HookCall, HookEnv, HookError, caps::Caps, installation::Installation,
-        message_socket::MessageSocket, native::Native, process::Process, program::Program,
-        round_trip::RoundTrip, session_file::SessionFile, status_line::StatusLine,
+        HookCall, HookEnv, HookError, caps::Caps, installation::Installation, message_socket::MessageSockets,
+        native::Native, process::Process, program::Program, round_trip::RoundTrip, session_file::SessionFile,
+        status_line::StatusLine,
     },
     time::Timestamp,
     transcript,
@@ -35,9 +35,8 @@ pub struct Kind {
     pub files: ClientFiles,
     /// The environment variables of its client.
     pub variables: Variables,
-    /// Finds the session's message socket in the headers of a hook call; `None` if the client has
-    /// none.
-    pub message_socket: Option<fn(&SessionId, Headers<'_>) -> Option<MessageSocket>>,
+    /// The message sockets of its clients, if they have any.
+    pub message_sockets: Option<MessageSockets>,
     /// Reads its transcripts; `None` if they have nothing that probes use.
     pub transcript: Option<&'static transcript::Reader>,
     /// The reports that the client itself makes to its agent.

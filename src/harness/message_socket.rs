@@ -2,7 +2,30 @@
 
 use std::{fmt, path::PathBuf};
 
-use crate::exchange::Injection;
+use serde_json::Value;
+
+use crate::{event::SessionId, harness::Headers};
+
+/// The message sockets of a harness's clients.
+#[derive(Debug)]
+pub struct MessageSockets {
+    /// Finds the session's socket in the headers of a hook call.
+    pub find: fn(&SessionId, Headers<'_>) -> Option<MessageSocket>,
+    /// The user's setting about messages of others, in the client's settings; `None` if it is not
+    /// set, so that the session's mode decides.
+    pub inbound: fn(&Value) -> Option<Inbound>,
+    /// For users: when a client without a monitor is not woken.
+    pub note: &'static str,
+}
+
+/// What a client does with a message of a process that it did not start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Inbound {
+    /// It begins a turn with it.
+    Accepts,
+    /// It keeps it from its model.
+    Holds,
+}
 
 /// The address of a message socket, and its format.
 #[derive(Clone)]
@@ -10,22 +33,25 @@ pub struct MessageSocket {
     /// An absolute path.
     pub path: PathBuf,
     pub(super) token: Option<String>,
-    /// Formats an injection for the client, with the token.
-    pub(super) write: fn(Option<&str>, &Injection) -> String,
+    /// Whether the client may be about to exit while no turn runs. Then it is woken only when its
+    /// own file shows that it waits.
+    pub may_exit: bool,
+    /// Formats a sentence for the client, with the token.
+    pub(super) write: fn(Option<&str>, &str) -> String,
 }
 
 impl MessageSocket {
-    /// The bytes that deliver `injection` over the socket.
-    pub fn message(&self, injection: &Injection) -> String {
-        (self.write)(self.token.as_deref(), injection)
+    /// The bytes that deliver `sentence` over the socket.
+    pub fn message(&self, sentence: &str) -> String {
+        (self.write)(self.token.as_deref(), sentence)
     }
 }
 
 #[cfg(test)]
 impl MessageSocket {
-    /// A socket at `path`, to which an injection is written as its text.
+    /// A socket at `path`, to which a sentence is written as it is.
     pub(crate) fn at(path: &std::path::Path) -> Self {
-        Self { path: path.to_owned(), token: None, write: |_, injection| injection.text.to_string() }
+        Self { path: path.to_owned(), token: None, may_exit: false, write: |_, sentence| sentence.to_owned() }
     }
 }
 

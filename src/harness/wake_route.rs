@@ -1,33 +1,112 @@
-//! Selects the wake route of a session whose harness does not start an exchange automatically.
+//! Selects the wake route of a session whose harness does not start an exchange automatically, and
+//! the time of each attempt.
+//!
+//! A wake claims no notification: the exchange of the turn that it starts delivers them. So an
+//! attempt can be lost, and is repeated by the next route if no turn starts.
 
-use crate::session::WakeKind;
+use std::time::Duration;
+
+use crate::{session::WakeKind, time::Timestamp};
 
 /// A wake route of a session; the first ones have precedence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WakeRoute {
-    /// A process of the session that follows its queue and makes the exchange itself, such as
-    /// `aside attach`.
+    /// A process of the session that follows its queue, such as `aside attach`. It prints a line,
+    /// or makes the exchange itself.
     Monitor,
-    /// The client's own message socket, to which the daemon writes the text released by its own
-    /// exchange.
+    /// The client's own message socket, to which the daemon writes a line.
     MessageSocket,
-    /// None: pending notifications are delivered at the next hook.
-    NextHook,
 }
 
-/// The one route for a wake of `kind`, of those that a session has besides its hooks.
+impl WakeRoute {
+    /// Its name in the API.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Monitor => "monitor",
+            Self::MessageSocket => "message_socket",
+        }
+    }
+}
+
+/// How long after each attempt the turn's first hook may come; the number is that of attempts, too.
 ///
-/// Shape: during a turn it is the next hook. A client shows a pushed message at the next boundary
-/// of the turn, where it runs a hook too; the hook costs less, and before a tool it can defer the
-/// call. For an idle session a monitor has precedence, because its line is shown as such; a message
-/// is shown as one of another agent.
-///
-/// Source: measured with client 2.1.329: a pushed text arrives at the next tool boundary, wrapped
-/// in some 160 tokens.
-pub fn choose(kind: WakeKind, routes: impl IntoIterator<Item = WakeRoute>) -> WakeRoute {
-    match kind {
-        WakeKind::StartTurn => routes.into_iter().min().unwrap_or(WakeRoute::NextHook),
-        WakeKind::InjectAndContinue | WakeKind::CancelAndRestart => WakeRoute::NextHook,
+/// Source: measured with client 2.1.332: a hook follows a monitor's line within 0.2 to 0.7 s, on a
+/// busy machine within 3 s. A client that begins a turn later gets a second line in it, which is
+/// harmless.
+const PAUSES: [Duration; 4] =
+    [Duration::from_secs(8), Duration::from_secs(16), Duration::from_secs(32), Duration::from_secs(64)];
+/// How soon an attempt is repeated that the client could not take yet.
+const NOT_YET: Duration = Duration::from_millis(500);
+/// Most such repetitions of one attempt.
+const NOT_YET_MAX: u32 = 20;
+
+/// The next step for a session that requests a wake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Wake it by this route now.
+    Try(WakeRoute),
+    /// Ask again then: an earlier attempt may still have its effect.
+    WaitUntil(Timestamp),
+    /// Nothing; the session is reached by its next hook.
+    LeaveToHook,
+}
+
+/// The attempts to wake one session, until its turn starts or nothing requests a wake any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Attempts {
+    made: usize,
+    /// Until when the last one may still have its effect.
+    open_until: Option<Timestamp>,
+    not_yet: u32,
+    /// The number of notifications that requested the wake at the last attempt.
+    causes: u32,
+}
+
+impl Attempts {
+    /// The next step, with the routes that the session has besides its hooks, while `causes`
+    /// notifications request a wake of `kind`.
+    ///
+    /// Shape: during a turn it is the next hook. A client shows a pushed message at the next
+    /// boundary of the turn, where it runs a hook too; the hook costs less, and before a tool it
+    /// can defer the call. For an idle session a monitor has precedence, because its line is shown
+    /// as such; a message is shown as one of another agent. Each further attempt uses the next
+    /// route. After the last one, each further notification is worth one more.
+    ///
+    /// Source: measured with client 2.1.329: a pushed text arrives at the next tool boundary,
+    /// wrapped in some 160 tokens.
+    pub fn next(&self, kind: WakeKind, causes: u32, routes: &[WakeRoute], now: Timestamp) -> Step {
+        let is_used_up = self.made >= PAUSES.len() && causes <= self.causes;
+        if kind != WakeKind::StartTurn || is_used_up || self.not_yet > NOT_YET_MAX {
+            return Step::LeaveToHook;
+        }
+        let mut routes = routes.to_vec();
+        routes.sort_unstable();
+        let at = self.made.checked_rem(routes.len()).unwrap_or_default();
+        match (routes.get(at), self.open_until) {
+            (None, _) => Step::LeaveToHook,
+            (Some(_), Some(until)) if now < until => Step::WaitUntil(until),
+            (Some(route), _) => Step::Try(*route),
+        }
+    }
+
+    /// Notes an attempt, made while `causes` notifications request the wake.
+    pub fn note_made(&mut self, causes: u32, now: Timestamp) {
+        let pause = PAUSES.get(self.made).or(PAUSES.last()).copied().unwrap_or_default();
+        self.made = (self.made + 1).min(PAUSES.len());
+        self.open_until = Some(now + pause);
+        self.causes = causes;
+    }
+
+    /// Notes that the last attempt can have no effect: its route is gone.
+    pub fn note_failed(&mut self) {
+        self.open_until = None;
+    }
+
+    /// Notes that the last attempt was not made, because the client could not take it yet.
+    pub fn note_not_yet(&mut self, now: Timestamp) {
+        self.made = self.made.saturating_sub(1);
+        self.not_yet += 1;
+        self.open_until = Some(now + NOT_YET);
     }
 }
 
@@ -35,20 +114,81 @@ pub fn choose(kind: WakeKind, routes: impl IntoIterator<Item = WakeRoute>) -> Wa
 mod tests {
     use super::*;
     use WakeKind::{CancelAndRestart, InjectAndContinue, StartTurn};
-    use WakeRoute::{MessageSocket, Monitor, NextHook};
+    use WakeRoute::{MessageSocket, Monitor};
+
+    const NOW: Timestamp = Timestamp::from_millis(1_000);
 
     #[test]
     fn an_idle_session_has_one_route_and_a_turn_has_its_hooks() {
         let (none, one, both): (&[_], &[_], &[_]) = (&[], &[MessageSocket], &[MessageSocket, Monitor]);
         for (routes, kind, expected) in [
-            (&[Monitor][..], StartTurn, Monitor),
-            (both, StartTurn, Monitor),
-            (one, StartTurn, MessageSocket),
-            (none, StartTurn, NextHook),
-            (both, InjectAndContinue, NextHook),
-            (both, CancelAndRestart, NextHook),
+            (&[Monitor][..], StartTurn, Step::Try(Monitor)),
+            (both, StartTurn, Step::Try(Monitor)),
+            (one, StartTurn, Step::Try(MessageSocket)),
+            (none, StartTurn, Step::LeaveToHook),
+            (both, InjectAndContinue, Step::LeaveToHook),
+            (both, CancelAndRestart, Step::LeaveToHook),
         ] {
-            assert_eq!(choose(kind, routes.iter().copied()), expected, "{routes:?} {kind:?}");
+            assert_eq!(Attempts::default().next(kind, 1, routes, NOW), expected, "{routes:?} {kind:?}");
         }
+    }
+
+    /// The attempts that are made without an effect: the seconds since the first one, and routes.
+    fn made(attempts: &mut Attempts, causes: u32, routes: &[WakeRoute]) -> Vec<(u64, WakeRoute)> {
+        let (mut now, mut made) = (NOW, Vec::new());
+        loop {
+            match attempts.next(StartTurn, causes, routes, now) {
+                Step::Try(route) => {
+                    attempts.note_made(causes, now);
+                    made.push((now.since(NOW).as_secs(), route));
+                }
+                Step::WaitUntil(until) => now = until,
+                Step::LeaveToHook => return made,
+            }
+        }
+    }
+
+    #[test]
+    fn a_wake_without_effect_is_repeated_a_few_times() {
+        let mut attempts = Attempts::default();
+        let all = made(&mut attempts, 1, &[Monitor, MessageSocket]);
+        assert_eq!(all, [(0, Monitor), (8, MessageSocket), (24, Monitor), (56, MessageSocket)]);
+        assert_eq!(made(&mut attempts, 1, &[Monitor]), []);
+        // A further notification is worth one more.
+        let later = NOW + Duration::from_secs(1_000);
+        assert_eq!(attempts.next(StartTurn, 2, &[Monitor], later), Step::Try(Monitor));
+        attempts.note_made(2, later);
+        assert_eq!(attempts.next(StartTurn, 2, &[Monitor], later), Step::LeaveToHook);
+    }
+
+    #[test]
+    fn a_wake_on_its_way_is_not_repeated() {
+        let mut attempts = Attempts::default();
+        attempts.note_made(1, NOW);
+        let until = NOW + PAUSES[0];
+        assert_eq!(attempts.next(StartTurn, 9, &[Monitor], NOW), Step::WaitUntil(until));
+        attempts.note_failed();
+        assert_eq!(
+            attempts.next(StartTurn, 9, &[Monitor, MessageSocket], NOW),
+            Step::Try(MessageSocket),
+            "the other route"
+        );
+    }
+
+    #[test]
+    fn a_client_that_is_never_ready_is_left_to_its_hook() {
+        let (mut attempts, mut now, mut tries) = (Attempts::default(), NOW, 0);
+        loop {
+            match attempts.next(StartTurn, 1, &[MessageSocket], now) {
+                Step::Try(_) => {
+                    attempts.note_made(1, now);
+                    attempts.note_not_yet(now);
+                    tries += 1;
+                }
+                Step::WaitUntil(until) => now = until,
+                Step::LeaveToHook => break,
+            }
+        }
+        assert_eq!((tries, now.since(NOW)), (NOT_YET_MAX + 1, NOT_YET * NOT_YET_MAX));
     }
 }

@@ -6,12 +6,14 @@ use axum::{Json, extract::State};
 use crate::{
     event::SessionId,
     exchange::Harness,
+    harness::wake_route::WakeRoute,
     publisher::Records,
     server::{
         App,
         client_folder::ClientFolder,
         error::ApiError,
         processes::{self, IdentifiedBy},
+        push::is_held,
     },
     wire::clients::ClientsView,
 };
@@ -19,7 +21,15 @@ use crate::{
 /// Shows the current wake routes of sessions, and hook input that could not be used.
 #[utoipa::path(get, path = "/v1/clients", tag = "sessions", responses((status = 200, body = ClientsView)))]
 pub(crate) async fn clients(State(app): State<App>) -> Result<Json<ClientsView>, ApiError> {
-    let attached = app.registry.wake_routes().attached();
+    let routes = app.registry.wake_routes();
+    let mut attached = routes.attached();
+    for view in attached.iter_mut().filter(|view| view.wake_route == WakeRoute::MessageSocket.as_str()) {
+        let session = SessionId::new(&view.session);
+        let known = routes.sockets.get(&session).map(|known| known.clone());
+        if let Some(known) = known {
+            view.is_held = is_held(&app, &session, &known).await;
+        }
+    }
     Ok(Json(ClientsView { attached, troubles: app.registry.hook_troubles().views() }))
 }
 

@@ -38,6 +38,8 @@ pub enum Query {
     Named(SessionId, Option<Arc<str>>, oneshot::Sender<Named>),
     /// The state that a hook of a session needs before an exchange, or instead of one.
     Outstanding(SessionId, oneshot::Sender<Outstanding>),
+    /// What an idle session is woken for, in one sentence; `None` when it requests no wake.
+    WakeSentence(SessionId, oneshot::Sender<Option<String>>),
     /// A page of the pending notifications of a session, or of all.
     Waiting(WaitingPage, oneshot::Sender<(Vec<WaitingView>, Option<PageStart>)>),
     /// Whether a decision can be made about a notification in the queue of a session, or in any.
@@ -142,6 +144,11 @@ impl EngineHandle {
     /// The state of a session's queue and leases.
     pub(crate) async fn outstanding(&self, session: SessionId) -> Result<Outstanding, ApiError> {
         self.ask(|reply| Query::Outstanding(session, reply)).await
+    }
+
+    /// What an idle session is woken for, in one sentence.
+    pub(crate) async fn wake_sentence(&self, session: SessionId) -> Result<Option<String>, ApiError> {
+        self.ask(|reply| Query::WakeSentence(session, reply)).await
     }
 
     /// A page of pending notifications, and the start of the next one.

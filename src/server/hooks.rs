@@ -97,9 +97,13 @@ pub(crate) async fn hook(
         // A socket path that arrived over TCP is ignored. `push` writes only to a socket on which
         // this process of the client listens.
         if let Some(client) = app.registry.processes().process_of(session)
-            && let Some(socket) = kind.message_socket.and_then(|read| read(session, &header))
+            && let Some(sockets) = &kind.message_sockets
+            && let Some(socket) = (sockets.find)(session, &header)
         {
             app.registry.wake_routes().know_socket(session, KnownSocket { socket, client });
+        }
+        if let Some(holds) = call.holds_messages {
+            app.registry.wake_routes().note_holding(session, holds);
         }
         if let Some(folder) = folder {
             app.registry.wake_routes().know_folder(session, &folder);

@@ -1,7 +1,8 @@
 //! Finds sessions that count as in a turn although their client has stopped.
 //!
 //! An interrupt by the user runs no hook. Therefore the state file of a session's client is polled,
-//! but only while the session is in a turn and has an urgent pending notification.
+//! but only while the session is in a turn, and has something pending that would wake it if the user
+//! had stopped that turn.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -25,10 +26,10 @@ const CLIENT_FILE: &str = "client_file";
 pub async fn look_for_idle(app: App) -> Result<(), Infallible> {
     let routes = app.registry.wake_routes();
     loop {
-        let sessions = routes.in_turn_and_asking();
+        let sessions = routes.maybe_stopped();
         if sessions.is_empty() {
             tokio::select! {
-                () = routes.asks_in_turn() => {}
+                () = routes.may_be_stopped() => {}
                 () = app.stopped() => return Ok(()),
             }
         }

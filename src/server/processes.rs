@@ -43,6 +43,11 @@ fn from_upwards(from: u32) -> impl Iterator<Item = Process> {
     found.map(|(pid, stat)| Process { pid, started: stat.started })
 }
 
+/// Whether the process `from` is `above` or one of its descendants.
+pub(super) fn is_below(from: u32, above: Process) -> bool {
+    from_upwards(from).any(|process| process == above)
+}
+
 /// How a client's process is identified.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum IdentifiedBy<'c> {

@@ -1,63 +1,147 @@
-//! Writes to the message sockets of clients.
+//! Wakes sessions: hands monitors a sentence, and writes it to the message sockets of clients.
 
 use std::{
     io,
     os::unix::fs::{FileTypeExt, MetadataExt},
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     time::Duration,
 };
 
 use futures_util::{StreamExt, stream};
-use tokio::{io::AsyncWriteExt, net::UnixStream, time::timeout};
+use tokio::{
+    io::AsyncWriteExt,
+    net::UnixStream,
+    time::{sleep, timeout},
+};
 
 use crate::{
-    event::{EventRef, SessionId},
-    exchange::{Budget, Exchange, Format, Injection, Trigger},
-    harness::message_socket::MessageSocket,
-    notification::InjectionPoint,
-    publisher::Records,
-    server::{App, exchange::perform, wake_routes::KnownSocket},
+    event::SessionId,
+    harness::{message_socket::Inbound, wake_route::WakeRoute},
+    server::{
+        App,
+        client_folder::{read_session_file, read_settings},
+        processes::is_below,
+        wake_routes::KnownSocket,
+    },
     source::process::running,
+    time::Timestamp,
 };
 
 /// How long a client may take to accept a connection or a message; a stuck client must not delay
 /// the others.
 const SOCKET_TIMEOUT: Duration = Duration::from_secs(2);
-/// Most concurrent writes to message sockets.
-const PUSHES_MAX: usize = 8;
-/// Most characters of a pushed injection: it arrives unrequested, and stays in the context.
-pub(crate) const PUSH_CHARS_MAX: u32 = 2_000;
+/// Most concurrent wakes.
+const WAKES_MAX: usize = 8;
 
-/// Writes to message sockets until the daemon stops.
+/// The result of a wake by a message socket.
+#[derive(Debug, PartialEq, Eq)]
+enum Pushed {
+    Written,
+    /// The client keeps such a message from its model.
+    Held,
+    /// The client may be about to exit.
+    NotYet,
+}
+
+/// Wakes sessions until the daemon stops.
 ///
-/// Errors: none; a client that accepts no message is reached by its next hook.
+/// Errors: none; a client that takes no wake is reached by its next hook.
 pub async fn push_wakes(app: App) -> io::Result<()> {
     let routes = Arc::clone(app.registry.wake_routes());
     loop {
+        let (due, next) = routes.take_due(app.now());
+        let is_idle = due.is_empty();
+        stream::iter(due).for_each_concurrent(WAKES_MAX, |(session, route)| wake(&app, session, route)).await;
+        if !is_idle {
+            continue;
+        }
         tokio::select! {
-            () = routes.ready.notified() => {}
+            () = routes.ready() => {}
+            () = until(next, app.now()) => {}
             () = app.stopped() => return Ok(()),
         }
-        let due = stream::iter(routes.take_due());
-        due.for_each_concurrent(PUSHES_MAX, |session| push(&app, session)).await;
     }
 }
 
-async fn push(app: &App, session: SessionId) {
+async fn until(at: Option<Timestamp>, now: Timestamp) {
+    match at {
+        Some(at) => sleep(at.since(now)).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn wake(app: &App, session: SessionId, route: WakeRoute) {
     let routes = app.registry.wake_routes();
-    let Some(known) = routes.sockets.get(&session).map(|known| known.clone()) else { return };
-    if !routes.is_for_socket(&session) {
-        return;
+    let sentence = app.engine.wake_sentence(session.clone()).await;
+    // Nothing to say: its turn has begun, or the daemon stops.
+    let Some(sentence) = sentence.ok().flatten().filter(|_| routes.is_requested(&session)) else { return };
+    match route {
+        WakeRoute::Monitor => routes.print(&session, &sentence.into()),
+        WakeRoute::MessageSocket => push(app, &session, &sentence).await,
     }
-    // Connects first, so that no notification is released without a receiver.
-    let outcome = match connect(&known).await {
-        Ok(connection) => hand_over(app, &session, &known.socket, connection).await,
-        Err(error) => Err(error),
+}
+
+async fn push(app: &App, session: &SessionId, sentence: &str) {
+    let routes = app.registry.wake_routes();
+    let Some(known) = routes.sockets.get(session).map(|known| known.clone()) else { return };
+    match try_push(app, session, &known, sentence).await {
+        Ok(Pushed::Written) => {}
+        Ok(Pushed::Held) => {
+            tracing::info!(%session, "the client holds messages of others; its next hook is used");
+            routes.note_held(session);
+        }
+        Ok(Pushed::NotYet) => routes.note_not_yet(session, app.now()),
+        Err(error) => {
+            tracing::info!(%session, %error, "a client's message socket accepts nothing; its next hook is used");
+            routes.sockets.remove_if(session, |_, other| *other == known);
+            routes.note_failed(session);
+            // The client may have ended.
+            routes.processes().look();
+        }
+    }
+}
+
+async fn try_push(app: &App, session: &SessionId, known: &KnownSocket, sentence: &str) -> io::Result<Pushed> {
+    if is_held(app, session, known).await {
+        return Ok(Pushed::Held);
+    }
+    if known.socket.may_exit && !waits_for_prompt(app, session, known).await {
+        return Ok(Pushed::NotYet);
+    }
+    let mut connection = connect(known).await?;
+    let lines = known.socket.message(sentence);
+    let write = async {
+        connection.write_all(lines.as_bytes()).await?;
+        connection.shutdown().await
     };
-    if let Err(error) = outcome {
-        tracing::info!(%session, %error, "a client's message socket accepts nothing; its next hook is used");
-        routes.sockets.remove_if(&session, |_, other| *other == known);
+    timeout(SOCKET_TIMEOUT, write).await.map_err(io::Error::from).flatten()?;
+    Ok(Pushed::Written)
+}
+
+/// Whether the client keeps a message from its model: as its user has set, else in the session's
+/// mode, unless the client started this daemon.
+pub(super) async fn is_held(app: &App, session: &SessionId, known: &KnownSocket) -> bool {
+    let routes = app.registry.wake_routes();
+    let folder = routes.client_folder(session);
+    let read = tokio::task::spawn_blocking(move || {
+        let folder = folder?;
+        let sockets = folder.kind.message_sockets.as_ref()?;
+        (sockets.inbound)(&read_settings(&folder)?)
+    });
+    // An error means that the daemon stops.
+    match read.await.ok().flatten() {
+        Some(set) => set == Inbound::Holds,
+        None => routes.is_holding(session) && !is_below(std::process::id(), known.client),
     }
+}
+
+/// Whether the client's own file shows that it waits for a prompt in the session.
+async fn waits_for_prompt(app: &App, session: &SessionId, known: &KnownSocket) -> bool {
+    let Some(folder) = app.registry.wake_routes().client_folder(session) else { return false };
+    let (kind, client) = (folder.kind, known.client);
+    let read = tokio::task::spawn_blocking(move || read_session_file(&folder, client));
+    let file = read.await.ok().flatten();
+    file.is_some_and(|file| file.is_idle && kind.calls(session, &file.session_id))
 }
 
 /// Connects to the client's socket. An API client could name any socket of this user, so the peer
@@ -78,48 +162,12 @@ async fn connect(known: &KnownSocket) -> io::Result<UnixStream> {
     Ok(connection)
 }
 
-async fn hand_over(
-    app: &App,
-    session: &SessionId,
-    socket: &MessageSocket,
-    mut connection: UnixStream,
-) -> io::Result<()> {
-    let number = app.registry.wake_routes().next.fetch_add(1, Ordering::Relaxed);
-    let carrier = format!("message:{}:{number}", app.now().as_millis());
-    let exchange = Exchange {
-        budget: Budget { max_chars: Some(PUSH_CHARS_MAX), ..Budget::default() },
-        format: Some(Format::Xml),
-        trigger: Trigger::Wake,
-        ..Exchange::new(session.clone(), InjectionPoint::TurnStart, &carrier)
-    };
-    let answer = perform(app, std::iter::empty::<EventRef<'_>>(), &exchange).await;
-    let answer = answer.map_err(|error| io::Error::other(error.to_string()))?;
-    let Some(injection) = answer.injection else { return Ok(()) };
-    let lines = socket.message(&injection);
-    let write = async {
-        connection.write_all(lines.as_bytes()).await?;
-        connection.shutdown().await
-    };
-    let written = timeout(SOCKET_TIMEOUT, write).await.map_err(io::Error::from).flatten();
-    if written.is_err() {
-        take_back(app, session, &injection).await;
-    }
-    written
-}
-
-async fn take_back(app: &App, session: &SessionId, injection: &Injection) {
-    let undelivered = Records::build(|records| records.undelivered(session, &injection.id));
-    if let Err(error) = app.publisher.append(undelivered).await {
-        tracing::error!(%error, "an injection could not be taken back");
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::harness::process::Process;
+    use crate::harness::{message_socket::MessageSocket, process::Process};
 
     #[tokio::test]
     async fn only_the_clients_own_process_may_listen() {

@@ -36,14 +36,14 @@ use crate::{
         naming::{known_session, session_of},
         registry::Watcher,
         sessions::pending_now,
-        wake_routes::Attached,
+        wake_routes::{Attached, ForMonitor},
     },
     wire::{
         FieldError,
         error::ErrorBody,
         event::{EventView, to_json},
         names::{read_name, read_workspace},
-        views::PendingView,
+        views::{PendingView, WakeView},
     },
 };
 
@@ -205,10 +205,10 @@ impl Tail {
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct QueueParams {
-    /// `monitor`: the caller wakes the session and makes its wake exchanges. The newest such caller
-    /// is active; the streams of earlier ones end with an event `replaced`. An event `closed`
-    /// reports the end of the session. If its process continues in another session, so does the
-    /// stream, and each `pending` names its session.
+    /// `monitor`: the caller wakes the session: it prints the `sentence` of each event `wake`, or makes
+    /// the exchange itself. The newest such caller is active; the streams of earlier ones end with an
+    /// event `replaced`. An event `closed` reports the end of the session. If its process continues
+    /// in another session, so does the stream, and each `pending` names its session.
     wake_route: Option<RouteParam>,
     /// The harness of the client that started the caller; with `wake_route=monitor`. The client's
     /// data opens a session that is not open.
@@ -334,18 +334,21 @@ impl Queue {
             return Some(pending_event(&first));
         }
         let is_attached = self.attached.is_some();
-        let replaced = async {
+        let for_monitor = async {
             match &mut self.attached {
-                Some(attached) => attached.replaced().await,
+                Some(attached) => attached.next().await,
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
             biased;
-            () = replaced => {
-                self.has_ended = true;
-                Some(SseEvent::default().event("replaced").data("{}"))
-            }
+            instruction = for_monitor => Some(match instruction {
+                ForMonitor::Replaced => {
+                    self.has_ended = true;
+                    SseEvent::default().event("replaced").data("{}")
+                }
+                ForMonitor::Sentence(sentence) => wake_event(&WakeView { sentence: sentence.to_string() }),
+            }),
             pending = self.watcher.changed() => {
                 let pending = pending?;
                 match &pending.moved_to {
@@ -362,6 +365,11 @@ impl Queue {
             () = self.app.stopped() => None,
         }
     }
+}
+
+fn wake_event(wake: &WakeView) -> SseEvent {
+    let json = serde_json::to_string(wake).expect("text always serializes");
+    SseEvent::default().event("wake").data(json)
 }
 
 fn pending_event(pending: &PendingView) -> SseEvent {

@@ -266,6 +266,7 @@ async fn answer_queries(queries: &mut mpsc::Receiver<Query>, pending: u32) {
             }
             Query::SinkVerdict(_, reply) => drop(reply.send(None)),
             Query::Question(_, reply) => drop(reply.send(None)),
+            Query::WakeSentence(_, reply) => drop(reply.send(None)),
             Query::Outstanding(_, reply) => drop(reply.send(Outstanding::default())),
             Query::Waiting(page, reply) => {
                 let next =

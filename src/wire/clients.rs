@@ -1,5 +1,7 @@
 //! How clients of sessions are reached, as JSON.
 
+use std::ops::Not;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -20,6 +22,11 @@ pub struct AttachedView {
     pub session: String,
     /// `monitor` or `message_socket`.
     pub wake_route: String,
+    /// Whether the client keeps messages of others from its model, so that the session is reached by
+    /// its hooks alone.
+    #[serde(skip_serializing_if = "Not::not")]
+    #[schema(required = false)]
+    pub is_held: bool,
 }
 
 /// One kind of problem.

@@ -383,6 +383,13 @@ pub struct PendingView {
     pub reason: Option<Arc<str>>,
 }
 
+/// What an idle session is woken for, for a monitor that prints it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WakeView {
+    /// One sentence for a person.
+    pub sentence: String,
+}
+
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
 fn is_zero(count: &u32) -> bool {
     *count == 0

@@ -22,8 +22,25 @@ pub(super) fn checks(client: &Client) -> Vec<Check> {
     let SessionList { sessions } = sessions;
     let ClientsView { attached, troubles } = clients;
     let mut checks = vec![Check::ok("sessions", routes(&sessions, &attached))];
+    checks.extend(held(&sessions, &attached));
     checks.extend(troubles.iter().map(trouble));
     checks
+}
+
+/// A warning about open sessions whose clients keep the daemon's messages from their models.
+fn held(sessions: &[SessionView], attached: &[AttachedView]) -> Option<Check> {
+    let is_open = |id: &str| sessions.iter().any(|session| session.is_open && session.id == id);
+    let held = attached.iter().filter(|attached| attached.is_held && is_open(&attached.session));
+    let held: Vec<&str> = held.map(|attached| attached.session.as_str()).collect();
+    let (first, others) = held.split_first()?;
+    let others = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
+    let message = format!(
+        "{first}{others}: the client holds messages in its permission mode or by its settings, so it is \
+         not woken; its next hook delivers"
+    );
+    let remedy =
+        "install the plugin, whose monitor wakes it, or set its messages of other sessions to accept";
+    Some(Check::warn("wake", message, remedy))
 }
 
 fn get<T: DeserializeOwned>(client: &Client, path: &str) -> Option<T> {
@@ -36,6 +53,7 @@ fn routes(sessions: &[SessionView], attached: &[AttachedView]) -> String {
     let open = sessions.iter().filter(|session| session.is_open && session.harness.parent.is_none());
     let route = |session: &SessionView| {
         let own = attached.iter().find(|attached| attached.session == session.id);
+        let own = own.filter(|attached| !attached.is_held);
         own.map_or("hooks alone", |attached| attached.wake_route.as_str())
     };
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
@@ -84,6 +102,7 @@ mod tests {
         let attached = |session: &str, wake_route: &str| AttachedView {
             session: session.to_owned(),
             wake_route: wake_route.to_owned(),
+            is_held: false,
         };
         let sessions = [
             session("a", true, None),
@@ -98,5 +117,11 @@ mod tests {
             "3 open, reached: 1 by hooks alone, 1 by message socket, 1 by monitor"
         );
         assert_eq!(routes(&[], &routes_of), "none is open");
+        assert!(held(&sessions, &routes_of).is_none());
+        let held_back = |session| AttachedView { is_held: true, ..attached(session, "message_socket") };
+        let routes_of = [held_back("a"), held_back("b"), held_back("d")];
+        assert_eq!(routes(&sessions, &routes_of), "3 open, reached: 3 by hooks alone");
+        let check = held(&sessions, &routes_of).expect("a warning");
+        assert!(check.found.starts_with("a and 1 more: the client holds messages"), "{}", check.found);
     }
 }

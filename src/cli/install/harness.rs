@@ -148,6 +148,7 @@ pub(super) fn install(kind: &'static Kind, args: &Args) -> Result<Outcome, Insta
             return Err(InstallError::NoProject { path: places.project });
         }
         project(&mut outcome, &places, &choice, status_line)?;
+        note_without_monitor(&mut outcome, kind);
     } else {
         let plugin = places.plugin();
         let since = plugin.as_ref().map(|(_, plugin)| plugin.since);
@@ -161,6 +162,7 @@ pub(super) fn install(kind: &'static Kind, args: &Args) -> Result<Outcome, Insta
                     outcome.note(&format!("the client loads plugins from {since} on; until then the hooks are in its settings, and an idle session cannot be woken"));
                 }
                 user_settings(&mut outcome, &places, &choice, status_line)?;
+                note_without_monitor(&mut outcome, kind);
             }
         }
     }
@@ -174,6 +176,13 @@ pub(super) fn install(kind: &'static Kind, args: &Args) -> Result<Outcome, Insta
         ("aside doctor", "checks all of it"),
     ]);
     Ok(outcome)
+}
+
+/// Notes when a client that has a plugin's monitor otherwise is not woken without it.
+fn note_without_monitor(outcome: &mut Outcome, kind: &Kind) {
+    if let (Some(_), Some(sockets)) = (&kind.installation.plugin, &kind.message_sockets) {
+        outcome.note(sockets.note);
+    }
 }
 
 /// Removes aside from the client.

@@ -95,6 +95,9 @@ pub(super) struct Entry {
     /// It was shown to the user as waiting.
     #[serde(default, skip_serializing_if = "Not::not")]
     pub(super) is_shown: bool,
+    /// Another session is woken for it.
+    #[serde(default, skip_serializing_if = "Not::not")]
+    pub(super) is_quiet: bool,
     /// Its order within its age, kept when it returns.
     pub(super) arrival: u64,
 }

@@ -105,12 +105,12 @@ impl Injector {
 
 /// An entry as its session leaves it.
 fn left(entry: &Entry) -> Left {
-    let Entry { has_cancelled, is_released_by_user, is_shown, .. } = *entry;
+    let Entry { has_cancelled, is_released_by_user, is_shown, is_quiet, .. } = *entry;
     let earlier = match entry.returned_from {
         Some(injection) => Earlier::By(injection),
         None if entry.is_recalled => Earlier::Perhaps,
         None => Earlier::Not,
     };
-    let marks = Marks { earlier, has_cancelled, is_released_by_user, is_shown };
+    let marks = Marks { earlier, has_cancelled, is_released_by_user, is_shown, is_quiet };
     Left { notification: Arc::clone(&entry.notification), marks }
 }

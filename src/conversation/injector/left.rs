@@ -26,6 +26,8 @@ pub struct Marks {
     pub(super) is_released_by_user: bool,
     /// It was shown to the user as waiting.
     pub(super) is_shown: bool,
+    /// Another session is woken for it.
+    pub(super) is_quiet: bool,
 }
 
 /// Whether a notification may have been delivered before, in a session that has ended.

@@ -68,7 +68,7 @@ impl Queue {
 
     /// Adds a notification that another session left, with its state there.
     pub(super) fn push_left(&mut self, notification: Arc<Notification>, marks: Marks) {
-        let Marks { earlier, has_cancelled, is_released_by_user, is_shown } = marks;
+        let Marks { earlier, has_cancelled, is_released_by_user, is_shown, is_quiet } = marks;
         let entry = self.next(notification);
         let is_recalled = earlier == Earlier::Perhaps;
         let returned_from = match earlier {
@@ -81,6 +81,7 @@ impl Queue {
             has_cancelled,
             is_released_by_user,
             is_shown,
+            is_quiet,
             ..entry
         });
     }
@@ -94,6 +95,7 @@ impl Queue {
             has_cancelled: false,
             is_released_by_user: false,
             is_shown: false,
+            is_quiet: false,
             arrival: self.arrivals,
         }
     }
@@ -250,16 +252,36 @@ impl Queue {
     }
 
     /// The notification of the highest rank that may wake the agent, within the lanes that
-    /// `is_wanted` selects.
-    pub(super) fn most_urgent_active(&self, is_wanted: impl Fn(Lane) -> bool) -> Option<&Notification> {
+    /// `is_wanted` selects, and of those that `has_effect` selects.
+    pub(super) fn most_urgent_active(
+        &self,
+        is_wanted: impl Fn(Lane) -> bool,
+        has_effect: impl Fn(&Entry) -> bool,
+    ) -> Option<&Notification> {
         let mut from = None;
         loop {
             let rest = (from.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
             let key = self.active.range(rest).next()?;
-            if is_wanted(key.lane) {
-                return self.entries.get(key).map(|entry| &*entry.notification);
+            if !is_wanted(key.lane) {
+                from = Some(Key { lane: key.lane, age: Age::NEWEST });
+                continue;
             }
-            from = Some(Key { lane: key.lane, age: Age::NEWEST });
+            match self.entries.get(key) {
+                Some(entry) if has_effect(entry) => return Some(&entry.notification),
+                Some(_) | None => from = Some(*key),
+            }
+        }
+    }
+
+    /// Number of notifications that may wake the agent.
+    pub(super) fn len_of_active(&self) -> usize {
+        self.active.len()
+    }
+
+    /// Leaves it to another session to be woken for the notification `id`, or not any more.
+    pub(super) fn set_quiet(&mut self, id: &NotificationId, is_quiet: bool) {
+        if let Some(entry) = self.by_id.get(id).and_then(|key| self.entries.get_mut(key)) {
+            entry.is_quiet = is_quiet;
         }
     }
 

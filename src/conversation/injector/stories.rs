@@ -9,6 +9,7 @@ use crate::{
     event::{Scope, Seq},
     exchange::{CarrierEffect, Trigger},
     notification::{Activation, Nature, Resolution, State, StateKey},
+    session::WakeKind,
 };
 
 use InjectionPoint::{AfterTool, BeforeTool, Immediate, TurnEnd, TurnStart};
@@ -326,4 +327,29 @@ fn a_delivery_is_not_shown_where_that_is_switched_off() {
         story.injector.release(&shown("c1"), decided, &InjectionId::new("i1"), terms, Timestamp::ZERO);
     let sentence = answer.injection.map(|injection| injection.sentence);
     assert_eq!((sentence.as_deref(), answer.notice), (Some("ci"), None));
+}
+
+#[test]
+fn after_an_interrupt_what_is_critical_or_asked_for_wakes() {
+    let wakes = |made: Notification, state: SessionState| {
+        let mut injector = Injector::new(SessionId::new("s"), 100);
+        injector.push(Arc::new(made));
+        injector.wake(state, High).map(|wake| wake.kind)
+    };
+    let active = |name: &str, priority| Notification {
+        activation: Activation::Active,
+        ..notification(name, priority, AfterTool)
+    };
+    let start = Some(WakeKind::StartTurn);
+    for (made, when_idle, when_interrupted) in [
+        (active("task", High), start, None),
+        (Notification { is_asked: true, ..active("watch", High) }, start, start),
+        (Notification { is_asked: true, ..notification("passive", High, AfterTool) }, None, None),
+        (active("critical", Critical), start, start),
+        (active("normal", Normal), None, None),
+    ] {
+        let id = made.id;
+        assert_eq!(wakes(made.clone(), SessionState::Idle), when_idle, "{id}");
+        assert_eq!(wakes(made, SessionState::Interrupted), when_interrupted, "{id}");
+    }
 }

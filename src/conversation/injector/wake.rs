@@ -1,8 +1,10 @@
 //! Whether the queue justifies waking or interrupting an agent.
 //!
 //! An idle session is woken by an active notification of at least the threshold's priority, and by
-//! any that its user wants discussed. A running turn is interrupted only by critical ones, each as
-//! it specifies; one that waits for the next turn interrupts nothing.
+//! any that its user wants discussed; not by one for which another session is woken. If its user
+//! interrupted the turn, only critical ones wake it, and those that it asked for. A running turn is
+//! interrupted only by critical ones, each as it specifies; one that waits for the next turn
+//! interrupts nothing.
 
 use crate::{
     notification::{Notification, Priority},
@@ -10,27 +12,34 @@ use crate::{
 };
 
 use super::{
-    entry::{Hold, Lane},
+    entry::{Entry, Hold, Lane},
     queue::Queue,
 };
 
 /// The wake that the queue requests while its session is in `state`; `None` when it can wait.
 pub(super) fn wanted(queue: &Queue, state: SessionState, threshold: Priority) -> Option<Wake> {
-    if state == SessionState::Idle {
-        let is_worth_a_turn = |lane: Lane| lane.urgency.0 >= threshold || lane.hold == Hold::Asked;
-        let cause = queue.most_urgent_active(is_worth_a_turn)?;
-        return Some(wake(WakeKind::StartTurn, cause));
-    }
     if !state.is_in_turn() {
-        return None;
+        let is_worth_a_turn = |lane: Lane| lane.urgency.0 >= threshold || lane.hold == Hold::Asked;
+        let has_effect = |entry: &Entry| !entry.is_quiet && is_worth_it_in(state, entry);
+        let cause = queue.most_urgent_active(is_worth_a_turn, has_effect)?;
+        return Some(wake(WakeKind::StartTurn, cause, queue));
     }
     let critical = |hold| {
-        queue.most_urgent_active(|lane: Lane| lane.urgency.0 == Priority::Critical && lane.hold == hold)
+        let is_it = |lane: Lane| lane.urgency.0 == Priority::Critical && lane.hold == hold;
+        queue.most_urgent_active(is_it, |_| true)
     };
-    let cancels = critical(Hold::Cancels).map(|cause| wake(WakeKind::CancelAndRestart, cause));
-    cancels.or_else(|| critical(Hold::Free).map(|cause| wake(WakeKind::InjectAndContinue, cause)))
+    let cancels = critical(Hold::Cancels).map(|cause| wake(WakeKind::CancelAndRestart, cause, queue));
+    cancels.or_else(|| critical(Hold::Free).map(|cause| wake(WakeKind::InjectAndContinue, cause, queue)))
 }
 
-fn wake(kind: WakeKind, cause: &Notification) -> Wake {
-    Wake { kind, reason: format!("{}: {}", cause.priority, cause.subscriber).into() }
+/// Whether an active notification wakes a session in `state`, in which no turn is running.
+fn is_worth_it_in(state: SessionState, entry: &Entry) -> bool {
+    let notification = &entry.notification;
+    let is_asked = notification.is_asked || entry.hold() == Hold::Asked;
+    state != SessionState::Interrupted || notification.priority == Priority::Critical || is_asked
+}
+
+fn wake(kind: WakeKind, cause: &Notification, queue: &Queue) -> Wake {
+    let causes = u32::try_from(queue.len_of_active()).unwrap_or(u32::MAX);
+    Wake { kind, reason: format!("{}: {}", cause.priority, cause.subscriber).into(), causes }
 }

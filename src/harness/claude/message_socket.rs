@@ -1,42 +1,68 @@
-//! The client's message socket: its address, and its message format.
+//! The client's message socket: its address, its message format, and when the client holds a
+//! message.
 //!
 //! Source: measured with client 2.1.329; clients from 2.1.224 on name the socket in the environment
-//! of their hooks.
+//! of their hooks. Measured with 2.1.332: a session in `bypassPermissions` holds the message of a
+//! sender that states no permission mode, and drops it at its end.
 
 use std::path::PathBuf;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     event::SessionId,
-    exchange::Injection,
-    harness::{Headers, claude::caps::CAPS, header, message_socket::MessageSocket},
+    harness::{
+        Headers,
+        claude::caps::CAPS,
+        header,
+        message_socket::{Inbound, MessageSocket, MessageSockets},
+    },
 };
 
-/// The client's name for a run that ends with its last turn.
-const ONE_SHOT: &str = "sdk-cli";
-/// Prefix of a message, before the sentence about its content. No person types it, so a prompt with
-/// this prefix is a message.
+pub(super) const SOCKETS: MessageSockets = MessageSockets {
+    find,
+    inbound,
+    note: "without the plugin's monitor an idle session is woken by the client's message socket; in \
+           bypassPermissions the client holds messages, so its next hook delivers",
+};
+
+/// The client's name for a run without a terminal. It ends with its last turn, unless its host
+/// sends it further prompts.
+const WITHOUT_TERMINAL: &str = "sdk-cli";
+/// Prefix of a message, before its sentence. No person types it, so a prompt with this prefix is a
+/// message.
 pub(super) const INTRO: &str = "aside (automated notification): ";
-/// Precedes the text, because the client presents a message as one of another agent.
-const NOBODY: &str = "This comes from the aside daemon; no person or agent wrote it.";
+/// The permission mode in which the client holds messages of others.
+const HOLDING_MODE: &str = "bypassPermissions";
+/// The user's setting about messages of others.
+const SETTING: &str = "crossSessionInbound";
+
+/// Whether a session in this permission mode holds messages.
+pub(super) fn holds(permission_mode: &str) -> bool {
+    permission_mode == HOLDING_MODE
+}
+
+/// The user's setting. An unknown value holds messages.
+fn inbound(settings: &Value) -> Option<Inbound> {
+    let set = settings.get(SETTING)?;
+    Some(if set.as_str() == Some("accept") { Inbound::Accepts } else { Inbound::Holds })
+}
 
 /// The socket in a hook's environment.
 ///
 /// Errors: none. `None` if the environment was inherited from another client, whose session it
-/// names, or if the run ends with its last turn, when a later message is lost.
-pub(super) fn from_headers(session: &SessionId, value: Headers<'_>) -> Option<MessageSocket> {
+/// names.
+fn find(session: &SessionId, value: Headers<'_>) -> Option<MessageSocket> {
     value(header::SESSION).filter(|id| id == session.own(CAPS.name).unwrap_or(session.as_str()))?;
     let path = value(header::MESSAGE_SOCKET).map(PathBuf::from).filter(|path| path.is_absolute())?;
-    let is_one_shot = value(header::ENTRYPOINT).is_some_and(|entrypoint| entrypoint == ONE_SHOT);
-    (!is_one_shot).then(|| MessageSocket { path, token: value(header::MESSAGE_TOKEN), write })
+    let may_exit = value(header::ENTRYPOINT).is_some_and(|entrypoint| entrypoint == WITHOUT_TERMINAL);
+    Some(MessageSocket { path, token: value(header::MESSAGE_TOKEN), may_exit, write })
 }
 
-/// Formats an injection as lines of JSON.
-fn write(token: Option<&str>, injection: &Injection) -> String {
+/// Formats a sentence as lines of JSON.
+fn write(token: Option<&str>, sentence: &str) -> String {
     let auth = token.map(|token| json!({ "type": "auth", "token": token }));
-    let Injection { sentence, text, .. } = injection;
-    let content = format!("{INTRO}{sentence}\n\n{NOBODY}\n\n{text}");
+    let content = format!("{INTRO}{sentence}");
     let message = json!({ "type": "user", "message": { "role": "user", "content": content } });
     auth.into_iter().chain([message]).map(|line| format!("{line}\n")).collect()
 }
@@ -44,16 +70,13 @@ fn write(token: Option<&str>, injection: &Injection) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        exchange::{InjectionId, Role},
-        harness::header_text,
-    };
+    use crate::harness::header_text;
 
     fn socket(headers: &[(&str, &str)]) -> Option<MessageSocket> {
         let header = |name: &str| {
             headers.iter().find(|(known, _)| *known == name).and_then(|(_, value)| header_text(value))
         };
-        from_headers(&SessionId::new("s1"), &header)
+        find(&SessionId::new("s1"), &header)
     }
 
     #[test]
@@ -65,31 +88,37 @@ mod tests {
             ("aside-entrypoint", "cli"),
         ];
         let found = socket(&full).expect("a socket");
-        assert_eq!(found.path.to_str(), Some("/run/a b.sock"));
+        assert_eq!((found.path.to_str(), found.may_exit), (Some("/run/a b.sock"), false));
         assert!(!format!("{found:?}").contains("secret"));
-        let injection = Injection {
-            id: InjectionId::new("i1"),
-            text: "<notifications>\n</notifications>".into(),
-            sentence: "tool failure (critical): deploy timeout".into(),
-            role: Role::User,
-            notifications: Vec::new(),
-        };
         assert_eq!(
-            found.message(&injection),
+            found.message("tool failure (critical): deploy timeout"),
             "{\"type\":\"auth\",\"token\":\"secret\"}\n{\"type\":\"user\",\"message\":{\"role\":\"user\",\"content\":\
-             \"aside (automated notification): tool failure (critical): deploy timeout\\n\\n\
-             This comes from the aside daemon; no person or agent wrote it.\\n\\n<notifications>\\n</notifications>\"}}\n"
+             \"aside (automated notification): tool failure (critical): deploy timeout\"}}\n"
         );
-        let one_shot =
+        let without_terminal =
             [("aside-session", "s1"), ("aside-message-socket", "/a"), ("aside-entrypoint", "sdk-cli")];
+        assert!(socket(&without_terminal).is_some_and(|found| found.may_exit));
         for other in [
-            &one_shot[..],
-            &[("aside-session", "s2"), ("aside-message-socket", "/a")],
+            &[("aside-session", "s2"), ("aside-message-socket", "/a")][..],
             &[("aside-message-socket", "/a")],
             &[("aside-session", "s1"), ("aside-message-socket", "a")],
             &[("aside-session", "s1"), ("aside-message-socket", "")],
         ] {
             assert_eq!(socket(other), None, "{other:?}");
         }
+    }
+
+    #[test]
+    fn the_users_setting_goes_before_the_mode() {
+        for (settings, expected) in [
+            (json!({}), None),
+            (json!({ "crossSessionInbound": "accept" }), Some(Inbound::Accepts)),
+            (json!({ "crossSessionInbound": "hold" }), Some(Inbound::Holds)),
+            (json!({ "crossSessionInbound": "refuse" }), Some(Inbound::Holds)),
+            (json!({ "crossSessionInbound": 1 }), Some(Inbound::Holds)),
+        ] {
+            assert_eq!(inbound(&settings), expected, "{settings}");
+        }
+        assert!(holds("bypassPermissions") && !holds("default") && !holds("plan"));
     }
 }

@@ -14,6 +14,7 @@ pub(super) struct Common {
     pub(super) cwd: Option<String>,
     pub(super) transcript_path: Option<String>,
     pub(super) prompt_id: Option<String>,
+    pub(super) permission_mode: Option<String>,
     pub(super) agent_id: Option<String>,
     pub(super) agent_type: Option<String>,
 }

@@ -77,14 +77,13 @@ fn events_carry_what_the_hook_said_and_where() {
         "tool_calls": [{ "tool_name": "Bash", "tool_use_id": "t2", "tool_input": input, "tool_response": "ok in 3s" }] }));
     let turn = parse_json(json!({ "hook_event_name": "UserPromptSubmit", "session_id": "s", "cwd": "/w",
         "prompt_id": "p", "prompt": "<task-notification>\n<task-id>b</task-id>" }));
-    let pushed = message_socket::from_headers(&SessionId::new("s"), &|name| match name {
+    let pushed = (message_socket::SOCKETS.find)(&SessionId::new("s"), &|name| match name {
         "aside-session" => Some("s".to_owned()),
         "aside-message-socket" => Some("/a".to_owned()),
         _ => None,
     });
     let message: Value =
-        serde_json::from_str(&pushed.expect("a socket").message(&injection("a: 1".into(), "ci (high): 1")))
-            .expect("JSON");
+        serde_json::from_str(&pushed.expect("a socket").message("ci (high): 1")).expect("JSON");
     let pushed = parse_json(json!({ "hook_event_name": "UserPromptSubmit", "session_id": "s", "cwd": "/w",
         "prompt_id": "q", "prompt": message["message"]["content"] }));
     let end = parse_json(json!({ "hook_event_name": "SessionEnd", "session_id": "s", "reason": "logout" }));

@@ -143,7 +143,7 @@ async fn a_sessions_stream_begins_with_what_is_pending_and_follows_its_changes()
 }
 
 fn waking(session: &str) -> Pending {
-    let wake = Some(Wake { kind: WakeKind::StartTurn, reason: "high: ci".into() });
+    let wake = Some(Wake { kind: WakeKind::StartTurn, reason: "high: ci".into(), causes: 1 });
     Pending { count: 1, wake, ..Pending::nothing(SessionId::new(session)) }
 }
 

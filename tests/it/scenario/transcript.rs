@@ -168,13 +168,16 @@ impl Transcript {
     }
 
     fn write_wake(&mut self, at: Timestamp, pending: &Pending) {
-        let Pending { session, count, top, for_user, wake, is_closed, moved_to } = pending;
+        let Pending { session, count, top, for_user, wake, wakes_if_stopped, is_closed, moved_to } = pending;
         let mut line = format!("{session} pending={count} top={}", top.map_or("none", Priority::as_str));
         if *for_user > 0 {
             line.push_str(&format!(" for_user={for_user}"));
         }
         if let Some(wake) = wake {
             line.push_str(&format!(" {}={:?}", wake.kind.as_str(), wake.reason));
+        }
+        if *wakes_if_stopped && wake.is_none() {
+            line.push_str(" wakes_if_stopped");
         }
         if *is_closed {
             line.push_str(" closed");
