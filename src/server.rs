@@ -10,6 +10,7 @@ mod admin;
 mod app;
 mod auth;
 mod bodies;
+mod caller;
 mod client_folder;
 mod clients;
 mod config_handle;

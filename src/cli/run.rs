@@ -18,10 +18,11 @@ mod publishing;
 mod task;
 
 use std::{
+    env,
     ffi::{OsStr, OsString},
     io::{self, Write},
     path::Path,
-    sync::mpsc::SyncSender,
+    sync::{OnceLock, mpsc::SyncSender},
     thread,
     time::{Duration, Instant},
 };
@@ -31,6 +32,7 @@ use uuid::Uuid;
 use super::{CliError, Context, ids, workspace_or_current};
 use crate::{
     client::Client,
+    harness::{header, table::KINDS},
     time::{Timestamp, duration_millis},
 };
 use child::{Ending, Running, Sink};
@@ -39,7 +41,7 @@ use pieces::Piece;
 use plan::Plan;
 use problems::{Follower, Mode};
 use publishing::Publishing;
-use task::Task;
+use task::{Task, TaskScope};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -94,7 +96,7 @@ fn run_with(
     let clock = stopwatch();
     let (tap, pieces) = pieces::pieces();
     let ran = thread::scope(|scope| {
-        let starting = scope.spawn(|| publishing.publish(&task.started()));
+        let starting = scope.spawn(|| publishing.publish_start());
         let is_read = !plan.is_empty();
         let follower = Follower::new(plan, mode, &task, &publishing, &clock);
         let following = is_read.then(|| scope.spawn(move || follower.run(&pieces)));
@@ -145,15 +147,25 @@ pub(super) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     (result, start.elapsed())
 }
 
+/// The session that a variable of a client names.
+fn named_session() -> Option<String> {
+    let mut variables = KINDS.into_iter().filter_map(|kind| kind.variables.forwarded_as(header::SESSION));
+    variables.find_map(|name| env::var(name).ok()).filter(|session| !session.is_empty())
+}
+
 /// The fields that all events of this run share.
 fn task_of(args: &Args) -> Task {
     let program = args.command.first().map_or(OsStr::new(""), OsString::as_os_str);
     let program_name = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
+    let is_given = args.session.is_some() || args.workspace.is_some() || args.everywhere;
     Task {
         start_id: Uuid::now_v7().to_string(),
         name: args.name.clone().unwrap_or_else(|| program_name.into_owned()),
         command: command_line(&args.command),
         session: args.session.clone(),
+        scope: if is_given { TaskScope::Given } else { TaskScope::Default },
+        named_session: named_session(),
+        own_session: OnceLock::new(),
         workspace: if args.everywhere { None } else { workspace_or_current(args.workspace.as_deref()) },
         is_watch: args.watch,
     }

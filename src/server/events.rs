@@ -22,7 +22,8 @@ use crate::{
     records,
     server::{
         App,
-        auth::Route,
+        auth::{PeerPid, Route},
+        caller::Caller,
         error::ApiError,
         extract::{Params, Segment, header, read_body},
         history,
@@ -85,9 +86,11 @@ pub(crate) async fn publish(
     State(app): State<App>,
     Params(params): Params<PublishParams>,
     route: Route,
+    peer: PeerPid,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
+    let caller = Caller::new(&app, route, peer, &headers);
     let kind = BodyKind::of(header(&headers, header::CONTENT_TYPE.as_str()));
     let is_binary = headers.contains_key("ce-specversion")
         && !matches!(kind, Ok(BodyKind::CloudEvent | BodyKind::CloudEvents));
@@ -100,10 +103,10 @@ pub(crate) async fn publish(
         true
     } else {
         match kind.map_err(|error| ApiError::bad(error).with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE))? {
-            BodyKind::Lines => return publish_lines(app, &params, route, &headers, body).await,
+            BodyKind::Lines => return publish_lines(app, &params, (route, caller), &headers, body).await,
             BodyKind::Json => {
                 let body = read_body(&app.rooms.publishing, body).await?;
-                take_json(&app, &mut intake, route, body)?
+                take_json(&app, &mut intake, (route, &caller), body)?
             }
             BodyKind::CloudEvent => {
                 let body = read_lone(read_body(&app.rooms.publishing, body).await?)?;
@@ -138,14 +141,15 @@ pub(crate) async fn publish(
 async fn publish_lines(
     app: App,
     params: &PublishParams,
-    route: Route,
+    (route, caller): (Route, Caller),
     headers: &HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
     let accepts_lines = header(headers, header::ACCEPT.as_str())
         .is_some_and(|accept| accept.split(',').any(|kind| BodyKind::of(Some(kind)) == Ok(BodyKind::Lines)));
     if accepts_lines {
-        return Ok(lines::publish_streaming(app, route, body, params.results.unwrap_or(ResultsKind::Full)));
+        let results = params.results.unwrap_or(ResultsKind::Full);
+        return Ok(lines::publish_streaming(app, (route, caller), body, results));
     }
     if params.results == Some(ResultsKind::Full) {
         // Verdicts for each line of a body of any length would have to be held in memory until its
@@ -153,11 +157,16 @@ async fn publish_lines(
         let message = "`full` for an NDJSON body needs `Accept: application/x-ndjson`";
         return Err(ApiError::bad(FieldError::new("results", message)));
     }
-    lines::publish(app, route, body).await
+    lines::publish(app, (route, caller), body).await
 }
 
 /// Takes a JSON body; returns whether it was a single event.
-fn take_json(app: &App, intake: &mut Intake, route: Route, body: bytes::Bytes) -> Result<bool, ApiError> {
+fn take_json(
+    app: &App,
+    intake: &mut Intake,
+    (route, caller): (Route, &Caller),
+    body: bytes::Bytes,
+) -> Result<bool, ApiError> {
     let severities = app.config.severities();
     let defaults = Defaults::api(app.now(), route.of_events(), &severities);
     let mut ids = NewIds::default();
@@ -165,12 +174,13 @@ fn take_json(app: &App, intake: &mut Intake, route: Route, body: bytes::Bytes) -
     match body::items(&body).map_err(ApiError::bad)? {
         Items::One(_) => {
             let body = read_lone(body)?;
-            intake.take(1, event::parse(&body, &defaults, &mut new_id));
+            intake.take_from(caller, 1, event::parse(&body, &defaults, &mut new_id));
             Ok(true)
         }
         Items::Many(items) => {
             for (number, item) in (1..).zip(items) {
-                intake.take(number, event::parse(item.get().as_bytes(), &defaults, &mut new_id));
+                let event = event::parse(item.get().as_bytes(), &defaults, &mut new_id);
+                intake.take_from(caller, number, event);
             }
             Ok(false)
         }

@@ -10,7 +10,7 @@ use crate::{
     journal::{Appended, Appending, Level, Outcome},
     meter::{self, Meters},
     publisher::Records,
-    server::{App, error::ApiError},
+    server::{App, caller::Caller, error::ApiError},
     wire::{
         FieldError,
         event::ParsedEvent,
@@ -60,7 +60,7 @@ struct Ids(String);
 /// An event before its append; its number in the body counts from 1.
 #[derive(Debug)]
 enum Draft {
-    Taken { id: Range<usize> },
+    Taken { id: Range<usize>, session: Option<Arc<str>> },
     Refused { number: u64, error: FieldError },
 }
 
@@ -94,8 +94,23 @@ impl Ids {
 }
 
 impl Intake {
-    /// Adds an event to the batch, or records its refusal.
+    /// Adds an event of `caller` to the batch, or records its refusal.
+    pub(crate) fn take_from(
+        &mut self,
+        caller: &Caller,
+        number: u64,
+        mut event: Result<ParsedEvent<'_>, FieldError>,
+    ) {
+        let session = event.as_mut().ok().and_then(|event| caller.complete(event));
+        self.add(number, event, session);
+    }
+
+    /// Adds an event of an unknown publisher to the batch, or records its refusal.
     pub(crate) fn take(&mut self, number: u64, event: Result<ParsedEvent<'_>, FieldError>) {
+        self.add(number, event, None);
+    }
+
+    fn add(&mut self, number: u64, event: Result<ParsedEvent<'_>, FieldError>, session: Option<Arc<str>>) {
         let taken = event.and_then(|event| {
             let (origin, event) = (event.id_origin(), event.as_event());
             let added = match origin {
@@ -106,7 +121,7 @@ impl Intake {
             Ok(self.ids.add(event.id))
         });
         self.drafts.push(match taken {
-            Ok(id) => Draft::Taken { id },
+            Ok(id) => Draft::Taken { id, session },
             Err(error) => Draft::Refused { number, error },
         });
     }
@@ -179,9 +194,12 @@ impl Batch {
         let mut outcomes = appended.into_iter().flat_map(Appended::outcomes);
         let settle = |draft| match draft {
             Draft::Refused { number, error } => Some(Verdict::Refused { number, error }),
-            Draft::Taken { id } => outcomes.next().map(|outcome| match outcome {
-                Outcome::Appended(seq) => Verdict::Published { seq: seq.0, id, is_duplicate: false },
-                Outcome::Duplicate(seq) => Verdict::Published { seq: seq.0, id, is_duplicate: true },
+            Draft::Taken { id, session } => outcomes.next().map(|outcome| {
+                let (seq, is_duplicate) = match outcome {
+                    Outcome::Appended(seq) => (seq.0, false),
+                    Outcome::Duplicate(seq) => (seq.0, true),
+                };
+                Verdict::Published { seq, id, is_duplicate, session }
             }),
         };
         Verdicts { verdicts: drafts.into_iter().filter_map(settle).collect(), ids, level }
@@ -199,7 +217,7 @@ pub(crate) struct Verdicts {
 
 #[derive(Debug)]
 enum Verdict {
-    Published { seq: u64, id: Range<usize>, is_duplicate: bool },
+    Published { seq: u64, id: Range<usize>, is_duplicate: bool, session: Option<Arc<str>> },
     Refused { number: u64, error: FieldError },
 }
 
@@ -226,9 +244,9 @@ impl Verdicts {
     pub(crate) fn into_results(self) -> Results {
         let ids = self.ids;
         let show = |verdict| match verdict {
-            Verdict::Published { seq, id, is_duplicate } => {
+            Verdict::Published { seq, id, is_duplicate, session } => {
                 let id = Some(ids.get(id).to_owned());
-                ResultView { seq: Some(seq), id, duplicate: is_duplicate, error: None }
+                ResultView { seq: Some(seq), id, duplicate: is_duplicate, session, error: None }
             }
             Verdict::Refused { error, .. } => {
                 ResultView { error: Some(error.into()), ..ResultView::default() }

@@ -17,6 +17,7 @@ use crate::{
     server::{
         App,
         auth::Route,
+        caller::Caller,
         error::ApiError,
         extract::{broken_off, lazy_timeout, too_slow},
         intake::{Begun, Intake, NewIds, Verdicts},
@@ -46,9 +47,13 @@ const SILENCE_MAX: Duration = Duration::from_secs(60);
 ///
 /// Errors: the journal accepts no records, or the body was aborted. Earlier batches stay published;
 /// sending them again is harmless if their events have ids.
-pub(crate) async fn publish(app: App, route: Route, body: Body) -> Result<Response, ApiError> {
+pub(crate) async fn publish(
+    app: App,
+    (route, caller): (Route, Caller),
+    body: Body,
+) -> Result<Response, ApiError> {
     let mut summary = Summary::default();
-    let mut lines = Lines::new(app, route, body);
+    let mut lines = Lines::new(app, route, caller, body);
     // The disk works on one batch while the next is read.
     let mut ahead: Option<Begun> = None;
     while let Some(gathered) = lines.gather().await {
@@ -71,8 +76,13 @@ pub(crate) async fn publish(app: App, route: Route, body: Body) -> Result<Respon
 /// Publishes the lines and answers with one line of JSON per batch, as soon as it is published.
 ///
 /// Errors: none; an error is the last line.
-pub(crate) fn publish_streaming(app: App, route: Route, body: Body, results: ResultsKind) -> Response {
-    let reports = stream::unfold(Some(Lines::new(app, route, body)), move |lines| async move {
+pub(crate) fn publish_streaming(
+    app: App,
+    (route, caller): (Route, Caller),
+    body: Body,
+    results: ResultsKind,
+) -> Response {
+    let reports = stream::unfold(Some(Lines::new(app, route, caller, body)), move |lines| async move {
         let mut lines = lines?;
         Some(match lines.next_batch().await? {
             Ok(verdicts) => (report(verdicts, results), Some(lines)),
@@ -125,6 +135,7 @@ impl From<Option<Result<Bytes, axum::Error>>> for Arrived {
 struct Lines {
     app: App,
     route: Route,
+    caller: Caller,
     body: BodyDataStream,
     splitter: LineSplitter,
     intake: Intake,
@@ -137,11 +148,12 @@ struct Lines {
 }
 
 impl Lines {
-    fn new(app: App, route: Route, body: Body) -> Self {
+    fn new(app: App, route: Route, caller: Caller, body: Body) -> Self {
         let body = body.into_data_stream();
         Self {
             app,
             route,
+            caller,
             body,
             splitter: LineSplitter::default(),
             intake: Intake::default(),
@@ -224,7 +236,7 @@ impl Lines {
             };
             self.bytes += line.bytes.as_ref().map_or(0, |bytes| bytes.len());
             let event = line.bytes.and_then(|bytes| event::parse(bytes, &defaults, &mut new_id));
-            self.intake.take(line.number, event);
+            self.intake.take_from(&self.caller, line.number, event);
         }
         true
     }

@@ -74,6 +74,23 @@ impl ParsedEvent<'_> {
         self.id_origin
     }
 
+    /// Addresses it to a session.
+    pub fn address_to(&mut self, session: &str) {
+        self.session = Some(Cow::Owned(session.to_owned()));
+    }
+
+    /// Marks it as a message that an agent wrote.
+    pub fn mark_as_of_agent(&mut self) {
+        self.provenance = Provenance::Agent;
+    }
+
+    /// Marks its payload as something that a client tells its agent itself.
+    pub fn mark_as_announced(&mut self) {
+        let Some(fields) = self.payload.trim_end().strip_suffix('}') else { return };
+        let separator = if fields.trim_end().ends_with('{') { "" } else { "," };
+        self.payload = Cow::Owned(format!("{fields}{separator}\"announced\":true}}"));
+    }
+
     /// Borrows its parts.
     pub fn as_event(&self) -> EventRef<'_> {
         EventRef {

@@ -1,9 +1,16 @@
 //! The outcome of published events as JSON.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::wire::error::ErrorView;
+
+/// The header by which a publisher states the scope of events that name none.
+pub const SCOPE_HEADER: &str = "aside-scope";
+/// The value of [`SCOPE_HEADER`] for: a task of the session below whose client the publisher runs.
+pub const SCOPE_OF_CALLER: &str = "caller";
 
 /// The outcome of each event of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
@@ -38,6 +45,10 @@ pub struct ResultView {
     /// Whether an event of the same source and id was published before.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub duplicate: bool,
+    /// The session to which the daemon addressed it, because the publisher runs below its client.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub session: Option<Arc<str>>,
     /// Why it was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorView>,

@@ -77,11 +77,12 @@ fn a_monitor_prints_each_wake_as_one_line_and_dies_with_its_client() {
     order(&home, "two\nlines </event>");
     let line = next_line(&mut lines);
     assert!(line.starts_with("aside: orders: ") && !line.contains("</event>"), "{line}");
-    let (_, said) = line.split_once(" id=").expect("a name");
-    let (id, said) = said.split_once(' ').expect("the content");
-    assert_eq!(id.len(), 6, "{line}");
-    let said: Value = serde_json::from_str(said).expect("one line of JSON");
-    assert_eq!(at(&said, "/subscriber"), "orders");
+    assert!(!line.contains('{') && line.chars().count() <= 101, "one sentence: {line}");
+    // It claimed nothing, and began no turn by itself; further orders print nothing meanwhile.
+    assert_eq!((&session(&home)["pending"], &session(&home)["state"]), (&json!(1), &json!("idle")));
+    order(&home, "later");
+    let context = woken_by(&home, &line);
+    assert!(context.contains("lines") && context.contains("later"), "{context}");
     assert_eq!((&session(&home)["pending"], &session(&home)["state"]), (&json!(0), &json!("streaming")));
 
     drop(daemon);
@@ -97,60 +98,49 @@ fn a_monitor_prints_each_wake_as_one_line_and_dies_with_its_client() {
     attached(&home, 0);
 }
 
+/// The context with which the hook of the turn that this line begins answers.
+fn woken_by(home: &Home, line: &str) -> String {
+    let prompt = format!("<task-notification>\n<event>{}</event>\n</task-notification>", line.trim_end());
+    prompted(home, "s1", &prompt)
+}
+
+/// The context with which the hook of this prompt answers.
+fn prompted(home: &Home, session: &str, prompt: &str) -> String {
+    let prompt = json!({
+        "hook_event_name": "UserPromptSubmit", "session_id": session, "cwd": "/w", "prompt": prompt,
+    });
+    let headers = [("content-type", "application/json")];
+    let prompt = prompt.to_string();
+    let answer = home.client().request("POST", "/v1/hooks/claude", &headers, prompt.as_bytes());
+    text(&answer.expect("answered").body)
+}
+
 #[test]
-fn what_waits_with_a_critical_one_is_printed_whole_as_far_as_the_client_shows_it_and_the_rest_stays() {
+fn the_hook_of_a_wake_delivers_long_texts_whole() {
     let home = home();
     let _daemon = home.serve();
     home.exchange("s1", &json!({ "point": "turn_end", "carrier": "c1" }));
-    let fail = |severity: &str, note: &str| {
-        home.publish(
-            &json!({ "type": "tool.call.failure", "source": "cli", "severity": severity, "session": "s1",
-            "payload": { "tool_name": note, "error_type": "timeout", "error_message": "m".repeat(280) } }),
-        );
-    };
-    // Of eight lines, six fit into the part of a burst that the client shows.
-    let marks: Vec<String> = (0..8).map(|number| format!("marker{number}")).collect();
-    for mark in &marks {
-        fail("error", mark);
-        home.exchange(
-            "s1",
-            &json!({ "point": "after_tool", "carrier": "close", "budget": { "max_notifications": 0 } }),
-        );
-        home.exchange(
-            "s1",
-            &json!({ "point": "turn_end", "carrier": mark, "budget": { "max_notifications": 0 } }),
-        );
-    }
     let (mut child, mut lines) = client(&home);
     attached(&home, 1);
-    fail("critical", "now");
-    let mut burst = Vec::new();
-    while !burst.last().is_some_and(|line: &String| line.contains(" more pending: ")) {
-        burst.push(next_line(&mut lines));
+    let fail = |severity: &str, name: &str| {
+        let message = format!("{} {name}_end", "m".repeat(290 - name.len() - 5));
+        home.publish(&json!({
+            "type": "tool.call.failure", "source": "cli", "severity": severity, "session": "s1",
+            "payload": { "tool_name": name, "error_type": "timeout", "error_message": message },
+        }));
+    };
+    for name in ["first", "second", "third"] {
+        fail("error", name);
     }
-    let length: usize = burst.iter().map(|line| line.chars().count()).sum();
-    assert!(length <= 2_900 && burst.iter().all(|line| line.chars().count() <= 481), "{burst:#?}");
-    assert!(burst[0].starts_with("aside: critical: now timeout"), "{burst:#?}");
-    assert!(burst[0].ends_with(" more\n") || burst[0].ends_with(" more"), "{burst:#?}");
-    assert!(burst[0].contains("now timeout: mmm") && burst[0].chars().count() <= 101, "{burst:#?}");
-    assert!(burst[1].starts_with("aside: critical: now timeout"), "{burst:#?}");
-    let delivered: Vec<&String> =
-        marks.iter().filter(|mark| burst.iter().any(|line| line.contains(*mark))).collect();
-    assert!(delivered.len() >= 3, "{burst:#?}");
-    let whole = burst.iter().filter(|line| line.contains(&"m".repeat(280)));
-    assert_eq!(whole.count(), delivered.len() + 1, "each that was printed is whole: {burst:#?}");
-    let rest = marks.len() - delivered.len();
-    assert_eq!(session(&home)["pending"], rest);
-
-    // The turn that begins with them delivers the rest.
-    let prompt = format!("<task-notification>{}</task-notification>", burst.concat());
-    let prompt =
-        json!({ "hook_event_name": "UserPromptSubmit", "session_id": "s1", "cwd": "/w", "prompt": prompt });
-    let prompt = prompt.to_string();
-    let headers = [("content-type", "application/json")];
-    let answer = home.client().request("POST", "/v1/hooks/claude", &headers, prompt.as_bytes());
-    let context = text(&answer.expect("answered").body);
-    assert_eq!(marks.iter().filter(|mark| context.contains(*mark)).count(), rest, "{context}");
+    fail("critical", "now");
+    let line = next_line(&mut lines);
+    assert!(line.starts_with("aside: critical: now timeout"), "{line}");
+    let context = woken_by(&home, &line);
+    for end in ["first_end", "second_end", "third_end", "now_end"] {
+        assert_eq!(context.matches(end).count(), 1, "{end}: {context}");
+    }
+    assert!(!context.contains("omitted") && !context.contains("in full"), "{context}");
+    assert_eq!(session(&home)["pending"], 0);
     child.kill().expect("it runs");
     child.wait().expect("killed");
 }
@@ -179,6 +169,7 @@ fn a_conversation_that_nobody_has_written_to_yet_is_woken() {
         attached(&home, 1);
         order(&home, start);
         assert!(next_line(&mut lines).contains(start));
+        assert!(prompted(&home, "s1", "go").contains(start));
         tell(&home, r#"{"hook_event_name":"SessionEnd","session_id":"s1","reason":"other"}"#);
         child.kill().expect("it runs");
         child.wait().expect("killed");
@@ -197,7 +188,7 @@ fn a_monitor_goes_on_where_its_process_does() {
     tell(&home, r#"{"hook_event_name":"SessionStart","session_id":"s2","cwd":"/w","source":"clear"}"#);
     order(&home, "cleared");
     assert!(next_line(&mut lines).contains("cleared"));
-    assert_eq!(home.get("/v1/sessions/s2")["state"], "streaming");
+    assert!(prompted(&home, "s2", "go").contains("cleared"));
 
     // The next hook shows what the client did while the daemon was not running.
     drop(daemon);
@@ -250,60 +241,17 @@ fn a_monitor_nobody_reads_ends_and_loses_nothing() {
     assert_eq!(session(&home)["pending"], 1);
 }
 
-/// Reads a whole request; returns the carrier in its body.
-fn carrier_of(connection: &mut impl Read) -> String {
-    let mut request = String::new();
-    let mut part = [0; 4_096];
-    while !request.contains("\"carrier\"") || !request.ends_with('}') {
-        let read = connection.read(&mut part).expect("a request");
-        assert_ne!(read, 0, "the request ends early: {request}");
-        request.push_str(std::str::from_utf8(&part[..read]).expect("text"));
-    }
-    let body = request.split_once("\r\n\r\n").expect("a body").1;
-    let body: Value = serde_json::from_str(body).expect("JSON");
-    body["carrier"].as_str().expect("a carrier").to_owned()
-}
-
-#[test]
-fn a_monitor_whose_exchange_was_not_answered_makes_it_again_under_its_name() {
-    let home = home();
-    let listener = UnixListener::bind(home.socket()).expect("a daemon's place");
-    let (mut child, _lines) = client(&home);
-    let (mut stream, _) = listener.accept().expect("the monitor follows");
-    let _read = stream.read(&mut [0; 4_096]).expect("its request");
-    let pending = "event: pending\ndata: {\"session\":\"s1\",\"pending\":1,\"wake\":\"start_turn\"}\n\n";
-    let chunk = format!("{:x}\r\n{pending}\r\n", pending.len());
-    stream
-        .write_all(
-            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n",
-        )
-        .expect("answered");
-    // The first daemon dies, the second answers that it stops, the third has nothing to deliver.
-    let answers: [&[u8]; 4] = [
-        b"",
-        b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n",
-        b"HTTP/1.1 204 No Content\r\n\r\n",
-        b"HTTP/1.1 204 No Content\r\n\r\n",
-    ];
-    let carriers = answers.map(|answer| {
-        stream.write_all(chunk.as_bytes()).expect("followed");
-        let (mut exchange, _) = listener.accept().expect("an exchange");
-        let carrier = carrier_of(&mut exchange);
-        exchange.write_all(answer).expect("answered");
-        carrier
-    });
-    child.kill().expect("it runs");
-    child.wait().expect("killed");
-    assert_eq!((&carriers[0], &carriers[1]), (&carriers[1], &carriers[2]));
-    assert_ne!(carriers[2], carriers[3]);
-}
-
 /// Runs a hook of the client whose message socket is at `socket`.
 fn hook_with_socket(home: &Home, socket: &std::path::Path, stdin: &str) -> Output {
+    hook_from(home, ("cli", socket), stdin)
+}
+
+/// The same, of a client that was started as `entrypoint`.
+fn hook_from(home: &Home, (entrypoint, socket): (&str, &std::path::Path), stdin: &str) -> Output {
     let mut child = home
         .command(&["hook", "claude"])
         .env("CLAUDE_CODE_SESSION_ID", "s1")
-        .env("CLAUDE_CODE_ENTRYPOINT", "cli")
+        .env("CLAUDE_CODE_ENTRYPOINT", entrypoint)
         // This process: the listener at the socket has to be the client.
         .env("CLAUDE_PID", std::process::id().to_string())
         .env("CLAUDE_CODE_MESSAGING_SOCKET", socket)
@@ -331,7 +279,10 @@ fn a_session_without_a_monitor_is_woken_through_its_message_socket() {
     let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     assert_eq!(lines.first(), Some(&json!({ "type": "auth", "token": "a-secret" })));
     let said = at(&lines[1], "/message/content").as_str().expect("text");
-    assert!(said.contains("<notifications count=\"1\" id=\"") && said.contains("pushed"), "{said}");
+    assert!(said.starts_with("aside (automated notification): orders: "), "{said}");
+    assert!(!said.contains("<notifications") && !said.contains('\n'), "one sentence: {said}");
+    assert_eq!(session(&home)["pending"], 1, "nothing is claimed");
+    assert!(prompted(&home, "s1", said).contains("pushed"));
     assert_eq!(session(&home)["pending"], 0);
 
     // A lost socket loses no notification: the next hook delivers it.
@@ -345,6 +296,178 @@ fn a_session_without_a_monitor_is_woken_through_its_message_socket() {
     assert!(!log.contains("a-secret"), "{log}");
     let state = walk(&home.state());
     assert!(!state.windows(8).any(|bytes| bytes == b"a-secret"), "the token is in the state folder");
+}
+
+#[test]
+fn a_client_that_holds_messages_is_woken_by_its_hook() {
+    let home = home();
+    // A daemon that a client started is not a stranger to it, so it has to be a process of its own.
+    home.print(&["up"]);
+    let socket = UnixListener::bind(home.path("messages")).expect("a socket");
+    socket.set_nonblocking(true).expect("set");
+    let transcript = home.path("claude/projects/-w/s1.jsonl");
+    let stop = |mode: &str| {
+        let stop = json!({ "hook_event_name": "Stop", "session_id": "s1", "cwd": "/w", "permission_mode": mode,
+            "transcript_path": transcript });
+        hook_with_socket(&home, &home.path("messages"), &stop.to_string());
+    };
+    let route = || at(&home.get("/v1/clients"), "/attached/0").clone();
+    stop("bypassPermissions");
+    assert_eq!(route(), json!({ "session": "s1", "wake_route": "message_socket", "is_held": true }));
+    order(&home, "held");
+    let listed = home.run(&["doctor"]);
+    assert!(text(&listed.stdout).contains("the client holds messages"), "{listed:?}");
+    assert_eq!((session(&home)["pending"].clone(), socket.accept().is_err()), (json!(1), true));
+
+    // Its user's setting goes before the mode.
+    std::fs::create_dir_all(home.path("claude")).expect("a folder");
+    let set = |value: &str| {
+        let settings = json!({ "crossSessionInbound": value }).to_string();
+        std::fs::write(home.path("claude/settings.json"), settings).expect("written");
+    };
+    set("hold");
+    stop("default");
+    assert_eq!((route()["is_held"].clone(), socket.accept().is_err()), (json!(true), true));
+    set("accept");
+    stop("bypassPermissions");
+    eventually("the message", || socket.accept().ok());
+    assert_eq!((route()["is_held"].clone(), session(&home)["pending"].clone()), (Value::Null, json!(1)));
+    assert!(prompted(&home, "s1", "go").contains("held"));
+    home.print(&["down"]);
+}
+
+#[test]
+fn a_client_without_a_terminal_is_woken_when_it_waits() {
+    let home = home();
+    let _daemon = home.serve();
+    let socket = UnixListener::bind(home.path("messages")).expect("a socket");
+    socket.set_nonblocking(true).expect("set");
+    let transcript = home.path("claude/projects/-w/s1.jsonl");
+    let stop =
+        json!({ "hook_event_name": "Stop", "session_id": "s1", "cwd": "/w", "transcript_path": transcript });
+    hook_from(&home, ("sdk-cli", &home.path("messages")), &stop.to_string());
+    std::fs::create_dir_all(home.path("claude/sessions")).expect("a folder");
+    let pid = std::process::id();
+    let write = |status: &str| {
+        let file = json!({ "pid": pid, "sessionId": "s1", "status": status }).to_string();
+        std::fs::write(home.path(&format!("claude/sessions/{pid}.json")), file).expect("written");
+    };
+    write("busy");
+    order(&home, "waits");
+    let attempts = eventually("an attempt", || (session(&home)["pending"] == 1).then_some(()));
+    assert_eq!((attempts, socket.accept().is_err()), ((), true));
+    write("idle");
+    eventually("the message", || socket.accept().ok());
+}
+
+#[test]
+fn one_of_two_idle_sessions_in_a_folder_is_woken() {
+    let home = home();
+    let _daemon = home.serve();
+    for session in ["s1", "s2"] {
+        let harness = json!({ "name": "loop", "workspace": "/w" });
+        home.exchange(session, &json!({ "point": "turn_end", "carrier": "c1", "harness": harness }));
+    }
+    let wake = |session: &str| home.get(&format!("/v1/sessions/{session}"))["wake"].clone();
+    let pending = |session: &str| home.get(&format!("/v1/sessions/{session}"))["pending"].clone();
+    home.publish(&json!({ "type": "tool.call.failure", "severity": "critical", "workspace": "/w",
+        "payload": { "tool_name": "deploy" } }));
+    assert_eq!((wake("s1"), wake("s2")), (Value::Null, json!("start_turn")));
+    assert_eq!((pending("s1"), pending("s2")), (json!(1), json!(1)));
+    let start = json!({ "point": "turn_start", "carrier": "c2", "turn": "t2" });
+    let answer = home.exchange("s2", &start).json();
+    home.ask(
+        "POST",
+        "/v1/sessions/s2/exchange",
+        &json!({ "point": "turn_end", "carrier": "c3", "turn": "t2",
+        "ack": [answer["injection"]] })
+        .to_string(),
+    );
+    assert_eq!((wake("s1"), pending("s1")), (Value::Null, json!(1)));
+    assert!(home.exchange("s1", &start).json()["text"].as_str().is_some_and(|text| text.contains("deploy")));
+}
+
+/// An idle session of this process, in the home's folder.
+fn own_idle_session(home: &Home, session: &str, pid: u32) {
+    let harness = json!({ "name": "loop", "workspace": home.work(), "pid": pid });
+    home.exchange(
+        session,
+        &json!({ "point": "turn_start", "carrier": "c1", "turn": "t1", "harness": harness }),
+    );
+    home.exchange(session, &json!({ "point": "turn_end", "carrier": "c2", "turn": "t1" }));
+}
+
+fn woken_for(home: &Home, session: &str) -> Value {
+    home.get(&format!("/v1/sessions/{session}/wait?for=wake&timeout=25s"))
+}
+
+#[test]
+fn the_end_of_its_own_task_wakes_a_session() {
+    let home = home();
+    let _daemon = home.serve();
+    own_idle_session(&home, "s1", std::process::id());
+    assert_eq!(home.run(&["run", "--", "sh", "-c", "exit 3"]).status.code(), Some(3));
+    assert_eq!(woken_for(&home, "s1")["reason"], "high: background_task");
+    let start = json!({ "point": "turn_start", "carrier": "c3", "turn": "t2" });
+    let text = home.exchange("s1", &start).json()["text"].clone();
+    assert!(text.as_str().is_some_and(|text| text.contains("exit_code: 3")), "{text}");
+
+    // With a scope of its own it is for the folder, and waits.
+    home.exchange("s1", &json!({ "point": "turn_end", "carrier": "c4", "turn": "t2" }));
+    let args = ["run", "--workspace", &home.work(), "--", "sh", "-c", "exit 4"];
+    assert_eq!(home.run(&args).status.code(), Some(4));
+    let found =
+        eventually("the end", || Some(home.get("/v1/sessions/s1")).filter(|session| session["pending"] == 1));
+    assert_eq!(found["wake"], Value::Null);
+}
+
+#[test]
+fn an_end_that_the_client_reports_wakes_nobody() {
+    let home = home();
+    let _daemon = home.serve();
+    let stop = json!({ "hook_event_name": "Stop", "session_id": "s1", "cwd": home.work(),
+        "transcript_path": home.path("claude/projects/-w/s1.jsonl") });
+    tell(&home, &stop.to_string());
+    assert_eq!(home.run(&["run", "--", "sh", "-c", "exit 3"]).status.code(), Some(3));
+    // One that the client does not run any more, since its shell has ended, is not reported by it.
+    let program = home.command(&[]).get_program().to_owned();
+    let mut shell = std::process::Command::new("sh");
+    let script = "\"$0\" run -- sh -c 'sleep 0.5; exit 4' >/dev/null 2>&1 &";
+    // Where the shell has ended before the task is known, a variable of the client names it.
+    shell.args(["-c", script]).arg(program).env_clear().env("CLAUDE_CODE_SESSION_ID", "s1");
+    for (name, value) in home.command(&[]).get_envs() {
+        if let Some(value) = value {
+            shell.env(name, value);
+        }
+    }
+    shell.current_dir(home.work()).status().expect("a shell");
+    assert_eq!(woken_for(&home, "s1")["reason"], "high: background_task");
+    let context = prompted(&home, "s1", "go");
+    assert!(context.contains("exit_code: 4") && !context.contains("exit_code: 3"), "{context}");
+}
+
+#[test]
+fn a_message_of_an_agent_wakes_and_is_not_critical() {
+    let home = home();
+    let _daemon = home.serve();
+    own_idle_session(&home, "s1", std::process::id());
+    own_idle_session(&home, "s2", 1);
+    let send = ["publish", "message.agent.sent", "--session", "s2", "--severity", "critical", "text=Look."];
+    home.print(&send);
+    assert_eq!(woken_for(&home, "s2")["reason"], "high: message");
+    let start = json!({ "point": "turn_start", "carrier": "c3", "turn": "t2" });
+    let answer = home.exchange("s2", &start).json();
+    let text = answer["text"].as_str().expect("a text");
+    assert!(text.contains("Look.") && text.contains("untrusted"), "{text}");
+
+    // A source that is not trusted wakes nobody.
+    home.exchange("s2", &json!({ "point": "turn_end", "carrier": "c4", "turn": "t2" }));
+    home.publish(
+        &json!({ "type": "task.failed", "source": "planner", "session": "s2", "payload": { "task": "t" } }),
+    );
+    let found =
+        eventually("the end", || Some(home.get("/v1/sessions/s2")).filter(|session| session["pending"] == 1));
+    assert_eq!(found["wake"], Value::Null);
 }
 
 /// The bytes of every file below `folder`.

@@ -2,17 +2,21 @@
 
 use std::{
     io::Write,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use serde_json::Value;
 
-use super::task::Task;
+use super::task::{Task, TaskScope};
 use crate::{
     cli::error::refusal,
-    client::{Client, ClientError},
-    wire::{error::ErrorView, publish::Results},
+    client::{Client, ClientError, percent_encode},
+    harness::header,
+    wire::{
+        error::ErrorView,
+        publish::{Results, SCOPE_HEADER, SCOPE_OF_CALLER},
+    },
 };
 
 /// Time limit of a publish, which waits for the disk; a command that has ended should not keep its
@@ -48,9 +52,32 @@ impl<'a> Publishing<'a> {
         Self { client: client.impatient(PUBLISH_TIMEOUT), task, state: Mutex::new((warnings, Failure::None)) }
     }
 
+    /// Publishes the start of the task. If it is one of a session's own, its end is for that session.
+    pub(super) fn publish_start(&self) {
+        let wants_session = self.task.scope == TaskScope::Default;
+        let named = self.task.named_session.as_deref().map(percent_encode);
+        let scope = [(SCOPE_HEADER, SCOPE_OF_CALLER)].into_iter();
+        let scope = scope.chain(named.as_deref().map(|session| (header::SESSION, session)));
+        let scope: Vec<_> = scope.filter(|_| wants_session).collect();
+        match publish(&self.client, &self.task.started(), &scope) {
+            Ok(Some(session)) => self.task.note_session(session),
+            Ok(None) => {}
+            Err(error) => self.failed(error),
+        }
+    }
+
     /// Whether the daemon accepted the event, or each of a list.
     pub(super) fn publish(&self, events: &Value) -> bool {
-        let Err(error) = publish(&self.client, events) else { return true };
+        match publish(&self.client, events, &[]) {
+            Ok(_) => true,
+            Err(error) => {
+                self.failed(error);
+                false
+            }
+        }
+    }
+
+    fn failed(&self, error: PublishError) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(state.1, Failure::None) {
             state.1 = Failure::Unreported(error);
@@ -60,7 +87,6 @@ impl<'a> Publishing<'a> {
         if self.task.is_watch {
             self.finish();
         }
-        false
     }
 
     pub(super) fn warn(&self, text: &str) {
@@ -84,16 +110,23 @@ impl<'a> Publishing<'a> {
     }
 }
 
-fn publish(client: &Client, events: &Value) -> Result<(), PublishError> {
-    let headers = [("content-type", "application/json")];
+/// Publishes events; returns the session to which the daemon addressed the first.
+fn publish(
+    client: &Client,
+    events: &Value,
+    scope: &[(&str, &str)],
+) -> Result<Option<Arc<str>>, PublishError> {
+    let headers: Vec<_> =
+        [("content-type", "application/json")].into_iter().chain(scope.iter().copied()).collect();
     let response = client
         .request("POST", "/v1/events", &headers, events.to_string().as_bytes())
         .map_err(PublishError::Client)?;
-    let answer = serde_json::from_slice::<Results>(&response.body).ok();
-    let refused = answer.and_then(|answer| answer.results.into_iter().find_map(|verdict| verdict.error));
+    let answer = serde_json::from_slice::<Results>(&response.body).unwrap_or_default();
+    let session = answer.results.first().and_then(|verdict| verdict.session.clone());
+    let refused = answer.results.into_iter().find_map(|verdict| verdict.error);
     match (response.status, refused) {
         (_, Some(error)) => Err(PublishError::Refused(error)),
-        (200..=299, None) => Ok(()),
+        (200..=299, None) => Ok(session),
         (status, None) => Err(PublishError::Refused(refusal(status, &response.body))),
     }
 }

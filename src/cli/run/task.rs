@@ -1,6 +1,9 @@
 //! The events of one run.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -11,12 +14,26 @@ use crate::time::duration_millis;
 /// The source of these events.
 const SOURCE: &str = "run";
 
+/// Who decides the scope of a run's events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TaskScope {
+    /// An option.
+    Given,
+    /// None: they are for the folder, and its end for the session below whose client it runs.
+    Default,
+}
+
 /// Fields shared by all events of one run.
 pub(super) struct Task {
     pub(super) start_id: String,
     pub(super) name: String,
     pub(super) command: String,
     pub(super) session: Option<String>,
+    pub(super) scope: TaskScope,
+    /// The session that a variable of a client names.
+    pub(super) named_session: Option<String>,
+    /// The session below whose client it runs, if no option decides its scope.
+    pub(super) own_session: OnceLock<Arc<str>>,
     pub(super) workspace: Option<String>,
     pub(super) is_watch: bool,
 }
@@ -38,7 +55,17 @@ impl Task {
             payload.insert("signal".to_owned(), signal.into());
         }
         let event_type = if ending.exit_code() == 0 { "task.completed" } else { "task.failed" };
-        self.caused(&Uuid::now_v7().to_string(), event_type, payload)
+        let mut event = self.caused(&Uuid::now_v7().to_string(), event_type, payload);
+        if let (Some(session), Some(event)) = (self.own_session.get(), event.as_object_mut()) {
+            event.insert("session".to_owned(), session.as_ref().into());
+        }
+        event
+    }
+
+    /// Notes the session below whose client it runs.
+    pub(super) fn note_session(&self, session: Arc<str>) {
+        // It is asked once.
+        self.own_session.set(session).ok();
     }
 
     /// An event that the start event caused.
