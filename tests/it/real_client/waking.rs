@@ -4,6 +4,7 @@
 use std::{
     fs,
     io::Write,
+    process::{Child, Stdio},
     time::{Duration, Instant},
 };
 
@@ -12,17 +13,20 @@ use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::{
-    api::Turn,
-    count,
-    terminal::{PATIENCE, Seat, within},
+    api::{Api, Turn},
+    client::{client, version},
+    count, fail, home,
+    terminal::{PATIENCE, Seat, Terminal, within},
+    texts,
 };
+use crate::support::daemon::Home;
 
 /// The longest time that a person perceives as immediate.
 const WAKE_MAX: Duration = Duration::from_secs(2);
 /// The client's name for the tool of the plugin's server.
 const WATCH_TOOL: &str = "mcp__plugin_aside_aside__watch";
-/// A text that is only in the line of a monitor.
-const BY_MONITOR: &str = "{\"subscriber\":\"tool_failure\",\"severity\"";
+/// The beginning of a monitor's line.
+const BY_MONITOR: &str = "<event>aside: ";
 /// The beginning of a message at the client's socket.
 const BY_SOCKET: &str = "aside (automated notification): ";
 
@@ -45,6 +49,13 @@ pub(super) fn woken_within(longest: Duration, seat: &Seat, words: &str, number: 
     let request = seat.next_request(number);
     assert_eq!(count(&request, words), 1, "{:?}", request.last());
     request
+}
+
+/// What the model has not answered yet, as one text.
+fn newest(request: &[Value]) -> String {
+    let answered = request.iter().rposition(|message| message["role"] == "assistant");
+    let new = request.iter().skip(answered.map_or(0, |at| at + 1));
+    new.flat_map(texts).collect::<Vec<_>>().join("\n")
 }
 
 fn one_watcher(seat: &Seat) {
@@ -190,17 +201,218 @@ fn asks_once(tool: &str, call: &Value, result: impl Fn(&str, &str) -> String) {
         seat.enter("is there anything");
     }
     let request = seat.next_request(3);
-    let said = request.last().expect("a message").to_string();
-    // A monitor's line contains it twice: for the user, and for the agent.
-    let times = if seat.can_be_woken { 2 } else { 1 };
+    let said = newest(&request);
+    // The frames around the line and the text are the client's own.
+    let part = |begin: &str, end: &str| {
+        let (_, rest) = said.split_once(begin)?;
+        rest.split_once(end).map(|(part, _)| part.to_owned())
+    };
+    let text = part("<notifications", "</notifications>").expect("a text");
+    let line = part("<event>", "</event>").unwrap_or_default();
     for words in ["file built", "it exists", "marker_note"] {
-        assert_eq!(said.matches(words).count(), times, "{words}: {said}");
+        assert_eq!(text.matches(words).count(), 1, "{words}: {said}");
+        assert_eq!(line.matches(words).count(), usize::from(seat.can_be_woken), "{words}: {said}");
     }
-    // The frame around the line is the client's own.
-    let line = said.split_once("<event>").and_then(|(_, rest)| rest.split_once("</event>"));
-    let said = line.map_or(said.as_str(), |(line, _)| line);
+    let said = line + &text;
     let result = result(id, &session);
-    let tokens: u32 = [&call.to_string(), &result, said].iter().map(|text| estimate(text).0).sum();
+    let tokens: u32 = [&call.to_string(), &result, &said].iter().map(|text| estimate(text).0).sum();
     writeln!(std::io::stderr(), "{tokens} tokens").expect("somebody reads");
     assert!(tokens <= WAIT_TOKENS_MAX, "{tokens} tokens");
+}
+
+/// Publishes an event for the seat's session, and checks that it begins a turn once.
+fn wakes_for(seat: &Seat, event: &Value, words: &str, number: usize) {
+    let mut event = event.clone();
+    event["session"] = json!(seat.idle_session());
+    #[expect(clippy::disallowed_methods, reason = "how long a person waits is what is asked here")]
+    let begin = Instant::now();
+    seat.home.publish(&event);
+    if seat.can_be_woken {
+        assert!(seat.api.wait_for(number, WAKE_MAX), "not woken in {WAKE_MAX:?}; {}", seat.sight());
+        writeln!(std::io::stderr(), "woken after {:?}", begin.elapsed()).expect("somebody reads");
+    } else {
+        seat.enter("is there anything");
+    }
+    let request = seat.next_request(number);
+    assert_eq!(count(&request, words), 1, "{}", newest(&request));
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn what_is_addressed_to_an_idle_session_wakes_it_once() {
+    let seat = Seat::taken(&[], &["go"]);
+    seat.next_request(1);
+    one_watcher(&seat);
+    let message =
+        json!({ "type": "message.agent.sent", "payload": { "from": "ann", "text": "marker_message" } });
+    wakes_for(&seat, &message, "marker_message", 2);
+    let check = json!({ "type": "ci.check.failed", "severity": "error",
+        "payload": { "check": "marker_check", "branch": "fix-cart" } });
+    wakes_for(&seat, &check, "marker_check", 3);
+    let task = json!({ "type": "task.failed", "severity": "error",
+        "payload": { "command": "marker_task", "exit_code": 3 } });
+    wakes_for(&seat, &task, "marker_task", 4);
+    // For the folder it waits.
+    seat.home.publish(&json!({ "type": "task.failed", "severity": "error", "workspace": seat.home.work(),
+        "payload": { "command": "marker_folder", "exit_code": 3 } }));
+    assert!(!seat.api.wait_for(5, WAKE_MAX), "a turn that nobody asked for");
+    assert_eq!(count(&seat.prompt("next"), "marker_folder"), 1);
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn the_end_of_its_own_task_wakes_an_idle_session() {
+    let program = env!("CARGO_BIN_EXE_aside");
+    let command = format!("{program} run -- sh -c 'sleep 4; exit 3' > /dev/null 2>&1 &");
+    let call = json!({ "command": command, "description": "Starts a task" });
+    let seat = Seat::playing(vec![Turn::calls("toolu_1", "Bash", &call), Turn::says("waiting")], &[]);
+    seat.enter("go");
+    seat.next_request(2);
+    one_watcher(&seat);
+    if seat.can_be_woken {
+        assert!(seat.api.wait_for(3, Duration::from_secs(4) + WAKE_MAX), "not woken; {}", seat.sight());
+    } else {
+        let pending = || seat.home.get(&format!("/v1/sessions/{}", seat.idle_session()))["pending"] == 1;
+        assert!(within(PATIENCE, pending), "{}", seat.sight());
+        seat.enter("is there anything");
+    }
+    assert_eq!(count(&seat.next_request(3), "exit_code: 3"), 1);
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn a_wake_is_a_sentence_and_its_text_comes_whole() {
+    let seat = Seat::taken(&[], &["go"]);
+    seat.next_request(1);
+    one_watcher(&seat);
+    for name in ["first", "second", "third"] {
+        let message = format!("{} {name}_end", "m".repeat(290 - name.len() - 5));
+        seat.home.publish(
+            &json!({ "type": "tool.call.failure", "severity": "error", "workspace": seat.home.work(),
+            "payload": { "tool_name": name, "error_type": "timeout", "error_message": message } }),
+        );
+    }
+    let request = woken(&seat, "marker_critical", 2);
+    let said = newest(&request);
+    for end in ["first_end", "second_end", "third_end"] {
+        assert_eq!(count(&request, end), 1, "{end}: {said}");
+    }
+    assert!(!said.contains("omitted") && !said.contains("in full"), "{said}");
+    if seat.can_be_woken {
+        let (_, line) = said.split_once("<event>").expect("an event");
+        let (line, _) = line.split_once("</event>").expect("its end");
+        assert!(line.starts_with("aside: ") && line.chars().count() <= 100, "{line}");
+        let own = said.split_once("<notifications").map_or(0, |(_, text)| text.chars().count());
+        let frame = said.chars().count().saturating_sub(own + line.chars().count());
+        writeln!(std::io::stderr(), "{frame} characters of frame").expect("somebody reads");
+    }
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn of_two_idle_sessions_in_a_folder_one_is_woken() {
+    let seat = Seat::taken(&[], &["go"]);
+    seat.next_request(1);
+    one_watcher(&seat);
+    let api = Api::playing(vec![Turn::says("the second one")]);
+    let plugin = seat.home.path("plugin/aside").to_string_lossy().into_owned();
+    let other = Terminal::of_client(&seat.home, &api.url(), &["--plugin-dir", &plugin, "go"]);
+    let watchers = if seat.can_be_woken { 2 } else { 0 };
+    let is_ready = || seat.watchers() == watchers && other.says_idle(&seat.home);
+    assert!(api.wait_for(1, PATIENCE) && within(PATIENCE, is_ready), "{}", other.screen());
+    let states = || {
+        let list = seat.home.get("/v1/sessions");
+        let all = list["sessions"].as_array().cloned().unwrap_or_default();
+        all.iter().filter(|session| session["state"] == "idle").count()
+    };
+    assert!(within(PATIENCE, || states() == 2), "{}", seat.sight());
+    seat.fail("critical", "marker_one");
+    if seat.can_be_woken {
+        assert!(api.wait_for(2, PATIENCE), "the one that was active last is not woken: {}", other.screen());
+        assert!(!seat.api.wait_for(2, WAKE_MAX), "both are woken: {}", seat.sight());
+    }
+    seat.enter("next");
+    assert!(seat.api.wait_for(2, PATIENCE), "{}", seat.sight());
+    let request = seat.api.conversation().pop().expect("one is there");
+    assert_eq!(count(&request, "marker_one"), 1, "{}", newest(&request));
+}
+
+/// A client that its host sends prompts, as an SDK does.
+struct Host {
+    child: Child,
+    api: Api,
+    home: std::sync::Arc<Home>,
+}
+
+impl Host {
+    fn new(home: std::sync::Arc<Home>, mode: &str) -> Self {
+        let api = Api::playing(Vec::new());
+        let fixed = ["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"];
+        let mut command = client(&home, &api.url(), &[&fixed[..], &["--permission-mode", mode]].concat());
+        // The client asks for that where it runs as root.
+        command.env("IS_SANDBOX", "1").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().expect("the client runs");
+        Self { child, api, home }
+    }
+
+    /// Sends a prompt; returns the request `number` with it, once its turn is over.
+    fn prompt(&mut self, text: &str, number: usize) -> Vec<Value> {
+        let line = json!({ "type": "user", "message": { "role": "user", "content": text } });
+        let stdin = self.child.stdin.as_mut().expect("piped");
+        writeln!(stdin, "{line}").expect("the client reads");
+        self.request(number)
+    }
+
+    fn request(&self, number: usize) -> Vec<Value> {
+        assert!(self.api.wait_for(number, PATIENCE), "no request {number}: {}", self.session());
+        assert!(within(PATIENCE, || self.session()["state"] == "idle"), "{}", self.session());
+        self.api.conversation().pop().expect("one is there")
+    }
+
+    fn session(&self) -> Value {
+        self.home.get("/v1/sessions")["sessions"][0].clone()
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// Whether this client has a message socket without a terminal.
+fn has_socket() -> bool {
+    super::client::can_be_woken()
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn a_critical_one_is_not_lost_where_messages_are_held() {
+    let home = home();
+    let _daemon = home.serve();
+    let mut host = Host::new(home.clone(), "bypassPermissions");
+    host.prompt("go", 1);
+    fail(&home, "critical", "marker_held");
+    assert!(!host.api.wait_for(2, WAKE_MAX), "{} {}", version(), host.session());
+    assert_eq!(host.session()["pending"], 1, "{}", host.session());
+    if has_socket() {
+        assert_eq!(home.get("/v1/clients")["attached"][0]["is_held"], true);
+    }
+    let request = host.prompt("next", 2);
+    assert_eq!(count(&request, "marker_held"), 1, "{}", newest(&request));
+    assert_eq!(host.session()["pending"], 0);
+}
+
+#[test]
+#[ignore = "needs the client: scripts/real-client"]
+fn a_client_that_is_sent_prompts_is_woken() {
+    let home = home();
+    let _daemon = home.serve();
+    let mut host = Host::new(home.clone(), "default");
+    host.prompt("go", 1);
+    fail(&home, "critical", "marker_sent");
+    let request = if has_socket() { host.request(2) } else { host.prompt("next", 2) };
+    assert_eq!(count(&request, "marker_sent"), 1, "{}", newest(&request));
+    assert_eq!(count(&request, BY_SOCKET), usize::from(has_socket()));
 }
