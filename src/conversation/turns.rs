@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn a_turn_that_answers_a_wake_is_no_new_task() {
         let mut turns = Turns::default();
-        let wake = Wake { kind: WakeKind::StartTurn, reason: "critical: ci".into() };
+        let wake = Wake { kind: WakeKind::StartTurn, reason: "critical: ci".into(), causes: 1 };
         turns.note_wake(Some(&wake));
         assert!(!turns.note_exchange(TurnStart, None).begins_task);
         turns.note_wake(None);

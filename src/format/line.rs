@@ -106,7 +106,8 @@ mod tests {
             assert!(line.starts_with("aside: ci check: xyyyyyyyyyyyyyy"), "{line}");
             let is_whole = line.ends_with(" end\"}}") || line.contains(" end [in full: ");
             assert_ne!(is_whole, line.ends_with("\u{2026} [in full: aside why n1] id=7fq2kd"), "{line}");
-            let made = notification("n1", Priority::High, &format!("fail: x{} end", "y".repeat(length_of_text)));
+            let made =
+                notification("n1", Priority::High, &format!("fail: x{} end", "y".repeat(length_of_text)));
             let item = Item { notification: &made, redelivered: false, cut: None };
             let has_json = line.ends_with(" end\"}}");
             assert_eq!(super::is_whole(&InjectionId::new("7fq2kd"), &item), has_json, "{line}");

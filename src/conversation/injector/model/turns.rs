@@ -1,6 +1,6 @@
 //! Turns, steps and carriers of the reference, found in its whole history at each exchange.
 
-use super::{super::*, LEASE_MS, Naive, Place};
+use super::{super::*, Answered, LEASE_MS, Naive, Place};
 use crate::exchange::Trigger;
 
 impl Naive {
