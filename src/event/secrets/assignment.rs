@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_is_a_secret_by_its_name_and_its_text() {
+    fn names_and_texts_decide_which_field_is_secret() {
         for (name, value, is_secret) in [
             ("password", "hunter2", true),
             ("db.password", "hunter", true),

@@ -80,7 +80,7 @@ fn a_text_without_a_secret_stays_as_it_is() {
 }
 
 #[test]
-fn the_recognizable_start_of_a_secret_and_the_rest_of_the_text_stay() {
+fn the_start_and_the_surrounding_text_stay_readable() {
     let token = body("a", 36);
     for (text, masked) in [
         (format!("before ghp_{token}, after"), "before ghp_[masked], after"),
