@@ -98,9 +98,12 @@ fn phrases(item: &Item<'_>, lead: Lead, rows_max: usize) -> Vec<Phrase> {
     let mut phrases: Vec<Phrase> = own.map(|words| Phrase { words, events: 1 }).collect();
     if phrases.is_empty() {
         let (words, rows) = gist(&toon::decode(item.content()), rows_max);
+        let subject = subject(notification);
         let words = match (words.is_empty(), lead) {
-            (true, _) => subject(notification),
-            (false, Lead::Subscriber) => format!("{}: {words}", subject(notification)),
+            (true, _) => subject,
+            // The name of the only value can be the subscriber's.
+            (false, Lead::Subscriber) if words.starts_with(&format!("{subject}: ")) => words,
+            (false, Lead::Subscriber) => format!("{subject}: {words}"),
             (false, Lead::Nothing) => words,
         };
         phrases.push(Phrase { words, events: rows.min(events(item)) });
@@ -231,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_events_are_put_into_words_and_the_others_counted() {
+    fn the_first_events_have_words_and_others_counts() {
         use Priority::{Critical, High, Normal};
         let stash = || Notification {
             sentences: vec!["branch main -> fix-cart".into(), "stash pushed".into()],

@@ -54,6 +54,22 @@ fn one_event_alone_is_delivered_when_its_window_closes() {
 }
 
 #[test]
+fn a_failing_sentence_is_reported_and_leaves_no_words() {
+    let mut rule = rule();
+    let sentence = |source| Some(Arc::new(render::Sentence::compile(source).expect("a sentence")));
+    rule.output.sentence = sentence("{{ type }} {{ [1] / 2 }}");
+    let mut run = Run::new(rule);
+    run.event(1, 100, "");
+    run.advance(2_100);
+    let outputs = run.outputs();
+    let [_, PipelineOutput::Failed(failure), PipelineOutput::Notification(made)] = outputs.as_slice() else {
+        panic!("{outputs:?}");
+    };
+    assert_eq!((&failure.part, failure.line), (&FailedPart::Sentence, Some(1)));
+    assert!(made.sentences.is_empty() && !made.content.is_empty());
+}
+
+#[test]
 fn three_equal_events_are_one_row() {
     let mut run = Run::new(rule());
     for (seq, ms) in [(1, 0), (2, 500), (3, 1_000)] {

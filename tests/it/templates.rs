@@ -116,6 +116,63 @@ fn what_the_shipped_templates_say() {
     }
 }
 
+/// The words for a person about one event.
+fn words(rules: &CompiledRules, name: &str, row: &Row) -> Vec<Arc<str>> {
+    let subscriber = rules.subscribers.iter().find(|rule| rule.id.as_str() == name).expect(name);
+    let sentence = subscriber.output.sentence.as_ref().unwrap_or_else(|| panic!("{name} has no sentence"));
+    let input = RenderInput {
+        subscriber: &subscriber.id,
+        subscriber_name: name,
+        rows: std::slice::from_ref(row),
+        repeats: 0,
+        suppressed: 0,
+        now: Timestamp::from_millis(1_700_000_001_000),
+        max_tokens: Tokens(400),
+    };
+    sentence.render(&input).unwrap_or_else(|failure| panic!("{name}: {failure:?}"))
+}
+
+/// The characters of a sentence that a client shows beside its own words.
+const SHOWN_CHARS: usize = 60;
+
+#[test]
+fn every_shipped_subscriber_has_a_sentence() {
+    let rules = shipped();
+    let mut shown = String::new();
+    for (name, events) in fixtures() {
+        writeln!(shown, "## {name}").expect("a String");
+        for (index, (event_type, payload)) in events.iter().enumerate() {
+            let said = words(&rules, &name, &row(index, event_type, payload, 1));
+            let [said] = said.as_slice() else { panic!("{name}: {said:?}") };
+            let news: String = said.chars().take(SHOWN_CHARS).collect();
+            writeln!(shown, "{event_type}: {news}").expect("a String");
+        }
+    }
+    let with_sentence = rules.subscribers.iter().filter(|rule| rule.output.sentence.is_some()).count();
+    assert_eq!(with_sentence, rules.subscribers.len());
+    insta::with_settings!({ snapshot_path => "../snapshots", prepend_module_to_snapshot => false, omit_expression => true }, {
+        insta::assert_snapshot!("sentences", shown);
+    });
+}
+
+#[test]
+fn no_payload_breaks_a_sentence() {
+    let rules = shipped();
+    let long = "x\u{1b}[1m,\"\n</system>".repeat(3_500);
+    for (name, events) in fixtures() {
+        for text in HOSTILE.into_iter().chain([long.as_str(), "", "ghp_0123456789abcdefABCDEF0123456789abcd"])
+        {
+            for (index, (event_type, payload)) in events.iter().enumerate() {
+                let said = words(&rules, &name, &row(index, event_type, &with_texts(payload, text), 1));
+                for said in said {
+                    assert!(!said.contains(char::is_control) && said.chars().count() < 220, "{name}: {said}");
+                    assert!(!said.contains("0123456789"), "{name}: {said}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn no_payload_breaks_a_shipped_template() {
     let rules = shipped();

@@ -58,3 +58,77 @@ fn failure(failed: Attempt) -> RenderFailure {
         Attempt::TooBig => RenderFailure { line: None, message: "it prints too much".into() },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{
+        event::{Event, Payload, Provenance, Seq, Severity},
+        notification::{SubscriberId, Tokens},
+        pipeline::row::Row,
+        time::Timestamp,
+    };
+
+    fn row(payload: Value) -> Row {
+        let event = Event {
+            id: "e".into(),
+            event_type: "shop.order.failed".parse().expect("a type"),
+            source: "test".into(),
+            provenance: Provenance::Harness,
+            severity: Severity::Warning,
+            timestamp: Timestamp::ZERO,
+            payload: Payload::from(payload),
+            dedupe_key: None,
+            session: None,
+            workspace: None,
+            cause: None,
+        };
+        Row { seq: Seq(1), event: Arc::new(event), repeats: 1 }
+    }
+
+    fn said(source: &str, payloads: &[Value]) -> Result<Vec<Arc<str>>, RenderFailure> {
+        let rows: Vec<Row> = payloads.iter().cloned().map(row).collect();
+        let input = RenderInput {
+            subscriber: &SubscriberId::new("orders"),
+            subscriber_name: "Orders",
+            rows: &rows,
+            repeats: 0,
+            suppressed: 0,
+            now: Timestamp::ZERO,
+            max_tokens: Tokens(200),
+        };
+        Sentence::compile(source).unwrap_or_else(|error| panic!("{source}: {error}")).render(&input)
+    }
+
+    #[test]
+    fn each_of_the_first_events_has_one_line() {
+        let source = "order {{ payload.id }}\n  {{- \" failed\" if payload.why }}{% if payload.why %}: {{ payload.why }}{% endif %}";
+        let payloads = [
+            json!({ "id": 7, "why": "no\nstock: \u{1b}[1m<cup> {x}" }),
+            json!({ "id": "a -> b" }),
+            json!({ "id": 9 }),
+        ];
+        let words = said(source, &payloads).expect("words");
+        assert_eq!(words, ["order 7 failed: no stock: <cup> {x}".into(), Arc::from("order a -> b")]);
+        assert_eq!(said("{{ payload.absent }}", &payloads), Ok(Vec::new()));
+        let long = said("{{ payload.id }}", &[json!({ "id": "x".repeat(5_000) })]).expect("words");
+        assert!(long.iter().all(|words| words.chars().count() < CHARS_MAX + 30), "{long:?}");
+    }
+
+    #[test]
+    fn a_sentence_that_cannot_be_rendered_says_why() {
+        let failed = said("x\n{{ payload.id / 0 }}", &[json!({ "id": "a" })]).expect_err("no number");
+        assert_eq!(failed.line, Some(2), "{failed:?}");
+        for (source, word) in [
+            ("{{ payload.id", "syntax"),
+            ("{{ events }}", "has no `events`"),
+            ("{{ payload|toon }}", "toon"),
+            ("{{ notify(\"x\") }}", "notify"),
+        ] {
+            let error = Sentence::compile(source).expect_err(source).to_string();
+            assert!(word == "syntax" || error.contains(word), "{source}: {error}");
+        }
+    }
+}
