@@ -54,6 +54,10 @@ impl Echoes {
         session: &SessionId,
         calls: impl Iterator<Item = &'c str> + Clone,
     ) -> bool {
+        // Most exchanges observe no failure.
+        if self.failures.is_empty() || calls.clone().next().is_none() {
+            return false;
+        }
         let is_known =
             |failure: &Failure| failure.session == *session && calls.clone().any(|call| call == failure.call);
         let (known, others): (VecDeque<Failure>, VecDeque<Failure>) =
