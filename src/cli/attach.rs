@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn a_wake_is_one_line_whatever_it_says() {
         for (data, printed) in [
-            (r#"{"sentence":"ci check (high): unit","new":1}"#, "aside: ci check (high): unit\n"),
+            (r#"{"sentence":"unit failed","new":1}"#, "aside: unit failed\n"),
             (r#"{"sentence":"a\nb"}"#, "aside: a b\n"),
             ("{}", ""),
             ("[", ""),

@@ -347,8 +347,8 @@ mod tests {
         drop(first);
         routes.wake(&waking(&session));
         assert_eq!(due(&routes, 0), [WakeRoute::Monitor]);
-        routes.print(&session, &"ci (critical): 1".into());
-        let said = ForMonitor::Sentence("ci (critical): 1".into());
+        routes.print(&session, &"critical: ci: 1".into());
+        let said = ForMonitor::Sentence("critical: ci: 1".into());
         assert_eq!(second.next().now_or_never(), Some(said));
         assert!(second.next().now_or_never().is_none());
     }

@@ -106,15 +106,10 @@ fn count(messages: &[Value], words: &str) -> usize {
     lines.map(|line| less_sentence(line).matches(words).count()).sum()
 }
 
-fn less_sentence(line: &str) -> String {
+fn less_sentence(line: &str) -> &str {
     let begins = ["aside: ", "aside cancelled this call: ", "aside (automated notification): "];
-    let Some(end) = begins.iter().find_map(|begin| Some(line.find(begin)? + begin.len())) else {
-        return line.to_owned();
-    };
-    let (begin, sentence) = line.split_at(end);
-    // In a monitor's line the content follows the sentence.
-    let behind = sentence.rsplit_once(" id=").map_or("", |(_, behind)| behind);
-    format!("{begin}{behind}")
+    let end = begins.iter().find_map(|begin| Some(line.find(begin)? + begin.len()));
+    end.and_then(|end| line.get(..end)).unwrap_or(line)
 }
 
 /// The index of the first message that contains `words`.
