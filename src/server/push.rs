@@ -8,11 +8,7 @@ use std::{
 };
 
 use futures_util::{StreamExt, stream};
-use tokio::{
-    io::AsyncWriteExt,
-    net::UnixStream,
-    time::{sleep, timeout},
-};
+use tokio::{io::AsyncWriteExt, net::UnixStream, time::timeout};
 
 use crate::{
     event::SessionId,
@@ -64,9 +60,11 @@ pub async fn push_wakes(app: App) -> io::Result<()> {
 }
 
 async fn until(at: Option<Timestamp>, now: Timestamp) {
+    let never = std::future::pending::<()>();
     match at {
-        Some(at) => sleep(at.since(now)).await,
-        None => std::future::pending().await,
+        // An error means that the time has come.
+        Some(at) => drop(timeout(at.since(now), never).await),
+        None => never.await,
     }
 }
 
