@@ -25,6 +25,7 @@ pub mod hex;
 pub mod meter;
 pub mod name;
 pub mod nearest;
+pub mod raw_json;
 pub mod settings;
 pub mod snapshot;
 pub mod time;

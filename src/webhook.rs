@@ -3,15 +3,20 @@
 //! This module is independent of HTTP: a caller passes a function that returns headers, and the
 //! body. First the [`signature`] is checked, then the body is parsed, then the first matching
 //! [`Row`] defines the event. A body without a matching row becomes `webhook.KIND.EVENT`.
-//! [`alerts`] reads alerts.
+//! [`alerts`] reads alerts. Only the fields that a row names are built ([`body`]).
 
 pub mod alerts;
+mod body;
 pub mod signature;
 
 use serde_json::{Map, Value};
 use strum::{IntoStaticStr, VariantArray};
 
-use crate::event::{EventType, Severity, cut_text, strip_text};
+use self::body::{Fields, Top};
+use crate::{
+    event::{EventType, Severity, cut_text, strip_text},
+    raw_json,
+};
 
 /// Longest text that is read from a field of a body, in characters.
 const TEXT_CHARS_MAX: usize = 500;
@@ -72,7 +77,8 @@ pub struct Row {
     pub payload: Vec<(String, Path)>,
 }
 
-/// The path of a value in a body: keys separated by dots.
+/// The path of a value in a body: keys separated by dots; a number as key is also an index into an
+/// array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Path(Vec<String>);
 
@@ -81,16 +87,6 @@ impl Path {
     pub fn parse(text: &str) -> Option<Self> {
         let keys: Vec<String> = text.split('.').map(str::to_owned).collect();
         keys.iter().all(|key| !key.is_empty()).then_some(Self(keys))
-    }
-
-    /// The text, number or boolean at this path; a number as key is an index into an array.
-    fn scalar<'b>(&self, body: &'b Value) -> Option<&'b Value> {
-        let step = |value: &'b Value, key: &String| match value.as_array() {
-            Some(items) => items.get(key.parse::<usize>().ok()?),
-            None => value.get(key),
-        };
-        let found = self.0.iter().try_fold(body, step)?;
-        (found.is_string() || found.is_number() || found.is_boolean()).then_some(found)
     }
 }
 
@@ -108,46 +104,53 @@ pub struct Said {
 }
 
 /// Reads `body`, sent by `kind` with these `headers`; the first matching one of `rows` counts.
-pub fn said<'r>(kind: Kind, headers: Headers<'_>, body: &Value, rows: impl Iterator<Item = &'r Row>) -> Said {
-    let event = event_name(kind, headers, body);
-    let mut rows = rows.filter(|row| row.from == kind && row.event == event);
-    let fits = |row: &&Row| {
-        row.when.iter().all(|(path, texts)| path.scalar(body).is_some_and(|found| is_one(found, texts)))
+///
+/// Errors: the body is not JSON.
+pub fn said<'r>(
+    kind: Kind,
+    headers: Headers<'_>,
+    body: &str,
+    rows: impl Iterator<Item = &'r Row>,
+) -> Result<Said, serde_json::Error> {
+    let body = raw_json::json(body)?;
+    let header = kind.event_headers().iter().find_map(|name| headers(name));
+    let event = match header {
+        Some(event) => event,
+        None => Top::read(body)?.named.unwrap_or_default(),
     };
-    let Some(row) = rows.find(fits) else { return other(kind, &event, body) };
-    let field = |(name, path): &(String, Path)| Some((name.clone(), clean(path.scalar(body)?)));
-    Said {
+    let rows: Vec<&Row> = rows.filter(|row| row.from == kind && row.event == event).collect();
+    let wanted =
+        |row: &&'r Row| row.when.iter().map(|(path, _)| path).chain(row.payload.iter().map(|(_, path)| path));
+    let found = Fields::read(body, rows.iter().flat_map(wanted))?;
+    let fits = |row: &&&Row| {
+        row.when.iter().all(|(path, texts)| found.get(path).is_some_and(|found| is_one(found, texts)))
+    };
+    let Some(row) = rows.iter().find(fits) else { return Ok(other(kind, &event, Top::read(body)?)) };
+    let field = |(name, path): &(String, Path)| Some((name.clone(), clean(found.get(path)?)));
+    Ok(Said {
         event_type: row.event_type.clone(),
         severity: row.severity,
         payload: row.payload.iter().filter_map(field).collect(),
         dedupe_key: None,
-    }
-}
-
-/// The sender's name of the event, from a header or the body.
-fn event_name(kind: Kind, headers: Headers<'_>, body: &Value) -> String {
-    let named = kind.event_headers().iter().find_map(|name| headers(name));
-    let in_body = || body.get("type").and_then(Value::as_str).map(str::to_owned);
-    named.or_else(in_body).unwrap_or_default()
+    })
 }
 
 fn is_one(found: &Value, texts: &[String]) -> bool {
-    let text = found.as_str().map_or_else(|| found.to_string(), str::to_owned);
-    texts.contains(&text)
+    match found.as_str() {
+        Some(found) => texts.iter().any(|text| text == found),
+        None => texts.contains(&found.to_string()),
+    }
 }
 
 /// A body without a matching row: the sender's name of the event, and the plain fields of the body.
-fn other(kind: Kind, event: &str, body: &Value) -> Said {
-    let action = body.get("action").and_then(Value::as_str);
-    let names = [Some(event), action].into_iter().flatten().map(segment).filter(|name| !name.is_empty());
+fn other(kind: Kind, event: &str, top: Top) -> Said {
+    let names = [Some(event), top.action.as_deref()].into_iter().flatten().map(segment);
+    let names = names.filter(|name| !name.is_empty());
     let name = std::iter::once(format!("webhook.{kind}")).chain(names).collect::<Vec<_>>().join(".");
-    let fields = body.as_object().into_iter().flatten();
-    let is_plain = |value: &Value| value.is_string() || value.is_number() || value.is_boolean();
-    let plain = fields.filter(|(name, value)| is_name(name) && is_plain(value));
     Said {
         event_type: name.parse().unwrap_or_else(|_| unnamed()),
         severity: None,
-        payload: plain.take(FIELDS_MAX).map(|(name, value)| (name.clone(), clean(value))).collect(),
+        payload: top.plain,
         dedupe_key: None,
     }
 }

@@ -34,7 +34,7 @@ pub const HOOK_TIMEOUT_VARIABLE: &str = "ASIDE_HOOK_TIMEOUT_MS";
 pub const HOOK_TIMEOUT_MS_LIMITS: RangeInclusive<u64> = 10..=60_000;
 /// Longest forwarded input, in bytes; a batch of tool results can be large, and a longer one would
 /// not arrive in time.
-pub const HOOK_STDIN_BYTES_MAX: u64 = 16 * 1024 * 1024;
+pub const HOOK_STDIN_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// Longest output, in bytes; harnesses accept far less.
 const HOOK_STDOUT_BYTES_MAX: u64 = 1024 * 1024;
 

@@ -109,9 +109,6 @@ pub const KIND: Kind = Kind {
 /// line; the message socket's prompts have another prefix.
 const WAKE_PREFIX: &str = "<task-notification>";
 
-/// Most background tasks that are reported at a turn's end.
-const TASKS_MAX: usize = 64;
-
 /// The step of a turn's first end, and of its later ones. No call has such an id.
 const END: &str = "end";
 const END_AGAIN: &str = "end, again";
@@ -285,9 +282,9 @@ impl Call<'_> {
         Ok((observe, then))
     }
 
-    fn succeeded(&self, tool: &ToolCall) -> Result<Event, HookError> {
-        let response = tool.tool_response.as_deref().map(RawValue::get);
-        let [subject, args, result] = compared(tool.tool_input.as_deref(), response);
+    fn succeeded(&self, tool: &ToolCall<'_>) -> Result<Event, HookError> {
+        let response = tool.tool_response.map(RawValue::get);
+        let [subject, args, result] = compared(tool.tool_input, response);
         self.event(
             "tool.call.success",
             Severity::Debug,
@@ -303,7 +300,7 @@ impl Call<'_> {
         )
     }
 
-    fn call(&self, tool: &ToolCall) -> call::Call {
+    fn call(&self, tool: &ToolCall<'_>) -> call::Call {
         calls::of(tool, self.common.cwd.as_deref().unwrap_or("/"))
     }
 
@@ -330,18 +327,18 @@ impl Call<'_> {
         if self.reports_batches() {
             return Ok((Vec::new(), Then::Nothing));
         }
-        let tool: ToolCall = read(self.stdin)?;
+        let tool: ToolCall<'_> = read(self.stdin)?;
         self.calls = vec![self.call(&tool)];
         Ok((vec![self.succeeded(&tool)?], self.after_tool(Some(tool.names()))?))
     }
 
     fn post_tool_use_failure(&mut self) -> Result<(Vec<Event>, Then), HookError> {
-        let failure: PostToolUseFailure = read(self.stdin)?;
+        let failure: PostToolUseFailure<'_> = read(self.stdin)?;
         if failure.is_interrupt {
             return Ok((Vec::new(), Then::Nothing));
         }
         let (error_type, error_message) = failure.split_error();
-        let [subject, args, result] = compared(failure.tool_input.as_deref(), Some(&failure.error));
+        let [subject, args, result] = compared(failure.tool_input, Some(&failure.error));
         let event = self.event(
             "tool.call.failure",
             KNOWN_FAILURE,
@@ -365,9 +362,8 @@ impl Call<'_> {
 
     fn stop(&self) -> Result<(Vec<Event>, Then), HookError> {
         let Stop { stop_hook_active, background_tasks } = read(self.stdin)?;
-        let running = background_tasks.map(|tasks| {
-            tasks.into_iter().take(TASKS_MAX).map(|task| clean_text(&task.id).into_owned()).collect::<Value>()
-        });
+        let running = background_tasks
+            .map(|tasks| tasks.into_iter().map(|task| clean_text(&task.id).into_owned()).collect::<Value>());
         // A turn that a hook has prolonged ends again, under the same prompt.
         let again = if stop_hook_active { format!(":{}", self.now.as_millis()) } else { String::new() };
         let event = self.event(

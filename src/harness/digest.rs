@@ -1,13 +1,16 @@
 //! Digests of arguments and results of tool calls: equal for equal calls, without keeping their
 //! content.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use crate::hex::hex;
 
+/// Most arguments that are sorted; more are digested in their order.
+const ARGUMENTS_MAX: usize = 1_000;
 /// Digested bytes of each end of a long result: an error is at one of them.
 const END_BYTES: usize = 8 * 1024;
 /// Numbers with at least this many digits are identifiers (a process, a port, a time), not counts
@@ -25,7 +28,7 @@ const UNITS: [&str; 6] = ["ns", "us", "ms", "s", "m", "h"];
 /// Shape: 16 lower-case hexadecimal digits, the first 64 bits of a SHA-256.
 pub(crate) fn of_arguments(arguments: &RawValue) -> String {
     let mut hash = Sha256::new();
-    match serde_json::from_str::<BTreeMap<&str, &RawValue>>(arguments.get()) {
+    match serde_json::Deserializer::from_str(arguments.get()).deserialize_map(Sorted) {
         Ok(fields) => {
             for (name, value) in fields {
                 for part in [name, value.get()] {
@@ -37,6 +40,28 @@ pub(crate) fn of_arguments(arguments: &RawValue) -> String {
         Err(_) => hash.update(arguments.get()),
     }
     name(hash)
+}
+
+/// Reads at most [`ARGUMENTS_MAX`] arguments.
+struct Sorted;
+
+impl<'a> Visitor<'a> for Sorted {
+    type Value = BTreeMap<&'a str, &'a RawValue>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at most {ARGUMENTS_MAX} arguments")
+    }
+
+    fn visit_map<A: MapAccess<'a>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
+        let mut fields = BTreeMap::new();
+        while let Some((name, value)) = entries.next_entry()? {
+            fields.insert(name, value);
+            if fields.len() > ARGUMENTS_MAX {
+                return Err(A::Error::invalid_length(fields.len(), &self));
+            }
+        }
+        Ok(fields)
+    }
 }
 
 /// The digest of a call's result, text or JSON, without parts that differ from run to run:

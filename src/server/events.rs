@@ -25,7 +25,7 @@ use crate::{
         auth::{PeerPid, Route},
         caller::Caller,
         error::ApiError,
-        extract::{Params, Segment, header, read_body},
+        extract::{EVENTS_BYTES_MAX, Params, Segment, header, read_body_up_to},
         history,
         intake::{Intake, NewIds},
         lines,
@@ -94,35 +94,20 @@ pub(crate) async fn publish(
     let kind = BodyKind::of(header(&headers, header::CONTENT_TYPE.as_str()));
     let is_binary = headers.contains_key("ce-specversion")
         && !matches!(kind, Ok(BodyKind::CloudEvent | BodyKind::CloudEvents));
+    let unknown = |error| ApiError::bad(error).with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    // The content type of binary mode is that of its data.
+    let kind = if is_binary { None } else { Some(kind.map_err(unknown)?) };
+    if kind == Some(BodyKind::Lines) {
+        return publish_lines(app, &params, (route, caller), &headers, body).await;
+    }
+    let body = read_body_up_to(EVENTS_BYTES_MAX, &app.rooms.publishing, body).await?;
     let mut intake = Intake::default();
-    let severities = app.config.severities();
-    let is_lone = if is_binary {
-        let body = read_lone(read_body(&app.rooms.publishing, body).await?)?;
-        let event = cloudevents::binary(|name| header(&headers, name), &body, app.now(), &severities);
-        intake.take(1, event);
-        true
-    } else {
-        match kind.map_err(|error| ApiError::bad(error).with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE))? {
-            BodyKind::Lines => return publish_lines(app, &params, (route, caller), &headers, body).await,
-            BodyKind::Json => {
-                let body = read_body(&app.rooms.publishing, body).await?;
-                take_json(&app, &mut intake, (route, &caller), body)?
-            }
-            BodyKind::CloudEvent => {
-                let body = read_lone(read_body(&app.rooms.publishing, body).await?)?;
-                intake.take(1, cloudevents::structured(&body, app.now(), &severities));
-                true
-            }
-            BodyKind::CloudEvents => {
-                let body = read_body(&app.rooms.publishing, body).await?;
-                for (number, item) in (1..).zip(body::many(&body).map_err(ApiError::bad)?) {
-                    intake
-                        .take(number, cloudevents::structured(item.get().as_bytes(), app.now(), &severities));
-                }
-                false
-            }
-        }
+    let read = || match kind {
+        None => take_binary(&app, &mut intake, &headers, &body),
+        Some(kind) => take_whole(&app, &mut intake, kind, (route, &caller), &body),
     };
+    let is_lone = app.rooms.publishing.work(body.len(), read).await?;
+    drop(body);
     let mut verdicts = intake.commit(&app).await?;
     if is_lone {
         verdicts = verdicts.into_lone_refusal()?;
@@ -160,39 +145,57 @@ async fn publish_lines(
     lines::publish(app, (route, caller), body).await
 }
 
-/// Takes a JSON body; returns whether it was a single event.
-fn take_json(
+/// Takes a CloudEvent in binary mode; returns that it was a single event.
+fn take_binary(app: &App, intake: &mut Intake, headers: &HeaderMap, body: &[u8]) -> Result<bool, ApiError> {
+    check_lone(body)?;
+    let severities = app.config.severities();
+    intake.take(1, cloudevents::binary(|name| header(headers, name), body, app.now(), &severities));
+    Ok(true)
+}
+
+/// Takes a body that was read whole; returns whether it was a single event.
+fn take_whole(
     app: &App,
     intake: &mut Intake,
+    kind: BodyKind,
     (route, caller): (Route, &Caller),
-    body: bytes::Bytes,
+    body: &[u8],
 ) -> Result<bool, ApiError> {
     let severities = app.config.severities();
+    let is_cloud = matches!(kind, BodyKind::CloudEvent | BodyKind::CloudEvents);
     let defaults = Defaults::api(app.now(), route.of_events(), &severities);
     let mut ids = NewIds::default();
-    let mut new_id = || ids.next_id();
-    match body::items(&body).map_err(ApiError::bad)? {
-        Items::One(_) => {
-            let body = read_lone(body)?;
-            intake.take_from(caller, 1, event::parse(&body, &defaults, &mut new_id));
+    let mut take = |number, text| {
+        if is_cloud {
+            intake.take(number, cloudevents::structured(text, app.now(), &severities));
+        } else {
+            intake.take_from(caller, number, event::parse(text, &defaults, &mut || ids.next_id()));
+        }
+    };
+    let items = match kind {
+        BodyKind::CloudEvents => Items::Many(body::many(body).map_err(ApiError::bad)?),
+        BodyKind::CloudEvent => Items::One(body),
+        BodyKind::Json | BodyKind::Lines => body::items(body).map_err(ApiError::bad)?,
+    };
+    match items {
+        Items::One(text) => {
+            check_lone(text)?;
+            take(1, text);
             Ok(true)
         }
         Items::Many(items) => {
-            for (number, item) in (1..).zip(items) {
-                let event = event::parse(item.get().as_bytes(), &defaults, &mut new_id);
-                intake.take_from(caller, number, event);
-            }
+            (1..).zip(items).for_each(|(number, item)| take(number, item.get().as_bytes()));
             Ok(false)
         }
     }
 }
 
-fn read_lone(body: bytes::Bytes) -> Result<bytes::Bytes, ApiError> {
+fn check_lone(body: &[u8]) -> Result<(), ApiError> {
     if body.len() > EVENT_BYTES_MAX {
         let message = format!("an event has at most {EVENT_BYTES_MAX} bytes, this one has {}", body.len());
         return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message));
     }
-    Ok(body)
+    Ok(())
 }
 
 /// Selects one of several events with the same id.

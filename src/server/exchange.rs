@@ -23,7 +23,7 @@ use crate::{
         App,
         auth::{PeerPid, Route},
         error::ApiError,
-        extract::{IdSegment, read_body, read_session},
+        extract::{EXCHANGE_BYTES_MAX, IdSegment, read_body_up_to, read_session},
         matching::nearest_type,
         naming::{known_session, name_sessions, session_of},
         probing::{self, Said},
@@ -79,11 +79,13 @@ pub(crate) async fn exchange(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let body = read_body(&app.rooms.exchanges, body).await?;
-    let mut ids = derived_ids(&session, &body);
+    let body = read_body_up_to(EXCHANGE_BYTES_MAX, &app.rooms.exchanges, body).await?;
     let severities = app.config.severities();
-    let mut request = parse(&body, &session, app.now(), route.of_observations(), &severities, &mut ids)
-        .map_err(ApiError::bad)?;
+    let read = || {
+        let mut ids = derived_ids(&session, &body);
+        parse(&body, &session, app.now(), route.of_observations(), &severities, &mut ids)
+    };
+    let mut request = app.rooms.exchanges.work(body.len(), read).await.map_err(ApiError::bad)?;
     name_sessions(&app, &mut request.exchange).await?;
     request.readdress(&session);
     let session = request.exchange.session.clone();
@@ -104,7 +106,8 @@ pub(crate) async fn exchange(
     let observed = request.observed.iter().map(ParsedEvent::as_event);
     let folder = request.exchange.harness.workspace.as_deref().or(workspace);
     let call = |event: EventRef<'_>| Call::of_event(event.event_type, event.payload, folder);
-    let calls: Vec<Call> = observed.clone().filter_map(call).collect();
+    let calls: Vec<Call> =
+        app.rooms.exchanges.work(body.len(), || observed.clone().filter_map(call).collect()).await;
     wrote::note(&app, route, &request.exchange, &calls);
     let said = Said { calls, patience: probing::patience(&headers), ..Said::default() };
     let found = probing::look(&app, &request.exchange, said).await;

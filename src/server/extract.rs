@@ -23,9 +23,15 @@ use crate::{
     wire::{FieldError, names::checked_name},
 };
 
-/// Largest body that is read whole, in bytes; larger ones have to be NDJSON, which is read in
+/// Largest body of most requests, in bytes: webhooks, notices, questions, watches.
+pub(crate) const BODY_BYTES_MAX: usize = 1024 * 1024;
+/// Largest body of events that is read whole, in bytes; more have to be NDJSON, which is read in
 /// pieces.
-pub(crate) const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
+pub(crate) const EVENTS_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Largest body of an exchange, in bytes: the most observed events, and as much again.
+pub(crate) const EXCHANGE_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Largest body of a hook, in bytes: its client sends results of tools and contents of files whole.
+pub(crate) const HOOK_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// How long a body that is read whole may take.
 const BODY_WAIT_MAX: Duration = Duration::from_secs(30);
 /// Least bytes in each [`PACE`]: 1 kB a second.
@@ -97,29 +103,41 @@ pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> 
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
+/// Reads a body of at most [`BODY_BYTES_MAX`] bytes whole.
+///
+/// Errors: as [`read_body_up_to`].
+pub(crate) async fn read_body(room: &Room, body: Body) -> Result<Bytes, ApiError> {
+    read_body_up_to(BODY_BYTES_MAX, room, body).await
+}
+
 /// Reads a body whole.
 ///
-/// Errors: the body has more than [`BODY_BYTES_MAX`] bytes, there is no room for it, or the client
-/// sends less than [`PACE_BYTES`] in [`PACE`], takes longer than [`BODY_WAIT_MAX`] or stops.
-pub(crate) async fn read_body(room: &Room, body: Body) -> Result<Bytes, ApiError> {
+/// Errors: the body has more than `bytes_max` bytes, there is no room for it, or the client sends
+/// less than [`PACE_BYTES`] in [`PACE`], takes longer than [`BODY_WAIT_MAX`] or stops.
+pub(crate) async fn read_body_up_to(bytes_max: usize, room: &Room, body: Body) -> Result<Bytes, ApiError> {
     let announced = body.size_hint().lower();
-    let announced = usize::try_from(announced).ok().filter(|bytes| *bytes <= BODY_BYTES_MAX);
-    let buffer = Buffer::new(room, announced.ok_or_else(too_large)?).await?;
-    let reading = read_into(buffer, room, body.into_data_stream());
+    let announced = usize::try_from(announced).ok().filter(|bytes| *bytes <= bytes_max);
+    let buffer = Buffer::new(room, announced.ok_or_else(|| too_large(bytes_max))?).await?;
+    let reading = read_into(buffer, bytes_max, room, body.into_data_stream());
     lazy_timeout(BODY_WAIT_MAX, reading).await.unwrap_or_else(|| Err(too_slow()))
 }
 
-async fn read_into(mut buffer: Buffer, room: &Room, mut chunks: BodyDataStream) -> Result<Bytes, ApiError> {
+async fn read_into(
+    mut buffer: Buffer,
+    bytes_max: usize,
+    room: &Room,
+    mut chunks: BodyDataStream,
+) -> Result<Bytes, ApiError> {
     loop {
         let enough = buffer.len() + PACE_BYTES;
         let some = async {
             while buffer.len() < enough {
                 let Some(chunk) = chunks.next().await else { return Ok(true) };
                 let chunk = chunk.map_err(|error| broken_off(&error))?;
-                if buffer.len() + chunk.len() > BODY_BYTES_MAX {
-                    return Err(too_large());
+                if buffer.len() + chunk.len() > bytes_max {
+                    return Err(too_large(bytes_max));
                 }
-                buffer.push(room, &chunk, BODY_BYTES_MAX).await?;
+                buffer.push(room, &chunk, bytes_max).await?;
             }
             Ok(false)
         };
@@ -150,8 +168,9 @@ pub(crate) async fn lazy_timeout<F: Future>(limit: Duration, future: F) -> Optio
     }
 }
 
-fn too_large() -> ApiError {
-    let message = format!("a body has at most {BODY_BYTES_MAX} bytes; send more as application/x-ndjson");
+fn too_large(bytes_max: usize) -> ApiError {
+    let more = if bytes_max == EVENTS_BYTES_MAX { "; send more as application/x-ndjson" } else { "" };
+    let message = format!("the body of this request has at most {bytes_max} bytes{more}");
     ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message)
 }
 

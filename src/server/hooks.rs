@@ -21,7 +21,7 @@ use crate::{
         client_folder::ClientFolder,
         error::ApiError,
         exchange::{perform, records_of},
-        extract::{self, Segment, read_body},
+        extract::{self, HOOK_BYTES_MAX, Segment, read_body_up_to},
         hook_troubles::Consequence,
         naming::session_of,
         probing::{self, Said},
@@ -61,11 +61,14 @@ pub(crate) async fn hook(
         return Err(ApiError::new(StatusCode::NOT_FOUND, message));
     };
     let stopwatch = app.meters.begin();
-    let stdin = read_body(&app.rooms.exchanges, body).await?;
+    let stdin = read_body_up_to(HOOK_BYTES_MAX, &app.rooms.exchanges, body).await?;
     let header = |name: &str| extract::header(&headers, name).and_then(header_text);
     let env = HookEnv::from_headers(&header);
-    let mut call =
-        (kind.hooks.parse)(&stdin, &env, app.now()).map_err(|error| refused(&app, kind, &error))?;
+    let read = || (kind.hooks.parse)(&stdin, &env, app.now());
+    let read = app.rooms.exchanges.work(stdin.len(), read).await;
+    let mut call = read.map_err(|error| refused(&app, kind, &error))?;
+    // The call has copies of what it needs.
+    drop(stdin);
     for event in &mut call.observe {
         event.provenance = route.of_observations();
     }
@@ -151,7 +154,8 @@ async fn answer(
             let queue = app.engine.outstanding(exchange.session.clone()).await?;
             // Injections in the prompt or in the transcript have arrived; others may be delivered
             // again here.
-            let mut carried = harness::ids_in(prompt.as_bytes(), &queue.unconfirmed);
+            let find = || harness::ids_in(prompt.as_bytes(), &queue.unconfirmed);
+            let mut carried = app.rooms.exchanges.work(prompt.len(), find).await;
             if carried.len() < queue.unconfirmed.len()
                 && let Some(transcript) = &call.transcript
             {

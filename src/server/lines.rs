@@ -38,6 +38,9 @@ const BATCH_LINES_MAX: usize = 500;
 const BATCH_LINES_AWAITED: usize = 250;
 /// Most bytes of one batch.
 const BATCH_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes after which other tasks run: lines that are as long as an event may be take some
+/// milliseconds a megabyte.
+const PAUSE_BYTES: usize = 64 * 1024;
 /// Memory reserved for lines: the batch being published and the next one.
 const ROOM_BYTES: usize = 2 * BATCH_BYTES_MAX;
 /// How long a client may send nothing before its body counts as aborted.
@@ -177,9 +180,14 @@ impl Lines {
     async fn gather(&mut self) -> Option<Result<(), ApiError>> {
         self.bytes = 0;
         loop {
-            let is_full = self.take_lines();
-            if is_full || self.is_ended {
-                return (self.intake.len() > 0).then_some(Ok(()));
+            match self.take_lines() {
+                Taken::Pause => {
+                    tokio::task::yield_now().await;
+                    continue;
+                }
+                Taken::Batch => return Some(Ok(())),
+                Taken::All if self.is_ended => return (self.intake.len() > 0).then_some(Ok(())),
+                Taken::All => {}
             }
             let Some(arrived) = self.arrived().await else { return Some(Ok(())) };
             match arrived {
@@ -220,26 +228,40 @@ impl Lines {
         self.body.next().now_or_never().map(Arrived::from)
     }
 
-    /// Takes complete lines; returns whether the batch ends here.
-    fn take_lines(&mut self) -> bool {
+    /// Takes complete lines, and returns why it stopped.
+    fn take_lines(&mut self) -> Taken {
         let severities = self.app.config.severities();
         let defaults = Defaults::api(self.app.now(), self.route.of_events(), &severities);
         let mut new_id = || self.ids.next_id();
+        let pause = self.bytes + PAUSE_BYTES;
         while !is_full(&self.intake, self.bytes, &self.app) {
             let line = match self.splitter.next_line() {
                 Some(line) => line,
                 None if self.is_ended => match self.splitter.last_line() {
                     Some(line) => line,
-                    None => return false,
+                    None => return Taken::All,
                 },
-                None => return false,
+                None => return Taken::All,
             };
             self.bytes += line.bytes.as_ref().map_or(0, |bytes| bytes.len());
             let event = line.bytes.and_then(|bytes| event::parse(bytes, &defaults, &mut new_id));
             self.intake.take_from(&self.caller, line.number, event);
+            if self.bytes >= pause {
+                return Taken::Pause;
+            }
         }
-        true
+        Taken::Batch
     }
+}
+
+/// Why no more lines were taken.
+enum Taken {
+    /// There are no more complete ones.
+    All,
+    /// The batch ends here.
+    Batch,
+    /// Other tasks have to run first.
+    Pause,
 }
 
 /// Whether a batch of these lines ends here.

@@ -5,10 +5,12 @@
 //! caller. A failed tool call returns a result with `isError`, because a model sees no other error.
 //!
 //! Bounds: [`MCP_CONNECTIONS_MAX`](super::registry::MCP_CONNECTIONS_MAX) connections,
-//! [`MESSAGE_BYTES_MAX`] a message, [`bounded::CALLS_MAX`] concurrent calls of a connection.
+//! [`MESSAGE_BYTES_MAX`] and [`screened::VALUES_MAX`] values a message, [`bounded::CALLS_MAX`]
+//! concurrent calls of a connection.
 
 mod bounded;
 mod caller;
+mod screened;
 mod tools;
 
 use std::{
@@ -40,6 +42,7 @@ use uuid::Uuid;
 use self::{
     bounded::Bounded,
     caller::{Called, Caller},
+    screened::Screened,
 };
 use crate::server::{
     App,
@@ -52,7 +55,7 @@ use crate::server::{
 use crate::wire::error::ErrorBody;
 
 /// Longest message in bytes: a call's arguments are a few hundred characters.
-const MESSAGE_BYTES_MAX: usize = 128 * 1024;
+const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 /// Protocol name in the `Upgrade` header.
 const PROTOCOL: &str = "mcp";
 
@@ -102,7 +105,8 @@ pub(crate) async fn connect(
 async fn serve(server: Server, taken: TakenOver) {
     let (read, write) = tokio::io::split(taken.io);
     let read = Cursor::new(taken.read).chain(read);
-    let lines = AsyncRwTransport::new_server(read, write).with_max_line_length(MESSAGE_BYTES_MAX);
+    let lines =
+        AsyncRwTransport::new_server(Screened::new(read), write).with_max_line_length(MESSAGE_BYTES_MAX);
     let app = server.app.clone();
     let spoken = async {
         match begin(server, lines).await {

@@ -41,7 +41,8 @@ pub(crate) async fn send(
     body: Body,
 ) -> Result<Json<NotifyAnswer>, ApiError> {
     let body = read_body(&app.rooms.exchanges, body).await?;
-    let request = NotifyRequest::read(&body).map_err(ApiError::bad)?;
+    let read = || NotifyRequest::read(&body);
+    let request = app.rooms.exchanges.work(body.len(), read).await.map_err(ApiError::bad)?;
     let session = match (&request.session, peer) {
         (Some(id), _) => Some(session_of(&app, id.clone(), None).await?),
         (None, Some(peer)) => processes::session_of_process(&app, peer).await?,

@@ -72,7 +72,8 @@ pub(crate) async fn create(
     body: Body,
 ) -> Result<(StatusCode, Json<Asked>), ApiError> {
     let body = read_body(&app.rooms.exchanges, body).await?;
-    let request = QuestionRequest::read(&body).map_err(ApiError::bad)?;
+    let read = || QuestionRequest::read(&body);
+    let request = app.rooms.exchanges.work(body.len(), read).await.map_err(ApiError::bad)?;
     let session = match (&request.notice.session, peer) {
         (Some(id), _) => Some(session_of(&app, id.clone(), None).await?),
         (None, Some(peer)) => processes::session_of_process(&app, peer).await?,
@@ -189,7 +190,9 @@ pub(crate) async fn answer(
 ) -> Result<Json<QuestionEnd>, ApiError> {
     let body = read_body(&app.rooms.exchanges, body).await?;
     let question = named(&app, &id).await?;
-    let AnswerRequest { answer, own } = read_answer(&body, &question.choices).map_err(ApiError::bad)?;
+    let read = || read_answer(&body, &question.choices);
+    let read = app.rooms.exchanges.work(body.len(), read).await;
+    let AnswerRequest { answer, own } = read.map_err(ApiError::bad)?;
     let session = match peer {
         Some(peer) => processes::session_of_process(&app, peer).await?,
         None => None,

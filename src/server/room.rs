@@ -1,17 +1,23 @@
-//! Bounds the memory of all request bodies together.
+//! Bounds the memory of all request bodies together, and the work on them.
 //!
 //! Bodies of at most [`SMALL_BYTES_MAX`] need no room: the number of connections bounds them. A
 //! larger body takes room before it is read: for its length, or for the largest body once a body of
-//! unknown length is no longer small. Its memory is returned to the system when the body is
-//! dropped. If there is no room within [`ROOM_WAIT_MAX`], the request is refused with 503 and
-//! `Retry-After`. Hooks and exchanges have separate room, so that publishers cannot block them.
+//! unknown length is no longer small; and as much again for what is made of it. Its memory is
+//! returned to the system when the body is dropped. If there is no room within [`ROOM_WAIT_MAX`],
+//! the request is refused with 503 and `Retry-After`. Hooks and exchanges have separate room, so
+//! that publishers cannot block them.
+//!
+//! A large body is parsed outside of the runtime's threads, one at a time in each room, so that
+//! exchanges go on.
 
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use memmap2::MmapMut;
 use tokio::{
+    runtime::{Handle, RuntimeFlavor},
     sync::{OwnedSemaphorePermit, Semaphore},
+    task::block_in_place,
     time::timeout,
 };
 
@@ -24,8 +30,10 @@ const UNIT_BYTES: usize = 64 * 1024;
 /// Room for the bodies of hooks, exchanges and other requests of clients, in bytes: two of the
 /// largest.
 const EXCHANGES_BYTES: usize = 32 * 1024 * 1024;
-/// Room for published bodies, in bytes: four of the largest bodies, or some tens of NDJSON batches.
-const PUBLISHING_BYTES: usize = 64 * 1024 * 1024;
+/// Room for published bodies, in bytes: four of the largest bodies, or sixteen NDJSON batches.
+const PUBLISHING_BYTES: usize = 32 * 1024 * 1024;
+/// The room of a body, as a multiple of its length: its text, and records or texts made of it.
+const COPIES: usize = 2;
 /// Longest wait for room.
 const ROOM_WAIT_MAX: Duration = Duration::from_secs(2);
 
@@ -40,7 +48,11 @@ pub struct Rooms {
 
 /// Room for bodies of one kind of request; a clone is the same room.
 #[derive(Debug, Clone)]
-pub(super) struct Room(Arc<Semaphore>);
+pub(super) struct Room {
+    units: Arc<Semaphore>,
+    /// Held during the work on a large body.
+    work: Arc<Semaphore>,
+}
 
 /// A share of a room, released on drop.
 #[derive(Debug)]
@@ -73,7 +85,19 @@ impl Default for Rooms {
 
 impl Room {
     fn new(bytes: usize) -> Self {
-        Self(Arc::new(Semaphore::new(bytes / UNIT_BYTES)))
+        Self { units: Arc::new(Semaphore::new(bytes / UNIT_BYTES)), work: Arc::new(Semaphore::new(1)) }
+    }
+
+    /// Runs `work` on a body of `bytes`: at once if it is small, else outside of the runtime's
+    /// threads and after the work on other large bodies.
+    pub(super) async fn work<T>(&self, bytes: usize, work: impl FnOnce() -> T) -> T {
+        if bytes <= SMALL_BYTES_MAX {
+            return work();
+        }
+        let _turn = self.work.acquire().await.expect("the semaphore is never closed");
+        // The runtime of a test has one thread.
+        let is_alone = Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread;
+        if is_alone { work() } else { block_in_place(work) }
     }
 
     /// Takes room for `bytes`, at most the total.
@@ -81,7 +105,7 @@ impl Room {
     /// Errors: there was no room within [`ROOM_WAIT_MAX`].
     pub(super) async fn take(&self, bytes: usize) -> Result<Reservation, ApiError> {
         let units = u32::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX);
-        let acquiring = Arc::clone(&self.0).acquire_many_owned(units);
+        let acquiring = Arc::clone(&self.units).acquire_many_owned(units);
         match timeout(ROOM_WAIT_MAX, acquiring).await {
             Ok(permit) => Ok(Reservation { _permit: permit.expect("the semaphore is never closed") }),
             Err(_) => Err(ApiError::busy("too many large bodies are being read")),
@@ -97,7 +121,7 @@ impl Buffer {
         let memory = if bytes <= SMALL_BYTES_MAX {
             Memory::Small(Vec::with_capacity(bytes))
         } else {
-            let reservation = room.take(bytes).await?;
+            let reservation = room.take(COPIES * bytes).await?;
             let mapping = MmapMut::map_anon(bytes);
             let mapping = mapping.map_err(|error| ApiError::busy(&format!("out of memory: {error}")))?;
             Memory::Large { mapping, _reservation: reservation }
@@ -163,7 +187,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_large_body_keeps_its_room_until_nobody_holds_it() {
-        let room = Room::new(4 * UNIT_BYTES);
+        let room = Room::new(COPIES * 4 * UNIT_BYTES);
         let mut first = Buffer::new(&room, 3 * UNIT_BYTES).await.expect("room");
         for part in [b'a', b'b', b'c'] {
             first.push(&room, &vec![part; UNIT_BYTES], 3 * UNIT_BYTES).await.expect("room");
@@ -181,14 +205,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_body_of_unknown_length_takes_room_when_it_is_not_small_any_more() {
-        let room = Room::new(4 * UNIT_BYTES);
+        let room = Room::new(COPIES * 4 * UNIT_BYTES);
         let mut body = Buffer::new(&room, 0).await.expect("empty");
         let mut expected = Vec::new();
         for part in 0..10 {
             let chunk = vec![part; UNIT_BYTES / 4 + 1];
             body.push(&room, &chunk, 4 * UNIT_BYTES).await.expect("room");
             expected.extend(chunk);
-            assert_eq!(room.0.available_permits() == 0, expected.len() > SMALL_BYTES_MAX);
+            assert_eq!(room.units.available_permits() == 0, expected.len() > SMALL_BYTES_MAX);
         }
         assert_eq!(body.into_bytes(), expected);
     }

@@ -35,7 +35,8 @@ pub(crate) async fn report(
     body: Body,
 ) -> Result<Json<Reported>, ApiError> {
     let body = read_body(&app.rooms.exchanges, body).await?;
-    let ran: Ran = request::read_body(&body).map_err(ApiError::bad)?;
+    let read = || request::read_body(&body);
+    let ran: Ran = app.rooms.exchanges.work(body.len(), read).await.map_err(ApiError::bad)?;
     let session = match peer {
         Some(peer) => processes::session_of_process(&app, peer).await?,
         None => None,

@@ -121,7 +121,8 @@ pub(crate) async fn set(
     body: Body,
 ) -> Result<(StatusCode, Json<WatchAnswer>), ApiError> {
     let body = read_body(&app.rooms.exchanges, body).await?;
-    let request = WatchRequest::read(&body).map_err(ApiError::bad)?;
+    let read = || WatchRequest::read(&body);
+    let request = app.rooms.exchanges.work(body.len(), read).await.map_err(ApiError::bad)?;
     Ok(match begin(&app, &request, peer).await? {
         Begun::Set(watch) => {
             let watch = Some(WatchView::from(&*watch));

@@ -104,15 +104,18 @@ pub(crate) async fn webhook(
         signature::sent(kind, &header).map_err(refused)?;
     }
     let body = read_body(&app.rooms.publishing, body).await?;
-    let checked = secret.map(|secret| signature::check(kind, &header, &body, &secret, app.now()));
-    let delivery = checked.transpose().map_err(refused)?.flatten();
-    let json = read_json(&body)?;
-    if kind == Kind::Alertmanager {
-        return take_alerts(&app, sender, &json).await;
-    }
-    let said = webhook::said(kind, &header, &json, known.rows());
-    let id = delivery.unwrap_or_else(|| Uuid::now_v7().to_string());
-    take(&app, kind, sender, vec![(id, said)]).await
+    let read = || {
+        let checked = secret.map(|secret| signature::check(kind, &header, &body, &secret, app.now()));
+        let delivery = checked.transpose().map_err(refused)?.flatten();
+        if kind == Kind::Alertmanager {
+            return read_alerts(&app, &body);
+        }
+        let said = webhook::said(kind, &header, text_of(&body)?, known.rows());
+        let said = said.map_err(|error| no_json(&error, &body))?;
+        Ok(vec![(delivery.unwrap_or_else(|| Uuid::now_v7().to_string()), said)])
+    };
+    let said = app.rooms.publishing.work(body.len(), read).await?;
+    take(&app, kind, sender, said).await
 }
 
 /// Takes alerts as Prometheus posts them to an Alertmanager.
@@ -130,8 +133,9 @@ pub(crate) async fn webhook(
 pub(crate) async fn alerts(State(app): State<App>, body: Body) -> Result<Json<Taken>, ApiError> {
     let known = app.config.webhooks();
     let (_, sender) = expected(&known, Kind::Alertmanager.as_str())?;
-    let json = read_json(&read_body(&app.rooms.publishing, body).await?)?;
-    take_alerts(&app, sender, &json).await.map(|(_, taken)| taken)
+    let body = read_body(&app.rooms.publishing, body).await?;
+    let said = app.rooms.publishing.work(body.len(), || read_alerts(&app, &body)).await?;
+    take(&app, Kind::Alertmanager, sender, said).await.map(|(_, taken)| taken)
 }
 
 /// The sender of this name, if permitted.
@@ -166,22 +170,20 @@ fn unusable(kind: Kind, error: &io::Error) -> ApiError {
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the secret cannot be read; the log has the reason")
 }
 
-fn read_json(body: &Bytes) -> Result<Value, ApiError> {
-    serde_json::from_slice(body).map_err(|error| {
-        let hint = if body.starts_with(b"payload=") { "; have it sent as application/json" } else { "" };
-        ApiError::bad(FieldError::whole(format!("is not JSON: {error}{hint}")))
-    })
+fn text_of(body: &Bytes) -> Result<&str, ApiError> {
+    let text = std::str::from_utf8(body);
+    text.map_err(|error| ApiError::bad(FieldError::whole(format!("is not UTF-8: {error}"))))
 }
 
-async fn take_alerts(
-    app: &App,
-    sender: &Sender,
-    body: &Value,
-) -> Result<(StatusCode, Json<Taken>), ApiError> {
-    let alerts = webhook::alerts::read(body, app.now());
+fn no_json(error: &serde_json::Error, body: &[u8]) -> ApiError {
+    let hint = if body.starts_with(b"payload=") { "; have it sent as application/json" } else { "" };
+    ApiError::bad(FieldError::whole(format!("is not JSON: {error}{hint}")))
+}
+
+fn read_alerts(app: &App, body: &Bytes) -> Result<Vec<(String, Said)>, ApiError> {
+    let alerts = webhook::alerts::read(text_of(body)?, app.now());
     let alerts = alerts.map_err(|error| ApiError::bad(FieldError::whole(error.to_string())))?;
-    take(app, Kind::Alertmanager, sender, alerts.into_iter().map(|alert| (alert.id, alert.said)).collect())
-        .await
+    Ok(alerts.into_iter().map(|alert| (alert.id, alert.said)).collect())
 }
 
 /// Publishes the events, each with its id.

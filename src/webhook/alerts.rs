@@ -3,16 +3,22 @@
 //! Sources: Alertmanager's OpenAPI document (`api/v2`, `postableAlert`), and its documentation of
 //! `webhook_config` (version 4).
 
-use std::borrow::Cow;
-
-use serde_json::{Map, Value};
+use serde::de::Error;
+use serde_json::{Map, Value, value::RawValue};
 use sha2::{Digest, Sha256};
 
-use super::{Said, clean, is_name};
-use crate::{event::Severity, hex::hex, time::Timestamp};
+use super::{Said, body::text, clean, is_name};
+use crate::{
+    event::Severity,
+    hex::hex,
+    raw_json::{each_entry, each_item, is_array, is_object, json},
+    time::Timestamp,
+};
 
 /// Most alerts of one request; Prometheus sends 64 at a time.
 pub const ALERTS_MAX: usize = 1_000;
+/// Most labels of an alert; rules have about ten.
+pub const LABELS_READ_MAX: usize = 256;
 /// Labels with payload fields of their own.
 const NAMED: [&str; 2] = ["alertname", "severity"];
 /// Most other labels in a payload.
@@ -28,8 +34,11 @@ pub struct Alert {
 }
 
 /// Why a body is not a list of alerts.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum AlertError {
+    /// It is not JSON.
+    #[error("is not JSON: {0}")]
+    Json(#[from] serde_json::Error),
     /// It has another shape.
     #[error("must be an array of alerts, or an object with `alerts`")]
     Shape,
@@ -37,66 +46,153 @@ pub enum AlertError {
     #[error("has {0} alerts; at most {ALERTS_MAX} are accepted at a time")]
     Many(usize),
     /// The alert with this index has no labels.
-    #[error("alerts[{0}].labels: must be an object of texts with `alertname`")]
+    #[error("alerts[{0}].labels: must be an object of at most {LABELS_READ_MAX} texts with `alertname`")]
     Labels(usize),
 }
 
 /// Reads the alerts of a body, in the form of either program.
 ///
+/// Shape: each alert is converted as soon as it is read; the rest of the body is skipped in place.
 /// Errors: the body has neither form, or one of the alerts is invalid; then none is accepted.
-pub fn read(body: &Value, now: Timestamp) -> Result<Vec<Alert>, AlertError> {
-    let alerts = body.get("alerts").unwrap_or(body).as_array().ok_or(AlertError::Shape)?;
-    if alerts.len() > ALERTS_MAX {
-        return Err(AlertError::Many(alerts.len()));
+pub fn read(body: &str, now: Timestamp) -> Result<Vec<Alert>, AlertError> {
+    let body = json(body)?;
+    let mut list = Some(body);
+    if is_object(body) {
+        list = None;
+        each_entry(body, |key, value| {
+            list = if key == "alerts" { Some(value) } else { list };
+            Ok(())
+        })?;
     }
-    let read = |(index, alert): (usize, &Value)| one(alert, now).ok_or(AlertError::Labels(index));
-    alerts.iter().enumerate().map(read).collect()
+    let list = list.filter(|list| is_array(list)).ok_or(AlertError::Shape)?;
+    let (mut alerts, mut wrong, mut count) = (Vec::new(), None, 0);
+    each_item(list, |index, item| {
+        count = index + 1;
+        if wrong.is_none() && count <= ALERTS_MAX {
+            match Fields::read(item).ok().and_then(|fields| fields.into_alert(now)) {
+                Some(alert) => alerts.push(alert),
+                None => wrong = Some(index),
+            }
+        }
+        Ok(())
+    })?;
+    match wrong {
+        _ if count > ALERTS_MAX => Err(AlertError::Many(count)),
+        Some(index) => Err(AlertError::Labels(index)),
+        None => Ok(alerts),
+    }
 }
 
-fn one(alert: &Value, now: Timestamp) -> Option<Alert> {
-    let labels = alert.get("labels")?.as_object().filter(|labels| labels.values().all(Value::is_string))?;
-    let name = labels.get("alertname")?.as_str()?;
-    let text = |key: &str| alert.get(key).and_then(Value::as_str);
-    let ended =
-        text("endsAt").and_then(|at| at.parse::<Timestamp>().ok()).filter(|at| *at != Timestamp::ZERO);
-    let is_resolved = match text("status") {
-        Some(status) => status == "resolved",
-        None => ended.is_some_and(|at| at <= now),
-    };
-    let said = text("fingerprint").filter(|said| is_name(said));
-    let fingerprint = said.map_or_else(|| fingerprint(labels), str::to_owned);
-    let (state, since) = match is_resolved {
-        true => ("resolved", text("endsAt")),
-        false => ("firing", text("startsAt")),
-    };
-    // An alert without a time is new each time, because Alertmanager assumes that it begins at the
-    // time of the request.
-    let since = since.and_then(|since| since.parse().ok()).unwrap_or(now);
-    let mut payload = Map::new();
-    payload.insert("alert".to_owned(), clean(&Value::from(name)));
-    let annotations = alert.get("annotations").and_then(Value::as_object);
-    let annotation = |key: &str| annotations?.get(key).filter(|value| value.is_string());
-    if let Some(summary) = annotation("summary").or_else(|| annotation("description")) {
-        payload.insert("summary".to_owned(), clean(summary));
+/// The used fields of an alert.
+#[derive(Debug, Default)]
+struct Fields {
+    /// All of them, in their order.
+    labels: Map<String, Value>,
+    status: Option<String>,
+    fingerprint: Option<String>,
+    starts_at: Option<String>,
+    ends_at: Option<String>,
+    generator_url: Option<String>,
+    annotations: Annotations,
+}
+
+#[derive(Debug, Default)]
+struct Annotations {
+    summary: Option<String>,
+    description: Option<String>,
+    runbook_url: Option<String>,
+}
+
+impl Fields {
+    /// Errors: it is not an object, or a text in it cannot be read.
+    fn read(alert: &RawValue) -> serde_json::Result<Self> {
+        let mut read = Self::default();
+        each_entry(alert, |key, value| {
+            match key {
+                "labels" => read.labels = labels(value)?,
+                "annotations" => read.annotations = Annotations::read(value)?,
+                "status" => read.status = text(value)?,
+                "fingerprint" => read.fingerprint = text(value)?,
+                "startsAt" => read.starts_at = text(value)?,
+                "endsAt" => read.ends_at = text(value)?,
+                "generatorURL" => read.generator_url = text(value)?,
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(read)
     }
-    let others = labels.iter().filter(|(label, _)| !NAMED.contains(&label.as_str()) && is_name(label));
-    for (label, value) in others.take(LABELS_MAX) {
-        payload.entry(label.clone()).or_insert_with(|| clean(value));
+
+    /// `None` without the label `alertname`.
+    fn into_alert(self, now: Timestamp) -> Option<Alert> {
+        let name = self.labels.get("alertname").and_then(Value::as_str)?;
+        let ended = self.ends_at.as_deref().and_then(|at| at.parse::<Timestamp>().ok());
+        let is_resolved = match self.status.as_deref() {
+            Some(status) => status == "resolved",
+            None => ended.is_some_and(|at| at != Timestamp::ZERO && at <= now),
+        };
+        let said = self.fingerprint.filter(|said| is_name(said));
+        let fingerprint = said.unwrap_or_else(|| fingerprint(&self.labels));
+        let (state, since) =
+            if is_resolved { ("resolved", self.ends_at) } else { ("firing", self.starts_at) };
+        // An alert without a time is new each time, because Alertmanager assumes that it begins at
+        // the time of the request.
+        let since = since.and_then(|since| since.parse().ok()).unwrap_or(now);
+        let mut payload = Map::new();
+        payload.insert("alert".to_owned(), clean(&name.into()));
+        let Annotations { summary, description, runbook_url } = self.annotations;
+        if let Some(summary) = summary.or(description) {
+            payload.insert("summary".to_owned(), clean(&summary.into()));
+        }
+        let others =
+            self.labels.iter().filter(|(label, _)| !NAMED.contains(&label.as_str()) && is_name(label));
+        for (label, value) in others.take(LABELS_MAX) {
+            payload.entry(label.clone()).or_insert_with(|| clean(value));
+        }
+        let url = runbook_url.or(self.generator_url);
+        payload.extend(url.map(|url| ("url".to_owned(), clean(&url.into()))));
+        payload.insert("fingerprint".to_owned(), clean(&fingerprint.as_str().into()));
+        let event_type = if is_resolved { "alert.resolved" } else { "alert.firing" };
+        let severity = self.labels.get("severity").and_then(Value::as_str).and_then(severity);
+        Some(Alert {
+            id: format!("{fingerprint}:{state}:{since}"),
+            said: Said {
+                event_type: event_type.parse().expect("a valid literal"),
+                severity: severity.filter(|_| !is_resolved),
+                payload,
+                dedupe_key: Some(fingerprint),
+            },
+        })
     }
-    let url = annotation("runbook_url").or_else(|| alert.get("generatorURL").filter(|url| url.is_string()));
-    payload.extend(url.map(|url| ("url".to_owned(), clean(url))));
-    payload.insert("fingerprint".to_owned(), clean(&Value::from(fingerprint.as_str())));
-    let event_type = if is_resolved { "alert.resolved" } else { "alert.firing" };
-    let severity = labels.get("severity").and_then(Value::as_str).and_then(severity).filter(|_| !is_resolved);
-    Some(Alert {
-        id: format!("{fingerprint}:{state}:{since}"),
-        said: Said {
-            event_type: event_type.parse().expect("a valid literal"),
-            severity,
-            payload,
-            dedupe_key: Some(fingerprint),
-        },
-    })
+}
+
+impl Annotations {
+    fn read(annotations: &RawValue) -> serde_json::Result<Self> {
+        let mut read = Self::default();
+        if is_object(annotations) {
+            each_entry(annotations, |key, value| {
+                match key {
+                    "summary" => read.summary = text(value)?,
+                    "description" => read.description = text(value)?,
+                    "runbook_url" => read.runbook_url = text(value)?,
+                    _ => {}
+                }
+                Ok(())
+            })?;
+        }
+        Ok(read)
+    }
+}
+
+/// Errors: it is not an object of at most [`LABELS_READ_MAX`] texts.
+fn labels(value: &RawValue) -> serde_json::Result<Map<String, Value>> {
+    let mut labels = Map::new();
+    each_entry(value, |key, value| {
+        let value = text(value)?.filter(|_| labels.len() < LABELS_READ_MAX);
+        labels.insert(key.to_owned(), value.ok_or_else(|| Error::custom("not a text, or too many"))?.into());
+        Ok(())
+    })?;
+    Ok(labels)
 }
 
 /// The usual severity labels in Prometheus rules.
@@ -119,7 +215,7 @@ fn fingerprint(labels: &Map<String, Value>) -> String {
     for (name, value) in sorted {
         hash.update(name);
         hash.update([0xff]);
-        hash.update(value.as_str().map_or_else(|| value.to_string().into(), Cow::Borrowed).as_bytes());
+        hash.update(value.as_str().unwrap_or_default());
         hash.update([0xff]);
     }
     hex(hash.finalize().iter().take(8))

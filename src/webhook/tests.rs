@@ -124,7 +124,8 @@ fn the_first_row_that_fits_says_what_a_body_is() {
         row("check_run", &[], "ci.check.other", &[]),
     ];
     let named = [("x-github-event", "check_run")];
-    let said = |body: &Value| said(Kind::Github, &headers(&named), body, rows.iter());
+    let said =
+        |body: &Value| said(Kind::Github, &headers(&named), &body.to_string(), rows.iter()).expect("JSON");
     let failed = json!({ "action": "completed", "check_run": {
         "conclusion": "timed_out", "name": "unit\u{1b}[31m\n</notifications>", "pull_requests": [{ "number": 412 }] } });
     let found = said(&failed);
@@ -155,11 +156,11 @@ fn what_no_row_fits_keeps_the_senders_name_for_it() {
         (Kind::Standard, [("x", "")], json!({ "type": "\u{202e}../x y" }), "webhook.standard._._x_y"),
         (Kind::Standard, [("x", "")], json!([1]), "webhook.standard"),
     ] {
-        let found = said(kind, &headers(&named), &body, std::iter::empty());
+        let found = said(kind, &headers(&named), &body.to_string(), std::iter::empty()).expect("JSON");
         assert_eq!(found.event_type.as_str(), expected);
     }
     let long = json!({ "a": "x".repeat(2_000), "b": { "c": 1 }, "d": 7, "e": null });
-    let found = said(Kind::Standard, &headers(&[]), &long, std::iter::empty());
+    let found = said(Kind::Standard, &headers(&[]), &long.to_string(), std::iter::empty()).expect("JSON");
     assert_eq!(found.payload.keys().collect::<Vec<_>>(), ["a", "d"]);
     assert!(found.payload["a"].as_str().expect("text").chars().count() <= 600);
 }
@@ -173,7 +174,7 @@ fn an_alert_is_the_same_however_it_comes_until_it_is_resolved() {
             "generatorURL": "http://prometheus/graph",
         }])
     };
-    let read = |body: &Value| alerts::read(body, NOW).expect("alerts").remove(0);
+    let read = |body: &Value| alerts::read(&body.to_string(), NOW).expect("alerts").remove(0);
     let firing = read(&posted("2021-02-25T15:10:00Z"));
     assert_eq!(
         (firing.said.event_type.as_str(), firing.said.severity),
@@ -197,8 +198,9 @@ fn an_alert_is_the_same_however_it_comes_until_it_is_resolved() {
 
 #[test]
 fn an_alert_without_a_beginning_is_new_each_time_and_no_name_in_it_is_long() {
-    let read =
-        |body: &Value, now: u64| alerts::read(body, Timestamp::from_millis(now)).expect("alerts").remove(0);
+    let read = |body: &Value, now: u64| {
+        alerts::read(&body.to_string(), Timestamp::from_millis(now)).expect("alerts").remove(0)
+    };
     let bare = json!([{ "labels": { "alertname": "DiskFull" } }]);
     // Fired, resolved and fired again: with one id the second firing would be dropped as a
     // repetition.
@@ -209,17 +211,67 @@ fn an_alert_without_a_beginning_is_new_each_time_and_no_name_in_it_is_long() {
     assert!(found.id.len() < 100 && found.said.dedupe_key.as_ref().is_some_and(|key| key.len() == 16));
     assert_eq!(found.said.payload.keys().collect::<Vec<_>>(), ["alert", "fingerprint"]);
     let numbers = json!([{ "labels": { "alertname": "a", "n": 7 } }]);
-    assert_eq!(alerts::read(&numbers, NOW), Err(AlertError::Labels(0)));
+    assert!(matches!(alerts::read(&numbers.to_string(), NOW), Err(AlertError::Labels(0))));
 }
 
 #[test]
 fn what_is_no_list_of_alerts_is_refused_whole() {
-    let read = |body: Value| alerts::read(&body, NOW).map(|alerts| alerts.len());
-    assert_eq!(read(json!([])), Ok(0));
-    assert_eq!(read(json!({ "a": 1 })), Err(AlertError::Shape));
-    assert_eq!(
-        read(json!([{ "labels": { "alertname": "a" } }, { "labels": {} }])),
-        Err(AlertError::Labels(1))
-    );
-    assert_eq!(read(json!(vec![1; ALERTS_MAX + 1])), Err(AlertError::Many(ALERTS_MAX + 1)));
+    let read = |body: &Value| match alerts::read(&body.to_string(), NOW) {
+        Ok(alerts) => alerts.len().to_string(),
+        Err(error) => error.to_string(),
+    };
+    let shape = "must be an array of alerts, or an object with `alerts`";
+    let labels = |index: usize| {
+        format!("alerts[{index}].labels: must be an object of at most 256 texts with `alertname`")
+    };
+    let many: serde_json::Map<_, _> =
+        (0..=alerts::LABELS_READ_MAX).map(|at| (at.to_string(), json!("x"))).collect();
+    for (body, expected) in [
+        (json!([]), "0".to_owned()),
+        (json!({ "a": 1 }), shape.to_owned()),
+        (json!({ "alerts": {} }), shape.to_owned()),
+        (json!(7), shape.to_owned()),
+        (json!([{ "labels": { "alertname": "a" } }, { "labels": {} }]), labels(1)),
+        (json!([{ "labels": [] }]), labels(0)),
+        (json!([{ "labels": { "alertname": "a" } }, 7]), labels(1)),
+        (json!([{ "labels": many }]), labels(0)),
+        (json!(vec![1; ALERTS_MAX + 1]), "has 1001 alerts; at most 1000 are accepted at a time".to_owned()),
+    ] {
+        assert_eq!(read(&body), expected, "{body}");
+    }
+}
+
+#[test]
+fn fields_are_read_as_from_a_whole_body() {
+    let path = |text: &str| Path::parse(text).expect("a path");
+    let paths = ["a", "a.b", "a.b.c", "a.0", "a.0.b", "a.1.0", "x", "ä", "n"].map(path);
+    let bodies = [
+        r#"{"a":{"b":{"c":"deep","d":[]}},"x":1.5,"n":null}"#,
+        r#"{"a":[{"b":true},[7,8]],"x":"\u0041\n"}"#,
+        r#"{"a":1,"a":{"b":"later"}}"#,
+        r#"{"a":{"b":"earlier"},"a":{"c":1}}"#,
+        r#"{"a":{"b":"earlier"},"a":7}"#,
+        r#"{"\u00e4":"escaped","a":{"0":{"b":-3}}}"#,
+        "[1,2]",
+        "\"text\"",
+        " null ",
+    ];
+    let step = |value: &Value, key: &String| match value {
+        Value::Array(items) => items.get(key.parse::<usize>().ok()?).cloned(),
+        _ => value.get(key).cloned(),
+    };
+    for body in bodies {
+        let whole: Value = serde_json::from_str(body).expect("JSON");
+        let fields = Fields::read(raw_json::json(body).expect("JSON"), paths.iter()).expect("readable");
+        for path in &paths {
+            let expected = path.0.iter().try_fold(whole.clone(), |value, key| step(&value, key));
+            let expected =
+                expected.filter(|value| !value.is_object() && !value.is_array() && !value.is_null());
+            assert_eq!(fields.get(path).cloned(), expected, "{body} {path:?}");
+        }
+    }
+    for wrong in ["", "{", "{}{}", r#"{"a":1,}"#, r#"{"a":"\ud800"}"#, r#"{"a":1e999}"#] {
+        let read = raw_json::json(wrong).and_then(|body| Fields::read(body, paths.iter()));
+        assert!(read.is_err(), "{wrong}");
+    }
 }

@@ -8,7 +8,11 @@ use serde_json::value::RawValue;
 
 use crate::{
     event::EVENT_BYTES_MAX,
-    wire::{FieldError, event::check_size, request::kind_of},
+    wire::{
+        FieldError,
+        event::check_size,
+        request::{AtMost, kind_of},
+    },
 };
 
 /// Most events in a body that is read whole; a longer list has to be NDJSON, which is answered
@@ -80,16 +84,15 @@ pub fn items(body: &[u8]) -> Result<Items<'_>, FieldError> {
 pub fn many(body: &[u8]) -> Result<Vec<&RawValue>, FieldError> {
     let text =
         std::str::from_utf8(body).map_err(|error| FieldError::whole(format!("is not UTF-8: {error}")))?;
-    let items: Vec<&RawValue> = serde_json::from_str(text).map_err(|error| {
+    let AtMost::<&RawValue, ITEMS_MAX> { items, count } = serde_json::from_str(text).map_err(|error| {
         FieldError::whole(match error.is_data() {
             true => format!("must be an array of events, not {}", kind_of(text)),
             false => format!("is not JSON: {error}"),
         })
     })?;
-    if items.len() > ITEMS_MAX {
+    if count > ITEMS_MAX {
         let message = format!(
-            "has {} events, at most {ITEMS_MAX} are allowed in one array; send more as application/x-ndjson",
-            items.len()
+            "has {count} events, at most {ITEMS_MAX} are allowed in one array; send more as application/x-ndjson"
         );
         return Err(FieldError::whole(message));
     }

@@ -27,7 +27,7 @@ use crate::{
         event::{self, Defaults, EventView, ParsedEvent},
         harness::{self, HarnessView},
         names::{checked_name, read_name, read_workspace},
-        request::{self, Text},
+        request::{self, AtMost, Text},
     },
 };
 
@@ -109,9 +109,9 @@ pub fn parse<'a>(
     new_id: &mut dyn FnMut() -> String,
 ) -> Result<ExchangeRequest<'a>, FieldError> {
     let mut view: ExchangeView<'a> = request::read_body(body)?;
-    let items = view.observe.take().unwrap_or_default();
+    let observe = view.observe.take();
     let exchange = view.into_exchange(session)?;
-    check_count("observe", items.len(), OBSERVE_MAX)?;
+    let items = checked_count("observe", observe)?;
     let api = Defaults::api(now, provenance, severities);
     // No event can have an empty source, so this marks those without one.
     let defaults = Defaults { session: Some(session.as_str()), source: "", ..api };
@@ -168,17 +168,17 @@ pub struct ExchangeView<'a> {
     /// Events to publish, at most 100; those without an address are for this session.
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<EventView>>)]
-    observe: Option<Vec<&'a RawValue>>,
+    observe: Option<AtMost<&'a RawValue, OBSERVE_MAX>>,
     /// Injections known to have arrived, at most 64.
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<String>>)]
-    ack: Option<Vec<Text<'a>>>,
+    ack: Option<AtMost<Text<'a>, ACKS_MAX>>,
     /// Ids of calls whose results the model has, at most 100. A `tool.call.failure` or
     /// `tool.call.timeout` with such a `call_id` is counted, and not delivered to this session.
     /// Those of `observe` are added.
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<String>>)]
-    known_calls: Option<Vec<Text<'a>>>,
+    known_calls: Option<AtMost<Text<'a>, KNOWN_CALLS_MAX>>,
     /// Limits below the configured ones.
     #[serde(default, deserialize_with = "request::object", skip_serializing_if = "Option::is_none")]
     budget: Option<BudgetView>,
@@ -283,8 +283,8 @@ impl<'a> ExchangeView<'a> {
             harness: Some(HarnessView::of(&exchange.harness)).filter(|harness| !harness.is_empty()),
             tool: exchange.tool.as_deref().map(Text::of),
             observe: None,
-            ack: Some(acks).filter(|acks| !acks.is_empty()),
-            known_calls: Some(known_calls).filter(|calls| !calls.is_empty()),
+            ack: Some(acks).filter(|acks| !acks.is_empty()).map(AtMost::from),
+            known_calls: Some(known_calls).filter(|calls| !calls.is_empty()).map(AtMost::from),
             budget: Some(BudgetView::of(exchange.budget)).filter(|budget| *budget != BudgetView::default()),
             format: exchange.format,
             carrier_effect: match exchange.carrier_effect {
@@ -311,12 +311,8 @@ impl<'a> ExchangeView<'a> {
             step: name("step", self.step)?,
             harness: harness.map_err(|error: FieldError| error.within("harness"))?,
             tool: name("tool", self.tool)?,
-            acks: read_names("ack", self.ack.unwrap_or_default(), ACKS_MAX)?
-                .map(|id| InjectionId::new(&id))
-                .collect(),
-            known_calls: read_names("known_calls", self.known_calls.unwrap_or_default(), KNOWN_CALLS_MAX)?
-                .map(|id| id.as_ref().into())
-                .collect(),
+            acks: read_names("ack", self.ack)?.map(|id| InjectionId::new(&id)).collect(),
+            known_calls: read_names("known_calls", self.known_calls)?.map(|id| id.as_ref().into()).collect(),
             budget: self.budget.unwrap_or_default().into(),
             format: self.format,
             carrier_effect: match self.carrier_effect {
@@ -407,12 +403,11 @@ impl From<BudgetView> for Budget {
     }
 }
 
-fn read_names<'a>(
+fn read_names<'a, const MAX: usize>(
     field: &'static str,
-    items: Vec<Text<'a>>,
-    count_max: usize,
-) -> Result<impl Iterator<Item = Cow<'a, str>>, FieldError> {
-    check_count(field, items.len(), count_max)?;
+    list: Option<AtMost<Text<'a>, MAX>>,
+) -> Result<impl Iterator<Item = Cow<'a, str>> + use<'a, MAX>, FieldError> {
+    let items = checked_count(field, list)?;
     let read = |(index, text)| {
         checked_name(field, text).map_err(|error| FieldError::new(format!("{field}[{index}]"), error.message))
     };
@@ -420,11 +415,16 @@ fn read_names<'a>(
     Ok(names.into_iter())
 }
 
-fn check_count(field: &'static str, count: usize, count_max: usize) -> Result<(), FieldError> {
-    if count > count_max {
-        return Err(FieldError::new(field, format!("has {count} items, at most {count_max} are allowed")));
+fn checked_count<T, const MAX: usize>(
+    field: &'static str,
+    list: Option<AtMost<T, MAX>>,
+) -> Result<Vec<T>, FieldError> {
+    match list {
+        Some(AtMost { count, .. }) if count > MAX => {
+            Err(FieldError::new(field, format!("has {count} items, at most {MAX} are allowed")))
+        }
+        list => Ok(list.map(|list| list.items).unwrap_or_default()),
     }
-    Ok(())
 }
 
 fn name<'a>(

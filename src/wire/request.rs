@@ -6,7 +6,7 @@
 use std::{borrow::Cow, fmt, marker::PhantomData};
 
 use serde::{
-    Deserialize, Deserializer, Serialize,
+    Deserialize, Deserializer, Serialize, Serializer,
     de::{
         Error, IgnoredAny, IntoDeserializer, MapAccess, SeqAccess, Visitor,
         value::{MapAccessDeserializer, SeqAccessDeserializer},
@@ -40,6 +40,59 @@ impl std::ops::Deref for Text<'_> {
 
     fn deref(&self) -> &str {
         &self.0
+    }
+}
+
+/// The first `MAX` items of an array, and the number of all; further ones are skipped without being
+/// built.
+#[derive(Debug)]
+pub(crate) struct AtMost<T, const MAX: usize> {
+    /// The first ones.
+    pub(crate) items: Vec<T>,
+    /// Number of all.
+    pub(crate) count: usize,
+}
+
+impl<T, const MAX: usize> From<Vec<T>> for AtMost<T, MAX> {
+    fn from(items: Vec<T>) -> Self {
+        Self { count: items.len(), items }
+    }
+}
+
+impl<T: Serialize, const MAX: usize> Serialize for AtMost<T, MAX> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.items.serialize(to)
+    }
+}
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for AtMost<T, MAX> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_seq(AtMostVisitor(PhantomData))
+    }
+}
+
+struct AtMostVisitor<T, const MAX: usize>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for AtMostVisitor<T, MAX> {
+    type Value = AtMost<T, MAX>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a sequence")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Self::Value, A::Error> {
+        let mut items = Vec::new();
+        while items.len() < MAX {
+            let Some(item) = array.next_element()? else { break };
+            items.push(item);
+        }
+        let mut count = items.len();
+        if count == MAX {
+            while array.next_element::<IgnoredAny>()?.is_some() {
+                count += 1;
+            }
+        }
+        Ok(AtMost { items, count })
     }
 }
 

@@ -60,8 +60,8 @@ pub(super) fn writes(tool_name: &str) -> bool {
 }
 
 /// File changes of the call; `folder` is the client's current folder.
-pub(super) fn of(tool: &ToolCall, folder: &str) -> Call {
-    let input = tool.tool_input.as_deref().map(RawValue::get);
+pub(super) fn of(tool: &ToolCall<'_>, folder: &str) -> Call {
+    let input = tool.tool_input.map(RawValue::get);
     let arguments = input.and_then(|input| serde_json::from_str(input).ok());
     let Arguments { command, file_path, notebook_path, task_id, run_in_background } =
         arguments.unwrap_or_default();
@@ -71,7 +71,7 @@ pub(super) fn of(tool: &ToolCall, folder: &str) -> Call {
         name if writes(name) => Some(TouchKind::Written),
         _ => None,
     };
-    let response = tool.tool_response.as_deref().map(RawValue::get).unwrap_or_default();
+    let response = tool.tool_response.map(RawValue::get).unwrap_or_default();
     let by = by.filter(|_| !FAILED.iter().any(|begin| response.starts_with(begin)));
     let named = file_path.as_deref().or(notebook_path.as_deref()).zip(by).map(|(path, by)| touch(path, by));
     let printed = command.as_deref().filter(|_| !run_in_background).map(|command| shown(command, folder));
@@ -95,14 +95,14 @@ pub(super) fn of(tool: &ToolCall, folder: &str) -> Call {
 }
 
 /// Branches pushed by the call, if it has ended.
-pub(super) fn pushed(tool: &ToolCall, folder: &str) -> Option<Value> {
-    let input = tool.tool_input.as_deref()?.get();
+pub(super) fn pushed(tool: &ToolCall<'_>, folder: &str) -> Option<Value> {
+    let input = tool.tool_input?.get();
     // Most calls push nothing.
     if !input.contains("push") && !input.contains("pr ") {
         return None;
     }
     let Arguments { command, run_in_background, .. } = serde_json::from_str(input).ok()?;
-    let response = tool.tool_response.as_deref().map(RawValue::get).unwrap_or_default();
+    let response = tool.tool_response.map(RawValue::get).unwrap_or_default();
     let pushes = pushes(&command.filter(|_| !run_in_background && started(response).is_none())?, folder);
     (!pushes.is_empty()).then(|| serde_json::json!(pushes))
 }
@@ -135,23 +135,25 @@ mod tests {
 
     use super::*;
 
-    fn tool(name: &str, input: &serde_json::Value, response: &str) -> ToolCall {
-        let raw = |text: String| Some(RawValue::from_string(text).expect("JSON"));
-        ToolCall {
+    fn with<T>(name: &str, input: &Value, response: &str, then: impl FnOnce(&ToolCall<'_>) -> T) -> T {
+        let [input, response] =
+            [input, &json!(response)].map(|json| RawValue::from_string(json.to_string()).expect("JSON"));
+        then(&ToolCall {
             tool_name: name.to_owned(),
             tool_use_id: "t1".to_owned(),
-            tool_input: raw(input.to_string()),
-            tool_response: raw(json!(response).to_string()),
-        }
+            tool_input: Some(&input),
+            tool_response: Some(&response),
+        })
     }
 
-    fn call(name: &str, input: &serde_json::Value, response: &str) -> Call {
-        of(&tool(name, input, response), "/w")
+    fn call(name: &str, input: &Value, response: &str) -> Call {
+        with(name, input, response, |tool| of(tool, "/w"))
     }
 
     #[test]
     fn what_a_command_pushed_is_reported_once_it_has_ended() {
-        let pushed = |input: &Value, response: &str| super::pushed(&tool("Bash", input, response), "/w");
+        let pushed =
+            |input: &Value, response: &str| with("Bash", input, response, |tool| super::pushed(tool, "/w"));
         let command = json!({ "command": "git -C sub push origin fix" });
         let expected = json!([{ "folder": "/w/sub", "from": "fix", "branch": "fix" }]);
         assert_eq!(pushed(&command, "done"), Some(expected));

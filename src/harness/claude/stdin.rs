@@ -1,7 +1,17 @@
 //! The used fields of Claude Code's hook input; all others are skipped without being built.
 
-use serde::Deserialize;
+use std::{fmt, marker::PhantomData};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{IgnoredAny, SeqAccess, Visitor},
+};
 use serde_json::value::RawValue;
+
+/// Most calls of a batch that are read; an agent makes a few in parallel.
+const CALLS_MAX: usize = 128;
+/// Most background tasks that are read.
+pub(super) const TASKS_MAX: usize = 64;
 
 /// Prefix of a shell command's error.
 const EXIT_CODE_PREFIX: &str = "Exit code ";
@@ -31,8 +41,9 @@ pub(super) struct UserPromptSubmit {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct PostToolBatch {
-    pub(super) tool_calls: Vec<ToolCall>,
+pub(super) struct PostToolBatch<'a> {
+    #[serde(borrow, deserialize_with = "first::<_, _, CALLS_MAX>")]
+    pub(super) tool_calls: Vec<ToolCall<'a>>,
 }
 
 /// A call before it runs; its input is not parsed.
@@ -43,18 +54,21 @@ pub(super) struct PendingCall {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct ToolCall {
+pub(super) struct ToolCall<'a> {
     pub(super) tool_name: String,
     pub(super) tool_use_id: String,
-    pub(super) tool_input: Option<Box<RawValue>>,
-    pub(super) tool_response: Option<Box<RawValue>>,
+    #[serde(borrow)]
+    pub(super) tool_input: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) tool_response: Option<&'a RawValue>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct PostToolUseFailure {
+pub(super) struct PostToolUseFailure<'a> {
     pub(super) tool_name: String,
     pub(super) tool_use_id: String,
-    pub(super) tool_input: Option<Box<RawValue>>,
+    #[serde(borrow)]
+    pub(super) tool_input: Option<&'a RawValue>,
     pub(super) error: String,
     #[serde(default)]
     pub(super) is_interrupt: bool,
@@ -83,6 +97,7 @@ pub(super) struct Stop {
     #[serde(default)]
     pub(super) stop_hook_active: bool,
     /// Running background tasks; `None` if the client does not report them.
+    #[serde(default, deserialize_with = "first_tasks")]
     pub(super) background_tasks: Option<Vec<BackgroundTask>>,
 }
 
@@ -96,14 +111,47 @@ pub(super) struct SessionEnd {
     pub(super) reason: String,
 }
 
-impl ToolCall {
+/// Reads the first `MAX` items of an array, and skips further ones.
+fn first<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MAX: usize>(
+    from: D,
+) -> Result<Vec<T>, D::Error> {
+    from.deserialize_seq(First::<T, MAX>(PhantomData))
+}
+
+fn first_tasks<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<BackgroundTask>>, D::Error> {
+    #[derive(Deserialize)]
+    struct Tasks(#[serde(deserialize_with = "first::<_, _, TASKS_MAX>")] Vec<BackgroundTask>);
+    Ok(Option::<Tasks>::deserialize(from)?.map(|tasks| tasks.0))
+}
+
+struct First<T, const MAX: usize>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for First<T, MAX> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a sequence")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Vec<T>, A::Error> {
+        let mut items = Vec::new();
+        while items.len() < MAX {
+            let Some(item) = array.next_element()? else { return Ok(items) };
+            items.push(item);
+        }
+        while array.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(items)
+    }
+}
+
+impl ToolCall<'_> {
     /// Its tool and its id.
     pub(super) fn names(&self) -> (&str, &str) {
         (&self.tool_name, &self.tool_use_id)
     }
 }
 
-impl PostToolUseFailure {
+impl PostToolUseFailure<'_> {
     /// The kind of error, and its text.
     pub(super) fn split_error(&self) -> (String, &str) {
         let error = self.error.as_str();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rmcp::model::Tool;
-use serde_json::Value;
+use serde::{Deserialize, de::IgnoredAny};
 
 use super::caller::Called;
 use crate::{
@@ -109,8 +109,11 @@ async fn notify(call: &Called<'_>) -> Result<String, ApiError> {
 
 /// Whether a call of `notify` has choices.
 fn is_question(arguments: &str) -> bool {
-    let arguments: Value = serde_json::from_str(arguments).expect("the arguments of a call are JSON");
-    arguments.get("choices").is_some_and(|choices| !choices.is_null())
+    #[derive(Deserialize)]
+    struct Asked {
+        choices: Option<IgnoredAny>,
+    }
+    serde_json::from_str::<Asked>(arguments).is_ok_and(|asked| asked.choices.is_some())
 }
 
 async fn ask(call: &Called<'_>) -> Result<String, ApiError> {

@@ -15,7 +15,7 @@ use tokio::{
 use super::*;
 use crate::server::{
     connections::{self as listening, CONNECTIONS_MAX},
-    extract::BODY_BYTES_MAX,
+    extract::EVENTS_BYTES_MAX,
 };
 
 /// A server that stops on drop.
@@ -92,7 +92,7 @@ async fn an_answer_that_comes_before_the_body_can_be_read() {
     let Daemon { app, .. } = daemon();
     let router = router::router(app).merge(Router::new().route("/unread", post(async || "done")));
     let (path, _serving) = serve(folder.path(), router);
-    let large = BODY_BYTES_MAX + 1;
+    let large = EVENTS_BYTES_MAX + 1;
     for (request, body, status) in [
         ("POST /nowhere", 2, 404),
         ("POST /healthz", 2, 405),

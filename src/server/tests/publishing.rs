@@ -28,10 +28,10 @@ async fn bodies_that_cannot_be_published_get_one_error_and_store_nothing() {
         (publish(""), 400, "", "is not JSON: EOF while parsing a value at line 1 column 0"),
         (publish(&large), 413, "", "an event has at most 65536 bytes, this one has 1000033"),
         (
-            post("/v1/events", "application/json", vec![b'['; extract::BODY_BYTES_MAX + 1]),
+            post("/v1/events", "application/json", vec![b'['; extract::EVENTS_BYTES_MAX + 1]),
             413,
             "",
-            "a body has at most 16777216 bytes; send more as application/x-ndjson",
+            "the body of this request has at most 4194304 bytes; send more as application/x-ndjson",
         ),
         (
             post("/v1/events", "text/xml", "<a/>"),
