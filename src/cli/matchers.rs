@@ -10,7 +10,10 @@ use std::{
 
 use crate::{
     config::report::{Diagnostic, Place},
-    problem::matcher::{FILE_BYTES_MAX, MatcherError, Matchers},
+    problem::{
+        format::text_of,
+        matcher::{FILE_BYTES_MAX, MatcherError, Matchers},
+    },
 };
 
 /// Most files that are read.
@@ -107,5 +110,5 @@ pub(super) fn read_text(path: &Path, bytes_max: usize) -> io::Result<String> {
     if bytes.len() > bytes_max {
         return Err(io::Error::other(format!("larger than {bytes_max} bytes")));
     }
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    Ok(text_of(bytes))
 }

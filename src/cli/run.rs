@@ -11,6 +11,7 @@
 mod child;
 mod command_line;
 mod last_lines;
+mod limited;
 mod pieces;
 mod plan;
 mod problems;

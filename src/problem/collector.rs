@@ -73,25 +73,20 @@ impl Collector {
         });
     }
 
-    /// Takes the end of both outputs.
-    ///
-    /// Errors: the format of a document, and why it cannot be parsed.
-    pub fn finish(&mut self) -> Result<(), (Format, String)> {
+    /// Takes the end of both outputs; returns the document of standard output, if it is one.
+    pub fn finish(&mut self) -> Option<(Format, Vec<u8>)> {
         let Self { stdout, stderr, found } = self;
         for Reader { lines, matchers, format, tests, .. } in [&mut *stdout, stderr] {
             lines.finish(|line| take(line, *format, tests, matchers, found));
         }
         let document = std::mem::take(&mut stdout.document);
-        let Some(format) = stdout.format.filter(|format| !format.is_lines() && !document.is_empty()) else {
-            return Ok(());
-        };
-        if document.len() > DOCUMENT_BYTES_MAX {
-            return Err((format, format!("larger than {DOCUMENT_BYTES_MAX} bytes")));
-        }
-        let problems =
-            format.read(&String::from_utf8_lossy(&document)).map_err(|error| (format, error.to_string()))?;
-        found.entry(format.tool().to_owned()).or_default().extend(problems);
-        Ok(())
+        let format = stdout.format.filter(|format| !format.is_lines() && !document.is_empty())?;
+        Some((format, document))
+    }
+
+    /// Adds the problems of a document.
+    pub fn add(&mut self, format: Format, problems: Vec<Problem>) {
+        self.found.entry(format.tool().to_owned()).or_default().extend(problems);
     }
 
     /// Drops all problems so far.
@@ -162,7 +157,7 @@ mod tests {
             (Stream::Stderr, b"5"),
         ];
         pieces.iter().for_each(|(stream, piece)| collector.push(*stream, piece, |_| false));
-        collector.finish().expect("no document");
+        assert_eq!(collector.finish(), None);
         assert_eq!(messages(&collector, "cargo"), ["no"]);
         assert_eq!(collector.found()["cargo"][0].file.as_deref(), Some("src/a.rs"));
     }
@@ -190,14 +185,17 @@ mod tests {
             collector.push(Stream::Stdout, piece, |_| false);
         }
         assert_eq!(messages(&collector, "eslint"), Vec::<String>::new());
-        collector.finish().expect("right");
+        let (format, document) = collector.finish().expect("a document");
+        collector.add(format, format.read_document(document).expect("right"));
         assert_eq!(messages(&collector, "eslint"), ["no"]);
 
         let mut large = Collector::new(&[], Some(Format::Sarif));
         for _ in 0..20 {
             large.push(Stream::Stdout, &vec![b' '; 1024 * 1024], |_| false);
         }
-        assert_eq!(large.finish(), Err((Format::Sarif, "larger than 16777216 bytes".to_owned())));
+        let (format, document) = large.finish().expect("a document");
+        let error = format.read_document(document).expect_err("too large");
+        assert_eq!(error.to_string(), "larger than 16777216 bytes");
     }
 
     #[test]

@@ -8,10 +8,12 @@ mod sarif;
 #[cfg(test)]
 mod tests;
 
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use strum::{IntoStaticStr, VariantArray};
 
 pub use self::{cargo::line as cargo_line, go_test::GoTest};
-use super::Problem;
+use super::{Problem, lines::LINE_BYTES_MAX};
 
 /// Largest document, in bytes.
 pub const DOCUMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -45,6 +47,9 @@ pub enum FormatError {
     /// It is not XML, or it has a document type, with which entities could expand it.
     #[error("{0}")]
     Xml(String),
+    /// It is too large.
+    #[error("larger than {DOCUMENT_BYTES_MAX} bytes")]
+    Large,
 }
 
 impl Format {
@@ -87,28 +92,66 @@ impl Format {
         matches!(self, Self::CargoJson | Self::GoTestJson)
     }
 
+    /// Like [`Format::read`], for the bytes of a document.
+    ///
+    /// Errors: also if it is larger than [`DOCUMENT_BYTES_MAX`].
+    pub fn read_document(self, document: Vec<u8>) -> Result<Vec<Problem>, FormatError> {
+        if document.len() > DOCUMENT_BYTES_MAX {
+            return Err(FormatError::Large);
+        }
+        self.read(&text_of(document))
+    }
+
     /// All problems of a document, at most `PROBLEMS_MAX`.
     ///
-    /// Errors: the first error, with line and column. Invalid lines are skipped.
+    /// Shape: in linear time, and in about the memory of `text`. Errors: the first error, with its
+    /// place. Invalid and very long lines are skipped.
     pub fn read(self, text: &str) -> Result<Vec<Problem>, FormatError> {
-        let mut found = match self {
-            Self::CargoJson => text.lines().filter_map(cargo::line).collect(),
+        let mut found = Vec::new();
+        let take = |problem| {
+            if found.len() < PROBLEMS_MAX {
+                found.push(problem);
+            }
+        };
+        let lines = text.lines().filter(|line| line.len() <= LINE_BYTES_MAX);
+        match self {
+            Self::CargoJson => lines.filter_map(cargo::line).for_each(take),
             Self::GoTestJson => {
                 let mut tests = GoTest::default();
-                text.lines().filter_map(|line| tests.line(line)).collect()
+                lines.filter_map(|line| tests.line(line)).for_each(take);
             }
-            Self::EslintJson => eslint::read(text).map_err(json_error)?,
-            Self::Sarif => sarif::read(text).map_err(json_error)?,
-            Self::Junit => junit::read(text).map_err(|error| FormatError::Xml(error.to_string()))?,
-        };
-        found.truncate(PROBLEMS_MAX);
+            Self::EslintJson => eslint::read(text, take).map_err(FormatError::Json)?,
+            Self::Sarif => sarif::read(text, take).map_err(FormatError::Json)?,
+            Self::Junit => found = junit::read(text).map_err(FormatError::Xml)?,
+        }
         Ok(found)
     }
 }
 
-fn json_error(error: serde_path_to_error::Error<serde_json::Error>) -> FormatError {
-    FormatError::Json(match error.path().to_string().as_str() {
-        "." | "?" => error.inner().to_string(),
-        path => format!("{path}: {}", error.inner()),
+/// The text of a document: each byte that is not UTF-8 is replaced by `?`, in place.
+pub fn text_of(mut bytes: Vec<u8>) -> String {
+    let mut checked = 0;
+    while let Some(Err(error)) = bytes.get(checked..).map(std::str::from_utf8) {
+        let begin = checked + error.valid_up_to();
+        let end = error.error_len().map_or(bytes.len(), |length| begin + length);
+        bytes.get_mut(begin..end).unwrap_or_default().fill(b'?');
+        checked = end;
+    }
+    String::from_utf8(bytes).expect("every byte was checked")
+}
+
+/// Parses one item of a document; `place` is its path in it.
+///
+/// Errors: the path of what is wrong, and line and column in the item.
+fn item<'a, T: Deserialize<'a>>(item: &'a RawValue, place: &str) -> Result<T, String> {
+    let mut json = serde_json::Deserializer::from_str(item.get());
+    serde_path_to_error::deserialize(&mut json).map_err(|error| match error.path().to_string().as_str() {
+        "." | "?" => field(place, error.inner()),
+        path if place.is_empty() => field(path, error.inner()),
+        path => field(&format!("{place}.{path}"), error.inner()),
     })
+}
+
+fn field(place: &str, error: &serde_json::Error) -> String {
+    if place.is_empty() { error.to_string() } else { format!("{place}: {error}") }
 }

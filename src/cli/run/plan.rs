@@ -6,8 +6,10 @@ use std::{
     fs,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
+use super::limited::within;
 use crate::{
     cli::matchers,
     problem::{
@@ -39,6 +41,8 @@ pub(super) struct Report {
     path: PathBuf,
     /// The file's state when it was last read, or before the command began.
     seen: Option<Mark>,
+    /// Whether a read took too long; it is not read again.
+    is_given_up: bool,
 }
 
 /// Modification time in seconds and nanoseconds, length, inode.
@@ -76,8 +80,10 @@ impl Plan {
         if let Some(format) = Format::of_word(name) {
             self.format = Some(format);
         } else if name.ends_with(".json") {
-            let read = matchers::read_file(Path::new(name)).map_err(|unread| unread.to_string())?;
-            self.matchers.extend(read.all());
+            match matchers::read_file(Path::new(name)) {
+                Ok(read) => self.matchers.extend(read.all()),
+                Err(unread) => self.warnings.push(unread.to_string()),
+            }
         } else {
             let found = all.named(name).map_err(|near| {
                 let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
@@ -105,7 +111,7 @@ impl Report {
         };
         let path = PathBuf::from(path);
         let seen = mark(&path);
-        Ok(Self { format, path, seen })
+        Ok(Self { format, path, seen, is_given_up: false })
     }
 
     /// The tool of these problems.
@@ -115,13 +121,20 @@ impl Report {
 
     /// The problems in the file, if it was written since the last read.
     ///
-    /// Errors: the reason, with the file's name.
-    pub(super) fn read(&mut self) -> Option<Result<Vec<Problem>, String>> {
+    /// Errors: the reason, with the file's name; it took longer than `limit`.
+    pub(super) fn read(&mut self, limit: Duration) -> Option<Result<Vec<Problem>, String>> {
+        if self.is_given_up {
+            return None;
+        }
         let now = mark(&self.path).filter(|mark| Some(*mark) != self.seen)?;
         self.seen = Some(now);
-        let text = matchers::read_text(&self.path, DOCUMENT_BYTES_MAX).map_err(|error| error.to_string());
-        let problems = text.and_then(|text| self.format.read(&text).map_err(|error| error.to_string()));
-        Some(problems.map_err(|error| format!("{}: {error}", self.path.display())))
+        let (format, path) = (self.format, self.path.clone());
+        let read = within(limit, move || {
+            let text = matchers::read_text(&path, DOCUMENT_BYTES_MAX).map_err(|error| error.to_string())?;
+            format.read(&text).map_err(|error| error.to_string())
+        });
+        self.is_given_up = read.is_err();
+        Some(read.flatten().map_err(|error| format!("{}: {error}", self.path.display())))
     }
 }
 
@@ -133,7 +146,7 @@ fn mark(path: &Path) -> Option<Mark> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::fake::Scratch;
+    use crate::{cli::run::limited::READ_WAIT_MAX, client::fake::Scratch};
 
     fn plan(names: &[&str], reports: &[&str], command: &str, config: Option<&Path>) -> Result<Plan, String> {
         let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
@@ -161,7 +174,6 @@ mod tests {
     fn what_is_wrong_with_an_option_is_said() {
         for (names, reports, expected) in [
             (&["esling"][..], &[][..], "--matcher: unknown matcher `esling`; did you mean `eslint`?"),
-            (&["/absent/m.json"], &[], "/absent/m.json: No such file or directory (os error 2)"),
             (
                 &[],
                 &["junit"],
@@ -192,24 +204,41 @@ mod tests {
     }
 
     #[test]
+    fn a_named_file_with_an_error_is_a_warning() {
+        let folder = Scratch::new();
+        let path = folder.path().join("m.json");
+        fs::write(&path, "{\n  \"problemMatcher\": 7\n}").expect("written");
+        let named = path.display().to_string();
+        let broken = plan(&[&named], &[], "true", None).expect("the command runs");
+        let is_placed = |warning: &String| warning.starts_with(&format!("{named}: "));
+        assert!(
+            broken.is_empty() && broken.warnings.len() == 1 && broken.warnings.iter().all(is_placed),
+            "{broken:?}"
+        );
+        let absent = plan(&["/absent/m.json", "gcc"], &[], "true", None).expect("the command runs");
+        assert_eq!(absent.warnings, ["/absent/m.json: No such file or directory (os error 2)"]);
+        assert!(!absent.matchers.is_empty());
+    }
+
+    #[test]
     fn a_report_is_read_only_when_it_was_written() {
         let folder = Scratch::new();
         let path = folder.path().join("r.xml");
         fs::write(&path, "<x><testcase name='old'><failure/></testcase></x>").expect("written");
         let text = format!("junit={}", path.display());
         let mut report = Report::parse(&text).expect("right");
-        assert!(report.read().is_none());
+        assert!(report.read(READ_WAIT_MAX).is_none());
         fs::write(&path, "<x><testcase name='newer'><failure/></testcase></x>").expect("written");
-        let problems = report.read().expect("it was written").expect("right");
+        let problems = report.read(READ_WAIT_MAX).expect("it was written").expect("right");
         assert_eq!(
             problems.iter().filter_map(|problem| problem.code.as_deref()).collect::<Vec<_>>(),
             ["newer"]
         );
-        assert!(report.read().is_none());
+        assert!(report.read(READ_WAIT_MAX).is_none());
         fs::write(&path, "<x>").expect("written");
         assert!(
             report
-                .read()
+                .read(READ_WAIT_MAX)
                 .expect("it was written")
                 .expect_err("wrong")
                 .starts_with(&format!("{}: ", path.display()))

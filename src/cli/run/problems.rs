@@ -12,7 +12,13 @@ use std::{
 
 use serde_json::Value;
 
-use super::{pieces::Piece, plan::Plan, publishing::Publishing, task::Task};
+use super::{
+    limited::{READ_WAIT_MAX, within},
+    pieces::Piece,
+    plan::Plan,
+    publishing::Publishing,
+    task::Task,
+};
 use crate::{
     problem::{
         Origin, Problem, Problems,
@@ -79,8 +85,12 @@ impl<'a> Follower<'a> {
                 Ok(Piece::End) | Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        if let Err((format, error)) = collector.finish() {
-            self.publishing.warn(&format!("the {} output: {error}", format.as_str()));
+        if let Some((format, document)) = collector.finish() {
+            let read = within(READ_WAIT_MAX, move || format.read_document(document));
+            match read.and_then(|read| read.map_err(|error| error.to_string())) {
+                Ok(problems) => collector.add(format, problems),
+                Err(error) => self.publishing.warn(&format!("the {} output: {error}", format.as_str())),
+            }
         }
         // A cycle that is cut off has not found everything.
         if self.mode == Mode::AtEnd || !cycle.is_cut_off() {
@@ -105,7 +115,8 @@ impl<'a> Follower<'a> {
     fn settle(&mut self, collector: &Collector, now: Timestamp) {
         let mut found = collector.found().clone();
         for (number, report) in self.plan.reports.iter_mut().enumerate() {
-            match report.read() {
+            let spent = (self.clock)().since(now);
+            match report.read(READ_WAIT_MAX.saturating_sub(spent)) {
                 Some(Ok(problems)) => drop(self.reported.insert(number, problems)),
                 Some(Err(error)) => self.publishing.warn(&error),
                 None => {}

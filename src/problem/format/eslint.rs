@@ -1,14 +1,20 @@
 //! `eslint -f json`. Source: <https://eslint.org/docs/latest/use/formatters/>.
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
-use crate::problem::{Level, Problem};
+use super::{field, item};
+use crate::{
+    problem::{Level, Problem},
+    raw_json::{each_item, json},
+};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct File {
+struct File<'a> {
     file_path: String,
-    messages: Vec<Message>,
+    #[serde(borrow)]
+    messages: &'a RawValue,
 }
 
 #[derive(Deserialize)]
@@ -21,17 +27,46 @@ struct Message {
     column: Option<u32>,
 }
 
-pub(super) fn read(text: &str) -> Result<Vec<Problem>, serde_path_to_error::Error<serde_json::Error>> {
-    let files: Vec<File> = serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(text))?;
-    let of_file = |file: File| {
-        file.messages.into_iter().map(move |message| Problem {
-            file: Some(file.file_path.clone()),
-            line: message.line,
-            column: message.column,
-            severity: if message.severity >= 2 { Level::Error } else { Level::Warning },
-            code: message.rule_id,
-            message: message.message,
-        })
-    };
-    Ok(files.into_iter().flat_map(of_file).collect())
+/// Calls `found` with each problem, in order.
+///
+/// Errors: the path of what is wrong, line and column in it.
+pub(super) fn read(text: &str, mut found: impl FnMut(Problem)) -> Result<(), String> {
+    let files = json(text).map_err(|error| error.to_string())?;
+    let mut failed = None;
+    each_item(files, |number, file| {
+        if failed.is_none() {
+            failed = read_file(file, &format!("[{number}]"), &mut found).err();
+        }
+        Ok(())
+    })
+    .map_err(|error| error.to_string())?;
+    failed.map_or(Ok(()), Err)
+}
+
+fn read_file(file: &RawValue, place: &str, found: &mut impl FnMut(Problem)) -> Result<(), String> {
+    let File { file_path, messages } = item(file, place)?;
+    let place = format!("{place}.messages");
+    let mut failed = None;
+    each_item(messages, |number, message| {
+        if failed.is_none() {
+            match item::<Message>(message, &format!("{place}[{number}]")) {
+                Ok(message) => found(problem(&file_path, message)),
+                Err(error) => failed = Some(error),
+            }
+        }
+        Ok(())
+    })
+    .map_err(|error| field(&place, &error))?;
+    failed.map_or(Ok(()), Err)
+}
+
+fn problem(file: &str, message: Message) -> Problem {
+    Problem {
+        file: Some(file.to_owned()),
+        line: message.line,
+        column: message.column,
+        severity: if message.severity >= 2 { Level::Error } else { Level::Warning },
+        code: message.rule_id,
+        message: message.message,
+    }
 }

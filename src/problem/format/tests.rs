@@ -107,11 +107,15 @@ fn what_is_no_document_is_refused_with_its_place() {
         (
             Format::EslintJson,
             "[{\"filePath\": 1}]".to_owned(),
-            "[0].filePath: invalid type: integer `1`, expected a string at line 1 column 15",
+            "[0].filePath: invalid type: integer `1`, expected a string at line 1 column 14",
         ),
         (Format::Sarif, "{".to_owned(), "EOF while parsing an object at line 1 column 1"),
-        (Format::Junit, "<a><b></a>".to_owned(), "expected 'b' tag, not 'a' at 1:7"),
-        (Format::Junit, format!("<!DOCTYPE x [{many}]><x>&a;</x>"), "XML with DTD detected"),
+        (
+            Format::Junit,
+            "<a><b></a>".to_owned(),
+            "ill-formed document: expected `</b>`, but `</a>` was found at 1:7",
+        ),
+        (Format::Junit, format!("<!DOCTYPE x [{many}]><x>&a;</x>"), "a document type is not allowed at 1:1"),
     ] {
         assert_eq!(format.read(&text).expect_err("wrong").to_string(), expected);
     }
@@ -124,6 +128,82 @@ fn deep_and_large_documents_are_bounded() {
     assert!(Format::Sarif.read(&"[".repeat(200_000)).is_err());
     let many = "<x>".to_owned() + &"<testcase name='n'><failure/></testcase>".repeat(5_000) + "</x>";
     assert_eq!(Format::Junit.read(&many).expect("right").len(), PROBLEMS_MAX);
+}
+
+#[test]
+fn hostile_reports_are_refused_in_linear_time() {
+    const COUNT: usize = 100_000;
+    let attributes: String = (0..COUNT).map(|at| format!(" a{at}='1'")).collect();
+    let spaces: String = (0..COUNT).map(|at| format!(" xmlns:a{at}='u{at}'")).collect();
+    let case = |inside: &str| format!("<t><testcase name='n'><failure>{inside}</failure></testcase></t>");
+    for (document, expected) in [
+        (format!("<t><testcase{attributes}/></t>"), "an element has more than 100 attributes at 1:4"),
+        (format!("<t><testcase{spaces}/></t>"), "an element has more than 100 attributes at 1:4"),
+        ("<a xmlns:n='u'>".repeat(COUNT), "elements are nested deeper than 100 levels at 1:1501"),
+        (
+            format!("<t><!--{}", "-".repeat(COUNT)),
+            "syntax error: comment not closed: `-->` not found before end of input at 1:4",
+        ),
+        ("\0\u{fffd}".repeat(COUNT), "there is text outside of an element at 1:1"),
+        ("<a>".to_owned(), "1 elements have no end at 1:4"),
+        (String::new(), "there is no element at 1:1"),
+        (case("&lol;"), "unknown entity `lol` at 1:32"),
+    ] {
+        let error = Format::Junit.read(&document).expect_err(expected).to_string();
+        assert_eq!(error, expected);
+    }
+    for (inside, expected) in [
+        ("&#65;".repeat(COUNT), "A".repeat(8 * 1024)),
+        (" ".repeat(COUNT) + "told", "told".to_owned()),
+        ("<![CDATA[<b>]]>".repeat(2), "<b><b>".to_owned()),
+        ("<!---->".repeat(COUNT) + "a", "a".to_owned()),
+        ("<p/>".repeat(COUNT), "failed".to_owned()),
+    ] {
+        let found = Format::Junit.read(&case(&inside)).expect("right");
+        assert_eq!(found.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>(), [expected]);
+    }
+}
+
+#[test]
+fn hostile_json_reports_build_nothing() {
+    const COUNT: usize = 100_000;
+    let many = |part: &str| vec![part; COUNT].join(",");
+    let empty = many("{}");
+    let sarif = |result: &str| format!(r#"{{"runs":[{{"results":[{result}]}}]}}"#);
+    for (format, document, count) in [
+        (Format::Sarif, format!(r#"{{"x":[{empty}],"runs":[]}}"#), 0),
+        (Format::Sarif, sarif(&many(r#"{"message":{}}"#)), PROBLEMS_MAX),
+        (Format::Sarif, sarif(&format!(r#"{{"message":{{}},"locations":[{empty}]}}"#)), 1),
+        (Format::Sarif, sarif(&format!(r#"{{"message":{{}},"suppressions":[{empty}]}}"#)), 0),
+        (Format::EslintJson, format!("[{}]", many(r#"{"filePath":"a","messages":[]}"#)), 0),
+        (Format::CargoJson, format!("{{\"message\":[{empty}]}}\n").repeat(3), 0),
+        (Format::GoTestJson, "[".repeat(COUNT), 0),
+    ] {
+        assert_eq!(format.read(&document).expect("right").len(), count, "{format:?}");
+    }
+    for (document, expected) in [
+        (r#"{"runs":7}"#.to_owned(), "runs: invalid type: integer `7`, expected an array at line 1 column 1"),
+        (
+            r#"{"runs":[{"results":[{"message":7}]}]}"#.to_owned(),
+            "runs[0].results[0].message: invalid type: integer `7`, expected struct Message at line 1 column 12",
+        ),
+        ("{}".to_owned(), "missing field `runs` at line 1 column 2"),
+    ] {
+        assert_eq!(Format::Sarif.read(&document).expect_err("wrong").to_string(), expected);
+    }
+}
+
+#[test]
+fn bytes_that_are_no_text_are_replaced_in_place() {
+    for (bytes, expected) in [
+        (&b"a\xffb"[..], "a?b"),
+        (b"\xe2\x82", "??"),
+        (b"\xe2\x82x\xc3\xa4", "??x\u{e4}"),
+        (b"", ""),
+        (b"plain", "plain"),
+    ] {
+        assert_eq!(text_of(bytes.to_vec()), expected, "{bytes:?}");
+    }
 }
 
 #[test]
