@@ -203,7 +203,7 @@ pub fn rebuild(state: &Path, config: &Path) -> Result<Rebuilt, DaemonError> {
     let file = state.join(FILE_NAME);
     let skipped = Skipped::open(state, &journal).into_records();
     let source = ReplaySource { journal: journal.clone(), snapshots, rules, ended: last_seq, skipped };
-    let last = projector::rebuild(&file, &source)?.0;
+    let last = projector::rebuild(&file, compiled.daemon.journal.history_bytes, &source)?.0;
     journal.close_blocking()?;
     Ok(Rebuilt { last, file })
 }
@@ -249,8 +249,9 @@ impl Daemon {
         let (rules, ended) = (store.clone(), fold.applied);
         let replay_source =
             ReplaySource { journal: journal.clone(), snapshots: snapshots.clone(), rules, ended, skipped };
+        let history_bytes = compiled.daemon.journal.history_bytes;
         let History { projection, feed, projector } =
-            History::start(&options.state, replay_source, projected, &mut fold)?;
+            History::start(&options.state, replay_source, projected, history_bytes, &mut fold)?;
         let about = About::new(clock.now(), compiled.daemon.journal.durability, projection.clone());
         let reloads = ReloadChannels::new(reload::state_of_start(usable, clock.now()));
         let app =
@@ -380,9 +381,11 @@ impl History {
         state: &Path,
         replay_source: ReplaySource,
         projected: Option<Writer>,
+        bytes_max: u64,
         fold: &mut Fold,
     ) -> Result<Self, DaemonError> {
         let (projection, commands) = Projection::new(&state.join(FILE_NAME));
+        projection.set_bytes_max(bytes_max);
         let (projector, feed) = Projector::new(projection.clone(), commands, replay_source, projected, fold);
         let projector = projector.start().map_err(DaemonError::Thread)?;
         Ok(Self { projection, feed, projector })

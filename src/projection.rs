@@ -29,7 +29,7 @@ pub use self::{
     notes::{Note, NoteContent, Notes, Place},
     progress::Progress,
     reader::{Command, Projection, View},
-    writer::{EVENTS_MAX, Writer},
+    writer::{BYTES_MAX, EVENTS_MAX, Writer},
 };
 
 /// Name of the file in the state folder.

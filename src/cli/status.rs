@@ -16,7 +16,7 @@ use super::{
 };
 use crate::wire::{
     history::ProjectionView,
-    views::{JournalView, NotificationCounts, StatusView, SubscriberCounts, TokenCounts},
+    views::{DiskView, JournalView, NotificationCounts, StatusView, SubscriberCounts, TokenCounts},
 };
 
 /// Displayed characters of the rules' hash; enough to notice a change.
@@ -103,13 +103,14 @@ impl StatusView {
 
     /// Counts since the journal's first record.
     fn counts(&self, terminal: &Terminal) -> String {
-        let Self { journal, projection, rules, events, notifications, tokens, sessions, .. } = self;
+        let Self { journal, projection, disk, rules, events, notifications, tokens, sessions, .. } = self;
         let hash: String = rules.hash.chars().take(HASH_CHARS).collect();
         let lines = json!({
             "started": terminal.moment(&self.started_at),
             "journal": format!("{} records, {} synced, durability {}", journal.head, journal.synced, journal.durability),
             "files": journal.files(terminal),
             "history": projection.text(),
+            "disk": disk.text(),
             "rules": format!("{} subscribers enabled, {} disabled, hash {hash}", rules.enabled, rules.disabled),
             "events": format!("{} published, {} unmatched, {} throttled, {} skipped{}", events.published, events.unmatched, events.throttled, events.skipped, ended(&events.ended)),
             "notifications": format!(
@@ -157,6 +158,17 @@ impl ProjectionView {
             0 => "up to date".to_owned(),
             behind => format!("{behind} records behind, at {}", self.seq),
         }
+    }
+}
+
+impl DiskView {
+    fn text(&self) -> String {
+        let Self { journal, history, history_max, snapshots, rules } = self;
+        let [journal, history, most, snapshots, rules] =
+            [journal, history, history_max, snapshots, rules].map(|bytes| size(*bytes));
+        format!(
+            "journal {journal}, history {history} of at most {most}, snapshots {snapshots}, rules {rules}"
+        )
     }
 }
 
@@ -251,6 +263,13 @@ mod tests {
                 problems: Vec::new(),
             },
             projection: ProjectionView { seq: 96, behind: 0, failed: None },
+            disk: DiskView {
+                journal: 3 << 19,
+                history: 5 << 20,
+                history_max: 256 << 20,
+                snapshots: 900,
+                rules: 0,
+            },
             config: ConfigView { state: ConfigView::IN_FORCE.to_owned(), ..ConfigView::default() },
             rules: RulesView { hash: "b21532ec8694b10c52aa".to_owned(), enabled: 3, disabled: 0 },
             events: EventCounts {
@@ -301,6 +320,7 @@ started        4h ago
 journal        96 records, 93 synced, durability sync
 files          1.5 MiB in 2 from record 1, yesterday 08:00, 1 sealed from 1.0 MiB to 1000 bytes
 history        up to date
+disk           journal 1.5 MiB, history 5.0 MiB of at most 256.0 MiB, snapshots 900 bytes, rules 0 bytes
 rules          3 subscribers enabled, 0 disabled, hash b21532ec8694
 events         53 published, 1 unmatched, 0 throttled, 0 skipped; ended: 3 duplicate, 2 filtered
 notifications  3 created, 2 injected, 3 confirmed (1 seen, 2 step), 0 pending, 0 unclaimed; ended: 1 expired; 2 carriers that never change

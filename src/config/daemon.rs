@@ -53,6 +53,11 @@ const RETAIN_AGE_LIMITS: RangeInclusive<Duration> =
 const RETAIN_BYTES: u64 = 2 * 1024 * 1024 * 1024;
 /// Smallest and largest such size: a few of the smallest segments; more than the size of a disk.
 const RETAIN_BYTES_LIMITS: RangeInclusive<u64> = 16 * 1024 * 1024..=1 << 50;
+/// Default size of the history beyond which its oldest entries are deleted, in bytes: some 300,000
+/// deliveries.
+const HISTORY_BYTES: u64 = 256 * 1024 * 1024;
+/// Smallest and largest such size: some thousand deliveries; more than a query reads in a day.
+const HISTORY_BYTES_LIMITS: RangeInclusive<u64> = 16 * 1024 * 1024..=1 << 40;
 /// Default number of records between two snapshots: at 1 to 2 us each, a start after a kill applies
 /// them in some 50 ms.
 const SNAPSHOT_RECORDS: u32 = 32_768;
@@ -103,6 +108,8 @@ pub struct JournalConfig {
     pub retain_age: Option<Duration>,
     /// Maximum size of all segments in bytes; `None` for no limit.
     pub retain_bytes: Option<u64>,
+    /// Maximum size of the history's file in bytes.
+    pub history_bytes: u64,
     /// The number of records between two snapshots.
     pub snapshot_records: u32,
 }
@@ -210,6 +217,9 @@ fn read_journal(section: &mut Section<'_>) -> JournalConfig {
                 values::unless_off(value, |value| values::integer(value, RETAIN_BYTES_LIMITS))
             })
             .unwrap_or(Some(RETAIN_BYTES)),
+        history_bytes: section
+            .read("history_bytes", |value| values::integer(value, HISTORY_BYTES_LIMITS))
+            .unwrap_or(HISTORY_BYTES),
         snapshot_records: section
             .read("snapshot_records", |value| values::integer(value, SNAPSHOT_RECORDS_LIMITS))
             .unwrap_or(SNAPSHOT_RECORDS),

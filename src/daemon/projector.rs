@@ -176,6 +176,9 @@ impl Projector {
             let opened = opened.map_or_else(|| file::open(path), Ok)?;
             file::keep_or_replace(opened, &self.source.journal, path)
         })?;
+        writer.set_bytes_max(self.projection.bytes_max());
+        // The limit may be lower than before.
+        while writer.shrink()? {}
         self.report_progress(&writer);
         // A replaced file lacks more than the feed has.
         if let Some(feed) = feed.flatten()
@@ -322,7 +325,9 @@ impl Projector {
         self.projection.progress().end_feed();
         self.projection.progress().commit(Seq::ZERO);
         drop(writer);
-        self.with_no_reader(file::replace)
+        let mut replaced = self.with_no_reader(file::replace)?;
+        replaced.set_bytes_max(self.projection.bytes_max());
+        Ok(replaced)
     }
 
     /// Logs and publishes the error of a phase, whose file is closed; deletes a broken one.

@@ -20,8 +20,8 @@ use crate::{
         harness::HarnessView,
         history::ProjectionView,
         views::{
-            ConfigView, EventCounts, FailingView, JournalView, NotificationCounts, RulesView, SessionCounts,
-            SessionView, StatusView, SubscriberCounts, TokenCounts, WaitingView,
+            ConfigView, DiskView, EventCounts, FailingView, JournalView, NotificationCounts, RulesView,
+            SessionCounts, SessionView, StatusView, SubscriberCounts, TokenCounts, WaitingView,
         },
     },
 };
@@ -97,6 +97,8 @@ fn status(fold: &Fold, about: &About, journal: &Journal, waiting: usize, now: Ti
         uptime_ms: duration_millis(now.since(about.started_at)),
         journal: journal_view(fold, about, journal),
         projection: projection(&about.projection, journal),
+        // The requester looks it up.
+        disk: DiskView::default(),
         rules: rules(fold),
         // The requester fills it in.
         config: ConfigView::default(),

@@ -2,13 +2,16 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, RwLock},
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use rusqlite::{Connection, Transaction};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-use super::{Doing, Failed, Progress, ProjectionError, schema, sql::from_sql};
+use super::{Doing, Failed, Progress, ProjectionError, schema, sql::from_sql, writer::BYTES_MAX};
 use crate::event::Seq;
 
 /// Most concurrent readers; further requests wait. On two cores, more readers would only delay each
@@ -38,6 +41,8 @@ pub struct Projection {
 #[derive(Debug)]
 struct Inner {
     path: PathBuf,
+    /// Most bytes of the file's used pages.
+    bytes_max: AtomicU64,
     progress: Progress,
     /// The reason why writing is stopped, if it is. Locked to read or replace it.
     failed: Mutex<Option<String>>,
@@ -79,6 +84,7 @@ impl Projection {
         let (commands, orders) = mpsc::channel(COMMANDS_MAX);
         let inner = Inner {
             path: path.to_owned(),
+            bytes_max: AtomicU64::new(BYTES_MAX),
             progress: Progress::default(),
             failed: Mutex::new(None),
             damage: Mutex::new(None),
@@ -92,6 +98,16 @@ impl Projection {
     /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.inner.path
+    }
+
+    /// Most bytes of the file's used pages.
+    pub fn bytes_max(&self) -> u64 {
+        self.inner.bytes_max.load(Ordering::Relaxed)
+    }
+
+    /// Sets another limit, for files that are opened from now on.
+    pub fn set_bytes_max(&self, bytes_max: u64) {
+        self.inner.bytes_max.store(bytes_max, Ordering::Relaxed);
     }
 
     /// Its progress.

@@ -14,6 +14,8 @@ use super::{Doing, Failed, ProjectionError};
 /// content.
 pub(super) const VERSION: i64 = 4;
 
+/// Most bytes that the write-ahead log keeps after a checkpoint.
+const WAL_BYTES_KEPT: i64 = 16 * 1024 * 1024;
 /// Cache size for prepared statements per connection; more than the number of statements.
 const STATEMENTS_MAX: usize = 64;
 
@@ -76,7 +78,11 @@ pub(super) fn open_for_writing(path: &Path) -> Result<Connection, ProjectionErro
         // WAL allows readers during a write. A commit need not sync, because data lost in a power
         // failure is still in the journal. NORMAL keeps the file intact, because checkpoints are
         // synced.
+        // Has an effect in a new file only, and only before anything is written: free pages at its
+        // end can be given back.
+        connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
+        connection.pragma_update(None, "journal_size_limit", WAL_BYTES_KEPT)?;
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
         let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;

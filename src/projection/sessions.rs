@@ -1,12 +1,17 @@
 //! Queries about sessions: their deliveries, and closed sessions.
 
-use rusqlite::Row;
+use rusqlite::{Row, params};
 
-use super::{View, rows, rows::Conditions};
+use super::{Place, View, rows, rows::Conditions};
 use crate::wire::{
     harness::HarnessView,
     history::{ClosedSession, InjectionLine, Message},
 };
+
+/// The notifications of an injection. Their entries are of the injection's own record, so only that
+/// record's are read; the `+` keeps SQLite from reading those of the whole session.
+pub(super) const INJECTED: &str = "SELECT notification FROM ledger WHERE place >= ?1 AND place < ?2 AND +what = 'injected' AND +session = ?3
+    AND injection = ?4 ORDER BY place";
 
 impl View<'_> {
     /// The newest system messages of a session, at most `limit`, each with its place, and whether
@@ -78,11 +83,11 @@ impl View<'_> {
         let connection = self.connection();
         let (mut found, has_more) =
             rows::page(connection, &sql, values, limit, |row| injection(row).map(Some))?;
-        let mut statement = connection.prepare_cached(
-            "SELECT notification FROM ledger WHERE what = 'injected' AND session = ?1 AND injection = ?2 ORDER BY place",
-        )?;
-        for (_, injection) in &mut found {
-            let named = [injection.session.as_str(), injection.id.as_str()];
+        let mut statement = connection.prepare_cached(INJECTED)?;
+        for (place, injection) in &mut found {
+            let seq = Place(*place).seq();
+            let (begin, end) = (Place::first_of(seq).0, Place::first_of(seq.next()).0);
+            let named = params![begin, end, injection.session, injection.id];
             let notifications = statement.query_map(named, |row| row.get(0))?;
             injection.notifications = notifications.collect::<rusqlite::Result<_>>()?;
         }

@@ -218,3 +218,55 @@ fn a_file_that_was_deleted_or_replaced_is_not_in_place() {
     let other = Writer::open(&path).expect("made again");
     assert!(!writer.is_in_place() && other.is_in_place());
 }
+
+#[test]
+fn the_file_stays_at_its_bytes_under_many_deliveries() {
+    const BYTES_MAX: u64 = 2 * 1024 * 1024;
+    const SESSIONS: u64 = 50;
+    let (_folder, path) = file();
+    let mut writer = Writer::open(&path).expect("opened");
+    writer.set_bytes_max(BYTES_MAX);
+    let delivered = |seq: u64| {
+        let notification = NotificationId::new(&format!("{:032x}", seq.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+        let queued = (0..SESSIONS).map(|session| {
+            let session = SessionId::new(&format!("session-with-a-long-name-{session}"));
+            Output::Record(LedgerEntry::Queued { notification: notification.clone(), session })
+        });
+        let outputs: Vec<Output> = std::iter::once(batched(seq)).chain(queued).collect();
+        noted(seq - 1, seq, records::EVENT, &event_body(&format!("e{seq}")), &outputs)
+    };
+    let largest = (1..=1_500).map(|seq| {
+        writer.write(&[delivered(seq)]).expect("written");
+        std::fs::metadata(&path).expect("there").len()
+    });
+    let largest = largest.max().expect("some");
+    assert!(largest < BYTES_MAX + BYTES_MAX / 4, "{largest} bytes");
+    assert!((1_000..60_000).contains(&count(&path, "deliveries")), "{}", count(&path, "deliveries"));
+    // A lower limit holds after a start, without a write.
+    drop(writer);
+    let mut writer = Writer::open(&path).expect("opened");
+    writer.set_bytes_max(BYTES_MAX / 4);
+    let mut steps = 0;
+    while writer.shrink().expect("written") {
+        steps += 1;
+    }
+    assert!(steps > 1, "{steps} steps");
+    writer.write(&[delivered(1_501)]).expect("written");
+    drop(writer);
+    let left = std::fs::metadata(&path).expect("there").len();
+    assert!(left < BYTES_MAX / 2, "{left} bytes");
+}
+
+#[test]
+fn an_injection_is_read_without_the_entries_of_others() {
+    let (_folder, path) = file();
+    drop(Writer::open(&path).expect("opened"));
+    let connection = schema::open_for_reading(&path).expect("opened");
+    let mut statement =
+        connection.prepare(&format!("EXPLAIN QUERY PLAN {}", sessions::INJECTED)).expect("prepared");
+    let plan: Vec<String> = statement
+        .query_map(rusqlite::params![1, 2, "s", "i"], |row| row.get(3))
+        .and_then(Iterator::collect)
+        .expect("planned");
+    assert_eq!(plan, ["SEARCH ledger USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"]);
+}

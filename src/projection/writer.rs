@@ -19,6 +19,16 @@ pub const EVENTS_MAX: u64 = 250_000;
 /// Most kept ledger entries: a notification has several for each session.
 const ENTRIES_MAX: u64 = 2_000_000;
 
+/// Most bytes of the file's used pages by default.
+pub const BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// Entries that one transaction deletes because of the bytes, or twice as many as it writes, so
+/// that no transaction takes long and the deletion is faster than the growth.
+const STEP_ENTRIES: u64 = 2_000;
+/// Free pages that are given back in one transaction.
+const STEP_PAGES: u32 = 1_000;
+/// The share of the limit that free pages may take; later rows reuse them.
+const FREE_SHARE: u64 = 8;
+
 /// Writes notes into the file.
 #[derive(Debug)]
 pub struct Writer {
@@ -32,6 +42,7 @@ pub struct Writer {
     /// index of each.
     counts: Option<(u64, u64)>,
     limits: (u64, u64),
+    bytes_max: u64,
 }
 
 impl Writer {
@@ -46,7 +57,8 @@ impl Writer {
         let file = identity(path).doing("opened")?;
         let (cursor, time) = (Seq(from_sql(cursor)), Timestamp::from_millis(from_sql(time)));
         let limits = (EVENTS_MAX, ENTRIES_MAX);
-        Ok(Self { connection, path: path.to_owned(), file, cursor, time, counts: None, limits })
+        let path = path.to_owned();
+        Ok(Self { connection, path, file, cursor, time, counts: None, limits, bytes_max: BYTES_MAX })
     }
 
     /// Sets other limits of events and ledger entries.
@@ -54,6 +66,11 @@ impl Writer {
     #[must_use]
     pub fn with_limits(self, events: u64, entries: u64) -> Self {
         Self { limits: (events, entries), ..self }
+    }
+
+    /// Sets another limit of the file's used pages, in bytes.
+    pub fn set_bytes_max(&mut self, bytes_max: u64) {
+        self.bytes_max = bytes_max;
     }
 
     /// Deletes the file at `path`; no connection may have it open.
@@ -123,7 +140,10 @@ impl Writer {
             })
             .doing("written")?;
         let (mut events, mut entries) = (had_events + wrote.events, had_entries + wrote.entries);
-        let floor = over_limits(&transaction, (events, entries), self.limits).doing("written")?;
+        let step = STEP_ENTRIES.max(2 * wrote.entries);
+        let over = over_limits(&transaction, (events, entries), self.limits).doing("written")?;
+        let over_bytes = over_bytes(&transaction, self.bytes_max, step).doing("written")?;
+        let floor = over.max(over_bytes);
         if let Some(floor) = floor {
             let gone = forget_before(&transaction, floor).doing("written")?;
             events = events.saturating_sub(gone.events);
@@ -131,6 +151,32 @@ impl Writer {
         }
         transaction.commit().doing("written")?;
         (self.cursor, self.time, self.counts) = (cursor, time, Some((events, entries)));
+        self.give_back().doing("written")
+    }
+
+    /// Deletes the oldest rows if the file is over its limit, at most a step of them; returns
+    /// whether there is more to do.
+    ///
+    /// Errors: nothing was deleted.
+    pub fn shrink(&mut self) -> Result<bool, ProjectionError> {
+        let transaction =
+            self.connection.transaction_with_behavior(TransactionBehavior::Immediate).doing("written")?;
+        let floor = over_bytes(&transaction, self.bytes_max, STEP_ENTRIES).doing("written")?;
+        let Some(floor) = floor else { return Ok(false) };
+        forget_before(&transaction, floor).doing("written")?;
+        transaction.commit().doing("written")?;
+        // They are counted again by the next write.
+        self.counts = None;
+        self.give_back().doing("written")?;
+        Ok(true)
+    }
+
+    /// Gives some free pages back to the system if there are many.
+    fn give_back(&self) -> rusqlite::Result<()> {
+        let Pages { free, bytes, .. } = Pages::of(&self.connection)?;
+        if free * bytes > self.bytes_max / FREE_SHARE {
+            self.connection.execute_batch(&format!("PRAGMA incremental_vacuum({STEP_PAGES})"))?;
+        }
         Ok(())
     }
 
@@ -193,6 +239,43 @@ fn over_limits(
         floor = floor.max(kept.map(|place| Place(place).seq()));
     }
     Ok(floor)
+}
+
+/// The pages of the file.
+struct Pages {
+    all: u64,
+    free: u64,
+    /// Size of one.
+    bytes: u64,
+}
+
+impl Pages {
+    fn of(connection: &Connection) -> rusqlite::Result<Self> {
+        let pragma = |name| connection.pragma_query_value(None, name, |row| row.get(0)).map(from_sql);
+        Ok(Self { all: pragma("page_count")?, free: pragma("freelist_count")?, bytes: pragma("page_size")? })
+    }
+}
+
+/// The new first kept record if the used pages have more than `bytes_max`: the one after the oldest
+/// `step` entries, at most after half of them.
+fn over_bytes(transaction: &Transaction<'_>, bytes_max: u64, step: u64) -> rusqlite::Result<Option<Seq>> {
+    let Pages { all, free, bytes } = Pages::of(transaction)?;
+    if all.saturating_sub(free) * bytes <= bytes_max {
+        return Ok(None);
+    }
+    let place_at = |offset: u64| {
+        transaction
+            .prepare_cached("SELECT place FROM ledger ORDER BY place LIMIT 1 OFFSET ?1")?
+            .query_row([to_sql(offset)], |row| row.get(0).map(|place| Place(place).seq()))
+            .optional()
+    };
+    let Some(first) = place_at(0)? else { return Ok(None) };
+    // A record's entries go together.
+    let kept = match place_at(step)? {
+        Some(kept) => kept,
+        None => place_at(step / 2)?.unwrap_or(first),
+    };
+    Ok(Some(kept.max(first.next())))
 }
 
 fn forget_before(transaction: &Transaction<'_>, seq: Seq) -> rusqlite::Result<apply::Wrote> {

@@ -1,6 +1,6 @@
 //! Status and health of the daemon.
 
-use std::time::Duration;
+use std::{fs, path::Path, time::Duration};
 
 use axum::{Json, extract::State, http::StatusCode};
 use serde::Serialize;
@@ -10,8 +10,16 @@ use crate::{
     journal::AppendError,
     server::{App, error::ApiError, history},
     time::duration_millis,
-    wire::{error::ErrorBody, history::ProjectionView, views::StatusView},
+    wire::{
+        error::ErrorBody,
+        history::ProjectionView,
+        views::{DiskView, StatusView},
+    },
 };
+
+/// Folders of the state folder.
+const SNAPSHOTS_FOLDER: &str = "snapshots";
+const RULES_FOLDER: &str = "rules";
 
 /// Liveness of the daemon.
 #[derive(Debug, Serialize, ToSchema)]
@@ -39,13 +47,14 @@ pub(crate) async fn status_of(app: &App) -> Result<StatusView, ApiError> {
     let mut status = app.engine.status().await?;
     status.config = app.config.view();
     let journal = app.journal.clone();
+    let projection = app.projection.clone();
     let read = tokio::task::spawn_blocking(move || {
         // If the sizes cannot be read, the rest is still shown.
         let stored = journal.stored().unwrap_or_default();
         let first = journal.read_at(stored.first).ok().flatten();
-        (stored, first)
+        (stored, first, disk(projection.path()))
     });
-    let (stored, first) = read.await.map_err(|_| ApiError::stopping())?;
+    let (stored, first, disk) = read.await.map_err(|_| ApiError::stopping())?;
     status.journal.first = stored.first.0;
     status.journal.first_at = first.map(|record| record.time.to_string());
     status.journal.segments = stored.segments;
@@ -53,7 +62,27 @@ pub(crate) async fn status_of(app: &App) -> Result<StatusView, ApiError> {
     status.journal.sealed = stored.sealed;
     status.journal.sealed_bytes = stored.sealed_bytes;
     status.journal.unsealed_bytes = stored.unsealed_bytes;
+    let (journal, history_max) = (stored.bytes, app.projection.bytes_max());
+    status.disk = DiskView { journal, history_max, ..disk };
     Ok(status)
+}
+
+/// The sizes of the parts of the state folder but the journal; `history` is the history's file.
+fn disk(history: &Path) -> DiskView {
+    let size = |path: &Path| fs::metadata(path).map(|found| found.len()).unwrap_or_default();
+    let state = history.parent().unwrap_or(history);
+    let folder = |name: &str| -> u64 {
+        let entries = fs::read_dir(state.join(name)).into_iter().flatten().flatten();
+        entries.map(|entry| size(&entry.path())).sum()
+    };
+    let mut log = history.as_os_str().to_owned();
+    log.push("-wal");
+    DiskView {
+        history: size(history) + size(Path::new(&log)),
+        snapshots: folder(SNAPSHOTS_FOLDER),
+        rules: folder(RULES_FOLDER),
+        ..DiskView::default()
+    }
 }
 
 /// Longest iteration of the event loop before it counts as stuck; one takes milliseconds.

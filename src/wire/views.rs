@@ -33,6 +33,9 @@ pub struct StatusView {
     pub journal: JournalView,
     /// The history's file.
     pub projection: ProjectionView,
+    /// The parts of the state folder.
+    #[serde(default)]
+    pub disk: DiskView,
     /// The active rules.
     pub rules: RulesView,
     /// The configuration's files, as last read.
@@ -47,6 +50,22 @@ pub struct StatusView {
     pub sessions: SessionCounts,
     /// Every subscriber, by id.
     pub subscribers: BTreeMap<String, SubscriberCounts>,
+}
+
+/// The parts of the state folder, in bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct DiskView {
+    /// The journal's files, with preallocated space.
+    pub journal: u64,
+    /// The history with its write-ahead log.
+    pub history: u64,
+    /// The limit of the history.
+    pub history_max: u64,
+    /// The snapshots.
+    pub snapshots: u64,
+    /// The kept rules.
+    pub rules: u64,
 }
 
 /// The journal.

@@ -116,11 +116,16 @@ impl CatchUp {
     }
 }
 
-/// Rebuilds the file at `path`; returns the last record.
+/// Rebuilds the file at `path`, of at most `bytes_max`; returns the last record.
 ///
 /// Errors: the file or the journal fails.
-pub(in crate::daemon) fn rebuild(path: &Path, source: &ReplaySource) -> Result<Seq, ProjectorError> {
+pub(in crate::daemon) fn rebuild(
+    path: &Path,
+    bytes_max: u64,
+    source: &ReplaySource,
+) -> Result<Seq, ProjectorError> {
     let mut writer = file::replace(path)?;
+    writer.set_bytes_max(bytes_max);
     let mut catch_up = CatchUp::start(source, &mut writer)?;
     while catch_up.advance(&mut writer, JOURNAL_END)? {}
     Ok(writer.cursor())

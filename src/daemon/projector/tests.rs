@@ -28,7 +28,7 @@ use crate::{
     journal::{AppendBatch, Journal, JournalSettings, Level, Reader, RecordKind, memory::MemoryFiles},
     notification::InjectionPoint,
     projection::{
-        FILE_NAME, View,
+        BYTES_MAX, FILE_NAME, View,
         dump::{count, dump, execute, number},
         events::EventFilter,
         notifications::NotificationFilter,
@@ -200,7 +200,7 @@ impl World {
     /// A second file, made from the journal alone.
     fn made_again(&self) -> PathBuf {
         let path = self.folder.path().join("again.db");
-        rebuild(&path, &self.source()).expect("rebuilt");
+        rebuild(&path, BYTES_MAX, &self.source()).expect("rebuilt");
         path
     }
 
@@ -441,7 +441,7 @@ fn a_file_that_is_broken_of_another_version_or_of_another_journal_is_made_again(
         &|path| execute(path, "UPDATE cursor SET seq = 1000000"),
     ];
     for break_it in broken {
-        rebuild(&path, &world.source()).expect("rebuilt");
+        rebuild(&path, BYTES_MAX, &world.source()).expect("rebuilt");
         assert_eq!(open(&path, &journal).expect("good").cursor(), Seq(301));
         break_it(&path);
         assert_eq!(open(&path, &journal).expect("made again").cursor(), Seq::ZERO);

@@ -9,7 +9,7 @@ use crate::{
     wire::{
         history::ProjectionView,
         views::{
-            ConfigView, EventCounts, JournalView, NotificationCounts, SessionCounts, StatusView,
+            ConfigView, DiskView, EventCounts, JournalView, NotificationCounts, SessionCounts, StatusView,
             SubscriberCounts,
         },
     },
@@ -65,7 +65,7 @@ pub(super) fn all(status: &StatusView, meters: &Meters, process: &Process) -> Ve
     all.extend(subscribers(status));
     all.extend(sessions(&status.sessions));
     all.extend(journal(&status.journal));
-    all.extend(projection(&status.projection));
+    all.extend(projection(&status.projection, &status.disk));
     all.extend(latencies(meters));
     all.extend(of_process(&status.started_at, process));
     all
@@ -309,8 +309,13 @@ fn journal(journal: &JournalView) -> Vec<Family> {
     ]
 }
 
-fn projection(projection: &ProjectionView) -> Vec<Family> {
+fn projection(projection: &ProjectionView, disk: &DiskView) -> Vec<Family> {
+    let size = |name, help, bytes: u64| {
+        family(name, Some("bytes"), help, Values::Gauge(vec![(Labels::new(), bytes as f64)]))
+    };
     vec![
+        size("aside_projection_size", "Size of the history's files.", disk.history),
+        size("aside_projection_size_limit", "Limit of the history's size.", disk.history_max),
         gauge(
             "aside_projection_lag_records",
             "Records that are written and not in the history.",

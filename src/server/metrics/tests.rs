@@ -9,8 +9,8 @@ use crate::{
     wire::{
         history::ProjectionView,
         views::{
-            ConfigView, EventCounts, JournalView, NotificationCounts, RulesView, SessionCounts, StatusView,
-            SubscriberCounts, TokenCounts,
+            ConfigView, DiskView, EventCounts, JournalView, NotificationCounts, RulesView, SessionCounts,
+            StatusView, SubscriberCounts, TokenCounts,
         },
     },
 };
@@ -47,6 +47,7 @@ fn status(subscribers: usize) -> StatusView {
             problems: vec!["bad".to_owned()],
         },
         projection: ProjectionView { seq: 4, behind: 5, failed: None },
+        disk: DiskView { history: 7, history_max: 9, ..DiskView::default() },
         config: ConfigView::default(),
         rules: RulesView { hash: "ab\\c\"\n".to_owned(), enabled: 1, disabled: 0 },
         events: EventCounts { published: 5, ..EventCounts::default() },
@@ -91,6 +92,8 @@ fn what_the_status_says_is_shown_under_its_name() {
         ("aside_subscriber_events_total{subscriber=\"s000\",outcome=\"filtered\"}", 2.0),
         ("aside_journal_unsynced_records", 1.0),
         ("aside_engine_lag_records", 2.0),
+        ("aside_projection_size_bytes", 7.0),
+        ("aside_projection_size_limit_bytes", 9.0),
         ("aside_projection_lag_records", 5.0),
         ("aside_projection_failed", 0.0),
         ("aside_journal_full", 0.0),

@@ -115,7 +115,7 @@ async fn the_end_of_the_event_loop_ends_a_wait_after_a_failure() {
 async fn a_command_to_rebuild_ends_a_wait_after_a_failure_with_a_new_file() {
     let mut world = World::new(15);
     world.go_on(300);
-    rebuild(&world.path(), &world.source()).expect("rebuilt");
+    rebuild(&world.path(), BYTES_MAX, &world.source()).expect("rebuilt");
     let (projection, mut projector, _feed) = failed(&world);
     let (rebuilt, next) = tokio::join!(projection.rebuild(), projector.step(Phase::Failed));
     assert_eq!(rebuilt, Ok(()));
@@ -130,7 +130,7 @@ async fn what_the_journal_deleted_during_a_failure_is_deleted_when_the_file_is_o
     let mut batch = AppendBatch::new();
     batch.push_with(RecordKind(records::TICK), None, records::encode_bare).expect("small");
     world.journal.append_blocking(batch, Level::Synced).expect("appended");
-    rebuild(&world.path(), &world.source()).expect("rebuilt");
+    rebuild(&world.path(), BYTES_MAX, &world.source()).expect("rebuilt");
     assert!(world.journal.forget_before(Seq(1_000)).expect("forgotten") > 0, "there are segments before it");
     let first = world.journal.stored().expect("listed").first;
     let (projection, mut projector, _feed) = failed(&world);
@@ -149,7 +149,7 @@ async fn what_the_journal_deleted_during_a_failure_is_deleted_when_the_file_is_o
 async fn what_a_reader_found_broken_during_a_failure_is_replaced_when_the_file_is_opened() {
     let mut world = World::new(17);
     world.go_on(300);
-    rebuild(&world.path(), &world.source()).expect("rebuilt");
+    rebuild(&world.path(), BYTES_MAX, &world.source()).expect("rebuilt");
     break_events(&world.path());
     let (projection, mut projector, _feed) = failed(&world);
     let ask = |view: &View<'_>| view.events(&EventFilter::default(), 200).map(|_| ());
