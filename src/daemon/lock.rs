@@ -1,7 +1,7 @@
 //! One daemon per state folder.
 
 use std::{
-    fs::{DirBuilder, File, OpenOptions, TryLockError},
+    fs::{self, DirBuilder, File, OpenOptions, TryLockError},
     io,
     io::{Read, Seek, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
@@ -16,6 +16,8 @@ pub const LOCK_FILE: &str = "daemon.lock";
 /// The folder in the state folder that is locked too. It contains the journal, so nobody deletes it
 /// to bypass the lock.
 pub const JOURNAL_FOLDER: &str = "journal";
+/// The subfolder in which a backup is unpacked and checked.
+pub const RESTORING_FOLDER: &str = "restoring";
 
 /// Longest time that a check for a running daemon holds the lock, and how many such times to wait.
 const CHECK: Duration = Duration::from_millis(1);
@@ -124,6 +126,12 @@ fn note_pid(mut file: &File) -> io::Result<()> {
     file.set_len(0)?;
     file.rewind()?;
     writeln!(file, "{}", std::process::id())
+}
+
+/// Whether a restore into the state folder `folder` was killed before it had a journal.
+pub fn is_restore_interrupted(folder: &Path) -> bool {
+    let is_empty = |path: &Path| fs::read_dir(path).map_or(true, |mut entries| entries.next().is_none());
+    folder.join(RESTORING_FOLDER).is_dir() && is_empty(&folder.join(JOURNAL_FOLDER))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::{io, path::Path, sync::Arc};
 
 use super::{
     limits,
-    lock::{JOURNAL_FOLDER, LockError, StateLock},
+    lock::{JOURNAL_FOLDER, LockError, StateLock, is_restore_interrupted},
     rules::RulesStore,
     snapshots::{FOLDER as SNAPSHOTS, Snapshots},
 };
@@ -23,6 +23,9 @@ pub enum MaintenanceError {
     /// There is no journal.
     #[error("find a journal in {}", .0.display())]
     Missing(std::path::PathBuf),
+    /// A restore was interrupted.
+    #[error("use {}: a restore into it did not finish; restore again", .0.display())]
+    Unrestored(std::path::PathBuf),
     /// The folder of the journal cannot be used.
     #[error("open the journal's folder")]
     Folder(#[source] io::Error),
@@ -78,6 +81,9 @@ fn known(state: &Path) -> Result<Seq, MaintenanceError> {
 }
 
 pub(super) fn files(state: &Path) -> Result<DirFiles, MaintenanceError> {
+    if is_restore_interrupted(state) {
+        return Err(MaintenanceError::Unrestored(state.to_owned()));
+    }
     let folder = state.join(JOURNAL_FOLDER);
     // A check must not create the folder.
     if !folder.is_dir() {

@@ -20,7 +20,7 @@ use std::{
 use super::{
     clock::{Clock, clock_fn},
     fold::{Fold, FoldError},
-    lock::JOURNAL_FOLDER,
+    lock::{JOURNAL_FOLDER, is_restore_interrupted},
     projector,
     quarantine::Attempt,
     rules::RulesStore,
@@ -62,6 +62,9 @@ pub enum RecoveryError {
     /// The folder of the journal or of the snapshots cannot be created.
     #[error("create the folders of the journal and the snapshots")]
     Folder(#[source] io::Error),
+    /// A restore into it was interrupted.
+    #[error("use {}: a restore into it did not finish; restore again", .0.display())]
+    Unrestored(std::path::PathBuf),
     /// The journal cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -109,6 +112,9 @@ pub(super) fn recover(
     config: &JournalConfig,
     rules: &RulesStore,
 ) -> Result<Recovered, RecoveryError> {
+    if is_restore_interrupted(state) {
+        return Err(RecoveryError::Unrestored(state.to_owned()));
+    }
     let clock = Arc::new(Clock::starting_at(Timestamp::ZERO));
     let snapshots = open_snapshots(state)?;
     let journal = closed_journal(state, config, &clock)?;
