@@ -8,6 +8,10 @@ use serde_json::{Map, Value, json};
 
 use super::uri;
 
+/// Most values, keys and levels of a message together: the diagnostics of a file with some thousand
+/// problems. A message of empty objects would take fifty times its length.
+const VALUES_MAX: usize = 100_000;
+
 /// A message of a server.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Incoming {
@@ -39,7 +43,8 @@ pub enum Incoming {
 impl Incoming {
     /// Parses a message.
     ///
-    /// Errors: it is not JSON, or has neither an id nor a method.
+    /// Errors: it is not JSON, has neither an id nor a method, or has more than [`VALUES_MAX`]
+    /// values.
     pub fn read(message: &[u8]) -> Result<Self, serde_json::Error> {
         #[derive(Deserialize)]
         struct Envelope {
@@ -50,6 +55,9 @@ impl Incoming {
             #[serde(default)]
             result: Value,
             error: Option<Value>,
+        }
+        if has_many_values(message) {
+            return Err(serde::de::Error::custom(format!("a message with more than {VALUES_MAX} values")));
         }
         let Envelope { id, method, params, result, error } = serde_json::from_slice(message)?;
         match (id, method) {
@@ -63,6 +71,21 @@ impl Incoming {
             (None, None) => Err(serde::de::Error::custom("a message without an id and a method")),
         }
     }
+}
+
+/// Whether there are more than [`VALUES_MAX`] beginnings of values outside of texts.
+fn has_many_values(message: &[u8]) -> bool {
+    let (mut values, mut is_in_text, mut is_escaped) = (0, false, false);
+    for byte in message {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_in_text => is_escaped = true,
+            b'"' => is_in_text = !is_in_text,
+            b'{' | b'[' | b',' | b':' if !is_in_text => values += 1,
+            _ => {}
+        }
+    }
+    values > VALUES_MAX
 }
 
 /// A request.
@@ -179,6 +202,17 @@ mod tests {
         for text in ["", "{}", "[]", "nonsense", r#"{"id":1"#] {
             assert!(Incoming::read(text.as_bytes()).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_message_of_too_many_values_is_not_built() {
+        let with =
+            |part: &str, count: usize| format!(r#"{{"method":"m","params":[{}1]}}"#, part.repeat(count));
+        assert!(Incoming::read(with("{},", 40_000).as_bytes()).is_ok());
+        let text = with(&format!("\"{}\\\"\",", "{[,:".repeat(1_000)), 100);
+        assert!(Incoming::read(text.as_bytes()).is_ok(), "a text is one value");
+        let error = Incoming::read(with("{},", 60_000).as_bytes()).expect_err("too many").to_string();
+        assert_eq!(error, "a message with more than 100000 values");
     }
 
     #[test]
