@@ -17,7 +17,7 @@ pub const LOCK_FILE: &str = "daemon.lock";
 /// to bypass the lock.
 pub const JOURNAL_FOLDER: &str = "journal";
 /// The subfolder in which a backup is unpacked and checked.
-pub const RESTORING_FOLDER: &str = "restoring";
+pub(super) const RESTORING_FOLDER: &str = "restoring";
 
 /// Longest time that a check for a running daemon holds the lock, and how many such times to wait.
 const CHECK: Duration = Duration::from_millis(1);
@@ -129,7 +129,7 @@ fn note_pid(mut file: &File) -> io::Result<()> {
 }
 
 /// Whether a restore into the state folder `folder` was killed before it had a journal.
-pub fn is_restore_interrupted(folder: &Path) -> bool {
+pub(super) fn is_restore_interrupted(folder: &Path) -> bool {
     let is_empty = |path: &Path| fs::read_dir(path).map_or(true, |mut entries| entries.next().is_none());
     folder.join(RESTORING_FOLDER).is_dir() && is_empty(&folder.join(JOURNAL_FOLDER))
 }

@@ -227,7 +227,8 @@ fn the_file_stays_at_its_bytes_under_many_deliveries() {
     let mut writer = Writer::open(&path).expect("opened");
     writer.set_bytes_max(BYTES_MAX);
     let delivered = |seq: u64| {
-        let notification = NotificationId::new(&format!("{:032x}", seq.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+        let random = seq.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let notification = NotificationId::new(&format!("{random:016x}{random:016x}"));
         let queued = (0..SESSIONS).map(|session| {
             let session = SessionId::new(&format!("session-with-a-long-name-{session}"));
             Output::Record(LedgerEntry::Queued { notification: notification.clone(), session })
