@@ -198,8 +198,8 @@ fn header_of(bytes: u64) -> Header {
 
 /// Creates the state folder `state` from the backup in `file`.
 ///
-/// Errors: the folder is not empty, a daemon has it, or the backup is damaged. The folder is then as
-/// it was before.
+/// Errors: the folder is not empty, a daemon has it, or the backup is damaged. The folder is then
+/// as it was before.
 pub fn restore(file: &Path, state: &Path) -> Result<Kept, BackupError> {
     let tar = fs::File::open(file).map_err(io_error("read", file))?;
     let bytes = tar.metadata().map_err(io_error("read", file))?.len();
