@@ -10,6 +10,9 @@ use crate::support::daemon::{Daemon, Home, at};
 const KIB_MAX: u64 = 28 * 1024;
 const MIB: usize = 1024 * 1024;
 
+/// The largest body of any intake, in bytes.
+const BYTES_MAX: usize = 8 * MIB;
+
 /// A value of about `size` bytes that would be a large tree.
 type Shape = fn(usize) -> String;
 
@@ -79,7 +82,7 @@ fn no_body_takes_much_more_than_its_text() {
             let over = kib(&daemon, "VmHWM:").saturating_sub(idle);
             assert!(over < KIB_MAX, "{intake}, {shape}: {over} KiB over idle");
         }
-        let answer = home.ask("POST", path, &" ".repeat(largest + 1));
+        let answer = home.ask("POST", path, &" ".repeat(BYTES_MAX + 1));
         assert_eq!(answer.status(), 413, "{intake}");
         let message = at(&answer.json(), "/error/message").as_str().map(str::to_owned);
         let said = |words: &str| message.as_deref().is_some_and(|message| message.contains(words));
