@@ -25,9 +25,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    answer::{
-        ANSWERED, Answered, Checks, FOLLOWED, Failure, Head, Outcome, Output, Pr, PrState, Remark, SOURCE,
-    },
+    answer::{ANSWERED, Answered, Checks, FOLLOWED, Failure, Head, Outcome, Output, Pr, PrState, Remark},
     follow::{Follow, Found},
 };
 use self::{
@@ -36,7 +34,7 @@ use self::{
 };
 use crate::{
     call::push::{Push, pushes},
-    event::{Event, EventRef, Seq, SessionId, Trust},
+    event::{Event, EventRef, Provenance, Seq, SessionId, Trust},
     hash::hash_parts,
     time::Timestamp,
 };
@@ -168,13 +166,13 @@ impl Follows {
             self.said.push_back((SessionId::new(session), seq));
             self.said.drain(..self.said.len().saturating_sub(SAID_MAX));
         }
-        match (event.event_type, event.source) {
+        match (event.event_type, event.provenance) {
             (CALL_SUCCEEDED, _) => self.note_pushes(event, now),
-            (FOLLOWED, SOURCE) => match serde_json::from_str(event.payload) {
+            (FOLLOWED, Provenance::Own) => match serde_json::from_str(event.payload) {
                 Ok(found) => self.note_found(found, now),
                 Err(_) => Vec::new(),
             },
-            (ANSWERED, SOURCE) => match serde_json::from_str(event.payload) {
+            (ANSWERED, Provenance::Own) => match serde_json::from_str(event.payload) {
                 Ok(answered) => self.note_answer(answered, now),
                 Err(_) => Vec::new(),
             },

@@ -185,7 +185,7 @@ impl Lines {
         self.events += 1;
         let id = format!("log:{}:{}:{}", place.path, now.as_millis(), self.events);
         let event = Event::own(MATCHED, id, Severity::Info, payload.into(), now);
-        Some(Event { provenance: Provenance::Remote, workspace: place.workspace.clone(), ..event })
+        Some(Event { provenance: Provenance::Quoted, workspace: place.workspace.clone(), ..event })
     }
 }
 

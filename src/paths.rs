@@ -257,7 +257,7 @@ impl Search {
         }
         let id = format!("paths:{}:{}:{number}:{}", self.root, now.as_millis(), self.name);
         let event = Event::own(event_type, id, Severity::Info, payload.into(), now);
-        Event { provenance: Provenance::Remote, workspace: self.workspace.clone(), ..event }
+        Event { provenance: Provenance::Quoted, workspace: self.workspace.clone(), ..event }
     }
 
     /// Returns the path relative to its sessions' folder.

@@ -44,7 +44,7 @@ pub use self::{
 };
 use crate::{
     call::{Call, TouchKind},
-    event::{Event, EventRef, OWN_SOURCE, Severity},
+    event::{Event, EventRef, Severity},
     exchange::{ContextChange, Exchange, Trigger},
     notification::InjectionPoint,
     settings::sources,
@@ -53,8 +53,6 @@ use crate::{
 
 /// Type of the event with a probe's notes.
 pub const NOTED: &str = "probe.noted";
-/// Source of the probes' events: the program itself.
-const SOURCE: &str = OWN_SOURCE;
 /// Most files in one event that notes them; each takes some 4,400 bytes with a path of maximum
 /// length.
 const NOTED_FILES_MAX: usize = 100;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::{
     conversation::{self, InjectionSettings, SessionSettings},
     detector,
-    event::{EventRef, OWN_SOURCE, Provenance, Trust},
+    event::{EventRef, Provenance, Trust},
     matcher::Matcher,
     pipeline::{activation::WakeSettings, render::Templates, rule::Subscriber},
     probe,
@@ -103,6 +103,6 @@ impl SourceSettings {
     pub fn rate_of(&self, event: &EventRef<'_>, trust: Trust) -> Option<Rate> {
         let is_from_elsewhere = event.provenance == Provenance::Remote && !trust.is_trusted();
         let rate = if is_from_elsewhere { self.remote_rate } else { self.rate };
-        rate.filter(|_| event.source != OWN_SOURCE)
+        rate.filter(|_| !event.provenance.is_of_daemon())
     }
 }

@@ -38,14 +38,10 @@ pub use self::{
     text::{Target, clean_line},
 };
 use crate::{
-    event::OWN_SOURCE,
     notification::Sink,
     time::{Timestamp, duration_millis},
 };
 use serde::Deserialize;
-
-/// The source of the events in this module; the same events from other sources are ignored.
-pub const SOURCE: &str = OWN_SOURCE;
 
 /// The payload of a [`SENT`], [`FAILED`] or [`WAITS`] event.
 #[derive(Debug, Deserialize)]

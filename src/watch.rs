@@ -21,7 +21,7 @@ use strum::{IntoStaticStr, VariantArray};
 
 pub use self::{condition::Condition, fold::Watches};
 use crate::{
-    event::{Event, EventRef, OWN_SOURCE, Provenance, Scope, SessionId, Severity},
+    event::{Event, EventRef, Provenance, Scope, SessionId, Severity},
     time::{Timestamp, short_duration},
 };
 
@@ -37,8 +37,6 @@ pub const FAILED: &str = "watch.failed";
 const FIRED: &str = "watch.fired";
 const EXPIRED: &str = "watch.expired";
 const REMINDER: &str = "reminder.due";
-/// The source of these events; events of other sources have no effect.
-pub const SOURCE: &str = OWN_SOURCE;
 
 /// Most open watches of a session, or of a folder. An agent that needs more is waiting for the same
 /// thing repeatedly.

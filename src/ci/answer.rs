@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::reply::{Context, Pull, Reply, Written};
 use crate::{
-    event::{OWN_SOURCE, cut_text, strip_text},
+    event::{cut_text, strip_text},
     time::{Timestamp, duration_millis},
 };
 
@@ -17,8 +17,6 @@ use crate::{
 pub const FOLLOWED: &str = "ci.followed";
 /// The type of the event with an answer; its payload is an [`Answered`].
 pub const ANSWERED: &str = "ci.answered";
-/// The source of these events; events of other sources have no effect.
-pub const SOURCE: &str = OWN_SOURCE;
 
 /// Most named failed checks of one answer.
 const FAILURES_MAX: usize = 20;

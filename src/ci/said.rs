@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::{
-    ANSWERED, Answered, FOLLOWED, Failure, Follow, Found, Outcome, Remark, SOURCE,
+    ANSWERED, Answered, FOLLOWED, Failure, Follow, Found, Outcome, Remark,
     answer::{line, name},
     follow::End,
 };
@@ -29,7 +29,7 @@ const ERROR_CHARS_MAX: usize = 120;
 
 /// Whether an event is about the state or end of a push's checks.
 pub(super) fn is_of_checks(event: &EventRef<'_>) -> bool {
-    event.source == SOURCE && [CHECK_FAILED, RUN_COMPLETED, RUN_FAILED, ENDED].contains(&event.event_type)
+    event.is_own() && [CHECK_FAILED, RUN_COMPLETED, RUN_FAILED, ENDED].contains(&event.event_type)
 }
 
 fn counted(count: u32, what: &str) -> String {
@@ -183,7 +183,7 @@ impl Follow {
         ]);
         let event_type = if state.is_some() { REVIEWED } else { COMMENTED };
         let event = self.event(event_type, format!("ci-remark-{id:016x}"), severity, payload, now);
-        Event { provenance: Provenance::Remote, ..event }
+        Event { provenance: Provenance::Quoted, ..event }
     }
 
     /// The event for its end.

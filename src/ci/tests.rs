@@ -387,7 +387,7 @@ fn what_others_write_is_said_once_and_what_was_there_before_never() {
     );
     let follow = Follow::new("x".into(), None, "/w", at(0));
     let event = follow.remark_event(&remark(5, Some("changes_requested")), at(0));
-    assert_eq!((event.provenance, event.severity), (Provenance::Remote, Severity::Warning));
+    assert_eq!((event.provenance, event.severity), (Provenance::Quoted, Severity::Warning));
 }
 
 #[test]

@@ -54,7 +54,7 @@ pub(crate) fn read(file: &SourceFile, entries: &mut Entries) -> Vec<Diagnostic> 
 
 fn entry(value: &Value<'_>, file: &SourceFile) -> Parsed<CatalogueEntry> {
     let mut section = value.section().ok_or_else(|| value.wrong_kind("a table"))?;
-    let event_type = section.require("type", values::parsed::<EventType>, file);
+    let event_type = section.require("type", values::open_type, file);
     let description = section.read("description", values::text).unwrap_or_default().to_owned();
     let example =
         section.read("example", case::object).unwrap_or_else(|| Json::Object(serde_json::Map::new()));

@@ -12,7 +12,7 @@ use crate::{
         raw::{Parsed, Value},
         report::{Diagnostic, Place, sentence, shown},
     },
-    event::{FieldPath, Severity},
+    event::{EventType, FieldPath, Severity, catalogue::own},
     nearest::nearest,
     notification::Activation,
     rate::Rate,
@@ -47,6 +47,15 @@ pub(crate) fn words<'s>(value: &Value<'s>) -> Parsed<&'s str> {
 /// A string that is parsed.
 pub(crate) fn parsed<T: FromStr<Err: fmt::Display>>(value: &Value<'_>) -> Parsed<T> {
     text(value)?.parse().map_err(|error| vec![value.error(sentence(error))])
+}
+
+/// An event type that others than aside may make.
+pub(crate) fn open_type(value: &Value<'_>) -> Parsed<EventType> {
+    let event_type: EventType = parsed(value)?;
+    match own::reserved(event_type.as_str()) {
+        None => Ok(event_type),
+        Some(message) => Err(vec![value.error(message)]),
+    }
 }
 
 /// A path; a relative one is an error.

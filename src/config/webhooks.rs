@@ -117,7 +117,7 @@ fn row(value: &Value<'_>, file: &SourceFile) -> Parsed<Row> {
     let from = section.require("from", |value| values::word_of(value, &FROM), file);
     let event = section.require("event", |value| values::words(value).map(str::to_owned), file);
     let when = section.read("when", conditions).unwrap_or_default();
-    let event_type = section.require("type", values::parsed, file);
+    let event_type = section.require("type", values::open_type, file);
     let severity = section.read("severity", values::severity);
     let payload = section.read("payload", fields).unwrap_or_default();
     let found = section.finish();

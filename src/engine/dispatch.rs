@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::parts::{Engine, pipeline};
 use crate::{
     ci::Wanted,
-    event::{Event, EventRef, OWN_SOURCE, Seq, SessionId},
+    event::{Event, EventRef, Seq, SessionId},
     ledger::{LedgerEntry, Reason},
     notification::Notification,
     pipeline::{Pipeline, rule::Activity},
@@ -39,14 +39,14 @@ impl Engine {
         self.probes.note_published(seq, event);
         let ended = self.watches.observe(seq, event, trust, now);
         let mut checked = self.ci.observe(seq, event, trust, now);
-        if trust.is_trusted() && event.event_type == watch::SET && event.source == watch::SOURCE {
+        if event.is_own() && event.event_type == watch::SET {
             checked.extend(self.follow_for_watch(event, now));
         }
         self.publish(ended.into_iter().chain(checked));
-        let for_user = self.for_user.observe(seq, event, trust, &self.rules.sinks, now);
+        let for_user = self.for_user.observe(seq, event, &self.rules.sinks, now);
         let is_for_user = for_user.is_some();
         self.record_all(for_user.unwrap_or_default());
-        let ended = self.questions.observe(event, trust, now);
+        let ended = self.questions.observe(event, now);
         self.close_questions();
         self.publish(ended);
         let matched: Vec<u32> = self.matcher.matches(event.event_type).to_vec();
@@ -95,7 +95,7 @@ impl Engine {
 
     /// Ends notifications about single checks of a session if a summary after a pause covers them.
     fn note_summed_up(&mut self, event: &EventRef<'_>, matched: &[u32]) {
-        let is_it = event.event_type == PAUSE_ENDED && event.source == OWN_SOURCE;
+        let is_it = event.is_own() && event.event_type == PAUSE_ENDED;
         let Some(id) = event.session.filter(|_| is_it).map(SessionId::new) else { return };
         let mut pipelines =
             matched.iter().filter_map(|index| self.pipelines.get(usize::try_from(*index).ok()?));
@@ -123,7 +123,9 @@ impl Engine {
 
     /// Ends notifications that only concern files whose content the session already knows.
     fn end_known(&mut self, event: &EventRef<'_>) {
-        let Some(id) = event.session.filter(|_| event.event_type == NOTED).map(SessionId::new) else {
+        let Some(id) =
+            event.session.filter(|_| event.is_own() && event.event_type == NOTED).map(SessionId::new)
+        else {
             return;
         };
         let probes = &self.probes;

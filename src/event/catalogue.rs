@@ -11,6 +11,8 @@
 //! assert_eq!(catalogue::default_severity("shop.order.placed"), None);
 //! ```
 
+pub mod own;
+
 use std::{collections::BTreeMap, sync::LazyLock};
 
 use serde::Deserialize;

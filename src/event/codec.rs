@@ -9,18 +9,20 @@
 use strum::VariantArray;
 
 use crate::{
-    event::{EventRef, EventType, Provenance, Severity},
+    event::{EventRef, EventType, OWN_SOURCE, Provenance, Severity},
     time::Timestamp,
 };
 
-/// Version 1 had no provenance; its events are read as local.
-const VERSION: u8 = 2;
-const VERSIONS: [u8; 2] = [1, VERSION];
+/// Version 1 had no provenance; its events are read as local. Before version 3, aside's own events
+/// were local ones of the source `aside`, which any process of the user could name.
+const VERSION: u8 = 3;
+/// The first version with [`Provenance::Own`] and [`Provenance::Quoted`].
+const OWN_SINCE: u8 = 3;
 const ABSENT: u32 = u32::MAX;
 /// Added to the severity's rank when the daemon made the id.
 const GENERATED_ID: u8 = 0x80;
 /// The bits next to the severity's rank that hold the provenance's number, and their position.
-const PROVENANCE: u8 = 0x30;
+const PROVENANCE: u8 = 0x70;
 const PROVENANCE_SHIFT: u32 = PROVENANCE.trailing_zeros();
 
 /// The origin of an event's id.
@@ -79,7 +81,7 @@ pub fn encode(event: &EventRef<'_>, id: IdOrigin, body: &mut Vec<u8>) {
 pub fn decode(body: &[u8]) -> Result<EventRef<'_>, EventCodecError> {
     let mut fields = Fields { body, at: 0 };
     let [version] = fields.array()?;
-    if !VERSIONS.contains(&version) {
+    if !(1..=VERSION).contains(&version) {
         return Err(EventCodecError { at: 0 });
     }
     let [bits] = fields.array()?;
@@ -92,10 +94,16 @@ pub fn decode(body: &[u8]) -> Result<EventRef<'_>, EventCodecError> {
     let id = fields.required()?;
     let event_type = fields.required()?;
     EventType::check(event_type).map_err(|_| EventCodecError { at: fields.at })?;
+    let source = fields.required()?;
+    let provenance = match (provenance, version < OWN_SINCE && source == OWN_SOURCE) {
+        (Provenance::Local, true) => Provenance::Own,
+        (Provenance::Remote, true) => Provenance::Quoted,
+        (written, _) => written,
+    };
     Ok(EventRef {
         id,
         event_type,
-        source: fields.required()?,
+        source,
         provenance,
         severity,
         timestamp,
@@ -175,6 +183,26 @@ mod tests {
             let mut body = Vec::new();
             encode(&example(), origin, &mut body);
             assert_eq!((id_origin(&body), decode(&body)), (origin, Ok(example())));
+        }
+    }
+
+    #[test]
+    fn old_local_events_of_aside_are_own() {
+        for (version, source, provenance, expected) in [
+            (1, OWN_SOURCE, Provenance::Local, Provenance::Own),
+            (2, OWN_SOURCE, Provenance::Local, Provenance::Own),
+            (2, OWN_SOURCE, Provenance::Remote, Provenance::Quoted),
+            (2, OWN_SOURCE, Provenance::Harness, Provenance::Harness),
+            (2, "cli", Provenance::Local, Provenance::Local),
+            (3, OWN_SOURCE, Provenance::Local, Provenance::Local),
+            (3, OWN_SOURCE, Provenance::Own, Provenance::Own),
+            (3, OWN_SOURCE, Provenance::Quoted, Provenance::Quoted),
+        ] {
+            let mut body = Vec::new();
+            encode(&EventRef { source, provenance, ..example() }, IdOrigin::Producer, &mut body);
+            body[0] = version;
+            let read = decode(&body).map(|event| event.provenance);
+            assert_eq!(read, Ok(expected), "{version} {source} {provenance:?}");
         }
     }
 

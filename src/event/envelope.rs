@@ -209,6 +209,11 @@ pub struct EventRef<'a> {
 }
 
 impl EventRef<'_> {
+    /// Whether aside made the event from its own knowledge.
+    pub fn is_own(&self) -> bool {
+        self.provenance == Provenance::Own
+    }
+
     /// Copies the event out of the bytes it borrows from.
     pub fn to_event(&self) -> Event {
         Event {
@@ -227,7 +232,7 @@ impl EventRef<'_> {
     }
 }
 
-/// The source of events that aside publishes.
+/// The source of events that aside publishes; requests cannot name it.
 pub const OWN_SOURCE: &str = "aside";
 
 /// An event that owns its parts.
@@ -272,7 +277,7 @@ impl Event {
             id: id.into(),
             event_type: event_type.parse::<EventType>().expect("a valid literal"),
             source: OWN_SOURCE.into(),
-            provenance: Provenance::Local,
+            provenance: Provenance::Own,
             severity,
             timestamp: now,
             payload: Payload::from(payload),

@@ -68,7 +68,7 @@ fn a_line_is_cleaned_cut_and_not_trusted() {
     let mut lines = Lines::default();
     lines.push(log.pick(line.as_bytes()).expect("wanted"));
     let event = lines.poll(&log, &place(), at(9)).expect("due");
-    assert_eq!((event.provenance, event.workspace.as_deref()), (Provenance::Remote, Some("/w")));
+    assert_eq!((event.provenance, event.workspace.as_deref()), (Provenance::Quoted, Some("/w")));
     let payload: Value = serde_json::from_str(event.payload.as_str()).expect("JSON");
     let said = payload["line"].as_str().expect("text");
     assert!(said.starts_with("ERROR db token=") && !said.contains("abcdefghij"), "{said}");

@@ -115,7 +115,7 @@ fn an_event_has_the_path_in_its_folder_and_what_is_over_the_bound_is_counted() {
     );
     assert_eq!((&payloads[CHANGES_MAX - 1]["more"], &payloads[0]["more"]), (&json!(5), &Value::Null));
     let first = &events[0];
-    assert_eq!((first.provenance, first.workspace.as_deref()), (Provenance::Remote, Some("/w")));
+    assert_eq!((first.provenance, first.workspace.as_deref()), (Provenance::Quoted, Some("/w")));
     let ids: BTreeSet<&str> = events.iter().map(|event| &*event.id).collect();
     assert_eq!(ids.len(), events.len());
 }

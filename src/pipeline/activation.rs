@@ -30,9 +30,9 @@ pub struct WakeSettings {
     pub trusted: Vec<String>,
 }
 
-/// Sources whose events are trusted if they arrived over the Unix socket: the user's commands,
-/// events without a source, and aside itself.
-pub const TRUSTED_LOCALLY: [&str; 4] = ["cli", "run", "api", "aside"];
+/// Sources whose events are trusted if they arrived over the Unix socket: the user's commands, and
+/// events without a source.
+pub const TRUSTED_LOCALLY: [&str; 3] = ["cli", "run", "api"];
 
 /// The type of a message to an agent. One that another agent sent may wake its recipient; it is
 /// never critical, and its text is untrusted.
@@ -69,9 +69,9 @@ impl WakeSettings {
     /// on sessions.
     pub fn trust(&self, source: &str, provenance: Provenance) -> Trust {
         let is_trusted_by_default = match provenance {
-            Provenance::Harness => true,
+            Provenance::Harness | Provenance::Own => true,
             Provenance::Local => TRUSTED_LOCALLY.contains(&source),
-            Provenance::Remote => false,
+            Provenance::Remote | Provenance::Quoted => false,
             // Whatever it names as its source: a model wrote it.
             Provenance::Agent => return Trust::Untrusted,
         };
@@ -299,12 +299,14 @@ mod tests {
 
     #[test]
     fn a_name_is_believed_by_the_way_it_came_unless_the_user_names_it() {
-        use Provenance::{Agent, Harness, Local, Remote};
+        use Provenance::{Agent, Harness, Local, Own, Quoted, Remote};
         for (source, provenance, is_trusted) in [
             ("cli", Agent, false),
             ("x", Agent, false),
             ("cli", Local, true),
-            ("aside", Local, true),
+            ("aside", Local, false),
+            ("aside", Own, true),
+            ("aside", Quoted, false),
             ("cli.x", Local, false),
             ("bob", Local, false),
             ("bob", Harness, true),

@@ -12,7 +12,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Known, NOTED, Noted, OtherSession, Pushed, SOURCE, context::Limit, published::Published};
+use super::{Known, NOTED, Noted, OtherSession, Pushed, context::Limit, published::Published};
 use crate::{
     event::{EventRef, Seq, SessionId, Severity},
     session::OPENING_EVENT,
@@ -145,19 +145,20 @@ impl Memory {
     /// Applies a trusted event.
     pub fn observe(&mut self, event: &EventRef<'_>, now: Timestamp) {
         let Some(session) = event.session else { return };
-        if event.event_type == WATCH_FIRED {
+        if event.is_own() && event.event_type == WATCH_FIRED {
             return self.note_watched(&SessionId::new(session), event);
         }
-        if event.source == SOURCE && CHECKS_ENDED.contains(&event.event_type) {
+        if event.is_own() && CHECKS_ENDED.contains(&event.event_type) {
             return self.note_checks(&SessionId::new(session), event, now);
         }
         let is_of_calls = event.event_type.starts_with("tool.call.");
         let is_of_turns = event.event_type.starts_with("agent.") && event.event_type != OPENING_EVENT;
-        if event.event_type != NOTED && !is_of_calls && !is_of_turns {
+        let is_noted = event.is_own() && event.event_type == NOTED;
+        if !is_noted && !is_of_calls && !is_of_turns {
             return;
         }
         let noted = match event.event_type {
-            NOTED => match serde_json::from_str::<Noted>(event.payload) {
+            NOTED if is_noted => match serde_json::from_str::<Noted>(event.payload) {
                 Ok(noted) => Some(noted),
                 // Only probes write this type; other payloads are ignored.
                 Err(_) => return,
@@ -343,7 +344,7 @@ mod tests {
             id: "1".into(),
             event_type: NOTED.parse().expect("valid"),
             source: "aside".into(),
-            provenance: Provenance::Local,
+            provenance: Provenance::Own,
             severity: Severity::Debug,
             timestamp: Timestamp::ZERO,
             payload: Payload::from(json!({ "files": files })),
@@ -378,6 +379,8 @@ mod tests {
         let mut memory = Memory::default();
         let wrong = Event { payload: Payload::from(json!({ "files": 7 })), ..noted("s", 0) };
         memory.observe(&wrong.as_ref(), Timestamp::ZERO);
+        let foreign = Event { provenance: Provenance::Harness, ..noted("s", 1) };
+        memory.observe(&foreign.as_ref(), Timestamp::ZERO);
         assert!(memory.sessions.is_empty());
         for number in 0..=SESSIONS_MAX {
             memory.observe(&noted(&number.to_string(), 1).as_ref(), Timestamp::ZERO);

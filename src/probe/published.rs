@@ -6,7 +6,7 @@ use std::{collections::VecDeque, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use super::{facts::ContentHash, files};
-use crate::event::{EventRef, OWN_SOURCE, Seq};
+use crate::event::{EventRef, Seq};
 
 /// Prefix of the types of such events.
 const PREFIX: &str = "fs.file.";
@@ -37,7 +37,7 @@ impl Published {
             content: Option<ContentHash>,
         }
         let Some(folder) = event.workspace else { return };
-        if event.source != OWN_SOURCE || !event.event_type.starts_with(PREFIX) {
+        if !event.provenance.is_of_daemon() || !event.event_type.starts_with(PREFIX) {
             return;
         }
         let Ok(Payload { path, kind, content }) = serde_json::from_str(event.payload) else { return };
@@ -68,7 +68,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        event::{Event, Payload, Severity},
+        event::{Event, Payload, Provenance, Severity},
         time::Timestamp,
     };
 
@@ -119,11 +119,11 @@ mod tests {
         let mut published = published(&[(1, change("a", 7))]);
         let mut event = Event::own("fs.file.modified", "e", Severity::Info, json!({}), Timestamp::ZERO);
         event.workspace = Some("/w".into());
-        event.source = "fs".into();
+        event.provenance = Provenance::Local;
         event.payload = Payload::from(change("a", 7));
         published.note(Seq(2), &event.as_ref());
         assert!(!published.are_known(&[Seq(2)], &known()));
-        event.source = OWN_SOURCE.into();
+        event.provenance = Provenance::Quoted;
         (3..=CHANGES_MAX as u64 + 2).for_each(|seq| published.note(Seq(seq), &event.as_ref()));
         assert!(!published.are_known(&[Seq(1)], &known()) && published.are_known(&[Seq(3)], &known()));
     }

@@ -9,12 +9,12 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    FAILED, Job, NOTICE, Notice, Report, SENT, SOURCE, Settings, WAITS,
+    FAILED, Job, NOTICE, Notice, Report, SENT, Settings, WAITS,
     limits::{Limits, Passed},
     question,
 };
 use crate::{
-    event::{EventRef, Seq, SessionId, Trust},
+    event::{EventRef, Seq, SessionId},
     ledger::{LedgerEntry, NotSent, Step, Subject, Suppressed},
     notification::Sink,
     time::Timestamp,
@@ -107,11 +107,10 @@ impl Deliveries {
         &mut self,
         seq: Seq,
         event: &EventRef<'_>,
-        trust: Trust,
         settings: &Settings,
         now: Timestamp,
     ) -> Option<Vec<LedgerEntry>> {
-        if event.source != SOURCE || !trust.is_trusted() {
+        if !event.is_own() {
             return None;
         }
         match event.event_type {

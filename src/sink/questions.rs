@@ -7,14 +7,11 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    SOURCE,
-    question::{
-        ASKED, Awaited, CHOICES, CHOSEN, Chosen, End, IsTaken, QUESTIONS_MAX, Question, TAKEN, TAKEN_WITHIN,
-    },
+use super::question::{
+    ASKED, Awaited, CHOICES, CHOSEN, Chosen, End, IsTaken, QUESTIONS_MAX, Question, TAKEN, TAKEN_WITHIN,
 };
 use crate::{
-    event::{Event, EventRef, SessionId, Trust},
+    event::{Event, EventRef, SessionId},
     time::Timestamp,
 };
 
@@ -71,8 +68,8 @@ struct Taken {
 
 impl Questions {
     /// Takes an event; returns the events to publish with it: ends of questions.
-    pub fn observe(&mut self, event: &EventRef<'_>, trust: Trust, now: Timestamp) -> Vec<Event> {
-        if event.source != SOURCE || !trust.is_trusted() {
+    pub fn observe(&mut self, event: &EventRef<'_>, now: Timestamp) -> Vec<Event> {
+        if !event.is_own() {
             return Vec::new();
         }
         match event.event_type {

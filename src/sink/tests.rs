@@ -11,7 +11,7 @@ use super::{
     *,
 };
 use crate::{
-    event::{Event, Seq, SessionId, Trust},
+    event::{Event, Provenance, Seq, SessionId},
     ledger::{LedgerEntry, Step, Subject, Suppressed},
     notification::{Level, NotificationId},
     snapshot,
@@ -42,7 +42,7 @@ impl World {
 
     fn observe(&mut self, event: &Event) -> Option<Vec<LedgerEntry>> {
         self.seq += 1;
-        self.deliveries.observe(Seq(self.seq), &event.as_ref(), Trust::Trusted, &self.settings, self.now)
+        self.deliveries.observe(Seq(self.seq), &event.as_ref(), &self.settings, self.now)
     }
 
     /// Sends `message`; returns the steps that follow.
@@ -378,12 +378,11 @@ fn everything_that_is_kept_is_bounded() {
 #[test]
 fn only_the_daemons_own_events_say_something() {
     let mut world = World::with(&[Sink::Log]);
-    let own = notice("u1", None, "x").event();
-    let foreign = Event { source: "cli".into(), ..notice("u1", None, "x").event() };
-    assert!(world.observe(&foreign).is_none());
-    let untrusted =
-        world.deliveries.observe(Seq(9), &own.as_ref(), Trust::Untrusted, &world.settings.clone(), START);
-    assert!(untrusted.is_none());
+    use Provenance::{Harness, Local, Quoted, Remote};
+    for provenance in [Local, Harness, Remote, Quoted] {
+        let foreign = Event { provenance, ..notice("u1", None, "x").event() };
+        assert!(world.observe(&foreign).is_none(), "{provenance:?}");
+    }
     let hostile = Notice { message: "a\u{1b}[2J\nb".repeat(900).into(), ..notice("u2", None, "") };
     world.observe(&hostile.event()).expect("a notice");
     let job = world.due().remove(0);

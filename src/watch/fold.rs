@@ -7,9 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    ALL_MAX, CANCELLED, CONDITIONS_MAX, Condition, FAILED, MET, Met, Part, SET, SOURCE, Step, Watch,
-};
+use super::{ALL_MAX, CANCELLED, CONDITIONS_MAX, Condition, FAILED, MET, Met, Part, SET, Step, Watch};
 use crate::{
     event::{Event, EventRef, Pattern, Provenance, Seq, SessionId, Trust},
     time::Timestamp,
@@ -45,8 +43,8 @@ struct ChecksEnded {
 impl ChecksEnded {
     /// Reads it from an event; `None` for other events, and for an end that is superseded by
     /// another push.
-    fn of(event: &EventRef<'_>, trust: Trust) -> Option<Self> {
-        let is_it = trust.is_trusted() && event.source == SOURCE && CHECKS_ENDED.contains(&event.event_type);
+    fn of(event: &EventRef<'_>) -> Option<Self> {
+        let is_it = event.is_own() && CHECKS_ENDED.contains(&event.event_type);
         let ended: Self = is_it.then(|| serde_json::from_str(event.payload).ok())??;
         (ended.reason.as_deref() != Some(SUPERSEDED)).then_some(ended)
     }
@@ -133,15 +131,15 @@ impl Watches {
     ///
     /// Shape: an end that an untrusted event causes is untrusted too, so it wakes no session.
     pub fn observe(&mut self, seq: Seq, event: &EventRef<'_>, trust: Trust, now: Timestamp) -> Vec<Event> {
-        let is_own = event.source == SOURCE && event.event_type.starts_with(PREFIX);
+        let is_own = event.is_own() && event.event_type.starts_with(PREFIX);
         if self.open.is_empty() && !(is_own && event.event_type == SET) {
             return Vec::new();
         }
         if is_own {
-            return if trust.is_trusted() { self.take_own(event, now) } else { Vec::new() };
+            return self.take_own(event, now);
         }
         let turn_of = event.session.filter(|_| trust.is_trusted() && event.event_type == TURN_END);
-        let checks = ChecksEnded::of(event, trust);
+        let checks = ChecksEnded::of(event);
         let step = |condition: &Condition, watch: &Watch| {
             if let Condition::Ci { reference, .. } = condition {
                 let checks = checks.as_ref().filter(|checks| checks.is_of(reference.as_deref()))?;
@@ -155,7 +153,7 @@ impl Watches {
             let is_own = turn_of.is_some() && turn_of == watch.session.as_ref().map(SessionId::as_str);
             is_own.then(|| turn_step(condition)).flatten()
         };
-        let provenance = if trust.is_trusted() { Provenance::Local } else { event.provenance };
+        let provenance = if trust.is_trusted() { Provenance::Own } else { Provenance::Quoted };
         let done = self.meet(step);
         for watch in &done {
             let is_of_events =
@@ -188,7 +186,7 @@ impl Watches {
                 if let Some(part) = Arc::make_mut(watch).parts.get_mut(met.condition) {
                     part.met = Some(met.state);
                 }
-                return fired(&self.take_done(), Provenance::Local, now);
+                return fired(&self.take_done(), Provenance::Own, now);
             }
             CANCELLED | FAILED => {
                 if let Ok(Ended { watch }) = serde_json::from_str(event.payload)
@@ -267,7 +265,7 @@ impl Watches {
             let has_come = condition.time().is_some_and(|time| time <= now);
             has_come.then(|| Step::Met("the time has come".to_owned()))
         };
-        let mut events = fired(&self.meet(come), Provenance::Local, now);
+        let mut events = fired(&self.meet(come), Provenance::Own, now);
         let expired = self.take(|watch| watch.expires_at <= now);
         events.extend(expired.iter().map(|watch| watch.expired(now)));
         events
@@ -285,7 +283,7 @@ impl Watches {
             let Condition::Idle { session } = condition else { return None };
             is_idle(session).then(|| Step::Met("no turn is under way".to_owned()))
         };
-        fired(&self.meet(step), Provenance::Local, now)
+        fired(&self.meet(step), Provenance::Own, now)
     }
 
     /// Moves the watches of a session to its successor.

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{condition::Terms, *};
 use crate::{
-    event::{Payload, Seq, Trust},
+    event::{OWN_SOURCE, Payload, Seq, Trust},
     snapshot,
 };
 
@@ -161,7 +161,7 @@ fn an_event_counts_if_it_concerns_who_waits() {
 
 #[test]
 fn a_watch_that_an_untrusted_event_ends_is_untrusted() {
-    for (trust, expected) in [(Trust::Trusted, Provenance::Local), (Trust::Untrusted, Provenance::Remote)] {
+    for (trust, expected) in [(Trust::Trusted, Provenance::Own), (Trust::Untrusted, Provenance::Quoted)] {
         let mut watches = World::with(&[&watch("w1", &["event ci.**"])]).watches;
         let fired =
             watches.observe(Seq(9), &other_event("ci.run.failed", None, None).as_ref(), trust, after(1));
@@ -196,12 +196,13 @@ fn a_session_that_is_idle_ends_what_waits_for_it() {
 #[test]
 fn nobody_else_sets_meets_or_ends_a_watch() {
     let exit = watch("w1", &["exit 1"]);
-    let foreign = |event: Event| Event { source: "cli".into(), ..event };
+    let foreign = |event: Event| Event { provenance: Provenance::Harness, ..event };
     let mut world = World::with(&[&exit]);
     world.take(&foreign(watch("w2", &["exit 1"]).set_event()), Trust::Trusted, START);
     world.take(&foreign(exit.met_event(0, "x", START)), Trust::Trusted, START);
     world.take(&foreign(exit.cancelled_event(START)), Trust::Trusted, START);
-    world.take(&exit.cancelled_event(START), Trust::Untrusted, START);
+    let quoted = Event { provenance: Provenance::Quoted, ..exit.cancelled_event(START) };
+    world.take(&quoted, Trust::Trusted, START);
     assert_eq!(world.open(), ["w1"]);
     world.take(&exit.cancelled_event(START), Trust::Trusted, START);
     assert_eq!(world.open(), Vec::<&str>::new());
@@ -261,10 +262,10 @@ fn there_are_no_more_than_the_bound() {
 
 #[test]
 fn checks_that_end_count_for_the_branch_and_session_that_are_meant() {
-    let ended = |event_type: &str, payload: serde_json::Value, source: &str| Event {
-        source: source.into(),
+    let ended = |event_type: &str, payload: serde_json::Value, provenance| Event {
+        source: OWN_SOURCE.into(),
         payload: Payload::from(payload),
-        provenance: Provenance::Local,
+        provenance,
         ..other_event(event_type, Some("s1"), Some("/w"))
     };
     let payload =
@@ -272,17 +273,18 @@ fn checks_that_end_count_for_the_branch_and_session_that_are_meant() {
     let superseded =
         json!({ "branch": "fix", "commit": "384a3e139", "reason": "superseded", "summary": "-" });
     for (condition, event, trust, is_meant) in [
-        ("ci", ended("ci.run.completed", payload("fix"), SOURCE), Trust::Trusted, true),
-        ("ci HEAD", ended("ci.run.failed", payload("fix"), SOURCE), Trust::Trusted, true),
-        ("ci fix", ended("ci.follow.ended", payload("fix"), SOURCE), Trust::Trusted, true),
-        ("ci 384a3e139a2dfa", ended("ci.run.completed", payload("fix"), SOURCE), Trust::Trusted, true),
-        ("ci 384a3e1", ended("ci.run.completed", payload("fix"), SOURCE), Trust::Trusted, true),
-        ("ci 384a", ended("ci.run.completed", payload("fix"), SOURCE), Trust::Trusted, false),
-        ("ci main", ended("ci.run.completed", payload("fix"), SOURCE), Trust::Trusted, false),
-        ("ci", ended("ci.follow.ended", superseded, SOURCE), Trust::Trusted, false),
-        ("ci", ended("ci.check.failed", payload("fix"), SOURCE), Trust::Trusted, false),
-        ("ci", ended("ci.run.completed", payload("fix"), "cli"), Trust::Trusted, false),
-        ("ci", ended("ci.run.completed", payload("fix"), SOURCE), Trust::Untrusted, false),
+    use Provenance::{Local, Own, Quoted};
+        ("ci", ended("ci.run.completed", payload("fix"), Own), Trust::Trusted, true),
+        ("ci HEAD", ended("ci.run.failed", payload("fix"), Own), Trust::Trusted, true),
+        ("ci fix", ended("ci.follow.ended", payload("fix"), Own), Trust::Trusted, true),
+        ("ci 384a3e139a2dfa", ended("ci.run.completed", payload("fix"), Own), Trust::Trusted, true),
+        ("ci 384a3e1", ended("ci.run.completed", payload("fix"), Own), Trust::Trusted, true),
+        ("ci 384a", ended("ci.run.completed", payload("fix"), Own), Trust::Trusted, false),
+        ("ci main", ended("ci.run.completed", payload("fix"), Own), Trust::Trusted, false),
+        ("ci", ended("ci.follow.ended", superseded, Own), Trust::Trusted, false),
+        ("ci", ended("ci.check.failed", payload("fix"), Own), Trust::Trusted, false),
+        ("ci", ended("ci.run.completed", payload("fix"), Local), Trust::Trusted, false),
+        ("ci", ended("ci.run.completed", payload("fix"), Quoted), Trust::Untrusted, false),
     ] {
         let mut world = World::with(&[&watch("w1", &[condition])]);
         let fired = world.take(&event, trust, after(5));

@@ -20,7 +20,8 @@ use crate::{
     wire::{
         FieldError,
         event::{
-            ParsedEvent, check_payload, check_size, read_dedupe_key, read_severity, read_timestamp, read_type,
+            ParsedEvent, check_payload, check_size, read_dedupe_key, read_severity, read_source,
+            read_timestamp, read_type,
         },
         excerpt,
         names::{read_name, read_workspace},
@@ -145,7 +146,7 @@ fn event<'a>(
         id: read_name("id", attributes.id)?.ok_or_else(|| missing("id"))?,
         id_origin: IdOrigin::Producer,
         event_type,
-        source: read_name("source", attributes.source)?.ok_or_else(|| missing("source"))?,
+        source: read_source(attributes.source)?.ok_or_else(|| missing("source"))?,
         // A CloudEvent may have passed through other systems, with any sender.
         provenance: Provenance::Remote,
         severity,

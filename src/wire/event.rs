@@ -13,8 +13,10 @@ use utoipa::ToSchema;
 
 use crate::{
     event::{
-        EVENT_BYTES_MAX, EventRef, EventType, Payload, PayloadError, Provenance, Seq, Severity,
-        catalogue::OwnSeverities, codec::IdOrigin, mask_value,
+        EVENT_BYTES_MAX, EventRef, EventType, OWN_SOURCE, Payload, PayloadError, Provenance, Seq, Severity,
+        catalogue::{OwnSeverities, own},
+        codec::IdOrigin,
+        mask_value,
     },
     time::Timestamp,
     wire::{
@@ -152,6 +154,7 @@ pub fn parse<'a>(
     let type_text = read_type(&event_type)?;
     let severity = read_severity(body.severity.as_deref(), type_text, defaults.severities)?;
     let timestamp = read_timestamp("timestamp", body.timestamp.as_deref(), defaults.now)?;
+    let source = read_source(body.source)?.unwrap_or(Cow::Borrowed(defaults.source));
     let session = read_name("session", body.session)?;
     let workspace = read_workspace("workspace", body.workspace)?;
     let is_addressed = session.is_some() || workspace.is_some();
@@ -163,7 +166,7 @@ pub fn parse<'a>(
         id,
         id_origin,
         event_type,
-        source: read_name("source", body.source)?.unwrap_or(Cow::Borrowed(defaults.source)),
+        source,
         provenance: defaults.provenance,
         severity,
         timestamp,
@@ -273,9 +276,27 @@ pub(crate) fn check_size(bytes: usize) -> Result<(), FieldError> {
     Ok(())
 }
 
-/// Validates an event type and returns it.
+/// Validates an event type from outside and returns it.
+///
+/// Errors: it is no type, or one that only aside makes.
 pub(super) fn read_type(text: &str) -> Result<&str, FieldError> {
-    EventType::check(text).map(|()| text).map_err(|error| FieldError::new("type", excerpt_words(&error)))
+    EventType::check(text).map_err(|error| FieldError::new("type", excerpt_words(&error)))?;
+    match own::reserved(text) {
+        None => Ok(text),
+        Some(message) => Err(FieldError::new("type", message)),
+    }
+}
+
+/// Validates the source of an event from outside.
+///
+/// Errors: it is no name, or aside's own.
+pub(super) fn read_source(text: Option<Text<'_>>) -> Result<Option<Cow<'_, str>>, FieldError> {
+    let source = read_name("source", text)?;
+    if source.as_deref() == Some(OWN_SOURCE) {
+        let message = format!("`{OWN_SOURCE}` is reserved for events that aside makes itself");
+        return Err(FieldError::new("source", message));
+    }
+    Ok(source)
 }
 
 // A type error contains the type, which may be as long as an event.

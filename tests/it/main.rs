@@ -10,6 +10,7 @@ mod crash;
 mod demo;
 mod docs;
 mod doctor;
+mod doors;
 mod entries;
 mod flips;
 mod git;

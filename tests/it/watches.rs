@@ -211,8 +211,6 @@ fn a_watch_follows_its_session_and_a_reminder_its_folder() {
     open(&home, "s1");
     set_for(&home, "s1", "file x");
     set_for(&home, "s1", "in 2s");
-    // The harness ends the session, which can be resumed.
-    home.publish(&json!({ "type": "agent.session.end", "source": "loop", "session": "s1", "payload": { "reason": "exit" } }));
     drop(daemon);
     let _daemon = home.serve();
     fs::write(home.path("work").join("x"), "").expect("written");

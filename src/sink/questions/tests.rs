@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::{
-    event::Trust,
+    event::Provenance,
     sink::{
         Notice,
         question::{ANSWERED, EXPIRED, taken_event},
@@ -30,7 +30,7 @@ impl World {
     }
 
     fn observe(&mut self, event: &Event) -> Vec<String> {
-        lines(&self.questions.observe(&event.as_ref(), Trust::Trusted, self.now))
+        lines(&self.questions.observe(&event.as_ref(), self.now))
     }
 
     fn ask(&mut self, id: &str, awaited: Awaited) {
@@ -151,7 +151,7 @@ fn no_more_are_kept_than_may_be_and_only_own_events_count() {
     assert_eq!(world.questions.ended.len(), ENDED_MAX);
     let chosen = Chosen { question: "q0.".into(), answer: "yes".into(), by: "x".into() };
     world.ask("q", Awaited::BySession);
-    let foreign = Event { source: "cli".into(), ..chosen.event("1", START) };
+    let foreign = Event { provenance: Provenance::Harness, ..chosen.event("1", START) };
     assert_eq!(world.observe(&foreign), Vec::<String>::new());
 }
 
