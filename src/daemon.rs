@@ -80,6 +80,7 @@ use crate::{
     },
     time::Timestamp,
     version,
+    wire::views::clock_trouble,
 };
 
 /// The log of notices to the user, in the state folder, unless the configuration names another.
@@ -419,6 +420,7 @@ fn new_app(
         meters,
         rooms,
         clock,
+        wall: clock::wall_now,
         utc_offset,
         since_boot: monotonic_now,
         shutdown,
@@ -435,7 +437,10 @@ fn watch_clients(tasks: &mut Supervisor, app: &App, transcripts: mpsc::Receiver<
 
 /// Starts the built-in sources.
 fn start_sources(tasks: &mut Supervisor, app: &App, state: &Path, ended_at: Timestamp) {
-    let out = Outlet { publisher: app.publisher.clone(), clock: app.clock.clone() };
+    if let Some(trouble) = clock_trouble(app.clock_ahead_ms()) {
+        tracing::warn!("{trouble}");
+    }
+    let out = Outlet { publisher: app.publisher.clone(), clock: app.clock.clone(), wall: app.wall };
     let inputs = app.registry.sources();
     let watching = Arc::new(Watching::new(inputs.watches.subscribe()));
     tasks.start(TaskKind::Source, source::keep_running(watching, out.clone(), app.shutdown.clone()));

@@ -33,7 +33,7 @@ use crate::{
     event::{Event, Severity},
     journal::Clock,
     publisher::{Publisher, Records},
-    time::{Timestamp, short_duration},
+    time::{Timestamp, duration_millis, short_duration},
 };
 
 /// The wait before a failed source is restarted; doubled after each further failure.
@@ -51,8 +51,18 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 pub struct Outlet {
     /// The destination of its events.
     pub publisher: Publisher,
-    /// The clock.
+    /// The clock: the journal's, which never steps back.
     pub clock: Clock,
+    /// The wall clock, for times that others read.
+    pub wall: fn() -> Timestamp,
+}
+
+impl Outlet {
+    /// The time of the wall clock at which the journal's was `at`, in the past.
+    fn wall_at(&self, at: Timestamp) -> Timestamp {
+        let age = duration_millis((self.clock)().since(at));
+        Timestamp::from_millis((self.wall)().as_millis().saturating_sub(age))
+    }
 }
 
 /// Waits for something, and publishes it.

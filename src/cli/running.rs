@@ -22,6 +22,8 @@ pub(super) struct Running {
     pub(super) build: String,
     pub(super) pid: u32,
     #[serde(default)]
+    pub(super) clock_ahead_ms: i64,
+    #[serde(default)]
     pub(super) journal: RunningJournal,
     #[serde(default)]
     pub(super) config: ConfigView,

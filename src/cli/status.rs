@@ -98,7 +98,8 @@ impl StatusView {
         let failing = subscribers
             .iter()
             .flat_map(|(id, own)| own.failing.iter().map(move |one| one.text(id, terminal)));
-        full.chain(failed).chain(history).chain(refused).chain(problems).chain(failing).collect()
+        let clock = self.clock_trouble();
+        full.chain(failed).chain(history).chain(refused).chain(clock).chain(problems).chain(failing).collect()
     }
 
     /// Counts since the journal's first record.
@@ -246,6 +247,7 @@ mod tests {
             pid: 7,
             started_at: "2026-11-21T08:23:01Z".to_owned(),
             uptime_ms: 3_725_000,
+            clock_ahead_ms: 59_000,
             journal: JournalView {
                 head: 96,
                 synced: 93,
@@ -345,6 +347,7 @@ old         off    1        0
         let mut full = status();
         full.journal.full = Some("the disk is full: no space".to_owned());
         full.journal.problems = vec!["a.seg is damaged at byte 30".to_owned()];
+        full.clock_ahead_ms = 26 * 3_600_000;
         let mut failed = status();
         failed.journal.failed = Some("the disk is full".to_owned());
         failed.projection = ProjectionView { seq: 90, behind: 6, failed: Some("no space".to_owned()) };
@@ -363,7 +366,9 @@ old         off    1        0
             (well, ""),
             (
                 full,
-                "PROBLEM: journal FULL: the disk is full: no space\nPROBLEM: a.seg is damaged at byte 30\n",
+                "PROBLEM: journal FULL: the disk is full: no space\n\
+                 PROBLEM: the journal's time is 26h00m ahead of the wall clock; it never steps back, and times of events and watches follow it\n\
+                 PROBLEM: a.seg is damaged at byte 30\n",
             ),
             (failed, "PROBLEM: journal FAILED: the disk is full\nPROBLEM: history FAILED: no space\n"),
             (

@@ -95,6 +95,7 @@ fn status(fold: &Fold, about: &About, journal: &Journal, waiting: usize, now: Ti
         pid: std::process::id(),
         started_at: about.started_at.to_string(),
         uptime_ms: duration_millis(now.since(about.started_at)),
+        clock_ahead_ms: 0,
         journal: journal_view(fold, about, journal),
         projection: projection(&about.projection, journal),
         // The requester looks it up.

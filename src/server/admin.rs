@@ -46,6 +46,7 @@ pub(crate) async fn status(State(app): State<App>) -> Result<Json<StatusView>, A
 pub(crate) async fn status_of(app: &App) -> Result<StatusView, ApiError> {
     let mut status = app.engine.status().await?;
     status.config = app.config.view();
+    status.clock_ahead_ms = app.clock_ahead_ms();
     let journal = app.journal.clone();
     let projection = app.projection.clone();
     let read = tokio::task::spawn_blocking(move || {

@@ -42,8 +42,10 @@ pub struct AppParts {
     pub meters: Arc<Meters>,
     /// How much memory bodies may take.
     pub rooms: Rooms,
-    /// Source of the current time.
+    /// Source of the current time: the journal's, which never steps back.
     pub clock: Clock,
+    /// The wall clock, for times that others sign or read.
+    pub wall: fn() -> Timestamp,
     /// Offset of the local wall clock from UTC at a time, in seconds.
     pub utc_offset: fn(Timestamp) -> i32,
     /// Time since the machine started, including its sleep.
@@ -69,6 +71,12 @@ impl Deref for App {
 impl App {
     pub(super) fn now(&self) -> Timestamp {
         (self.clock)()
+    }
+
+    /// How far the journal's time is ahead of the wall clock, in milliseconds; negative if behind.
+    pub(crate) fn clock_ahead_ms(&self) -> i64 {
+        let ahead = i128::from(self.now().as_millis()) - i128::from((self.wall)().as_millis());
+        i64::try_from(ahead).unwrap_or(i64::MAX)
     }
 
     /// Appends `records`, if there are any, without waiting for the event loop or the disk.

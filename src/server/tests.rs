@@ -111,6 +111,7 @@ fn daemon_at(clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Daemon {
         meters,
         rooms: Rooms::default(),
         clock,
+        wall: || Timestamp::ZERO,
         utc_offset: |_| 0,
         since_boot: || std::time::Duration::ZERO,
         shutdown,

@@ -105,7 +105,7 @@ pub(crate) async fn webhook(
     }
     let body = read_body(&app.rooms.publishing, body).await?;
     let read = || {
-        let checked = secret.map(|secret| signature::check(kind, &header, &body, &secret, app.now()));
+        let checked = secret.map(|secret| signature::check(kind, &header, &body, &secret, (app.wall)()));
         let delivery = checked.transpose().map_err(refused)?.flatten();
         if kind == Kind::Alertmanager {
             return read_alerts(&app, &body);
@@ -181,7 +181,7 @@ fn no_json(error: &serde_json::Error, body: &[u8]) -> ApiError {
 }
 
 fn read_alerts(app: &App, body: &Bytes) -> Result<Vec<(String, Said)>, ApiError> {
-    let alerts = webhook::alerts::read(text_of(body)?, app.now());
+    let alerts = webhook::alerts::read(text_of(body)?, (app.wall)());
     let alerts = alerts.map_err(|error| ApiError::bad(FieldError::whole(error.to_string())))?;
     Ok(alerts.into_iter().map(|alert| (alert.id, alert.said)).collect())
 }

@@ -163,9 +163,10 @@ async fn deliver(
     utc_offset: fn(Timestamp) -> i32,
     out: Outlet,
 ) {
-    let now = (out.clock)();
-    if let Some(until) = settings.waits_until(&job, now, utc_offset) {
-        return publish(&job.waits_event(until, now), &out).await;
+    let (now, wall) = ((out.clock)(), (out.wall)());
+    // The quiet hours are the user's, and their end is a time of the journal.
+    if let Some(until) = settings.waits_until(&job, wall, utc_offset) {
+        return publish(&job.waits_event(now + until.since(wall), now), &out).await;
     }
     let limit = match (&job.notice.choices, job.sink) {
         // The engine ends an expired question; this limit is for questions that it does not end.
@@ -173,7 +174,7 @@ async fn deliver(
         (_, Sink::Desktop | Sink::Apprise) => COMMAND_MAX,
         (_, Sink::Harness | Sink::Log | Sink::Ntfy | Sink::Webhook) => TRY_MAX,
     };
-    let answered = timeout(limit, ask(&job, &settings, log, now)).await;
+    let answered = timeout(limit, ask(&job, &settings, log, &out)).await;
     let answered = answered.unwrap_or_else(|_| failed(format!("it took longer than {} s", limit.as_secs())));
     if let Answered::Refused { error, is_final } = &answered {
         let (notice, sink) = (&job.notice.id, job.sink.as_str());
@@ -188,7 +189,7 @@ async fn deliver(
     publish_all(&events, &out).await;
 }
 
-async fn ask(job: &Job, settings: &Settings, log: PathBuf, now: Timestamp) -> Answered {
+async fn ask(job: &Job, settings: &Settings, log: PathBuf, out: &Outlet) -> Answered {
     let notice = &job.notice;
     match job.sink {
         Sink::Harness => never("no hook can show it".to_owned()),
@@ -202,7 +203,10 @@ async fn ask(job: &Job, settings: &Settings, log: PathBuf, now: Timestamp) -> An
             None => never("it is no longer configured".to_owned()),
         },
         Sink::Webhook => match (&settings.webhook.url, &settings.webhook.secret_file) {
-            (Some(url), Some(secret)) => webhook::post(url, secret, notice, now).await,
+            (Some(url), Some(secret)) => {
+                let times = webhook::Times { notice: out.wall_at(notice.at), now: (out.wall)() };
+                webhook::post(url, secret, notice, times).await
+            }
             _ => never("it is no longer configured".to_owned()),
         },
         Sink::Apprise => command::apprise(&settings.apprise, notice).await,

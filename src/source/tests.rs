@@ -37,7 +37,7 @@ async fn a_source_that_fails_or_panics_is_started_again_later_each_time() {
     let files = Arc::new(MemoryFiles::new());
     let opened = Journal::open(files, JournalSettings::default(), Arc::clone(&clock), &|_| None);
     let journal = opened.expect("opened").journal;
-    let out = Outlet { publisher: Publisher::new(journal.clone()), clock };
+    let out = Outlet { publisher: Publisher::new(journal.clone()), clock, wall: || Timestamp::ZERO };
     let (stop, stopping) = watch::channel(false);
     let source = Arc::new(Failing { runs: AtomicU32::new(0) });
     let running = keep_running(Arc::clone(&source), out, stopping);

@@ -4,13 +4,14 @@
 //! Counts are since the journal's first record unless a field says otherwise; times are RFC 3339 in
 //! UTC.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
     engine::io::Pending,
+    time::short_duration,
     tokens,
     wire::{error::ErrorBody, harness::HarnessView, history::ProjectionView},
 };
@@ -29,6 +30,10 @@ pub struct StatusView {
     pub started_at: String,
     /// Its uptime, in milliseconds.
     pub uptime_ms: u64,
+    /// How far the journal's time, which never steps back, is ahead of the wall clock, in
+    /// milliseconds; negative if it is behind.
+    #[serde(default)]
+    pub clock_ahead_ms: i64,
     /// The journal.
     pub journal: JournalView,
     /// The history's file.
@@ -66,6 +71,29 @@ pub struct DiskView {
     pub snapshots: u64,
     /// The kept rules.
     pub rules: u64,
+}
+
+/// The largest difference of the journal's time from the wall clock that is not shown.
+const CLOCKS_APART_MAX: Duration = Duration::from_secs(60);
+
+impl StatusView {
+    /// A sentence about a large difference between the clocks; `None` without one.
+    pub fn clock_trouble(&self) -> Option<String> {
+        clock_trouble(self.clock_ahead_ms)
+    }
+}
+
+/// A sentence about clocks that are this many milliseconds apart; `None` if they nearly agree.
+pub fn clock_trouble(ahead_ms: i64) -> Option<String> {
+    let apart = Duration::from_millis(ahead_ms.unsigned_abs());
+    let way = if ahead_ms > 0 { "ahead of" } else { "behind" };
+    let text = || {
+        format!(
+            "the journal's time is {} {way} the wall clock; it never steps back, and times of events and watches follow it",
+            short_duration(apart)
+        )
+    };
+    (apart > CLOCKS_APART_MAX).then(text)
 }
 
 /// The journal.

@@ -5,6 +5,7 @@ mod bodies;
 mod bounded;
 mod ci;
 mod clients;
+mod clock;
 mod config;
 mod crash;
 mod demo;

@@ -11,18 +11,20 @@ use crate::{
     cli::{Context, install::quoted, running::running},
     server,
     version::{BUILD, VERSION},
-    wire::views::ConfigView,
+    wire::views::{ConfigView, clock_trouble},
 };
 
 /// Name of the check whose failure makes others pointless.
 pub(super) const NAME: &str = "daemon";
 const CONFIG: &str = "config";
+const CLOCK: &str = "clock";
 
 pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
     let socket = context.client.socket();
     let mut checks = Vec::new();
     let running = running(&context.client);
     let problems = running.as_ref().map(|daemon| daemon.journal.problems.clone()).unwrap_or_default();
+    let clock = running.as_ref().and_then(|daemon| clock_trouble(daemon.clock_ahead_ms));
     let config = running.as_ref().map(|daemon| config(&daemon.config)).unwrap_or_default();
     match running {
         None => {
@@ -37,6 +39,10 @@ pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
             None => Check::ok(NAME, format!("process {} at {}", daemon.pid, socket.display())),
         }),
     }
+    checks.push(match clock {
+        None => Check::ok(CLOCK, "the journal's time is the wall clock's"),
+        Some(trouble) => Check::warn(CLOCK, trouble, "check this machine's clock (timedatectl)"),
+    });
     if problems.is_empty() {
         checks.push(Check::ok("journal", "no damage found since the daemon started"));
     }

@@ -103,6 +103,12 @@ fn about(status: &StatusView) -> Vec<Family> {
             "Errors of the configuration's files when they were read last.",
             status.config.errors as u64,
         ),
+        family(
+            "aside_clock_ahead",
+            Some("seconds"),
+            "How far the journal's time, which never steps back, is ahead of the wall clock.",
+            Values::Gauge(vec![(Labels::new(), status.clock_ahead_ms as f64 / 1_000.0)]),
+        ),
     ]
 }
 

@@ -30,6 +30,7 @@ fn status(subscribers: usize) -> StatusView {
         pid: 7,
         started_at: "1970-01-01T00:00:01.500Z".to_owned(),
         uptime_ms: 500,
+        clock_ahead_ms: -1_500,
         journal: JournalView {
             head: 9,
             synced: 8,

@@ -84,7 +84,11 @@ async fn what_the_plan_says_is_asked_when_it_is_due_and_nothing_else() {
     let files = Arc::new(MemoryFiles::new());
     let opened = Journal::open(files, JournalSettings::default(), Arc::clone(&clock), &|_| None);
     let journal = opened.expect("opened").journal;
-    let out = Outlet { publisher: Publisher::new(journal.clone()), clock: Arc::clone(&clock) };
+    let out = Outlet {
+        publisher: Publisher::new(journal.clone()),
+        clock: Arc::clone(&clock),
+        wall: || Timestamp::ZERO,
+    };
     let (sender, plan) = watch::channel(Plan::default());
     let scripted = Arc::new(Scripted { clock, asked: Mutex::default() });
     let source = Arc::new(Asking::with(plan, Arc::clone(&scripted)));

@@ -146,7 +146,8 @@ async fn a_receiver_that_is_gone_gets_nothing_more() {
     let secret = secret.to_str().expect("text");
     let (url, taken) = server("HTTP/1.1 410 Gone\r\ncontent-length: 0\r\n\r\n");
     let now = Timestamp::from_millis(1_763_726_405_000);
-    assert_eq!(webhook::post(&url, secret, &notice(), now).await, never("it answered 410 ".to_owned()));
+    let times = webhook::Times { notice: now, now };
+    assert_eq!(webhook::post(&url, secret, &notice(), times).await, never("it answered 410 ".to_owned()));
     let request = taken.join().expect("it ended");
     assert!(request.starts_with("POST /base/alerts HTTP/1.1\r\n"), "{request}");
     assert!(

@@ -19,16 +19,25 @@ use crate::{
 /// The status of a receiver that wants no further webhooks.
 const GONE: u16 = 410;
 
+/// Times of a webhook, by the wall clock: a receiver refuses a signature of another time.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Times {
+    /// Of the notice.
+    pub(super) notice: Timestamp,
+    /// Of this attempt.
+    pub(super) now: Timestamp,
+}
+
 /// Posts a notice, signed with the secret in `secret_file`; its id is the same at each attempt.
-pub(super) async fn post(url: &Url, secret_file: &str, notice: &Notice, now: Timestamp) -> Answered {
+pub(super) async fn post(url: &Url, secret_file: &str, notice: &Notice, times: Times) -> Answered {
     let key = match read_secret(secret_file).await.map(|secret| standard_key(&secret)) {
         Ok(Some(key)) => key,
         Ok(None) => return failed("the secret is not base64".to_owned()),
         Err(error) => return failed(error),
     };
     let body =
-        json!({ "type": NOTICE, "timestamp": notice.at.to_string(), "data": fields(notice) }).to_string();
-    let seconds = (now.as_millis() / 1_000).to_string();
+        json!({ "type": NOTICE, "timestamp": times.notice.to_string(), "data": fields(notice) }).to_string();
+    let seconds = (times.now.as_millis() / 1_000).to_string();
     let signature = standard_signature(&key, &notice.id, &seconds, body.as_bytes());
     let headers = [
         ("content-type", "application/json".to_owned()),
