@@ -108,6 +108,11 @@ fn a_signed_webhook_reaches_the_agent_once_and_its_words_are_not_trusted() {
         served.github("check_run", "d1", &failed_check()),
         (202, json!({ "published": 0, "duplicates": 1 }))
     );
+    // A captured delivery: neither its id nor its event is signed.
+    for (event, id) in [("check_run", "d9"), ("ping", "d1")] {
+        let again = served.github(event, id, &failed_check());
+        assert_eq!(again, (202, json!({ "published": 0, "duplicates": 1 })), "{event} {id}");
+    }
     let events = served.events("ci.**");
     assert_eq!(events.len(), 1, "{events:?}");
     let text = eventually("the check", || {
