@@ -28,7 +28,7 @@ pub use self::{
     choices::Choices,
     fold::{Deliveries, Verdict},
     job::{Answered, FAILED, Job, SENT, WAITS},
-    limits::PER_MINUTE_MAX,
+    limits::{ALL_PER_MINUTE_MAX, PER_MINUTE_MAX},
     not_sent::NotSent,
     notice::{CONTEXT_CHARS_MAX, CONTEXT_DEFAULT, MESSAGE_CHARS_MAX, NOTICE, Notice, Parts, Shown},
     progress::Progress,

@@ -14,8 +14,8 @@ use crate::{
     ledger::Suppressed,
     notification::{Level, Sink},
     publisher::Records,
-    server::{App, auth::PeerPid, error::ApiError, extract::read_body, naming::session_of, processes},
-    sink::{Notice, PER_MINUTE_MAX, Parts, Target, Verdict, seconds_ago},
+    server::{App, actor::Actor, error::ApiError, extract::read_body, naming::session_of},
+    sink::{ALL_PER_MINUTE_MAX, Notice, PER_MINUTE_MAX, Parts, Target, Verdict, seconds_ago},
     source::sinks::check,
     time::{Timestamp, duration_millis},
     wire::{
@@ -155,7 +155,7 @@ fn answer(notice: &Notice, verdict: Option<&Verdict>, now: Timestamp) -> NotifyA
         Suppressed::Repeat { sent_at } => format!(" (already sent {})", seconds_ago(sent_at, now)),
         Suppressed::RateLimited { .. } => {
             format!(
-                " (counted: {PER_MINUTE_MAX} were sent within a minute; the next one has the number of the others)"
+                " (counted: {PER_MINUTE_MAX} were sent within a minute, or {ALL_PER_MINUTE_MAX} of all sessions and folders; the next one has the number of the others)"
             )
         }
         Suppressed::NoSink => " (no sink is configured)".to_owned(),

@@ -1,5 +1,6 @@
-//! Limits per speaker: six notices a minute, and equal ones once a minute. Notices over a limit are
-//! not sent, only counted.
+//! Limits per speaker: six notices a minute, and equal ones once a minute. A second limit counts
+//! all speakers together, because a folder is a speaker, and anybody can name folders. Notices over
+//! a limit are not sent, only counted.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -14,7 +15,9 @@ use crate::{ledger::Suppressed, notification::Level, time::Timestamp};
 
 /// Most notices of one speaker that are sent within a minute: more than a person reads.
 pub const PER_MINUTE_MAX: usize = 6;
-/// The time window of both limits.
+/// Most notices of all speakers together that are sent within a minute.
+pub const ALL_PER_MINUTE_MAX: usize = 60;
+/// The time window of the limits.
 pub(super) const WINDOW: Duration = Duration::from_secs(60);
 /// Most remembered speakers; beyond that the least recently active one is evicted.
 pub(super) const SPEAKERS_MAX: usize = 256;
@@ -32,6 +35,9 @@ pub(super) struct Passed {
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Limits {
     speakers: BTreeMap<Arc<str>, Speaker>,
+    /// The times of all sent notices, oldest first; at most [`ALL_PER_MINUTE_MAX`].
+    #[serde(default)]
+    sent: VecDeque<Timestamp>,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -69,6 +75,9 @@ impl Limits {
                 self.speakers.iter().min_by_key(|(_, known)| known.last).map(|(name, _)| Arc::clone(name));
             self.speakers.remove(&silent.unwrap_or_default());
         }
+        while self.sent.front().is_some_and(|sent| now.since(*sent) >= WINDOW) {
+            self.sent.pop_front();
+        }
         let known = self.speakers.entry(speaker.into()).or_default();
         known.last = now;
         if let Some(at) = notice.progress.as_ref().and_then(|progress| known.keys.next(progress, now)) {
@@ -93,6 +102,11 @@ impl Limits {
             known.held.rate_limited += 1;
             return Err(Suppressed::RateLimited { retry_at: oldest.at + WINDOW });
         }
+        if let Some(oldest) = self.sent.front().filter(|_| self.sent.len() >= ALL_PER_MINUTE_MAX) {
+            known.held.rate_limited += 1;
+            return Err(Suppressed::RateLimited { retry_at: *oldest + WINDOW });
+        }
+        self.sent.push_back(now);
         let Notice { level, context, message, link, .. } = notice.clone();
         known.sent.push_back(Sent { at: now, level, context, message, link });
         // A notice that may be replaced must not carry the counts.

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::{
     fold::{HARNESS_WAIT, OPEN_MAX, SHOWN_MAX},
-    limits::{SPEAKERS_MAX, WINDOW},
+    limits::{ALL_PER_MINUTE_MAX, SPEAKERS_MAX, WINDOW},
     progress::PACE,
     *,
 };
@@ -366,6 +366,9 @@ fn a_hook_shows_a_few_lines_and_what_no_hook_shows_ends() {
 fn everything_that_is_kept_is_bounded() {
     let mut world = World::with(&[Sink::Log]);
     for number in 0..OPEN_MAX + 44 {
+        if number % ALL_PER_MINUTE_MAX == 0 {
+            world.wait(WINDOW);
+        }
         let said = world.say(&format!("s{number}"), "x");
         let evicted = said.iter().filter(|line| line.ends_with("ended log evicted")).count();
         assert_eq!(evicted, usize::from(number >= OPEN_MAX), "{said:?}");
@@ -373,6 +376,21 @@ fn everything_that_is_kept_is_bounded() {
     assert_eq!(world.deliveries.len(), (OPEN_MAX, SPEAKERS_MAX));
     world.settings.default.clear();
     assert_eq!(world.say("s1", "y"), [format!("{} no_sink", OPEN_MAX + 45)]);
+}
+
+#[test]
+fn invented_speakers_share_one_rate() {
+    let mut world = World::with(&[Sink::Log]);
+    let is_sent = |world: &mut World, number: usize| {
+        world.say(&format!("s{number}"), "x").iter().any(|line| line.ends_with("queued log"))
+    };
+    let sent = (0..600).filter(|number| is_sent(&mut world, *number)).count();
+    assert_eq!(sent, ALL_PER_MINUTE_MAX);
+    world.wait(WINDOW);
+    // Counted, and told with the next one of its speaker.
+    world.say("s599", "y");
+    let held = world.due().last().expect("a job").notice.held;
+    assert_eq!((held.rate_limited, held.repeats), (1, 0));
 }
 
 #[test]
