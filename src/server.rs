@@ -6,6 +6,7 @@
 //! routes, context gauges and hook input that could not be used. A handler whose client has
 //! disconnected is dropped at its next await and leaves no waiter behind.
 
+mod actor;
 mod admin;
 mod app;
 mod auth;
@@ -49,6 +50,7 @@ mod reload;
 mod room;
 mod router;
 mod sessions;
+mod share;
 mod shell;
 mod sources;
 mod statusline;

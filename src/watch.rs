@@ -124,6 +124,9 @@ pub struct Watch {
     /// The folder whose sessions are notified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<Arc<str>>,
+    /// The caller that set it, which has a share of the table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<Arc<str>>,
 }
 
 /// A condition that became true; the payload of a [`MET`] event.

@@ -10,6 +10,7 @@ use crate::{
     publisher::Records,
     server::{
         App,
+        actor::Actor,
         client_folder::ClientFolder,
         error::ApiError,
         processes::{self, IdentifiedBy},
@@ -46,11 +47,13 @@ impl MonitorClient {
     ///
     /// Shape: opens a session that no hook has reported because it began before the daemon, and
     /// reopens an ended session, because its client runs. Opens no session if the monitor reports
-    /// no process id of its client. `peer` is the monitor's own process, if it is known.
+    /// no process id of its client. `peer` is the monitor's own process, if it is known. Errors: 403 if the
+    /// monitor belongs to another session.
     pub(crate) async fn attach(
         &self,
         app: &App,
         session: &SessionId,
+        actor: Actor,
         peer: Option<u32>,
     ) -> Result<(), ApiError> {
         let Some(pid) = self.harness.pid else { return Ok(()) };
@@ -58,7 +61,9 @@ impl MonitorClient {
         let found = app.engine.session(now.clone()).await?;
         let is_open = found.is_some_and(|found| found.is_open);
         let session = if is_open { &now } else { session };
-        let process = peer.and_then(|peer| processes::record(app, session, peer, IdentifiedBy::Pid(pid)));
+        let client = peer.and_then(|peer| processes::find(app, session, peer, IdentifiedBy::Pid(pid)));
+        actor.check_call(app, session, client).await?;
+        let process = client.map(|client| processes::know(app, session, client));
         if let Some(folder) = &self.folder {
             app.registry.wake_routes().know_folder(session, folder);
         }

@@ -48,6 +48,11 @@ impl ApiError {
         Self::bad(FieldError::whole(with_causes(error)))
     }
 
+    /// Its status.
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
+    }
+
     /// Returns the same refusal with another status.
     pub(crate) fn with_status(self, status: StatusCode) -> Self {
         Self { status, ..self }

@@ -21,6 +21,7 @@ use crate::{
     publisher::Records,
     server::{
         App,
+        actor::Actor,
         auth::{PeerPid, Route},
         error::ApiError,
         extract::{EXCHANGE_BYTES_MAX, IdSegment, read_body_up_to, read_session},
@@ -76,6 +77,7 @@ pub(crate) async fn exchange(
     IdSegment(session): IdSegment,
     route: Route,
     PeerPid(peer): PeerPid,
+    actor: Actor,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
@@ -90,10 +92,19 @@ pub(crate) async fn exchange(
     request.readdress(&session);
     let session = request.exchange.session.clone();
     let harness = &mut request.exchange.harness;
-    if let (Some(peer), Some(pid), None) = (peer, harness.pid, &harness.parent)
-        && let Some(process) = processes::record(&app, &session, peer, IdentifiedBy::Pid(pid))
-    {
-        harness.runs_in(process);
+    let client = match (peer, harness.pid, &harness.parent) {
+        (Some(peer), Some(pid), None) => processes::find(&app, &session, peer, IdentifiedBy::Pid(pid)),
+        _ => None,
+    };
+    // A subagent belongs to its parent.
+    actor.check_call(&app, harness.parent.as_ref().unwrap_or(&session), client).await?;
+    for observed in request.observed.iter().filter_map(|event| event.as_event().session) {
+        if observed != session.as_str() {
+            actor.check_call(&app, &SessionId::new(observed), None).await?;
+        }
+    }
+    if let Some(client) = client {
+        harness.runs_in(processes::know(&app, &session, client));
     }
     let known = known_facts(&app, &request).await;
     let (harness, workspace) = known
@@ -182,8 +193,10 @@ async fn untaken(app: &App, request: &ExchangeRequest<'_>) -> Result<Vec<FieldEr
 pub(crate) async fn undelivered(
     State(app): State<App>,
     Path((session, injection)): Path<(String, String)>,
+    actor: Actor,
 ) -> Result<StatusCode, ApiError> {
     let session = session_of(&app, read_session(&session)?, None).await?;
+    actor.check(&app, &session).await?;
     known_session(&app, &session).await?;
     let injection = InjectionId::new(&checked_name("injection", injection).map_err(ApiError::bad)?);
     if !app.engine.outstanding(session.clone()).await?.unconfirmed.contains(&injection) {

@@ -15,6 +15,7 @@ use crate::{
     },
     server::{
         App,
+        actor::Actor,
         error::ApiError,
         extract::{Params, Segment, SessionSegment},
         naming::known_session,
@@ -185,8 +186,10 @@ pub(crate) struct PageParams {
 pub(crate) async fn messages(
     State(app): State<App>,
     SessionSegment(session): SessionSegment,
+    actor: Actor,
     Params(params): Params<PageParams>,
 ) -> Result<Json<MessagePage>, ApiError> {
+    actor.check(&app, &session).await?;
     let (limit, before) = (limit(params.limit.as_deref())?, cursor(params.cursor.as_deref())?);
     let id = session.clone();
     let read = page(&app, limit, move |view| view.messages(id.as_str(), before, limit));
@@ -206,8 +209,10 @@ pub(crate) async fn messages(
 pub(crate) async fn injections(
     State(app): State<App>,
     SessionSegment(session): SessionSegment,
+    actor: Actor,
     Params(params): Params<PageParams>,
 ) -> Result<Json<InjectionPage>, ApiError> {
+    actor.check(&app, &session).await?;
     let (limit, before) = (limit(params.limit.as_deref())?, cursor(params.cursor.as_deref())?);
     let id = session.clone();
     let read = page(&app, limit, move |view| view.injections(id.as_str(), before, limit));

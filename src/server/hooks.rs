@@ -1,6 +1,6 @@
 //! Hook calls of harnesses: stdin in, stdout out. `harness` parses and writes the bytes.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use axum::{
     body::Body,
@@ -10,13 +10,14 @@ use axum::{
 };
 
 use crate::{
-    event::Event,
+    event::{Event, SessionId},
     exchange::Exchange,
     harness::{self, HookCall, HookEnv, HookError, Then, header_text, kind::Kind},
     ledger::ConfirmedBy,
     publisher::Records,
     server::{
         App,
+        actor::Actor,
         auth::{PeerPid, Route},
         client_folder::ClientFolder,
         error::ApiError,
@@ -51,6 +52,7 @@ pub(crate) async fn hook(
     Segment(harness): Segment,
     route: Route,
     PeerPid(peer): PeerPid,
+    actor: Actor,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
@@ -83,12 +85,7 @@ pub(crate) async fn hook(
     let folder = call.transcript.as_ref().and_then(|transcript| kind.client_folder(&transcript.path));
     let folder = folder.map(|path| ClientFolder { kind, path: path.to_owned() });
     let identity = env.pid.map(IdentifiedBy::Pid).or(folder.as_ref().map(IdentifiedBy::SessionFile));
-    if let (Some(peer), Some(identity), Some(exchange)) = (peer, identity, call.then.exchange_mut())
-        && exchange.harness.parent.is_none()
-        && let Some(process) = processes::record(&app, &exchange.session, peer, identity)
-    {
-        exchange.harness.runs_in(process);
-    }
+    check_actor(&app, actor, peer, identity, &mut call).await?;
     if let Some(exchange) = call.then.exchange_mut() {
         wrote::note(&app, route, exchange, &call.calls);
     }
@@ -119,6 +116,42 @@ pub(crate) async fn hook(
     Ok(stdout.map_or_else(silence, |stdout| {
         ([(header::CONTENT_TYPE, "application/json")], stdout).into_response()
     }))
+}
+
+/// Checks that the caller may act for the sessions of a call, and records their process.
+///
+/// Errors: 403 if a session runs elsewhere, and the caller belongs to another one.
+async fn check_actor(
+    app: &App,
+    actor: Actor,
+    peer: Option<u32>,
+    identity: Option<IdentifiedBy<'_>>,
+    call: &mut HookCall,
+) -> Result<(), ApiError> {
+    let observed: BTreeSet<SessionId> =
+        call.observe.iter().filter_map(|event| event.session.clone()).collect();
+    match &mut call.then {
+        Then::Exchange(exchange) | Then::BeforeTool(exchange) | Then::Prompt { exchange, .. } => {
+            let client = match (peer, identity, &exchange.harness.parent) {
+                (Some(peer), Some(identity), None) => processes::find(app, &exchange.session, peer, identity),
+                _ => None,
+            };
+            let session = exchange.harness.parent.as_ref().unwrap_or(&exchange.session);
+            actor.check_call(app, session, client).await?;
+            if let Some(client) = client {
+                exchange.harness.runs_in(processes::know(app, &exchange.session, client));
+            }
+        }
+        Then::SessionSuspended(session) | Then::SessionEnded(session) => {
+            actor.check_call(app, session, None).await?;
+        }
+        Then::Nothing => {
+            for session in &observed {
+                actor.check_call(app, session, None).await?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Performs a call; returns the hook's stdout.

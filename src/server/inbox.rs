@@ -11,11 +11,12 @@ use crate::{
     publisher::Records,
     server::{
         App,
+        actor::Actor,
         engine_handle::{PageStart, WaitingPage},
         error::ApiError,
         extract::{Params, Segment, read_session},
-        naming::{known_session, session_of},
-        notify::place_of,
+        naming::known_session,
+        notify::{place_of, session_for},
         questions::open_count,
     },
     wire::{FieldError, error::ErrorBody, inbox::InboxList},
@@ -30,11 +31,14 @@ pub(crate) struct InboxParams {
 }
 
 impl InboxParams {
-    async fn session(&self, app: &App) -> Result<Option<SessionId>, ApiError> {
-        let Some(id) = &self.session else { return Ok(None) };
-        let session = session_of(app, read_session(id)?, None).await?;
-        known_session(app, &session).await?;
-        Ok(Some(session))
+    /// The session; of a process of a session only that one.
+    async fn session(&self, app: &App, actor: Actor) -> Result<Option<SessionId>, ApiError> {
+        let named = self.session.as_deref().map(read_session).transpose()?;
+        let session = session_for(app, actor, named.as_ref()).await?;
+        if let Some(named) = session.as_ref().filter(|_| self.session.is_some()) {
+            known_session(app, named).await?;
+        }
+        Ok(session)
     }
 }
 
@@ -94,9 +98,10 @@ fn write_start(start: &PageStart) -> String {
 )]
 pub(crate) async fn list(
     State(app): State<App>,
+    actor: Actor,
     Params(params): Params<ListParams>,
 ) -> Result<Json<InboxList>, ApiError> {
-    let session = InboxParams { session: params.session.clone() }.session(&app).await?;
+    let session = InboxParams { session: params.session.clone() }.session(&app, actor).await?;
     let folder = place_of(&app, session.as_ref(), None).await?;
     let questions = open_count(&app, session.as_ref(), folder.as_deref());
     let (notifications, next) = app.engine.waiting(params.page(session)?).await?;
@@ -112,9 +117,10 @@ pub(crate) async fn list(
 pub(crate) async fn dismiss(
     state: State<App>,
     id: Segment,
+    actor: Actor,
     params: Params<InboxParams>,
 ) -> Result<StatusCode, ApiError> {
-    decide(state, id, params, Decision::Dismiss).await
+    decide(state, id, actor, params, Decision::Dismiss).await
 }
 
 /// Releases a notification that waits for the user's approval.
@@ -126,18 +132,20 @@ pub(crate) async fn dismiss(
 pub(crate) async fn discuss(
     state: State<App>,
     id: Segment,
+    actor: Actor,
     params: Params<InboxParams>,
 ) -> Result<StatusCode, ApiError> {
-    decide(state, id, params, Decision::Discuss).await
+    decide(state, id, actor, params, Decision::Discuss).await
 }
 
 async fn decide(
     State(app): State<App>,
     Segment(id): Segment,
+    actor: Actor,
     Params(params): Params<InboxParams>,
     decision: Decision,
 ) -> Result<StatusCode, ApiError> {
-    let session = params.session(&app).await?;
+    let session = params.session(&app, actor).await?;
     let notification = NotificationId::new(&id);
     if !app.engine.can_decide(session.clone(), notification, decision).await? {
         return Err(ApiError::not_found("pending notification", &id));

@@ -37,17 +37,13 @@ const LOG_TARGET: &str = "llm_notify";
 )]
 pub(crate) async fn send(
     State(app): State<App>,
-    PeerPid(peer): PeerPid,
+    actor: Actor,
     body: Body,
 ) -> Result<Json<NotifyAnswer>, ApiError> {
     let body = read_body(&app.rooms.exchanges, body).await?;
     let read = || NotifyRequest::read(&body);
     let request = app.rooms.exchanges.work(body.len(), read).await.map_err(ApiError::bad)?;
-    let session = match (&request.session, peer) {
-        (Some(id), _) => Some(session_of(&app, id.clone(), None).await?),
-        (None, Some(peer)) => processes::session_of_process(&app, peer).await?,
-        (None, None) => None,
-    };
+    let session = session_for(&app, actor, request.session.as_ref()).await?;
     notify(&app, request, session).await.map(Json)
 }
 
@@ -77,6 +73,21 @@ pub(crate) async fn notify(
     let workspace = place_of(app, session.as_ref(), request.workspace.clone()).await?;
     let notice = request.into_notice(&new_id('u'), session, workspace, app.now());
     say(app, &notice, &notice.event()).await
+}
+
+/// The session that a request of `actor` is for: the named one, else the actor's own.
+///
+/// Errors: 403 if the actor may not act for the named one.
+pub(crate) async fn session_for(
+    app: &App,
+    actor: Actor,
+    named: Option<&SessionId>,
+) -> Result<Option<SessionId>, ApiError> {
+    let named = match named {
+        Some(id) => Some(session_of(app, id.clone(), None).await?),
+        None => None,
+    };
+    actor.acts_for(app, named).await
 }
 
 /// The folder of a session, else `named`.

@@ -36,7 +36,7 @@ const ABOVE_MAX: usize = 16;
 const CLOCKS_APART: Duration = Duration::from_secs(2);
 
 /// The process `from` and its ancestors, nearest first.
-fn from_upwards(from: u32) -> impl Iterator<Item = Process> {
+pub(super) fn from_upwards(from: u32) -> impl Iterator<Item = Process> {
     let read = |pid: u32| stat(pid).filter(|stat| !stat.has_ended).map(|stat| (pid, stat));
     let above = move |(_, stat): &(u32, ProcessStat)| (stat.parent > 1).then(|| read(stat.parent)).flatten();
     let found = std::iter::successors(read(from), above).take(ABOVE_MAX);
@@ -58,16 +58,11 @@ pub(crate) enum IdentifiedBy<'c> {
     SessionFile(&'c ClientFolder),
 }
 
-/// Finds and records the process of the session's client: the requesting process `peer`, or an
-/// ancestor of it, because a client starts its hooks.
-pub(crate) fn record(
-    app: &App,
-    session: &SessionId,
-    peer: u32,
-    by: IdentifiedBy<'_>,
-) -> Option<exchange::Process> {
+/// Finds the process of the session's client: the requesting process `peer`, or an ancestor of it,
+/// because a client starts its hooks.
+pub(crate) fn find(app: &App, session: &SessionId, peer: u32, by: IdentifiedBy<'_>) -> Option<Process> {
     let processes = app.registry.processes();
-    let found = match by {
+    match by {
         IdentifiedBy::Pid(pid) => match processes.running(session, pid) {
             known @ Some(_) => known,
             None => from_upwards(peer).find(|process| process.pid == pid),
@@ -80,9 +75,13 @@ pub(crate) fn record(
             let is_client = |process: &Process| Some(*process) == known || is_in(session, folder, *process);
             is_worth_it.then(|| from_upwards(peer).find(is_client)).flatten()
         }
-    }?;
-    processes.know(session, found);
-    Some(exchange::Process { pid: found.pid, started: Some(found.started) })
+    }
+}
+
+/// Records the process of the session's client, as found by [`find`].
+pub(crate) fn know(app: &App, session: &SessionId, found: Process) -> exchange::Process {
+    app.registry.processes().know(session, found);
+    exchange::Process { pid: found.pid, started: Some(found.started) }
 }
 
 /// Whether the client's session file names `process` as the process of the session.
@@ -90,21 +89,23 @@ fn is_in(session: &SessionId, folder: &ClientFolder, process: Process) -> bool {
     read_session_file(folder, process).is_some_and(|file| folder.kind.calls(session, &file.session_id))
 }
 
-/// The session whose client's process is `from` or an ancestor of it.
-///
-/// Errors: the daemon is stopping.
-pub(crate) async fn session_of_process(app: &App, from: u32) -> Result<Option<SessionId>, ApiError> {
-    match sessions_of_process(app, from).into_iter().next() {
-        Some(session) => app.engine.session_now(session).await.map(Some),
-        None => Ok(None),
-    }
+/// The process of a client, with its sessions, at least one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Client {
+    pub(crate) process: Process,
+    pub(crate) sessions: Vec<SessionId>,
 }
 
-/// The sessions of the nearest client's process that is `from` or an ancestor of it.
-pub(crate) fn sessions_of_process(app: &App, from: u32) -> Vec<SessionId> {
+/// The nearest client whose process is `from` or an ancestor of it.
+pub(crate) fn client_of(app: &App, from: u32) -> Option<Client> {
     let processes = app.registry.processes();
-    let mut found = from_upwards(from).map(|process| processes.sessions_of(process));
-    found.find(|sessions| !sessions.is_empty()).unwrap_or_default()
+    let client = |process| Client { process, sessions: processes.sessions_of(process) };
+    from_upwards(from).map(client).find(|client| !client.sessions.is_empty())
+}
+
+/// The sessions of [`client_of`].
+pub(crate) fn sessions_of_process(app: &App, from: u32) -> Vec<SessionId> {
+    client_of(app, from).map(|client| client.sessions).unwrap_or_default()
 }
 
 /// Closes sessions whose processes have ended, until the daemon stops.

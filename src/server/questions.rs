@@ -20,13 +20,12 @@ use crate::{
     publisher::Records,
     server::{
         App,
-        auth::PeerPid,
+        actor::Actor,
         error::ApiError,
         extract::{Params, Segment, read_body},
-        naming::session_of,
-        notify::{new_id, place_of, say, ways},
-        processes,
+        notify::{new_id, place_of, say, session_for, ways},
         sessions::read_timeout,
+        share::{Bounds, Held},
     },
     sink::{
         Question, QuestionState,
@@ -42,10 +41,10 @@ use crate::{
     },
 };
 
+/// The bounds of the table of questions.
+const BOUNDS: Bounds = Bounds { what: "questions", per_owner: PER_ASKER_MAX, all: QUESTIONS_MAX };
 /// Default wait for the end of a question.
 const WAIT_DEFAULT: Duration = Duration::from_secs(30);
-/// The `by` of an answer that no session's process gave.
-const BY_API: &str = "user";
 
 /// Wait parameters.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -68,18 +67,14 @@ pub(crate) struct EndParams {
 )]
 pub(crate) async fn create(
     State(app): State<App>,
-    PeerPid(peer): PeerPid,
+    actor: Actor,
     body: Body,
 ) -> Result<(StatusCode, Json<Asked>), ApiError> {
     let body = read_body(&app.rooms.exchanges, body).await?;
     let read = || QuestionRequest::read(&body);
     let request = app.rooms.exchanges.work(body.len(), read).await.map_err(ApiError::bad)?;
-    let session = match (&request.notice.session, peer) {
-        (Some(id), _) => Some(session_of(&app, id.clone(), None).await?),
-        (None, Some(peer)) => processes::session_of_process(&app, peer).await?,
-        (None, None) => None,
-    };
-    Ok((StatusCode::CREATED, Json(ask(&app, request, session).await?)))
+    let session = session_for(&app, actor, request.notice.session.as_ref()).await?;
+    Ok((StatusCode::CREATED, Json(ask(&app, request, session, actor).await?)))
 }
 
 /// Asks the user a question on behalf of `session`, if given.
@@ -89,19 +84,21 @@ pub(crate) async fn ask(
     app: &App,
     request: QuestionRequest,
     session: Option<SessionId>,
+    actor: Actor,
 ) -> Result<Asked, ApiError> {
     let QuestionRequest { id, notice, choices, expires, awaited } = request;
     let workspace = place_of(app, session.as_ref(), notice.workspace.clone()).await?;
     let now = app.now();
     let said = notice.into_notice(&id.unwrap_or_else(|| new_id(ID_KIND)), session, workspace, now);
-    let question = Question { choices, expires_at: now + expires, awaited, ..Question::of(&said) };
+    let caller = Some(actor.share(app).await?);
+    let question = Question { choices, expires_at: now + expires, awaited, caller, ..Question::of(&said) };
     // Two concurrent requests could both count as the last one within the bound.
     let _lock = app.registry.creation_lock().await;
     let open = open(app).await?;
     if let Some(asked) = asked_before(app, &question).await? {
         return Ok(asked);
     }
-    check_room(&open, &question)?;
+    BOUNDS.check(open.iter().map(Held::from), &Held::from(&question))?;
     let NotifyAnswer { sinks, suppressed, .. } = say(app, &said, &question.event()).await?;
     Ok(Asked { question: QuestionView::from(&question), sinks, suppressed })
 }
@@ -146,26 +143,13 @@ async fn open(app: &App) -> Result<Vec<Arc<Question>>, ApiError> {
     Ok(app.registry.sources().questions.borrow().to_vec())
 }
 
-fn check_room(open: &[Arc<Question>], new: &Question) -> Result<(), ApiError> {
-    let is_own = |question: &&Arc<Question>| match &new.session {
-        Some(session) => question.session.as_ref() == Some(session),
-        None => question.session.is_none() && question.workspace == new.workspace,
-    };
-    let own = open.iter().filter(is_own).count();
-    let message = if own >= PER_ASKER_MAX {
-        format!("{own} questions of this session or folder are open, the maximum")
-    } else if open.len() >= QUESTIONS_MAX {
-        format!("{QUESTIONS_MAX} questions are open, the maximum")
-    } else {
-        return Ok(());
-    };
-    Err(ApiError::new(StatusCode::CONFLICT, message))
-}
-
-/// Lists the open questions.
+/// Lists the open questions; to a process of a session, those of that session.
 #[utoipa::path(get, path = "/v1/questions", tag = "notifications", responses((status = 200, body = QuestionList)))]
-pub(crate) async fn list(State(app): State<App>) -> Result<Json<QuestionList>, ApiError> {
+pub(crate) async fn list(State(app): State<App>, actor: Actor) -> Result<Json<QuestionList>, ApiError> {
     let mut open = open(&app).await?;
+    if let Some(own) = actor.session(&app).await? {
+        open.retain(|question| question.session.as_ref() == Some(&own));
+    }
     open.sort_by_key(|question| question.asked_at);
     Ok(Json(QuestionList {
         questions: open.iter().map(|question| QuestionView::from(&**question)).collect(),
@@ -178,13 +162,13 @@ pub(crate) async fn list(State(app): State<App>) -> Result<Json<QuestionList>, A
     params(("id" = String, Path, description = "The question's id, or a prefix of it")),
     responses(
         (status = 200, body = QuestionEnd), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
-        (status = 403, body = ErrorBody, description = "The session that asked answers"),
+        (status = 403, body = ErrorBody, description = "A session answers its own question, or another one's"),
         (status = 409, body = ErrorBody, description = "It has ended, or the prefix is ambiguous"),
     ),
 )]
 pub(crate) async fn answer(
     State(app): State<App>,
-    PeerPid(peer): PeerPid,
+    actor: Actor,
     Segment(id): Segment,
     body: Body,
 ) -> Result<Json<QuestionEnd>, ApiError> {
@@ -193,12 +177,8 @@ pub(crate) async fn answer(
     let read = || read_answer(&body, &question.choices);
     let read = app.rooms.exchanges.work(body.len(), read).await;
     let AnswerRequest { answer, own } = read.map_err(ApiError::bad)?;
-    let session = match peer {
-        Some(peer) => processes::session_of_process(&app, peer).await?,
-        None => None,
-    };
-    if let Some(asker) = session.as_ref().filter(|session| !own && question.session.as_ref() == Some(session))
-    {
+    check_asker(&app, actor, &question).await?;
+    if let Some(asker) = actor.session(&app).await?.filter(|_| !own) {
         return Err(ApiError::new(
             StatusCode::FORBIDDEN,
             format!(
@@ -207,8 +187,8 @@ pub(crate) async fn answer(
             ),
         ));
     }
-    let by = session.map_or_else(|| BY_API.to_owned(), |session| format!("session {session}"));
-    let chosen = Chosen { question: Arc::clone(&question.id), answer, by: by.into() };
+    let by = actor.author(&app).await?.into();
+    let chosen = Chosen { question: Arc::clone(&question.id), answer, by };
     let event = chosen.event(&new_id('a'), app.now());
     app.append(Records::build(|records| records.own_event(&event))).await?;
     match app.engine.question(Arc::clone(&question.id)).await? {
@@ -223,6 +203,21 @@ pub(crate) async fn answer(
         }
         Some(QuestionState::Ended(end)) => Err(over(&question.id, &end)),
         Some(QuestionState::Open(_)) | None => Err(ApiError::not_found("open question", &id)),
+    }
+}
+
+/// Checks that `actor` may see and answer a question: one of its own session, if it has one.
+///
+/// Errors: 403 otherwise.
+async fn check_asker(app: &App, actor: Actor, question: &Question) -> Result<(), ApiError> {
+    match (&question.session, actor.session(app).await?) {
+        (_, None) => Ok(()),
+        (Some(asker), Some(_)) => actor.check(app, asker).await,
+        (None, Some(own)) => {
+            let message =
+                format!("{} is no question of session {own}, to which this process belongs", question.id);
+            Err(ApiError::new(StatusCode::FORBIDDEN, message))
+        }
     }
 }
 
@@ -264,8 +259,10 @@ fn over(id: &str, end: &End) -> ApiError {
 pub(crate) async fn wait(
     State(app): State<App>,
     Segment(id): Segment,
+    actor: Actor,
     Params(params): Params<EndParams>,
 ) -> Result<Response, ApiError> {
+    check_known(&app, actor, &id).await?;
     let _place = app.registry.follow()?;
     let timeout = params.timeout.as_deref().map_or(Ok(WAIT_DEFAULT), read_timeout)?;
     let ended = tokio::select! {
@@ -283,6 +280,15 @@ pub(crate) async fn wait(
         End::Expired => QuestionEnd { question: id, state: "expired".to_owned(), answer: None, by: None },
     };
     Ok(Json(view).into_response())
+}
+
+/// [`check_asker`] of a question that is open. Of one that has ended only the end is known, which
+/// its waiting asker may fetch.
+async fn check_known(app: &App, actor: Actor, id: &str) -> Result<(), ApiError> {
+    match app.engine.question(id.into()).await? {
+        Some(QuestionState::Open(question)) => check_asker(app, actor, &question).await,
+        Some(QuestionState::Ended(_)) | None => Ok(()),
+    }
 }
 
 async fn end_of(app: &App, id: &str) -> Result<End, ApiError> {
@@ -305,7 +311,12 @@ async fn end_of(app: &App, id: &str) -> Result<End, ApiError> {
     params(("id" = String, Path, description = "The question")),
     responses((status = 204), (status = 404, body = ErrorBody)),
 )]
-pub(crate) async fn taken(State(app): State<App>, Segment(id): Segment) -> Result<StatusCode, ApiError> {
+pub(crate) async fn taken(
+    State(app): State<App>,
+    Segment(id): Segment,
+    actor: Actor,
+) -> Result<StatusCode, ApiError> {
+    check_known(&app, actor, &id).await?;
     match app.engine.question(id.as_str().into()).await? {
         Some(QuestionState::Ended(_)) => {
             let event = taken_event(&id, app.now());

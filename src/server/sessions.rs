@@ -15,6 +15,7 @@ use crate::{
     event::SessionId,
     server::{
         App,
+        actor::Actor,
         error::ApiError,
         extract::{Params, SessionSegment},
         naming::{known_session, no_session},
@@ -97,8 +98,10 @@ impl WaitFor {
 pub(crate) async fn wait(
     State(app): State<App>,
     SessionSegment(session): SessionSegment,
+    actor: Actor,
     Params(params): Params<WaitParams>,
 ) -> Result<Response, ApiError> {
+    actor.check(&app, &session).await?;
     let _place = app.registry.follow()?;
     let timeout =
         params.timeout.as_deref().map_or(Ok(Duration::from_secs(WAIT_SECONDS_DEFAULT)), read_timeout)?;

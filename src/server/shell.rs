@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::{
     publisher::Records,
-    server::{App, auth::PeerPid, error::ApiError, extract::read_body, processes},
+    server::{App, actor::Actor, error::ApiError, extract::read_body},
     shell::Ran,
     wire::{error::ErrorBody, request},
 };
@@ -31,17 +31,13 @@ pub(crate) struct Reported {
 )]
 pub(crate) async fn report(
     State(app): State<App>,
-    PeerPid(peer): PeerPid,
+    actor: Actor,
     body: Body,
 ) -> Result<Json<Reported>, ApiError> {
     let body = read_body(&app.rooms.exchanges, body).await?;
     let read = || request::read_body(&body);
     let ran: Ran = app.rooms.exchanges.work(body.len(), read).await.map_err(ApiError::bad)?;
-    let session = match peer {
-        Some(peer) => processes::session_of_process(&app, peer).await?,
-        None => None,
-    };
-    if session.is_some() {
+    if actor.session(&app).await?.is_some() {
         return Ok(Json(Reported { published: false, reason: Some("agent") }));
     }
     let sources = app.registry.sources();

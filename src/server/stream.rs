@@ -28,6 +28,7 @@ use crate::{
     records,
     server::{
         App,
+        actor::Actor,
         auth::PeerPid,
         client_folder::ClientFolder,
         clients::MonitorClient,
@@ -258,6 +259,7 @@ pub(crate) async fn session(
     State(app): State<App>,
     IdSegment(id): IdSegment,
     PeerPid(peer): PeerPid,
+    actor: Actor,
     Params(params): Params<QueueParams>,
 ) -> Result<Response, ApiError> {
     let place = app.registry.follow()?;
@@ -265,11 +267,12 @@ pub(crate) async fn session(
         Some(RouteParam::Monitor) => {
             let client = params.client().map_err(ApiError::bad)?;
             let session = session_of(&app, id, client.harness.name.as_deref()).await?;
-            client.attach(&app, &session, peer).await?;
+            client.attach(&app, &session, actor, peer).await?;
             Queue::of_process(app, session, place).await?
         }
         None => {
             let session = session_of(&app, id, None).await?;
+            actor.check(&app, &session).await?;
             known_session(&app, &session).await?;
             Queue::of(app, session, place).await?
         }

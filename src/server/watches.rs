@@ -4,7 +4,7 @@
 //! answer. The event that sets a watch has all that is needed to continue it after a restart; from
 //! then on the engine decides.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use axum::{Json, body::Body, extract::State, http::StatusCode};
 use futures_util::future::try_join_all;
@@ -17,12 +17,12 @@ use crate::{
     publisher::Records,
     server::{
         App,
-        auth::PeerPid,
+        actor::Actor,
         error::ApiError,
         extract::{Params, Segment, read_body, read_session},
         naming::{known_session, session_of},
-        notify::new_id,
-        processes,
+        notify::{new_id, session_for},
+        share::{Bounds, Held},
     },
     session::SessionState,
     source::watching::{Look, LookError, look},
@@ -39,6 +39,8 @@ use crate::{
     },
 };
 
+/// The bounds of the table of watches.
+const BOUNDS: Bounds = Bounds { what: "watches", per_owner: PER_OWNER_MAX, all: ALL_MAX };
 /// Time limit of the checks before a watch is set.
 const LOOKS_MAX: Duration = Duration::from_secs(6);
 /// How long after its time a watch for a time ends, unless the request sets an end.
@@ -52,37 +54,42 @@ pub(crate) struct WatchParams {
     session: Option<String>,
 }
 
-/// Lists the open watches.
+/// Lists the open watches; to a process of a session, those of that session.
 #[utoipa::path(
     get, path = "/v1/watches", tag = "watches", params(WatchParams),
     responses((status = 200, body = WatchList), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody)),
 )]
 pub(crate) async fn list(
     State(app): State<App>,
+    actor: Actor,
     Params(params): Params<WatchParams>,
 ) -> Result<Json<WatchList>, ApiError> {
-    let session = match &params.session {
-        Some(id) => {
-            let session = session_of(&app, read_session(id)?, None).await?;
-            known_session(&app, &session).await?;
-            Some(session)
-        }
-        None => None,
-    };
+    let named = params.session.as_deref().map(read_session).transpose()?;
+    let session = session_for(&app, actor, named.as_ref()).await?;
+    if let Some(named) = session.as_ref().filter(|_| named.is_some()) {
+        known_session(&app, named).await?;
+    }
     let mut open = open(&app).await?;
     open.retain(|watch| session.is_none() || watch.session == session);
     open.sort_by_key(|watch| watch.set_at);
     Ok(Json(WatchList { watches: open.iter().map(|watch| WatchView::from(&**watch)).collect() }))
 }
 
-/// Ends a watch before it comes true.
+/// Ends a watch before it comes true. A process of a session ends that session's watches only.
 #[utoipa::path(
     delete, path = "/v1/watches/{id}", tag = "watches",
     params(("id" = String, Path, description = "The watch's id, or a prefix of it")),
     responses((status = 204), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)),
 )]
-pub(crate) async fn cancel(State(app): State<App>, Segment(id): Segment) -> Result<StatusCode, ApiError> {
-    let open = open(&app).await?;
+pub(crate) async fn cancel(
+    State(app): State<App>,
+    Segment(id): Segment,
+    actor: Actor,
+) -> Result<StatusCode, ApiError> {
+    let mut open = open(&app).await?;
+    if let Some(own) = actor.session(&app).await? {
+        open.retain(|watch| watch.session.as_ref() == Some(&own));
+    }
     end(&app, &open, &id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -117,13 +124,17 @@ pub(crate) async fn end(app: &App, open: &[Arc<Watch>], id: &str) -> Result<Arc<
 )]
 pub(crate) async fn set(
     State(app): State<App>,
-    PeerPid(peer): PeerPid,
+    actor: Actor,
     body: Body,
 ) -> Result<(StatusCode, Json<WatchAnswer>), ApiError> {
     let body = read_body(&app.rooms.exchanges, body).await?;
     let read = || WatchRequest::read(&body);
     let request = app.rooms.exchanges.work(body.len(), read).await.map_err(ApiError::bad)?;
-    Ok(match begin(&app, &request, peer).await? {
+    let session = match (&request.session, &request.workspace) {
+        (None, Some(folder)) => folder_for(&app, actor, folder).await.map(|()| None)?,
+        (named, _) => session_for(&app, actor, named.as_ref()).await?,
+    };
+    Ok(match begin(&app, &request, session, actor).await? {
         Begun::Set(watch) => {
             let watch = Some(WatchView::from(&*watch));
             (StatusCode::CREATED, Json(WatchAnswer { watch, already: Vec::new() }))
@@ -140,12 +151,31 @@ pub(crate) enum Begun {
     Already(Vec<ConditionView>),
 }
 
-/// Sets the requested watch, unless it is already true.
+/// Checks that `actor` may act for the sessions in `folder`: its own session's folder, if it has a
+/// session.
+///
+/// Errors: 403 otherwise.
+async fn folder_for(app: &App, actor: Actor, folder: &str) -> Result<(), ApiError> {
+    let Some(own) = actor.session(app).await? else { return Ok(()) };
+    let known = app.engine.session(own.clone()).await?.and_then(|known| known.harness.workspace);
+    if known.is_some_and(|known| Path::new(folder).starts_with(&*known)) {
+        return Ok(());
+    }
+    let message = format!("this process belongs to session {own}, and may not act for sessions in {folder}");
+    Err(ApiError::new(StatusCode::FORBIDDEN, message))
+}
+
+/// Sets the requested watch for `session`, else for the requested folder, unless it is already true.
 ///
 /// Errors: a field is wrong, too many watches are open, or the waiting session is unknown.
-pub(crate) async fn begin(app: &App, request: &WatchRequest, peer: Option<u32>) -> Result<Begun, ApiError> {
-    let owner = Owner::find(app, request, peer).await?;
-    let mut watch = read(app, request, owner).await?;
+pub(crate) async fn begin(
+    app: &App,
+    request: &WatchRequest,
+    session: Option<SessionId>,
+    actor: Actor,
+) -> Result<Begun, ApiError> {
+    let owner = Owner::find(app, request, session).await?;
+    let mut watch = Watch { caller: Some(actor.share(app).await?), ..read(app, request, owner).await? };
     let looks = watch.parts.iter().enumerate().map(|(index, part)| look_at(app, index, part));
     let late = |_| ApiError::new(StatusCode::GATEWAY_TIMEOUT, "the target of a condition does not answer");
     watch.parts = timeout(LOOKS_MAX, try_join_all(looks)).await.map_err(late)??;
@@ -161,7 +191,7 @@ pub(crate) async fn begin(app: &App, request: &WatchRequest, peer: Option<u32>) 
     }
     // Two concurrent requests could both count as the last one within the bound.
     let _lock = app.registry.creation_lock().await;
-    check_room(&open(app).await?, &watch)?;
+    BOUNDS.check(open(app).await?.iter().map(Held::from), &Held::from(&watch))?;
     let set = Records::build(|records| records.own_event(&watch.set_event()));
     app.publisher.publish(set).await.map_err(|error| ApiError::append(&error))?;
     Ok(Begun::Set(Box::new(watch)))
@@ -174,27 +204,6 @@ pub(crate) async fn open(app: &App) -> Result<Vec<Arc<Watch>>, ApiError> {
     Ok(app.registry.sources().watches.borrow().to_vec())
 }
 
-fn check_room(open: &[Arc<Watch>], new: &Watch) -> Result<(), ApiError> {
-    let is_own = |watch: &&Arc<Watch>| match &new.session {
-        Some(session) => watch.session.as_ref() == Some(session),
-        None => watch.session.is_none() && watch.workspace == new.workspace,
-    };
-    let own = open.iter().filter(is_own).count();
-    let message = if own >= PER_OWNER_MAX {
-        let whose = match (&new.session, &new.workspace) {
-            (Some(session), _) => format!("session {session}"),
-            (None, Some(folder)) => format!("folder {folder}"),
-            (None, None) => "all sessions".to_owned(),
-        };
-        format!("{own} watches of {whose} are open, the maximum: end one of them first")
-    } else if open.len() >= ALL_MAX {
-        format!("{ALL_MAX} watches are open, the maximum: end one of them first")
-    } else {
-        return Ok(());
-    };
-    Err(ApiError::new(StatusCode::CONFLICT, message))
-}
-
 /// The owner of a watch.
 struct Owner {
     session: Option<SessionId>,
@@ -204,13 +213,8 @@ struct Owner {
 }
 
 impl Owner {
-    async fn find(app: &App, request: &WatchRequest, peer: Option<u32>) -> Result<Self, ApiError> {
-        let WatchRequest { session, workspace, cwd, .. } = request;
-        let session = match (session, peer) {
-            (Some(id), _) => Some(session_of(app, id.clone(), None).await?),
-            (None, Some(peer)) if workspace.is_none() => processes::session_of_process(app, peer).await?,
-            (None, _) => None,
-        };
+    async fn find(app: &App, request: &WatchRequest, session: Option<SessionId>) -> Result<Self, ApiError> {
+        let WatchRequest { workspace, cwd, .. } = request;
         let Some(session) = session else {
             let Some(workspace) = workspace.clone().or_else(|| cwd.clone()) else {
                 let message =
@@ -272,6 +276,7 @@ async fn read(app: &App, request: &WatchRequest, owner: Owner) -> Result<Watch, 
         set_at: now,
         session: owner.session,
         workspace: owner.workspace,
+        caller: None,
     })
 }
 

@@ -59,7 +59,8 @@ pub enum End {
     Answered {
         /// The chosen answer.
         answer: Arc<str>,
-        /// The place: `desktop`, `cli`, `api`, or the session whose client sent the answer.
+        /// The author: `desktop`, `user` (a process at a terminal, of no session), `session ID`,
+        /// `token` (over TCP) or `unknown process`.
         by: Arc<str>,
         /// The id of the event of this choice.
         event: Arc<str>,
@@ -102,6 +103,9 @@ pub struct Question {
     /// The folder of origin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<Arc<str>>,
+    /// The caller that asked it, which has a share of the table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<Arc<str>>,
     /// Its end, while that waits to be received by the asker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) end: Option<End>,
@@ -149,6 +153,7 @@ impl Question {
             awaited: Awaited::default(),
             session: notice.session.clone(),
             workspace: notice.workspace.clone(),
+            caller: None,
             end: None,
         }
     }

@@ -13,12 +13,26 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// Longest `stat` of a process, in bytes: 50 numbers of 64 bits and a name of 64 bytes.
 const STAT_BYTES_MAX: usize = 2_048;
 
+/// Most bytes of an environment that are read.
+const ENVIRON_BYTES_MAX: u64 = 256 * 1024;
+
 /// Reads the `stat` of a process; `None` if it does not exist or is not visible from here.
 pub fn stat(pid: u32) -> Option<ProcessStat> {
     // One read is enough. Reading until the end takes six, and a hook may check a dozen processes.
     let mut text = [0; STAT_BYTES_MAX];
     let count = fs::File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut text).ok()?;
     ProcessStat::parse(&String::from_utf8_lossy(text.get(..count)?))
+}
+
+/// A variable of the environment with which a process was started; `None` if it is not set, is no
+/// text, or cannot be read.
+pub fn variable(pid: u32, name: &str) -> Option<String> {
+    let mut bytes = Vec::new();
+    let file = fs::File::open(format!("/proc/{pid}/environ")).ok()?;
+    file.take(ENVIRON_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+    let mut variables = bytes.split(|byte| *byte == 0).filter_map(|entry| std::str::from_utf8(entry).ok());
+    let (_, value) = variables.find_map(|entry| entry.split_once('=').filter(|(key, _)| *key == name))?;
+    Some(value.to_owned())
 }
 
 /// The running process with this number, if there is one.

@@ -31,6 +31,7 @@ fn watch(id: &str, conditions: &[&str]) -> Watch {
         expires_at: after(3_600),
         session: Some(SessionId::new("s1")),
         workspace: Some("/w".into()),
+        caller: None,
     }
 }
 
@@ -272,8 +273,8 @@ fn checks_that_end_count_for_the_branch_and_session_that_are_meant() {
         |branch: &str| json!({ "branch": branch, "commit": "384a3e139", "summary": "4 checks passed" });
     let superseded =
         json!({ "branch": "fix", "commit": "384a3e139", "reason": "superseded", "summary": "-" });
-    for (condition, event, trust, is_meant) in [
     use Provenance::{Local, Own, Quoted};
+    for (condition, event, trust, is_meant) in [
         ("ci", ended("ci.run.completed", payload("fix"), Own), Trust::Trusted, true),
         ("ci HEAD", ended("ci.run.failed", payload("fix"), Own), Trust::Trusted, true),
         ("ci fix", ended("ci.follow.ended", payload("fix"), Own), Trust::Trusted, true),

@@ -71,8 +71,10 @@ fn installed() -> (Home, Daemon) {
 #[test]
 fn all_is_well_after_an_installation_with_a_daemon() {
     let (home, daemon) = installed();
-    let before =
-        ["daemon", "journal", "config", "socket", "state", "client", "native", "hooks", "once", "sessions"];
+    let before = [
+        "daemon", "clock", "journal", "config", "socket", "state", "client", "native", "hooks", "once",
+        "sessions",
+    ];
     let sources =
         PRODUCERS.iter().filter(|row| row.kind.is_switched()).map(|row| format!("source {}", row.name));
     let names = before.map(str::to_owned).into_iter().chain(sources);

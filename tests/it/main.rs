@@ -1,6 +1,7 @@
 //! The only integration test binary: every file next to this one is a module of it.
 #![cfg(test)]
 
+mod acting;
 mod bodies;
 mod bounded;
 mod ci;

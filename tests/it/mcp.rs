@@ -229,17 +229,31 @@ fn the_session_is_found_by_what_the_client_says_then_by_its_process_then_by_its_
     command.env("CLAUDE_CODE_SESSION_ID", "s1");
     let mut by_variable = Client::of(command, VERSIONS[0]);
     assert_eq!(whose(&mut by_variable), "s1");
+    // The call's own metadata.
+    let mut codex = Client::new(&home, VERSIONS[0]);
+    codex.meta = json!({ "threadId": "s1" });
+    assert_eq!(whose(&mut codex), "s1");
     // A process: this one, which started the server and reports that s2 runs in it. It has
     // precedence over a variable, which may be inherited.
     let harness = json!({ "name": "loop", "workspace": home.work(), "pid": std::process::id() });
     home.exchange("s2", &json!({ "point": "after_tool", "carrier": "c9", "turn": "t1", "harness": harness }));
     assert_eq!([whose(&mut nobody), whose(&mut by_variable)], ["s2", "s2"]);
-    // The call's own metadata.
-    let mut codex = Client::new(&home, VERSIONS[0]);
-    codex.meta = json!({ "threadId": "s1" });
-    assert_eq!(whose(&mut codex), "s1");
     codex.meta = json!({ "threadId": "another" });
     assert_eq!(whose(&mut codex), "s2");
+    // No call is in the name of another session than the process's own.
+    codex.meta = json!({ "threadId": "s1" });
+    let expected = "this process belongs to session s2, and may not act for session s1";
+    let said = whose(&mut codex);
+    assert!(said.starts_with(expected), "{said}");
+    for (tool, arguments) in [
+        ("inbox", json!({ "session": "s1" })),
+        ("watch", json!({ "session": "s1", "conditions": ["in 1h"] })),
+        ("notify", json!({ "session": "s1", "message": "x" })),
+        ("notify", json!({ "session": "s1", "message": "x?", "choices": ["a", "b"] })),
+    ] {
+        let (said, is_error) = nobody.call(tool, &arguments);
+        assert!(is_error && said.starts_with(expected), "{tool}: {said}");
+    }
 }
 
 #[test]

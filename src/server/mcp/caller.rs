@@ -10,6 +10,7 @@ use crate::{
     harness::{header, header_text},
     server::{
         App,
+        actor::Actor,
         error::ApiError,
         extract::{self, read_session},
         naming::session_of,
@@ -64,21 +65,21 @@ impl Called<'_> {
     pub(super) async fn session(&self, named: Option<SessionId>) -> Result<SessionId, ApiError> {
         if let Some(named) = named {
             let known = self.open(&named).await?;
-            return known.ok_or_else(|| ApiError::not_found("open session", named.as_str()));
+            let known = known.ok_or_else(|| ApiError::not_found("open session", named.as_str()))?;
+            return self.own(known).await;
         }
         if let Some(thread) = self.thread.as_deref().and_then(|thread| read_session(thread).ok())
             && let Some(session) = self.open(&thread).await?
         {
-            return Ok(session);
+            return self.own(session).await;
         }
         let variable = match &self.caller.variable {
             Some(variable) => self.open(variable).await?,
             None => None,
         };
         let mut near = Vec::new();
-        for session in
-            self.caller.peer.map(|peer| processes::sessions_of_process(self.app, peer)).unwrap_or_default()
-        {
+        let client = self.caller.peer.and_then(|peer| processes::client_of(self.app, peer));
+        for session in client.map(|client| client.sessions).unwrap_or_default() {
             near.extend(self.open(&session).await?);
         }
         near.dedup();
@@ -97,6 +98,16 @@ impl Called<'_> {
             (Some(session), None) if near.is_empty() => Ok(SessionId::new(&session.id)),
             _ => Err(ApiError::bad(FieldError::new("session", missing(&open, &self.caller.folder)))),
         }
+    }
+
+    /// `session`, if the caller's process belongs to it or to none.
+    async fn own(&self, session: SessionId) -> Result<SessionId, ApiError> {
+        self.actor().check_own(self.app, &session).await.map(|()| session)
+    }
+
+    /// The calling process.
+    pub(super) fn actor(&self) -> Actor {
+        Actor::local(self.caller.peer)
     }
 
     /// The open session that continues `id`.

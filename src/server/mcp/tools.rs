@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::http::StatusCode;
 use rmcp::model::Tool;
 use serde::{Deserialize, de::IgnoredAny};
 
@@ -57,10 +58,10 @@ pub(super) async fn call(name: &str, call: &Called<'_>) -> Option<Result<String,
 
 async fn watch(call: &Called<'_>) -> Result<String, ApiError> {
     let mut request = WatchRequest::read(call.arguments.as_bytes()).map_err(ApiError::bad)?;
-    request.session = Some(call.session(request.session.take()).await?);
+    let session = call.session(request.session.take()).await?;
     request.cwd = request.cwd.or_else(|| call.caller.folder.clone());
     let now = call.app.now();
-    Ok(match watches::begin(call.app, &request, None).await? {
+    Ok(match watches::begin(call.app, &request, Some(session), call.actor()).await? {
         Begun::Set(watch) => {
             format!("watching {}, {} at most", short(&watch.id), short_duration(watch.expires_at.since(now)))
         }
@@ -123,7 +124,7 @@ async fn ask(call: &Called<'_>) -> Result<String, ApiError> {
     let session = speaker(call, &mut request.notice).await?;
     // Read before the question is asked, so that the text states the whole time of a new question.
     let now = call.app.now();
-    let asked = questions::ask(call.app, request, session).await?;
+    let asked = questions::ask(call.app, request, session, call.actor()).await?;
     Ok(asked_text(&asked, now))
 }
 
@@ -141,7 +142,11 @@ async fn speaker(call: &Called<'_>, request: &mut NotifyRequest) -> Result<Optio
     request.workspace = request.workspace.take().or_else(|| call.caller.folder.clone());
     match request.session.take() {
         Some(named) => call.session(Some(named)).await.map(Some),
-        None => Ok(call.session(None).await.ok()),
+        None => match call.session(None).await {
+            Ok(session) => Ok(Some(session)),
+            Err(error) if error.status() == StatusCode::FORBIDDEN => Err(error),
+            Err(_) => Ok(None),
+        },
     }
 }
 
