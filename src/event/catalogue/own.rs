@@ -19,7 +19,7 @@ const fn own(pattern: &'static str, maker: &'static str) -> OwnType {
 }
 
 /// Every reserved type, sorted by pattern.
-pub const OWN_TYPES: [OwnType; 22] = [
+pub const OWN_TYPES: [OwnType; 23] = [
     own("agent.pause.ended", "the probe `time`"),
     own("agent.session.**", "the adapter of a harness"),
     own("ci.answered", "the source `ci`"),
@@ -27,6 +27,7 @@ pub const OWN_TYPES: [OwnType; 22] = [
     own("ci.followed", "the source `ci`"),
     own("config.reload.**", "a reload"),
     own("probe.noted", "a probe"),
+    own("reminder.due", "a watch (`POST /v1/watches`)"),
     own("session.limit.reached", "the daemon"),
     own("sink.failed", "a sink"),
     own("sink.sent", "a sink"),
@@ -97,7 +98,7 @@ mod tests {
             ("config.reload", false),
             ("config.reload.completed", true),
             ("ci.run.completed", false),
-            ("reminder.due", false),
+            ("reminder.due", true),
         ] {
             assert!(EventType::check(event_type).is_ok());
             assert_eq!(maker_of(event_type).is_some(), is_own, "{event_type}");
@@ -111,7 +112,7 @@ mod tests {
         fs.file.created fs.file.deleted fs.file.modified fs.file.renamed fs.known.deleted
         fs.known.modified fs.known.renamed fs.known.restored fs.write.held git.head.moved
         git.operation.ended git.operation.started git.stash.changed log.line.matched
-        mcp.server.disconnected mcp.server.reconnected reminder.due session.other.present
+        mcp.server.disconnected mcp.server.reconnected session.other.present
         timer.fired tool.handle.stopped tool.port.closed tool.port.opened";
     /// Producers outside the daemon, or for a client outside of it.
     const OUTSIDE: [&str; 4] = ["claude-code", "run", "shell", "webhooks"];
