@@ -8,6 +8,7 @@
 
 mod answer;
 mod follow;
+mod remote;
 mod reply;
 mod said;
 mod schedule;
@@ -27,6 +28,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     answer::{ANSWERED, Answered, Checks, FOLLOWED, Failure, Head, Outcome, Output, Pr, PrState, Remark},
     follow::{Follow, Found},
+    remote::{Hosts, Remote, has_long_ids},
 };
 use self::{
     follow::{End, failed_key},
@@ -110,7 +112,7 @@ pub struct Wanted<'a> {
     pub session: Option<&'a SessionId>,
     /// Its folder.
     pub workspace: Option<&'a str>,
-    /// The working folder of git and `gh`.
+    /// The folder whose repository is meant.
     pub folder: &'a str,
     /// A branch or a commit; the checked-out one if absent.
     pub reference: Option<&'a str>,
@@ -268,13 +270,16 @@ impl Follows {
 
     /// Records the commit of a follow; older follows of the same branch end.
     fn note_found(&mut self, found: Found, now: Timestamp) -> Vec<Event> {
-        let Found { follow: id, commit, branch, top } = found;
+        let Found { follow: id, commit, branch, top, remote } = found;
         let Some(follow) = self.open.get(&id).filter(|follow| follow.commit.is_none()) else {
             return Vec::new();
         };
         let Some(commit) = commit else { return self.end(&id, End::NoCommit, now).into_iter().collect() };
+        if remote.is_none() {
+            return self.end(&id, End::NotOfGithub, now).into_iter().collect();
+        }
         let branch = follow.branch.clone().or_else(|| branch.filter(|_| follow.from.is_none()));
-        let found = Follow { commit: Some(commit), branch, top, ..(**follow).clone() };
+        let found = Follow { commit: Some(commit), branch, top, remote, ..(**follow).clone() };
         let is_same_branch = |other: &Follow| {
             other.id != id && other.top == found.top && other.branch == found.branch && other.branch.is_some()
         };

@@ -69,6 +69,7 @@ use crate::{
     harness::Transcript,
     journal::{Journal, Opened, Pace, Poisoned},
     meter::Meters,
+    program::Programs,
     projection::{FILE_NAME, Projection, Writer},
     publisher::Publisher,
     server::{
@@ -110,6 +111,9 @@ pub enum DaemonError {
         /// The cause.
         source: io::Error,
     },
+    /// The folder of the programs that the daemon runs cannot be written.
+    #[error("prepare the folder for programs")]
+    Programs(#[source] io::Error),
     /// The state folder cannot be locked.
     #[error("lock the state folder")]
     Lock(#[from] LockError),
@@ -247,16 +251,16 @@ impl Daemon {
         let (transcripts, to_read) = mpsc::channel(TRANSCRIPTS_MAX);
         let (engine, queries) = EngineHandle::new(monotonic_now);
         let store = fold.rules.clone();
-        let (rules, ended) = (store.clone(), fold.applied);
-        let replay_source =
-            ReplaySource { journal: journal.clone(), snapshots: snapshots.clone(), rules, ended, skipped };
+        let (rules, ended, kept) = (store.clone(), fold.applied, snapshots.clone());
+        let replay_source = ReplaySource { journal: journal.clone(), snapshots: kept, rules, ended, skipped };
         let history_bytes = compiled.daemon.journal.history_bytes;
         let History { projection, feed, projector } =
             History::start(&options.state, replay_source, projected, history_bytes, &mut fold)?;
         let about = About::new(clock.now(), compiled.daemon.journal.durability, projection.clone());
         let reloads = ReloadChannels::new(reload::state_of_start(usable, clock.now()));
-        let app =
-            new_app(&journal, &clock, engine, reloads.handle(), projection.clone(), transcripts, intake);
+        let programs = Arc::new(Programs::find(&options.state).map_err(DaemonError::Programs)?);
+        let channels = (reloads.handle(), transcripts, intake);
+        let app = new_app(&journal, &clock, engine, projection.clone(), channels, programs);
         // Sources start with the current settings, so that no source treats them as a change.
         app.registry.sources().publish_settings(&fold.engine.rules().outside);
         let schedule = Schedule::new(orders.clone(), compiled.daemon.journal.snapshot_records, snapshot);
@@ -398,15 +402,15 @@ fn new_app(
     journal: &Journal,
     clock: &Arc<Clock>,
     engine: EngineHandle,
-    config: ConfigHandle,
     projection: Projection,
-    transcripts: mpsc::Sender<Transcript>,
-    shutdown: watch::Receiver<bool>,
+    (config, transcripts, shutdown): (ConfigHandle, mpsc::Sender<Transcript>, watch::Receiver<bool>),
+    programs: Arc<Programs>,
 ) -> App {
     let meters = Arc::new(Meters::new(monotonic_now));
     journal.measure_with(meters.clone());
     // Request ids start from the time, so that no two daemons of one journal use the same ones.
-    let registry = Arc::new(Registry::new(clock.now().as_millis() << 20));
+    let registry = Registry::new(clock.now().as_millis() << 20).with_programs(programs);
+    let registry = Arc::new(registry);
     let clock = clock::clock_fn(clock);
     let rooms = Rooms::default();
     App::from(AppParts {
@@ -444,11 +448,13 @@ fn start_sources(tasks: &mut Supervisor, app: &App, state: &Path, ended_at: Time
     let inputs = app.registry.sources();
     let watching = Arc::new(Watching::new(inputs.watches.subscribe()));
     tasks.start(TaskKind::Source, source::keep_running(watching, out.clone(), app.shutdown.clone()));
-    let sinks = Arc::new(Sinks::new(inputs.outbound.subscribe(), state.join(NOTICES_FILE), app.utc_offset));
+    let programs = || Arc::clone(app.registry.programs());
+    let log = state.join(NOTICES_FILE);
+    let sinks = Arc::new(Sinks::new(inputs.outbound.subscribe(), log, app.utc_offset, programs()));
     tasks.start(TaskKind::Source, source::keep_running(sinks, out.clone(), app.shutdown.clone()));
-    let asking = Arc::new(Asking::new(inputs.ci.subscribe()));
+    let asking = Arc::new(Asking::new(inputs.ci.subscribe(), programs()));
     tasks.start(TaskKind::Source, source::keep_running(asking, out.clone(), app.shutdown.clone()));
-    let servers = Arc::new(Servers::new(inputs.settings.subscribe(), Arc::clone(&inputs.writes)));
+    let servers = Arc::new(Servers::new(inputs.settings.subscribe(), Arc::clone(&inputs.writes), programs()));
     tasks.start(TaskKind::Source, source::keep_running(servers, out.clone(), app.shutdown.clone()));
     let scheduled = Scheduled::new(inputs.settings.subscribe(), ended_at, clock::wall_now, clock::zone);
     tasks.start(

@@ -102,6 +102,11 @@ impl Known {
             .chain(self.around.ports.outputs())
     }
 
+    /// The folders that it works in: its own, and the top of its repository.
+    pub fn folders(&self) -> impl Iterator<Item = &str> {
+        self.workspace.as_deref().into_iter().chain(self.around.git.top())
+    }
+
     fn apply(&mut self, noted: Noted) {
         let Noted { files, around } = noted;
         if !files.is_empty() {

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Checks, Failure, Head, Outcome, Output, PrState, reply};
+use super::{Checks, Failure, Head, Outcome, Output, PrState, Remote, reply};
 use crate::{event::SessionId, hash::hash_parts, time::Timestamp};
 
 /// Up to this age an end must be answered twice, because checks appear one after another at first.
@@ -35,6 +35,9 @@ pub struct Follow {
     pub commit: Option<String>,
     /// The top folder of the repository.
     pub(super) top: Option<String>,
+    /// The repository at GitHub that its remotes name; known with the commit.
+    #[serde(default)]
+    pub(super) remote: Option<Remote>,
     /// When it began.
     pub(super) began: Timestamp,
     /// When the next call is due.
@@ -86,6 +89,9 @@ pub struct Found {
     /// The top folder of the repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top: Option<String>,
+    /// The repository at GitHub, if a remote names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote: Option<Remote>,
 }
 
 /// The end of a follow.
@@ -123,36 +129,42 @@ pub(super) enum End {
 }
 
 impl Follow {
-    /// The arguments of `gh` for its query; `None` before its commit is known.
-    pub fn arguments(&self) -> Option<Vec<String>> {
-        let commit = self.commit.as_deref()?;
+    /// The arguments of `gh` for its query, and the repository that it is about; `None` before they
+    /// are known.
+    pub fn arguments(&self) -> Option<(Vec<String>, &Remote)> {
+        let (commit, remote) = (self.commit.as_deref()?, self.remote.as_ref()?);
+        let Remote { host, owner, name } = remote;
         let branch = self.branch.as_deref().unwrap_or("HEAD");
-        let fields = ["-F", "owner={owner}", "-F", "name={repo}", "-f"].map(str::to_owned);
-        let own = [format!("oid={commit}"), "-f".to_owned(), format!("ref=refs/heads/{branch}")];
-        let query = ["-f".to_owned(), format!("query={}", reply::QUERY)];
-        let command = ["api", "-i", "graphql"].map(str::to_owned);
-        Some(command.into_iter().chain(fields).chain(own).chain(query).collect())
+        let fields = [
+            format!("owner={owner}"),
+            format!("name={name}"),
+            format!("oid={commit}"),
+            format!("ref=refs/heads/{branch}"),
+            format!("query={}", reply::QUERY),
+        ];
+        let command = ["api", "-i", "graphql", "--hostname", host].map(str::to_owned);
+        let fields = fields.into_iter().flat_map(|field| ["-f".to_owned(), field]);
+        Some((command.into_iter().chain(fields).collect(), remote))
     }
 
-    /// The arguments of `git` that print its top folder, its commit and the checked-out branch, one
-    /// per line.
+    /// The arguments of `git` that print its commit and the checked-out branch, one per line.
     pub fn git_arguments(&self) -> Vec<String> {
         let from = self.from.as_deref().unwrap_or("HEAD");
         let commit = format!("{from}^{{commit}}");
-        ["rev-parse", "--show-toplevel", &commit, "--abbrev-ref", "HEAD"].map(str::to_owned).to_vec()
+        ["rev-parse", &commit, "--abbrev-ref", "HEAD"].map(str::to_owned).to_vec()
     }
 
-    /// Parses git's output as a [`Found`].
-    pub fn read_found(&self, output: &Output) -> Found {
+    /// Parses git's output as a [`Found`] in the repository at `top`.
+    pub fn read_found(&self, output: &Output, top: Option<String>, remote: Option<Remote>) -> Found {
         let text = String::from_utf8_lossy(&output.stdout);
         let mut lines = text.lines().map(str::to_owned);
-        let (top, commit, branch) = (lines.next(), lines.next(), lines.next());
+        let (commit, branch) = (lines.next(), lines.next());
         let is_commit = |commit: &String| {
             matches!(commit.len(), 40 | 64) && commit.bytes().all(|byte| byte.is_ascii_hexdigit())
         };
         let commit = commit.filter(is_commit).filter(|_| output.code == Some(0));
         let branch = branch.filter(|branch| branch != "HEAD");
-        Found { follow: Arc::clone(&self.id), commit, branch, top }
+        Found { follow: Arc::clone(&self.id), commit, branch, top, remote }
     }
 
     pub(super) fn seen_key(&self, repo: &str, pr: u64) -> String {
@@ -189,6 +201,7 @@ impl Follow {
             branch: None,
             commit: None,
             top: None,
+            remote: None,
             began: now,
             due: now,
             calls: 0,

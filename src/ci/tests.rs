@@ -22,6 +22,11 @@ struct World {
     commit: String,
 }
 
+fn remote() -> Remote {
+    let [host, owner, name] = ["github.com", "acme", "shop"].map(str::to_owned);
+    Remote { host, owner, name }
+}
+
 fn at(seconds: u64) -> Timestamp {
     Timestamp::from_millis(seconds * 1_000)
 }
@@ -89,8 +94,9 @@ impl World {
         }
         match self.plan.next(|_| false) {
             Some(Next::Find(follow)) => {
-                let stdout = format!("/w\n{}\nfix\n", self.commit).into_bytes();
-                let found = follow.read_found(&Output { code: Some(0), stdout, stderr: Vec::new() });
+                let stdout = format!("{}\nfix\n", self.commit).into_bytes();
+                let output = Output { code: Some(0), stdout, stderr: Vec::new() };
+                let found = follow.read_found(&output, Some("/w".to_owned()), Some(remote()));
                 self.feed(&follow.found_event(&found, self.now));
                 true
             }
@@ -342,7 +348,7 @@ fn a_command_of_another_loop_is_read_and_what_is_not_trusted_is_not() {
         (&*follow.folder, follow.from.as_deref(), follow.branch.as_deref()),
         ("/w/sub", Some("a"), Some("b"))
     );
-    assert_eq!(follow.git_arguments()[2], "a^{commit}");
+    assert_eq!(follow.git_arguments()[1], "a^{commit}");
     world.push(2, json!({ "tool_name": "sh", "command": "git push", "in_background": true }));
     world.push(3, json!({ "tool_name": "sh", "command": "cargo test push" }));
     world.push(4, json!({ "tool_name": "sh", "pushed": 7 }));
@@ -410,7 +416,7 @@ fn somebody_who_wants_to_know_has_the_first_answer_at_once_and_joins_what_is_fol
     }
     world.follows.want(&wanted("w3", Some("other")), world.now);
     let other = world.follows.open.values().find(|follow| follow.branch.as_deref() == Some("other"));
-    assert_eq!(other.expect("its own").git_arguments()[2], "other^{commit}");
+    assert_eq!(other.expect("its own").git_arguments()[1], "other^{commit}");
 }
 
 #[test]
@@ -435,16 +441,30 @@ fn what_is_no_repository_ends_at_once() {
     world.pushed(1);
     let plan = world.follows.take_plan().expect("a plan");
     let Some(Next::Find(follow)) = plan.next(|_| false) else { panic!("git is asked first") };
-    for stdout in ["", "/w\nnope^{commit}\n", "/w\n--help\nfix\n"] {
+    for stdout in ["", "nope^{commit}\n", "--help\nfix\n"] {
         let output = Output { code: Some(0), stdout: stdout.into(), stderr: Vec::new() };
-        assert_eq!(follow.read_found(&output).commit, None, "{stdout}");
+        assert_eq!(follow.read_found(&output, None, None).commit, None, "{stdout}");
     }
-    let stdout = format!("/w\n{COMMIT}\nHEAD\n").into_bytes();
-    let found = follow.read_found(&Output { code: Some(0), stdout: stdout.clone(), stderr: Vec::new() });
+    let stdout = format!("{COMMIT}\nHEAD\n").into_bytes();
+    let output = |code| Output { code: Some(code), stdout: stdout.clone(), stderr: Vec::new() };
+    let found = follow.read_found(&output(0), None, None);
     assert_eq!((found.commit.as_deref(), found.branch), (Some(COMMIT), None));
-    let failed = follow.read_found(&Output { code: Some(128), stdout, stderr: Vec::new() });
+    let failed = follow.read_found(&output(128), None, Some(remote()));
     world.feed(&follow.found_event(&failed, at(0)));
     assert_eq!(world.shown(), ["0 ci.follow.ended no_commit"]);
+}
+
+#[test]
+fn a_repository_without_a_remote_at_github_ends() {
+    let mut world = World::new();
+    world.pushed(1);
+    let plan = world.follows.take_plan().expect("a plan");
+    let Some(Next::Find(follow)) = plan.next(|_| false) else { panic!("git is asked first") };
+    let stdout = format!("{COMMIT}\nfix\n").into_bytes();
+    let output = Output { code: Some(0), stdout, stderr: Vec::new() };
+    let found = follow.read_found(&output, Some("/w".to_owned()), None);
+    world.feed(&follow.found_event(&found, at(0)));
+    assert_eq!(world.shown(), ["0 ci.follow.ended not_github"]);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::{
     server::Machine,
     source::{
         Source,
-        ci::{Asking, Programs},
+        ci::Asking,
     },
     wire::{
         hint,
@@ -130,12 +130,13 @@ pub(super) fn note(source: &SourceView, context: &Context<'_>) -> Option<String>
     if let Some(missing) = &source.missing {
         return Some(one_line(missing));
     }
-    if source.name == Asking::<Programs>::NAME && client_program::on_path("gh").next().is_none() {
+    if source.name == <Asking>::NAME && client_program::on_path("gh").next().is_none() {
         return Some("no `gh` in your PATH, so checks are not requested".to_owned());
     }
     let folder = env::current_dir().ok()?.to_string_lossy().into_owned();
     let machine = Machine {
         contents: Arc::default(),
+        programs: Arc::default(),
         keeps_texts: false,
         now: context.terminal.moments.now,
         is_comparing: Arc::default(),

@@ -34,9 +34,9 @@ pub trait Facts {
     fn name_of(&self, folder: &Path, device: u64, inode: u64) -> Option<String>;
     /// The last `max` entry names of `folder`, in byte order; empty if it cannot be read.
     fn names(&self, folder: &Path, max: usize) -> Vec<String>;
-    /// The files that differ between two commits, as paths relative to the top of the work tree at
-    /// `folder`; `None` if unknown.
-    fn changed_between(&self, folder: &Path, old: &str, new: &str) -> Option<Arc<[String]>>;
+    /// The files that differ between two commits, as paths relative to the top of the work tree, by
+    /// the objects in the folder `objects`; `None` if unknown.
+    fn changed_between(&self, objects: &Path, old: &str, new: &str) -> Option<Arc<[String]>>;
     /// Free and total space of the file system of `path`.
     fn space(&self, path: &Path) -> Option<Space>;
     /// Whether a loopback port accepts a connection; `None` if the check times out.

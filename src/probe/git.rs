@@ -281,7 +281,7 @@ impl Look<'_, '_> {
     /// unknown.
     fn changed_between(&mut self, old: &str, new: &str, since_s: u64) -> Changed {
         let (repository, facts) = (&self.seen.repository, self.facts);
-        let Some(paths) = facts.changed_between(Path::new(&repository.top), old, new) else {
+        let Some(paths) = facts.changed_between(&repository.objects(), old, new) else {
             return Changed::default();
         };
         let files = self.collected.get_or_insert_with(|| (&mut *self.files).collect());

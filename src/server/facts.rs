@@ -28,7 +28,8 @@ use crate::{
         Entry, Facts, Fingerprint, Space,
         facts::{ContentHash, HASHED_BYTES_MAX, KEPT_BYTES_MAX},
     },
-    server::git_diff::changed_between,
+    program::Programs,
+    server::git_diff::{Commits, changed_between},
     time::Timestamp,
 };
 
@@ -61,7 +62,7 @@ struct Remembered {
     /// Hashes of the cached texts, oldest first.
     order: VecDeque<ContentHash>,
     text_bytes: usize,
-    /// Keyed by folder and commits.
+    /// Keyed by the objects' folder and the commits.
     diffs: HashMap<String, Diff>,
 }
 
@@ -115,6 +116,8 @@ impl Remembered {
 pub struct Machine {
     /// Cached facts of files.
     pub contents: Arc<Contents>,
+    /// The programs of the machine.
+    pub programs: Arc<Programs>,
     /// Whether texts are cached.
     pub keeps_texts: bool,
     /// The time of the look.
@@ -132,15 +135,15 @@ impl Machine {
     }
 
     /// The cached difference between two commits; `None` when it still has to be computed.
-    fn has_compared(&self, folder: &Path, old: &str, new: &str) -> Option<Option<Arc<[String]>>> {
+    fn has_compared(&self, objects: &Path, old: &str, new: &str) -> Option<Option<Arc<[String]>>> {
         let contents = self.contents.lock();
-        let diff = contents.diffs.get(&diff_key(folder, old, new))?;
+        let diff = contents.diffs.get(&diff_key(objects, old, new))?;
         (diff.paths.is_some() || diff.tries >= DIFF_TRIES_MAX).then(|| diff.paths.clone())
     }
 }
 
-fn diff_key(folder: &Path, old: &str, new: &str) -> String {
-    format!("{old} {new} {}", folder.display())
+fn diff_key(objects: &Path, old: &str, new: &str) -> String {
+    format!("{old} {new} {}", objects.display())
 }
 
 impl Facts for Machine {
@@ -205,13 +208,14 @@ impl Facts for Machine {
         names.split_off(names.len().saturating_sub(max))
     }
 
-    fn changed_between(&self, folder: &Path, old: &str, new: &str) -> Option<Arc<[String]>> {
-        if let Some(known) = self.has_compared(folder, old, new) {
+    fn changed_between(&self, objects: &Path, old: &str, new: &str) -> Option<Arc<[String]>> {
+        if let Some(known) = self.has_compared(objects, old, new) {
             return known;
         }
         self.is_comparing.store(true, Ordering::Relaxed);
-        let paths = changed_between(folder, old, new, DIFF_WITHIN, self.stopwatch).map(Arc::from);
-        self.contents.lock().remember_diff(diff_key(folder, old, new), paths.clone());
+        let commits = Commits { objects, old, new };
+        let paths = changed_between(&self.programs, &commits, DIFF_WITHIN, self.stopwatch).map(Arc::from);
+        self.contents.lock().remember_diff(diff_key(objects, old, new), paths.clone());
         paths
     }
 
@@ -274,6 +278,7 @@ mod tests {
         let now = Timestamp::from_millis(u64::MAX / 2);
         Machine {
             contents: Arc::default(),
+            programs: Arc::default(),
             keeps_texts: true,
             now,
             is_comparing: Arc::default(),

@@ -1,12 +1,9 @@
 //! The difference between two commits, as git reports it, within a time limit.
 //!
-//! The call blocks, so it runs on the threads of looks. git reads two commits and their trees only:
-//! no hook, pager, prompt, remote or lock is involved. git itself refuses a folder of another
-//! owner.
+//! The call blocks, so it runs on the threads of looks. git reads the objects of the repository and
+//! nothing else of it ([`Programs::git_on`]).
 
 use std::{
-    env,
-    ffi::OsStr,
     io::Read,
     os::fd::AsFd,
     path::Path,
@@ -20,53 +17,45 @@ use rustix::{
     process::{Pid, PidfdFlags, pidfd_open},
 };
 
-use crate::meter::MonotonicClock;
+use crate::{
+    meter::MonotonicClock,
+    program::{Ids, Programs},
+};
 
 /// Most bytes of paths that are read: some 20,000 paths.
 const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes per read.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// Returns the files that differ between two commits, as paths relative to the top of the work tree
-/// at `folder`.
+/// Two commits, by their full ids.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Commits<'a> {
+    /// The folder of the repository's objects.
+    pub(super) objects: &'a Path,
+    pub(super) old: &'a str,
+    pub(super) new: &'a str,
+}
+
+/// Returns the files that differ between two commits, as paths relative to the top of the work
+/// tree.
 ///
-/// Returns `None` when git is not installed, refuses, does not know the commits, takes longer than
-/// `within`, or names more than 1 MiB of paths. Paths that are not UTF-8 are left out. `clock` only
-/// measures the remaining time.
+/// Returns `None` when git is not installed, does not know the commits, takes longer than `within`,
+/// or names more than 1 MiB of paths. Paths that are not UTF-8 are left out. `clock` only measures
+/// the remaining time.
 pub(super) fn changed_between(
-    folder: &Path,
-    old: &str,
-    new: &str,
+    programs: &Programs,
+    commits: &Commits<'_>,
     within: Duration,
     clock: MonotonicClock,
 ) -> Option<Vec<String>> {
-    let are_ids = [old, new]
-        .iter()
-        .all(|id| matches!(id.len(), 40 | 64) && id.bytes().all(|byte| byte.is_ascii_hexdigit()));
-    if !are_ids {
-        return None;
-    }
-    let mut git = command("git", folder);
+    let Commits { objects, old, new } = commits;
+    let ids = Ids::of(old).filter(|ids| Ids::of(new) == Some(*ids))?;
+    let mut git = programs.git_on(objects, ids).ok()?;
     git.args(["diff-tree", "-r", "-z", "--no-renames", "--name-only", old, new, "--"]);
+    git.stdout(Stdio::piped()).stderr(Stdio::null());
     let output = run(&mut git, within, clock)?;
     let paths = output.split(|byte| *byte == 0).filter(|path| !path.is_empty());
     Some(paths.filter_map(|path| String::from_utf8(path.to_vec()).ok()).collect())
-}
-
-/// git in `folder`, without the daemon's own environment variables that would affect it.
-fn command(program: &str, folder: &Path) -> Command {
-    let mut command = Command::new(program);
-    command.args(["--no-optional-locks", "--no-pager", "-C"]).arg(folder);
-    let is_of_git = |name: &OsStr| name.as_encoded_bytes().starts_with(b"GIT_");
-    for (name, _) in env::vars_os().filter(|(name, _)| is_of_git(name)) {
-        command.env_remove(name);
-    }
-    command
-        .envs([("GIT_OPTIONAL_LOCKS", "0"), ("GIT_TERMINAL_PROMPT", "0"), ("GIT_NO_LAZY_FETCH", "1")])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null());
-    command
 }
 
 /// The output of a command, if it succeeds in time. The child is always reaped.
@@ -146,7 +135,8 @@ mod tests {
     }
 
     fn git(folder: &Path, args: &[&str]) -> String {
-        let mut git = command("git", folder);
+        let mut git = Command::new("git");
+        git.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path))).current_dir(folder);
         for (name, value) in [("GIT_CONFIG_GLOBAL", "/dev/null"), ("GIT_CONFIG_NOSYSTEM", "1")] {
             git.env(name, value);
         }
@@ -159,32 +149,42 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_between_two_commits_is_named_by_path() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let folder = folder.path();
-        git(folder, &["init", "-q"]);
-        fs::create_dir(folder.join("src")).expect("made");
-        for name in ["a", "src/b c\n\u{e4}", "d"] {
-            fs::write(folder.join(name), "1").expect("written");
+    fn two_commits_differ_in_named_paths() {
+        for format in ["sha1", "sha256"] {
+            let (folder, state) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("one"));
+            let folder = folder.path();
+            git(folder, &["init", "-q", "--object-format", format]);
+            fs::create_dir(folder.join("src")).expect("made");
+            for name in ["a", "src/b c\n\u{e4}", "d"] {
+                fs::write(folder.join(name), "1").expect("written");
+            }
+            git(folder, &["add", "."]);
+            git(folder, &["commit", "-qm", "one"]);
+            let old = git(folder, &["rev-parse", "HEAD"]);
+            fs::write(folder.join("a"), "2").expect("written");
+            fs::rename(folder.join("src/b c\n\u{e4}"), folder.join("src/e")).expect("renamed");
+            git(folder, &["add", "."]);
+            git(folder, &["commit", "-qm", "two"]);
+            let new = git(folder, &["rev-parse", "HEAD"]);
+            let within = Duration::from_secs(60);
+            let programs = Programs::find(state.path()).expect("prepared");
+            let objects = folder.join(".git/objects");
+            let changed = |old: &str, new: &str| {
+                let commits = Commits { objects: &objects, old, new };
+                changed_between(&programs, &commits, within, stopped)
+            };
+            let expected = ["a", "src/b c\n\u{e4}", "src/e"].map(str::to_owned);
+            assert_eq!(changed(&old, &new).as_deref(), Some(&expected[..]));
+            git(folder, &["gc", "-q"]);
+            assert_eq!(changed(&old, &new).as_deref(), Some(&expected[..]), "packed");
+            assert_eq!(changed(&old, &old), Some(Vec::new()));
+            assert_eq!(changed(&old, &"1".repeat(old.len())), None, "there is no such commit");
+            for id in ["HEAD", "--output=/tmp/x", "", &old[..39]] {
+                assert_eq!(changed(id, &new), None, "{id} is no id");
+            }
+            let nowhere = Commits { objects: Path::new("/nowhere"), old: &old, new: &new };
+            assert_eq!(changed_between(&programs, &nowhere, within, stopped), None);
         }
-        git(folder, &["add", "."]);
-        git(folder, &["commit", "-qm", "one"]);
-        let old = git(folder, &["rev-parse", "HEAD"]);
-        fs::write(folder.join("a"), "2").expect("written");
-        fs::rename(folder.join("src/b c\n\u{e4}"), folder.join("src/e")).expect("renamed");
-        git(folder, &["add", "."]);
-        git(folder, &["commit", "-qm", "two"]);
-        let new = git(folder, &["rev-parse", "HEAD"]);
-        let within = Duration::from_secs(60);
-        let changed = |old: &str, new: &str| changed_between(folder, old, new, within, stopped);
-        let expected = ["a", "src/b c\n\u{e4}", "src/e"].map(str::to_owned);
-        assert_eq!(changed(&old, &new).as_deref(), Some(&expected[..]));
-        assert_eq!(changed(&old, &old), Some(Vec::new()));
-        assert_eq!(changed(&old, &"1".repeat(40)), None, "there is no such commit");
-        for id in ["HEAD", "--output=/tmp/x", "", &old[..39]] {
-            assert_eq!(changed(id, &new), None, "{id} is no id");
-        }
-        assert_eq!(changed_between(Path::new("/nowhere"), &old, &new, within, stopped), None);
     }
 
     #[test]
@@ -204,15 +204,5 @@ mod tests {
         assert_eq!(run(&mut shell("printf ab"), within, stopped).as_deref(), Some(&b"ab"[..]));
         assert_eq!(run(&mut shell("printf ab; exit 1"), within, stopped), None);
         assert_eq!(run(&mut Command::new("/nowhere/git"), within, stopped), None);
-    }
-
-    #[test]
-    fn git_is_run_without_the_variables_of_the_daemon() {
-        let command = command("git", Path::new("/w"));
-        let set: Vec<_> =
-            command.get_envs().filter(|(_, value)| value.is_some()).map(|(name, _)| name).collect();
-        assert_eq!(set, ["GIT_NO_LAZY_FETCH", "GIT_OPTIONAL_LOCKS", "GIT_TERMINAL_PROMPT"]);
-        let args: Vec<_> = command.get_args().collect();
-        assert_eq!(args, ["--no-optional-locks", "--no-pager", "-C", "/w"]);
     }
 }

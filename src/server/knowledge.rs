@@ -13,6 +13,7 @@ use dashmap::{DashMap, DashSet};
 use crate::{
     event::SessionId,
     probe::{Known, Settings, View, memory::Changes},
+    program::Workspaces,
     time::Timestamp,
 };
 
@@ -22,6 +23,8 @@ pub struct Knowledge {
     sessions: DashMap<SessionId, Arc<Known>>,
     open: DashSet<SessionId>,
     shared: RwLock<Shared>,
+    /// The folders of sessions, whose programs are not run.
+    workspaces: Arc<Workspaces>,
 }
 
 /// Facts shared by all sessions.
@@ -32,12 +35,20 @@ struct Shared {
 }
 
 impl Knowledge {
+    /// An empty copy; the folders of sessions are noted in `workspaces`.
+    pub fn new(workspaces: Arc<Workspaces>) -> Self {
+        Self { workspaces, ..Self::default() }
+    }
+
     /// Applies changes.
     pub fn publish(&self, changes: Changes) {
         let Changes { sessions, limits } = changes;
         for (session, known) in sessions {
             match known {
-                Some(known) => drop(self.sessions.insert(session, known)),
+                Some(known) => {
+                    known.folders().for_each(|folder| self.workspaces.note(folder));
+                    self.sessions.insert(session, known);
+                }
                 None => drop(self.sessions.remove(&session)),
             }
         }

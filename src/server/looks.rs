@@ -9,6 +9,7 @@ use crate::{
     call::Call,
     event::SessionId,
     notification::InjectionPoint,
+    program::Programs,
     server::{facts::Contents, knowledge::Knowledge, mounts::Mounts},
     time::Timestamp,
 };
@@ -24,6 +25,8 @@ pub(crate) struct Looks {
     /// Facts of sessions.
     pub(super) knowledge: Knowledge,
     pub(super) contents: Arc<Contents>,
+    /// The programs of the machine.
+    pub(super) programs: Arc<Programs>,
     pub(super) mounts: Mounts,
     pub(super) looking: DashSet<SessionId>,
     pub(super) count: AtomicUsize,
@@ -43,6 +46,11 @@ pub(super) struct Missed {
 }
 
 impl Looks {
+    pub(crate) fn new(programs: Arc<Programs>) -> Self {
+        let knowledge = Knowledge::new(Arc::clone(&programs.workspaces));
+        Self { knowledge, programs, ..Self::default() }
+    }
+
     pub(crate) const fn knowledge(&self) -> &Knowledge {
         &self.knowledge
     }

@@ -53,7 +53,7 @@ pub(crate) async fn send(
 pub(crate) async fn sinks(State(app): State<App>) -> Result<Json<SinkList>, ApiError> {
     let rules = app.engine.rules().await?;
     let look = async |sink: &Sink| {
-        let (to, problem) = match check(*sink, &rules.sinks).await {
+        let (to, problem) = match check(*sink, &rules.sinks, app.registry.programs()).await {
             Ok(to) => (Some(to), None),
             Err(problem) => (None, Some(problem)),
         };

@@ -157,6 +157,7 @@ impl LookInput {
     fn machine(&self, app: &App, is_comparing: &Arc<AtomicBool>) -> Machine {
         Machine {
             contents: Arc::clone(&app.registry.looks().contents),
+            programs: Arc::clone(&app.registry.looks().programs),
             keeps_texts: self.settings.files.lines,
             now: self.now,
             is_comparing: Arc::clone(is_comparing),

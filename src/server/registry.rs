@@ -22,6 +22,7 @@ use crate::{
     engine::io::{Pending, RequestId},
     event::SessionId,
     exchange::{Answer, InjectionId},
+    program::Programs,
     server::{
         connections::CONNECTIONS_MAX, error::ApiError, hook_troubles::HookTroubles, knowledge::Knowledge,
         looks::Looks, name_cache::Names, process_table::Processes, wake_routes::WakeRoutes,
@@ -81,6 +82,13 @@ pub struct Registry {
 }
 
 impl Registry {
+    /// The same, with the machine's programs.
+    #[must_use]
+    pub fn with_programs(mut self, programs: Arc<Programs>) -> Self {
+        self.looks = Looks::new(programs);
+        self
+    }
+
     /// An empty registry whose request ids begin at `first_request`.
     ///
     /// Shape: the journal has ids of earlier processes. A start value that differs per process (the
@@ -189,6 +197,11 @@ impl Registry {
     /// The published facts of sessions.
     pub const fn knowledge(&self) -> &Knowledge {
         self.looks.knowledge()
+    }
+
+    /// The programs of the machine.
+    pub fn programs(&self) -> &Arc<Programs> {
+        &self.looks.programs
     }
 
     pub(crate) const fn looks(&self) -> &Looks {

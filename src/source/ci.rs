@@ -1,10 +1,22 @@
 //! Polls `gh` for the checks of a pushed commit, by the engine's plan (docs/design/ci.md).
 //!
-//! One call at a time runs, as a child process without a shell, in the folder of the push, with the
-//! daemon's own variables and an empty stdin. The source parses the output and publishes the
-//! outcome; the engine decides what follows. While nothing is followed, nothing wakes.
+//! One call at a time runs, as a child process without a shell, in a folder of the daemon, with an
+//! empty stdin. git reads the objects and refs of the repository and never its settings; `gh` is told
+//! which repository is meant, so it runs no git in it. The source parses the output and publishes
+//! the outcome; the engine decides what follows. While nothing is followed, nothing wakes.
 
-use std::{collections::HashMap, convert::Infallible, io, process::Stdio, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    convert::Infallible,
+    env,
+    fs::File,
+    io,
+    io::Read,
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
@@ -14,7 +26,10 @@ use tokio::{
 };
 
 use super::{Outlet, Source, pause_if, publish};
-use crate::ci::{Follow, Found, Next, Outcome, Output, Plan};
+use crate::{
+    ci::{Follow, Found, Hosts, Next, Outcome, Output, Plan, Remote, has_long_ids},
+    program::{Ids, Missing, Place, Program, Programs},
+};
 
 /// The time limit of a call.
 const CALL_MAX: Duration = Duration::from_secs(20);
@@ -22,26 +37,24 @@ const CALL_MAX: Duration = Duration::from_secs(20);
 /// there may be ten texts of at most 64 KiB for each of five pull requests.
 const OUTPUT_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// Runs a program to its end.
+/// Most bytes of the file in which `gh` lists its logins.
+const LOGINS_BYTES_MAX: u64 = 64 * 1024;
+
+/// Queries git and GitHub.
 pub trait Runner: Send + Sync + 'static {
-    /// Returns the program's output.
+    /// The commit of a follow, and the repository at GitHub.
+    fn find(&self, follow: &Follow) -> impl Future<Output = Found> + Send;
+
+    /// Returns the output of `gh` with these arguments, about the repository `remote`.
     ///
     /// Errors: the program does not exist, takes too long or prints too much.
-    fn run(
-        &self,
-        program: &'static str,
-        arguments: Vec<String>,
-        folder: &str,
-    ) -> impl Future<Output = io::Result<Output>> + Send;
+    fn ask(&self, arguments: Vec<String>, remote: &Remote)
+    -> impl Future<Output = io::Result<Output>> + Send;
 }
-
-/// Runs the programs of the machine.
-#[derive(Debug, Default)]
-pub struct Programs;
 
 /// The source.
 #[derive(Debug)]
-pub struct Asking<R = Programs> {
+pub struct Asking<R = Machine> {
     plan: watch::Receiver<Plan>,
     runner: R,
 }
@@ -55,9 +68,9 @@ pub enum AskingError {
 }
 
 impl Asking {
-    /// Follows `plan`.
-    pub fn new(plan: watch::Receiver<Plan>) -> Self {
-        Self::with(plan, Programs)
+    /// Follows `plan` with these programs.
+    pub fn new(plan: watch::Receiver<Plan>, programs: Arc<Programs>) -> Self {
+        Self::with(plan, Machine { programs })
     }
 }
 
@@ -67,16 +80,10 @@ impl<R: Runner> Asking<R> {
         Self { plan, runner }
     }
 
-    /// Asks git for the commit of a follow.
-    async fn find(&self, follow: &Follow) -> Found {
-        let found = self.runner.run("git", follow.git_arguments(), &follow.folder).await;
-        follow.read_found(&found.unwrap_or_default())
-    }
-
     /// Asks GitHub for the checks of a follow.
     async fn ask(&self, follow: &Follow, out: &Outlet) -> Outcome {
-        let Some(arguments) = follow.arguments() else { return Outcome::Unknown };
-        match self.runner.run("gh", arguments, &follow.folder).await {
+        let Some((arguments, remote)) = follow.arguments() else { return Outcome::Unknown };
+        match self.runner.ask(arguments, remote).await {
             Ok(output) => {
                 let commit = follow.commit.as_deref().unwrap_or_default();
                 Outcome::read(&output, commit, follow.branch.as_deref(), (out.clock)())
@@ -120,7 +127,7 @@ impl<R: Runner> Source for Asking<R> {
             }
             match next {
                 Some(Next::Find(follow)) => {
-                    let found = self.find(&follow).await;
+                    let found = self.runner.find(&follow).await;
                     publish(&follow.found_event(&found, (out.clock)()), &out).await;
                     published.insert(Arc::clone(&follow.id), None);
                 }
@@ -135,17 +142,75 @@ impl<R: Runner> Source for Asking<R> {
     }
 }
 
-impl Runner for Programs {
-    async fn run(&self, program: &'static str, arguments: Vec<String>, folder: &str) -> io::Result<Output> {
-        let mut command = Command::new(program);
-        command.args(arguments).current_dir(folder).kill_on_drop(true);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        run_within(command, CALL_MAX).await
+/// Runs the programs of the machine.
+#[derive(Debug)]
+pub struct Machine {
+    programs: Arc<Programs>,
+}
+
+impl Machine {
+    /// The result of [`Runner::find`]; `None` without a repository or without git.
+    async fn look(&self, follow: &Follow) -> Option<Found> {
+        self.programs.workspaces.note(&follow.folder);
+        let folder = PathBuf::from(&*follow.folder);
+        let place = tokio::task::spawn_blocking(move || Place::of(&folder)).await.ok()??;
+        let top = place.top.to_str()?.to_owned();
+        self.programs.workspaces.note(&top);
+        let settings = self.settings(self.programs.git_settings(&place.settings())).await;
+        let abbreviations = self.settings(self.programs.git_abbreviations()).await;
+        let hosts = tokio::task::spawn_blocking(hosts).await.ok()?;
+        let remote = Remote::find(&settings, &abbreviations, &hosts);
+        let ids = if has_long_ids(&settings) { Ids::Sha256 } else { Ids::Sha1 };
+        let programs = Arc::clone(&self.programs);
+        let git = tokio::task::spawn_blocking(move || programs.git_at(&place, ids)).await.ok()?.ok()?;
+        let output = run_within(Command::from(git), follow.git_arguments(), CALL_MAX).await.ok()?;
+        Some(follow.read_found(&output, Some(top), remote))
+    }
+
+    /// What git prints of settings; nothing if there are none, or if it fails.
+    async fn settings(&self, command: Result<std::process::Command, Missing>) -> Vec<u8> {
+        let Ok(command) = command else { return Vec::new() };
+        let output = run_within(Command::from(command), Vec::new(), CALL_MAX).await;
+        output.map(|output| output.stdout).unwrap_or_default()
     }
 }
 
+impl Runner for Machine {
+    async fn find(&self, follow: &Follow) -> Found {
+        let found = self.look(follow).await;
+        found.unwrap_or_else(|| follow.read_found(&Output::default(), None, None))
+    }
+
+    async fn ask(&self, arguments: Vec<String>, remote: &Remote) -> io::Result<Output> {
+        let missing = |missing| io::Error::new(io::ErrorKind::NotFound, missing);
+        let mut command = self.programs.command(Program::Gh).map_err(missing)?;
+        command.env("GH_REPO", remote.full_name());
+        run_within(Command::from(command), arguments, CALL_MAX).await
+    }
+}
+
+/// The hosts at which the user has a login.
+///
+/// Source: the manual of `gh`, `gh help environment`.
+fn hosts() -> Hosts {
+    let folder = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let settings = folder("GH_CONFIG_DIR")
+        .or_else(|| Some(folder("XDG_CONFIG_HOME")?.join("gh")))
+        .or_else(|| Some(folder("HOME")?.join(".config/gh")));
+    let logins = settings.and_then(|folder| read_logins(&folder.join("hosts.yml")).ok());
+    Hosts::read(&logins.unwrap_or_default(), env::var("GH_HOST").ok().as_deref())
+}
+
+fn read_logins(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(LOGINS_BYTES_MAX).read_to_string(&mut text)?;
+    Ok(text)
+}
+
 /// Runs a command. It is killed after the time limit, or when the future is dropped.
-async fn run_within(mut command: Command, within: Duration) -> io::Result<Output> {
+async fn run_within(mut command: Command, arguments: Vec<String>, within: Duration) -> io::Result<Output> {
+    command.args(arguments).kill_on_drop(true);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn()?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let ended = async {

@@ -39,6 +39,7 @@ use crate::{
         self, Action, End, Fleet, RunId, Write, Writer,
         switch::{Settings, root_of},
     },
+    program::Programs,
     rules::outside,
     time::Timestamp,
 };
@@ -58,6 +59,7 @@ const LEFT_OUT: [&str; 3] = ["/.git/", "/node_modules/", "/target/"];
 pub struct Servers {
     settings: watch::Receiver<Arc<outside::Settings>>,
     writes: Arc<Writes>,
+    programs: Arc<Programs>,
 }
 
 /// Why the source ended.
@@ -73,8 +75,12 @@ pub enum ServersError {
 
 impl Servers {
     /// Runs servers by `settings`, for the files in `writes`.
-    pub const fn new(settings: watch::Receiver<Arc<outside::Settings>>, writes: Arc<Writes>) -> Self {
-        Self { settings, writes }
+    pub const fn new(
+        settings: watch::Receiver<Arc<outside::Settings>>,
+        writes: Arc<Writes>,
+        programs: Arc<Programs>,
+    ) -> Self {
+        Self { settings, writes, programs }
     }
 
     /// Runs servers until the source is switched off.
@@ -84,7 +90,7 @@ impl Servers {
         out: &Outlet,
     ) -> Result<(), ServersError> {
         let set = settings.borrow_and_update().lsp.clone();
-        let mut desk = Desk::new(set, out.clone());
+        let mut desk = Desk::new(set, Arc::clone(&self.programs), out.clone());
         loop {
             desk.act().await;
             let due = desk.fleet.deadline().map(|at| at.since(desk.now()));
@@ -144,6 +150,7 @@ struct Desk {
     /// Full while this source is busy: then servers wait.
     hear: mpsc::Sender<(RunId, Heard)>,
     seen: BTreeMap<(RunId, Arc<str>), Fingerprint>,
+    programs: Arc<Programs>,
     out: Outlet,
 }
 
@@ -165,7 +172,7 @@ struct Fingerprint {
 }
 
 impl Desk {
-    fn new(settings: Settings, out: Outlet) -> Self {
+    fn new(settings: Settings, programs: Arc<Programs>, out: Outlet) -> Self {
         let (hear, heard) = mpsc::channel(HEARD_MAX);
         Self {
             fleet: Fleet::new(settings, std::process::id()),
@@ -174,6 +181,7 @@ impl Desk {
             heard,
             hear,
             seen: BTreeMap::new(),
+            programs,
             out,
         }
     }
@@ -266,15 +274,21 @@ impl Desk {
     }
 
     fn start(&mut self, run: RunId, command: &[String], root: &str) {
-        match process::start(run, command, root, self.hear.clone(), &mut self.tasks) {
+        let Some((program, arguments)) = command.split_first() else { return };
+        // A server runs in a folder of the project, so a name is never looked up from there.
+        let path = if program.contains('/') { Ok(program.into()) } else { self.programs.path_of(program) };
+        let path = match path {
+            Ok(path) => path,
+            Err(missing) => return self.end(run, End::NotStarted(missing.to_string())),
+        };
+        match process::start(run, &path, arguments, root, self.hear.clone(), &mut self.tasks) {
             Ok(process) => {
                 tracing::info!(run, pid = process.pid(), ?command, root, "a language server started");
                 self.processes.insert(run, process);
             }
             Err(error) => {
-                let program = command.first().map_or("", String::as_str);
                 let is_missing = error.kind() == io::ErrorKind::NotFound && Path::new(root).is_dir();
-                let missing = || format!("{program} is not in the daemon's PATH");
+                let missing = || format!("there is no {program}");
                 let why = if is_missing { missing() } else { error.to_string() };
                 self.end(run, End::NotStarted(why));
             }

@@ -36,6 +36,7 @@ use self::{
 use super::{Outlet, Source, publish, publish_all};
 use crate::{
     notification::Sink,
+    program::Programs,
     sink::{Answered, Choices, Job, Outbound, Settings, question::Chosen},
     time::Timestamp,
 };
@@ -83,6 +84,7 @@ pub struct Sinks {
     log: PathBuf,
     /// Returns the seconds that the user's clock is ahead of UTC.
     utc_offset: fn(Timestamp) -> i32,
+    programs: Arc<Programs>,
 }
 
 /// Why the source ended.
@@ -99,8 +101,13 @@ pub enum SinksError {
 impl Sinks {
     /// Delivers the jobs of `outbound`. `log` is the file of the sink of that name, unless the
     /// settings name one. `utc_offset` returns the seconds that the user's clock is ahead of UTC.
-    pub fn new(outbound: watch::Receiver<Outbound>, log: PathBuf, utc_offset: fn(Timestamp) -> i32) -> Self {
-        Self { outbound, log, utc_offset }
+    pub fn new(
+        outbound: watch::Receiver<Outbound>,
+        log: PathBuf,
+        utc_offset: fn(Timestamp) -> i32,
+        programs: Arc<Programs>,
+    ) -> Self {
+        Self { outbound, log, utc_offset, programs }
     }
 }
 
@@ -129,8 +136,8 @@ impl Source for Sinks {
                 if under_way >= lane.tries_max() || running.contains_key(&key(job)) {
                     continue;
                 }
-                let (settings, log, out) = (Arc::clone(&settings), self.log.clone(), out.clone());
-                let task = tasks.spawn(deliver(job.clone(), settings, log, self.utc_offset, out));
+                let task = deliver(job.clone(), Arc::clone(&settings), Arc::clone(&self), out.clone());
+                let task = tasks.spawn(task);
                 running.insert(key(job), (lane, task));
             }
             loop {
@@ -156,16 +163,10 @@ fn key(job: &Job) -> Key {
 
 /// Passes a notice to a sink and publishes the result; in quiet hours publishes until when it
 /// waits.
-async fn deliver(
-    job: Job,
-    settings: Arc<Settings>,
-    log: PathBuf,
-    utc_offset: fn(Timestamp) -> i32,
-    out: Outlet,
-) {
+async fn deliver(job: Job, settings: Arc<Settings>, sinks: Arc<Sinks>, out: Outlet) {
     let (now, wall) = ((out.clock)(), (out.wall)());
     // The quiet hours are the user's, and their end is a time of the journal.
-    if let Some(until) = settings.waits_until(&job, wall, utc_offset) {
+    if let Some(until) = settings.waits_until(&job, wall, sinks.utc_offset) {
         return publish(&job.waits_event(now + until.since(wall), now), &out).await;
     }
     let limit = match (&job.notice.choices, job.sink) {
@@ -174,7 +175,7 @@ async fn deliver(
         (_, Sink::Desktop | Sink::Apprise) => COMMAND_MAX,
         (_, Sink::Harness | Sink::Log | Sink::Ntfy | Sink::Webhook) => TRY_MAX,
     };
-    let answered = timeout(limit, ask(&job, &settings, log, &out)).await;
+    let answered = timeout(limit, ask(&job, &settings, &sinks, &out)).await;
     let answered = answered.unwrap_or_else(|_| failed(format!("it took longer than {} s", limit.as_secs())));
     if let Answered::Refused { error, is_final } = &answered {
         let (notice, sink) = (&job.notice.id, job.sink.as_str());
@@ -189,13 +190,13 @@ async fn deliver(
     publish_all(&events, &out).await;
 }
 
-async fn ask(job: &Job, settings: &Settings, log: PathBuf, out: &Outlet) -> Answered {
-    let notice = &job.notice;
+async fn ask(job: &Job, settings: &Settings, sinks: &Sinks, out: &Outlet) -> Answered {
+    let (notice, programs) = (&job.notice, &*sinks.programs);
     match job.sink {
         Sink::Harness => never("no hook can show it".to_owned()),
-        Sink::Desktop => command::desktop(notice).await,
+        Sink::Desktop => command::desktop(notice, programs).await,
         Sink::Log => {
-            let path = settings.log.path.as_deref().map_or(log, PathBuf::from);
+            let path = settings.log.path.as_deref().map_or_else(|| sinks.log.clone(), PathBuf::from);
             log::append(path, line(notice), settings.log.max_bytes).await
         }
         Sink::Ntfy => match &settings.ntfy.url {
@@ -209,7 +210,7 @@ async fn ask(job: &Job, settings: &Settings, log: PathBuf, out: &Outlet) -> Answ
             }
             _ => never("it is no longer configured".to_owned()),
         },
-        Sink::Apprise => command::apprise(&settings.apprise, notice).await,
+        Sink::Apprise => command::apprise(&settings.apprise, notice, programs).await,
     }
 }
 

@@ -32,6 +32,7 @@ mod notify;
 mod pending;
 mod probes;
 mod producers;
+mod programs;
 mod questions;
 mod real_client;
 mod receipts;

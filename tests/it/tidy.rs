@@ -66,6 +66,20 @@ const HASH_TABLES: Where = Where::Only(&[
 const CLOCK: Where =
     Where::Only(&["daemon/clock.rs", "cli/run.rs", "cli/doctor/binary.rs", "client.rs", "client/"]);
 
+/// The files that may run programs. Of those of the daemon, only `program.rs` decides which.
+const PROGRAMS: Where = Where::Only(&[
+    "program.rs",
+    "program/",
+    "source/ci.rs",
+    "source/lsp/process.rs",
+    "source/sinks/command.rs",
+    "server/git_diff.rs",
+    "cli/",
+    "client/start.rs",
+    // Tests.
+    "server/processes.rs",
+]);
+
 const OUTSIDE: &[(&str, Where)] = &[
     ("tokio", ASYNC),
     ("tokio_stream", ASYNC),
@@ -129,6 +143,8 @@ const OUTSIDE: &[(&str, Where)] = &[
     ("std::net::UdpSocket", MOVING),
     ("std::os", MOVING),
     ("std::process", MOVING),
+    ("std::process::Command", PROGRAMS),
+    ("tokio::process", PROGRAMS),
     ("std::thread", MOVING),
     ("std::sync::Mutex", MOVING),
     ("std::sync::RwLock", MOVING),

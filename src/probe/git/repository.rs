@@ -5,7 +5,7 @@
 //! commit. With `extensions.refStorage=reftable` the tables do. An unchanged repository costs two
 //! queries.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -132,6 +132,11 @@ impl Repository {
     /// The folders of a look: its files, its own folder, and that of its branches.
     pub(super) fn folders(&self) -> impl Iterator<Item = &str> {
         [Some(&self.top), Some(&self.folder), self.common.as_ref()].into_iter().flatten().map(String::as_str)
+    }
+
+    /// The folder of its objects.
+    pub(super) fn objects(&self) -> PathBuf {
+        Path::new(self.common.as_deref().unwrap_or(&self.folder)).join("objects")
     }
 
     /// Whether `workspace` is in it.

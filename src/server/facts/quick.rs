@@ -68,8 +68,8 @@ impl Facts for Quick<'_> {
         Vec::new()
     }
 
-    fn changed_between(&self, folder: &Path, old: &str, new: &str) -> Option<Arc<[String]>> {
-        match self.machine.has_compared(folder, old, new) {
+    fn changed_between(&self, objects: &Path, old: &str, new: &str) -> Option<Arc<[String]>> {
+        match self.machine.has_compared(objects, old, new) {
             Some(paths) => paths,
             None => {
                 self.has_left_out.set(true);

@@ -21,18 +21,25 @@ struct Scripted {
     asked: Mutex<Vec<(u64, String)>>,
 }
 
-impl Runner for Arc<Scripted> {
-    async fn run(&self, program: &'static str, arguments: Vec<String>, folder: &str) -> io::Result<Output> {
+impl Scripted {
+    fn note(&self, asked: &str) -> u64 {
         let seconds = (self.clock)().as_millis() / 1_000;
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        asked.push((seconds, format!("{program} {} in {folder}", arguments[..2].join(" "))));
-        if program == "git" {
-            return Ok(Output {
-                code: Some(0),
-                stdout: format!("/w\n{COMMIT}\nfix\n").into(),
-                stderr: Vec::new(),
-            });
-        }
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).push((seconds, asked.to_owned()));
+        seconds
+    }
+}
+
+impl Runner for Arc<Scripted> {
+    async fn find(&self, follow: &Follow) -> Found {
+        self.note(&format!("git in {}", follow.folder));
+        let stdout = format!("{COMMIT}\nfix\n").into();
+        let output = Output { code: Some(0), stdout, stderr: Vec::new() };
+        let [host, owner, name] = ["github.com", "acme", "shop"].map(str::to_owned);
+        follow.read_found(&output, Some("/w".to_owned()), Some(Remote { host, owner, name }))
+    }
+
+    async fn ask(&self, arguments: Vec<String>, remote: &Remote) -> io::Result<Output> {
+        let seconds = self.note(&format!("gh {} of {}", arguments[..2].join(" "), remote.full_name()));
         assert!(arguments.contains(&format!("oid={COMMIT}")), "{arguments:?}");
         if seconds < 12 {
             return Err(io::Error::other("no route"));
@@ -110,15 +117,9 @@ async fn what_the_plan_says_is_asked_when_it_is_due_and_nothing_else() {
         () = a_day_later => {}
     }
     let asked = scripted.asked.lock().unwrap_or_else(PoisonError::into_inner);
-    let expected = [
-        (0, "git rev-parse --show-toplevel"),
-        (0, "gh api -i"),
-        (10, "gh api -i"),
-        (20, "gh api -i"),
-        (30, "gh api -i"),
-        (60, "gh api -i"),
-    ];
-    assert_eq!(*asked, expected.map(|(seconds, what)| (seconds, format!("{what} in /w"))));
+    let mut expected = vec![(0, "git in /w".to_owned())];
+    expected.extend([0, 10, 20, 30, 60].map(|at| (at, "gh api -i of github.com/acme/shop".to_owned())));
+    assert_eq!(*asked, expected);
     let mut reader = journal.read_from(Seq(1));
     let batch = reader.next_batch(100).expect("readable");
     let types = batch
@@ -130,35 +131,35 @@ async fn what_the_plan_says_is_asked_when_it_is_due_and_nothing_else() {
     assert_eq!(types[6..], ["ci.check.failed", "ci.run.failed"]);
 }
 
-fn shell(script: &str) -> Command {
-    let mut command = Command::new("sh");
-    command.args(["-c", script]).kill_on_drop(true);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
+fn shell() -> Command {
+    Command::new("sh")
+}
+
+fn script(text: &str) -> Vec<String> {
+    vec!["-c".to_owned(), text.to_owned()]
 }
 
 #[tokio::test]
 async fn a_program_that_takes_too_long_or_says_too_much_is_ended() {
     let within = Duration::from_secs(60);
-    let output = run_within(shell("printf ab; printf c >&2; exit 3"), within).await.expect("it ends");
+    let output =
+        run_within(shell(), script("printf ab; printf c >&2; exit 3"), within).await.expect("it ends");
     assert_eq!((output.code, output.stdout, output.stderr), (Some(3), b"ab".to_vec(), b"c".to_vec()));
-    let late = run_within(shell("exec sleep 1000"), Duration::from_millis(50)).await;
+    let late = run_within(shell(), script("exec sleep 1000"), Duration::from_millis(50)).await;
     assert_eq!(late.expect_err("late").kind(), io::ErrorKind::TimedOut);
-    let endless = run_within(shell("while :; do echo 0123456789; done"), within).await;
+    let endless = run_within(shell(), script("while :; do echo 0123456789; done"), within).await;
     assert!(endless.expect_err("too much").to_string().contains("more than 4194304 bytes"));
-    let missing = Programs.run("aside-no-such-program", Vec::new(), "/").await;
+    let machine = Machine { programs: Arc::default() };
+    let [host, owner, name] = ["github.com", "acme", "shop"].map(str::to_owned);
+    let missing = machine.ask(Vec::new(), &Remote { host, owner, name }).await;
     assert_eq!(missing.expect_err("none").kind(), io::ErrorKind::NotFound);
-    let arguments = vec!["-c".to_owned(), "pwd; echo \"$HOME\"".to_owned()];
-    let output = Programs.run("sh", arguments, "/").await.expect("it ends");
-    let home = std::env::var("HOME").unwrap_or_default();
-    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("/\n{home}\n"));
 }
 
 #[tokio::test]
 async fn a_program_that_nobody_waits_for_is_killed() {
     let folder = tempfile::tempdir().expect("a folder");
     let pid_file = folder.path().join("pid");
-    let script = format!("echo $$ > {}; exec sleep 1000", pid_file.display());
+    let wait = format!("echo $$ > {}; exec sleep 1000", pid_file.display());
     let read_pid = async {
         loop {
             let pid =
@@ -170,7 +171,7 @@ async fn a_program_that_nobody_waits_for_is_killed() {
         }
     };
     let pid = tokio::select! {
-        ended = run_within(shell(&script), Duration::from_secs(60)) => panic!("{ended:?}"),
+        ended = run_within(shell(), script(&wait), Duration::from_secs(60)) => panic!("{ended:?}"),
         pid = read_pid => pid,
     };
     while crate::source::process::running(pid).is_some() {

@@ -1,6 +1,6 @@
 //! The process of one language server: its pipes and its end.
 
-use std::{fs, io, process::Stdio, time::Duration};
+use std::{fs, io, path::Path, process::Stdio, time::Duration};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
@@ -100,12 +100,12 @@ pub(super) fn memory(pid: u32) -> Option<String> {
 /// Starts a process in `folder`; sends its messages and its end to `hear`.
 pub(super) fn start(
     run: RunId,
-    command: &[String],
+    program: &Path,
+    arguments: &[String],
     folder: &str,
     hear: mpsc::Sender<(RunId, Heard)>,
     tasks: &mut JoinSet<()>,
 ) -> io::Result<Process> {
-    let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let child = Command::new(program)
         .args(arguments)
         .current_dir(folder)

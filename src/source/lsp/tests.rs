@@ -1,6 +1,6 @@
 //! Processes that are not language servers.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use tokio::{sync::mpsc, task::JoinSet, time::timeout};
 
@@ -19,9 +19,10 @@ async fn why_a_process_is_no_server_is_said() {
         ("printf 'Content-Length: 9\\r\\n\\r\\n{'", "it ended: exit status: 0"),
     ] {
         let (hear, mut heard) = mpsc::channel(1);
-        let command = ["sh", "-c", script].map(str::to_owned);
+        let arguments = ["-c", script].map(str::to_owned);
         let mut tasks = JoinSet::new();
-        let _process = process::start(1, &command, "/", hear, &mut tasks).expect("a shell is there");
+        let _process =
+            process::start(1, Path::new("sh"), &arguments, "/", hear, &mut tasks).expect("a shell is there");
         match heard.recv().await {
             Some((1, Heard::Ended(why))) => assert!(why.starts_with(expected), "{script}: {why}"),
             other => panic!("{script}: {other:?}"),
@@ -32,9 +33,10 @@ async fn why_a_process_is_no_server_is_said() {
 #[tokio::test(start_paused = true)]
 async fn a_process_that_ignores_the_end_of_its_stdin_is_killed_once_its_time_is_over() {
     let (hear, mut heard) = mpsc::channel(1);
-    let command = ["sleep", "100"].map(str::to_owned);
+    let arguments = ["100".to_owned()];
     let mut tasks = JoinSet::new();
-    let mut process = process::start(1, &command, "/", hear, &mut tasks).expect("it runs");
+    let mut process =
+        process::start(1, Path::new("sleep"), &arguments, "/", hear, &mut tasks).expect("it runs");
     process.close();
     // The time is simulated: it passes while all tasks wait.
     match timeout(Duration::from_secs(3), heard.recv()).await {

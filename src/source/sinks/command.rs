@@ -1,7 +1,12 @@
 //! Commands that show a notice: `notify-send` on the desktop, and `apprise`, which supports a
 //! hundred services.
 
-use std::{env, io, path::Path, process::Stdio, sync::Arc};
+use std::{
+    env, io,
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::Arc,
+};
 
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
@@ -9,10 +14,11 @@ use tokio::{
 };
 
 use super::outcome::{failed, never, word_of};
-use crate::sink::{Answered, Apprise, Notice, Parts, Progress, Shown, Target};
+use crate::{
+    program::{Program, Programs},
+    sink::{Answered, Apprise, Notice, Parts, Progress, Shown, Target},
+};
 
-/// The command that shows a notice on the desktop.
-pub(super) const NOTIFY_SEND: &str = "notify-send";
 /// The variable with the address of the session bus, and the variable with the folder of its
 /// default socket.
 const BUS_VARIABLE: &str = "DBUS_SESSION_BUS_ADDRESS";
@@ -21,12 +27,12 @@ const RUNTIME_VARIABLE: &str = "XDG_RUNTIME_DIR";
 const SAID_BYTES_MAX: u64 = 4 * 1024;
 
 /// Shows a notice on the desktop, if there is one.
-pub(super) async fn desktop(notice: &Notice) -> Answered {
+pub(super) async fn desktop(notice: &Notice, programs: &Programs) -> Answered {
     if !has_bus() {
         return never(format!("no desktop: no session bus, {BUS_VARIABLE} is not set"));
     }
     if let Some(choices) = &notice.choices
-        && let Ok(answered) = ask(notice, &choices.words).await
+        && let Ok(answered) = ask(notice, &choices.words, programs).await
     {
         return answered;
     }
@@ -38,10 +44,10 @@ pub(super) async fn desktop(notice: &Notice) -> Answered {
     };
     let replace = notice.progress.as_ref().map(replace_id);
     let is_replaced = replace.is_some();
-    let mut shown = run(NOTIFY_SEND, &args(replace), "").await;
+    let mut shown = run(own(Program::NotifySend, programs), &args(replace), "").await;
     if is_replaced && shown.is_err() {
         // Older versions do not know the option.
-        shown = run(NOTIFY_SEND, &args(None), "").await;
+        shown = run(own(Program::NotifySend, programs), &args(None), "").await;
     }
     shown.map_or_else(|refused| refused, |_| Answered::Took(None))
 }
@@ -61,13 +67,13 @@ fn replace_id(progress: &Progress) -> String {
 /// Source: notify-send(1) of libnotify 0.8: `--action` prints the name of the chosen action.
 /// Errors: why the command failed; an older version has no actions, and then the question is shown
 /// as text.
-async fn ask(notice: &Notice, choices: &[Arc<str>]) -> Result<Answered, Answered> {
+async fn ask(notice: &Notice, choices: &[Arc<str>], programs: &Programs) -> Result<Answered, Answered> {
     let mut args = options(notice);
     args.extend(["--wait".to_owned(), "--expire-time=0".to_owned()]);
     let buttons = Parts { command: Shown::Apart, ..Parts::ALL };
     args.extend(choices.iter().enumerate().map(|(index, choice)| format!("--action={index}={choice}")));
     args.extend(["--".to_owned(), notice.title(), notice.text_for(Target::Desktop, buttons)]);
-    let said = run(NOTIFY_SEND, &args, "").await?;
+    let said = run(own(Program::NotifySend, programs), &args, "").await?;
     let chosen = said.trim().parse::<usize>().ok().and_then(|index| choices.get(index));
     Ok(chosen.map_or(Answered::Took(None), |choice| Answered::Chose(Arc::clone(choice))))
 }
@@ -86,7 +92,7 @@ fn options(notice: &Notice) -> Vec<String> {
 /// Sends a notice with `apprise`, which has the destinations in its configuration.
 ///
 /// Source: apprise(1), `--input-format`.
-pub(super) async fn apprise(settings: &Apprise, notice: &Notice) -> Answered {
+pub(super) async fn apprise(settings: &Apprise, notice: &Notice, programs: &Programs) -> Answered {
     let kind = word_of(notice.level, ["info", "warning", "failure"]);
     let (title, config) =
         (notice.title(), settings.config_file.as_deref().map(|file| format!("--config={file}")));
@@ -96,7 +102,8 @@ pub(super) async fn apprise(settings: &Apprise, notice: &Notice) -> Answered {
     let format = notice.is_markdown.then(|| "--input-format=markdown".to_owned());
     let args: Vec<String> = [title, kind].into_iter().chain(format).chain(config).collect();
     // The body is passed by stdin, because every user can see arguments in the process list.
-    let ended = run(&settings.command, &args, &notice.text_for(notice.target(), Parts::ALL)).await;
+    let command = apprise_command(&settings.command, programs);
+    let ended = run(command, &args, &notice.text_for(notice.target(), Parts::ALL)).await;
     ended.map_or_else(|refused| refused, |_| Answered::Took(None))
 }
 
@@ -107,14 +114,45 @@ pub(super) fn has_bus() -> bool {
     is_set(BUS_VARIABLE).is_some() || in_folder()
 }
 
+/// A program of the machine, as the daemon runs it by itself.
+///
+/// Errors: why it cannot be run.
+fn own(program: Program, programs: &Programs) -> Result<Command, Answered> {
+    programs.command(program).map(Command::from).map_err(|missing| never(missing.to_string()))
+}
+
+/// The command that the user configured, with the daemon's variables; by default `apprise`.
+///
+/// Errors: why it cannot be run.
+fn apprise_command(configured: &str, programs: &Programs) -> Result<Command, Answered> {
+    if configured == Program::Apprise.as_str() {
+        return own(Program::Apprise, programs);
+    }
+    let path = configured_path(configured, programs)?;
+    let mut command = Command::new(path);
+    command.current_dir("/");
+    Ok(command)
+}
+
+/// The path of a configured program; a name without a folder is found as the daemon's own are.
+///
+/// Errors: why there is none.
+pub(super) fn configured_path(configured: &str, programs: &Programs) -> Result<PathBuf, Answered> {
+    if configured.contains('/') {
+        return Ok(PathBuf::from(configured));
+    }
+    programs.path_of(configured).map_err(|missing| never(missing.to_string()))
+}
+
 /// Runs a command to its end, with `input` on its stdin, and returns the beginning of its stdout.
 /// It is killed when the future is dropped.
 ///
 /// Errors: there is no such program, or it failed.
-async fn run(program: &str, args: &[String], input: &str) -> Result<String, Answered> {
-    let spawned = Command::new(program)
+async fn run(command: Result<Command, Answered>, args: &[String], input: &str) -> Result<String, Answered> {
+    let mut command = command?;
+    let program = command.as_std().get_program().to_string_lossy().into_owned();
+    let spawned = command
         .args(args)
-        .current_dir("/")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -123,7 +161,7 @@ async fn run(program: &str, args: &[String], input: &str) -> Result<String, Answ
     let mut child = match spawned {
         Ok(child) => child,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(never(format!("{program} is not in the daemon's PATH")));
+            return Err(never(format!("there is no {program}")));
         }
         Err(error) => return Err(failed(format!("{program}: {error}"))),
     };
@@ -162,8 +200,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_command_says_how_it_ended() {
-        let outcome =
-            async |script: &str, input: &str| run("sh", &["-c".to_owned(), script.to_owned()], input).await;
+        let outcome = async |script: &str, input: &str| {
+            run(Ok(Command::new("sh")), &["-c".to_owned(), script.to_owned()], input).await
+        };
         let heard = outcome("read line && test \"$line\" = hello && echo 1", "hello\n").await;
         assert_eq!(heard, Ok("1\n".to_owned()));
         let said = outcome("echo first >&2; echo 'no such service' >&2; exit 3", "").await;
@@ -171,7 +210,9 @@ mod tests {
         // More than a pipe holds, on both sides.
         let loud = outcome("head -c 300000 /dev/zero >&2", &"x".repeat(300_000)).await;
         assert_eq!(loud, Ok(String::new()));
-        let none = run("aside-no-such-program", &[], "").await;
-        assert_eq!(none, Err(never("aside-no-such-program is not in the daemon's PATH".to_owned())));
+        let none = run(Ok(Command::new("aside-no-such-program")), &[], "").await;
+        assert_eq!(none, Err(never("there is no aside-no-such-program".to_owned())));
+        let absent = apprise_command("aside-no-such-program", &Programs::default()).map(drop);
+        assert_eq!(absent, Err(never("aside-no-such-program is not in the daemon's PATH".to_owned())));
     }
 }

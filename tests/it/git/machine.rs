@@ -67,9 +67,10 @@ impl Facts for Machine {
         None
     }
 
-    fn changed_between(&self, folder: &Path, old: &str, new: &str) -> Option<Arc<[String]>> {
+    fn changed_between(&self, objects: &Path, old: &str, new: &str) -> Option<Arc<[String]>> {
         let arguments = ["diff-tree", "-r", "-z", "--no-renames", "--name-only", old, new, "--"];
-        let output = git().current_dir(folder).args(arguments).output().expect("git runs");
+        let folder = objects.parent().expect("the repository's own folder");
+        let output = git().env("GIT_DIR", folder).args(arguments).output().expect("git runs");
         let text = String::from_utf8(output.stdout).expect("paths are text");
         let paths = text.split('\0').filter(|path| !path.is_empty()).map(str::to_owned);
         output.status.success().then(|| paths.collect())

@@ -154,7 +154,7 @@ impl Home {
     }
 
     /// The `PATH`: the test's folder `bin`, then the folders of the machine.
-    fn programs(&self) -> OsString {
+    pub(crate) fn programs(&self) -> OsString {
         let of_machine = std::env::var_os("PATH").unwrap_or_default();
         let folders = [self.path("bin")].into_iter().chain(std::env::split_paths(&of_machine));
         std::env::join_paths(folders).expect("no folder has a colon")
