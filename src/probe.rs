@@ -16,6 +16,7 @@ pub mod files;
 mod finding;
 pub mod git;
 mod kind;
+pub mod late;
 pub mod mcp;
 pub mod memory;
 mod moment;
@@ -29,6 +30,7 @@ mod world;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    path::Path,
     sync::Arc,
 };
 
@@ -107,6 +109,23 @@ impl Known {
         self.workspace.as_deref().into_iter().chain(self.around.git.top())
     }
 
+    /// The same after these events of a look.
+    #[must_use]
+    pub fn noting(&self, events: &[Event]) -> Self {
+        let mut known = self.clone();
+        let notes = events.iter().filter(|event| event.event_type.as_str() == NOTED);
+        for noted in notes.filter_map(|event| Noted::deserialize(&**event.payload.value()).ok()) {
+            known.apply(noted);
+        }
+        known
+    }
+
+    /// Whether it knows a repository, and all of it is in `folder`.
+    pub fn has_repository_in(&self, folder: &str) -> bool {
+        let mut folders = self.around.git.folders().peekable();
+        folders.peek().is_some() && folders.all(|own| Path::new(own).starts_with(folder))
+    }
+
     fn apply(&mut self, noted: Noted) {
         let Noted { files, around } = noted;
         if !files.is_empty() {
@@ -154,6 +173,8 @@ macro_rules! probes {
         pub struct Surroundings {
             /// The repository that it works in.
             pub git: git::Known,
+            /// The folder that it works in.
+            pub folder: files::folder::Known,
             $($(#[doc = concat!("What `[sources.", $name, "]` is about.")] pub $module: $module::$probe,)?)*
         }
 
@@ -230,15 +251,22 @@ pub fn look(known: &Known, moment: &Moment<'_>, settings: &Settings, facts: &dyn
     } else {
         git::Looked::default()
     };
+    let removed = if settings.files.enabled {
+        around.folder.look(known.files.paths(), moment, facts)
+    } else {
+        files::folder::Looked::default()
+    };
     around.git = git.known.unwrap_or(around.git);
+    let explained = git.explained.iter().chain(&known.watched).chain(&removed.explained);
     let given = files::Given {
         settings: &settings.files,
         heard_at: known.heard_at,
         calls_since: moment.calls_since,
-        explained: &git.explained.union(&known.watched).cloned().collect(),
+        explained: &explained.cloned().collect(),
     };
     let files = files::look(&known.files, moment, &given, facts);
-    let findings = [git.findings, files.findings, around.look(moment, settings, facts)].concat();
+    let findings =
+        [git.findings, removed.findings, files.findings, around.look(moment, settings, facts)].concat();
     let findings = pause::sum_up(findings, moment, &known.pushed, &settings.pause);
     let around = (around != known.around).then_some(around);
     events(findings, Noted { files: files.noted, around }, moment)

@@ -31,6 +31,7 @@ mod instructions;
 mod intake;
 mod knowledge;
 mod lines;
+mod look_input;
 mod looks;
 mod matching;
 mod mcp;

@@ -13,10 +13,7 @@ use crate::{
     client::percent_encode,
     config::producers::Producer,
     server::Machine,
-    source::{
-        Source,
-        ci::Asking,
-    },
+    source::{Source, ci::Asking},
     wire::{
         hint,
         sources::{CountView, SourceView, SourcesView},
@@ -157,7 +154,7 @@ fn period(view: &SourcesView, terminal: &Terminal) -> String {
 
 /// The duration of the probes' looks.
 pub(super) fn looks(view: &SourcesView) -> String {
-    let looks = view.looks;
+    let looks = &view.looks;
     if looks.count == 0 && looks.missed == 0 {
         return "the probes have not looked since the daemon started".to_owned();
     }
@@ -250,7 +247,7 @@ mod tests {
                 types: vec!["reminder.due".to_owned(), "timer.fired".to_owned()],
                 count: CountView::default(),
             }],
-            looks: LooksView { count: 214, mean_us: 449, missed: 1 },
+            looks: LooksView { count: 214, mean_us: 449, missed: 1, slow: Vec::new() },
             projection: ProjectionView { seq: 9, behind: 4, failed: None },
         }
     }
@@ -318,8 +315,9 @@ counted    since yesterday 08:00
 
     #[test]
     fn probes_that_have_not_looked_are_distinguished_from_quick_ones() {
-        let looks =
-            |count, missed| looks(&SourcesView { looks: LooksView { count, mean_us: 0, missed }, ..view() });
+        let looks = |count, missed| {
+            looks(&SourcesView { looks: LooksView { count, missed, ..LooksView::default() }, ..view() })
+        };
         assert!(looks(0, 0).starts_with("the probes have not looked"));
         assert!(looks(0, 3).ends_with("3 too late for their exchange"));
     }

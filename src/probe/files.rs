@@ -8,6 +8,7 @@
 
 mod author;
 mod change;
+pub(super) mod folder;
 pub mod guard;
 mod known;
 mod lines;

@@ -21,7 +21,7 @@ mod tests;
 
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
-pub(super) use self::author::Window;
+pub(super) use self::author::{Window, may_move};
 pub use self::known::Known;
 use self::{
     author::{Author, Evidence},
@@ -37,6 +37,11 @@ settings! {}
 /// Whether `workspace` is in a repository; without one there are no findings.
 pub fn has_repository(workspace: &str, facts: &dyn Facts) -> bool {
     repository::find(workspace, facts).is_some()
+}
+
+/// Last change of the known repository's HEAD or stash, in milliseconds since 1970.
+pub(super) fn last_change_ms(known: &Known, facts: &dyn Facts) -> Option<u64> {
+    known.repository.as_ref()?.last_change_ms(facts)
 }
 
 /// The result of a look at the repository.

@@ -120,7 +120,12 @@ pub(crate) async fn exchange(
     let calls: Vec<Call> =
         app.rooms.exchanges.work(body.len(), || observed.clone().filter_map(call).collect()).await;
     wrote::note(&app, route, &request.exchange, &calls);
-    let said = Said { calls, patience: probing::patience(&headers), ..Said::default() };
+    let said = Said {
+        calls,
+        patience: probing::patience(&headers),
+        provenance: route.of_observations(),
+        ..Said::default()
+    };
     let found = probing::look(&app, &request.exchange, said).await;
     let observed = observed.chain(found.iter().map(Event::as_ref));
     let answer = perform(&app, observed, &request.exchange).await?;

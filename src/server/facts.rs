@@ -7,6 +7,7 @@
 
 mod loopback;
 mod quick;
+mod within;
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -21,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-pub(crate) use self::quick::Quick;
+pub(crate) use self::{quick::Quick, within::Within};
 use crate::{
     meter::MonotonicClock,
     probe::{

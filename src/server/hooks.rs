@@ -89,7 +89,7 @@ pub(crate) async fn hook(
     if let Some(exchange) = call.then.exchange_mut() {
         wrote::note(&app, route, exchange, &call.calls);
     }
-    let stdout = answer(&app, kind, &mut call, probing::patience(&headers)).await?;
+    let stdout = answer(&app, kind, &mut call, route, probing::patience(&headers)).await?;
     let took = app.meters.since(stopwatch);
     app.meters.hook.observe(took);
     tracing::debug!(harness = kind.word, answers = stdout.is_some(), took_us = took.as_micros(), "hook");
@@ -109,7 +109,8 @@ pub(crate) async fn hook(
             app.registry.wake_routes().know_folder(session, &folder);
         }
     }
-    if let Some(transcript) = call.transcript {
+    // A path that arrived over TCP is not read.
+    if let (Some(transcript), Route::Unix) = (call.transcript, route) {
         // When the queue is full, the next hook of the session sends it again.
         app.transcripts.try_send(transcript).ok();
     }
@@ -159,6 +160,7 @@ async fn answer(
     app: &App,
     kind: &Kind,
     call: &mut HookCall,
+    route: Route,
     patience: Option<Duration>,
 ) -> Result<Option<String>, ApiError> {
     let said = Said {
@@ -166,6 +168,7 @@ async fn answer(
         transcript: call.transcript.as_ref().map(|transcript| transcript.path.clone()),
         reader: kind.transcript,
         patience,
+        provenance: route.of_observations(),
     };
     let mut found = 0;
     if let Some(exchange) = call.then.exchange_mut() {

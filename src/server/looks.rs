@@ -1,7 +1,11 @@
 //! The running looks of probes, their cached facts, and the calls that are not covered by a look
 //! yet.
 
-use std::sync::{Arc, atomic::AtomicUsize};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicUsize},
+    time::Duration,
+};
 
 use dashmap::{DashMap, DashSet};
 
@@ -10,14 +14,24 @@ use crate::{
     event::SessionId,
     notification::InjectionPoint,
     program::Programs,
-    server::{facts::Contents, knowledge::Knowledge, mounts::Mounts},
-    time::Timestamp,
+    server::{
+        facts::Contents,
+        knowledge::Knowledge,
+        look_input::{LateLook, Missed},
+        mounts::Mounts,
+    },
 };
 
 /// Most calls of a session that are kept for its next look; the oldest are evicted.
 const MISSED_CALLS_MAX: usize = 64;
 /// Most sessions with kept calls; beyond it all are evicted.
 const MISSED_SESSIONS_MAX: usize = 256;
+
+/// Most sessions with a finished look, each with the answers of one look, mostly some kilobytes;
+/// beyond it all are evicted.
+const LATE_SESSIONS_MAX: usize = 64;
+/// Most folders that are known as slow.
+const SLOW_FOLDERS_MAX: usize = 64;
 
 /// The running looks, and their cached facts of files.
 #[derive(Debug, Default)]
@@ -32,17 +46,19 @@ pub(crate) struct Looks {
     pub(super) count: AtomicUsize,
     /// Calls of exchanges whose look did not run or had no result in time, kept for the next look.
     missed: DashMap<SessionId, Missed>,
+    /// Looks that finished after their exchange; at most one per session.
+    late: DashMap<SessionId, LateLook>,
+    /// The folders with such looks.
+    slow: Mutex<BTreeMap<Arc<str>, Slow>>,
 }
 
-/// Calls, and a prompt, that are not covered by a look yet.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Missed {
-    /// Earliest time at which the calls may have run.
-    pub(super) since: Option<Timestamp>,
-    /// Last activity of the session before the prompt.
-    pub(super) prompt_after: Option<Timestamp>,
-    /// Oldest first.
-    pub(super) calls: Vec<Call>,
+/// Looks in a folder that finished after their exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Slow {
+    /// Number of them.
+    pub(super) count: u64,
+    /// Duration of the last one.
+    pub(super) took: Duration,
 }
 
 impl Looks {
@@ -53,6 +69,35 @@ impl Looks {
 
     pub(crate) const fn knowledge(&self) -> &Knowledge {
         &self.knowledge
+    }
+
+    /// Keeps a look that finished after its exchange.
+    pub(super) fn keep_late(&self, look: LateLook) {
+        if let Some(folder) = &look.input.workspace {
+            let mut slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
+            if slow.len() >= SLOW_FOLDERS_MAX && !slow.contains_key(folder) {
+                slow.pop_first();
+            }
+            let slow = slow.entry(Arc::clone(folder)).or_default();
+            *slow = Slow { count: slow.count + 1, took: look.took };
+        }
+        if self.late.len() >= LATE_SESSIONS_MAX {
+            self.late.clear();
+        }
+        self.late.insert(look.input.session.clone(), look);
+    }
+
+    /// Takes the finished look of a session, if there is one.
+    pub(super) fn take_late(&self, session: &SessionId) -> Option<LateLook> {
+        self.late.remove(session).map(|(_, look)| look)
+    }
+
+    /// The folders whose looks finished after their exchanges, the slowest first.
+    pub(super) fn slow_folders(&self) -> Vec<(Arc<str>, Slow)> {
+        let slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slow: Vec<_> = slow.iter().map(|(folder, slow)| (Arc::clone(folder), *slow)).collect();
+        slow.sort_by_key(|(_, slow)| std::cmp::Reverse(slow.took));
+        slow
     }
 
     /// Takes the calls that a look at `point` has to cover: those without a look yet, with `calls`
@@ -85,6 +130,7 @@ impl Looks {
 mod tests {
     use super::*;
     use crate::notification::InjectionPoint::{AfterTool, BeforeTool};
+    use crate::time::Timestamp;
 
     #[test]
     fn what_no_look_has_had_is_kept_for_the_next_one_within_bounds() {

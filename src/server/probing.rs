@@ -3,12 +3,13 @@
 //!
 //! A look may block forever. If it may block, or has to read more than some small files, it runs on
 //! its own thread with a short time limit. An exchange whose look takes longer goes ahead without
-//! it, and the next one looks again. Events of a look are journaled together with the exchange.
+//! it, and the next one gets what it found (`probe/late.rs`). Events of a look are journaled
+//! together with the exchange.
 
 use std::{
     panic::{self, AssertUnwindSafe},
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -19,18 +20,17 @@ use tokio::time::timeout;
 
 use crate::{
     call::Call,
-    event::{Event, SessionId},
+    event::{Event, Provenance, SessionId},
     exchange::{ContextChange, Exchange},
     notification::InjectionPoint,
-    probe::{self, Facts, Moment, Settings, View},
+    probe::{self, Facts, late::Recorder},
     server::{
         App,
         extract::header,
         facts::{Machine, Quick},
-        looks::Missed,
+        look_input::{LateLook, LookInput, Missed},
     },
-    time::Timestamp,
-    transcript::{Gauge, Reader, Transcript},
+    transcript::Reader,
 };
 
 /// Header with the caller's timeout, in milliseconds.
@@ -58,6 +58,9 @@ pub(crate) struct Said {
     pub(crate) reader: Option<&'static Reader>,
     /// The caller's timeout, if it sends one.
     pub(crate) patience: Option<Duration>,
+    /// How the report arrived. Over TCP only the folder is looked at in which a process of this
+    /// machine works in the session.
+    pub(crate) provenance: Provenance,
 }
 
 /// The timeout in the headers of a request, if it has one.
@@ -91,24 +94,6 @@ impl Drop for Looking {
     }
 }
 
-/// The input of a look, except for the state of the machine.
-struct LookInput {
-    session: SessionId,
-    point: InjectionPoint,
-    now: Timestamp,
-    workspace: Option<Arc<str>>,
-    view: View,
-    settings: Arc<Settings>,
-    calls_since: Timestamp,
-    unseen: Missed,
-    transcript: Option<(String, &'static Reader)>,
-    gauge: Option<Gauge>,
-    has_new_context: bool,
-    utc_offset: i32,
-    temporary: String,
-    caches: Option<String>,
-}
-
 /// The user's cache folder, if the daemon runs as that user; another folder configured for a client
 /// is not found.
 fn caches() -> Option<String> {
@@ -116,129 +101,158 @@ fn caches() -> Option<String> {
     given("XDG_CACHE_HOME").or_else(|| Some(format!("{}/.cache", given("HOME")?)))
 }
 
-impl LookInput {
-    /// The input of a look at `exchange`; `None` for a session without a folder, as on servers:
-    /// nothing can change for it.
-    fn new(app: &App, exchange: &Exchange, said: Said) -> Option<Self> {
-        let (session, now) = (exchange.session.clone(), app.now());
-        let looks = app.registry.looks();
-        let workspace = exchange.harness.workspace.clone();
-        let (view, settings) = looks.knowledge.view(&session, workspace.as_deref(), now);
-        let Said { calls, transcript, reader, patience: _ } = said;
-        let mut unseen = looks.take_missed(&session, exchange.point, calls);
-        let calls_since = view.known.calls_since(unseen.since);
-        unseen.since = Some(calls_since);
-        unseen.prompt_after = view.known.prompt_after(exchange.point, unseen.prompt_after);
-        let workspace = workspace.or_else(|| view.known.workspace.clone());
-        if workspace.is_none() && unseen.calls.is_empty() && view.known.files.paths().next().is_none() {
-            return None;
+/// The input of a look at `exchange`; `None` for a session without a folder, as on servers: nothing
+/// can change for it.
+fn input(app: &App, exchange: &Exchange, said: Said) -> Option<LookInput> {
+    let (session, now) = (exchange.session.clone(), app.now());
+    let looks = app.registry.looks();
+    let Said { calls, transcript, reader, patience: _, provenance } = said;
+    let is_remote = provenance == Provenance::Remote;
+    let claimed = exchange.harness.workspace.clone().filter(|_| !is_remote);
+    let (view, mut settings) = looks.knowledge.view(&session, claimed.as_deref(), now);
+    let workspace = claimed.or_else(|| view.known.workspace.clone());
+    let mut unseen = if is_remote {
+        let folder = workspace.as_deref()?;
+        if !view.known.has_repository_in(folder) {
+            // What is known of the repository stays.
+            Arc::make_mut(&mut settings).git.enabled = false;
         }
-        Some(Self {
-            point: exchange.point,
-            workspace,
-            calls_since,
-            unseen,
-            transcript: transcript.zip(reader),
-            gauge: app.registry.gauge_of(&session),
-            has_new_context: matches!(
-                exchange.context,
-                ContextChange::Compacted | ContextChange::Cleared { .. }
-            ),
-            utc_offset: (app.utc_offset)(now),
-            temporary: std::env::temp_dir().to_string_lossy().into_owned(),
-            caches: caches(),
-            session,
-            now,
-            view,
-            settings,
-        })
+        Missed { calls, ..Missed::default() }
+    } else {
+        looks.take_missed(&session, exchange.point, calls)
+    };
+    let calls_since = view.known.calls_since(unseen.since);
+    unseen.since = Some(calls_since);
+    unseen.prompt_after = view.known.prompt_after(exchange.point, unseen.prompt_after);
+    if workspace.is_none() && unseen.calls.is_empty() && view.known.files.paths().next().is_none() {
+        return None;
     }
+    Some(LookInput {
+        point: exchange.point,
+        limited_to: workspace.clone().filter(|_| is_remote),
+        workspace,
+        calls_since,
+        unseen,
+        transcript: transcript.zip(reader).filter(|_| !is_remote),
+        gauge: app.registry.gauge_of(&session),
+        has_new_context: matches!(exchange.context, ContextChange::Compacted | ContextChange::Cleared { .. }),
+        utc_offset: (app.utc_offset)(now),
+        temporary: std::env::temp_dir().to_string_lossy().into_owned(),
+        caches: caches().filter(|_| !is_remote),
+        session,
+        now,
+        view,
+        settings,
+    })
+}
 
-    fn machine(&self, app: &App, is_comparing: &Arc<AtomicBool>) -> Machine {
-        Machine {
-            contents: Arc::clone(&app.registry.looks().contents),
-            programs: Arc::clone(&app.registry.looks().programs),
-            keeps_texts: self.settings.files.lines,
-            now: self.now,
-            is_comparing: Arc::clone(is_comparing),
-            stopwatch: app.since_boot,
-        }
+fn machine(input: &LookInput, app: &App, is_comparing: &Arc<AtomicBool>) -> Machine {
+    Machine {
+        contents: Arc::clone(&app.registry.looks().contents),
+        programs: Arc::clone(&app.registry.looks().programs),
+        keeps_texts: input.settings.files.lines,
+        now: input.now,
+        is_comparing: Arc::clone(is_comparing),
+        stopwatch: app.since_boot,
     }
+}
 
-    /// The events that the probes find.
-    fn run(&self, facts: &dyn Facts) -> Vec<Event> {
-        let transcript = self.transcript.as_ref();
-        let others = self.view.other_sessions();
-        let moment = Moment {
-            workspace: self.workspace.as_deref(),
-            calls: &self.unseen.calls,
-            calls_since: self.calls_since,
-            prompt_after: self.unseen.prompt_after,
-            transcript: transcript.map(|(path, reader)| Transcript { path, reader }),
-            gauge: self.gauge,
-            has_new_context: self.has_new_context,
-            limits: &self.view.limits,
-            temporary: &self.temporary,
-            caches: self.caches.as_deref(),
-            others: &others,
-            utc_offset: self.utc_offset,
-            ..Moment::new(&self.session, self.point, self.now)
-        };
-        probe::look(&self.view.known, &moment, &self.settings, facts)
+/// Runs the probes on the caller's thread, if nothing can block and little is read; a thread would
+/// take longer than such a look.
+fn run_at_once(input: &LookInput, app: &App) -> Option<Vec<Event>> {
+    let known = &input.view.known;
+    // The paths of a session are known after its first look.
+    if known.workspace.is_none() || known.workspace != input.workspace || input.limited_to.is_some() {
+        return None;
     }
-
-    /// Runs the probes on the caller's thread, if nothing can block and little is read; a thread
-    /// would take longer than such a look.
-    fn run_at_once(&self, app: &App) -> Option<Vec<Event>> {
-        let known = &self.view.known;
-        // The paths of a session are known after its first look.
-        if known.workspace.is_none() || known.workspace != self.workspace {
-            return None;
-        }
-        let touched = self.unseen.calls.iter().flat_map(|call| &call.touched).map(|touch| &*touch.path);
-        let transcript = self.transcript.iter().map(|(path, _)| path.as_str());
-        let paths = known.paths().chain(touched).chain(transcript);
-        let paths = paths.chain(self.workspace.as_deref()).chain([self.temporary.as_str()]);
-        if !app.registry.looks().mounts.answer_at_once(paths, known.files.devices()) {
-            return None;
-        }
-        let machine = self.machine(app, &Arc::default());
-        let quick = Quick::new(&machine);
-        let stopwatch = app.meters.begin();
-        // A probe that panics here panics again on a thread, where it is logged.
-        let found = panic::catch_unwind(AssertUnwindSafe(|| self.run(&quick))).ok()?;
-        if quick.has_left_out() {
-            return None;
-        }
-        app.meters.look.observe(app.meters.since(stopwatch));
-        Some(found)
+    let touched = input.unseen.calls.iter().flat_map(|call| &call.touched).map(|touch| &*touch.path);
+    let transcript = input.transcript.iter().map(|(path, _)| path.as_str());
+    let paths = known.paths().chain(touched).chain(transcript);
+    let paths = paths.chain(input.workspace.as_deref()).chain([input.temporary.as_str()]);
+    if !app.registry.looks().mounts.answer_at_once(paths, known.files.devices()) {
+        return None;
     }
+    let machine = machine(input, app, &Arc::default());
+    let quick = Quick::new(&machine);
+    let stopwatch = app.meters.begin();
+    // A probe that panics here panics again on a thread, where it is logged.
+    let found = panic::catch_unwind(AssertUnwindSafe(|| input.run(&quick))).ok()?;
+    if quick.has_left_out() {
+        return None;
+    }
+    app.meters.look.observe(app.meters.since(stopwatch));
+    Some(found)
 }
 
 /// The events that probes publish with `exchange`, before it.
 ///
-/// Shape: none at points where no finding would be delivered, and none on a timeout.
+/// Shape: none at points where no finding would be delivered. On a timeout those of the session's
+/// last look, if it has finished by now; those of this one are found by the next exchange.
 pub(crate) async fn look(app: &App, exchange: &Exchange, said: Said) -> Vec<Event> {
+    look_through(app, exchange, said, None::<fn(Machine) -> Box<dyn Facts>>).await
+}
+
+/// The same; with `through`, a look always runs on a thread and asks the machine through it.
+async fn look_through(
+    app: &App,
+    exchange: &Exchange,
+    said: Said,
+    through: Option<impl FnOnce(Machine) -> Box<dyn Facts> + Send + 'static>,
+) -> Vec<Event> {
     if !probe::is_asked(exchange, &said.calls) {
         return Vec::new();
     }
     let patience = said.patience.unwrap_or(CALLER_WAITS);
-    let Some(input) = LookInput::new(app, exchange, said) else { return Vec::new() };
-    let Some(looking) = Looking::begin(app, &exchange.session) else {
+    let catches_up = said.provenance != Provenance::Remote && exchange.point != InjectionPoint::BeforeTool;
+    let looking = Looking::begin(app, &exchange.session);
+    let Some(mut input) = input(app, exchange, said) else { return Vec::new() };
+    let Some(looking) = looking else {
         miss(app, &input);
         return Vec::new();
     };
-    if let Some(found) = input.run_at_once(app) {
-        return found;
-    }
+    let late = if catches_up { app.registry.looks().take_late(&exchange.session) } else { None };
+    // A probe that panics here has been logged by its thread or will be by the next one.
+    let caught = late.map(|late| panic::catch_unwind(AssertUnwindSafe(|| input.catch_up(&late))));
+    let mut events = caught.and_then(Result::ok).unwrap_or_default();
+    let at_once = if through.is_none() { run_at_once(&input, app) } else { None };
+    let found = match at_once {
+        Some(found) => Some(found),
+        None => run_on_a_thread(app, looking, input, patience, through).await,
+    };
+    events.extend(found.unwrap_or_default());
+    events
+}
+
+/// Runs the probes on a thread; `None` if they take longer than the exchange can wait.
+async fn run_on_a_thread(
+    app: &App,
+    looking: Looking,
+    input: LookInput,
+    patience: Duration,
+    through: Option<impl FnOnce(Machine) -> Box<dyn Facts> + Send + 'static>,
+) -> Option<Vec<Event>> {
     let (input, is_comparing) = (Arc::new(input), Arc::new(AtomicBool::new(false)));
     let (shared, compares) = (Arc::clone(&input), Arc::clone(&is_comparing));
+    let waits = Arc::new(Waits::default());
+    let waited_for = Arc::clone(&waits);
     let mut look = tokio::task::spawn_blocking(move || {
-        let machine = shared.machine(&looking.app, &compares);
+        let machine = machine(&shared, &looking.app, &compares);
+        let facts: Box<dyn Facts> = match through {
+            Some(through) => through(machine),
+            None => Box::new(machine),
+        };
+        let recorder = Recorder::new(&*facts);
         let meters = &looking.app.meters;
         let stopwatch = meters.begin();
-        let found = shared.run(&machine);
-        meters.look.observe(meters.since(stopwatch));
+        let found = shared.run(&recorder);
+        let took = meters.since(stopwatch);
+        meters.look.observe(took);
+        let answers = recorder.into_answers();
+        // A call that was to begin has begun by the next exchange, whose caller is another one.
+        let is_kept = shared.limited_to.is_none() && shared.point != InjectionPoint::BeforeTool;
+        if waited_for.finish() == Stage::GivenUp && is_kept {
+            looking.app.registry.looks().keep_late(LateLook { input: shared, answers, took });
+        }
         found
     });
     let part = |(part, of): (u32, u32)| patience * part / of;
@@ -246,22 +260,71 @@ pub(crate) async fn look(app: &App, exchange: &Exchange, said: Said) -> Vec<Even
     if looked.is_err() && is_comparing.load(Ordering::Relaxed) {
         looked = timeout(part(GIT_PART), &mut look).await;
     }
+    let is_late = looked.is_err() && waits.give_up() == Stage::GivenUp;
+    if is_late {
+        tracing::debug!(session = %input.session, "the probes take too long; the next exchange gets what they find");
+        app.meters.looks_missed.fetch_add(1, Ordering::Relaxed);
+        return None;
+    }
+    let looked = match looked {
+        Ok(looked) => looked,
+        // It finished at this moment.
+        Err(_) => look.await,
+    };
     match looked {
-        Ok(Ok(found)) => return found,
+        Ok(found) => Some(found),
         // A probe panicked, or the daemon stops.
-        Ok(Err(error)) => {
-            tracing::warn!(session = %exchange.session, %error, "the probes ended early");
-        }
-        Err(_) => {
-            tracing::debug!(session = %exchange.session, "the probes take too long; the next exchange repeats them");
+        Err(error) => {
+            tracing::warn!(session = %input.session, %error, "the probes ended early");
+            miss(app, &input);
+            None
         }
     }
-    miss(app, &input);
-    Vec::new()
+}
+
+/// Whether an exchange waits for its look.
+#[derive(Debug, Default)]
+struct Waits(Mutex<Stage>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Stage {
+    /// The exchange waits.
+    #[default]
+    Waiting,
+    /// The exchange went ahead first.
+    GivenUp,
+    /// The look finished first.
+    Finished,
+}
+
+impl Waits {
+    /// Ends the wait; returns which of both came first.
+    fn give_up(&self) -> Stage {
+        self.end_as(Stage::GivenUp)
+    }
+
+    /// Ends the look; returns which of both came first.
+    fn finish(&self) -> Stage {
+        self.end_as(Stage::Finished)
+    }
+
+    fn end_as(&self, end: Stage) -> Stage {
+        let mut stage = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if *stage == Stage::Waiting {
+            *stage = end;
+        }
+        *stage
+    }
 }
 
 /// Keeps the calls of a look without a result for the next exchange, and counts it.
 fn miss(app: &App, input: &LookInput) {
     app.meters.looks_missed.fetch_add(1, Ordering::Relaxed);
+    if input.limited_to.is_some() {
+        return;
+    }
     app.registry.looks().keep_missed(&input.session, input.point, input.unseen.clone());
 }
+
+#[cfg(test)]
+mod tests;

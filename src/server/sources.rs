@@ -15,7 +15,6 @@ use utoipa::IntoParams;
 use crate::{
     config::producers::{self, Kind, PRODUCERS, Producer},
     lsp,
-    meter::Meters,
     projection::counted::{COUNTED_MAX, Count, Counted},
     rules::CompiledRules,
     server::{
@@ -29,7 +28,7 @@ use crate::{
     wire::{
         error::ErrorBody,
         history::ProjectionView,
-        sources::{CountView, LooksView, SourceView, SourcesView, UnservedView},
+        sources::{CountView, LooksView, SlowView, SourceView, SourcesView, UnservedView},
     },
 };
 
@@ -69,10 +68,16 @@ pub(crate) async fn sources(
         harnesses: open.filter_map(|session| session.harness.name).collect(),
         troubles: Arc::clone(&app.registry.sources().troubles),
     };
-    Ok(Json(here.view(&counted, looks(&app.meters), how_far(&app, projected))))
+    Ok(Json(here.view(&counted, looks(&app), how_far(&app, projected))))
 }
 
-fn looks(meters: &Meters) -> LooksView {
+fn looks(app: &App) -> LooksView {
+    let meters = &app.meters;
+    let slow = app.registry.looks().slow_folders().into_iter().map(|(folder, slow)| SlowView {
+        folder: folder.to_string(),
+        count: slow.count,
+        took_ms: u64::try_from(slow.took.as_millis()).unwrap_or(u64::MAX),
+    });
     let counts = meters.look.counts();
     let count: u64 = counts.buckets.iter().sum();
     let sum_us = u64::try_from(counts.sum.as_micros()).unwrap_or(u64::MAX);
@@ -80,6 +85,7 @@ fn looks(meters: &Meters) -> LooksView {
         count,
         mean_us: sum_us.checked_div(count).unwrap_or(0),
         missed: meters.looks_missed.load(Ordering::Relaxed),
+        slow: slow.collect(),
     }
 }
 

@@ -55,8 +55,8 @@ use crate::{
 };
 
 /// A daemon whose event loop is the test.
-struct Daemon {
-    app: App,
+pub(super) struct Daemon {
+    pub(super) app: App,
     queries: mpsc::Receiver<Query>,
     orders: mpsc::Receiver<Command>,
     stop: watch::Sender<bool>,
@@ -83,8 +83,16 @@ fn daemon() -> Daemon {
 }
 
 /// A daemon with the given clock.
-#[expect(clippy::disallowed_methods, reason = "names are given for as long as the test runs")]
 fn daemon_at(clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Daemon {
+    daemon_with(Registry::new(100), clock)
+}
+
+/// A daemon with the given registry and clock.
+#[expect(clippy::disallowed_methods, reason = "names are given for as long as the test runs")]
+pub(super) fn daemon_with(
+    registry: Registry,
+    clock: impl Fn() -> Timestamp + Send + Sync + 'static,
+) -> Daemon {
     let clock: Clock = Arc::new(clock);
     let files = Arc::new(MemoryFiles::new());
     let opened = Journal::open(files, JournalSettings::default(), clock.clone(), &|_| None).expect("opened");
@@ -92,7 +100,7 @@ fn daemon_at(clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Daemon {
     let (others, queries) = mpsc::channel(1);
     tokio::spawn(answer_names(asked, others));
     let (stop, shutdown) = watch::channel(false);
-    let registry = Arc::new(Registry::new(100));
+    let registry = Arc::new(registry);
     let journal = opened.journal;
     journal.consumed(Seq(u64::MAX));
     // These tests need no transcripts; sent ones are dropped.

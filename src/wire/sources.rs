@@ -92,7 +92,7 @@ pub struct CountView {
 }
 
 /// Looks of all probes together, at each exchange that runs them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct LooksView {
     /// Their number.
@@ -101,4 +101,20 @@ pub struct LooksView {
     pub mean_us: u64,
     /// Exchanges that went ahead without a look's findings: it took too long, or could not run.
     pub missed: u64,
+    /// The folders in which looks finished after their exchange, the slowest first. Their findings
+    /// are delivered one call late.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub slow: Vec<SlowView>,
+}
+
+/// A folder in which looks take too long.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct SlowView {
+    /// The folder.
+    pub folder: String,
+    /// Number of late looks there.
+    pub count: u64,
+    /// Duration of the last one, in milliseconds.
+    pub took_ms: u64,
 }

@@ -1,5 +1,6 @@
 //! Probes in the real daemon: real files, real hooks.
 
+mod borders;
 mod hanging_mount;
 
 use std::{

@@ -5,7 +5,7 @@ use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use aside::{
     call::{Call, Touch, TouchKind},
-    ci::{Checks, Failure, Next, Outcome, Output as Left, Plan},
+    ci::{Checks, Failure, Next, Outcome, Output as Left, Plan, Remote},
     config::{compile::compile, layers::Sources},
     engine::{Engine, Input, Output, RequestId},
     event::{Event, Payload, Provenance, Seq, SessionId, Severity},
@@ -143,8 +143,11 @@ impl World {
         while let Some(next) = self.plan.next(|_| false) {
             let event = match next {
                 Next::Find(follow) => {
-                    let stdout = format!("{}\n{}\nmain\n", self.folder, "1".repeat(40)).into_bytes();
-                    let found = follow.read_found(&Left { code: Some(0), stdout, stderr: Vec::new() });
+                    let stdout = format!("{}\nmain\n", "1".repeat(40)).into_bytes();
+                    let left = Left { code: Some(0), stdout, stderr: Vec::new() };
+                    let [host, owner, name] = ["github.com", "acme", "shop"].map(str::to_owned);
+                    let remote = Remote { host, owner, name };
+                    let found = follow.read_found(&left, Some(self.folder.to_string()), Some(remote));
                     follow.found_event(&found, self.now)
                 }
                 Next::Ask(follow, at) => {

@@ -7,9 +7,10 @@ use super::{Check, round_trip};
 use crate::{
     causes::with_causes,
     cli::{Context, absolute_folder, sources},
+    client::HOOK_TIMEOUT_VARIABLE,
     config::producers::Producer,
     harness::kind::Kind,
-    wire::sources::{SourceView, SourcesView},
+    wire::sources::{LooksView, SlowView, SourceView, SourcesView},
 };
 
 const NAME: &str = "sources";
@@ -50,12 +51,30 @@ fn look(kinds: &[&'static Kind], view: &SourcesView, context: &Context<'_>) -> C
     let change = |kind: &&'static Kind| round_trip::change_a_file(kind, &context.client, Path::new(&folder));
     match kinds.iter().find_map(change) {
         None => not_tried("no hook here supports an artificial subagent"),
-        Some(Ok(())) => Check::ok(LOOK, format!("a changed file was detected; {looks}")),
+        Some(Ok(())) => late(&view.looks, context)
+            .unwrap_or_else(|| Check::ok(LOOK, format!("a changed file was detected; {looks}"))),
         Some(Err(trouble)) => {
             let remedy = "check the load of the machine and the disk, and the daemon's log";
             Check::warn(LOOK, format!("{trouble}; {looks}"), remedy)
         }
     }
+}
+
+/// A warning about the slowest folder in which looks are late.
+fn late(looks: &LooksView, context: &Context<'_>) -> Option<Check> {
+    let SlowView { folder, count, took_ms } = looks.slow.first()?;
+    let others = match looks.slow.len() {
+        1 => String::new(),
+        more => format!(" (and in {} more folders)", more - 1),
+    };
+    let folder = context.terminal.folder(folder);
+    let found = format!(
+        "slow files in {folder}: a look takes {took_ms} ms, so {count} of them were delivered one call late{others}"
+    );
+    let remedy = format!(
+        "work on a local disk, or let hooks wait longer with {HOOK_TIMEOUT_VARIABLE}; a look gets 2/15 of it"
+    );
+    Some(Check::warn(LOOK, found, remedy))
 }
 
 fn source_check(source: &SourceView, context: &Context<'_>) -> Check {

@@ -188,7 +188,7 @@ pub(super) fn background_since(known: &Known, window: Window, moment: &Moment<'_
 }
 
 /// Whether `command` may move HEAD or the stash.
-fn may_move(command: &str) -> bool {
+pub(in crate::probe) fn may_move(command: &str) -> bool {
     steps(command).iter().any(step_may_move)
 }
 

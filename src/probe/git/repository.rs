@@ -150,6 +150,12 @@ impl Repository {
         self.read_marks(facts) == self.marks
     }
 
+    /// Last change of the two files that change when HEAD moves, in milliseconds since 1970.
+    pub(super) fn last_change_ms(&self, facts: &dyn Facts) -> Option<u64> {
+        let marks = self.read_marks(facts).into_iter().flatten();
+        marks.map(|mark| u64::try_from(mark.modified_ns / 1_000_000).unwrap_or(0)).max()
+    }
+
     /// The operation in progress.
     pub(super) fn find_operation(&self, facts: &dyn Facts) -> Option<Operation> {
         find_operation(Path::new(&self.folder), facts)
