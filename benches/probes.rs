@@ -106,6 +106,7 @@ impl<'w> World<'w> {
         let view = self.memory.view(&self.session, Some(self.workspace), |_| true, NOW);
         let facts = Machine {
             contents: Arc::clone(&self.contents),
+            programs: Arc::default(),
             keeps_texts: true,
             now: NOW,
             is_comparing: Arc::default(),

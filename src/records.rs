@@ -64,10 +64,6 @@ pub const LOST: u8 = 255;
 
 /// The content of a record.
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "lives for one call; a box would cost an allocation for each event"
-)]
 pub enum RecordInput<'a> {
     /// An input of the engine. An exchange whose release is a separate record counts as one that
     /// released nothing; the reader has to read the following records.

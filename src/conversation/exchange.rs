@@ -45,10 +45,8 @@ impl Sessions {
             session.injector.ack(injection, ConfirmedBy::Ack);
         }
         let is_continued = std::mem::take(&mut session.is_in_new_process);
-        let context = match &exchange.context {
-            ContextChange::Unstated if is_continued => &ContextChange::Resumed,
-            stated => stated,
-        };
+        let is_resumed = is_continued && exchange.context == ContextChange::Unstated;
+        let context = if is_resumed { &ContextChange::Resumed } else { &exchange.context };
         if is_continued && *context == ContextChange::Resumed {
             session.injector.begin_process();
         }

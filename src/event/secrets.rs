@@ -99,9 +99,10 @@ pub fn mask_value(value: &mut Value) {
         Value::Array(items) => items.iter_mut().for_each(mask_value),
         Value::Object(fields) => {
             for (name, mut value) in std::mem::take(fields) {
-                match &mut value {
-                    Value::String(text) => *text = mask_field(&name, text).into_owned(),
-                    other => mask_value(other),
+                if let Value::String(text) = &mut value {
+                    *text = mask_field(&name, text).into_owned();
+                } else {
+                    mask_value(&mut value);
                 }
                 fields.insert(mask_secrets(&name).into_owned(), value);
             }

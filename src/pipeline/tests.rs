@@ -56,8 +56,8 @@ fn one_event_alone_is_delivered_when_its_window_closes() {
 #[test]
 fn a_failing_sentence_is_reported_and_leaves_no_words() {
     let mut rule = rule();
-    let sentence = |source| Some(Arc::new(render::Sentence::compile(source).expect("a sentence")));
-    rule.output.sentence = sentence("{{ type }} {{ [1] / 2 }}");
+    let sentence = render::Sentence::compile("{{ type }} {{ [1] / 2 }}").expect("a sentence");
+    rule.output.sentence = Some(Arc::new(sentence));
     let mut run = Run::new(rule);
     run.event(1, 100, "");
     run.advance(2_100);

@@ -231,7 +231,7 @@ fn the_file_stays_at_its_bytes_under_many_deliveries() {
         let notification = NotificationId::new(&format!("{random:016x}{random:016x}"));
         let queued = (0..SESSIONS).map(|session| {
             let session = SessionId::new(&format!("session-with-a-long-name-{session}"));
-            Output::Record(LedgerEntry::Queued { notification: notification.clone(), session })
+            Output::Record(LedgerEntry::Queued { notification, session })
         });
         let outputs: Vec<Output> = std::iter::once(batched(seq)).chain(queued).collect();
         noted(seq - 1, seq, records::EVENT, &event_body(&format!("e{seq}")), &outputs)

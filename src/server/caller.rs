@@ -6,7 +6,7 @@
 //!   task of that client's session. If the client still runs it when it ends, the client itself
 //!   tells its agent, as the result of a call or as the end of a task.
 
-use std::{cell::OnceCell, sync::Arc};
+use std::sync::{Arc, OnceLock};
 
 use axum::http::HeaderMap;
 
@@ -44,7 +44,7 @@ pub(crate) struct Caller {
     wants_scope: bool,
     /// The session that a variable of its client names.
     named: Option<SessionId>,
-    found: OnceCell<Vec<SessionId>>,
+    found: OnceLock<Vec<SessionId>>,
 }
 
 /// What is known of a caller.
@@ -64,7 +64,7 @@ impl Caller {
         let wants_scope = extract::header(headers, SCOPE_HEADER) == Some(SCOPE_OF_CALLER);
         let named = extract::header(headers, header::SESSION).and_then(header_text);
         let named = named.map(|id| SessionId::new(&id));
-        Self { app: app.clone(), peer, wants_scope, named, found: OnceCell::new() }
+        Self { app: app.clone(), peer, wants_scope, named, found: OnceLock::new() }
     }
 
     /// Completes an event by what is known of its publisher. Returns the session to which this
@@ -72,7 +72,7 @@ impl Caller {
     ///
     /// Shape: most events need nothing of it, and cost one comparison.
     pub(crate) fn complete(&self, event: &mut ParsedEvent<'_>) -> Option<Arc<str>> {
-        let Some(peer) = self.peer.filter(|_| is_of_interest(event)) else { return None };
+        let peer = self.peer.filter(|_| is_of_interest(event))?;
         let sessions = self.found.get_or_init(|| processes::sessions_of_process(&self.app, peer));
         let routes = self.app.registry.wake_routes();
         let client = sessions.first().and_then(|session| routes.client_folder(session));

@@ -258,9 +258,9 @@ fn fields_are_read_as_from_a_whole_body() {
         "\"text\"",
         " null ",
     ];
-    let step = |value: &Value, key: &String| match value {
-        Value::Array(items) => items.get(key.parse::<usize>().ok()?).cloned(),
-        _ => value.get(key).cloned(),
+    let step = |value: &Value, key: &String| match value.as_array() {
+        Some(items) => items.get(key.parse::<usize>().ok()?).cloned(),
+        None => value.get(key).cloned(),
     };
     for body in bodies {
         let whole: Value = serde_json::from_str(body).expect("JSON");

@@ -130,6 +130,9 @@ enum Place {
     Ended,
 }
 
+/// The names of a turn and of a step.
+type TurnAndStep = [Option<Arc<str>>; 2];
+
 /// The answer to a carrier, and its release.
 #[derive(Debug)]
 struct Answered {
@@ -162,7 +165,7 @@ struct Naive {
     history: Vec<Exchange>,
     is_woken: bool,
     /// The release that replaced the first call of a batch, its turn and step, and when.
-    held: Option<(usize, [Option<Arc<str>>; 2], u64)>,
+    held: Option<(usize, TurnAndStep, u64)>,
     turn: Option<Arc<str>>,
     continuations: u32,
 }

@@ -246,7 +246,7 @@ fn a_start_opens_a_new_space_for_carriers() {
         ] {
             let name = format!("n#{turn}{carrier}");
             story.push(&name, priority, inject_at);
-            assert_eq!(story.exchange(&exchange(point, carrier), 0), [name.clone()]);
+            assert_eq!(story.exchange(&exchange(point, carrier), 0), std::slice::from_ref(&name));
             assert_eq!(story.exchange(&exchange(point, carrier), 1), [name], "the answer was lost");
         }
         // A repetition that comes late in the turn.

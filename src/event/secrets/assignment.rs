@@ -147,9 +147,10 @@ impl Name {
         let name = text.get(name)?;
         match self {
             Self::Password | Self::Token => {
-                let is_secret = match self {
-                    Self::Password => is_password(name, &written),
-                    _ => is_token(name, &written),
+                let is_secret = if self == Self::Password {
+                    is_password(name, &written)
+                } else {
+                    is_token(name, &written)
                 };
                 is_secret.then(|| written.start..written.start + written.value.len())
             }

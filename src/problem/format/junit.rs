@@ -233,5 +233,7 @@ fn resolve(reference: &BytesRef<'_>) -> Result<String, String> {
 
 /// The first bytes of a text, at most `bytes_max`.
 fn begin(text: &str, bytes_max: usize) -> &str {
-    text.get(..text.floor_char_boundary(bytes_max)).unwrap_or(text)
+    let fits = |end: &usize| text.is_char_boundary(*end);
+    let end = (0..=bytes_max.min(text.len())).rev().find(fits).unwrap_or(0);
+    text.get(..end).unwrap_or(text)
 }

@@ -253,7 +253,7 @@ fn keys() -> Vec<String> {
             None => key == *pattern,
         })
     };
-    listed.filter(|key| !is_left_out(key)).map(|key| filled(key)).collect()
+    listed.filter(|key| !is_left_out(key)).map(filled).collect()
 }
 
 /// A key with `trap` for `<name>` and `*`.

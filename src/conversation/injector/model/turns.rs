@@ -73,8 +73,8 @@ impl Naive {
     pub(super) fn turn_name(&self) -> Option<Arc<str>> {
         let turns = self.turns();
         let present = turns.iter().flatten().last()?;
-        let of_it = self.history.iter().zip(&turns).filter(|(_, turn)| *turn == &Some(*present));
-        of_it.filter_map(|(exchange, _)| exchange.turn.clone()).last()
+        let mut of_it = self.history.iter().zip(&turns).rev().filter(|(_, turn)| *turn == &Some(*present));
+        of_it.find_map(|(exchange, _)| exchange.turn.clone())
     }
 
     /// Whether one of the exchanges from `index` on started a turn.

@@ -307,9 +307,9 @@ fn clean_value(value: &Value, chars_max: usize) -> Value {
         Value::Object(fields) => fields
             .iter()
             .map(|(key, value)| {
-                let value = match value {
-                    Value::String(text) => clean_named(key, text, chars_max).into_owned().into(),
-                    other => clean_value(other, chars_max),
+                let value = match value.as_str() {
+                    Some(text) => clean_named(key, text, chars_max).into_owned().into(),
+                    None => clean_value(value, chars_max),
                 };
                 (clean_field(key, chars_max).into_owned(), value)
             })
