@@ -25,7 +25,7 @@ use strum::VariantArray;
 
 use crate::support::{
     drive::Drive,
-    written::{CUT, Said, assert_no_control_token, assert_sentence, read},
+    written::{CUT, Said, assert_no_control_token, assert_sentence, merged, read},
 };
 
 /// Longer than any window of the subscribers used here, and than the dedupe windows.
@@ -178,10 +178,12 @@ impl Stage {
         self.now = self.now + PAUSE;
         self.drive.advance(self.now);
         for format in Format::VARIANTS.iter().copied() {
-            self.count += 1;
-            self.drive.exchange(exchange(format, self.count), self.now);
+            for _ in events {
+                self.count += 1;
+                self.drive.exchange(exchange(format, self.count), self.now);
+            }
         }
-        self.drive.take_outputs().into_iter().filter_map(|(_, output)| injection(output)).collect()
+        merged(self.drive.take_outputs().into_iter().filter_map(|(_, output)| injection(output)))
     }
 
     /// Checks that every session gets exactly `expected`, in its format.
@@ -190,13 +192,12 @@ impl Stage {
         for format in Format::VARIANTS.iter().copied() {
             let injection =
                 delivered.get(&format).unwrap_or_else(|| panic!("{format:?}: nothing for {events:?}"));
-            let text = &injection.text;
             let priorities: Vec<Priority> =
                 injection.notifications.iter().map(|released| released.priority).collect();
             assert_eq!(priorities, expected.iter().map(|(priority, _)| *priority).collect::<Vec<_>>());
-            let said = read(format, text, expected.len());
+            let said = read(format, &injection.text, expected.len());
             let expected = with_cuts(&said, expected_of(format, expected));
-            assert_eq!(said, expected, "{format:?}\n{text}");
+            assert_eq!(said, expected, "{format:?}\n{}", injection.text);
             assert_sentence(injection);
         }
     }

@@ -4,6 +4,8 @@
 //! Each reader fails the test if the text is not exactly one block of its format, or if something
 //! in it opens, closes or forges another one.
 
+use std::collections::BTreeMap;
+
 use aside::{exchange::Format, format::line::LINE_CHARS_MAX, toon};
 use serde::Deserialize;
 use serde_json::Value;
@@ -158,15 +160,41 @@ fn read_json(text: &str, count: usize) -> Vec<Value> {
 
 /// One line per notification: a sentence, the injection's name, JSON, and no character that could
 /// be taken for the end of the line. A line that was cut names where to see all of it, and has
-/// [`CUT`] for its content. Several lines have one with a sentence alone before them.
+/// [`CUT`] for its content. Several lines have one with a sentence alone before them, unless they
+/// are of several injections.
 fn read_lines(text: &str, count: usize) -> Vec<Value> {
     let mut lines = text.split('\n');
-    if count > 1 {
+    if count > 1 && lines.clone().count() > count {
         let what = lines.next().expect("a first line");
         assert_one_line(what, SENTENCE_LINE_CHARS_MAX);
         assert!(what.starts_with("aside: ") && !what.contains(['{', '[', '"']), "{what}");
     }
     lines.map(read_line).collect()
+}
+
+/// The injections of each format; several ones in lines as one with all of their lines, since what a
+/// line would cut is left to the next one.
+pub(crate) fn merged(
+    injections: impl Iterator<Item = (Format, aside::exchange::Injection)>,
+) -> BTreeMap<Format, aside::exchange::Injection> {
+    let mut all: BTreeMap<Format, aside::exchange::Injection> = BTreeMap::new();
+    for (format, injection) in injections {
+        let Some(first) = all.get_mut(&format) else {
+            all.insert(format, injection);
+            continue;
+        };
+        assert_eq!(format, Format::Line, "everything fits into one");
+        first.text = format!("{}\n{}", lines_of(first), lines_of(&injection)).into();
+        first.notifications.extend(injection.notifications);
+    }
+    all
+}
+
+/// The lines of the notifications of an injection.
+fn lines_of(injection: &aside::exchange::Injection) -> String {
+    let (lines, shown) = (injection.text.split('\n'), injection.notifications.len());
+    let has_sentence = shown > 1 && lines.clone().nth(shown).is_some_and(|line| line.contains(" id="));
+    lines.skip(usize::from(has_sentence)).take(shown).collect::<Vec<_>>().join("\n")
 }
 
 /// The characters of a monitor's output that a client shows.
