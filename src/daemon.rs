@@ -13,11 +13,13 @@ mod listen;
 mod lock;
 mod look_ahead;
 pub mod maintenance;
+pub mod planted;
 mod projector;
 mod quarantine;
 mod ready;
 pub mod recovery;
 mod reload;
+pub mod replay;
 pub mod rules;
 mod shutdown;
 mod skipped;
@@ -31,6 +33,7 @@ use std::{
     fs, io,
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
+    process::ExitStatus,
     sync::Arc,
     thread::JoinHandle,
 };
@@ -46,6 +49,8 @@ pub use self::{
     listen::{ListenError, Passed, TOKEN_FILE},
     lock::{JOURNAL_FOLDER, LOCK_FILE, LockError},
     projector::ProjectorError,
+    quarantine::Convicted,
+    recovery::Replaying,
     reload::ReloadError,
     supervisor::TaskError,
     watchdog::Watcher,
@@ -54,8 +59,9 @@ use self::{
     event_loop::{EventLoop, Outgoing},
     fold::Fold,
     projector::{Feed, Projector, ReplaySource},
-    recovery::{Recovered, RecoveryError},
+    recovery::Recovered,
     reload::{InForce, ReloadChannels, Reloader},
+    replay::RecoveryError,
     rules::RulesStore,
     shutdown::{Asked, GRACE, INTAKE_GRACE, Phase, Signals},
     skipped::Skipped,
@@ -98,6 +104,8 @@ pub struct ServeOptions {
     pub state: PathBuf,
     /// The service manager, if it runs a watchdog for the event loop.
     pub watcher: Option<Watcher>,
+    /// How the journal is replayed.
+    pub replaying: Replaying,
 }
 
 /// Why the daemon cannot start, or had to stop.
@@ -153,15 +161,7 @@ pub async fn run(options: ServeOptions, passed: Passed, on_ready: impl FnOnce())
     make_private(&options.state)
         .map_err(|source| DaemonError::State { path: options.state.clone(), source })?;
     let _lock = lock::StateLock::take(&options.state)?;
-    let rules = RulesStore::new(&options.state);
-    let usable = reload::read_at_start(&options.config, &rules);
-    reload::log_start(&usable);
-    let compiled = &usable.compiled;
-    let (rules, kept) = reload::keep(rules, &usable.sources);
-    if kept.is_some() {
-        rules.hand_over(Arc::new(compiled.rules.clone()));
-    }
-    let mut recovered = recovery::recover(&options.state, &compiled.daemon.journal, &rules)?;
+    let (mut recovered, usable, kept) = recover(&options)?;
     let in_force = Arc::clone(&recovered.fold.engine.rules().hash);
     let in_force = reload::adopt(&Publisher::new(recovered.journal.clone()), kept, &in_force).await?;
     let unpublished = recovered.outbox.drain(..).map(Outgoing::Event);
@@ -175,6 +175,44 @@ pub async fn run(options: ServeOptions, passed: Passed, on_ready: impl FnOnce())
     let watched = daemon.watch(&mut signals).await;
     let stopped = daemon.stop().await;
     watched.and(stopped)
+}
+
+/// Brings the state to the journal's head, with the configuration and the hash under which its
+/// files are stored, if they are.
+fn recover(options: &ServeOptions) -> Result<(Recovered, Usable, Option<String>), DaemonError> {
+    let rules = RulesStore::new(&options.state);
+    let usable = reload::read_at_start(&options.config, &rules);
+    reload::log_start(&usable);
+    let compiled = &usable.compiled;
+    let (rules, kept) = reload::keep(rules, &usable.sources);
+    if kept.is_some() {
+        rules.hand_over(Arc::new(compiled.rules.clone()));
+    }
+    let journal = &compiled.daemon.journal;
+    let recovered = recovery::recover(&options.state, journal, &rules, &options.replaying)?;
+    Ok((recovered, usable, kept))
+}
+
+/// Does what a start does up to the journal's head, with limits for this process.
+///
+/// Errors: those of a start.
+pub fn try_replay(options: &ServeOptions) -> Result<(), DaemonError> {
+    limits::raise_open_files();
+    limits::bound_replay();
+    let _lock = lock::StateLock::take(&options.state)?;
+    let (recovered, ..) = recover(options)?;
+    recovered.journal.close_blocking()?;
+    Ok(())
+}
+
+/// The record at which starts with the state folder `state` end again and again, if it ends two
+/// children too; `run` calls [`try_replay`] in a child and waits for its end.
+pub fn convict(state: &Path, run: impl FnMut() -> io::Result<ExitStatus>) -> Option<Convicted> {
+    let convicted = quarantine::convict(state, run);
+    convicted.unwrap_or_else(|error| {
+        tracing::warn!(%error, "no child can replay the journal; this start tries it as it is");
+        None
+    })
 }
 
 /// The token file for TCP: the one in the configuration of `config`, else the one in the state
@@ -516,7 +554,7 @@ mod tests {
             Ok::<(), Infallible>(())
         });
         let [socket, config, state] = ["socket", "config", "state"].map(|name| folder.path().join(name));
-        let options = ServeOptions { socket, config, state, watcher: None };
+        let options = ServeOptions { socket, config, state, watcher: None, replaying: Replaying::default() };
         let (orders, _) = writer::orders();
         let (projector, owns_socket) = (None, true);
         let daemon = Daemon {

@@ -68,7 +68,7 @@ pub use self::{
         pinned::{Part, PartReader, Pinned},
         repair::{RepairError, RepairMode, Repaired, Tombstone, repair},
         retention::Retention,
-        verify::{Finding, Verified, VerifyError, verify},
+        verify::{Finding, Verified, VerifyError, verify, verify_reading},
     },
     settings::{Durability, JournalSettings, SEGMENT_BYTES, SYNC_WITHIN},
 };

@@ -93,7 +93,7 @@ mod tests {
             records.decided(None, &NotificationId::new("n1"), Decision::Dismiss);
             records.rules("00");
             records.released(&release);
-            records.skipped(Seq(9));
+            records.skipped(Seq(9), "build");
             records.shutting_down();
             records.tick();
         });

@@ -75,8 +75,28 @@ pub enum RecordInput<'a> {
     },
     /// The release of an earlier exchange.
     Released(ReleaseRecord),
-    /// The record at this position is not replayed.
-    Skipped(Seq),
+    /// Another record is not replayed, or again.
+    Skipped(Skip),
+}
+
+/// What a start decided about a record that cannot be applied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Skip {
+    /// The record.
+    pub record: Seq,
+    /// The build of the program that decided; empty when unknown.
+    pub by: Box<str>,
+    /// The decision.
+    pub decision: SkipDecision,
+}
+
+/// Whether a record is applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SkipDecision {
+    /// It is left out.
+    Skipped,
+    /// It was left out, and is applied again.
+    TakenBack,
 }
 
 /// A record body that cannot be decoded.
@@ -157,6 +177,23 @@ pub const fn kind_name(kind: u8) -> Option<&'static str> {
         LOST => "lost",
         _ => return None,
     })
+}
+
+/// Whether a record of this kind may be left out when it cannot be applied. Without one of rules,
+/// of a session or of an exchange, all that follows means something else.
+pub const fn may_be_skipped(kind: u8) -> bool {
+    !matches!(
+        kind,
+        RULES
+            | SESSION_OPENED
+            | SESSION_CLOSED
+            | SESSION_SEEN
+            | SESSION_STATE
+            | EXCHANGE
+            | RELEASED
+            | ACK
+            | UNDELIVERED
+    )
 }
 
 /// Appends the body of an [`EVENT`] that has its producer's id.
@@ -248,9 +285,10 @@ pub fn encode_released(release: &ReleaseRecord, body: &mut Vec<u8>) {
     write(release, body);
 }
 
-/// Appends the body of a [`SKIPPED`] for the record that is not replayed.
-pub fn encode_skipped(record: Seq, body: &mut Vec<u8>) {
-    write(Skipped { record }, body);
+/// Appends the body of a [`SKIPPED`]: the program of build `by` decided about `record`.
+pub fn encode_skipped(record: Seq, by: &str, decision: SkipDecision, body: &mut Vec<u8>) {
+    let taken_back = decision == SkipDecision::TakenBack;
+    write(Skipped { record, by: by.into(), taken_back }, body);
 }
 
 /// Appends the body of a [`SHUTTING_DOWN`] or a [`TICK`], which have no content.
@@ -322,8 +360,9 @@ pub fn decode(kind: u8, seq: Seq, body: &[u8]) -> Result<RecordInput<'_>, Record
         }
         RELEASED => return Ok(RecordInput::Released(body.read()?)),
         SKIPPED => {
-            let Skipped { record } = body.read()?;
-            return Ok(RecordInput::Skipped(record));
+            let Skipped { record, by, taken_back } = body.read()?;
+            let decision = if taken_back { SkipDecision::TakenBack } else { SkipDecision::Skipped };
+            return Ok(RecordInput::Skipped(Skip { record, by: by.into(), decision }));
         }
         SHUTTING_DOWN => {
             let Bare {} = body.read()?;

@@ -1,10 +1,13 @@
 //! `aside journal`: checks and repairs the files of the journal, without a request to the daemon.
 
+use std::collections::BTreeSet;
+
 use clap::Subcommand;
 
 use super::{CliError, Context};
 use crate::{
     daemon::maintenance::{self, MaintenanceError},
+    event::Seq,
     journal::{RepairMode, Verified},
 };
 
@@ -31,9 +34,9 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     let state = context.state()?;
     match &args.command {
         Command::Verify => {
-            let verified = maintenance::verify(&state).map_err(failed)?;
+            let (verified, skipped) = maintenance::verify(&state).map_err(failed)?;
             let rules = maintenance::verify_rules(&state).map_err(failed)?;
-            context.print(&(report_rules(&rules) + &report(&verified)))?;
+            context.print(&(report_rules(&rules) + &report_skipped(&skipped) + &report(&verified)))?;
             match verified.findings() + rules.len() {
                 0 => Ok(()),
                 places => Err(CliError::Damaged { places }),
@@ -66,6 +69,15 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
 fn report_rules(wrong: &[String]) -> String {
     let advice = "the next start of the daemon rewrites it if the configuration still has it, else uses the nearest rules";
     wrong.iter().map(|sentence| format!("{sentence}; {advice}\n")).collect()
+}
+
+fn report_skipped(skipped: &BTreeSet<Seq>) -> String {
+    let sentence = |seq: &Seq| {
+        format!(
+            "record {seq}: a start skipped it, because it cannot be read or the daemon crashed on it; another build of the program tries it again\n"
+        )
+    };
+    skipped.iter().map(sentence).collect()
 }
 
 fn failed(error: MaintenanceError) -> CliError {

@@ -4,11 +4,16 @@ mod log;
 mod log_file;
 
 use std::{
+    env,
     io::{self, IsTerminal, Write},
+    os::unix::fs::MetadataExt,
     panic,
     path::PathBuf,
-    process,
-    sync::Arc,
+    process::{self, Child, Command, ExitStatus, Stdio},
+    sync::{
+        Arc,
+        mpsc::{RecvTimeoutError, sync_channel},
+    },
     thread,
     time::Duration,
 };
@@ -22,7 +27,7 @@ use self::{
     log_file::LogFile,
 };
 use super::{CliError, paths::Paths};
-use crate::daemon::{self, Passed, ServeOptions, Watcher};
+use crate::daemon::{self, Passed, Replaying, ServeOptions, Watcher, planted};
 pub(super) use log_file::older as older_log;
 
 /// Worker threads of the runtime: one for the engine's loop, one for connections.
@@ -37,6 +42,12 @@ const TRY: &str =
 /// How long a stopping daemon waits for unfinished work on other threads. The next start does not
 /// need that work.
 const LEFT_OVER_WAIT_MAX: Duration = Duration::from_secs(1);
+/// How much longer the service manager waits for a start that goes on, in microseconds.
+const GO_ON_MICROS: u32 = 60_000_000;
+/// How often the service manager is told that a child replays the journal, and how many times until
+/// the child is killed.
+const CHILD_EVERY: Duration = Duration::from_secs(5);
+const CHILD_TIMES_MAX: u32 = 120;
 /// Name of the runtime's threads.
 const WORKER_NAME: &str = "aside-worker";
 
@@ -56,6 +67,9 @@ pub(super) struct Args {
     /// Leave the terminal and its session
     #[arg(long, hide = true)]
     new_session: bool,
+    /// Replay the journal with limits, then exit
+    #[arg(long, hide = true)]
+    try_replay: bool,
 }
 
 pub(super) fn run(args: &Args, paths: Paths) -> Result<(), CliError> {
@@ -73,14 +87,18 @@ pub(super) fn run(args: &Args, paths: Paths) -> Result<(), CliError> {
         log_file.map_or_else(|| BoxMakeWriter::new(io::stderr), |file| BoxMakeWriter::new(Arc::new(file)));
     log_to(writer, is_terminal, &args.log, args.log_format, daemon::monotonic_now).init();
     end_with_a_broken_worker();
+    let mut options = options(paths)?;
+    if args.try_replay {
+        return daemon::try_replay(&options).map_err(CliError::Daemon);
+    }
+    options.replaying.convicted = daemon::convict(&options.state, || replay_in_child(&options, args));
     let runtime = Builder::new_multi_thread()
         .worker_threads(WORKER_THREADS)
         .thread_name(WORKER_NAME)
         .enable_all()
         .build()
         .map_err(CliError::Runtime)?;
-    let Paths { socket, config, state } = paths;
-    let listens = format!("aside listens at {}\n{TRY}", socket.display());
+    let listens = format!("aside listens at {}\n{TRY}", options.socket.display());
     let say = || {
         // Without a stdout nobody reads it, but the daemon is still useful.
         writeln!(io::stdout(), "{listens}").ok();
@@ -88,15 +106,68 @@ pub(super) fn run(args: &Args, paths: Paths) -> Result<(), CliError> {
             tracing::warn!(%error, "the service manager could not be notified that the daemon is ready");
         }
     };
+    let served = runtime.block_on(daemon::run(options, passed, say));
+    // A running snapshot would delay the exit until it is written.
+    runtime.shutdown_timeout(LEFT_OVER_WAIT_MAX);
+    served.map_err(CliError::Daemon)
+}
+
+fn options(Paths { socket, config, state }: Paths) -> Result<ServeOptions, CliError> {
     let say_alive = || {
         // A failed notification cannot be reported.
         sd_notify::notify(&[NotifyState::Watchdog]).ok();
     };
     let watcher = sd_notify::watchdog_enabled().map(|limit| Watcher { limit, say: say_alive });
-    let served = runtime.block_on(daemon::run(ServeOptions { socket, config, state, watcher }, passed, say));
-    // A running snapshot would delay the exit until it is written.
-    runtime.shutdown_timeout(LEFT_OVER_WAIT_MAX);
-    served.map_err(CliError::Daemon)
+    let planted = env::var(planted::VARIABLE).ok().map(|text| text.parse()).transpose();
+    let planted = planted.map_err(CliError::Usage)?;
+    let replaying = Replaying { build: build(), convicted: None, say: Some(say_that_it_goes_on), planted };
+    Ok(ServeOptions { socket, config, state, watcher, replaying })
+}
+
+/// Tells the service manager that a start is slow and goes on.
+fn say_that_it_goes_on() {
+    sd_notify::notify(&[NotifyState::ExtendTimeoutUsec(GO_ON_MICROS)]).ok();
+}
+
+/// What tells this program from another build of it: the version, and the size and the time of its
+/// file. Two builds that look the same share their skipped records.
+fn build() -> String {
+    let file = env::current_exe().and_then(std::fs::metadata);
+    let (size, time) = file.map_or((0, 0), |file| (file.size(), file.mtime()));
+    format!("{} {size} {time}", env!("CARGO_PKG_VERSION"))
+}
+
+/// Runs `aside serve --try-replay` and returns its end.
+fn replay_in_child(options: &ServeOptions, args: &Args) -> io::Result<ExitStatus> {
+    let mut command = Command::new(env::current_exe()?);
+    command
+        .args(["serve", "--try-replay", "--log", &args.log])
+        .env("ASIDE_SOCKET", &options.socket)
+        .env("ASIDE_CONFIG", &options.config)
+        .env("ASIDE_STATE", &options.state)
+        .env_remove("NOTIFY_SOCKET")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
+    wait_for(command.spawn()?)
+}
+
+/// Waits for a child, and tells the service manager that the start goes on meanwhile.
+fn wait_for(mut child: Child) -> io::Result<ExitStatus> {
+    let pid = rustix::process::Pid::from_child(&child);
+    let (ended, end) = sync_channel(1);
+    thread::scope(|scope| {
+        scope.spawn(move || ended.send(child.wait()));
+        for _ in 0..CHILD_TIMES_MAX {
+            match end.recv_timeout(CHILD_EVERY) {
+                Ok(status) => return status,
+                Err(RecvTimeoutError::Timeout) => say_that_it_goes_on(),
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        // Such an end proves nothing against a record.
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).ok();
+        end.recv().map_err(io::Error::other)?
+    })
 }
 
 /// Ends the process when a thread of the runtime panics outside any task.

@@ -258,7 +258,7 @@ fn unpack(tar: fs::File, file: &Path, state: &Path) -> Result<Verified, BackupEr
     // to its place before.
     let folder = fs::File::open(&unfinished).map_err(io_error("sync", &unfinished))?;
     rustix::fs::syncfs(&folder).map_err(|error| io_error("sync", &unfinished)(error.into()))?;
-    let verified = maintenance::verify(&unfinished)?;
+    let (verified, _) = maintenance::verify(&unfinished)?;
     match verified.findings() {
         0 => {}
         places => return Err(BackupError::Damaged { places }),

@@ -14,7 +14,7 @@ use crate::{
     exchange::Release,
     journal::{Reader, Record},
     projection::Notes,
-    records::{self, RecordError, RecordInput},
+    records::{self, RecordError, RecordInput, Skip, SkipDecision},
     rules::CompiledRules,
     snapshot::{self, Damaged},
     time::Timestamp,
@@ -140,7 +140,15 @@ impl Fold {
             RecordInput::Input(input) => input,
             // Both concern earlier records. A replay reads them before: the look-ahead the
             // releases, and `Skipped::open` the skips.
-            RecordInput::Released(_) | RecordInput::Skipped(_) => Input::Tick,
+            RecordInput::Released(_) => Input::Tick,
+            RecordInput::Skipped(Skip { record, decision, .. }) => {
+                if decision == SkipDecision::Skipped
+                    && let Some(notes) = &mut self.notes
+                {
+                    notes.take_skip(record);
+                }
+                Input::Tick
+            }
             // Every start and every segment repeats the current ones.
             RecordInput::Rules { hash } if hash == self.engine.rules().hash => Input::Tick,
             RecordInput::Rules { hash } => {

@@ -1,20 +1,21 @@
 //! Offline maintenance of a state folder: verifying and repairing its journal.
 
-use std::{io, path::Path, sync::Arc};
+use std::{collections::BTreeSet, io, path::Path, sync::Arc};
 
 use super::{
     limits,
     lock::{JOURNAL_FOLDER, LockError, StateLock, is_restore_interrupted},
     rules::RulesStore,
+    skipped::skip_of,
     snapshots::{FOLDER as SNAPSHOTS, Snapshots},
 };
 use crate::{
     event::Seq,
     journal::{
-        self, RepairError, RepairMode, Repaired, Tombstone, Verified, VerifyError, files::DirFiles,
+        self, Record, RepairError, RepairMode, Repaired, Tombstone, Verified, VerifyError, files::DirFiles,
         record::RecordKind,
     },
-    records,
+    records::{self, Skip, SkipDecision},
 };
 
 /// Why a state folder cannot be verified or repaired.
@@ -47,8 +48,20 @@ pub enum MaintenanceError {
 }
 
 /// Reads the whole journal in `state`, which a daemon may be writing; changes nothing.
-pub fn verify(state: &Path) -> Result<Verified, MaintenanceError> {
-    Ok(journal::verify(&files(state)?, RecordKind(records::LOST), known(state)?)?)
+///
+/// Shape: what was found, and the valid records that starts leave out.
+pub fn verify(state: &Path) -> Result<(Verified, BTreeSet<Seq>), MaintenanceError> {
+    let mut skipped = BTreeSet::new();
+    let mut read = |record: &Record<'_>| {
+        let Some(Skip { record, decision, .. }) = skip_of(*record) else { return };
+        match decision {
+            SkipDecision::Skipped => skipped.insert(record),
+            SkipDecision::TakenBack => skipped.remove(&record),
+        };
+    };
+    let files = files(state)?;
+    let verified = journal::verify_reading(&files, RecordKind(records::LOST), known(state)?, &mut read)?;
+    Ok((verified, skipped))
 }
 
 /// The problems of the rules stored in `state`, one sentence each; changes nothing.

@@ -1,38 +1,69 @@
-//! Handles a record that crashes the process during a start.
+//! Finds a record that ends the process that replays it.
 //!
-//! A panic is caught, and the record being applied is known. A crash that cannot be caught (an
-//! abort, a process killed for its memory) leaves a file, so the next start knows that the previous
-//! one did not finish. That start notes each record before it is applied. A single crash on a
-//! record may be a coincidence; a record that crashed two starts is skipped from then on.
+//! A start that ends early is no evidence against a record: it may have been killed from outside,
+//! for its memory, for its slowness or by a user. Evidence is only what the process itself does. A
+//! panic is caught by the replay. For all else, a start leaves a file, so that the next one notes
+//! each record before it applies it. When two starts in a row ended at one record that may be
+//! skipped, the next start first has the journal replayed by a child with limits. If two children
+//! are ended on the same record by a fault of their own, the record is skipped. A child that is
+//! killed proves nothing.
 
 use std::{
     fs, io,
-    os::unix::fs::{FileExt, OpenOptionsExt},
+    os::unix::{
+        fs::{FileExt, OpenOptionsExt},
+        process::ExitStatusExt,
+    },
     path::{Path, PathBuf},
+    process::ExitStatus,
 };
+
+use rustix::process::Signal;
 
 use crate::event::Seq;
 
-/// How many starts crash on one record before it is skipped.
-const DEATHS_MAX: u64 = 2;
+/// How many starts in a row end at one record before children replay it.
+const STARTS_MAX: u64 = 2;
 /// The file's name in the state folder.
 pub(super) const FILE_NAME: &str = "replaying";
+/// The signals that a process sends to itself by what it does, with names for the user. The child's
+/// limit of processor time is among them.
+const FAULTS: [(Signal, &str); 6] = [
+    (Signal::ABORT, "aborts (out of memory, or its stack overflows)"),
+    (Signal::SEGV, "accesses invalid memory"),
+    (Signal::BUS, "accesses invalid memory"),
+    (Signal::ILL, "runs an invalid instruction"),
+    (Signal::FPE, "makes an arithmetic error"),
+    (Signal::XCPU, "does not end"),
+];
+
+/// A record that ended two children which replayed it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Convicted {
+    /// The record.
+    pub seq: Seq,
+    /// The children's end.
+    pub why: String,
+}
 
 /// The file of one start's replay, which the next start reads.
 #[derive(Debug)]
 pub(super) struct Attempt {
     path: PathBuf,
     file: fs::File,
-    /// The record on which earlier starts crashed, and how many of them; `None` when the last one
-    /// finished.
-    suspect: Option<Suspect>,
+    /// What the start before left; `None` when it came to its end.
+    before: Option<Note>,
 }
 
+/// Where unfinished starts ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Suspect {
+struct Note {
     /// Zero when unknown.
     seq: Seq,
-    deaths: u64,
+    /// How many starts in a row ended there.
+    starts: u64,
+    /// Whether the record is of a kind that may be skipped.
+    may_be_skipped: bool,
 }
 
 impl Attempt {
@@ -41,27 +72,19 @@ impl Attempt {
     /// Errors: its file cannot be written.
     pub(super) fn begin(state: &Path) -> io::Result<Self> {
         let path = state.join(FILE_NAME);
-        let suspect = match fs::read(&path) {
-            Ok(bytes) => Some(Suspect::decode(&bytes)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(error),
-        };
+        let before = Note::read(&path)?;
         let mut options = fs::OpenOptions::new();
         let file = options.write(true).create(true).truncate(false).mode(0o600).open(&path)?;
-        Ok(Self { path, file, suspect })
-    }
-
-    /// The record that crashed [`DEATHS_MAX`] starts, which is skipped.
-    pub(super) fn culprit(&self) -> Option<Seq> {
-        self.suspect.filter(|suspect| suspect.deaths >= DEATHS_MAX).map(|suspect| suspect.seq)
+        Ok(Self { path, file, before })
     }
 
     /// Notes that `seq` is applied next, if the previous start did not finish.
-    pub(super) fn applying(&self, seq: Seq) {
-        let Some(suspect) = self.suspect else { return };
-        let deaths = if suspect.seq == seq { suspect.deaths + 1 } else { 1 };
+    pub(super) fn applying(&self, seq: Seq, may_be_skipped: impl FnOnce() -> bool) {
+        let Some(before) = self.before else { return };
+        let starts = if before.seq == seq { before.starts + 1 } else { 1 };
+        let note = Note { seq, starts, may_be_skipped: may_be_skipped() };
         // If the write fails, the next start has the same information as this one.
-        self.file.write_all_at(&Suspect { seq, deaths }.encode(), 0).ok();
+        self.file.write_all_at(&note.encode(), 0).ok();
     }
 
     /// Notes that the replay finished.
@@ -72,12 +95,50 @@ impl Attempt {
     }
 }
 
-impl Suspect {
-    fn encode(self) -> [u8; 16] {
-        let mut bytes = [0; 16];
-        let (seq, deaths) = bytes.split_at_mut(8);
+/// The record on which two children end by themselves; `run` replays the journal in `state` in a
+/// child. No child is started unless starts ended at one record again and again.
+pub(super) fn convict(
+    state: &Path,
+    mut run: impl FnMut() -> io::Result<ExitStatus>,
+) -> io::Result<Option<Convicted>> {
+    let path = state.join(FILE_NAME);
+    let suspect = Note::read(&path)?.filter(|note| note.may_be_skipped && note.starts >= STARTS_MAX);
+    let Some(Note { seq, starts, .. }) = suspect else { return Ok(None) };
+    tracing::warn!(%seq, starts, "starts in a row ended at one record; a child tries to replay it");
+    let mut ended_at = || -> io::Result<Option<Convicted>> {
+        let Some(fault) = fault_of(run()?) else { return Ok(None) };
+        let why = format!("a process that replays it {fault}");
+        Ok(Note::read(&path)?
+            .filter(|note| note.may_be_skipped)
+            .map(|Note { seq, .. }| Convicted { seq, why }))
+    };
+    let Some(first) = ended_at()? else { return Ok(None) };
+    Ok(ended_at()?.filter(|second| second.seq == first.seq))
+}
+
+/// What a process did that ended itself; `None` for every other end.
+fn fault_of(status: ExitStatus) -> Option<&'static str> {
+    let signal = status.signal()?;
+    FAULTS.iter().find(|(fault, _)| fault.as_raw() == signal).map(|(_, words)| *words)
+}
+
+impl Note {
+    const BYTES: usize = 17;
+
+    /// The note at `path`; `None` when there is no file.
+    fn read(path: &Path) -> io::Result<Option<Self>> {
+        match fs::read(path) {
+            Ok(bytes) => Ok(Some(Self::decode(&bytes))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn encode(self) -> [u8; Self::BYTES] {
+        let mut bytes = [u8::from(self.may_be_skipped); Self::BYTES];
+        let (seq, rest) = bytes.split_at_mut(8);
         seq.copy_from_slice(&self.seq.0.to_le_bytes());
-        deaths.copy_from_slice(&self.deaths.to_le_bytes());
+        rest.split_at_mut(8).0.copy_from_slice(&self.starts.to_le_bytes());
         bytes
     }
 
@@ -89,7 +150,7 @@ impl Suspect {
                 .and_then(|bytes| bytes.first_chunk())
                 .map_or(0, |bytes| u64::from_le_bytes(*bytes))
         };
-        Self { seq: Seq(number(0)), deaths: number(8) }
+        Self { seq: Seq(number(0)), starts: number(8), may_be_skipped: bytes.get(16) == Some(&1) }
     }
 }
 
@@ -97,47 +158,76 @@ impl Suspect {
 mod tests {
     use super::*;
 
-    /// Simulates a start that applies records 5 to 9 and crashes on `fatal`, if that is one of
-    /// them; returns the skipped record.
-    fn start(state: &Path, fatal: u64) -> Option<Seq> {
+    /// Simulates a start that applies records 5 to 9, of which 6 may not be skipped, and ends at
+    /// `end`, if that is one of them.
+    fn start(state: &Path, end: u64) {
         let attempt = Attempt::begin(state).expect("writable");
-        let culprit = attempt.culprit();
-        for seq in (5..10).map(Seq).filter(|seq| Some(*seq) != culprit) {
-            attempt.applying(seq);
-            if seq.0 == fatal {
-                return culprit;
+        for seq in (5..10).map(Seq) {
+            attempt.applying(seq, || seq != Seq(6));
+            if seq.0 == end {
+                return;
             }
         }
         attempt.end().expect("removed");
-        culprit
+    }
+
+    /// The verdict when children apply records as `start` does and are ended by the signals.
+    fn tried(state: &Path, ends: &[(u64, i32)]) -> (Option<u64>, usize) {
+        let mut children = 0;
+        let verdict = convict(state, || {
+            let (end, signal) = ends[children];
+            children += 1;
+            start(state, end);
+            Ok(ExitStatus::from_raw(signal))
+        });
+        (verdict.expect("readable").map(|convicted| convicted.seq.0), children)
     }
 
     #[test]
-    fn the_record_that_three_starts_died_of_is_skipped_and_the_start_comes_to_its_end() {
+    fn starts_that_end_early_convict_no_record() {
         let state = tempfile::tempdir().expect("a folder");
-        assert_eq!(start(state.path(), 7), None, "it knows nothing");
-        assert_eq!(start(state.path(), 7), None, "it looks");
-        assert_eq!(start(state.path(), 7), None, "it may have been chance");
-        assert_eq!(start(state.path(), 7), Some(Seq(7)));
-        assert!(!state.path().join(FILE_NAME).exists());
-        assert_eq!(start(state.path(), 0), None);
-    }
-
-    #[test]
-    fn starts_that_are_killed_at_different_records_skip_nothing() {
-        let state = tempfile::tempdir().expect("a folder");
-        for killed_at in [6, 8, 6, 8, 9, 5] {
-            assert_eq!(start(state.path(), killed_at), None, "{killed_at}");
+        for end in [7, 7, 7, 8, 9, 5, 7, 7, 7, 7, 7] {
+            start(state.path(), end);
         }
-        assert_eq!(start(state.path(), 0), None);
+        let killed = (7, Signal::KILL.as_raw());
+        assert_eq!(tried(state.path(), &[killed]), (None, 1), "a killed child proves nothing");
+        assert_eq!(tried(state.path(), &[(7, Signal::TERM.as_raw())]), (None, 1));
+        assert_eq!(tried(state.path(), &[(0, 0)]), (None, 1), "the child came to its end");
+        assert!(!state.path().join(FILE_NAME).exists());
     }
 
     #[test]
-    fn a_file_that_says_nothing_makes_a_start_look() {
+    fn a_record_that_ends_two_children_is_convicted() {
+        for (signal, _) in FAULTS {
+            let state = tempfile::tempdir().expect("a folder");
+            let fault = (7, signal.as_raw());
+            assert_eq!(tried(state.path(), &[]), (None, 0), "no start ended early");
+            start(state.path(), 7);
+            start(state.path(), 7);
+            assert_eq!(tried(state.path(), &[]), (None, 0), "one start is known to have ended at it");
+            start(state.path(), 7);
+            assert_eq!(tried(state.path(), &[fault, (7, Signal::KILL.as_raw())]), (None, 2));
+            assert_eq!(tried(state.path(), &[fault, (8, signal.as_raw())]), (None, 2), "two records");
+            start(state.path(), 7);
+            start(state.path(), 7);
+            assert_eq!(tried(state.path(), &[fault, fault]), (Some(7), 2), "{signal:?}");
+        }
+    }
+
+    #[test]
+    fn records_never_skipped_are_not_tried() {
+        let state = tempfile::tempdir().expect("a folder");
+        (0..9).for_each(|_| start(state.path(), 6));
+        assert_eq!(tried(state.path(), &[]), (None, 0));
+    }
+
+    #[test]
+    fn an_empty_file_makes_a_start_look() {
         let state = tempfile::tempdir().expect("a folder");
         fs::write(state.path().join(FILE_NAME), b"x").expect("written");
-        assert_eq!(start(state.path(), 7), None);
-        assert_eq!(start(state.path(), 7), None);
-        assert_eq!(start(state.path(), 7), Some(Seq(7)));
+        start(state.path(), 7);
+        start(state.path(), 7);
+        let fault = (7, Signal::ABORT.as_raw());
+        assert_eq!(tried(state.path(), &[fault, fault]), (Some(7), 2));
     }
 }

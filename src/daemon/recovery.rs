@@ -6,84 +6,55 @@
 //! died. The requests that wait for answers are gone. Their released notifications are leased, and
 //! the leases expire as usual.
 
-use std::{
-    any::Any,
-    cell::Cell,
-    collections::{BTreeMap, BTreeSet},
-    fmt, io,
-    panic::{AssertUnwindSafe, catch_unwind},
-    path::Path,
-    sync::Arc,
-    time::Duration,
-};
+use std::{cell::Cell, collections::BTreeSet, fmt, ops::ControlFlow, path::Path, sync::Arc, time::Duration};
 
 use super::{
-    clock::{Clock, clock_fn},
-    fold::{Fold, FoldError},
+    clock::{Clock, clock_fn, monotonic_now},
+    fold::Fold,
     lock::{JOURNAL_FOLDER, is_restore_interrupted},
+    planted::Planted,
     projector,
-    quarantine::Attempt,
+    quarantine::Convicted,
+    replay::{Followed, RecoveryError, Replay},
     rules::RulesStore,
-    skipped::Skipped,
     snapshots::{FOLDER as SNAPSHOTS, Snapshots, Unusable},
 };
 use crate::{
-    causes::with_causes,
     config::daemon::{Durability as Configured, JournalConfig},
-    engine::Output,
     event::{
         Event, Seq,
         codec::{self, IdOrigin},
     },
     journal::{
         Clock as JournalClock, Durability, IdempotencyKeys, Journal, JournalSettings, OpenError, Opened,
-        ReadError, Reader, Record, RecordKind, RecoveryHint, Retention, SYNC_WITHIN, ScanReport,
+        Reader, Record, RecordKind, RecoveryHint, Retention, SYNC_WITHIN, ScanReport,
         files::{DirFiles, Files},
     },
     projection::{FILE_NAME, Notes, ProjectionError, Writer},
-    publisher::{Publisher, Records},
     records,
     time::Timestamp,
 };
 
-/// Most records per read.
-const BATCH_RECORDS_MAX: usize = 4_096;
+/// How often a replay tells the service manager that it goes on, at most.
+const SAY_EVERY: Duration = Duration::from_secs(5);
+/// The clock is read after this many records, and before each one that compiles rules.
+const SAY_RECORDS: u64 = 256;
 
 /// Largest age, at the journal's end, of an engine event that can still be pending: it is appended
 /// with the next slice, or within seconds if the disk is full.
 const OUTBOX_AGE_MAX: Duration = Duration::from_secs(60);
 
-/// Most records that one start skips; a larger number is not a set of isolated failures.
-const SKIPPED_MAX: usize = 16;
-
-/// Why the state cannot be rebuilt.
-#[derive(Debug, thiserror::Error)]
-pub enum RecoveryError {
-    /// The folder of the journal or of the snapshots cannot be created.
-    #[error("create the folders of the journal and the snapshots")]
-    Folder(#[source] io::Error),
-    /// A restore into it was interrupted.
-    #[error("use {}: a restore into it did not finish; restore again", .0.display())]
-    Unrestored(std::path::PathBuf),
-    /// The journal cannot be opened.
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    /// The journal cannot be read.
-    #[error("read the journal")]
-    Read(#[from] ReadError),
-    /// A record cannot be applied.
-    #[error("replay the journal")]
-    Fold(#[from] FoldError),
-    /// More records would have to be skipped than allowed.
-    #[error(
-        "replay the journal: record {seq} cannot be applied ({why}), and {SKIPPED_MAX} before it were skipped; `aside journal verify` lists the damage"
-    )]
-    Unreadable {
-        /// The record.
-        seq: Seq,
-        /// The reason.
-        why: String,
-    },
+/// How a start replays the journal.
+#[derive(Debug, Clone, Default)]
+pub struct Replaying {
+    /// The build of this program.
+    pub build: String,
+    /// A record that ended children of this process, see [`convict`](super::convict).
+    pub convicted: Option<Convicted>,
+    /// Tells the service manager that the start goes on.
+    pub say: Option<fn()>,
+    /// A fault for tests.
+    pub planted: Option<Planted>,
 }
 
 /// The recovered state, and the reader at the first record after it.
@@ -111,6 +82,7 @@ pub(super) fn recover(
     state: &Path,
     config: &JournalConfig,
     rules: &RulesStore,
+    replaying: &Replaying,
 ) -> Result<Recovered, RecoveryError> {
     if is_restore_interrupted(state) {
         return Err(RecoveryError::Unrestored(state.to_owned()));
@@ -125,26 +97,42 @@ pub(super) fn recover(
     snapshots.unmatched().into_iter().for_each(|path| journal.note_unmatched_snapshot(path));
     let snapshot = fold.applied;
     let projected = or_later(projector::open(&state.join(FILE_NAME)));
-    let replayed = Replay { journal: &journal, snapshots: &snapshots, rules, ended: last_seq };
-    let mut skipped = Skipped::open(state, &journal);
-    let Followed { fold, reader, outbox } = replayed.follow(state, fold, &mut skipped, |fold| {
-        projected.as_ref().and_then(|writer| missing(writer, fold.applied, last_seq))
-    })?;
+    let replay = Replay {
+        journal: &journal,
+        snapshots: &snapshots,
+        rules,
+        ended: last_seq,
+        state,
+        build: &replaying.build,
+        convicted: replaying.convicted.as_ref(),
+        before: &replaying.before(),
+    };
+    let Followed { fold, reader, outbox, skipped } = replay
+        .follow(fold, |fold| projected.as_ref().and_then(|writer| missing(writer, fold.applied, last_seq)))?;
     let outbox = newest(outbox, fold.applied_at);
     journal.set_needed_from(snapshots.journal_needed_from());
     let snapshots = Arc::new(snapshots);
-    Ok(Recovered {
-        fold,
-        journal,
-        reader,
-        clock,
-        snapshots,
-        snapshot,
-        projected,
-        skipped: skipped.into_records(),
-        ended_at,
-        outbox,
-    })
+    Ok(Recovered { fold, journal, reader, clock, snapshots, snapshot, projected, skipped, ended_at, outbox })
+}
+
+impl Replaying {
+    /// Called before each record.
+    fn before(&self) -> impl Fn(Seq, u8) -> ControlFlow<()> {
+        let said = Cell::new(monotonic_now());
+        move |seq, kind| {
+            if let Some(planted) = self.planted {
+                planted.strike(seq);
+            }
+            if let Some(say) = self.say
+                && (kind == records::RULES || seq.0.is_multiple_of(SAY_RECORDS))
+                && monotonic_now().saturating_sub(said.get()) >= SAY_EVERY
+            {
+                said.set(monotonic_now());
+                say();
+            }
+            ControlFlow::Continue(())
+        }
+    }
 }
 
 /// The pending events that a process may not have appended before it died at `end`. Older ones are
@@ -251,23 +239,6 @@ pub fn open_after(
     Ok((Fold::new(rules.clone()), journal.open()?))
 }
 
-/// A reader of the records that `fold` has not applied. Without a snapshot, a journal whose
-/// beginning was deleted is read from its oldest record.
-fn first_reader(journal: &Journal, fold: &Fold) -> Result<Reader, ReadError> {
-    let is_without_snapshot = fold.applied == Seq::ZERO;
-    match journal.read_at(fold.applied.next()) {
-        Err(ReadError::Gone { oldest, .. }) if is_without_snapshot => {
-            tracing::warn!(
-                %oldest,
-                "the beginning of the journal was deleted and no snapshot replaces it: what was pending then is lost"
-            );
-            Ok(journal.read_from(oldest))
-        }
-        Err(error) => Err(error),
-        Ok(_) => Ok(journal.read_from(fold.applied.next())),
-    }
-}
-
 /// A buffer for the notes that the projection lacks, if a replay from `begin` to `head` covers them
 /// and they are few.
 fn missing(projected: &Writer, begin: Seq, head: Seq) -> Option<Notes> {
@@ -287,160 +258,6 @@ fn key_of(found: Record<'_>) -> Option<u128> {
     let is_producers = found.kind.0 == records::EVENT && codec::id_origin(found.body) == IdOrigin::Producer;
     let event = is_producers.then(|| codec::decode(found.body).ok()).flatten()?;
     Some(event.idempotency_key())
-}
-
-/// The records of ended processes.
-struct Replay<'a> {
-    journal: &'a Journal,
-    snapshots: &'a Snapshots,
-    rules: &'a RulesStore,
-    /// Their last record.
-    ended: Seq,
-}
-
-/// The state at the journal's head.
-struct Followed {
-    fold: Fold,
-    reader: Reader,
-    outbox: Vec<Event>,
-}
-
-/// Why the replay stopped.
-enum Stopped {
-    /// At this record: it is skipped, and the replay starts again.
-    At(Seq, String),
-    /// The journal failed.
-    Error(RecoveryError),
-}
-
-impl Replay<'_> {
-    /// Brings `fold` to the journal's head. A record that cannot be read, or that crashed this
-    /// process or earlier ones, is skipped from then on.
-    fn follow(
-        &self,
-        state: &Path,
-        fold: Fold,
-        skipped: &mut Skipped,
-        notes_of: impl Fn(&Fold) -> Option<Notes>,
-    ) -> Result<Followed, RecoveryError> {
-        let attempt = Attempt::begin(state)
-            .inspect_err(|error| tracing::warn!(%error, "if this start crashes, the next one cannot identify the record"))
-            .ok();
-        let mut left = SKIPPED_MAX;
-        if let Some(seq) = attempt.as_ref().and_then(Attempt::culprit) {
-            self.skip(seq, "starts of the daemon crashed on it".to_owned(), skipped);
-            left -= 1;
-        }
-        let mut fold = Some(fold);
-        loop {
-            let loaded = || self.snapshots.load(self.rules).map(|loaded| loaded.fold);
-            let fold = fold.take().or_else(loaded);
-            let mut fold = fold.unwrap_or_else(|| Fold::new(self.rules.clone()));
-            fold.notes = notes_of(&fold);
-            match self.try_follow(fold, skipped.records(), attempt.as_ref()) {
-                Ok(followed) => {
-                    let ended = attempt.map_or(Ok(()), Attempt::end);
-                    if let Err(error) = ended {
-                        tracing::warn!(%error, "the file of the replayed record could not be removed; the next start notes each record");
-                    }
-                    return Ok(followed);
-                }
-                Err(Stopped::At(seq, why)) if left > 0 && !skipped.records().contains(&seq) => {
-                    self.skip(seq, why, skipped);
-                    left -= 1;
-                }
-                Err(Stopped::At(seq, why)) => return Err(RecoveryError::Unreadable { seq, why }),
-                Err(Stopped::Error(error)) => return Err(error),
-            }
-        }
-    }
-
-    fn try_follow(
-        &self,
-        mut fold: Fold,
-        skipped: &BTreeSet<Seq>,
-        attempt: Option<&Attempt>,
-    ) -> Result<Followed, Stopped> {
-        let mut reader = first_reader(self.journal, &fold).map_err(|error| Stopped::Error(error.into()))?;
-        fold.look_ahead(self.journal.read_from(reader.position()), self.ended, skipped.clone());
-        let applying = Cell::new(Seq::ZERO);
-        let begin = |seq| {
-            applying.set(seq);
-            if let Some(attempt) = attempt {
-                attempt.applying(seq);
-            }
-        };
-        // After a panic the fold is dropped.
-        let replayed = catch_unwind(AssertUnwindSafe(|| replay_saying(&mut reader, &mut fold, begin)));
-        let outbox = match replayed {
-            Ok(Ok(outbox)) => outbox,
-            Ok(Err(RecoveryError::Fold(FoldError::Record { seq, source }))) if source.is_damage() => {
-                return Err(Stopped::At(seq, with_causes(&source)));
-            }
-            Ok(Err(error)) => return Err(Stopped::Error(error)),
-            Err(panic) => return Err(Stopped::At(applying.get(), words_of(panic.as_ref()))),
-        };
-        fold.go_live();
-        Ok(Followed { fold, reader, outbox })
-    }
-
-    /// Records in the journal that a record is skipped, so that it stays skipped.
-    fn skip(&self, seq: Seq, why: String, skipped: &mut Skipped) {
-        tracing::error!(%seq, why, "a record of the journal is skipped; it has no effect");
-        let publisher = Publisher::new(self.journal.clone());
-        let appended = publisher.append_synced_blocking(Records::build(|records| records.skipped(seq)));
-        let appended = appended.inspect_err(
-            |error| tracing::error!(%error, "the skip could not be recorded; it applies to this start only"),
-        );
-        skipped.add(seq, appended.ok().and_then(|appended| appended.first()));
-        self.journal.note_skipped(seq, why);
-    }
-}
-
-fn words_of(panic: &(dyn Any + Send)) -> String {
-    let words = panic.downcast_ref::<&str>().map(|words| (*words).to_owned());
-    let words = words.or_else(|| panic.downcast_ref::<String>().cloned());
-    format!("the program failed on it: {}", words.unwrap_or_else(|| "without a message".to_owned()))
-}
-
-/// Applies all records from `reader` to `fold`; returns the events that are still to be published.
-pub fn replay(reader: &mut Reader, fold: &mut Fold) -> Result<Vec<Event>, RecoveryError> {
-    replay_saying(reader, fold, |_| ())
-}
-
-/// Does the same, and calls `begin` with each record before it is applied.
-fn replay_saying(
-    reader: &mut Reader,
-    fold: &mut Fold,
-    begin: impl Fn(Seq),
-) -> Result<Vec<Event>, RecoveryError> {
-    let mut outbox: BTreeMap<Arc<str>, Event> = BTreeMap::new();
-    loop {
-        let before = fold.applied;
-        for record in reader.next_batch(BATCH_RECORDS_MAX)?.iter() {
-            begin(record.seq);
-            fold.apply(&record)?;
-            if record.kind.0 == records::EVENT && !outbox.is_empty() {
-                remove_published(&mut outbox, record.body);
-            }
-            while let Some(output) = fold.poll_output() {
-                if let Output::Publish(event) = output {
-                    outbox.insert(event.id.clone(), event);
-                }
-            }
-        }
-        if fold.applied == before {
-            return Ok(outbox.into_values().collect());
-        }
-    }
-}
-
-fn remove_published(outbox: &mut BTreeMap<Arc<str>, Event>, body: &[u8]) {
-    if let Ok(event) = codec::decode(body)
-        && outbox.get(event.id).is_some_and(|own| *own.source == *event.source)
-    {
-        outbox.remove(event.id);
-    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! journal is read once, and the list is written again.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs,
     io::{self, Write},
     os::unix::fs::OpenOptionsExt,
@@ -16,7 +16,7 @@ use std::{
 use crate::{
     event::Seq,
     journal::{Journal, ReadError, Record},
-    records::{self, RecordInput},
+    records::{self, RecordInput, Skip, SkipDecision},
 };
 
 /// The list's name in the state folder.
@@ -29,20 +29,23 @@ pub(super) struct Skipped {
     /// The positions of the `skipped` records; the file has them as a JSON array.
     places: BTreeSet<Seq>,
     records: BTreeSet<Seq>,
+    /// The build that skipped each of them.
+    by: BTreeMap<Seq, Box<str>>,
 }
 
 impl Skipped {
     /// The skipped records of `journal`, from the list in `state` if it belongs to this journal.
     pub(super) fn open(state: &Path, journal: &Journal) -> Self {
         let path = state.join(FILE_NAME);
-        if let Some((places, records)) = listed(&path, journal) {
-            return Self { path, places, records };
+        let mut found = Self::none(path);
+        if found.read_listed(journal).is_some() {
+            return found;
         }
-        let mut found = Self { path, places: BTreeSet::new(), records: BTreeSet::new() };
+        found = Self::none(found.path);
         let searched = journal.find(|record| {
-            if let Some(skipped) = skipped_by(record) {
+            if let Some(skip) = skip_of(record) {
                 found.places.insert(record.seq);
-                found.records.insert(skipped);
+                found.decide(skip);
             }
             false
         });
@@ -55,6 +58,10 @@ impl Skipped {
         found
     }
 
+    fn none(path: PathBuf) -> Self {
+        Self { path, places: BTreeSet::new(), records: BTreeSet::new(), by: BTreeMap::new() }
+    }
+
     /// The skipped records.
     pub(super) fn records(&self) -> &BTreeSet<Seq> {
         &self.records
@@ -65,13 +72,57 @@ impl Skipped {
         self.records
     }
 
+    /// Those that a program of another build than `build` skipped.
+    pub(super) fn of_other_builds(&self, build: &str) -> BTreeSet<Seq> {
+        self.by.iter().filter(|(_, by)| &***by != build).map(|(record, _)| *record).collect()
+    }
+
+    /// Applies a record again, until [`Self::add`].
+    pub(super) fn take_back(&mut self, record: Seq) {
+        self.records.remove(&record);
+        self.by.remove(&record);
+    }
+
     /// Adds a record, and the position of its `skipped` record if there is one.
     pub(super) fn add(&mut self, record: Seq, place: Option<Seq>) {
         self.records.insert(record);
+        self.note(place);
+    }
+
+    /// Adds the position of a `skipped` record whose decision is known.
+    pub(super) fn note(&mut self, place: Option<Seq>) {
         if let Some(place) = place {
             self.places.insert(place);
             self.write();
         }
+    }
+
+    /// Takes the decision of the next `skipped` record.
+    fn decide(&mut self, Skip { record, by, decision }: Skip) {
+        match decision {
+            SkipDecision::Skipped => {
+                self.records.insert(record);
+                self.by.insert(record, by);
+            }
+            SkipDecision::TakenBack => self.take_back(record),
+        }
+    }
+
+    /// Reads the list and the records it refers to; `None` when there is no list of `journal`.
+    fn read_listed(&mut self, journal: &Journal) -> Option<()> {
+        let mut places: BTreeSet<Seq> = serde_json::from_slice(&fs::read(&self.path).ok()?).ok()?;
+        let mut oldest = Seq::ZERO;
+        for place in &places {
+            match journal.read_at(*place) {
+                Ok(found) => self.decide(skip_of(found?.as_record())?),
+                // The record that it skips was deleted too.
+                Err(ReadError::Gone { oldest: first, .. }) => oldest = first,
+                Err(ReadError::Io { .. } | ReadError::Damaged { .. }) => return None,
+            }
+        }
+        places.retain(|place| *place >= oldest);
+        self.places = places;
+        Some(())
     }
 
     /// Writes the list. A torn one is invalid JSON, so no second file is needed.
@@ -91,28 +142,8 @@ impl Skipped {
     }
 }
 
-/// The list at `path` and the records it refers to; `None` when there is no list of `journal`.
-fn listed(path: &Path, journal: &Journal) -> Option<(BTreeSet<Seq>, BTreeSet<Seq>)> {
-    let mut places: BTreeSet<Seq> = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
-    let mut records = BTreeSet::new();
-    let mut oldest = Seq::ZERO;
-    for place in &places {
-        match journal.read_at(*place) {
-            Ok(found) => records.insert(skipped_by(found?.as_record())?),
-            // The record that it skips was deleted too.
-            Err(ReadError::Gone { oldest: first, .. }) => {
-                oldest = first;
-                continue;
-            }
-            Err(ReadError::Io { .. } | ReadError::Damaged { .. }) => return None,
-        };
-    }
-    places.retain(|place| *place >= oldest);
-    Some((places, records))
-}
-
-/// The record that `record` marks as skipped.
-fn skipped_by(record: Record<'_>) -> Option<Seq> {
+/// What a `skipped` record decided.
+pub(super) fn skip_of(record: Record<'_>) -> Option<Skip> {
     let is_skipped = record.kind.0 == records::SKIPPED;
     match is_skipped.then(|| records::decode(record.kind.0, record.seq, record.body))? {
         Ok(RecordInput::Skipped(skipped)) => Some(skipped),
@@ -141,7 +172,9 @@ mod tests {
             let record = skipped.iter().find(|(at, _)| *at == place);
             let kind = record.map_or(records::TICK, |_| records::SKIPPED);
             match record {
-                Some((_, record)) => records::encode_skipped(Seq(*record), &mut body),
+                Some((_, record)) => {
+                    records::encode_skipped(Seq(*record), "old", SkipDecision::Skipped, &mut body);
+                }
                 None => records::encode_bare(&mut body),
             }
             let batch = AppendBatch::of(RecordKind(kind), &body, None).expect("small");

@@ -127,6 +127,14 @@ impl Notes {
         }
     }
 
+    /// Notes that the current record is the decision of a start to skip the one at `seq`, unless
+    /// that one is noted itself.
+    pub fn take_skip(&mut self, seq: Seq) {
+        if seq <= self.after {
+            self.take(&Output::Record(LedgerEntry::Skipped { seq }));
+        }
+    }
+
     fn take_entry(&mut self, entry: &LedgerEntry) {
         match entry {
             LedgerEntry::Throttled { seq, .. }

@@ -7,7 +7,7 @@ use crate::{
     journal::{AppendBatch, BodyTooLarge, RecordKind},
     ledger::ConfirmedBy,
     notification::NotificationId,
-    records,
+    records::{self, SkipDecision},
     time::Timestamp,
 };
 
@@ -129,9 +129,18 @@ impl Records {
         self.push(records::RELEASED, |body| records::encode_released(release, body));
     }
 
-    /// Adds a note that the record at `seq` is skipped.
-    pub fn skipped(&mut self, seq: Seq) {
-        self.push(records::SKIPPED, |body| records::encode_skipped(seq, body));
+    /// Adds a note that the program of build `by` skips the record at `seq`.
+    pub fn skipped(&mut self, seq: Seq, by: &str) {
+        self.push(records::SKIPPED, |body| {
+            records::encode_skipped(seq, by, SkipDecision::Skipped, body);
+        });
+    }
+
+    /// Adds a note that the program of build `by` applies the record at `seq`, which was skipped.
+    pub fn unskipped(&mut self, seq: Seq, by: &str) {
+        self.push(records::SKIPPED, |body| {
+            records::encode_skipped(seq, by, SkipDecision::TakenBack, body);
+        });
     }
 
     /// Adds the shutdown of the daemon.

@@ -164,8 +164,12 @@ pub(super) struct Rules<'a> {
 }
 
 #[derive(Serialize, Deserialize)]
-pub(super) struct Skipped {
+pub(super) struct Skipped<'a> {
     pub(super) record: Seq,
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub(super) by: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(super) taken_back: bool,
 }
 
 /// A body without content.

@@ -89,6 +89,14 @@ fn kinds_of_sessions() -> Vec<(u8, Vec<u8>, String)> {
     ]
 }
 
+fn skip() -> Skip {
+    Skip { record: Seq(7), by: "".into(), decision: SkipDecision::Skipped }
+}
+
+fn encode_skip(skip: &Skip, body: &mut Vec<u8>) {
+    encode_skipped(skip.record, &skip.by, skip.decision, body);
+}
+
 /// Every kind with a body and its expected decoded value.
 fn every_kind() -> Vec<(u8, Vec<u8>, String)> {
     let (session, injection) = (SessionId::new("s1"), InjectionId::new("a1"));
@@ -142,7 +150,7 @@ fn every_kind() -> Vec<(u8, Vec<u8>, String)> {
             body(&|body| encode_released(&released(), body)),
             format!("{:?}", RecordInput::Released(released())),
         ),
-        (SKIPPED, body(&|body| encode_skipped(Seq(7), body)), format!("{:?}", RecordInput::Skipped(Seq(7)))),
+        (SKIPPED, body(&|body| encode_skip(&skip(), body)), format!("{:?}", RecordInput::Skipped(skip()))),
         (SHUTTING_DOWN, body(&encode_bare), input(Input::ShuttingDown)),
         (TICK, body(&encode_bare), input(Input::Tick)),
         (
@@ -326,5 +334,16 @@ fn bodies_of_another_kind_or_version_are_refused() {
         let error = decode(kind, SEQ, body).expect_err(expected);
         assert_eq!(error.to_string(), expected);
         assert_eq!(error.source().map(ToString::to_string).unwrap_or_default(), source);
+    }
+}
+
+#[test]
+fn a_skip_names_its_build_and_decision() {
+    for (by, decision) in [("1 2 3", SkipDecision::Skipped), ("", SkipDecision::TakenBack)] {
+        let skip = Skip { by: by.into(), decision, ..skip() };
+        let mut body = Vec::new();
+        encode_skip(&skip, &mut body);
+        let Ok(RecordInput::Skipped(found)) = decode(SKIPPED, Seq(9), &body) else { panic!("a skip") };
+        assert_eq!(found, skip);
     }
 }

@@ -44,6 +44,7 @@ mod screens;
 mod shell;
 mod snapshots;
 mod socket;
+mod starts;
 mod subscribers;
 mod support;
 mod templates;

@@ -2,19 +2,21 @@
 //!
 //! Events are published and acknowledged, exchanges take pending events, snapshots are written,
 //! rules change, retention deletes, the disk fails, and the process is stopped, killed or loses
-//! power. A snapshot is damaged, deleted, or gets an unknown version. At the end every acknowledged
-//! event was delivered, and exactly once if no power was lost. One number determines the whole
-//! walk.
+//! power, also within its start. A snapshot is damaged, deleted, or gets an unknown version. At the
+//! end every acknowledged event was delivered, and exactly once if no power was lost. One number
+//! determines the whole walk.
 
 use std::{
+    cell::Cell,
     collections::{BTreeMap, BTreeSet},
     env, io,
+    ops::ControlFlow,
     sync::LazyLock,
 };
 
 use aside::{
     config::layers::{LayerKind, SourceFile, Sources},
-    daemon::rules::RulesStore,
+    daemon::{replay::RecoveryError, rules::RulesStore},
     engine::{Output, RequestId},
     event::{Event, Payload, Provenance, SessionId, Severity},
     exchange::Exchange,
@@ -91,6 +93,8 @@ enum End {
 struct Walk {
     random: Random,
     files: MemoryFiles,
+    /// The files of the state folder that are not the journal's.
+    state: TempDir,
     now: u64,
     next_event: u64,
     next_carrier: u64,
@@ -150,6 +154,7 @@ impl Walk {
         Self {
             random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5bd1),
             files: MemoryFiles::new(),
+            state: tempfile::tempdir().expect("a folder"),
             now: 1_000,
             next_event: 1,
             next_carrier: 1,
@@ -196,21 +201,59 @@ impl Walk {
     fn start(&mut self) -> Result<Daemon, String> {
         let (folder, hashes) = &*RULES;
         self.files.fail_no_more();
+        for _ in 0..self.random.below(4) {
+            self.end_in_a_start()?;
+        }
         let (disk, fold) = Disk::open(&self.files, SEGMENT_BYTES, folder.path())
             .map_err(|error| format!("the start is refused: {error}"))?;
         let from = fold.applied;
         let hash = self.random.one_of(&[&hashes[0], &hashes[1]]);
         self.now += 1 + self.random.below(500);
-        let start = || -> Result<Daemon, aside::journal::AppendError> {
-            let mut daemon = Daemon::start(disk, fold, self.time())?;
-            let body = |body: &mut Vec<u8>| records::encode_rules(hash, body);
+        let goes_on = |_, _| ControlFlow::Continue(());
+        let started = Daemon::start_in(self.state.path(), disk, fold, self.time(), &goes_on);
+        let (mut daemon, skipped) =
+            started.map_err(|error| format!("the start does not come to its end: {error}"))?;
+        if !skipped.is_empty() {
+            return Err(format!("good records are skipped: {skipped:?}"));
+        }
+        let body = |body: &mut Vec<u8>| records::encode_rules(hash, body);
+        let mut begin = || {
             daemon.append(Append::of(records::RULES, Level::Written, self.time(), body))?;
-            daemon.catch_up(self.time(), |_, _| ())?;
-            Ok(daemon)
+            daemon.catch_up(self.time(), |_, _| ())
         };
-        let daemon = start().map_err(|error| format!("the start does not come to its end: {error}"))?;
+        begin().map_err(|error| format!("the rules are not in force: {error}"))?;
         self.steps.push(format!("start from snapshot {from}, head {}", daemon.fold.applied));
         Ok(daemon)
+    }
+
+    /// Kills some starts at one record, or lets them lose power there.
+    fn end_in_a_start(&mut self) -> Result<(), String> {
+        let at = 1 + self.random.below(12);
+        let (starts, loses_power) = (1 + self.random.below(4), self.random.below(8) == 0);
+        self.steps.push(format!("{starts} starts end at their record {at}, power lost: {loses_power}"));
+        for _ in 0..starts {
+            let opened = Disk::open(&self.files, SEGMENT_BYTES, RULES.0.path());
+            let (disk, fold) = opened.map_err(|error| format!("a start is refused: {error}"))?;
+            let journal = disk.journal.clone();
+            let applied = Cell::new(0);
+            let before = |_, _| {
+                applied.set(applied.get() + 1);
+                if applied.get() == at { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            };
+            let started = Daemon::start_in(self.state.path(), disk, fold, self.time(), &before);
+            let seed = self.random.below(1 << 30);
+            let left = if loses_power { self.files.after_power_loss(seed) } else { self.files.after_kill() };
+            self.has_lost_power |= loses_power;
+            match started {
+                // The journal has fewer records.
+                Ok(_) | Err(RecoveryError::Interrupted(_)) => {}
+                Err(error) => return Err(format!("a start does not come to its end: {error}")),
+            }
+            // Its end reaches none of the files that are left.
+            journal.close_blocking().ok();
+            self.files = left;
+        }
+        Ok(())
     }
 
     fn event(&self, number: u64) -> Event {

@@ -107,6 +107,18 @@ pub(crate) type Visit<'s> = dyn FnMut(Piece<'_>) -> io::Result<()> + 's;
 ///
 /// Errors: the folder or a file cannot be read; damage in a file is in the result.
 pub fn verify(files: &dyn Files, tombstone: RecordKind, known: Seq) -> Result<Verified, VerifyError> {
+    verify_reading(files, tombstone, known, &mut |_| ())
+}
+
+/// Does the same, and gives each valid record to `read`.
+///
+/// Errors: as above.
+pub fn verify_reading(
+    files: &dyn Files,
+    tombstone: RecordKind,
+    known: Seq,
+    read: &mut dyn FnMut(&Record<'_>),
+) -> Result<Verified, VerifyError> {
     let mut verified = Verified::default();
     let marked = mark::read(files).map_err(|source| failed(files, mark::MARK_NAME, source))?;
     let durable = Durable { marked, known };
@@ -118,6 +130,7 @@ pub fn verify(files: &dyn Files, tombstone: RecordKind, known: Seq) -> Result<Ve
         let mut count = |piece: Piece<'_>| {
             if let Piece::Good(record) = piece {
                 tombstones += u64::from(record.kind == tombstone);
+                read(&record);
                 last_time = record.time;
             }
             Ok(())
@@ -443,9 +456,8 @@ impl Finding {
         use FoundDamage::{Folder, Header, Newer, Record, Sealed, Zeros};
         match &self.damage {
             Record(Damage::Length(_) | Damage::Checksum | Damage::Missing { .. }) | Zeros => true,
-            Record(Damage::Version(_) | Damage::Order { .. }) | Folder | Header | Newer(_) | Sealed(_) => {
-                false
-            }
+            Record(Damage::Version(_) | Damage::Order { .. }) => false,
+            Folder | Header | Newer(_) | Sealed(_) => false,
         }
     }
 

@@ -5,11 +5,11 @@
 //! did, and where there is no output [`eventually`] asks again within a bound.
 
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     fs,
     io::{BufRead, BufReader, Read, Write},
     os::unix::fs::PermissionsExt,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Output, Stdio},
     sync::mpsc,
     thread,
@@ -136,7 +136,7 @@ impl Home {
         self.command_of("python3", args)
     }
 
-    fn command_of(&self, program: &str, args: &[&str]) -> Command {
+    fn command_of(&self, program: impl AsRef<OsStr>, args: &[&str]) -> Command {
         let mut command = Command::new(program);
         command
             .args(args)
@@ -218,8 +218,17 @@ impl Home {
 
     /// Starts the daemon with these arguments; an error if it ends before it is ready.
     pub(crate) fn try_serve(&self, args: &[&str]) -> Result<Daemon, Ended> {
+        self.try_serve_program(Path::new(env!("CARGO_BIN_EXE_aside")), args)
+    }
+
+    /// Starts the daemon of another build.
+    pub(crate) fn serve_program(&self, program: &Path) -> Daemon {
+        self.try_serve_program(program, &["--log", "info"]).expect("it starts")
+    }
+
+    fn try_serve_program(&self, program: &Path, args: &[&str]) -> Result<Daemon, Ended> {
         let mut child = self
-            .command(&[&["serve"], args].concat())
+            .command_of(program, &[&["serve"], args].concat())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()

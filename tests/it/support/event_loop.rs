@@ -15,6 +15,7 @@ use aside::{
     daemon::{
         fold::Fold,
         recovery::{self, ClosedJournal},
+        replay::{self, Before, Followed, RecoveryError, Replay},
         rules::RulesStore,
         snapshots::{Capture, Snapshots, WriteError},
     },
@@ -52,6 +53,7 @@ pub(crate) struct Disk {
     pub(crate) journal: Journal,
     now: Arc<AtomicU64>,
     pub(crate) snapshots: Snapshots,
+    rules: RulesStore,
 }
 
 /// An engine that follows a journal, as in the daemon.
@@ -109,8 +111,9 @@ impl Disk {
         let clock = Arc::new(move || Timestamp::from_millis(read.load(Ordering::SeqCst)));
         let journal =
             ClosedJournal { files, settings, clock, key_of: |found| key_of(found.kind.0, found.body) };
-        let (fold, opened) = recovery::open_after(&snapshots, &RulesStore::new(rules), &journal)?;
-        Ok((Self { journal: opened.journal, now, snapshots }, fold))
+        let rules = RulesStore::new(rules);
+        let (fold, opened) = recovery::open_after(&snapshots, &rules, &journal)?;
+        Ok((Self { journal: opened.journal, now, snapshots, rules }, fold))
     }
 
     /// Writes a snapshot; the journal is durable up to it.
@@ -156,9 +159,35 @@ impl Daemon {
         let mut reader = disk.journal.read_from(fold.applied.next());
         let ended = *disk.journal.written().borrow();
         fold.look_ahead(disk.journal.read_from(fold.applied.next()), ended, BTreeSet::new());
-        let owed = recovery::replay(&mut reader, &mut fold).expect("the journal can be followed");
+        let owed = replay::replay(&mut reader, &mut fold).expect("the journal can be followed");
         fold.go_live();
-        let mut daemon = Self { fold, disk, reader, calls: Vec::new() };
+        Self::publishing(Self { fold, disk, reader, calls: Vec::new() }, owed, now)
+    }
+
+    /// Does what a start does with the folder `state`; `before` is called before each record.
+    pub(crate) fn start_in(
+        state: &Path,
+        disk: Disk,
+        fold: Fold,
+        now: Timestamp,
+        before: &Before<'_>,
+    ) -> Result<(Self, BTreeSet<Seq>), RecoveryError> {
+        let replay = Replay {
+            journal: &disk.journal,
+            snapshots: &disk.snapshots,
+            rules: &disk.rules,
+            ended: *disk.journal.written().borrow(),
+            state,
+            build: "tests",
+            convicted: None,
+            before,
+        };
+        let Followed { fold, reader, outbox, skipped } = replay.follow(fold, |_| None)?;
+        let started = Self::publishing(Self { fold, disk, reader, calls: Vec::new() }, outbox, now);
+        Ok((started.expect("the disk works"), skipped))
+    }
+
+    fn publishing(mut daemon: Self, owed: Vec<Event>, now: Timestamp) -> Result<Self, AppendError> {
         for event in owed {
             daemon.append(Append::events([&event], Level::Written, now))?;
         }
