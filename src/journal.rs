@@ -13,6 +13,7 @@
 mod blocking;
 mod commit;
 mod log;
+mod lookup;
 mod maintenance;
 mod settings;
 mod start;
@@ -59,7 +60,7 @@ pub use self::{
         idempotency::{IDEMPOTENCY_KEYS_MAX, IdempotencyKey, IdempotencyKeys},
         memory,
         reader::{Closed, ReadError, Reader, RecordBuf, Records},
-        record::{self, Record, RecordKind},
+        record::{self, NameOf, Record, RecordKind},
         recover::{Cut, KeyOf, OpenError, RecoveryHint, ScanReport},
         sealed::SealDamage,
         store::{ForgetError, Stored},
@@ -333,6 +334,23 @@ impl Journal {
             end = end.min(first);
         }
         unread.map_or(Ok(None), Err)
+    }
+
+    /// The records called `name` (see [`JournalSettings::names`]) that `is_wanted` accepts, newest
+    /// first, at most `most`.
+    ///
+    /// Reads the names of the newest segment and, in others, the page that has the name. A segment
+    /// whose file of names is not made yet is read instead.
+    ///
+    /// Errors: a record cannot be read.
+    pub fn find_named(
+        &self,
+        name: u64,
+        most: usize,
+        is_wanted: impl FnMut(&RecordBuf) -> bool,
+    ) -> Result<Vec<RecordBuf>, ReadError> {
+        let Running { store, written, recent, .. } = &*self.inner;
+        lookup::find(store, written, recent, name, most, is_wanted)
     }
 
     /// Deletes the segments whose records are all before `seq`, oldest first; returns how many.

@@ -17,6 +17,7 @@ use self::body::{
     Asked, Asking, Bare, Carried, Cause, Closed, Decided, Moved, MovedTo, Opened, RELEASES_SINCE, Rules,
     Seen, Skipped, VERSION, Versioned, of_its_time,
 };
+pub use self::idempotency::name_of_id;
 use crate::{
     engine::io::{Input, RequestId},
     event::{
@@ -177,6 +178,12 @@ pub const fn kind_name(kind: u8) -> Option<&'static str> {
         LOST => "lost",
         _ => return None,
     })
+}
+
+/// The name of a record: that of its event's id; `None` if it has no event.
+pub fn name_of_record(kind: u8, body: &[u8]) -> Option<u64> {
+    let event = (kind == EVENT).then(|| codec::decode(body).ok()).flatten()?;
+    Some(name_of_id(event.id))
 }
 
 /// Whether a record of this kind may be left out when it cannot be applied. Without one of rules,

@@ -20,7 +20,7 @@ use crate::{
         event::EventView,
         history::{
             EventWithHistory, InjectionLine, LedgerLine, NamedInjections, NotificationView,
-            NotificationWithHistory,
+            NotificationWithHistory, OtherEvent,
         },
     },
 };
@@ -64,12 +64,13 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
                 + &history::lag(&projection)
         }
         Found::Event(body) => {
-            let EventWithHistory { event, history, projection } = parse(DOING, &body)?;
+            let EventWithHistory { event, history, others, projection } = parse(DOING, &body)?;
             let event: EventView<'_> = parse(DOING, event.get().as_bytes())?;
             let none = unknown(history::seq(DOING, &event)?, projection.seq);
             page.line(0, &format!("event {}", page.event(&event)?))
                 + &page.line(2, event.payload.get())
                 + &page.became(&history, none)
+                + &page.others(&others)
                 + &page.next(words::next(&history))
                 + &history::lag(&projection)
         }
@@ -238,6 +239,14 @@ impl Page<'_, '_> {
                 vec![format!("what is failing now is not known: failed to {}", with_causes(&error))]
             }
         }
+    }
+
+    /// The other events of the same id.
+    fn others(&self, others: &[OtherEvent]) -> String {
+        let sentence = |OtherEvent { source, seq }: &OtherEvent| {
+            self.line(0, &format!("another event of this id is from {source}: aside why {seq}"))
+        };
+        others.iter().map(sentence).collect()
     }
 
     /// The user's next step.

@@ -205,6 +205,7 @@ pub(super) fn closed_journal(
         seal: config.seal,
         retention: Retention { age: config.retain_age, bytes: config.retain_bytes },
         preface: Some(RecordKind(records::RULES)),
+        names: Some(|found| records::name_of_record(found.kind.0, found.body)),
     };
     Ok(ClosedJournal { files, settings, clock: clock_fn(clock), key_of })
 }

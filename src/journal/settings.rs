@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use crate::journal::{log::record::RecordKind, maintenance::retention::Retention};
+use crate::journal::{
+    log::record::{NameOf, RecordKind},
+    maintenance::retention::Retention,
+};
 
 /// The default size of a segment, in bytes.
 ///
@@ -28,7 +31,7 @@ pub enum Durability {
 }
 
 /// How the journal is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub struct JournalSettings {
     /// The size of a segment; a larger record gets a segment of its own.
     pub segment_bytes: u64,
@@ -43,6 +46,8 @@ pub struct JournalSettings {
     /// The kind of record that every segment begins with: the newest one is written again at the
     /// beginning, so that a reader of any segment knows it. `None` for no such kind.
     pub preface: Option<RecordKind>,
+    /// The names under which `Journal::find_named` finds records. `None` if it finds none.
+    pub names: Option<NameOf>,
 }
 
 impl Default for JournalSettings {
@@ -54,6 +59,7 @@ impl Default for JournalSettings {
             seal: true,
             retention: Retention::default(),
             preface: None,
+            names: None,
         }
     }
 }

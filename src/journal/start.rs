@@ -28,7 +28,8 @@ use crate::{
             recover::{Cut, OpenError, Recovered, ScanReport, apply::apply},
             store::Store,
         },
-        maintenance::sealer::Sealer,
+        lookup::Recent,
+        maintenance::{namer::Namer, sealer::Sealer},
         settings::JournalSettings,
     },
     time::Timestamp,
@@ -41,6 +42,8 @@ pub(crate) const IN_FLIGHT_MAX: usize = 4_096;
 #[derive(Debug)]
 pub(crate) struct Running {
     pub(crate) store: Arc<Store>,
+    /// The names of the newest segment's records, as far as they were asked for.
+    pub(crate) recent: Recent,
     pub(crate) group: Arc<GroupCommit>,
     #[cfg(test)]
     pub(crate) commits: Arc<Commits>,
@@ -87,6 +90,9 @@ impl Running {
             source,
         })?;
         let store = Arc::new(Store::new(files, segments, &clock));
+        if let Some(names) = settings.names {
+            store.names.get_or_init(|| names);
+        }
         let (written_sender, written) = watch::channel(last);
         let (synced_sender, synced) = watch::channel(last);
         let commits = Arc::new(Commits::new(Arc::clone(&store), Arc::clone(&tail), synced_sender, marked));
@@ -118,6 +124,7 @@ impl Running {
         let thread = start_writer(&group)?;
         let running = Self {
             store,
+            recent: Recent::default(),
             group,
             #[cfg(test)]
             commits,
@@ -177,6 +184,7 @@ fn start_helpers(
         retention: settings.retention,
         given_up: BTreeSet::new(),
         aged_at: None,
+        namer: Namer::default(),
     };
     let mut threads = vec![flusher, preparer];
     match start("journal-sealer", move || sealer.run()) {

@@ -16,7 +16,7 @@ use utoipa::IntoParams;
 
 use crate::{
     event::{EVENT_BYTES_MAX, EventRef, Seq, codec},
-    journal::{ReadError, Record},
+    journal::{ReadError, Record, RecordBuf},
     ledger::LedgerEntry,
     projection::{ProjectionError, View},
     records,
@@ -36,16 +36,13 @@ use crate::{
         cloudevents,
         error::ErrorBody,
         event::{self, Defaults, EventView, to_masked_json},
-        history::{EventWithHistory, LedgerLine, raw},
+        history::{EventWithHistory, LedgerLine, OtherEvent, raw},
         publish::{Results, ResultsKind, Summary},
     },
 };
 
-/// Most records that are searched for an event that the projection does not have yet: some seconds
-/// of a burst. The projection follows within milliseconds, unless it is being rebuilt.
-const LOOKED_AT_MAX: u64 = 100_000;
-/// Most records that are searched before the task yields to other requests.
-const LOOKED_AT_ONCE_MAX: usize = 1_000;
+/// Most events of one id that are found.
+const SAME_ID_MAX: usize = 16;
 
 /// How long an answer waits for the projection to reach the journal's end; it follows within
 /// milliseconds, unless it is being rebuilt.
@@ -202,7 +199,7 @@ fn check_lone(body: &[u8]) -> Result<(), ApiError> {
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EventParams {
-    /// The event's source; the newest event of that id if absent.
+    /// The event's source; if absent, the newest event of that id, with the others in `others`.
     source: Option<String>,
 }
 
@@ -217,17 +214,26 @@ pub(crate) async fn get(
     Segment(name): Segment,
     Params(params): Params<EventParams>,
 ) -> Result<Json<EventWithHistory>, ApiError> {
-    // Read first: records that are projected after the query are searched in the journal.
-    let projected = app.projection.progress().projected();
-    // If the projection fails, the journal still has the event.
-    let known = look_up(&app, name.clone(), params.source.clone()).await.ok().flatten();
-    let found = match known {
-        Some(found) => Some(found),
-        None => find(&app, name.clone(), params.source, projected).await?,
+    let in_journal = find(&app, name.clone(), params.source.clone()).await;
+    let Found { event, others } = match in_journal {
+        Ok(Some(found)) => found,
+        // The history may have an event whose segment was deleted or cannot be read.
+        nothing => match look_up(&app, name.clone(), params.source).await {
+            Ok(Some(event)) => Found { event, others: Vec::new() },
+            Ok(None) | Err(_) => {
+                return Err(nothing.err().unwrap_or_else(|| ApiError::not_found("event", &name)));
+            }
+        },
     };
-    let (seq, event) = found.ok_or_else(|| ApiError::not_found("event", &name))?;
+    let (seq, event) = event;
     let (history, projected) = what_became_of(&app, seq).await;
-    Ok(Json(EventWithHistory { event, history, projection: history::how_far(&app, projected) }))
+    Ok(Json(EventWithHistory { event, history, others, projection: history::how_far(&app, projected) }))
+}
+
+/// An event, and the others of its id.
+struct Found {
+    event: (Seq, Box<RawValue>),
+    others: Vec<OtherEvent>,
 }
 
 async fn look_up(
@@ -258,57 +264,36 @@ async fn what_became_of(app: &App, seq: Seq) -> (Vec<LedgerLine>, Seq) {
     read.await.unwrap_or_else(|_| (Vec::new(), progress.projected()))
 }
 
-/// Searches the records after `projected`, which the projection may lack, and then the record at
-/// the position.
+/// Searches the journal for the newest event of the id `name`, then for the one at this position.
 ///
 /// A number may be a producer's id or a position; the id goes first, because an event can also be
-/// found by its id. Reads at most [`LOOKED_AT_MAX`] records; stops when the caller has
-/// disconnected.
-async fn find(
-    app: &App,
-    name: String,
-    source: Option<String>,
-    projected: Seq,
-) -> Result<Option<(Seq, Box<RawValue>)>, ApiError> {
-    let unreadable = |error: ReadError| {
+/// found by its id.
+async fn find(app: &App, name: String, source: Option<String>) -> Result<Option<Found>, ApiError> {
+    let journal = app.journal.clone();
+    let search = move || -> Result<Option<Found>, ReadError> {
+        let is_wanted =
+            |found: &RecordBuf| as_event(&found.as_record()).is_some_and(|event| event.id == name);
+        let mut all = journal.find_named(records::name_of_id(&name), SAME_ID_MAX, is_wanted)?;
+        let source_of = |found: &RecordBuf| as_event(&found.as_record()).map(|event| event.source.to_owned());
+        let of_source = |found: &RecordBuf| source.is_none() || source_of(found) == source;
+        let place = all.iter().position(of_source);
+        let event = match place.map(|place| all.remove(place)) {
+            None if source.is_none() => {
+                let position = name.parse().ok().map(|seq| journal.read_at(Seq(seq))).transpose()?;
+                position.flatten().and_then(|found| shown(&found.as_record()))
+            }
+            found => found.and_then(|found| shown(&found.as_record())),
+        };
+        let others =
+            all.iter().filter_map(|found| Some(OtherEvent { source: source_of(found)?, seq: found.seq.0 }));
+        Ok(event.map(|event| Found { event, others: others.collect() }))
+    };
+    let searched = tokio::task::spawn_blocking(search).await;
+    let failed = |error: &dyn std::error::Error| {
         let message = format!("the journal cannot be read: {error}");
         ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, message)
     };
-    let is_wanted = |event: &EventRef<'_>| {
-        event.id == name && source.as_deref().is_none_or(|source| event.source == source)
-    };
-    let head = *app.journal.written().borrow();
-    let mut next = projected.next();
-    let is_far = head.0.saturating_sub(next.0) >= LOOKED_AT_MAX;
-    while !is_far && next <= head {
-        let mut reader = app.journal.read_from(next);
-        let records = match reader.next_batch(LOOKED_AT_ONCE_MAX) {
-            // The record was deleted before it was projected.
-            Err(ReadError::Gone { oldest, .. }) => {
-                next = oldest;
-                continue;
-            }
-            records => records.map_err(unreadable)?,
-        };
-        let Some(last) = records.iter().last().map(|record| record.seq) else { break };
-        let found = records.iter().find(|found| as_event(found).is_some_and(|event| is_wanted(&event)));
-        if let Some(found) = found {
-            return Ok(shown(&found));
-        }
-        next = last.next();
-        // Lets other tasks run between two reads; the future is dropped here if the caller has
-        // disconnected.
-        tokio::task::yield_now().await;
-    }
-    let position = name.parse().ok().filter(|_| source.is_none());
-    let found = match position {
-        Some(seq) => app.journal.read_at(Seq(seq)).map_err(unreadable)?,
-        None => None,
-    };
-    match found.and_then(|found| shown(&found.as_record())) {
-        None if is_far => Err(ApiError::busy("the history is behind, and the event is not in it yet")),
-        found => Ok(found),
-    }
+    searched.map_err(|error| failed(&error))?.map_err(|error| failed(&error))
 }
 
 fn shown(found: &Record<'_>) -> Option<(Seq, Box<RawValue>)> {

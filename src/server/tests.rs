@@ -38,7 +38,7 @@ use crate::{
     event::{Seq, SessionId, Severity},
     exchange::{Answer, Exchange, Injection, InjectionId, Released, Role},
     harness::kind::Kind,
-    journal::{Clock, Journal, JournalSettings, memory::MemoryFiles},
+    journal::{Clock, Journal, JournalSettings, Record, memory::MemoryFiles},
     ledger::LedgerEntry,
     meter::Meters,
     notification::{NotificationId, Priority, SubscriberId},
@@ -95,7 +95,9 @@ pub(super) fn daemon_with(
 ) -> Daemon {
     let clock: Clock = Arc::new(clock);
     let files = Arc::new(MemoryFiles::new());
-    let opened = Journal::open(files, JournalSettings::default(), clock.clone(), &|_| None).expect("opened");
+    let names: fn(Record<'_>) -> Option<u64> = |found| records::name_of_record(found.kind.0, found.body);
+    let settings = JournalSettings { names: Some(names), ..JournalSettings::default() };
+    let opened = Journal::open(files, settings, clock.clone(), &|_| None).expect("opened");
     let (engine, asked) = EngineHandle::new(monotonic);
     let (others, queries) = mpsc::channel(1);
     tokio::spawn(answer_names(asked, others));
@@ -416,17 +418,23 @@ async fn sessions_and_events_are_shown_and_what_is_not_known_is_not_found() {
 }
 
 #[tokio::test]
-async fn an_event_that_is_not_there_is_not_looked_for_in_the_whole_journal() {
+async fn an_unprojected_event_is_found_by_its_id() {
     let daemon = daemon();
     let app = &daemon.app;
     let lines = "{\"type\":\"a.b\",\"id\":\"one\"}\n".to_owned() + &"{\"type\":\"a.b\"}\n".repeat(100_001);
     let published = send(app, post("/v1/events", "application/x-ndjson", lines)).await;
     assert_eq!(published.status, StatusCode::OK, "{}", published.body);
-    // The projection is not fed, so it has no such event.
-    let unknown = send(app, get("/v1/events/nobody")).await;
-    assert_eq!(unknown.status, StatusCode::SERVICE_UNAVAILABLE);
-    assert_eq!(unknown.headers["retry-after"], "1");
-    assert!(unknown.body.contains("the history is behind"), "{}", unknown.body);
+    // Another source has the same id.
+    let other = r#"{"type":"a.b","id":"one","source":"other"}"#;
+    send(app, post("/v1/events", "application/json", other)).await;
+    let newest = send(app, get("/v1/events/one")).await.json();
+    assert_eq!(newest["event"]["seq"], 100_003);
+    assert_eq!(newest["others"], json!([{ "source": "api", "seq": 1 }]));
+    let first = send(app, get("/v1/events/one?source=api")).await.json();
+    assert_eq!((&first["event"]["seq"], &first["others"][0]["source"]), (&json!(1), &json!("other")));
+    for unknown in ["/v1/events/nobody", "/v1/events/one?source=nobody"] {
+        assert_eq!(send(app, get(unknown)).await.status, StatusCode::NOT_FOUND, "{unknown}");
+    }
 }
 
 #[tokio::test]

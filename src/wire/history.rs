@@ -379,8 +379,20 @@ pub struct EventWithHistory {
     pub event: Box<RawValue>,
     /// The recorded outcome of the event and of its notifications, oldest first.
     pub history: Vec<LedgerLine>,
+    /// Other events of this id, from other sources, newest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<OtherEvent>,
     /// The progress of the projection that gave the outcome.
     pub projection: ProjectionView,
+}
+
+/// An event with the id of another one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct OtherEvent {
+    /// Its source.
+    pub source: String,
+    /// Its position in the journal.
+    pub seq: u64,
 }
 
 /// A page of events.

@@ -48,6 +48,7 @@ pub(crate) struct Segment {
     /// The time of its last record, in milliseconds.
     time: AtomicU64,
     is_named: AtomicBool,
+    has_names: AtomicBool,
 }
 
 impl Segment {
@@ -60,6 +61,7 @@ impl Segment {
             end: AtomicU64::new(HEADER_BYTES),
             time: AtomicU64::new(0),
             is_named: AtomicBool::new(false),
+            has_names: AtomicBool::new(false),
         }
     }
 
@@ -110,6 +112,16 @@ impl Segment {
     /// Records that its name is on the disk.
     pub(crate) fn set_named(&self) {
         self.is_named.store(true, Ordering::Release);
+    }
+
+    /// Whether a file beside it has the names of its records.
+    pub(crate) fn has_names(&self) -> bool {
+        self.has_names.load(Ordering::Acquire)
+    }
+
+    /// Records whether the file of names is there.
+    pub(crate) fn set_has_names(&self, has_names: bool) {
+        self.has_names.store(has_names, Ordering::Release);
     }
 
     /// The time of its last record; zero when it has none.

@@ -17,6 +17,8 @@ use crate::{
         files::Files,
         health::Health,
         maintenance_signal::MaintenanceSignal,
+        names,
+        record::NameOf,
         sealed::SealedFile,
         segment::Segment,
         segment_file::{UNFINISHED_NAME, name_of},
@@ -67,6 +69,8 @@ pub(crate) struct Store {
     pub(crate) poison: watch::Sender<Option<Poisoned>>,
     /// The meters of sync durations, once set.
     pub(crate) meters: OnceLock<Arc<Meters>>,
+    /// The name of a record, if records are found by names.
+    pub(crate) names: OnceLock<NameOf>,
     pub(crate) health: Health,
 }
 
@@ -82,6 +86,7 @@ impl Store {
             full: Mutex::default(),
             poison: watch::Sender::new(None),
             meters: OnceLock::new(),
+            names: OnceLock::new(),
             health: Health::new(Arc::clone(clock)),
         }
     }
@@ -180,6 +185,7 @@ impl Store {
         let sealed = Arc::new(Segment::sealed(sealed));
         let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(place) = segments.iter_mut().find(|segment| segment.first == first) {
+            sealed.set_has_names(place.has_names());
             *place = sealed;
         }
         drop(segments);
@@ -201,6 +207,8 @@ impl Store {
                 Ok(()) | Err(_) => {
                     self.take_out(&oldest);
                     count += 1;
+                    // One that stays is removed at the next start.
+                    self.files.remove(&names::name_of(oldest.first)).ok();
                     self.files.sync_dir()
                 }
             };

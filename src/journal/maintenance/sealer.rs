@@ -30,7 +30,10 @@ use crate::{
             segment_file::{HEADER_BYTES, UNFINISHED_NAME},
             store::Store,
         },
-        maintenance::retention::{Forgettable, Full, Retention},
+        maintenance::{
+            namer::Namer,
+            retention::{Forgettable, Full, Retention},
+        },
     },
     time::Timestamp,
 };
@@ -53,6 +56,7 @@ pub(crate) struct Sealer {
     pub(crate) given_up: BTreeSet<Seq>,
     /// When a segment was last deleted for its age.
     pub(crate) aged_at: Option<Timestamp>,
+    pub(crate) namer: Namer,
 }
 
 impl Sealer {
@@ -61,7 +65,11 @@ impl Sealer {
         background::lower_priority(background::LOWEST);
         while self.store.maintenance.wait() {
             // Out of memory can surface as a panic; unfinished work is retried at the next signal.
-            if catch_unwind(AssertUnwindSafe(|| self.work())).is_err() {
+            let work = || {
+                self.work();
+                self.namer.work(&self.store, &self.synced, PAUSE);
+            };
+            if catch_unwind(AssertUnwindSafe(work)).is_err() {
                 tracing::error!("sealing failed; it is retried");
                 self.store.files.remove(UNFINISHED_NAME).ok();
             }

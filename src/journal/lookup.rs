@@ -1,0 +1,249 @@
+//! Finds records by their names: in full segments by the file of names beside each, in the newest
+//! one by names in memory.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::watch;
+
+use crate::{
+    event::Seq,
+    journal::log::{
+        names::{self, Entry},
+        reader::{ReadError, Reader, RecordBuf},
+        store::Store,
+    },
+};
+
+/// Most records per read.
+const BATCH_RECORDS_MAX: usize = 4_096;
+
+/// The names of a segment without a file of names, read as they are needed: twelve bytes a record.
+#[derive(Debug, Default)]
+pub(crate) struct Recent(Mutex<Names>);
+
+#[derive(Debug, Default)]
+struct Names {
+    /// The segment's first record; zero when none was read.
+    first: Seq,
+    /// The first record whose name was not read.
+    next: Seq,
+    names: Vec<u64>,
+    offsets: Vec<u32>,
+}
+
+/// The records called `name` that `is_wanted` accepts, newest first, at most `most`.
+///
+/// Errors: a record cannot be read.
+pub(crate) fn find(
+    store: &Arc<Store>,
+    written: &watch::Receiver<Seq>,
+    recent: &Recent,
+    name: u64,
+    most: usize,
+    mut is_wanted: impl FnMut(&RecordBuf) -> bool,
+) -> Result<Vec<RecordBuf>, ReadError> {
+    let mut found = Vec::new();
+    let mut end = written.borrow().next();
+    let segments = store.read_segments().clone();
+    for segment in segments.iter().rev() {
+        let indexed = segment.has_names().then(|| names::find(store.files.as_ref(), segment.first, name));
+        let seqs = match indexed {
+            Some(Ok(seqs)) => seqs,
+            unusable => {
+                if let Some(Err(error)) = unusable {
+                    tracing::warn!(first = %segment.first, %error, "the names of a segment are lost and made again");
+                    segment.set_has_names(false);
+                    store.files.remove(&names::name_of(segment.first)).ok();
+                    store.maintenance.ask();
+                }
+                let mut names = recent.0.lock().unwrap_or_else(PoisonError::into_inner);
+                names.read(store, written, segment.first, end)?;
+                names.find(name)
+            }
+        };
+        for seq in seqs.into_iter().rev().filter(|seq| *seq < end) {
+            let mut reader = Reader::new(Arc::clone(store), written.clone(), seq);
+            let record = match reader.next_batch(1) {
+                // Retention deleted the segment.
+                Err(ReadError::Gone { .. }) => return Ok(found),
+                records => records?.iter().next().map(RecordBuf::from),
+            };
+            found.extend(record.filter(|record| record.seq == seq && is_wanted(record)));
+            if found.len() >= most {
+                return Ok(found);
+            }
+        }
+        end = end.min(segment.first);
+    }
+    Ok(found)
+}
+
+/// The names of the records from `next` to before `end`, and how far they could be read.
+pub(crate) fn read_names(
+    store: &Arc<Store>,
+    written: &watch::Receiver<Seq>,
+    first: Seq,
+    next: Seq,
+    end: Seq,
+    mut go_on: impl FnMut(Entry) -> bool,
+) -> Result<Seq, ReadError> {
+    let Some(name_of) = store.names.get() else { return Ok(end) };
+    let mut reader = Reader::new(Arc::clone(store), written.clone(), next);
+    while reader.position() < end {
+        let left = usize::try_from(end.0 - reader.position().0).unwrap_or(BATCH_RECORDS_MAX);
+        let records = match reader.next_batch(left.min(BATCH_RECORDS_MAX)) {
+            Err(ReadError::Gone { .. }) => return Ok(end),
+            Err(error) => {
+                if reader.skip_damaged() {
+                    continue;
+                }
+                return Err(error);
+            }
+            Ok(records) => records,
+        };
+        let mut count = 0;
+        for record in records.iter() {
+            count += 1;
+            let offset = u32::try_from(record.seq.0.saturating_sub(first.0)).unwrap_or(u32::MAX);
+            if let Some(name) = name_of(record)
+                && !go_on((name, offset))
+            {
+                return Ok(record.seq);
+            }
+        }
+        if count == 0 {
+            break;
+        }
+    }
+    Ok(reader.position().min(end))
+}
+
+impl Names {
+    /// Reads the names of the segment at `first` that are not known, before `end`.
+    fn read(
+        &mut self,
+        store: &Arc<Store>,
+        written: &watch::Receiver<Seq>,
+        first: Seq,
+        end: Seq,
+    ) -> Result<(), ReadError> {
+        if self.first != first {
+            *self = Self { first, next: first, ..Self::default() };
+        }
+        let (names, offsets) = (&mut self.names, &mut self.offsets);
+        self.next = read_names(store, written, first, self.next, end, |(name, offset)| {
+            names.push(name);
+            offsets.push(offset);
+            true
+        })?;
+        Ok(())
+    }
+
+    fn find(&self, name: u64) -> Vec<Seq> {
+        let all = self.names.iter().zip(&self.offsets);
+        let same = all.filter(|(known, _)| **known == name);
+        same.map(|(_, offset)| Seq(self.first.0 + u64::from(*offset))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+    use crate::{
+        journal::{
+            Journal, JournalSettings, Level, Retention,
+            files::Files,
+            log::memory::{MemoryFiles, Operation},
+            testing::{SEGMENT_BYTES, batch_of, number_of},
+        },
+        time::Timestamp,
+    };
+
+    const RECORDS: u64 = 100;
+
+    /// Opens a journal in which two numbers share a name, and waits until its names are made.
+    fn open(files: &MemoryFiles, seal: bool) -> Journal {
+        let settings = JournalSettings {
+            segment_bytes: SEGMENT_BYTES,
+            seal,
+            retention: Retention::default(),
+            names: Some(|record| Some(number_of(record.body) / 2)),
+            ..JournalSettings::default()
+        };
+        let clock = Arc::new(|| Timestamp::ZERO);
+        let opened = Journal::open(Arc::new(files.clone()), settings, clock, &|_| None).expect("opened");
+        opened.journal.inner.store.maintenance.wait_until_idle();
+        opened.journal
+    }
+
+    fn named(journal: &Journal, name: u64) -> Vec<u64> {
+        let found = journal.find_named(name, 9, |_| true).expect("readable");
+        found.iter().map(|record| number_of(&record.body)).collect()
+    }
+
+    fn assert_all_found(journal: &Journal, from: u64, context: &str) {
+        for number in from..=RECORDS {
+            let expected: Vec<u64> = [number / 2 * 2 + 1, number / 2 * 2]
+                .into_iter()
+                .filter(|n| (from..=RECORDS).contains(n))
+                .collect();
+            assert_eq!(named(journal, number / 2), expected, "{context}");
+        }
+        assert!(named(journal, 1_000).is_empty(), "{context}");
+    }
+
+    fn names_in(files: &MemoryFiles) -> Vec<String> {
+        let mut all = files.list().expect("listed");
+        all.retain(|name| names::first_of(name).is_some());
+        all.sort();
+        all
+    }
+
+    #[test]
+    fn records_of_any_segment_are_found_by_name() {
+        for seal in [false, true] {
+            let files = MemoryFiles::new();
+            let journal = open(&files, seal);
+            for number in 1..=RECORDS {
+                journal.append_blocking(batch_of([number]), Level::Synced).expect("appended");
+                assert!(named(&journal, number / 2).contains(&number), "{number}: at once");
+            }
+            journal.inner.store.maintenance.wait_until_idle();
+            assert_all_found(&journal, 1, "by files and memory");
+            journal.close_blocking().expect("closed");
+            let made = names_in(&files);
+            assert!(made.len() > 5, "{made:?}");
+            // One is lost, one is damaged, one belongs to another segment, one has no segment.
+            files.remove(&made[0]).expect("removed");
+            files.open(&made[1]).and_then(|file| file.write_at(&[9], 70)).expect("written");
+            files.rename(&made[3], &made[2]).expect("renamed");
+            files.create(&names::name_of(Seq(9_999))).expect("created");
+            let journal = open(&files, seal);
+            assert!(!names_in(&files).contains(&names::name_of(Seq(9_999))));
+            assert_all_found(&journal, 1, "with files lost and damaged");
+            journal.inner.store.maintenance.wait_until_idle();
+            assert_all_found(&journal, 1, "made again");
+            assert_eq!(names_in(&files).len(), made.len());
+            journal.forget_before(Seq(40)).expect("deleted");
+            let first = journal.stored().expect("known").first.0;
+            assert!(first > 20, "{first}");
+            assert_all_found(&journal, first, "deleted");
+            assert!(names_in(&files).iter().all(|name| names::first_of(name) >= Some(Seq(first))));
+            journal.close_blocking().expect("closed");
+        }
+    }
+
+    #[test]
+    fn records_are_found_where_no_names_can_be_written() {
+        let files = MemoryFiles::new();
+        files.fail(Operation::Create, names::UNFINISHED_NAME, 1_000, io::ErrorKind::StorageFull);
+        let journal = open(&files, false);
+        journal.append_blocking(batch_of(1..=RECORDS), Level::Synced).expect("appended");
+        journal.inner.store.maintenance.wait_until_idle();
+        assert_eq!(names_in(&files), Vec::<String>::new());
+        assert_all_found(&journal, 1, "without files");
+        journal.close_blocking().expect("closed");
+    }
+}
