@@ -7,6 +7,7 @@ pub(crate) mod failure;
 pub mod files;
 pub(crate) mod health;
 pub(crate) mod idempotency;
+pub(crate) mod identity;
 pub(crate) mod maintenance_signal;
 pub(crate) mod mark;
 pub mod memory;

@@ -17,6 +17,7 @@ use std::{
 use crate::journal::log::{
     failure::{DiskFull, Poisoned},
     files::File,
+    identity,
     segment_file::{self, NEXT_NAME},
     store::Store,
 };
@@ -113,13 +114,14 @@ pub(crate) fn prepare_files(
 ) {
     let files = store.files.as_ref();
     while orders.recv().is_ok() {
-        let mut file = segment_file::prepare(files, size);
+        let prepare = || segment_file::prepare(files, size, identity::for_new_segment(files)?);
+        let mut file = prepare();
         while let Some(error) = file.as_ref().err().filter(|error| DiskFull::is_reason_of(error)) {
             store.set_full(size, error);
             if orders.recv_timeout(FULL_RETRY) == Err(RecvTimeoutError::Disconnected) {
                 return;
             }
-            file = segment_file::prepare(files, size);
+            file = prepare();
         }
         store.set_room();
         if prepared.send(file).is_err() {

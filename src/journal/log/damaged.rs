@@ -38,6 +38,9 @@ pub enum FoundDamage {
     /// A newer program wrote the file.
     #[error("the file has format {0}, which is newer than {max}, the newest this program reads", max = segment_file::SEALED_VERSION)]
     Newer(u32),
+    /// The file has the identity of another journal.
+    #[error("the file is a segment of another journal")]
+    Foreign,
     /// Bytes that are not a record.
     #[error("the record is damaged: {0}")]
     Record(Damage),

@@ -26,7 +26,7 @@ use crate::{
         damaged,
         files::Files,
         idempotency::{IDEMPOTENCY_KEYS_MAX, IdempotencyKey, IdempotencyKeys},
-        mark,
+        identity, mark,
         reader::RecordBuf,
         record::{Damage, Record},
         sealed::{SealDamage, SealedFile},
@@ -79,6 +79,15 @@ pub enum OpenError {
          `aside journal repair` keeps the valid records", path.display()
     )]
     NotASegment {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A segment is of another journal.
+    #[error(
+        "open the journal: {} is a segment of another journal; put the right file there, or let `aside journal repair` \
+         leave its records out", path.display()
+    )]
+    Foreign {
         /// The file.
         path: PathBuf,
     },
@@ -258,6 +267,10 @@ pub(crate) fn scan(
 ) -> Result<ScanReport, OpenError> {
     let mut scanner = Scanner::new(files, key_of, hint);
     let (firsts, has_next) = scanner.list()?;
+    let foreign = identity::foreign(files).map_err(|source| scanner.failed("read", "", source))?;
+    if let Some(name) = foreign.first() {
+        return Err(OpenError::Foreign { path: files.path(name) });
+    }
     let Some((last_first, full_firsts)) = firsts.split_last() else {
         return ScanReport::default().check_reach(hint);
     };

@@ -26,7 +26,7 @@ use crate::{
     journal::log::{
         files::File,
         record::{self, BODY_BYTES_MAX, Record},
-        segment_file::{self, HEADER_BYTES, SEALED_VERSION},
+        segment_file::{self, HEADER_BYTES, JournalId, SEALED_VERSION},
     },
     time::Timestamp,
 };
@@ -114,9 +114,9 @@ pub(crate) struct SealWriter {
 }
 
 impl SealWriter {
-    /// Begins a segment in an empty file.
-    pub(crate) fn new(file: Arc<dyn File>, first: Seq) -> io::Result<Self> {
-        file.write_at(&segment_file::header(SEALED_VERSION), 0)?;
+    /// Begins a segment of a journal in an empty file.
+    pub(crate) fn new(file: Arc<dyn File>, first: Seq, id: JournalId) -> io::Result<Self> {
+        file.write_at(&segment_file::header(SEALED_VERSION, id), 0)?;
         Ok(Self {
             file,
             compressor: Compressor::new(ZSTD_LEVEL)?,
@@ -422,9 +422,10 @@ mod tests {
     /// A sealed file, and its content before sealing.
     fn sealed(numbers: std::ops::Range<u64>) -> (MemoryFiles, Vec<u8>) {
         let files = MemoryFiles::new();
-        let mut raw = segment_file::header(1).to_vec();
+        let mut raw = segment_file::header(1, JournalId::NONE).to_vec();
         let mut seal_writer =
-            SealWriter::new(files.create("a").expect("created"), Seq(numbers.start)).expect("begun");
+            SealWriter::new(files.create("a").expect("created"), Seq(numbers.start), JournalId::NONE)
+                .expect("begun");
         for number in numbers {
             let body = body(number);
             let record = record(number, &body);

@@ -1,9 +1,9 @@
 //! The file of a segment: its name, its header, and how the next one is prepared.
 //!
-//! A preallocated file has a header (magic, format version, checksum), then records without gaps,
-//! then zeros. The next file is prepared ahead under its own name. It gets a segment's name when
-//! all records before it are synced, so only the last segment, or the prepared file after it, can
-//! have a torn end.
+//! A preallocated file has a header (magic, identity of the journal, format version, checksum), then
+//! records without gaps, then zeros. The next file is prepared ahead under its own name. It gets a
+//! segment's name when all records before it are synced, so only the last segment, or the prepared
+//! file after it, can have a torn end.
 
 use std::{io, sync::Arc};
 
@@ -30,8 +30,17 @@ pub(crate) const PLAIN_VERSION: u32 = 1;
 /// The format of a sealed segment, and the newest that this program reads.
 pub(crate) const SEALED_VERSION: u32 = 2;
 
-/// The first bytes of every segment.
-const MAGIC: [u8; 8] = *b"asidejnl";
+/// The first bytes of every segment; its journal's identity follows.
+const MAGIC: [u8; 4] = *b"asid";
+
+/// The identity of a journal: random, chosen with its first segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct JournalId(pub(crate) [u8; 4]);
+
+impl JournalId {
+    /// That of segments from before there was one; belongs to any journal.
+    pub(crate) const NONE: Self = Self(*b"ejnl");
+}
 
 /// The result of reading a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,12 +66,13 @@ pub(crate) fn first_of(name: &str) -> Option<Seq> {
     (name_of(seq) == name).then_some(seq)
 }
 
-/// Creates an empty segment of `size` bytes under [`NEXT_NAME`], durably.
+/// Creates an empty segment of `size` bytes of the journal `id` under [`NEXT_NAME`], durably.
 ///
 /// A file that an earlier run prepared but did not fill is reused and synced again: that run may
 /// have been killed before its sync, or its sync may have failed. On a disk with too little space
 /// nothing is written, so that other writers keep the rest.
-pub(crate) fn prepare(files: &dyn Files, size: u64) -> io::Result<Arc<dyn File>> {
+pub(crate) fn prepare(files: &dyn Files, size: u64, id: JournalId) -> io::Result<Arc<dyn File>> {
+    let header = header(PLAIN_VERSION, id);
     let mut there = 0;
     if files.list()?.iter().any(|name| name == NEXT_NAME) {
         let file = files.open(NEXT_NAME)?;
@@ -71,7 +81,7 @@ pub(crate) fn prepare(files: &dyn Files, size: u64) -> io::Result<Arc<dyn File>>
             && header_of(file.as_ref())? == Header::Plain
             && used_end(file.as_ref(), HEADER_BYTES)?.is_none()
         {
-            file.write_at(&header(PLAIN_VERSION), 0)?;
+            file.write_at(&header, 0)?;
             file.sync_data()?;
             files.sync_dir()?;
             return Ok(file);
@@ -82,7 +92,7 @@ pub(crate) fn prepare(files: &dyn Files, size: u64) -> io::Result<Arc<dyn File>>
     }
     let file = files.create(NEXT_NAME)?;
     let prepared = file
-        .write_at(&header(PLAIN_VERSION), 0)
+        .write_at(&header, 0)
         .and_then(|()| fill_with_zeros(file.as_ref(), HEADER_BYTES, size))
         .and_then(|()| file.sync_data())
         .and_then(|()| files.sync_dir());
@@ -96,10 +106,12 @@ pub(crate) fn prepare(files: &dyn Files, size: u64) -> io::Result<Arc<dyn File>>
 
 /// The header of a segment.
 ///
-/// Shape: eight magic bytes, the format, and the CRC-32C of both; numbers are little-endian.
-pub(crate) fn header(version: u32) -> [u8; HEADER_BYTES as usize] {
+/// Shape: four magic bytes, the journal's identity, the format, and the CRC-32C of all; numbers are
+/// little-endian.
+pub(crate) fn header(version: u32, id: JournalId) -> [u8; HEADER_BYTES as usize] {
     let mut header = [0; HEADER_BYTES as usize];
-    header[..8].copy_from_slice(&MAGIC);
+    header[..4].copy_from_slice(&MAGIC);
+    header[4..8].copy_from_slice(&id.0);
     header[8..12].copy_from_slice(&version.to_le_bytes());
     let sum = crc32c::crc32c(&header[..12]);
     header[12..].copy_from_slice(&sum.to_le_bytes());
@@ -111,10 +123,10 @@ pub(crate) fn header(version: u32) -> [u8; HEADER_BYTES as usize] {
 pub(crate) fn header_of(file: &dyn File) -> io::Result<Header> {
     let mut found = [0; HEADER_BYTES as usize];
     file.read_at(&mut found, 0)?;
-    let [_, _, _, _, _, _, _, _, v0, v1, v2, v3, sum @ ..] = found;
-    let version = u32::from_le_bytes([v0, v1, v2, v3]);
-    let mut expected = header(version);
-    if sum == [0; 4] && version <= SEALED_VERSION {
+    let [_, _, _, _, i0, i1, i2, i3, v0, v1, v2, v3, sum @ ..] = found;
+    let (id, version) = (JournalId([i0, i1, i2, i3]), u32::from_le_bytes([v0, v1, v2, v3]));
+    let mut expected = header(version, id);
+    if sum == [0; 4] && version <= SEALED_VERSION && id == JournalId::NONE {
         expected[12..].fill(0);
     }
     if found != expected {
@@ -126,6 +138,17 @@ pub(crate) fn header_of(file: &dyn File) -> io::Result<Header> {
         SEALED_VERSION => Header::Sealed,
         newer => Header::Newer(newer),
     })
+}
+
+/// The identity in a file's header; `None` if the header is damaged.
+pub(crate) fn id_of(file: &dyn File) -> io::Result<Option<JournalId>> {
+    if header_of(file)? == Header::Other {
+        return Ok(None);
+    }
+    let mut found = [0; HEADER_BYTES as usize];
+    file.read_at(&mut found, 0)?;
+    let [_, _, _, _, i0, i1, i2, i3, ..] = found;
+    Ok(Some(JournalId([i0, i1, i2, i3])))
 }
 
 /// Whether the first read of the record space has a byte that is not zero.
@@ -170,14 +193,14 @@ mod tests {
     #[test]
     fn a_prepared_file_is_taken_again_unless_it_was_used() {
         let files = MemoryFiles::new();
-        let file = prepare(&files, 4_096).expect("prepared");
+        let file = prepare(&files, 4_096, JournalId::NONE).expect("prepared");
         assert_eq!(header_of(file.as_ref()).expect("read"), Header::Plain);
         let writes = files.operations().writes;
-        prepare(&files, 4_096).expect("taken");
+        prepare(&files, 4_096, JournalId::NONE).expect("taken");
         assert_eq!(files.operations().writes, writes + 1, "its header alone");
         file.write_at(&[1], 4_000).expect("written");
         assert_eq!(used_end(file.as_ref(), HEADER_BYTES).expect("read"), Some(4_001));
-        let again = prepare(&files, 4_096).expect("prepared");
+        let again = prepare(&files, 4_096, JournalId::NONE).expect("prepared");
         assert_eq!(used_end(again.as_ref(), HEADER_BYTES).expect("read"), None);
     }
 
@@ -185,10 +208,10 @@ mod tests {
     fn what_a_killed_process_prepared_is_on_the_disk_before_it_is_taken() {
         let files = MemoryFiles::new();
         let file = files.create(NEXT_NAME).expect("created");
-        let written = file.write_at(&header(PLAIN_VERSION), 0);
+        let written = file.write_at(&header(PLAIN_VERSION, JournalId::NONE), 0);
         written.and_then(|()| fill_with_zeros(file.as_ref(), HEADER_BYTES, 4_096)).expect("written");
         let killed = files.after_kill();
-        prepare(&killed, 4_096).expect("taken");
+        prepare(&killed, 4_096, JournalId::NONE).expect("taken");
         for seed in 0..20 {
             let left = killed.after_power_loss(seed);
             let file = left.open(NEXT_NAME).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
@@ -200,29 +223,29 @@ mod tests {
     fn nothing_is_written_where_there_is_too_little_space() {
         let files = MemoryFiles::new();
         files.set_space(Some(4_095));
-        let error = prepare(&files, 4_096).map(|_| ()).expect_err("too little");
+        let error = prepare(&files, 4_096, JournalId::NONE).map(|_| ()).expect_err("too little");
         assert_eq!((error.kind(), files.operations().writes), (io::ErrorKind::StorageFull, 0));
         assert_eq!(files.list().expect("listed"), Vec::<String>::new());
         files.set_space(Some(4_096));
-        prepare(&files, 4_096).expect("enough");
+        prepare(&files, 4_096, JournalId::NONE).expect("enough");
     }
 
     #[test]
     fn headers_of_newer_formats_and_damaged_ones_are_distinguished() {
         let files = MemoryFiles::new();
-        let file = prepare(&files, 64).expect("prepared");
+        let file = prepare(&files, 64, JournalId::NONE).expect("prepared");
         let kind_of = |header: &[u8]| {
             file.write_at(header, 0).expect("written");
             header_of(file.as_ref()).expect("read")
         };
         let kinds = [Header::Plain, Header::Sealed, Header::Newer(3)];
-        assert_eq!([1, 2, 3].map(|version| kind_of(&header(version))), kinds);
+        assert_eq!([1, 2, 3].map(|version| kind_of(&header(version, JournalId::NONE))), kinds);
         // Headers from before the checksum existed.
         let kinds = [Header::Plain, Header::Sealed, Header::Other];
-        let without_sum = |version| [&header(version)[..12], &[0; 4]].concat();
+        let without_sum = |version| [&header(version, JournalId::NONE)[..12], &[0; 4]].concat();
         assert_eq!([1, 2, 3].map(|version| kind_of(&without_sum(version))), kinds);
         for bit in 0..8 * HEADER_BYTES as usize {
-            let mut flipped = header(SEALED_VERSION);
+            let mut flipped = header(SEALED_VERSION, JournalId(*b"1234"));
             flipped[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(kind_of(&flipped), Header::Other, "bit {bit}");
         }

@@ -11,6 +11,7 @@ use crate::{
     journal::{
         log::{
             files::{File, Files},
+            identity,
             record::{Record, RecordKind},
             recover::apply::{copy_part, free_name},
             sealed::SealWriter,
@@ -145,7 +146,8 @@ fn rewrite(
     if holds_nothing(segment) {
         return Ok(time);
     }
-    let mut seal_writer = SealWriter::new(files.create(UNFINISHED_NAME)?, segment.first)?;
+    let id = identity::for_new_segment(files)?;
+    let mut seal_writer = SealWriter::new(files.create(UNFINISHED_NAME)?, segment.first, id)?;
     let mut time = time;
     let mut write = |piece: Piece<'_>| {
         match piece {
@@ -161,7 +163,7 @@ fn rewrite(
         }
         Ok(())
     };
-    if segment.is_folder {
+    if segment.is_folder || segment.is_foreign() {
         write(Piece::Lost(segment.first, segment.end))?;
     } else {
         let file: Arc<dyn File> = files.open(&segment.name)?;
@@ -446,7 +448,7 @@ mod tests {
             body: body.as_bytes(),
         };
         record::encode(old, Seq(40), &mut old_record);
-        let header = segment_file::header(9);
+        let header = segment_file::header(9, segment_file::JournalId::NONE);
         // The number of the segment or the prepared file, and its content from an offset on.
         let cases = [
             (1, 0, header.to_vec()),

@@ -8,7 +8,7 @@ use crate::{
     journal::log::{
         damaged::{Found, FoundDamage, walk},
         files::{File, Files},
-        mark,
+        identity, mark,
         record::{Damage, Record, RecordKind},
         recover::Cut,
         segment_file::{self, HEADER_BYTES, Header, NEXT_NAME},
@@ -123,6 +123,7 @@ pub fn verify_reading(
     let marked = mark::read(files).map_err(|source| failed(files, mark::MARK_NAME, source))?;
     let durable = Durable { marked, known };
     let Listed { segments, kept, dropped, refused } = list(files, durable)?;
+    let foreign = identity::foreign(files).map_err(|source| failed(files, "", source))?;
     (verified.kept, verified.durable) = (kept, durable);
     for (at, (name, first, file)) in segments.iter().enumerate() {
         let following = segments.get(at + 1).map(|(_, first, _)| *first);
@@ -137,6 +138,7 @@ pub fn verify_reading(
         };
         let within = Within { first: *first, following, durable };
         let examined = match file {
+            Some(_) if foreign.contains(name) => within.foreign(),
             Some(file) => examine(file, within, &mut count).map_err(|source| failed(files, name, source))?,
             None => within.lost_whole(),
         };
@@ -175,6 +177,11 @@ fn cut_of(files: &dyn Files, name: &str, file: &dyn File, offset: u64) -> io::Re
 }
 
 impl Segment {
+    /// Whether it is of another journal, so that none of its records counts.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.findings.iter().any(|finding| finding.damage == FoundDamage::Foreign)
+    }
+
     /// A folder or file without a readable record, which a start refuses.
     fn refused(files: &dyn Files, name: &str, first: Seq, finding: Finding) -> Self {
         let is_folder = finding.damage == FoundDamage::Folder;
@@ -364,6 +371,13 @@ impl Within {
         let finding = Finding { offset: 0, damage: FoundDamage::Folder, lost, next: None };
         Examined { findings: vec![finding], records: 0, end, torn_at: None, is_sealed: false }
     }
+
+    /// The result for a segment of another journal: none of its records is this one's.
+    fn foreign(self) -> Examined {
+        let mut examined = self.lost_whole();
+        examined.findings.iter_mut().for_each(|finding| finding.damage = FoundDamage::Foreign);
+        examined
+    }
 }
 
 /// Reads one file, passing good and missing records to `visit_piece`.
@@ -453,11 +467,11 @@ impl Finding {
     }
 
     fn may_be_torn(&self) -> bool {
-        use FoundDamage::{Folder, Header, Newer, Record, Sealed, Zeros};
+        use FoundDamage::{Folder, Foreign, Header, Newer, Record, Sealed, Zeros};
         match &self.damage {
             Record(Damage::Length(_) | Damage::Checksum | Damage::Missing { .. }) | Zeros => true,
             Record(Damage::Version(_) | Damage::Order { .. }) => false,
-            Folder | Header | Newer(_) | Sealed(_) => false,
+            Folder | Foreign | Header | Newer(_) | Sealed(_) => false,
         }
     }
 

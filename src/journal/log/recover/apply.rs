@@ -13,9 +13,9 @@ use crate::{
         cursor::{Cursor, Step},
         files::{File, Files, fill_with_zeros},
         idempotency::IdempotencyKeys,
-        mark,
+        identity, mark,
         segment::Segment,
-        segment_file::{self, HEADER_BYTES, NEXT_NAME, PLAIN_VERSION, UNFINISHED_NAME},
+        segment_file::{self, HEADER_BYTES, JournalId, NEXT_NAME, PLAIN_VERSION, UNFINISHED_NAME},
     },
     time::Timestamp,
 };
@@ -101,7 +101,8 @@ impl Scanner<'_> {
     /// Creates the segment that begins with `first`.
     fn begin(&self, first: Seq, segment_bytes: u64) -> Result<Segment, OpenError> {
         let name = segment_file::name_of(first);
-        segment_file::prepare(self.files, segment_bytes.min(FIRST_SEGMENT_BYTES))
+        identity::for_new_segment(self.files)
+            .and_then(|id| segment_file::prepare(self.files, segment_bytes.min(FIRST_SEGMENT_BYTES), id))
             .and_then(|file| self.files.rename(NEXT_NAME, &name).map(|()| file))
             .and_then(|file| self.files.sync_dir().map(|()| Segment::new(first, file)))
             .map_err(|source| self.failed("create", &name, source))
@@ -155,7 +156,7 @@ impl Scanner<'_> {
     /// Copies part of a file, durably, to a new file with a segment header.
     fn keep(&self, file: &dyn File, (begin, end): (u64, u64), kept: &str) -> io::Result<()> {
         let copy = self.files.create(kept)?;
-        copy.write_at(&segment_file::header(PLAIN_VERSION), 0)?;
+        copy.write_at(&header_again(file)?, 0)?;
         copy_part(file, (begin, end), copy.as_ref(), HEADER_BYTES)?;
         copy.sync_data()?;
         self.files.sync_dir()
@@ -169,14 +170,20 @@ impl Scanner<'_> {
         }
         let begin = offset_after(segment, durable).map_err(|source| self.failed("read", name, source))?;
         let written = match begin {
-            Some(begin) => file
-                .write_at(&segment_file::header(PLAIN_VERSION), 0)
+            Some(begin) => header_again(file)
+                .and_then(|header| file.write_at(&header, 0))
                 .and_then(|()| copy_part(file, (begin, segment.end()), file, begin)),
             None => Ok(()),
         };
         written.map_err(|source| self.failed("write", name, source))?;
         file.sync_data().map_err(|source| self.failed("sync", name, source))
     }
+}
+
+/// The header of an unsealed file, with the identity that it has.
+fn header_again(file: &dyn File) -> io::Result<[u8; HEADER_BYTES as usize]> {
+    let id = segment_file::id_of(file)?.unwrap_or(JournalId::NONE);
+    Ok(segment_file::header(PLAIN_VERSION, id))
 }
 
 /// The offset of the first record after `durable` in a segment; `None` when there is none.

@@ -417,7 +417,7 @@ fn a_newer_format_and_a_newer_record_are_refused() {
     file.write_at(&[3], 8).expect("written");
     let found = error(&files);
     assert!(found.contains(&format!("memory/{FIRST} is not a segment")), "{found}");
-    file.write_at(&segment_file::header(3), 0).expect("written");
+    file.write_at(&segment_file::header(3, segment_file::JournalId::NONE), 0).expect("written");
     let found = error(&files);
     assert!(found.contains("has format 3, this program reads up to 2"), "{found}");
 
