@@ -72,6 +72,7 @@ pub use self::{
         verify::{Finding, Verified, VerifyError, verify, verify_reading},
     },
     settings::{Durability, JournalSettings, SEGMENT_BYTES, SYNC_WITHIN},
+    start::NEEDED_THREADS,
 };
 
 /// An opened journal, and the results of recovery.

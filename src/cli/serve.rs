@@ -27,7 +27,10 @@ use self::{
     log_file::LogFile,
 };
 use super::{CliError, paths::Paths};
-use crate::daemon::{self, Passed, Replaying, ServeOptions, Watcher, planted};
+use crate::{
+    daemon::{self, Passed, Replaying, ServeOptions, Watcher, planted},
+    journal::NEEDED_THREADS,
+};
 pub(super) use log_file::older as older_log;
 
 /// Worker threads of the runtime: one for the engine's loop, one for connections.
@@ -50,6 +53,8 @@ const CHILD_EVERY: Duration = Duration::from_secs(5);
 const CHILD_TIMES_MAX: u32 = 120;
 /// Name of the runtime's threads.
 const WORKER_NAME: &str = "aside-worker";
+/// Parts of the paths of the runtime's own source files.
+const RUNTIME_SOURCES: [&str; 2] = ["/tokio-", "/mio-"];
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -86,7 +91,7 @@ pub(super) fn run(args: &Args, paths: Paths) -> Result<(), CliError> {
     let writer =
         log_file.map_or_else(|| BoxMakeWriter::new(io::stderr), |file| BoxMakeWriter::new(Arc::new(file)));
     log_to(writer, is_terminal, &args.log, args.log_format, daemon::monotonic_now).init();
-    end_with_a_broken_worker();
+    end_with_a_broken_part();
     let mut options = options(paths)?;
     if args.try_replay {
         return daemon::try_replay(&options).map_err(CliError::Daemon);
@@ -170,24 +175,30 @@ fn wait_for(mut child: Child) -> io::Result<ExitStatus> {
     })
 }
 
-/// Ends the process when a thread of the runtime panics outside any task.
+/// Ends the process after a panic that leaves it alive without being able to work.
 ///
-/// A panicking task is detected by its waiter. A worker that panics, because the system refuses its
-/// wake-up or its poll, leaves a runtime that accepts connections and answers none. No acknowledged
-/// record is lost: the next start recovers as after a kill.
-fn end_with_a_broken_worker() {
+/// A panicking task is detected by its waiter, and its waiter decides. Three panics have no waiter
+/// that could: one of a worker outside any task; one of the runtime's own code, for instance
+/// because the system refuses a wake-up, on whatever thread it is called; and one of a thread of
+/// the journal, without which nothing is written. No acknowledged record is lost: the next start
+/// recovers as after a kill.
+fn end_with_a_broken_part() {
     let say = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
         say(info);
-        if is_broken_worker(thread::current().name(), tokio::task::try_id().is_some()) {
-            tracing::error!(panic = %info, "a thread of the runtime panicked; the daemon stops");
+        let place = info.location().map_or("", panic::Location::file);
+        if is_broken(thread::current().name(), tokio::task::try_id().is_some(), place) {
+            tracing::error!(panic = %info, "a part of the daemon panicked that it cannot do without; it stops");
             process::exit(1);
         }
     }));
 }
 
-fn is_broken_worker(thread: Option<&str>, is_in_task: bool) -> bool {
-    thread == Some(WORKER_NAME) && !is_in_task
+/// Whether a panic on `thread` in the source file `place` is one without a waiter.
+fn is_broken(thread: Option<&str>, is_in_task: bool, place: &str) -> bool {
+    let is_of_runtime = RUNTIME_SOURCES.iter().any(|source| place.contains(source));
+    let is_needed = thread.is_some_and(|thread| NEEDED_THREADS.contains(&thread));
+    is_of_runtime || is_needed || (thread == Some(WORKER_NAME) && !is_in_task)
 }
 
 #[cfg(test)]
@@ -202,14 +213,21 @@ mod tests {
     }
 
     #[test]
-    fn only_a_worker_outside_its_tasks_ends_the_daemon() {
-        for (thread, is_in_task, ends) in [
-            (Some(WORKER_NAME), false, true),
-            (Some(WORKER_NAME), true, false),
-            (Some("projection"), false, false),
-            (None, false, false),
+    fn a_part_without_a_waiter_ends_the_daemon() {
+        let (own, runtime) = ("src/server/events.rs", "/registry/tokio-1.54.1/src/runtime/io/driver.rs");
+        for (thread, is_in_task, place, ends) in [
+            (Some(WORKER_NAME), false, own, true),
+            (Some(WORKER_NAME), true, own, false),
+            (Some(WORKER_NAME), true, runtime, true),
+            (Some("projection"), false, own, false),
+            (Some("projection"), false, runtime, true),
+            (Some("journal-writer"), false, own, true),
+            (Some("journal-sealer"), false, own, false),
+            (Some("main"), false, own, false),
+            (Some("main"), false, runtime, true),
+            (None, false, own, false),
         ] {
-            assert_eq!(is_broken_worker(thread, is_in_task), ends, "{thread:?}");
+            assert_eq!(is_broken(thread, is_in_task, place), ends, "{thread:?} {place}");
         }
     }
 }

@@ -35,6 +35,12 @@ use crate::{
     time::Timestamp,
 };
 
+const WRITER: &str = "journal-writer";
+const FLUSHER: &str = "journal-flusher";
+const PREPARER: &str = "journal-preparer";
+/// The threads without which nothing is written.
+pub const NEEDED_THREADS: [&str; 3] = [WRITER, FLUSHER, PREPARER];
+
 /// Most appends of one level in flight; further ones wait, and do not delay the other level.
 pub(crate) const IN_FLIGHT_MAX: usize = 4_096;
 
@@ -165,7 +171,7 @@ fn start_helpers(
     let (prepared_sender, prepared) = sync_channel(1);
     let preparing = Arc::clone(store);
     let size = settings.segment_bytes;
-    let preparer = start("journal-preparer", move || {
+    let preparer = start(PREPARER, move || {
         background::lower_priority(background::LOW);
         next_file::prepare_files(&preparing, size, &orders, &prepared_sender)
     })?;
@@ -175,7 +181,7 @@ fn start_helpers(
         sync_within: settings.sync_within,
         orders: Some(orders_sender),
     };
-    let flusher = start("journal-flusher", move || flusher.run())?;
+    let flusher = start(FLUSHER, move || flusher.run())?;
     let sealer = Sealer {
         store: Arc::clone(store),
         clock: Arc::clone(clock),
@@ -203,7 +209,7 @@ fn start_helpers(
 /// Starts the writer thread, which ends last and stops the others.
 fn start_writer(group: &Arc<GroupCommit>) -> Result<JoinHandle<()>, OpenError> {
     let group = Arc::clone(group);
-    start("journal-writer", move || {
+    start(WRITER, move || {
         // After a panic there is no orderly end: the dropped channels refuse the waiting callers.
         if let Some(writer) = group.run() {
             writer.end();
