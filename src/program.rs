@@ -21,7 +21,10 @@ use std::{
 use strum::{IntoStaticStr, VariantArray};
 
 use self::found::Found;
-pub use self::{found::Workspaces, repository::Place};
+pub use self::{
+    found::{Missing, Workspaces},
+    repository::{Ids, Place},
+};
 
 /// Variables for every program: language, time zone, folder for temporary files.
 const OF_ALL: &[&str] = &["LANG", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "TZ", "TMPDIR"];
@@ -117,32 +120,6 @@ impl Program {
     }
 }
 
-/// The hash function of a repository's object ids.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "lowercase")]
-pub enum Ids {
-    /// Ids of 40 digits.
-    Sha1,
-    /// Ids of 64 digits.
-    Sha256,
-}
-
-impl Ids {
-    /// The hash function of a full id; `None` if `id` is not one.
-    pub fn of(id: &str) -> Option<Self> {
-        let ids = match id.len() {
-            40 => Self::Sha1,
-            64 => Self::Sha256,
-            _ => return None,
-        };
-        id.bytes().all(|byte| byte.is_ascii_hexdigit()).then_some(ids)
-    }
-
-    fn as_str(self) -> &'static str {
-        self.into()
-    }
-}
-
 /// The programs of the machine, as found at the start.
 #[derive(Debug, Default)]
 pub struct Programs {
@@ -151,22 +128,6 @@ pub struct Programs {
     folder: PathBuf,
     /// The folders of sessions; a program in one of them is not run.
     pub workspaces: Arc<Workspaces>,
-}
-
-/// Why a program is not run.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Missing {
-    /// No such program.
-    #[error("{0} is not in the daemon's PATH")]
-    Absent(String),
-    /// It is only in the folder of a session, whose content must not run.
-    #[error("{program} is only in a session's folder: {}", path.display())]
-    InWorkspace {
-        /// Its name.
-        program: String,
-        /// Where it is.
-        path: PathBuf,
-    },
 }
 
 impl Programs {

@@ -324,6 +324,8 @@ impl Facts for World {
                 modified_ns: nanos(node.modified_ms),
                 changed_ns: nanos(node.changed_ms),
             }),
+            // The workspace stays when its last file is gone.
+            None if path == Path::new("/w") => Entry::Folder,
             None if self.files.keys().any(|file| Path::new(file).starts_with(path)) => Entry::Folder,
             None => Entry::Absent,
         }

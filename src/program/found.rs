@@ -10,8 +10,6 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use super::Missing;
-
 /// Folders of the system's own programs. They count as outside of every session's folder: a session
 /// may work in `/`.
 const OF_THE_SYSTEM: [&str; 8] = [
@@ -26,6 +24,22 @@ const OF_THE_SYSTEM: [&str; 8] = [
 ];
 /// Most folders of sessions that are kept; the oldest is evicted.
 const WORKSPACES_MAX: usize = 4_096;
+
+/// Why a program is not run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Missing {
+    /// No such program.
+    #[error("{0} is not in the daemon's PATH")]
+    Absent(String),
+    /// It is only in the folder of a session, whose content must not run.
+    #[error("{program} is only in a session's folder: {}", path.display())]
+    InWorkspace {
+        /// Its name.
+        program: String,
+        /// Where it is.
+        path: PathBuf,
+    },
+}
 
 /// The folders that sessions work in, and the tops of their repositories.
 #[derive(Debug, Default)]
@@ -53,36 +67,49 @@ impl Workspaces {
     }
 }
 
-/// A program, or a folder of programs.
+/// A program.
 #[derive(Debug, Clone)]
 struct At {
     path: PathBuf,
-    /// The same without symbolic links.
+    /// The same with its folder's links resolved, and with its own.
+    real: [PathBuf; 2],
+}
+
+/// A folder of programs.
+#[derive(Debug, Clone)]
+struct Folder {
+    path: PathBuf,
+    /// The same without links.
     real: PathBuf,
 }
 
+fn without_links(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
 impl At {
-    fn new(path: PathBuf) -> Self {
-        Self { real: fs::canonicalize(&path).unwrap_or_else(|_| path.clone()), path }
+    fn new(folder: &Folder, name: &OsStr) -> Self {
+        let path = folder.path.join(name);
+        Self { real: [folder.real.join(name), without_links(&path)], path }
     }
 
     fn is_outside(&self, workspaces: &Workspaces) -> bool {
-        !workspaces.hold(&self.path) && !workspaces.hold(&self.real)
+        [&self.path].into_iter().chain(&self.real).all(|path| !workspaces.hold(path))
     }
 }
 
 /// The absolute folders of `PATH`, and the programs in them.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    folders: Vec<At>,
+    folders: Vec<Folder>,
     programs: BTreeMap<String, Vec<At>>,
 }
 
 impl Found {
     /// Searches the folders of `path` for `names`.
     pub(super) fn find(path: OsString, names: impl Iterator<Item = &'static str>) -> Self {
-        let folders: Vec<At> =
-            env::split_paths(&path).filter(|folder| folder.is_absolute()).map(At::new).collect();
+        let folders = env::split_paths(&path).filter(|folder| folder.is_absolute());
+        let folders = folders.map(|path| Folder { real: without_links(&path), path }).collect();
         let mut found = Self { folders, programs: BTreeMap::new() };
         for name in names {
             found.programs.insert(name.to_owned(), found.search(OsStr::new(name)));
@@ -91,8 +118,8 @@ impl Found {
     }
 
     fn search(&self, name: &OsStr) -> Vec<At> {
-        let paths = self.folders.iter().map(|folder| folder.path.join(name));
-        paths.filter(|path| is_program(path)).map(At::new).collect()
+        let programs = self.folders.iter().map(|folder| At::new(folder, name));
+        programs.filter(|program| is_program(&program.path)).collect()
     }
 
     /// The first program of that name outside of `workspaces`. A name that was not searched at the
@@ -117,7 +144,7 @@ impl Found {
 
     /// The `PATH` for a program: the absolute folders outside of `workspaces`.
     pub(super) fn folders_outside(&self, workspaces: &Workspaces) -> OsString {
-        let is_outside = |folder: &&At| {
+        let is_outside = |folder: &&Folder| {
             let inner = |path: &Path| workspaces.hold(&path.join("program"));
             !inner(&folder.path) && !inner(&folder.real)
         };

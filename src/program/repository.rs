@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::Ids;
+use strum::{IntoStaticStr, VariantArray};
 
 /// Most bytes of a file that names a folder or a branch.
 const LINE_BYTES_MAX: u64 = 8 * 1024;
@@ -16,6 +16,32 @@ const LINE_BYTES_MAX: u64 = 8 * 1024;
 const NON_BLOCKING: i32 = rustix::fs::OFlags::NONBLOCK.bits() as i32;
 /// HEAD of an empty repository.
 const NO_BRANCH: &str = "ref: refs/heads/none";
+
+/// The hash function of a repository's object ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "lowercase")]
+pub enum Ids {
+    /// Ids of 40 digits.
+    Sha1,
+    /// Ids of 64 digits.
+    Sha256,
+}
+
+impl Ids {
+    /// The hash function of a full id; `None` if `id` is not one.
+    pub fn of(id: &str) -> Option<Self> {
+        let ids = match id.len() {
+            40 => Self::Sha1,
+            64 => Self::Sha256,
+            _ => return None,
+        };
+        id.bytes().all(|byte| byte.is_ascii_hexdigit()).then_some(ids)
+    }
+
+    pub(super) fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
 
 /// Where a repository is.
 #[derive(Debug, Clone, PartialEq, Eq)]

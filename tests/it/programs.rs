@@ -65,7 +65,7 @@ fn no_key_of_a_repository_runs_a_program() {
     let said = turn(&home, 1);
     // The commits were compared: only then the file is named.
     assert!(said.contains("main -> fix") && said.contains("changed_that_you_read: a"), "{said}");
-    for condition in ["change *", "file c", "no file b", "line a /x/", "in 1h", "idle other"] {
+    for condition in ["change *", "file c", "no file b", "line a /x/", "in 1h", "port 1"] {
         watch(&home, condition);
     }
     let asked = ask_gh(&home, 0);

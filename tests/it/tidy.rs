@@ -78,6 +78,7 @@ const PROGRAMS: Where = Where::Only(&[
     "client/start.rs",
     // Tests.
     "server/processes.rs",
+    "source/watching/tests.rs",
     "server/probing/tests.rs",
 ]);
 

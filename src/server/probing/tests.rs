@@ -281,6 +281,8 @@ async fn a_slow_mount_delays_a_change_two_calls() {
             assert_eq!(told, Some(vec!["fs.known.modified a".to_owned()]), "{millis} ms, {has_git}");
             assert_eq!(agent.told(3).await, None, "once");
             if has_git {
+                // A look that runs meanwhile may see the file and not yet the move.
+                agent.calm().await;
                 agent.git("git checkout -q fix");
                 let told = agent.told(CALLS_LATE_MAX).await.map(|(_, told)| told);
                 let told = told.unwrap_or_default().join(", ");

@@ -14,7 +14,7 @@ const TOKEN: &str = "secret-secret-secret";
 
 /// Makes an exchange over TCP with a token of the scope `exchange`; returns the answer's body.
 fn over_tcp(address: &str, session: &str, carrier: &str, workspace: &Value, observe: &Value) -> String {
-    let harness = json!({ "name": "own-loop", "workspace": workspace });
+    let harness = json!({ "name": "claude-code", "workspace": workspace });
     let body = json!({ "point": "after_tool", "carrier": carrier, "harness": harness, "observe": observe });
     let body = body.to_string();
     let head = format!(

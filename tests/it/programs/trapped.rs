@@ -145,7 +145,6 @@ impl Trapped {
         for hook in HOOKS {
             write_program(&work.join(".git/hooks").join(hook), &format!("#!/bin/sh\nexec {trap} {hook}\n"));
         }
-        fs::write(work.join(".gitattributes"), "* filter=trap diff=trap merge=trap\n").expect("written");
         fs::write(work.join(".envrc"), format!("{trap} envrc\n")).expect("written");
         let submodule =
             format!("[submodule \"trap\"]\n\tpath = sub\n\turl = ext::{trap}\n\tupdate = !{trap}\n");
@@ -153,6 +152,7 @@ impl Trapped {
         fs::write(work.join(".git/included"), format!("[core]\n\tfsmonitor = {trap} included\n"))
             .expect("written");
         self.write_settings();
+        fs::write(work.join(".gitattributes"), "* filter=trap diff=trap merge=trap\n").expect("written");
         fs::remove_file(self.home.join("marks")).ok();
     }
 
