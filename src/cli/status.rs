@@ -367,7 +367,7 @@ old         off    1        0
             (
                 full,
                 "PROBLEM: journal FULL: the disk is full: no space\n\
-                 PROBLEM: the journal's time is 26h00m ahead of the wall clock; it never steps back, and times of events and watches follow it\n\
+                 PROBLEM: the journal's time is 1d2h ahead of the wall clock; it never steps back, and times of events and watches follow it\n\
                  PROBLEM: a.seg is damaged at byte 30\n",
             ),
             (failed, "PROBLEM: journal FAILED: the disk is full\nPROBLEM: history FAILED: no space\n"),

@@ -54,7 +54,7 @@ pub(crate) struct WatchParams {
     session: Option<String>,
 }
 
-/// Lists the open watches; to a process of a session, those of that session.
+/// Lists the open watches; to a process of a session, those of that session and its folder.
 #[utoipa::path(
     get, path = "/v1/watches", tag = "watches", params(WatchParams),
     responses((status = 200, body = WatchList), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody)),
@@ -65,17 +65,20 @@ pub(crate) async fn list(
     Params(params): Params<WatchParams>,
 ) -> Result<Json<WatchList>, ApiError> {
     let named = params.session.as_deref().map(read_session).transpose()?;
-    let session = session_for(&app, actor, named.as_ref()).await?;
-    if let Some(named) = session.as_ref().filter(|_| named.is_some()) {
-        known_session(&app, named).await?;
+    let mut open = open_for(&app, actor).await?;
+    if named.is_some() {
+        let session = session_for(&app, actor, named.as_ref()).await?;
+        if let Some(session) = &session {
+            known_session(&app, session).await?;
+        }
+        open.retain(|watch| watch.session == session);
     }
-    let mut open = open(&app).await?;
-    open.retain(|watch| session.is_none() || watch.session == session);
     open.sort_by_key(|watch| watch.set_at);
     Ok(Json(WatchList { watches: open.iter().map(|watch| WatchView::from(&**watch)).collect() }))
 }
 
-/// Ends a watch before it comes true. A process of a session ends that session's watches only.
+/// Ends a watch before it comes true. A process of a session ends those of that session and its
+/// folder only.
 #[utoipa::path(
     delete, path = "/v1/watches/{id}", tag = "watches",
     params(("id" = String, Path, description = "The watch's id, or a prefix of it")),
@@ -86,10 +89,7 @@ pub(crate) async fn cancel(
     Segment(id): Segment,
     actor: Actor,
 ) -> Result<StatusCode, ApiError> {
-    let mut open = open(&app).await?;
-    if let Some(own) = actor.session(&app).await? {
-        open.retain(|watch| watch.session.as_ref() == Some(&own));
-    }
+    let open = open_for(&app, actor).await?;
     end(&app, &open, &id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -149,6 +149,23 @@ pub(crate) enum Begun {
     Set(Box<Watch>),
     /// These conditions are already true.
     Already(Vec<ConditionView>),
+}
+
+/// The open watches that `actor` may see and end: of a process of a session, those of that session
+/// and of its folder.
+async fn open_for(app: &App, actor: Actor) -> Result<Vec<Arc<Watch>>, ApiError> {
+    let mut open = open(app).await?;
+    if let Some(own) = actor.session(app).await? {
+        let known = app.engine.session(own.clone()).await?.and_then(|known| known.harness.workspace);
+        open.retain(|watch| match (&watch.session, &watch.workspace) {
+            (Some(session), _) => *session == own,
+            (None, Some(folder)) => {
+                known.as_deref().is_some_and(|known| Path::new(&**folder).starts_with(known))
+            }
+            (None, None) => false,
+        });
+    }
+    Ok(open)
 }
 
 /// Checks that `actor` may act for the sessions in `folder`: its own session's folder, if it has a
