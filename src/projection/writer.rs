@@ -175,7 +175,10 @@ impl Writer {
     fn give_back(&self) -> rusqlite::Result<()> {
         let Pages { free, bytes, .. } = Pages::of(&self.connection)?;
         if free * bytes > self.bytes_max / FREE_SHARE {
-            self.connection.execute_batch(&format!("PRAGMA incremental_vacuum({STEP_PAGES})"))?;
+            // Each of its rows gives one page back, so all of them are read.
+            let mut vacuum = self.connection.prepare(&format!("PRAGMA incremental_vacuum({STEP_PAGES})"))?;
+            let mut rows = vacuum.query([])?;
+            while rows.next()?.is_some() {}
         }
         Ok(())
     }

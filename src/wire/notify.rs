@@ -202,7 +202,7 @@ mod tests {
         let expected = NotifyRequest {
             message: "Tests **pass**.".to_owned(),
             is_markdown: true,
-            link: Some("https://ci.example/1?token=ghp_[masked]".into()),
+            link: Some("https://ci.example/1?token=[masked]".into()),
             progress: Some(Progress::new("suite", Some(100))),
             level: Level::Warn,
             context: "build".to_owned(),

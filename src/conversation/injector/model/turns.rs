@@ -52,15 +52,16 @@ impl Naive {
 
     pub(super) fn replays(&self, exchange: &Exchange, now: u64) -> Option<usize> {
         let is_start = |exchange: &Exchange| exchange.point == InjectionPoint::TurnStart;
-        let name = self.turn_name();
+        let (name, turns) = (self.turn_name(), self.turns());
         let is_it = |answered: &&Answered| {
             let before = &answered.exchange;
             let (own, named) = (before.turn.as_ref(), exchange.turn.as_ref());
-            let since = &self.history[answered.history_len..];
+            let since = &turns[answered.history_len..];
             let is_same = match (own, named) {
                 (Some(own), Some(named)) if own != named => false,
                 (Some(own), Some(_)) if name.as_ref() != Some(own) => true,
-                _ if is_start(exchange) => since.is_empty(),
+                // One that comes late from an earlier turn is not of the start's turn.
+                _ if is_start(exchange) => since.iter().all(Option::is_none),
                 _ => !self.opens_space_after(answered.history_len),
             };
             let is_in_time = now < answered.at + LEASE_MS;
