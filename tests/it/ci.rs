@@ -183,8 +183,8 @@ fn a_watch_for_checks_asks_at_once_and_says_each_way_in_which_it_cannot_know() {
     assert!(removed.status().expect("git runs").success());
     assert!(watched(&home, "ci fix-cart").contains("gh knows no GitHub repository here"));
     assert_eq!(calls(&home), 1, "no remote is at GitHub");
-    let refused =
-        home.ask("POST", "/v1/watches", &json!({ "conditions": ["ci -x"], "workspace": "/" }).to_string());
+    let body = json!({ "conditions": ["ci -x"], "workspace": home.work() });
+    let refused = home.ask("POST", "/v1/watches", &body.to_string());
     assert_eq!(refused.status(), 400);
 }
 

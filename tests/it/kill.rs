@@ -24,7 +24,7 @@ use aside::{
     ledger::LedgerEntry,
     records::{self, RecordInput},
     time::Timestamp,
-    wire::exchange::AnswerView,
+    wire::{exchange::AnswerView, instructions::INSTRUCTIONS},
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -339,7 +339,7 @@ impl Replayed {
             Output::Record(entry) => self.take_entry(entry),
             Output::Answer { request, session, answer, .. } => {
                 let carrier = carriers[&request].clone();
-                let shown = AnswerView::of(&answer, None, None)
+                let shown = AnswerView::of(&answer, Some(INSTRUCTIONS), None)
                     .map(|view| serde_json::to_value(view).expect("serializes"));
                 self.answers.insert((session.to_string(), carrier), shown.unwrap_or_default());
             }

@@ -577,7 +577,10 @@ fn a_call_that_would_overwrite_a_change_is_held_back_once() {
     fs::write(&path, "one\nTWO\n").expect("written");
     let edit = |id: &str| json!({ "tool_name": "Edit", "tool_use_id": id, "tool_input": { "file_path": path, "old_string": "one" } });
     let held = client.denied(edit("t1")).expect("it is held back");
-    assert!(held.starts_with("aside cancelled this call: a.rs changed since it was read"), "{held}");
+    assert!(
+        held.starts_with("aside cancelled this call: critical: a.rs changed since it was read"),
+        "{held}"
+    );
     assert!(held.contains("changed_lines: \"2\"") && held.contains("next: "), "{held}");
     let batch = |call: Value, result: &str| {
         let mut call = call;

@@ -177,7 +177,7 @@ fn nobody_answers_in_time() {
 
 #[test]
 fn the_desktop_answers() {
-    let record = "printf '%s|' \"$@\" >> \"$ASIDE_STATE/../shown\"; echo 1";
+    let record = "printf '%s|' \"$@\" >> \"${0%/*}/../shown\"; echo 1";
     let home = home("[sinks]\ndefault = [\"desktop\"]\n", record);
     let _daemon = home.serve();
     let output = asking(&home, &["--json"]).wait_with_output().expect("it ends");

@@ -109,8 +109,8 @@ mod tests {
     /// machine or the agent that any producer may make.
     const OPEN: &str = "
         agent.loop.detected budget.token.reset budget.token.warning disk.space.low disk.space.ok
-        fs.file.created fs.file.deleted fs.file.modified fs.file.renamed fs.known.deleted fs.known.folder_deleted
-        fs.known.modified fs.known.renamed fs.known.restored fs.write.held git.head.moved
+        fs.file.created fs.file.deleted fs.file.modified fs.file.renamed fs.known.deleted
+        fs.known.folder_deleted fs.known.modified fs.known.renamed fs.known.restored fs.write.held git.head.moved
         git.operation.ended git.operation.started git.stash.changed log.line.matched
         mcp.server.disconnected mcp.server.reconnected session.other.present
         timer.fired tool.handle.stopped tool.port.closed tool.port.opened";
