@@ -7,23 +7,21 @@
 
 pub mod alerts;
 mod body;
+mod field;
 pub mod signature;
 
 use serde_json::{Map, Value};
 use strum::{IntoStaticStr, VariantArray};
 
-use self::body::{Fields, Top};
+pub use self::field::Path;
+use self::{
+    body::{Fields, Top},
+    field::clean,
+};
 use crate::{
-    event::{EventType, Severity, cut_text, strip_text},
+    event::{EventType, Severity},
     raw_json,
 };
-
-/// Longest text that is read from a field of a body, in characters.
-const TEXT_CHARS_MAX: usize = 500;
-/// Longest name of a field or an alert that is read from a body, in bytes.
-const NAME_BYTES_MAX: usize = 64;
-/// Most fields that are read from a body without a matching row.
-const FIELDS_MAX: usize = 20;
 
 impl_as_str!(Kind);
 
@@ -75,19 +73,6 @@ pub struct Row {
     pub severity: Option<Severity>,
     /// The fields of the payload, and their paths in the body.
     pub payload: Vec<(String, Path)>,
-}
-
-/// The path of a value in a body: keys separated by dots; a number as key is also an index into an
-/// array.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Path(Vec<String>);
-
-impl Path {
-    /// Parses a path; `None` if a key is empty.
-    pub fn parse(text: &str) -> Option<Self> {
-        let keys: Vec<String> = text.split('.').map(str::to_owned).collect();
-        keys.iter().all(|key| !key.is_empty()).then_some(Self(keys))
-    }
 }
 
 /// The content of a body, without the id and time of an event.
@@ -166,17 +151,6 @@ fn segment(name: &str) -> String {
     // A name with dots already consists of segments.
     let parts = name.split('.').map(|part| part.chars().take(40).map(plain).collect::<String>());
     parts.filter(|part| !part.is_empty()).take(4).collect::<Vec<_>>().join(".")
-}
-
-/// Whether a sender's name of a field is valid here; fields with other names are omitted.
-fn is_name(name: &str) -> bool {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:/".contains(&byte);
-    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_plain)
-}
-
-fn clean(value: &Value) -> Value {
-    let text = value.as_str().map(|text| cut_text(strip_text(text), TEXT_CHARS_MAX).into_owned().into());
-    text.unwrap_or_else(|| value.clone())
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Machine-readable output formats of tools: whole documents, and lines of JSON.
 
 mod cargo;
+mod document;
 mod eslint;
 mod go_test;
 mod junit;
@@ -8,8 +9,6 @@ mod sarif;
 #[cfg(test)]
 mod tests;
 
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use strum::{IntoStaticStr, VariantArray};
 
 pub use self::{cargo::line as cargo_line, go_test::GoTest};
@@ -138,20 +137,4 @@ pub fn text_of(mut bytes: Vec<u8>) -> String {
         checked = end;
     }
     String::from_utf8(bytes).expect("every byte was checked")
-}
-
-/// Parses one item of a document; `place` is its path in it.
-///
-/// Errors: the path of what is wrong, and line and column in the item.
-fn item<'a, T: Deserialize<'a>>(item: &'a RawValue, place: &str) -> Result<T, String> {
-    let mut json = serde_json::Deserializer::from_str(item.get());
-    serde_path_to_error::deserialize(&mut json).map_err(|error| match error.path().to_string().as_str() {
-        "." | "?" => field(place, error.inner()),
-        path if place.is_empty() => field(path, error.inner()),
-        path => field(&format!("{place}.{path}"), error.inner()),
-    })
-}
-
-fn field(place: &str, error: &serde_json::Error) -> String {
-    if place.is_empty() { error.to_string() } else { format!("{place}: {error}") }
 }

@@ -7,7 +7,11 @@ use serde::de::Error;
 use serde_json::{Map, Value, value::RawValue};
 use sha2::{Digest, Sha256};
 
-use super::{Said, body::text, clean, is_name};
+use super::{
+    Said,
+    body::text,
+    field::{clean, is_name},
+};
 use crate::{
     event::Severity,
     hex::hex,

@@ -7,8 +7,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Result, Value, value::RawValue};
 
-use super::{FIELDS_MAX, Path, clean, is_name};
+use super::field::{Path, clean, is_name};
 use crate::raw_json::{each_entry, each_item, is_array, is_object};
+
+/// Most fields that are read from a body without a matching row.
+const FIELDS_MAX: usize = 20;
 
 /// The value if it is a text, a number or a boolean.
 ///

@@ -189,8 +189,8 @@ fn the_desktop_answers() {
 
 #[test]
 fn what_waits_on_the_desktop_ends_when_it_is_answered_elsewhere_and_holds_up_nothing() {
-    let script = "case \"$*\" in *--wait*) echo $$ > \"$ASIDE_STATE/../waits\"; exec sleep 600;; esac
-        echo shown > \"$ASIDE_STATE/../other\"";
+    let script = "case \"$*\" in *--wait*) echo $$ > \"${0%/*}/../waits\"; exec sleep 600;; esac
+        echo shown > \"${0%/*}/../other\"";
     let home = home("[sinks]\ndefault = [\"desktop\"]\n", script);
     let _daemon = home.serve();
     let id = ask(&home, &json!({ "message": "Deploy?", "choices": ["yes", "no"] }));
@@ -209,7 +209,7 @@ fn what_waits_on_the_desktop_ends_when_it_is_answered_elsewhere_and_holds_up_not
 #[test]
 fn an_older_desktop_and_other_sinks_show_the_command() {
     let script = "case \"$*\" in *--wait*) echo 'Unknown option --action' >&2; exit 1;; esac
-        printf '%s|' \"$@\" > \"$ASIDE_STATE/../shown\"";
+        printf '%s|' \"$@\" > \"${0%/*}/../shown\"";
     let home = home("[sinks]\ndefault = [\"desktop\", \"log\"]\n", script);
     let _daemon = home.serve();
     let id = ask(&home, &json!({ "message": "Deploy?", "choices": ["yes", "not now"] }));

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use strum::VariantArray;
 
+use self::turns::TurnAndStep;
 use super::{
     tests::{Brief, exchange, limits, notification},
     *,
@@ -129,9 +130,6 @@ enum Place {
     Lease(usize),
     Ended,
 }
-
-/// The names of a turn and of a step.
-type TurnAndStep = [Option<Arc<str>>; 2];
 
 /// The answer to a carrier, and its release.
 #[derive(Debug)]

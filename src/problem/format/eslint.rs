@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{field, item};
+use super::document::{field, item};
 use crate::{
     problem::{Level, Problem},
     raw_json::{each_item, json},
