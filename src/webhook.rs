@@ -3,7 +3,7 @@
 //! This module is independent of HTTP: a caller passes a function that returns headers, and the
 //! body. First the [`signature`] is checked, then the body is parsed, then the first matching
 //! [`Row`] defines the event. A body without a matching row becomes `webhook.KIND.EVENT`.
-//! [`alerts`] reads alerts. Only the fields that a row names are built ([`body`]).
+//! [`alerts`] reads alerts. Only the fields that a row names are built (`body.rs`).
 
 pub mod alerts;
 mod body;

@@ -43,7 +43,7 @@ pub enum Incoming {
 impl Incoming {
     /// Parses a message.
     ///
-    /// Errors: it is not JSON, has neither an id nor a method, or has more than [`VALUES_MAX`]
+    /// Errors: it is not JSON, has neither an id nor a method, or has more than `VALUES_MAX`
     /// values.
     pub fn read(message: &[u8]) -> Result<Self, serde_json::Error> {
         #[derive(Deserialize)]

@@ -11,13 +11,12 @@ mod tests;
 
 use strum::{IntoStaticStr, VariantArray};
 
+use self::document::PROBLEMS_MAX;
 pub use self::{cargo::line as cargo_line, go_test::GoTest};
 use super::{Problem, lines::LINE_BYTES_MAX};
 
 /// Largest document, in bytes.
 pub const DOCUMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Most problems that are read from one document.
-const PROBLEMS_MAX: usize = 2_000;
 
 impl_as_str!(Format);
 

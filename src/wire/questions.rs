@@ -79,7 +79,7 @@ struct QuestionBody<'a> {
     markdown: Option<bool>,
     #[serde(borrow)]
     link: Option<Text<'a>>,
-    #[serde(borrow)]
+    #[serde(default, borrow, deserialize_with = "request::texts")]
     choices: Option<Vec<Text<'a>>>,
     #[serde(borrow)]
     expires: Option<Text<'a>>,

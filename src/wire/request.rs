@@ -7,10 +7,7 @@ use std::{borrow::Cow, fmt, marker::PhantomData};
 
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
-    de::{
-        Error, IgnoredAny, IntoDeserializer, MapAccess, SeqAccess, Visitor,
-        value::{MapAccessDeserializer, SeqAccessDeserializer},
-    },
+    de::{Error, IgnoredAny, IntoDeserializer, MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer},
 };
 use serde_path_to_error::Segment;
 
@@ -178,8 +175,47 @@ impl<'de> Visitor<'de> for OneOrMany {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Self::Value, A::Error> {
-        Deserialize::deserialize(SeqAccessDeserializer::new(items))
+        few(items)
     }
+}
+
+/// Reads an array of texts, or nothing.
+pub(crate) fn texts<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<Text<'de>>>, D::Error> {
+    from.deserialize_any(Texts)
+}
+
+struct Texts;
+
+impl<'de> Visitor<'de> for Texts {
+    type Value = Option<Vec<Text<'de>>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a sequence")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Self::Value, A::Error> {
+        few(items).map(Some)
+    }
+}
+
+/// Most texts of an array that are read, far above what any field accepts: short texts take many
+/// times the memory of their JSON.
+const TEXTS_MAX: usize = 1_000;
+
+/// Reads an array of at most [`TEXTS_MAX`] texts.
+fn few<'de, T: Deserialize<'de>, A: SeqAccess<'de>>(mut items: A) -> Result<Vec<T>, A::Error> {
+    let mut read = Vec::new();
+    while let Some(item) = items.next_element()? {
+        if read.len() == TEXTS_MAX {
+            return Err(A::Error::custom(format_args!("must be at most {TEXTS_MAX} texts")));
+        }
+        read.push(item);
+    }
+    Ok(read)
 }
 
 /// Reads a text, or a whole number as its digits; `null` is absent.

@@ -130,6 +130,8 @@ fn a_file_that_was_only_read_is_announced_once_also_by_the_next_daemon() {
     let delivered = client.run("sleep 0").expect("it is delivered");
     // The new daemon does not have the earlier text, so it names no lines.
     assert!(delivered.contains("file_changed: a.rs") && !delivered.contains("lines"), "{delivered}");
+    // The end of the turn proves that the agent has it.
+    assert_eq!(client.hook("Stop", json!({})), None);
     daemon.kill();
     let daemon = home.serve();
     assert_eq!((client.prompt(), client.run("ls")), (None, None), "once, whatever dies");

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use strum::VariantArray;
 
-use self::turns::TurnAndStep;
 use super::{
     tests::{Brief, exchange, limits, notification},
     *,
@@ -23,6 +22,7 @@ use crate::{
 const LEASE_MS: u64 = 500;
 const QUEUE_LEN_MAX: usize = 6;
 const NOTIFICATIONS_MAX: u32 = 3;
+type TurnAndStep = [Option<Arc<str>>; 2];
 
 #[derive(Debug, Clone)]
 enum Step {

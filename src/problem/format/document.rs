@@ -1,7 +1,10 @@
-//! Items of JSON documents, which are parsed one at a time.
+//! The bound of a document, and items of JSON documents, which are parsed one at a time.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
+
+/// Most problems that are read from one document.
+pub(super) const PROBLEMS_MAX: usize = 2_000;
 
 /// Parses one item of a document; `place` is its path in it.
 ///

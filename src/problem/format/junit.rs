@@ -11,7 +11,7 @@ use quick_xml::{
     events::{BytesRef, BytesStart, Event},
 };
 
-use super::PROBLEMS_MAX;
+use super::document::PROBLEMS_MAX;
 use crate::problem::{Level, Problem};
 
 /// Most attributes of an element; a test case has some five.

@@ -3,9 +3,6 @@
 use super::{super::*, Answered, LEASE_MS, Naive, Place};
 use crate::exchange::Trigger;
 
-/// The names of a turn and of a step.
-pub(super) type TurnAndStep = [Option<Arc<str>>; 2];
-
 impl Naive {
     /// The turn of each exchange of the agent, by number; none for one that comes late from an
     /// earlier turn.
