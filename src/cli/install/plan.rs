@@ -4,7 +4,7 @@
 use std::{
     fs,
     io::{self, Write},
-    os::unix::fs::PermissionsExt,
+    os::unix::fs::{DirBuilderExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
@@ -14,6 +14,8 @@ use similar::TextDiff;
 const BACKUP_SUFFIX: &str = "aside-backup";
 /// Permission bits of a new file.
 const NEW_MODE: u32 = 0o644;
+/// Mode of a new folder.
+const FOLDER_MODE: u32 = 0o755;
 /// Permission bit without which the owner protects a file from changes.
 const OWNER_WRITES: u32 = 0o200;
 
@@ -208,7 +210,8 @@ fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     let linked = || Some(path.parent()?.join(fs::read_link(path).ok()?));
     let target = fs::canonicalize(path).ok().or_else(linked).unwrap_or_else(|| path.to_owned());
     if let Some(folder) = target.parent() {
-        fs::create_dir_all(folder)?;
+        // Others may not write there, whatever the umask is.
+        fs::DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)?;
     }
     let mut name = target.file_name().unwrap_or_default().to_owned();
     name.push(format!(".aside-{}", std::process::id()));
@@ -242,6 +245,19 @@ mod tests {
         assert_eq!(fs::read_to_string(&second).expect("there"), "theirs");
         assert!(!first.exists() && !backup_path(&second).exists(), "nothing is left");
     }
+
+    #[test]
+    fn a_new_folder_is_writable_for_its_user_only() {
+        rustix::process::umask(rustix::fs::Mode::empty());
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut plan = Plan::default();
+        plan.write(folder.path().join("skills/aside/file"), "ours".to_owned()).expect("planned");
+        plan.apply().expect("written");
+        for made in ["skills", "skills/aside"] {
+            assert_eq!(mode_of(&folder.path().join(made)) & 0o777, FOLDER_MODE);
+        }
+    }
+
     #[test]
     fn a_link_that_leads_nowhere_yet_is_followed() {
         let folder = tempfile::tempdir().expect("a folder");
