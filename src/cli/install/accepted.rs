@@ -4,7 +4,7 @@
 //! error whole, with all hooks in it, and may not say so.
 
 use jsonc_parser::{
-    CollectOptions, ParseOptions,
+    CollectOptions,
     ast::{self, ObjectProp},
     common::Ranged,
     parse_to_ast,
@@ -12,22 +12,8 @@ use jsonc_parser::{
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::settings::{SettingsError, syntax};
+use super::settings::{STRICT, SettingsError, syntax};
 use crate::harness::kind::Kind;
-
-/// JSON and nothing more.
-const STRICT: ParseOptions = ParseOptions {
-    allow_comments: false,
-    allow_trailing_commas: false,
-    allow_loose_object_property_names: false,
-    allow_missing_commas: false,
-    allow_single_quoted_strings: false,
-    allow_hexadecimal_numbers: false,
-    allow_unary_plus_numbers: false,
-    allow_bare_decimal_point_numbers: false,
-    allow_non_finite_numbers: false,
-    allow_extended_string_escapes: false,
-};
 
 /// Checks a settings file as its client does; an empty one is accepted.
 ///

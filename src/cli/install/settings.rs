@@ -21,6 +21,20 @@ use crate::{
 /// The command of this program that a hook runs.
 pub(super) const HOOK: &str = "hook";
 
+/// JSON and nothing more.
+pub(super) const STRICT: ParseOptions = ParseOptions {
+    allow_comments: false,
+    allow_trailing_commas: false,
+    allow_loose_object_property_names: false,
+    allow_missing_commas: false,
+    allow_single_quoted_strings: false,
+    allow_hexadecimal_numbers: false,
+    allow_unary_plus_numbers: false,
+    allow_bare_decimal_point_numbers: false,
+    allow_non_finite_numbers: false,
+    allow_extended_string_escapes: false,
+};
+
 /// Why a settings file cannot be edited.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
@@ -102,18 +116,7 @@ impl Settings {
     ///
     /// Errors: the text is not a JSON object. Comments and trailing commas are accepted.
     pub(crate) fn parse(text: &str) -> Result<Self, SettingsError> {
-        let options = ParseOptions {
-            allow_comments: true,
-            allow_trailing_commas: true,
-            allow_loose_object_property_names: false,
-            allow_missing_commas: false,
-            allow_single_quoted_strings: false,
-            allow_hexadecimal_numbers: false,
-            allow_unary_plus_numbers: false,
-            allow_bare_decimal_point_numbers: false,
-            allow_non_finite_numbers: false,
-            allow_extended_string_escapes: false,
-        };
+        let options = ParseOptions { allow_comments: true, allow_trailing_commas: true, ..STRICT };
         let (mark, text) =
             text.strip_prefix(BYTE_ORDER_MARK).map_or(("", text), |text| (BYTE_ORDER_MARK, text));
         let root = CstRootNode::parse(text, &options).map_err(|error| syntax(&error))?;
