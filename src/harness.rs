@@ -206,12 +206,12 @@ impl Then {
 #[derive(Debug, thiserror::Error)]
 pub enum HookError {
     /// Not JSON, or a field of the wrong type.
-    #[error("hook input is invalid at `{field}`")]
+    #[error("hook input is invalid at `{field}`: {problem}")]
     Input {
         /// Path of the field; `.` for the whole.
         field: String,
-        /// The error, with line and column.
-        source: serde_json::Error,
+        /// The error, with line and column; not the parser's own, which quotes a value whole.
+        problem: String,
     },
     /// A required field of the hook is missing.
     #[error("hook input of {hook} has no `{field}`")]

@@ -27,7 +27,7 @@ pub mod webhooks;
 
 use std::borrow::Cow;
 
-use crate::nearest::nearest;
+use crate::{causes::shortened, nearest::nearest};
 
 /// Longest excerpt of client input in an error, in characters.
 const EXCERPT_CHARS_MAX: usize = 64;
@@ -48,12 +48,12 @@ pub struct FieldError {
 impl FieldError {
     /// An error in one field.
     pub fn new(field: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
-        Self { field: Some(field.into()), message: message.into() }
+        Self { field: Some(field.into()), message: shortened(message.into()) }
     }
 
     /// An error in the whole input.
     pub fn whole(message: impl Into<String>) -> Self {
-        Self { field: None, message: message.into() }
+        Self { field: None, message: shortened(message.into()) }
     }
 
     /// Prepends the path of the enclosing object.

@@ -14,6 +14,7 @@ use strum::{IntoStaticStr, VariantArray};
 use self::document::PROBLEMS_MAX;
 pub use self::{cargo::line as cargo_line, go_test::GoTest};
 use super::{Problem, lines::LINE_BYTES_MAX};
+use crate::causes::shortened;
 
 /// Largest document, in bytes.
 pub const DOCUMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -111,6 +112,7 @@ impl Format {
                 found.push(problem);
             }
         };
+        let json = |error| FormatError::Json(shortened(error));
         let lines = text.lines().filter(|line| line.len() <= LINE_BYTES_MAX);
         match self {
             Self::CargoJson => lines.filter_map(cargo::line).for_each(take),
@@ -118,9 +120,9 @@ impl Format {
                 let mut tests = GoTest::default();
                 lines.filter_map(|line| tests.line(line)).for_each(take);
             }
-            Self::EslintJson => eslint::read(text, take).map_err(FormatError::Json)?,
-            Self::Sarif => sarif::read(text, take).map_err(FormatError::Json)?,
-            Self::Junit => found = junit::read(text).map_err(FormatError::Xml)?,
+            Self::EslintJson => eslint::read(text, take).map_err(json)?,
+            Self::Sarif => sarif::read(text, take).map_err(json)?,
+            Self::Junit => found = junit::read(text).map_err(|error| FormatError::Xml(shortened(error)))?,
         }
         Ok(found)
     }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::task::{Task, TaskScope};
 use crate::{
-    cli::error::refusal,
+    cli::{error::refusal, terminal::one_line},
     client::{Client, ClientError, percent_encode},
     harness::header,
     wire::{
@@ -96,7 +96,7 @@ impl<'a> Publishing<'a> {
     pub(super) fn say(&self, text: &str) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         // Without a stderr nobody reads it.
-        writeln!(state.0, "aside: {text}").ok();
+        writeln!(state.0, "aside: {}", one_line(text)).ok();
     }
 
     /// Reports the failure, unless it was reported.
@@ -104,7 +104,7 @@ impl<'a> Publishing<'a> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Failure::Unreported(error) = &state.1 {
             let text = format!("aside: warning: {:?} is not published: {error}", self.task.name);
-            writeln!(state.0, "{text}").ok();
+            writeln!(state.0, "{}", one_line(&text)).ok();
             state.1 = Failure::Reported;
         }
     }

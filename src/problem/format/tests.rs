@@ -194,6 +194,22 @@ fn hostile_json_reports_build_nothing() {
 }
 
 #[test]
+fn an_error_quotes_a_part_of_the_document() {
+    const COUNT: usize = 1_000_000;
+    let long = "a".repeat(COUNT);
+    for (format, document) in [
+        (Format::Sarif, format!(r#"{{"runs":"{long}"}}"#)),
+        (Format::Sarif, format!(r#"{{"runs":[{{"results":[{{"level":7,"{long}":7}}]}}]}}"#)),
+        (Format::EslintJson, format!(r#"[{{"filePath":"a","messages":"{}"}}]"#, "\\u0041".repeat(COUNT))),
+        (Format::Junit, format!("<{long}></b>")),
+        (Format::Junit, format!("<t><testcase name='n'><failure>&{long};</failure></testcase></t>")),
+    ] {
+        let error = format.read(&document).expect_err("wrong").to_string();
+        assert!(error.chars().count() <= 1_000, "{format:?}: {} characters", error.chars().count());
+    }
+}
+
+#[test]
 fn bytes_that_are_no_text_are_replaced_in_place() {
     for (bytes, expected) in [
         (&b"a\xffb"[..], "a?b"),
