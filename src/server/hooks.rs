@@ -69,8 +69,8 @@ pub(crate) async fn hook(
     let read = || (kind.hooks.parse)(&stdin, &env, app.now());
     let read = app.rooms.exchanges.work(stdin.len(), read).await;
     let mut call = read.map_err(|error| refused(&app, kind, &error))?;
-    // The call has copies of what it needs.
-    drop(stdin);
+    // A prompt is copied, so its room is kept until it has been searched. All other copies are small.
+    let _room = matches!(call.then, Then::Prompt { .. }).then_some(stdin);
     for event in &mut call.observe {
         event.provenance = route.of_observations();
     }

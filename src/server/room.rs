@@ -2,8 +2,8 @@
 //!
 //! Bodies of at most [`SMALL_BYTES_MAX`] need no room: the number of connections bounds them. A
 //! larger body takes room before it is read: for its length, or for the largest body once a body of
-//! unknown length is no longer small; and as much again for what is made of it. Its memory is
-//! returned to the system when the body is dropped. If there is no room within [`ROOM_WAIT_MAX`],
+//! unknown length is no longer small; and [`COPIES`] times as much for what is made of it. Its memory
+//! is returned to the system when the body is dropped. If there is no room within [`ROOM_WAIT_MAX`],
 //! the request is refused with 503 and `Retry-After`. Hooks and exchanges have separate room, so
 //! that publishers cannot block them.
 //!
@@ -27,13 +27,14 @@ use super::error::ApiError;
 pub(super) const SMALL_BYTES_MAX: usize = UNIT_BYTES;
 /// Unit of room, in bytes.
 const UNIT_BYTES: usize = 64 * 1024;
-/// Room for the bodies of hooks, exchanges and other requests of clients, in bytes: two of the
+/// Room for the bodies of hooks, exchanges and other requests of clients, in bytes: one of the
 /// largest.
 const EXCHANGES_BYTES: usize = 32 * 1024 * 1024;
-/// Room for published bodies, in bytes: four of the largest bodies, or sixteen NDJSON batches.
+/// Room for published bodies, in bytes: two of the largest bodies, or sixteen NDJSON batches.
 const PUBLISHING_BYTES: usize = 32 * 1024 * 1024;
-/// The room of a body, as a multiple of its length: its text, and records or texts made of it.
-const COPIES: usize = 2;
+/// The room of a body, as a multiple of its length: its text, a text in it whose escapes are
+/// decoded (a buffer that doubles, and the copy made of it), or the records made of it.
+const COPIES: usize = 4;
 /// Longest wait for room.
 const ROOM_WAIT_MAX: Duration = Duration::from_secs(2);
 
