@@ -153,13 +153,8 @@ pub enum Then {
     /// The same, if a pending notification is released before a tool; otherwise the hook gets an
     /// empty answer at once.
     BeforeTool(Box<Exchange>),
-    /// The same; injections in the prompt count as arrived.
-    Prompt {
-        /// The exchange.
-        exchange: Box<Exchange>,
-        /// The prompt's text.
-        prompt: String,
-    },
+    /// The same; injections in the hook's input, which has the prompt, count as arrived.
+    Prompt(Box<Exchange>),
     /// The conversation has ended and can be resumed.
     SessionSuspended(SessionId),
     /// The conversation has ended and cannot be resumed.
@@ -173,16 +168,14 @@ impl Then {
     /// The exchange, if there is one.
     pub fn exchange_mut(&mut self) -> Option<&mut Exchange> {
         match self {
-            Self::Exchange(exchange) | Self::BeforeTool(exchange) | Self::Prompt { exchange, .. } => {
-                Some(exchange)
-            }
+            Self::Exchange(exchange) | Self::BeforeTool(exchange) | Self::Prompt(exchange) => Some(exchange),
             Self::SessionSuspended(_) | Self::SessionEnded(_) | Self::Nothing => None,
         }
     }
 
     fn sessions_mut(&mut self) -> impl Iterator<Item = &mut SessionId> {
         let (exchange, closed) = match self {
-            Self::Exchange(exchange) | Self::BeforeTool(exchange) | Self::Prompt { exchange, .. } => {
+            Self::Exchange(exchange) | Self::BeforeTool(exchange) | Self::Prompt(exchange) => {
                 (Some(exchange), None)
             }
             Self::SessionSuspended(session) | Self::SessionEnded(session) => (None, Some(session)),
@@ -194,7 +187,7 @@ impl Then {
     /// The session of an exchange; `None` for a subagent.
     pub fn conversation(&self) -> Option<&SessionId> {
         match self {
-            Self::Exchange(exchange) | Self::BeforeTool(exchange) | Self::Prompt { exchange, .. } => {
+            Self::Exchange(exchange) | Self::BeforeTool(exchange) | Self::Prompt(exchange) => {
                 exchange.harness.parent.is_none().then_some(&exchange.session)
             }
             Self::SessionSuspended(_) | Self::SessionEnded(_) | Self::Nothing => None,

@@ -227,9 +227,10 @@ impl Call<'_> {
     }
 
     fn user_prompt_submit(&mut self) -> Result<(Vec<Event>, Then), HookError> {
-        let UserPromptSubmit { prompt } = read(self.stdin)?;
+        let submitted: UserPromptSubmit<'_> = read(self.stdin)?;
+        let prompt = submitted.text()?;
         if prompt.starts_with(WAKE_PREFIX) {
-            self.calls = vec![call::Call { ended: transcript::task_ids(&prompt), ..call::Call::default() }];
+            self.calls = vec![call::Call { ended: transcript::task_ids(prompt), ..call::Call::default() }];
         }
         let is_pushed = [WAKE_PREFIX, message_socket::INTRO].iter().any(|begin| prompt.starts_with(begin));
         let started_by = if is_pushed { "client" } else { "prompt" };
@@ -241,7 +242,7 @@ impl Call<'_> {
             present([("turn", self.turn()), ("started_by", Some(json!(started_by)))]),
         )?;
         let exchange = Box::new(self.exchange(InjectionPoint::TurnStart, &self.turn_or_time())?);
-        Ok((vec![event], Then::Prompt { exchange, prompt }))
+        Ok((vec![event], Then::Prompt(exchange)))
     }
 
     /// Context given here reaches the model only with the tool's result, where `PostToolBatch` can

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wake_without_effect_is_repeated_a_few_times() {
+    fn wake_without_effect_is_repeated_a_few_times() {
         let mut attempts = Attempts::default();
         let all = made(&mut attempts, 1, &[Monitor, MessageSocket]);
         assert_eq!(all, [(0, Monitor), (8, MessageSocket), (24, Monitor), (56, MessageSocket)]);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_is_never_ready_is_left_to_its_hook() {
+    fn a_client_never_ready_waits_for_its_hook() {
         let (mut attempts, mut now, mut tries) = (Attempts::default(), NOW, 0);
         loop {
             match attempts.next(StartTurn, 1, &[MessageSocket], now) {

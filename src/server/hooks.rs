@@ -8,6 +8,7 @@ use axum::{
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
 };
+use bytes::Bytes;
 
 use crate::{
     event::{Event, SessionId},
@@ -69,8 +70,8 @@ pub(crate) async fn hook(
     let read = || (kind.hooks.parse)(&stdin, &env, app.now());
     let read = app.rooms.exchanges.work(stdin.len(), read).await;
     let mut call = read.map_err(|error| refused(&app, kind, &error))?;
-    // A prompt is copied, so its room is kept until it has been searched. All other copies are small.
-    let _room = matches!(call.then, Then::Prompt { .. }).then_some(stdin);
+    // The call has copies of what it needs, all but the prompt, which is searched in place.
+    let searched = if matches!(call.then, Then::Prompt(_)) { stdin } else { Bytes::new() };
     for event in &mut call.observe {
         event.provenance = route.of_observations();
     }
@@ -89,7 +90,7 @@ pub(crate) async fn hook(
     if let Some(exchange) = call.then.exchange_mut() {
         wrote::note(&app, route, exchange, &call.calls);
     }
-    let stdout = answer(&app, kind, &mut call, route, probing::patience(&headers)).await?;
+    let stdout = answer(&app, kind, &mut call, searched, route, probing::patience(&headers)).await?;
     let took = app.meters.since(stopwatch);
     app.meters.hook.observe(took);
     tracing::debug!(harness = kind.word, answers = stdout.is_some(), took_us = took.as_micros(), "hook");
@@ -132,7 +133,7 @@ async fn check_actor(
     let observed: BTreeSet<SessionId> =
         call.observe.iter().filter_map(|event| event.session.clone()).collect();
     match &mut call.then {
-        Then::Exchange(exchange) | Then::BeforeTool(exchange) | Then::Prompt { exchange, .. } => {
+        Then::Exchange(exchange) | Then::BeforeTool(exchange) | Then::Prompt(exchange) => {
             let client = match (peer, identity, &exchange.harness.parent) {
                 (Some(peer), Some(identity), None) => processes::find(app, &exchange.session, peer, identity),
                 _ => None,
@@ -155,11 +156,12 @@ async fn check_actor(
     Ok(())
 }
 
-/// Performs a call; returns the hook's stdout.
+/// Performs a call; returns the hook's stdout. `searched` is the input of a prompt.
 async fn answer(
     app: &App,
     kind: &Kind,
     call: &mut HookCall,
+    searched: Bytes,
     route: Route,
     patience: Option<Duration>,
 ) -> Result<Option<String>, ApiError> {
@@ -186,12 +188,12 @@ async fn answer(
             }
             app.append(records_of(observed)?).await?;
         }
-        Then::Prompt { exchange, prompt } => {
+        Then::Prompt(exchange) => {
             let queue = app.engine.outstanding(exchange.session.clone()).await?;
             // Injections in the prompt or in the transcript have arrived; others may be delivered
             // again here.
-            let find = || harness::ids_in(prompt.as_bytes(), &queue.unconfirmed);
-            let mut carried = app.rooms.exchanges.work(prompt.len(), find).await;
+            let find = || harness::ids_in(&searched, &queue.unconfirmed);
+            let mut carried = app.rooms.exchanges.work(searched.len(), find).await;
             if carried.len() < queue.unconfirmed.len()
                 && let Some(transcript) = &call.transcript
             {

@@ -8,6 +8,8 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
+use crate::harness::HookError;
+
 /// Most calls of a batch that are read; an agent makes a few in parallel.
 const CALLS_MAX: usize = 128;
 /// Most background tasks that are read.
@@ -36,8 +38,9 @@ pub(super) struct SessionStart {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct UserPromptSubmit {
-    pub(super) prompt: String,
+pub(super) struct UserPromptSubmit<'a> {
+    #[serde(borrow)]
+    prompt: &'a RawValue,
 }
 
 #[derive(Debug, Deserialize)]
@@ -141,6 +144,17 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for First<T, MAX> 
         }
         while array.next_element::<IgnoredAny>()?.is_some() {}
         Ok(items)
+    }
+}
+
+impl<'a> UserPromptSubmit<'a> {
+    /// The prompt as JSON writes it, with its escapes: a prompt of any size is searched in place.
+    pub(super) fn text(&self) -> Result<&'a str, HookError> {
+        let text = self.prompt.get().strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+        text.ok_or_else(|| HookError::Input {
+            field: "prompt".to_owned(),
+            problem: "it is not a text".to_owned(),
+        })
     }
 }
 

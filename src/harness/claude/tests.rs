@@ -291,7 +291,7 @@ fn parse_json(stdin: Value) -> HookCall {
 
 fn exchange(call: &HookCall) -> &Exchange {
     match &call.then {
-        Then::Exchange(exchange) | Then::BeforeTool(exchange) | Then::Prompt { exchange, .. } => exchange,
+        Then::Exchange(exchange) | Then::BeforeTool(exchange) | Then::Prompt(exchange) => exchange,
         Then::SessionSuspended(_) | Then::SessionEnded(_) | Then::Nothing => panic!("no exchange: {call:?}"),
     }
 }
@@ -315,7 +315,7 @@ fn summary(call: &HookCall) -> String {
     let then = match &call.then {
         Then::Exchange(exchange) => asks("exchange", exchange),
         Then::BeforeTool(exchange) => asks("if due", exchange),
-        Then::Prompt { exchange, .. } => asks("prompt", exchange),
+        Then::Prompt(exchange) => asks("prompt", exchange),
         Then::SessionSuspended(session) => format!("suspended {}", first_part(session.as_str())),
         Then::SessionEnded(session) => format!("ended {}", first_part(session.as_str())),
         Then::Nothing => "nothing".to_owned(),
@@ -483,7 +483,7 @@ proptest! {
         if let Ok(call) = parse(stdin.to_string().as_bytes(), &env, NOW) {
             let mut body = Vec::new();
             let asked = match &call.then {
-                Then::Exchange(exchange) | Then::BeforeTool(exchange) | Then::Prompt { exchange, .. } => {
+                Then::Exchange(exchange) | Then::BeforeTool(exchange) | Then::Prompt(exchange) => {
                     records::encode_exchange(RequestId(0), exchange, &mut body);
                     Some(records::EXCHANGE)
                 }
