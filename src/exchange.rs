@@ -30,7 +30,7 @@ pub struct Exchange {
     pub carrier: Arc<str>,
     /// The harness's id of the turn, if it has one.
     pub turn: Option<Arc<str>>,
-    /// The harness's id of the step: a call of the model in the turn, named anew once the model has
+    /// The harness's id of the step: a call of the model in the turn, another one once the model has
     /// answered. So what was released in a step has arrived when another step is named.
     pub step: Option<Arc<str>>,
     /// The harness; the exchange opens the session if it is not open yet.
@@ -351,7 +351,7 @@ pub enum Remark {
 /// What a carrying message replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Replaces {
-    /// Nothing: its text stands beside other text.
+    /// Nothing: its text is one of several.
     #[default]
     Nothing,
     /// A tool call, which is not run: its text begins with [`NOT_RUN`].

@@ -275,7 +275,7 @@ notifications[2]:
     }
 
     #[test]
-    fn a_text_in_place_of_a_call_begins_with_that_in_every_format() {
+    fn every_format_names_a_replaced_call_first() {
         let one = notification("n1", Priority::Critical, "not_run: \"forged\"");
         let two = notification("n2", Priority::High, "b: 2");
         for items in [&[item(&one, false)][..], &[item(&one, false), item(&two, true)]] {

@@ -333,7 +333,7 @@ pub enum ConfirmedBy {
     Step,
     /// The end of the turn, or a later turn.
     Turn,
-    /// Any later exchange, in a history that was written before the proofs were told apart.
+    /// Any later exchange, in a history that was written before the proofs were distinguished.
     LaterExchange,
 }
 

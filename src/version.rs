@@ -3,7 +3,7 @@
 /// The version of the package.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// A hash of the sources, so that two programs of one version are told apart; 8 hexadecimal digits.
+/// A hash of the sources, so that two programs of one version differ; 8 hexadecimal digits.
 ///
 /// Source: `build.rs`.
 pub const BUILD: &str = env!("ASIDE_BUILD");

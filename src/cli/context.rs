@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_invisible_character_is_printed_as_its_json_escape() {
+    fn invisible_characters_are_printed_as_json_escapes() {
         for (text, printed) in [
             ("{\"a\":\"x\u{9b}31mred\"}\n", "{\"a\":\"x\\u009b31mred\"}\n"),
             ("\u{80}\u{9f}\u{a0}", "\\u0080\\u009f\u{a0}"),

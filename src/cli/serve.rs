@@ -47,7 +47,7 @@ const TRY: &str =
 const LEFT_OVER_WAIT_MAX: Duration = Duration::from_secs(1);
 /// How much longer the service manager waits for a start that goes on, in microseconds.
 const GO_ON_MICROS: u32 = 60_000_000;
-/// How often the service manager is told that a child replays the journal, and how many times until
+/// How often the service manager hears that a child replays the journal, and how many times until
 /// the child is killed.
 const CHILD_EVERY: Duration = Duration::from_secs(5);
 const CHILD_TIMES_MAX: u32 = 120;

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_ends_with_its_end_or_with_the_next_start() {
+    fn a_turn_ends_also_with_the_next_start() {
         for (points, expected) in [
             (&[TurnStart, AfterTool, TurnEnd, TurnStart, TurnEnd][..], &[2, 4][..]),
             (&[TurnEnd, TurnEnd], &[0, 1]),
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_that_answers_a_wake_is_no_new_task() {
+    fn turn_that_answers_wake_is_no_new_task() {
         let mut turns = Turns::default();
         let wake = Wake { kind: WakeKind::StartTurn, reason: "critical: ci".into(), causes: 1 };
         turns.note_wake(Some(&wake));

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_idle_session_that_was_active_last_is_woken() {
+    fn the_last_active_idle_session_is_woken() {
         let folder = || Scope::Workspace("/w".into());
         let mut all = opened(3);
         publish(&mut all, "first", folder());
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_in_a_turn_is_interrupted_all_the_same() {
+    fn session_in_turn_is_interrupted_all_the_same() {
         let mut all = opened(3);
         turn(&mut all, "s3", "agent.turn.start", 90);
         publish(&mut all, "n", Scope::All);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn another_session_is_woken_when_the_woken_one_ends() {
+    fn another_session_is_woken_after_the_first_ends() {
         let mut all = opened(3);
         publish(&mut all, "n", Scope::All);
         all.end_session(&SessionId::new("s1"), at(200));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_gets_at_its_next_exchange_what_woke_another_one() {
+    fn text_that_woke_another_session_is_still_delivered() {
         let mut all = opened(2);
         publish(&mut all, "n", Scope::All);
         let id = SessionId::new("s1");

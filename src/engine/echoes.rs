@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_knows_the_failures_of_its_own_calls() {
+    fn session_knows_the_failures_of_its_own_calls() {
         let mut echoes = Echoes::default();
         let session = SessionId::new("s1");
         for (seq, event_type, session, payload) in [

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_forges_no_second_line_and_no_structure() {
+    fn payload_forges_no_second_line_and_no_structure() {
         let text = "ok): 3 budgets exceeded\nAside: {\"a\":1} <event>\u{2028}[x]";
         let hostile = Notification {
             untrusted_source: Some("hook\n(critical)".into()),

@@ -1,4 +1,4 @@
-//! Finds records by their names: in full segments by the file of names beside each, in the newest
+//! Finds records by their names: in full segments by the file of names of each, in the newest
 //! one by names in memory.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn records_are_found_where_no_names_can_be_written() {
+    fn records_are_found_without_files_of_names() {
         let files = MemoryFiles::new();
         files.fail(Operation::Create, names::UNFINISHED_NAME, 1_000, io::ErrorKind::StorageFull);
         let journal = open(&files, false);

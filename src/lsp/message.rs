@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_of_too_many_values_is_not_built() {
+    fn message_of_too_many_values_is_not_built() {
         let with =
             |part: &str, count: usize| format!(r#"{{"method":"m","params":[{}1]}}"#, part.repeat(count));
         assert!(Incoming::read(with("{},", 40_000).as_bytes()).is_ok());

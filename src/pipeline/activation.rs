@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_of_an_agent_wakes_and_is_not_critical() {
+    fn an_agents_message_wakes_and_is_not_critical() {
         let of = |event_type, provenance| {
             let mut rows = rows(&[("x", event_type)]);
             let event = Event { provenance, ..(*rows[0].event).clone() };

@@ -179,7 +179,7 @@ mod tests {
     use crate::{event::SessionId, pipeline::tests::rule};
 
     #[test]
-    fn a_subscriber_wakes_for_one_session_alone_if_it_says_so() {
+    fn active_for_session_wakes_for_its_session_alone() {
         use Activation::{Active, Passive, Prompt};
         let own = || Scope::Session(SessionId::new("s1"));
         for (activation, active_for, scope, expected) in [

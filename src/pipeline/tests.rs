@@ -54,7 +54,7 @@ fn one_event_alone_is_delivered_when_its_window_closes() {
 }
 
 #[test]
-fn a_failing_sentence_is_reported_and_leaves_no_words() {
+fn a_failing_sentence_is_reported_and_left_out() {
     let mut rule = rule();
     let sentence = render::Sentence::compile("{{ type }} {{ [1] / 2 }}").expect("a sentence");
     rule.output.sentence = Some(Arc::new(sentence));

@@ -2,7 +2,7 @@
 //!
 //! Its answers are kept, and the next exchange decides by them, with what is known by then. What
 //! the session's calls since the look's begin may have changed is left to the next look, which asks
-//! anew: an answer from before a call says nothing about the file after it.
+//! again: an answer from before a call says nothing about the file after it.
 
 use std::{
     cell::RefCell,

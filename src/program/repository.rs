@@ -83,7 +83,7 @@ impl Place {
     }
 }
 
-/// Writes the folder anew; the refs are those of `refs_of`, if given.
+/// Replaces the folder; the refs are those of `refs_of`, if given.
 ///
 /// Errors: the folder cannot be written, or has tables of refs that are not those of a worktree.
 pub(super) fn write_empty(folder: &Path, ids: Ids, refs_of: Option<&Place>) -> io::Result<()> {

@@ -220,7 +220,7 @@ fn a_file_that_was_deleted_or_replaced_is_not_in_place() {
 }
 
 #[test]
-fn the_file_stays_at_its_bytes_under_many_deliveries() {
+fn file_stays_at_its_bytes_under_many_deliveries() {
     const BYTES_MAX: u64 = 2 * 1024 * 1024;
     const SESSIONS: u64 = 50;
     let (_folder, path) = file();
@@ -259,7 +259,7 @@ fn the_file_stays_at_its_bytes_under_many_deliveries() {
 }
 
 #[test]
-fn an_injection_is_read_without_the_entries_of_others() {
+fn an_injection_is_read_by_its_key() {
     let (_folder, path) = file();
     drop(Writer::open(&path).expect("opened"));
     let connection = schema::open_for_reading(&path).expect("opened");

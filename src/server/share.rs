@@ -70,7 +70,7 @@ impl Held<'_> {
 }
 
 impl Bounds {
-    /// Checks that there is room for `new` beside the `open` ones.
+    /// Checks that there is room for `new` with the `open` ones.
     ///
     /// Shape: entries without a session take at most half of the table, and those of one caller at
     /// most a quarter, because a caller can name any folder. Those that one caller makes for

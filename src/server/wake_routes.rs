@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_has_begun_its_turn_is_not_woken_any_more() {
+    fn a_session_in_its_turn_is_not_woken() {
         let (routes, session) = (Arc::new(WakeRoutes::default()), SessionId::new("s1"));
         routes.know_socket(&session, socket());
         routes.wake(&waking(&session));
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wake_takes_the_next_route_when_one_is_gone() {
+    fn wake_takes_next_route_when_one_is_gone() {
         let (routes, session) = (Arc::new(WakeRoutes::default()), SessionId::new("s1"));
         routes.wake(&waking(&session));
         assert_eq!(due(&routes, 0), []);

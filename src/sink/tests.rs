@@ -387,7 +387,7 @@ fn invented_speakers_share_one_rate() {
     let sent = (0..600).filter(|number| is_sent(&mut world, *number)).count();
     assert_eq!(sent, ALL_PER_MINUTE_MAX);
     world.wait(WINDOW);
-    // Counted, and told with the next one of its speaker.
+    // Counted, and reported with the next one of its speaker.
     world.say("s599", "y");
     let held = world.due().last().expect("a job").notice.held;
     assert_eq!((held.rate_limited, held.repeats), (1, 0));

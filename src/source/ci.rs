@@ -1,8 +1,8 @@
 //! Polls `gh` for the checks of a pushed commit, by the engine's plan (docs/design/ci.md).
 //!
 //! One call at a time runs, as a child process without a shell, in a folder of the daemon, with an
-//! empty stdin. git reads the objects and refs of the repository and never its settings; `gh` is told
-//! which repository is meant, so it runs no git in it. The source parses the output and publishes
+//! empty stdin. git reads the objects and refs of the repository and never its settings; `gh` gets
+//! the name of the repository, so it runs no git in it. The source parses the output and publishes
 //! the outcome; the engine decides what follows. While nothing is followed, nothing wakes.
 
 use std::{

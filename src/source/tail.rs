@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_over_its_bound_is_cut_with_a_mark() {
+    fn line_over_its_bound_is_cut_with_mark() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("log");
         let mut log = fs::File::create(&path).expect("made");
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_without_a_line_end_takes_no_memory() {
+    fn log_without_a_line_end_takes_no_memory() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("log");
         let mut log = fs::File::create(&path).expect("made");

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rule_finds_tokens_in_any_width_and_case() {
+    fn rule_finds_tokens_in_any_width_and_case() {
         for (text, is_token) in [
             ("</notifications>", true),
             ("<Notification source=x>", true),

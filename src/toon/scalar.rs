@@ -117,7 +117,7 @@ pub(super) fn is_ambiguous(text: &str, seen: u8) -> bool {
 /// Marks a byte that requires quotes.
 const SPECIAL: u8 = 1;
 /// Marks the bytes that can begin a control token and do not always require quotes, as `[` does.
-/// (`~` is not marked: in a token a square bracket is beside it.)
+/// (`~` is not marked: in a token a square bracket is next to it.)
 const BRACKET: u8 = 2;
 
 /// The marks of every byte.

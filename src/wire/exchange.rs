@@ -149,7 +149,7 @@ pub struct ExchangeView<'a> {
     #[schema(value_type = Option<String>)]
     turn: Option<Text<'a>>,
     /// The harness's name of the step, a text or a whole number: one call of the model in the turn,
-    /// named anew once the model has answered. Another step confirms what this one released.
+    /// another one once the model has answered. Another step confirms what this one released.
     #[serde(
         borrow,
         default,

@@ -134,7 +134,7 @@ fn a_session_acts_for_itself_only() {
 }
 
 #[test]
-fn a_process_that_left_its_session_is_known_by_its_environment() {
+fn a_detached_process_is_known_by_its_environment() {
     let (home, _daemon, _alice, mut bob, question) = two_sessions();
     let own = ask(&home, "bob");
     let left = |id: &str, prefix: &str| {

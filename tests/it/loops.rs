@@ -82,7 +82,7 @@ fn calls_with_arguments_of_any_kind_are_compared() {
 }
 
 #[test]
-fn a_session_that_never_existed_is_refused_by_name() {
+fn an_unknown_session_is_refused_by_name() {
     let home = home();
     let _daemon = home.serve();
     home.exchange("bot-7f3a", &json!({ "point": "turn_start", "carrier": "c1" }));
@@ -193,7 +193,7 @@ fn an_exchange_names_what_had_no_effect() {
 }
 
 #[test]
-fn an_exchange_with_nothing_to_remark_has_no_notice() {
+fn an_exchange_without_remarks_has_no_notice() {
     let home = home();
     let _daemon = home.serve();
     let observe = json!([
@@ -208,9 +208,9 @@ fn an_exchange_with_nothing_to_remark_has_no_notice() {
     let first = home.exchange("s", &body);
     assert_eq!((first.status(), notice(&first).as_str()), (204, ""));
     publish(&home, "s", "one", "info");
-    let told = home.exchange("s", &json!({ "point": "after_tool", "carrier": "c2", "turn": "t1" }));
-    assert_eq!((text(&told).contains("fact: one"), notice(&told).as_str()), (true, ""));
-    let injection = told.json()["injection"].clone();
+    let delivered = home.exchange("s", &json!({ "point": "after_tool", "carrier": "c2", "turn": "t1" }));
+    assert_eq!((text(&delivered).contains("fact: one"), notice(&delivered).as_str()), (true, ""));
+    let injection = delivered.json()["injection"].clone();
     let body = json!({ "point": "after_tool", "carrier": "c3", "turn": "t1", "ack": [injection] });
     assert_eq!(notice(&home.exchange("s", &body)), "");
     assert_eq!(
@@ -220,13 +220,13 @@ fn an_exchange_with_nothing_to_remark_has_no_notice() {
     // What has a text says it in its body, so that the text stays as it is.
     publish(&home, "s", "two", "info");
     let body = json!({ "point": "after_tool", "carrier": "c5", "observe": [{ "type": "made.up" }] });
-    let told = home.exchange("s", &body);
-    assert!(text(&told).contains("fact: two") && !text(&told).contains("made.up"), "{told:?}");
-    assert_eq!(notice(&told), "observe[0].type: no subscriber takes `made.up`");
+    let delivered = home.exchange("s", &body);
+    assert!(text(&delivered).contains("fact: two") && !text(&delivered).contains("made.up"), "{delivered:?}");
+    assert_eq!(notice(&delivered), "observe[0].type: no subscriber takes `made.up`");
 }
 
 #[test]
-fn an_observed_event_has_the_name_of_its_harness() {
+fn observed_event_has_the_name_of_its_harness() {
     let home = home();
     let _daemon = home.serve();
     let observe =
@@ -246,7 +246,7 @@ fn an_observed_event_has_the_name_of_its_harness() {
 }
 
 #[test]
-fn a_loop_does_not_get_its_own_failure_back() {
+fn loop_does_not_get_its_own_failure_back() {
     let home = home();
     let _daemon = home.serve();
     for (n, observed) in [("1", failure("call-1", "a")), ("2", failure("call-2", "a"))] {
@@ -257,11 +257,11 @@ fn a_loop_does_not_get_its_own_failure_back() {
     // One exchange a model step: its carrier is no call, the failures are in the messages too.
     let body = json!({ "point": "after_tool", "carrier": "step-3", "observe": [failure("call-3", "a"), failure("call-4", "b")] });
     assert_eq!(text(&home.exchange("s", &body)), "");
-    let told = eventually("the loop of failures is detected", || {
+    let delivered = eventually("the loop of failures is detected", || {
         let answer = home.exchange("s", &json!({ "point": "after_tool", "carrier": "step-4" }));
         Some(text(&answer)).filter(|text| !text.is_empty())
     });
-    assert!(told.contains("loop_detected: grep") && !told.contains("tool_fail"), "{told}");
+    assert!(delivered.contains("loop_detected: grep") && !delivered.contains("tool_fail"), "{delivered}");
     // A failure whose result the model does not have names no call, and is delivered.
     let mut background = failure("call-9", "c");
     background["payload"].as_object_mut().expect("an object").remove("call_id");
@@ -273,12 +273,12 @@ fn a_loop_does_not_get_its_own_failure_back() {
         "payload": { "tool_name": "other", "error_type": "x", "error_message": "y" } });
     home.publish(&published);
     let body = json!({ "point": "after_tool", "carrier": "step-6", "observe": [failure("call-10", "d")] });
-    let told = text(&home.exchange("s", &body));
-    assert!(told.contains("tool_fail: other") && !told.contains("grep"), "{told}");
+    let delivered = text(&home.exchange("s", &body));
+    assert!(delivered.contains("tool_fail: other") && !delivered.contains("grep"), "{delivered}");
 }
 
 #[test]
-fn a_cancelled_call_is_said_not_to_have_run() {
+fn cancelled_call_is_said_not_to_have_run() {
     const NOT_RUN: &str = "This call was not run: ";
     let home = home();
     let _daemon = home.serve();

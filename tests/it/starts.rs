@@ -246,7 +246,7 @@ fn journal_in_memory(rules: &Path) -> MemoryFiles {
 }
 
 #[test]
-fn starts_that_end_at_each_record_change_no_state() {
+fn ended_starts_change_no_state() {
     let (rules, state) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
     let mut files = journal_in_memory(rules.path());
     let whole = |files: &MemoryFiles| {

@@ -132,7 +132,7 @@ fn words(rules: &CompiledRules, name: &str, row: &Row) -> Vec<Arc<str>> {
     sentence.render(&input).unwrap_or_else(|failure| panic!("{name}: {failure:?}"))
 }
 
-/// The characters of a sentence that a client shows beside its own words.
+/// The characters of a sentence that a client shows next to its own words.
 const SHOWN_CHARS: usize = 60;
 
 #[test]

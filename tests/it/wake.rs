@@ -116,7 +116,7 @@ fn prompted(home: &Home, session: &str, prompt: &str) -> String {
 }
 
 #[test]
-fn the_hook_of_a_wake_delivers_long_texts_whole() {
+fn hook_of_a_wake_delivers_long_texts_whole() {
     let home = home();
     let _daemon = home.serve();
     home.exchange("s1", &json!({ "point": "turn_end", "carrier": "c1" }));
@@ -299,7 +299,7 @@ fn a_session_without_a_monitor_is_woken_through_its_message_socket() {
 }
 
 #[test]
-fn a_client_that_holds_messages_is_woken_by_its_hook() {
+fn a_client_holding_messages_is_woken_by_hook() {
     let home = home();
     // A daemon that a client started is not a stranger to it, so it has to be a process of its own.
     home.print(&["up"]);
@@ -337,7 +337,7 @@ fn a_client_that_holds_messages_is_woken_by_its_hook() {
 }
 
 #[test]
-fn a_client_without_a_terminal_is_woken_when_it_waits() {
+fn a_waiting_client_without_a_terminal_is_woken() {
     let home = home();
     let _daemon = home.serve();
     let socket = UnixListener::bind(home.path("messages")).expect("a socket");
@@ -361,7 +361,7 @@ fn a_client_without_a_terminal_is_woken_when_it_waits() {
 }
 
 #[test]
-fn one_of_two_idle_sessions_in_a_folder_is_woken() {
+fn two_idle_sessions_in_a_folder_wake_once() {
     let home = home();
     let _daemon = home.serve();
     for session in ["s1", "s2"] {
@@ -402,7 +402,7 @@ fn woken_for(home: &Home, session: &str) -> Value {
 }
 
 #[test]
-fn the_end_of_its_own_task_wakes_a_session() {
+fn end_of_its_own_task_wakes_a_session() {
     let home = home();
     let _daemon = home.serve();
     own_idle_session(&home, "s1", std::process::id());
@@ -447,7 +447,7 @@ fn an_end_that_the_client_reports_wakes_nobody() {
 }
 
 #[test]
-fn a_message_of_an_agent_wakes_and_is_not_critical() {
+fn an_agents_message_wakes_and_is_not_critical() {
     let home = home();
     let _daemon = home.serve();
     own_idle_session(&home, "s1", std::process::id());

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_folder_is_writable_for_its_user_only() {
+    fn new_folder_is_writable_for_its_user_only() {
         rustix::process::umask(rustix::fs::Mode::empty());
         let folder = tempfile::tempdir().expect("a folder");
         let mut plan = Plan::default();

@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_read_that_takes_too_long_is_left_behind() {
+    fn a_read_over_its_time_is_abandoned() {
         assert_eq!(within(READ_WAIT_MAX, || 7), Ok(7));
         let (release, never) = sync_channel::<()>(0);
         let slow = within(Duration::from_millis(10), move || never.recv().is_ok());

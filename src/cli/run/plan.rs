@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_file_with_an_error_is_a_warning() {
+    fn named_file_with_an_error_is_a_warning() {
         let folder = Scratch::new();
         let path = folder.path().join("m.json");
         fs::write(&path, "{\n  \"problemMatcher\": 7\n}").expect("written");

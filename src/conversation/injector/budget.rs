@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn what_replaces_a_call_says_so_within_the_limits() {
+    fn text_in_place_of_a_call_says_so() {
         let reason = || "a".into();
         let asked = |asks, standing| Offer { asks, standing, ..offer(&["!aaaaaaaa", "!bbbbbbbb"], 0) };
         let cancels = Directive::Cancel { reason: reason() };

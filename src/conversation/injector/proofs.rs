@@ -77,7 +77,7 @@ fn a_release_without_step_waits_for_two() {
 }
 
 #[test]
-fn a_late_call_of_an_earlier_step_proves_nothing() {
+fn late_call_of_an_earlier_step_proves_nothing() {
     let mut story = Story::new();
     story.exchange(&in_step("1", exchange(AfterTool, "c1")), 0);
     let released = in_step("2", exchange(AfterTool, "c2"));
@@ -87,7 +87,7 @@ fn a_late_call_of_an_earlier_step_proves_nothing() {
 }
 
 #[test]
-fn a_late_call_of_an_earlier_turn_proves_nothing() {
+fn late_call_of_an_earlier_turn_proves_nothing() {
     for point in [AfterTool, TurnEnd] {
         let mut story = Story::new();
         story.exchange(&in_turn("t1", exchange(TurnStart, "c1")), 0);
@@ -100,7 +100,7 @@ fn a_late_call_of_an_earlier_turn_proves_nothing() {
 }
 
 #[test]
-fn a_release_to_a_late_call_counts_for_the_present() {
+fn release_to_late_call_counts_for_the_present() {
     let mut story = Story::new();
     story.exchange(&in_turn("t1", exchange(TurnStart, "c1")), 0);
     story.exchange(&in_turn("t2", exchange(TurnStart, "c2")), 0);
@@ -130,7 +130,7 @@ fn an_interrupted_turn_is_confirmed_by_the_next() {
 }
 
 #[test]
-fn a_named_turn_is_confirmed_by_a_call_of_the_next() {
+fn named_turn_is_confirmed_by_call_of_next() {
     let mut story = reporting_ends();
     let (released, next) =
         (in_turn("t1", exchange(AfterTool, "c1")), in_turn("t2", exchange(TurnStart, "c2")));
@@ -140,7 +140,7 @@ fn a_named_turn_is_confirmed_by_a_call_of_the_next() {
 }
 
 #[test]
-fn a_release_at_the_end_waits_for_the_next_turn() {
+fn release_at_end_waits_for_the_next_turn() {
     let mut story = Story::new();
     let (released, again) = (exchange(TurnEnd, "c1"), exchange(TurnEnd, "c2"));
     assert!(after(&mut story, &released, &again).is_empty(), "a hook may be installed twice");
@@ -151,7 +151,7 @@ fn a_release_at_the_end_waits_for_the_next_turn() {
 }
 
 #[test]
-fn a_release_at_an_end_that_went_on_is_confirmed_by_the_next_end() {
+fn the_next_end_confirms_a_continued_one() {
     let mut story = Story::new();
     assert!(after(&mut story, &exchange(TurnEnd, "c1"), &exchange(AfterTool, "c2")).is_empty());
     story.exchange(&exchange(TurnEnd, "c3"), 2_000);
@@ -181,7 +181,7 @@ fn pushed(carrier: &str) -> Exchange {
 }
 
 #[test]
-fn a_pushed_text_that_is_not_seen_is_pending_again() {
+fn an_unseen_pushed_text_is_pending_again() {
     for later in [exchange(TurnStart, "c2"), exchange(TurnEnd, "c2"), in_step("2", exchange(AfterTool, "c2"))]
     {
         let mut story = Story::new();
@@ -212,7 +212,7 @@ fn a_pushed_text_that_is_seen_has_arrived() {
 }
 
 #[test]
-fn a_pushed_text_that_is_seen_late_ends_where_it_waits() {
+fn a_pushed_text_seen_late_is_not_repeated() {
     let mut story = Story::new();
     story.push("n", High, AfterTool);
     story.answer(&pushed("w1"), 0);
@@ -300,7 +300,7 @@ fn a_lease_is_not_renewed_for_ever() {
 }
 
 #[test]
-fn a_process_that_resumes_gets_even_low_ones_again() {
+fn a_resumed_process_gets_low_ones_again() {
     let mut story = Story::new();
     story.push("low", Low, TurnEnd);
     story.exchange(&exchange(TurnEnd, "c1"), 0);

@@ -330,7 +330,7 @@ fn a_delivery_is_not_shown_where_that_is_switched_off() {
 }
 
 #[test]
-fn after_an_interrupt_what_is_critical_or_asked_for_wakes() {
+fn critical_or_requested_ones_wake_after_an_interrupt() {
     let wakes = |made: Notification, state: SessionState| {
         let mut injector = Injector::new(SessionId::new("s"), 100);
         injector.push(Arc::new(made));

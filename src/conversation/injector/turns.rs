@@ -2,7 +2,7 @@
 //!
 //! A text that was released is in the model's input once the model has answered after it. Three
 //! things show that it has: another step, the end of the turn, and a later turn. A parallel call of
-//! the same step shows nothing, and a step that is not named cannot be told from such a call.
+//! the same step shows nothing, and a step without a name cannot be distinguished from such a call.
 //!
 //! A turn that starts before the last one ended was interrupted, or the model was not called yet.
 //! Then the texts are in the history of the new turn, and count as released with its start.

@@ -73,7 +73,7 @@ mod tests {
     use crate::event::{EventType, catalogue};
 
     #[test]
-    fn the_table_is_sorted_and_each_row_has_events() {
+    fn table_is_sorted_and_each_row_has_events() {
         assert!(OWN_TYPES.is_sorted_by(|one, other| one.pattern < other.pattern), "{OWN_TYPES:?}");
         for own in OWN_TYPES {
             let bare = own.pattern.trim_end_matches(".**");
@@ -118,7 +118,7 @@ mod tests {
     const OUTSIDE: [&str; 4] = ["claude-code", "run", "shell", "webhooks"];
 
     #[test]
-    fn each_type_of_the_daemon_is_reserved_or_open() {
+    fn each_type_of_daemon_is_reserved_or_open() {
         let open: Vec<&str> = OPEN.split_whitespace().collect();
         for entry in catalogue::types() {
             let mut makers = entry.producers.iter().map(String::as_str);

@@ -66,7 +66,7 @@ fn every_form_of_a_secret_is_masked() {
 }
 
 #[test]
-fn a_text_without_a_secret_stays_as_it_is() {
+fn text_without_a_secret_stays_as_it_is() {
     assert!(HARMLESS.lines().count() >= 60);
     let mut changed = Vec::new();
     for line in HARMLESS.lines() {
@@ -119,7 +119,7 @@ fn a_masked_text_is_masked_no_further() {
 }
 
 #[test]
-fn a_text_full_of_keywords_is_masked_in_time() {
+fn text_full_of_keywords_is_masked_in_time() {
     let words: String = rules::keywords().map(|(word, _)| format!("{word}=")).collect();
     for text in [words.repeat(20), "password=".repeat(7_000), "://".repeat(20_000), "mysql -p".repeat(8_000)]
     {

@@ -1,6 +1,6 @@
 //! The identity of a journal, which each of its segments carries.
 //!
-//! Segments are told apart by their first records alone, and two journals have the same numbers. A
+//! Segments differ by their first records alone, and two journals have the same numbers. A
 //! segment of another journal would be read as if its records were this one's.
 
 use std::{

@@ -1,4 +1,4 @@
-//! The names of the records of a full segment, in a file beside it, so that a record is found by
+//! The names of the records of a full segment, in a file of its own, so that a record is found by
 //! its name without reading the segment.
 //!
 //! ```text

@@ -114,7 +114,7 @@ impl Segment {
         self.is_named.store(true, Ordering::Release);
     }
 
-    /// Whether a file beside it has the names of its records.
+    /// Whether a file has the names of its records.
     pub(crate) fn has_names(&self) -> bool {
         self.has_names.load(Ordering::Acquire)
     }

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_line_of_too_many_values_is_cut_and_the_next_passes() {
+    async fn a_line_of_too_many_values_is_cut() {
         let text = format!("{{\"a\":\"{}\\\"{{\"}}\n", "{[,:".repeat(VALUES_MAX));
         assert_eq!(screened(&text).await, text, "text is no value");
         let most = format!("[{}1]\n", "1,".repeat(VALUES_MAX - 1));

@@ -196,14 +196,14 @@ impl Agent {
         let through = move |machine| -> Box<dyn Facts> { Box::new(Delayed { machine, delay }) };
         let found = look_through(&self.daemon.app, &exchange, said, Some(through)).await;
         self.report("tool.call.success");
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for event in &found {
             self.take(event);
             let payload = event.payload.value();
             let path = payload.get("path").or(payload.get("branch")).and_then(|path| path.as_str());
-            told.extend(path.map(|path| format!("{} {path}", event.event_type)));
+            reported.extend(path.map(|path| format!("{} {path}", event.event_type)));
         }
-        told
+        reported
     }
 
     async fn call(&mut self, call: Call) -> Vec<String> {
@@ -242,12 +242,12 @@ impl Agent {
         assert!(shell.status().expect("it runs").success(), "{script}");
     }
 
-    /// Calls until something is told; returns it with the number of the call.
-    async fn told(&mut self, calls_max: usize) -> Option<(usize, Vec<String>)> {
+    /// Calls until something is reported; returns it with the number of the call.
+    async fn reported(&mut self, calls_max: usize) -> Option<(usize, Vec<String>)> {
         for number in 0..=calls_max {
-            let told = self.calm_call(runs("ls")).await;
-            if !told.is_empty() {
-                return Some((number, told));
+            let reported = self.calm_call(runs("ls")).await;
+            if !reported.is_empty() {
+                return Some((number, reported));
             }
         }
         None
@@ -258,7 +258,7 @@ fn runs(command: &str) -> Call {
     Call { command: Some(command.to_owned()), ..Call::default() }
 }
 
-/// Most calls that a change may be told late.
+/// Most calls that a change may be reported late.
 const CALLS_LATE_MAX: usize = 2;
 
 #[tokio::test]
@@ -275,19 +275,19 @@ async fn a_slow_mount_delays_a_change_two_calls() {
             agent.calm_call(agent.touch("a", TouchKind::Read)).await;
             agent.calm_call(agent.touch("b", TouchKind::Read)).await;
             // Both are known after the look of the second call.
-            assert_eq!(agent.told(1).await, None, "nothing has changed");
+            assert_eq!(agent.reported(1).await, None, "nothing has changed");
             agent.write("a", "2\n");
-            let told = agent.told(CALLS_LATE_MAX).await.map(|(_, told)| told);
-            assert_eq!(told, Some(vec!["fs.known.modified a".to_owned()]), "{millis} ms, {has_git}");
-            assert_eq!(agent.told(3).await, None, "once");
+            let reported = agent.reported(CALLS_LATE_MAX).await.map(|(_, reported)| reported);
+            assert_eq!(reported, Some(vec!["fs.known.modified a".to_owned()]), "{millis} ms, {has_git}");
+            assert_eq!(agent.reported(3).await, None, "once");
             if has_git {
                 // A look that runs meanwhile may see the file and not yet the move.
                 agent.calm().await;
                 agent.git("git checkout -q fix");
-                let told = agent.told(CALLS_LATE_MAX).await.map(|(_, told)| told);
-                let told = told.unwrap_or_default().join(", ");
-                assert!(told == "git.head.moved fix", "{millis} ms: {told}");
-                assert_eq!(agent.told(3).await, None, "once");
+                let reported = agent.reported(CALLS_LATE_MAX).await.map(|(_, reported)| reported);
+                let reported = reported.unwrap_or_default().join(", ");
+                assert!(reported == "git.head.moved fix", "{millis} ms: {reported}");
+                assert_eq!(agent.reported(3).await, None, "once");
             }
         }
     }
@@ -304,9 +304,9 @@ async fn a_held_look_is_told_once() {
         assert_eq!(agent.call(runs("ls")).await, Vec::<String>::new());
     }
     gate.open();
-    let (_, told) = agent.told(0).await.expect("the look that was held is kept");
-    assert_eq!(told, ["fs.known.modified a"]);
-    assert_eq!(agent.told(3).await, None, "once");
+    let (_, reported) = agent.reported(0).await.expect("the look that was held is kept");
+    assert_eq!(reported, ["fs.known.modified a"]);
+    assert_eq!(agent.reported(3).await, None, "once");
     let slow = agent.daemon.app.registry.looks().slow_folders();
     assert_eq!(slow.iter().map(|(_, slow)| slow.count).collect::<Vec<_>>(), [1]);
 }
@@ -341,17 +341,17 @@ async fn the_agents_doings_during_a_look_are_silent() {
             agent.call(agent.touch("a", TouchKind::Read)).await;
         }
         gate.open();
-        assert_eq!(agent.told(4).await, None, "{does}");
+        assert_eq!(agent.reported(4).await, None, "{does}");
         // It still knows the files.
         agent.write("a", "foreign\n");
         agent.write("b", "foreign\n");
-        let told = agent.told(CALLS_LATE_MAX).await.map(|(_, told)| told).unwrap_or_default();
-        assert_eq!(told, ["fs.known.modified a", "fs.known.modified b"], "{does}");
+        let reported = agent.reported(CALLS_LATE_MAX).await.map(|(_, reported)| reported).unwrap_or_default();
+        assert_eq!(reported, ["fs.known.modified a", "fs.known.modified b"], "{does}");
     }
 }
 
 #[tokio::test]
-async fn a_file_that_a_held_look_read_stays_known() {
+async fn file_that_a_held_look_read_stays_known() {
     let gate = Arc::new(Gate::default());
     let mut agent = Agent::new(Delay::Until(Arc::clone(&gate)));
     gate.close();
@@ -361,10 +361,10 @@ async fn a_file_that_a_held_look_read_stays_known() {
     // A command that may have written any file: what the look found is left to the next one.
     agent.end(runs("./generate.sh")).await;
     gate.open();
-    assert_eq!(agent.told(2).await, None);
+    assert_eq!(agent.reported(2).await, None);
     agent.write("a", "foreign\n");
-    let told = agent.told(CALLS_LATE_MAX).await.map(|(_, told)| told);
-    assert_eq!(told, Some(vec!["fs.known.modified a".to_owned()]));
+    let reported = agent.reported(CALLS_LATE_MAX).await.map(|(_, reported)| reported);
+    assert_eq!(reported, Some(vec!["fs.known.modified a".to_owned()]));
 }
 
 #[tokio::test]
@@ -380,5 +380,5 @@ async fn a_commit_during_a_look_is_not_told() {
     agent.git("git checkout -q -b own && echo own >a && git commit -qam two");
     assert_eq!(agent.end(runs("git checkout -b own && git commit -am two")).await, Vec::<String>::new());
     gate.open();
-    assert_eq!(agent.told(4).await, None, "it is the agent's own");
+    assert_eq!(agent.reported(4).await, None, "it is the agent's own");
 }

@@ -52,7 +52,7 @@ fn full() -> Exchange {
 }
 
 #[test]
-fn a_step_is_a_text_or_a_whole_number() {
+fn step_is_a_text_or_a_whole_number() {
     let with = |step: &str| format!(r#"{{"point":"after_tool","carrier":"c1","step":{step}}}"#);
     for (step, expected) in
         [("3", Some("3")), ("-1", Some("-1")), (r#""s\u0033""#, Some("s3")), ("null", None)]

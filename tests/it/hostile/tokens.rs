@@ -58,7 +58,7 @@ fn named_control_tokens_are_broken_in_every_format() {
 }
 
 #[test]
-fn brackets_that_begin_no_token_remain_as_they_are() {
+fn brackets_without_a_token_remain_unchanged() {
     let mut stage = Stage::new();
     for text in HARMLESS {
         for (format, delivered) in texts_of(&mut stage, text) {
@@ -128,7 +128,7 @@ fn generated_control_tokens_are_broken_in_every_format() {
 }
 
 #[test]
-fn a_payload_full_of_brackets_is_rendered_in_time() {
+fn payload_full_of_brackets_is_rendered_in_time() {
     let mut stage = Stage::new();
     for unit in ["<", "[ ", "< / ", "]~", "<<", ">>a<<"] {
         let text = unit.repeat(EVENT_BYTES_MAX / 4 / unit.len());

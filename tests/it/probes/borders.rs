@@ -85,11 +85,11 @@ fn a_token_learns_of_its_sessions_folder() {
     fs::write(outside.path().join("secret"), "two\n").expect("written");
     assert_eq!(over_tcp(&address, "s1", "c2", &claimed, &json!([])), "");
     fs::write(work.path().join("a.rs"), "two\n").expect("written");
-    let told = over_tcp(&address, "s1", "c3", &claimed, &json!([]));
-    assert!(told.contains("file_changed: a.rs") && !told.contains("secret"), "{told}");
+    let delivered = over_tcp(&address, "s1", "c3", &claimed, &json!([]));
+    assert!(delivered.contains("file_changed: a.rs") && !delivered.contains("secret"), "{delivered}");
     // The client's own exchange tells the rest.
-    let told = client.run("ls").expect("it changed");
-    assert!(told.contains("secret"), "{told}");
+    let delivered = client.run("ls").expect("it changed");
+    assert!(delivered.contains("secret"), "{delivered}");
 }
 
 #[test]
@@ -111,9 +111,9 @@ fn a_removed_folder_is_told_once() {
             // The client goes on in another folder.
             client.work = &elsewhere;
         }
-        let told = client.run("ls").expect("the folder is gone");
-        assert!(told.contains(&format!("folder_deleted: {}", work.display())), "{told}");
-        assert!(!told.contains("a.rs") && !told.contains("file_deleted"), "{told}");
+        let delivered = client.run("ls").expect("the folder is gone");
+        assert!(delivered.contains(&format!("folder_deleted: {}", work.display())), "{delivered}");
+        assert!(!delivered.contains("a.rs") && !delivered.contains("file_deleted"), "{delivered}");
         assert_eq!((client.run("ls"), client.prompt()), (None, None), "once");
     }
 }

@@ -239,7 +239,7 @@ fn wakes_for(seat: &Seat, event: &Value, words: &str, number: usize) {
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn what_is_addressed_to_an_idle_session_wakes_it_once() {
+fn addressed_text_wakes_an_idle_session_once() {
     let seat = Seat::taken(&[], &["go"]);
     seat.next_request(1);
     one_watcher(&seat);
@@ -261,7 +261,7 @@ fn what_is_addressed_to_an_idle_session_wakes_it_once() {
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn the_end_of_its_own_task_wakes_an_idle_session() {
+fn end_of_its_own_task_wakes_idle_session() {
     let program = env!("CARGO_BIN_EXE_aside");
     let command = format!("{program} run -- sh -c 'sleep 4; exit 3' > /dev/null 2>&1 &");
     let call = json!({ "command": command, "description": "Starts a task" });
@@ -281,7 +281,7 @@ fn the_end_of_its_own_task_wakes_an_idle_session() {
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn a_wake_is_a_sentence_and_its_text_comes_whole() {
+fn wake_is_sentence_and_its_text_comes_whole() {
     let seat = Seat::taken(&[], &["go"]);
     seat.next_request(1);
     one_watcher(&seat);
@@ -310,7 +310,7 @@ fn a_wake_is_a_sentence_and_its_text_comes_whole() {
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn of_two_idle_sessions_in_a_folder_one_is_woken() {
+fn two_idle_sessions_in_a_folder_wake_once() {
     let seat = Seat::taken(&[], &["go"]);
     seat.next_request(1);
     one_watcher(&seat);
@@ -388,7 +388,7 @@ fn has_socket() -> bool {
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn a_critical_one_is_not_lost_where_messages_are_held() {
+fn a_critical_one_survives_held_messages() {
     let home = home();
     let _daemon = home.serve();
     let mut host = Host::new(home.clone(), "bypassPermissions");

@@ -159,9 +159,9 @@ impl Daemon {
         let mut reader = disk.journal.read_from(fold.applied.next());
         let ended = *disk.journal.written().borrow();
         fold.look_ahead(disk.journal.read_from(fold.applied.next()), ended, BTreeSet::new());
-        let owed = replay::replay(&mut reader, &mut fold).expect("the journal can be followed");
+        let unwritten = replay::replay(&mut reader, &mut fold).expect("the journal can be followed");
         fold.go_live();
-        Self::publishing(Self { fold, disk, reader, calls: Vec::new() }, owed, now)
+        Self::publishing(Self { fold, disk, reader, calls: Vec::new() }, unwritten, now)
     }
 
     /// Does what a start does with the folder `state`; `before` is called before each record.
@@ -187,8 +187,8 @@ impl Daemon {
         Ok((started.expect("the disk works"), skipped))
     }
 
-    fn publishing(mut daemon: Self, owed: Vec<Event>, now: Timestamp) -> Result<Self, AppendError> {
-        for event in owed {
+    fn publishing(mut daemon: Self, unwritten: Vec<Event>, now: Timestamp) -> Result<Self, AppendError> {
+        for event in unwritten {
             daemon.append(Append::events([&event], Level::Written, now))?;
         }
         Ok(daemon)
@@ -229,7 +229,7 @@ impl Daemon {
         mut seen: impl FnMut(Seq, Output),
     ) -> Result<(), AppendError> {
         loop {
-            let (mut owed, mut released) = (VecDeque::new(), Vec::new());
+            let (mut unwritten, mut released) = (VecDeque::new(), Vec::new());
             let batch = self.reader.next_batch(BATCH_RECORDS_MAX).expect("readable");
             if batch.is_empty() {
                 return Ok(());
@@ -237,7 +237,7 @@ impl Daemon {
             for found in batch.iter() {
                 apply(&mut self.fold, &found, |seq, output| {
                     match &output {
-                        Output::Publish(event) => owed.push_back(event.clone()),
+                        Output::Publish(event) => unwritten.push_back(event.clone()),
                         Output::Answer { released: Some(release), .. } => released.push(release.clone()),
                         Output::Answer { released: None, .. }
                         | Output::Record(_)
@@ -254,7 +254,7 @@ impl Daemon {
                 let body = |body: &mut Vec<u8>| records::encode_released(&release, body);
                 self.append(Append::of(records::RELEASED, Level::Written, now, body))?;
             }
-            for event in owed {
+            for event in unwritten {
                 self.append(Append::events([&event], Level::Written, now))?;
             }
         }
