@@ -41,6 +41,9 @@ impl Sessions {
     ) -> (SessionKey, Begun) {
         let (key, met) = self.upsert(&exchange.session, &exchange.harness, now);
         let session = self.table.get_mut(key);
+        if exchange.context == ContextChange::Resumed && exchange.harness.process().is_none() {
+            session.leave_process();
+        }
         for injection in &exchange.acks {
             session.injector.ack(injection, ConfirmedBy::Ack);
         }

@@ -241,6 +241,18 @@ impl Session {
     /// new only once.
     fn note_process(&mut self, before: Process, now: Process) {
         self.is_in_new_process = !self.earlier_processes.iter().any(|earlier| earlier.can_be(now));
+        self.remember_process(before);
+    }
+
+    /// A process that is not known yet has resumed it. The process that is found later is this one,
+    /// so it continues nothing.
+    pub(super) fn leave_process(&mut self) {
+        let Some(before) = self.harness.process() else { return };
+        (self.harness.pid, self.harness.pid_started) = (None, None);
+        self.remember_process(before);
+    }
+
+    fn remember_process(&mut self, before: Process) {
         self.earlier_processes.retain(|earlier| !earlier.can_be(before));
         if self.earlier_processes.len() == EARLIER_PROCESSES_MAX {
             self.earlier_processes.pop_front();
