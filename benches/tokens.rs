@@ -12,11 +12,10 @@ use std::sync::Arc;
 
 use aside::{
     config::{compile::compile, layers::Sources},
-    event::{Event, Payload, Seq, Severity},
+    event::{Event, Payload, Seq},
     notification::Tokens,
     pipeline::{render::RenderInput, row::Row},
     rules::CompiledRules,
-    time::Timestamp,
     tokens, toon,
 };
 use report::row as target;
@@ -96,32 +95,12 @@ fn shipped() -> CompiledRules {
 }
 
 fn row(event_type: &str, payload: Value, repeats: u32) -> Row {
-    let event = Event {
-        id: "e".into(),
-        event_type: event_type.parse().expect("a valid type"),
-        source: "bench".into(),
-        provenance: aside::event::Provenance::Harness,
-        severity: Severity::Warning,
-        timestamp: Timestamp::ZERO,
-        payload: Payload::from(payload),
-        dedupe_key: None,
-        session: None,
-        workspace: None,
-        cause: None,
-    };
+    let event = Event::example(event_type.parse().expect("a valid type"), Payload::from(payload));
     Row { seq: Seq(1), event: Arc::new(event), repeats }
 }
 
 fn render(rules: &CompiledRules, name: &str, rows: &[Row]) -> String {
     let subscriber = rules.subscribers.iter().find(|rule| rule.id.as_str() == name).expect("it is shipped");
-    let input = RenderInput {
-        subscriber: &subscriber.id,
-        subscriber_name: name,
-        rows,
-        repeats: 0,
-        suppressed: 0,
-        now: Timestamp::ZERO,
-        max_tokens: Tokens(2_000),
-    };
+    let input = RenderInput::new(&subscriber.id, rows, Tokens(2_000));
     subscriber.output.layout.render(&rules.templates, &input).content
 }

@@ -288,6 +288,26 @@ impl Event {
         }
     }
 
+    /// Builds an event of a harness for a render without a journal: a warning at time zero, for all
+    /// sessions.
+    ///
+    /// Shape: its id and its source are `example`.
+    pub fn example(event_type: EventType, payload: Payload) -> Self {
+        Self {
+            id: "example".into(),
+            event_type,
+            source: "example".into(),
+            provenance: Provenance::Harness,
+            severity: Severity::Warning,
+            timestamp: Timestamp::ZERO,
+            payload,
+            dedupe_key: None,
+            session: None,
+            workspace: None,
+            cause: None,
+        }
+    }
+
     /// The sessions that the event concerns: its own session, else those in, under or above its
     /// folder, else all.
     pub fn scope(&self) -> Scope {

@@ -6,14 +6,13 @@
 use std::{fs, sync::Arc};
 
 use aside::{
-    event::{Event, Payload, Provenance, Seq, Severity},
+    event::{Event, Payload, Seq},
     notification::{SubscriberId, Tokens},
     pipeline::{
         condition::Condition,
         render::{RenderInput, Templates},
         row::Row,
     },
-    time::Timestamp,
     toon,
 };
 
@@ -52,19 +51,8 @@ const CONDITIONS: [&str; 6] = [
 fn event(seq: u64) -> Arc<Event> {
     let many: Vec<String> = (0..3_000).map(|at| format!("k{at}")).collect();
     let payload = serde_json::json!({ "text": "a".repeat(20_000), "n": i64::MAX, "many": many });
-    Arc::new(Event {
-        id: format!("e{seq}").into(),
-        event_type: "tool.call.failure".parse().expect("valid type"),
-        source: "test".into(),
-        provenance: Provenance::Harness,
-        severity: Severity::Warning,
-        timestamp: Timestamp::ZERO,
-        payload: Payload::from(payload),
-        dedupe_key: None,
-        session: None,
-        workspace: None,
-        cause: None,
-    })
+    let event_type = "tool.call.failure".parse().expect("valid type");
+    Arc::new(Event { id: format!("e{seq}").into(), ..Event::example(event_type, Payload::from(payload)) })
 }
 
 /// The peak size of this process, in KiB.
@@ -84,18 +72,7 @@ fn a_template_that_would_take_gigabytes_fails_and_loses_no_event() {
         if templates.add("t", source.to_owned()).is_err() {
             continue;
         }
-        let rendered = templates.render(
-            "t",
-            &RenderInput {
-                subscriber: &subscriber,
-                subscriber_name: "Sub",
-                rows: &rows,
-                repeats: 0,
-                suppressed: 0,
-                now: Timestamp::ZERO,
-                max_tokens: Tokens(800),
-            },
-        );
+        let rendered = templates.render("t", &RenderInput::new(&subscriber, &rows, Tokens(800)));
         assert!(rendered.failure.is_some(), "{source}: {}", rendered.content);
         assert!(toon::decode(&rendered.content).is_ok(), "{}", rendered.content);
     }

@@ -226,16 +226,13 @@ fn rows_of(block: &Block) -> Vec<Row> {
         let text = |name: &str| event[name].as_str().unwrap_or_else(|| panic!("{place}: no {name}"));
         let event = Event {
             id: format!("e{seq}").into(),
-            event_type: text("type").parse().expect("a valid type"),
             source: text("source").into(),
-            provenance: aside::event::Provenance::Harness,
             severity: text("severity").parse::<Severity>().expect("a severity"),
             timestamp: Timestamp::from_millis(1_700_000_000_000),
-            payload: Payload::from(event["payload"].clone()),
-            dedupe_key: None,
-            session: None,
-            workspace: None,
-            cause: None,
+            ..Event::example(
+                text("type").parse().expect("a valid type"),
+                Payload::from(event["payload"].clone()),
+            )
         };
         (seq, event)
     };
@@ -261,13 +258,6 @@ fn render(block: &Block, rows: &[Row]) -> Rendered {
 }
 
 fn input<'a>(subscriber: &'a SubscriberId, rows: &'a [Row]) -> RenderInput<'a> {
-    RenderInput {
-        subscriber,
-        subscriber_name: "Example",
-        rows,
-        repeats: 0,
-        suppressed: 0,
-        now: Timestamp::from_millis(1_700_000_002_000),
-        max_tokens: Tokens(200),
-    }
+    let now = Timestamp::from_millis(1_700_000_002_000);
+    RenderInput { subscriber_name: "Example", now, ..RenderInput::new(subscriber, rows, Tokens(200)) }
 }

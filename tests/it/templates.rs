@@ -59,31 +59,17 @@ fn shipped() -> CompiledRules {
 fn row(index: usize, event_type: &str, payload: &Value, repeats: u32) -> Row {
     let event = Event {
         id: format!("e{index}").into(),
-        event_type: event_type.parse().expect("valid type"),
         source: "test".into(),
-        provenance: aside::event::Provenance::Harness,
-        severity: aside::event::Severity::Warning,
         timestamp: Timestamp::from_millis(1_700_000_000_000),
-        payload: Payload::from(payload.clone()),
-        dedupe_key: None,
-        session: None,
-        workspace: None,
-        cause: None,
+        ..Event::example(event_type.parse().expect("valid type"), Payload::from(payload.clone()))
     };
     Row { seq: Seq(index as u64 + 1), event: Arc::new(event), repeats }
 }
 
 fn render(rules: &CompiledRules, name: &str, rows: &[Row], max_tokens: u32) -> Rendered {
     let subscriber = rules.subscribers.iter().find(|rule| rule.id.as_str() == name).expect(name);
-    let input = RenderInput {
-        subscriber: &subscriber.id,
-        subscriber_name: name,
-        rows,
-        repeats: 0,
-        suppressed: 0,
-        now: Timestamp::from_millis(1_700_000_001_000),
-        max_tokens: Tokens(max_tokens),
-    };
+    let now = Timestamp::from_millis(1_700_000_001_000);
+    let input = RenderInput { now, ..RenderInput::new(&subscriber.id, rows, Tokens(max_tokens)) };
     subscriber.output.layout.render(&rules.templates, &input)
 }
 
@@ -120,15 +106,9 @@ fn what_the_shipped_templates_say() {
 fn words(rules: &CompiledRules, name: &str, row: &Row) -> Vec<Arc<str>> {
     let subscriber = rules.subscribers.iter().find(|rule| rule.id.as_str() == name).expect(name);
     let sentence = subscriber.output.sentence.as_ref().unwrap_or_else(|| panic!("{name} has no sentence"));
-    let input = RenderInput {
-        subscriber: &subscriber.id,
-        subscriber_name: name,
-        rows: std::slice::from_ref(row),
-        repeats: 0,
-        suppressed: 0,
-        now: Timestamp::from_millis(1_700_000_001_000),
-        max_tokens: Tokens(400),
-    };
+    let now = Timestamp::from_millis(1_700_000_001_000);
+    let rows = std::slice::from_ref(row);
+    let input = RenderInput { now, ..RenderInput::new(&subscriber.id, rows, Tokens(400)) };
     sentence.render(&input).unwrap_or_else(|failure| panic!("{name}: {failure:?}"))
 }
 

@@ -32,6 +32,23 @@ pub struct RenderInput<'a> {
     pub max_tokens: Tokens,
 }
 
+impl<'a> RenderInput<'a> {
+    /// Rows of a batch that closed at time zero, without counts of earlier notifications.
+    ///
+    /// Shape: the name for people is the subscriber's id.
+    pub fn new(subscriber: &'a SubscriberId, rows: &'a [Row], max_tokens: Tokens) -> Self {
+        Self {
+            subscriber,
+            subscriber_name: subscriber.as_str(),
+            rows,
+            repeats: 0,
+            suppressed: 0,
+            now: Timestamp::ZERO,
+            max_tokens,
+        }
+    }
+}
+
 /// Why and where a source is not a valid template.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]

@@ -63,43 +63,16 @@ fn failure(failed: Attempt) -> RenderFailure {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::*;
+    use super::{super::tests::row, *};
     use crate::{
-        event::{Event, Payload, Provenance, Seq, Severity},
         notification::{SubscriberId, Tokens},
         pipeline::row::Row,
-        time::Timestamp,
     };
 
-    fn row(payload: Value) -> Row {
-        let event = Event {
-            id: "e".into(),
-            event_type: "shop.order.failed".parse().expect("a type"),
-            source: "test".into(),
-            provenance: Provenance::Harness,
-            severity: Severity::Warning,
-            timestamp: Timestamp::ZERO,
-            payload: Payload::from(payload),
-            dedupe_key: None,
-            session: None,
-            workspace: None,
-            cause: None,
-        };
-        Row { seq: Seq(1), event: Arc::new(event), repeats: 1 }
-    }
-
     fn said(source: &str, payloads: &[Value]) -> Result<Vec<Arc<str>>, RenderFailure> {
-        let rows: Vec<Row> = payloads.iter().cloned().map(row).collect();
-        let input = RenderInput {
-            subscriber: &SubscriberId::new("orders"),
-            subscriber_name: "Orders",
-            rows: &rows,
-            repeats: 0,
-            suppressed: 0,
-            now: Timestamp::ZERO,
-            max_tokens: Tokens(200),
-        };
-        Sentence::compile(source).unwrap_or_else(|error| panic!("{source}: {error}")).render(&input)
+        let rows: Vec<Row> = payloads.iter().map(|payload| row(payload.clone(), 1)).collect();
+        let sentence = Sentence::compile(source).unwrap_or_else(|error| panic!("{source}: {error}"));
+        sentence.render(&RenderInput::new(&SubscriberId::new("orders"), &rows, Tokens(200)))
     }
 
     #[test]

@@ -12,18 +12,13 @@ pub(super) const PLENTY: u32 = 100_000;
 
 /// A row of an event with `payload`.
 pub(super) fn row(payload: Value, repeats: u32) -> Row {
+    let event_type = "tool.call.failure".parse().expect("valid");
     let event = Event {
         id: "e1".into(),
-        event_type: "tool.call.failure".parse().expect("valid"),
         source: "tool_executor".into(),
-        provenance: crate::event::Provenance::Harness,
         severity: Severity::Error,
         timestamp: Timestamp::from_millis(1_000),
-        payload: Payload::from(payload),
-        dedupe_key: None,
-        session: None,
-        workspace: None,
-        cause: None,
+        ..Event::example(event_type, Payload::from(payload))
     };
     Row { seq: Seq(1), event: Arc::new(event), repeats }
 }
@@ -50,14 +45,13 @@ impl<'a> Case<'a> {
         templates
             .add("t", self.template.to_owned())
             .unwrap_or_else(|error| panic!("{error}: {}", self.template));
+        let subscriber = SubscriberId::new("sub");
         let input = RenderInput {
-            subscriber: &SubscriberId::new("sub"),
             subscriber_name: "Sub",
-            rows: &self.rows,
             repeats: self.repeats,
             suppressed: self.suppressed,
             now: Timestamp::from_millis(2_000),
-            max_tokens: Tokens(self.max_tokens),
+            ..RenderInput::new(&subscriber, &self.rows, Tokens(self.max_tokens))
         };
         let rendered = templates.render("t", &input);
         assert!(toon::decode(&rendered.content).is_ok(), "{}", rendered.content);
@@ -426,15 +420,8 @@ fn secrets_are_masked_and_long_fields_cut_before_a_template_sees_them() {
 
 #[test]
 fn a_missing_template_is_a_failure_like_any_other() {
-    let input = RenderInput {
-        subscriber: &SubscriberId::new("sub"),
-        subscriber_name: "Sub",
-        rows: &rows([json!({"message": "m"})]),
-        repeats: 0,
-        suppressed: 0,
-        now: Timestamp::ZERO,
-        max_tokens: Tokens(PLENTY),
-    };
+    let (subscriber, rows) = (SubscriberId::new("sub"), rows([json!({"message": "m"})]));
+    let input = RenderInput::new(&subscriber, &rows, Tokens(PLENTY));
     let rendered = Templates::new().render("gone", &input);
     assert_eq!(rendered.failure.map(|failure| failure.line), Some(None));
 }

@@ -16,14 +16,11 @@ use crate::{
 };
 
 fn render(layout: &Layout, templates: &Templates, rows: &[Row], max_tokens: u32) -> Rendered {
+    let subscriber = SubscriberId::new("sub");
     let input = RenderInput {
-        subscriber: &SubscriberId::new("sub"),
-        subscriber_name: "Sub",
-        rows,
-        repeats: 0,
         suppressed: 2,
         now: Timestamp::from_millis(2_000),
-        max_tokens: Tokens(max_tokens),
+        ..RenderInput::new(&subscriber, rows, Tokens(max_tokens))
     };
     let rendered = layout.render(templates, &input);
     assert!(toon::decode(&rendered.content).is_ok(), "{}", rendered.content);
