@@ -158,6 +158,12 @@ mod examples {
                 None,
             ),
             ("[output]\none = \"{{ payload.tool_name }} failed\"\n", "6:7", "text that has no key", None),
+            (
+                "[output]\none = 'a: {{ payload.tool_name }} {{ payload.tool }}'\n",
+                "6:38",
+                "has a field `tool` in its payload",
+                Some("payload.tool_name"),
+            ),
         ] {
             let report = tried_alone(output);
             let [found] = report.diagnostics() else { panic!("{output}: {report}") };
@@ -165,6 +171,72 @@ mod examples {
             assert!(found.message.contains(part), "{report}");
             assert_eq!(found.nearest.as_deref(), meant, "{report}");
         }
+    }
+
+    #[test]
+    fn a_sentence_is_tried_like_the_text() {
+        let with = |sentence: &str| format!("[output]\ntemplate = \"generic\"\nsentence = {sentence}\n");
+        for (sentence, place, part, meant) in [
+            (
+                "'{{ payload.tool_name }} {{ payload.eror_type }}'",
+                "7:40",
+                "has a field `eror_type`",
+                Some("payload.error_type"),
+            ),
+            (
+                "\"\"\"\n{{ payload.tool_name }}\n  {{ payload.eror_type or source }}\"\"\"",
+                "9:6",
+                "`eror_type`",
+                Some("payload.error_type"),
+            ),
+            ("'{{ payload.colour }}'", "7:16", "has a field `colour`", None),
+            (
+                "'{{ payload.tool_name }} {{ payload.tool }}'",
+                "7:40",
+                "has a field `tool`",
+                Some("payload.tool_name"),
+            ),
+            (
+                "'{{ payload.tool_name }}{% if payload.retry %} again{% endif %}'",
+                "7:42",
+                "`retry`",
+                Some("payload.retry_count"),
+            ),
+        ] {
+            let report = tried_alone(&with(sentence));
+            let [found] = report.diagnostics() else { panic!("{sentence}: {report}") };
+            assert_eq!(found.place.to_string(), format!("subscribers/x.toml:{place}"), "{report}");
+            assert!(found.message.contains(part), "{report}");
+            assert_eq!(found.nearest.as_deref(), meant, "{report}");
+            assert_eq!(report.error_count(), 0, "{report}");
+        }
+        let intended = "[[tests]]\nname = \"t\"\nat = [[\"0ms\", \"tool.call.failure\", { colour = 1 }]]\n\
+                        expect = [{ at = \"0ms\", decoded = {} }]\n";
+        let report = tried_alone(&(with("'{{ payload.colour }}'") + intended));
+        assert_eq!(report.to_string(), "", "an example has it");
+    }
+
+    #[test]
+    fn a_failing_sentence_is_an_error_of_its_line() {
+        let output = "[output]\ntemplate = \"generic\"\nsentence = \"\"\"\n{{ payload.tool_name }}\n{{ 1 + payload.tool_name }}\"\"\"\n";
+        let report = tried_alone(output);
+        let [found] = report.diagnostics() else { panic!("{report}") };
+        assert_eq!(found.place.to_string(), "subscribers/x.toml:9:1", "{report}");
+        assert!(found.message.starts_with("sentence fails with one `tool.call.failure`: "), "{report}");
+        assert!(
+            found.note.as_deref().is_some_and(|note| note.contains("the first values of its text")),
+            "{report}"
+        );
+        let both = "[output]\none = \"a: {{ 1 + payload.tool_name }}\"\nsentence = \"{{ 1 + payload.tool_name }}\"\n";
+        assert_eq!(tried_alone(both).error_count(), 2, "a failure of the text hides none of the sentence");
+    }
+
+    #[test]
+    fn an_inherited_template_leaves_the_sentence_tried() {
+        let report = tried("a: {{ count }}\n", "[output]\nsentence = '{{ payload.tol_name }}'\n");
+        let [found] = report.diagnostics() else { panic!("{report}") };
+        assert_eq!(found.place.to_string(), "subscribers/x.toml:6:16", "{report}");
+        assert_eq!(found.nearest.as_deref(), Some("payload.tool_name"), "{report}");
     }
 
     #[test]

@@ -42,8 +42,7 @@ pub struct Compiled {
     /// The tests in the subscribers' files: of every subscriber in `rules`, including the ones that
     /// are switched off.
     pub tests: BTreeMap<SubscriberId, Vec<SubscriberTest>>,
-    /// The places where subscribers' files declare their layout; only of those that name no
-    /// template.
+    /// The places of what subscribers' files declare for their text.
     pub declared: BTreeMap<SubscriberId, DeclaredPlaces>,
     /// Entries that the `events.toml` of the layers add to the catalogue, by type.
     pub events: Vec<CatalogueEntry>,
@@ -211,8 +210,7 @@ fn compile_subscribers(
                 }
                 kept.insert(id.clone(), (Arc::new(subscriber), Arc::clone(&file.path)));
                 tests.insert(id.clone(), own_tests);
-                declared.remove(&id);
-                declared.extend(places.map(|places| (id, places)));
+                declared.insert(id, places);
             }
             // The template has its own finding; a second one would repeat it.
             (None, _) if has_broken_template => {

@@ -30,8 +30,8 @@ pub(crate) struct KnownTemplates<'a> {
     pub(crate) names: BTreeSet<&'a str>,
 }
 
-/// The places of the parts of a declared layout in their file.
-#[derive(Debug, Clone, PartialEq)]
+/// The places of what a subscriber's file declares for the text of its notifications.
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct DeclaredPlaces {
     /// The text of one event, and its place.
     pub one: Option<(Place, Arc<str>)>,
@@ -39,15 +39,18 @@ pub struct DeclaredPlaces {
     pub table: Option<Place>,
     /// The columns of the table that are named in the file.
     pub columns: BTreeMap<String, Place>,
+    /// The words for a person, and their place.
+    pub sentence: Option<(Place, Arc<str>)>,
 }
 
-/// A layout, and the places of its parts if the file declares them.
+/// A layout, the words for a person, and the places of what the file declares.
 pub(super) struct LayoutRule {
     pub(super) layout: Layout,
-    pub(super) places: Option<DeclaredPlaces>,
+    pub(super) words: Option<Arc<Sentence>>,
+    pub(super) places: DeclaredPlaces,
 }
 
-/// Reads all three; mistakes are added to `section`, and the layout is then the generic one.
+/// Reads all four; mistakes are added to `section`, and the layout is then the generic one.
 pub(super) fn read(
     section: &mut Section<'_>,
     id: Option<&SubscriberId>,
@@ -57,6 +60,14 @@ pub(super) fn read(
     let template = section.read("template", |value| read_template(value, templates));
     let one = section.read("one", read_one);
     let table = section.read("table", |value| read_table(value, file));
+    let words = section.read("sentence", read_sentence).map(Arc::new);
+    let text = |value: &Value<'_>| Some((value.place(), value.get().as_str()?.into()));
+    let places = DeclaredPlaces {
+        one: section.value("one").and_then(text),
+        table: section.value("table").map(Value::place),
+        columns: table.as_ref().map(|table| table.places.clone()).unwrap_or_default(),
+        sentence: section.value("sentence").and_then(text),
+    };
     let declared = ["one", "table"].into_iter().find(|key| section.value(key).is_some());
     if let Some(declared) = declared {
         section.object("template", |value| {
@@ -65,17 +76,11 @@ pub(super) fn read(
                 .error(message)
                 .with_note(format!("keep one of them: a template can do everything that `{declared}` does"))
         });
-        let text = |value: &Value<'_>| Some((value.place(), value.get().as_str()?.into()));
-        let places = DeclaredPlaces {
-            one: section.value("one").and_then(text),
-            table: section.value("table").map(Value::place),
-            columns: table.as_ref().map(|table| table.places.clone()).unwrap_or_default(),
-        };
         let layout = Layout::Declared(Arc::new(Declared::new(one, table.map(|table| table.table))));
-        return LayoutRule { layout, places: Some(places) };
+        return LayoutRule { layout, words, places };
     }
     let name = template.unwrap_or_else(|| own_template(id, templates));
-    LayoutRule { layout: Layout::Template(name), places: None }
+    LayoutRule { layout: Layout::Template(name), words, places }
 }
 
 /// The lines of one event.
@@ -88,7 +93,7 @@ fn read_one(value: &Value<'_>) -> Parsed<EventText> {
 const SENTENCE_BYTES_MAX: usize = 1_000;
 
 /// The words for a person about one event.
-pub(super) fn read_sentence(value: &Value<'_>) -> Parsed<Sentence> {
+fn read_sentence(value: &Value<'_>) -> Parsed<Sentence> {
     let source = values::words(value)?;
     if source.len() > SENTENCE_BYTES_MAX {
         let message =

@@ -139,6 +139,21 @@ impl Place {
         Some(Self { span: start..start + length, ..self.clone() })
     }
 
+    /// The first occurrence of a name in this place, not as a part of a longer name.
+    pub(crate) fn first_name(&self, name: &str) -> Option<Self> {
+        let text = self.text.get(self.span.clone())?;
+        let is_part = |c: char| c.is_alphanumeric() || c == '_';
+        let is_whole = |at: &usize| {
+            let (before, rest) = text.split_at(*at);
+            let is_longer = before.ends_with(|c| is_part(c) || c == '.')
+                || rest.get(name.len()..).is_some_and(|after| after.starts_with(is_part));
+            !is_longer
+        };
+        let at = text.match_indices(name).map(|(at, _)| at).find(is_whole)?;
+        let start = self.span.start + at;
+        Some(Self { span: start..start + name.len(), ..self.clone() })
+    }
+
     /// The line of its beginning, counted from 1.
     pub fn line(&self) -> usize {
         self.before().matches('\n').count() + 1

@@ -27,7 +27,7 @@ use crate::{
     pipeline::{
         activation::WakeSettings,
         condition::{CONDITION_BYTES_MAX, Condition},
-        render::Layout,
+        render::{Layout, Sentence},
         rule::{Activity, OutputRule, Subscriber},
     },
 };
@@ -70,8 +70,8 @@ pub(crate) struct SubscriberFile {
     pub(crate) id: Option<(SubscriberId, Place)>,
     /// The subscriber with its tests, if there is no error.
     pub(crate) compiled: Option<(Subscriber, Vec<SubscriberTest>)>,
-    /// The places of the layout, if the file declares one.
-    pub(crate) places: Option<DeclaredPlaces>,
+    /// The places of what the file declares for the text.
+    pub(crate) places: DeclaredPlaces,
     /// Errors and warnings.
     pub(crate) found: Vec<Diagnostic>,
 }
@@ -80,7 +80,9 @@ pub(crate) struct SubscriberFile {
 pub(crate) fn compile(file: &SourceFile, context: &Context<'_>) -> SubscriberFile {
     let documents = match Document::parse(file) {
         Ok(document) => [document],
-        Err(found) => return SubscriberFile { id: None, compiled: None, places: None, found },
+        Err(found) => {
+            return SubscriberFile { id: None, compiled: None, places: DeclaredPlaces::default(), found };
+        }
     };
     let [document] = &documents;
     let mut subscriber = Section::new("subscriber", &documents);
@@ -107,8 +109,9 @@ pub(crate) fn compile(file: &SourceFile, context: &Context<'_>) -> SubscriberFil
     if let Some(core) = core {
         core.check_resolve(&mut limits, resolve.as_ref());
     }
-    let LayoutRule { layout, places } = layout::read(&mut output, id.as_ref(), file, &context.templates);
-    let output_rule = read_output(&mut output, layout, context);
+    let LayoutRule { layout, words, places } =
+        layout::read(&mut output, id.as_ref(), file, &context.templates);
+    let output_rule = read_output(&mut output, layout, words, context);
     check_audience(&mut output, &output_rule, activity, core);
     let (tests, wrong_tests) = case::read(document);
 
@@ -240,7 +243,12 @@ fn field_meant(name: &str) -> Option<String> {
         .then(|| nearest(name, FieldPath::ROOTS).map_or_else(|| format!("payload.{name}"), str::to_owned))
 }
 
-fn read_output(section: &mut Section<'_>, layout: Layout, context: &Context<'_>) -> OutputRule {
+fn read_output(
+    section: &mut Section<'_>,
+    layout: Layout,
+    words: Option<Arc<Sentence>>,
+    context: &Context<'_>,
+) -> OutputRule {
     let priority = section.read("priority", values::word::<Priority>);
     let inject_at = section.read("inject_at", read_point);
     let is_priority_wrong = section.is_wrong("priority", priority.as_ref());
@@ -260,7 +268,7 @@ fn read_output(section: &mut Section<'_>, layout: Layout, context: &Context<'_>)
         interrupt: section.read("interrupt", values::word::<Interrupt>).unwrap_or_default(),
         escalate_at: section.read("escalate_at", values::severity),
         layout,
-        sentence: section.read("sentence", layout::read_sentence).map(Arc::new),
+        sentence: words,
         max_tokens: read_max_tokens(section, context.injection_tokens),
         audience: section.read("audience", values::word::<Audience>).unwrap_or_default(),
     };

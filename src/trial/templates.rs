@@ -1,4 +1,5 @@
-//! Renders examples for subscribers: by their templates, or by the layout in their own files.
+//! Renders examples for subscribers: by their templates, by the layout in their own files, and by
+//! their sentences for people.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,12 +17,12 @@ use crate::{
         report::{Diagnostic, Place, sentence},
     },
     event::{
-        Event, Payload, Provenance, Seq,
+        Event, Payload, Seq,
         catalogue::{CatalogueEntry, OwnSeverities},
     },
     pipeline::{
         filter,
-        render::{EventText, Layout, RenderFailure, RenderInput, Rendered},
+        render::{Layout, RenderFailure, RenderInput, Rendered},
         row::Row,
         rule::Subscriber,
     },
@@ -44,42 +45,72 @@ pub(super) fn findings(
     own: &BTreeSet<&Arc<str>>,
 ) -> Vec<Diagnostic> {
     let files = files_in_use(sources, compiled);
-    let mut found: BTreeMap<(Arc<str>, Option<usize>), Diagnostic> = BTreeMap::new();
+    let mut found: BTreeMap<(Arc<str>, usize), Diagnostic> = BTreeMap::new();
     let mut names = Vec::new();
     for rule in &compiled.rules.subscribers {
-        let text = match rule.output.layout.template() {
-            Some(name) => files.get(name).map(|file| Text::Template(file)),
-            None => compiled.declared.get(&rule.id).map(Text::Declared),
-        };
-        let Some(text) = text.filter(|text| own.contains(&text.place().file)) else { continue };
+        let mut texts = texts(rule, compiled, &files);
+        texts.retain(|text| own.contains(&text.place().file));
+        if texts.is_empty() {
+            continue;
+        }
         let examples = examples(rule, compiled, catalogue);
-        names.extend(absent_columns(text, rule, compiled, &examples));
-        names.extend(absent_fields(text, rule, &examples, catalogue));
-        for (rows, words) in batches(&examples) {
-            let (line, diagnostic) = match try_one(rule, compiled, &rows) {
-                Outcome::Good => continue,
-                Outcome::Failed(failure) => (failure.line, failed(text, rule, &failure, &rows, &words)),
-                Outcome::PlainText(content) => (None, plain_text(text, &content)),
-            };
-            found.entry((text.place().file, line)).or_insert(diagnostic);
+        let batches = batches(&examples);
+        for text in texts {
+            names.extend(absent_columns(text, rule, compiled, &examples));
+            names.extend(absent_fields(text, rule, &examples, catalogue));
+            for (rows, words) in &batches {
+                let diagnostic = match try_one(text, rule, compiled, rows) {
+                    Outcome::Good => continue,
+                    Outcome::Failed(failure) => failed(text, rule, &failure, rows, words),
+                    Outcome::PlainText(content) => plain_text(text, &content),
+                };
+                let place = &diagnostic.place;
+                found.entry((Arc::clone(&place.file), place.span.start)).or_insert(diagnostic);
+            }
         }
     }
     found.into_values().chain(names).chain(unused(&files, compiled)).collect()
 }
 
-/// Where an author defines the text of notifications.
+/// Where an author defines the text of notifications, or the words about them for a person.
 #[derive(Clone, Copy)]
 enum Text<'a> {
     Template(&'a SourceFile),
     Declared(&'a DeclaredPlaces),
+    /// The place of `sentence`, and its text.
+    Sentence(&'a Place, &'a str),
 }
 
-impl Text<'_> {
+/// The texts of a subscriber that are defined in files.
+fn texts<'a>(
+    rule: &Subscriber,
+    compiled: &'a Compiled,
+    files: &BTreeMap<&str, &'a SourceFile>,
+) -> Vec<Text<'a>> {
+    let places = compiled.declared.get(&rule.id);
+    let text = match &rule.output.layout {
+        Layout::Template(name) => files.get(&**name).map(|file| Text::Template(file)),
+        Layout::Declared(_) => places.map(Text::Declared),
+    };
+    let sentence = places.and_then(|places| places.sentence.as_ref());
+    text.into_iter().chain(sentence.map(|(place, text)| Text::Sentence(place, text))).collect()
+}
+
+impl<'a> Text<'a> {
     /// Its name in messages.
     const fn name(self) -> &'static str {
         match self {
             Self::Template(_) => "template",
             Self::Declared(_) => "output",
+            Self::Sentence(..) => "sentence",
+        }
+    }
+
+    /// What is shown if it fails.
+    const fn substitute(self) -> &'static str {
+        match self {
+            Self::Template(_) | Self::Declared(_) => "would deliver the generic table in its place",
+            Self::Sentence(..) => "would show the first values of its text in its place",
         }
     }
 
@@ -91,11 +122,12 @@ impl Text<'_> {
                 let one = places.one.as_ref().map(|(place, _)| place);
                 one.or(places.table.as_ref()).cloned().expect("a declared layout has one of them")
             }
+            Self::Sentence(place, _) => place.clone(),
         }
     }
 
-    /// The place to correct for a failure: a line of a template or of the text of one event, else
-    /// the table.
+    /// The place to correct for a failure: a line of a template, of the text of one event or of a
+    /// sentence, else the table.
     fn place_of(self, line: Option<usize>) -> Place {
         match (self, line) {
             (Self::Template(file), line) => Place::line_of(&file.path, &file.text, line.unwrap_or(1)),
@@ -103,7 +135,8 @@ impl Text<'_> {
                 place.line_within(text, line)
             }
             (Self::Declared(DeclaredPlaces { table: Some(table), .. }), _) => table.clone(),
-            (Self::Declared(_), _) => self.place(),
+            (Self::Sentence(place, text), Some(line)) => place.line_within(text, line),
+            (Self::Declared(_) | Self::Sentence(..), _) => self.place(),
         }
     }
 
@@ -119,6 +152,7 @@ impl Text<'_> {
             Self::Declared(places) => {
                 places.columns.get(column).cloned().unwrap_or_else(|| self.place_of(None))
             }
+            Self::Sentence(place, _) => place.clone(),
         }
     }
 
@@ -127,6 +161,18 @@ impl Text<'_> {
         match self {
             Self::Template(file) => &file.text,
             Self::Declared(places) => places.one.as_ref().map_or("", |(_, text)| text),
+            Self::Sentence(_, text) => text,
+        }
+    }
+
+    /// The payload fields that a text of one event names, and the place of that text.
+    fn fields(self, rule: &'a Subscriber) -> Option<(&'a Place, &'a BTreeSet<String>)> {
+        match (self, &rule.output.layout) {
+            (Self::Declared(DeclaredPlaces { one: Some((place, _)), .. }), Layout::Declared(declared)) => {
+                Some((place, declared.one()?.fields()))
+            }
+            (Self::Sentence(place, _), _) => Some((place, rule.output.sentence.as_ref()?.fields())),
+            (Self::Template(_) | Self::Declared(_), _) => None,
         }
     }
 }
@@ -144,7 +190,11 @@ enum Outcome {
     PlainText(String),
 }
 
-fn try_one(rule: &Subscriber, compiled: &Compiled, rows: &[Row]) -> Outcome {
+fn try_one(text: Text<'_>, rule: &Subscriber, compiled: &Compiled, rows: &[Row]) -> Outcome {
+    if let Text::Sentence(..) = text {
+        let rendered = rule.output.sentence.as_ref().map(|sentence| sentence.render(&input(rule, rows)));
+        return rendered.and_then(Result::err).map_or(Outcome::Good, Outcome::Failed);
+    }
     let Rendered { content, failure, .. } = render(rule, compiled, rows);
     match (failure, toon::decode(&content)) {
         (Some(failure), _) => Outcome::Failed(failure),
@@ -154,16 +204,12 @@ fn try_one(rule: &Subscriber, compiled: &Compiled, rows: &[Row]) -> Outcome {
 }
 
 fn render(rule: &Subscriber, compiled: &Compiled, rows: &[Row]) -> Rendered {
-    let input = RenderInput {
-        subscriber: &rule.id,
-        subscriber_name: &rule.name,
-        rows,
-        repeats: 0,
-        suppressed: 0,
-        now: NOW,
-        max_tokens: rule.output.max_tokens,
-    };
-    rule.output.layout.render(&compiled.rules.templates, &input)
+    rule.output.layout.render(&compiled.rules.templates, &input(rule, rows))
+}
+
+fn input<'a>(rule: &'a Subscriber, rows: &'a [Row]) -> RenderInput<'a> {
+    let max_tokens = rule.output.max_tokens;
+    RenderInput { subscriber_name: &rule.name, now: NOW, ..RenderInput::new(&rule.id, rows, max_tokens) }
 }
 
 /// Columns that a template names and no example has. All examples together are one table, so a
@@ -174,6 +220,9 @@ fn absent_columns(
     compiled: &Compiled,
     examples: &[Arc<Event>],
 ) -> Vec<Diagnostic> {
+    if let Text::Sentence(..) = text {
+        return Vec::new();
+    }
     let rows = rows_of(examples.iter().cycle().take(examples.len().max(ROWS)));
     let rendered = render(rule, compiled, &rows);
     let absent = rendered.absent.iter().filter(|_| rendered.failure.is_none());
@@ -188,18 +237,14 @@ fn absent_columns(
         .collect()
 }
 
-/// Payload fields that the text of one event names and no example has: they print nothing.
+/// Payload fields that a text of one event names and no example has: they print nothing.
 fn absent_fields(
     text: Text<'_>,
     rule: &Subscriber,
     examples: &[Arc<Event>],
     catalogue: &[&CatalogueEntry],
 ) -> Vec<Diagnostic> {
-    let (Text::Declared(DeclaredPlaces { one: Some((place, _)), .. }), Layout::Declared(declared)) =
-        (text, &rule.output.layout)
-    else {
-        return Vec::new();
-    };
+    let Some((place, names)) = text.fields(rule) else { return Vec::new() };
     let taken = |entry: &CatalogueEntry| rule.types.iter().any(|pattern| pattern.matches(&entry.event_type));
     let is_known = |entry: &CatalogueEntry, name: &str| {
         entry.aliases.contains_key(name) || entry.example.value().get(name).is_some()
@@ -208,11 +253,10 @@ fn absent_fields(
         examples.iter().any(|event| event.payload.value().get(name).is_some())
             || catalogue.iter().any(|entry| taken(entry) && is_known(entry, name))
     };
-    let names = declared.one().into_iter().flat_map(EventText::fields);
-    let absent = names.filter(|name| !examples.is_empty() && !has(name));
+    let absent = names.iter().filter(|name| !examples.is_empty() && !has(name));
     let diagnose = |name: &String| {
         let message = format!("no example of the types of `{}` has a field `{name}` in its payload", rule.id);
-        let at = place.first_of(&[&format!("payload.{name}")]).unwrap_or_else(|| place.clone());
+        let at = place.first_name(&format!("payload.{name}")).unwrap_or_else(|| place.clone());
         Diagnostic::error(at, "", message)
             .with_nearest(hints::meant_column(name, &rows_of(examples)).map(|name| format!("payload.{name}")))
             .with_note("if it is intended, use it in an event of `[[tests]]`")
@@ -236,7 +280,7 @@ fn failed(
     words: &str,
 ) -> Diagnostic {
     let message = format!("{} fails with {words}: {}", text.name(), sentence(&failure.message));
-    let note = format!("`{}` would deliver the generic table in its place", rule.id);
+    let note = format!("`{}` {}", rule.id, text.substitute());
     let meant = hints::meant(&failure.message, text.source(), rows);
     Diagnostic::error(text.place_of(failure.line), "", message).with_nearest(meant).with_note(note)
 }
@@ -288,16 +332,10 @@ fn examples(rule: &Subscriber, compiled: &Compiled, catalogue: &[&CatalogueEntry
     let events = (1_u32..).zip(of_tests.chain(of_catalogue)).map(
         |(number, (event_type, payload, severity, source))| Event {
             id: format!("example-{number}").into(),
-            event_type,
             source: source.unwrap_or_else(|| "example".into()),
-            provenance: Provenance::Harness,
             severity,
             timestamp: NOW,
-            payload,
-            dedupe_key: None,
-            session: None,
-            workspace: None,
-            cause: None,
+            ..Event::example(event_type, payload)
         },
     );
     events.map(Arc::new).filter(|event| passes(rule, event)).collect()
