@@ -50,7 +50,7 @@ use crate::exchange::{Format, InjectionId, NOT_RUN, Replaces};
 
 pub use cut::shorten;
 pub use item::{Item, Overflow};
-pub use sentence::{line_for_user, sentence};
+pub use sentence::{LINE_CHARS_MAX, line_for_user, sentence};
 
 /// Whether this format writes a notification of an injection whole, for any number of others.
 pub fn is_whole(format: Format, injection: &InjectionId, item: &Item<'_>) -> bool {

@@ -240,6 +240,26 @@ mod examples {
     }
 
     #[test]
+    fn a_test_compares_the_sentence_exactly() {
+        let test = |sentence: &str, severity: &str| {
+            format!(
+                "[output]\none = \"a: {{{{ payload.tool_name }}}}\"\nsentence = \"{{{{ payload.tool_name }}}} failed\"\n\
+                 [[tests]]\nname = \"t\"\nat = [[\"0ms\", \"tool.call.failure\", {{ tool_name = \"grep\" }}, {{ severity = \"{severity}\" }}]]\n\
+                 expect = [{{ at = \"0ms\", decoded = {{ a = \"grep\" }}, sentence = {sentence} }}]\n"
+            )
+        };
+        for (sentence, severity, part) in [
+            ("\"grep failed\"", "error", None),
+            ("\"critical: grep failed\"", "critical", None),
+            ("\"grep\"", "error", Some("notification 1 has the sentence \"grep failed\", not \"grep\"")),
+            ("7", "error", Some("`sentence` must be a string")),
+        ] {
+            let report = tried_alone(&test(sentence, severity)).to_string();
+            assert!(part.map_or(report.is_empty(), |part| report.contains(part)), "{sentence}: {report}");
+        }
+    }
+
+    #[test]
     fn nothing_is_found_in_copies_of_what_ships() {
         let shipped = Sources::shipped_with_tests();
         let copies =

@@ -63,6 +63,8 @@ pub struct Expectation {
     pub at: Duration,
     /// A subset of its decoded content: keys that are absent here are not compared.
     pub decoded: Json,
+    /// Its line for a person; not compared if `None`.
+    pub sentence: Option<String>,
     /// All notices of its template to the user; not compared if `None`.
     pub notices: Option<Vec<Json>>,
     /// Its position.
@@ -147,11 +149,12 @@ fn expectation(value: &Value<'_>, file: &SourceFile) -> Parsed<Expectation> {
     let mut section: Section<'_> = value.section().ok_or_else(|| value.wrong_kind("a table"))?;
     let at = section.require("at", time, file);
     let decoded = section.require("decoded", object, file);
+    let sentence = section.read("sentence", |value| values::text(value).map(str::to_owned));
     let notices = section.read("notices", |value| values::list(value, notice));
     let found = section.finish();
     match (at, decoded) {
         (Some(at), Some(decoded)) if found.is_empty() => {
-            Ok(Expectation { at, decoded, notices, place: value.place() })
+            Ok(Expectation { at, decoded, sentence, notices, place: value.place() })
         }
         _ => Err(found),
     }

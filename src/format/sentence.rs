@@ -17,6 +17,9 @@ use crate::{event::Severity, exchange::LINE_BEGIN, notification::Notification};
 /// Source: measured with client 2.1.330: the user sees about 100 characters of a monitor's line,
 /// [`LINE_BEGIN`] included.
 pub const SENTENCE_CHARS_MAX: usize = 100 - LINE_BEGIN.len();
+/// Most characters of a notification's line on a screen: the words for two events with their marks
+/// fit.
+pub const LINE_CHARS_MAX: usize = 600;
 /// Fewest characters in which words of a content are useful.
 pub(super) const GIST_CHARS_MIN: usize = 16;
 /// Most rows of a table in [`line_for_user`].
@@ -278,6 +281,10 @@ mod tests {
         let failures = made("tool_failure", Priority::High, table, 2);
         assert_eq!(line_for_user(&failures, 100), "grep timeout; ls missing");
         assert_eq!(line_for_user(&failures, 10), "grep time\u{2026}");
+        let own =
+            Notification { sentences: vec!["grep timed out".into(), "ls [-x] failed".into()], ..failures };
+        assert_eq!(line_for_user(&own, 100), "grep timed out, ls (-x) failed");
+        assert_eq!(line_for_user(&own, 28), "grep timed out and 1 more");
         let arrow = made("git_change", Priority::High, "branch: main -> fix-cart => x > y ->", 1);
         assert_eq!(line_for_user(&arrow, 100), "main -> fix-cart => x > y ->");
         let wide = made("message", Priority::High, "text: \"\u{ff1c}a\u{ff1e} Vec<u8> ]~b] [e~[ \"", 1);
@@ -303,6 +310,19 @@ mod tests {
         assert_eq!(said(std::slice::from_ref(&hostile)), expected);
         let item = Item { notification: &hostile, redelivered: true, cut: None };
         assert!(sentence(&[item]).starts_with("(untrusted source hook (critical)) (redelivered) ok)"));
+    }
+
+    #[test]
+    fn two_long_sentences_fit_their_line_whole() {
+        let words = |c: &str| format!("{}{}", c.repeat(200), " \u{2026} [+100000 chars]");
+        let long = Notification {
+            severity: Severity::Critical,
+            untrusted_source: Some("s".repeat(SOURCE_CHARS_MAX).into()),
+            sentences: vec![words("x").into(), words("y").into()],
+            ..made("message", Priority::Critical, "a: 1", 99_999)
+        };
+        let line = line_for_user(&long, LINE_CHARS_MAX);
+        assert!(line.contains(&"y".repeat(200)) && line.ends_with(" and 99997 more"), "{line}");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::{
     },
     engine::{Engine, Input, Output},
     event::{Event, Payload, Provenance, Seq, SessionId, catalogue::OwnSeverities},
+    format,
     notification::Notification,
     pipeline::rule::Subscriber,
     rules::CompiledRules,
@@ -159,6 +160,12 @@ fn compare(made: &[Made], test: &SubscriberTest) -> Result<(), String> {
                 "notification {number} is {decoded}, which lacks a part of {}",
                 expected.decoded
             ));
+        }
+        if let Some(expected) = &expected.sentence {
+            let found = format::line_for_user(notification, format::LINE_CHARS_MAX);
+            if found != *expected {
+                return Err(format!("notification {number} has the sentence {found:?}, not {expected:?}"));
+            }
         }
         if let Some(expected) = &expected.notices {
             compare_notices(number, notices, expected)?;

@@ -111,7 +111,7 @@ pub(super) const MODULES: &[Module] = &[
     module("wire", DECIDING, &["engine::io", "sink", "watch"]),
     module("records", DECIDING, &["engine::io", "wire"]),
     module("harness", DECIDING, &["engine::io", "records", "wire"]),
-    module("trial", 4, &["config", "engine", "pipeline", "rules", "sink"]),
+    module("trial", 4, &["config", "engine", "format", "pipeline", "rules", "sink"]),
     alone("background", 4, &[]),
     module("journal", 4, &["background", "meter"]),
     module("publisher", 4, &["engine::io", "journal", "records"]),
