@@ -67,13 +67,18 @@ pub(super) fn run(session: Option<&str>, context: &mut Context<'_>) -> Result<()
         let choices = Choice::of(one);
         let words: Vec<&str> = choices.iter().map(|choice| choice.shown()).collect();
         let chosen = pick("what to do with it?", &words, 0)?.and_then(|chosen| choices.get(chosen));
-        let which = || Which { id: one.id.clone(), session: one.session.clone() };
+        let which = || Which { id: one.id.clone(), session: queue(one).map(str::to_owned) };
         match chosen {
             Some(Choice::Dismiss) => dismiss(&which(), context)?,
             Some(Choice::Discuss) => discuss(&which(), context)?,
             Some(Choice::Leave) | None => at = picked.saturating_add(1) % notifications.len(),
         }
     }
+}
+
+/// The session whose queue has it; a session that is not open yet has none.
+fn queue(waiting: &WaitingView) -> Option<&str> {
+    waiting.session.as_deref().filter(|_| waiting.waits_for != WaitingView::NEXT_SESSION)
 }
 
 /// The index of the picked line, if any.
@@ -85,6 +90,19 @@ fn pick<T: std::fmt::Display>(prompt: &str, lines: &[T], at: usize) -> Result<Op
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_session_not_open_yet_has_no_queue() {
+        for (waits_for, expected) in [
+            (WaitingView::AGENT, Some("s1")),
+            (WaitingView::USER, Some("s1")),
+            (WaitingView::NEXT_SESSION, None),
+        ] {
+            let session = Some("s1".to_owned());
+            let waiting = WaitingView { session, waits_for: waits_for.to_owned(), ..WaitingView::default() };
+            assert_eq!(queue(&waiting), expected, "{waits_for}");
+        }
+    }
 
     #[test]
     fn only_what_waits_for_the_user_can_be_handed_over() {
