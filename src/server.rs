@@ -79,7 +79,7 @@ use tokio::net::{TcpListener, UnixListener};
 
 pub use app::{App, AppParts};
 pub use config_handle::{ConfigHandle, ConfigState, RELOADS_MAX, ReloadRefusal, ReloadRequest};
-pub use engine_handle::{EngineHandle, Outstanding, PageStart, Query, WaitingPage};
+pub use engine_handle::{EngineHandle, Outstanding, PageStart, Query, Waiting, WaitingPage, WaitingPlace};
 pub use facts::{Contents, Machine};
 pub use idle::look_for_idle;
 pub use processes::watch_processes;

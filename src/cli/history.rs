@@ -167,7 +167,7 @@ impl Page {
     fn notifications_table(&self, names: &Names, context: &Context<'_>) -> Table {
         let terminal = &context.terminal;
         let ids = ShortIds::of_notifications(self.notifications.iter().map(|one| one.id.as_str()));
-        let mut table = Table::new(["TIME", "ID", "SUBSCRIBER", "PRIORITY", "STATE", "CONTENT"]);
+        let mut table = Table::new(["TIME", "ID", "SUBSCRIBER", "PRIORITY", "STATE", "SENTENCE"]);
         for one in &self.notifications {
             table.row([
                 Cell::dim(&terminal.moment(&one.created_at)),
@@ -175,7 +175,7 @@ impl Page {
                 Cell::plain(&one.subscriber),
                 Cell::word(&one.priority),
                 Cell::plain(&one.state(names)),
-                Cell::lines(&one.content),
+                Cell::plain(&one.sentence),
             ]);
         }
         table
@@ -308,14 +308,14 @@ the history is 4 records behind
 
     #[test]
     fn notifications_are_listed_with_their_states() {
-        let body = r#"{"notifications":[{"id":"n1","created_at":"2026-11-20T12:00:00Z","severity":"error","inject_at":"after_tool","tokens":9,"events":[9],"subscriber":"ci","priority":"high","content":"ci: failed\njob: build",
+        let body = r#"{"notifications":[{"id":"n1","created_at":"2026-11-20T12:00:00Z","severity":"error","inject_at":"after_tool","tokens":9,"events":[9],"subscriber":"ci","priority":"high","sentence":"build failed on main","content":"ci: failed\njob: build",
             "deliveries":[{"session":"s1","state":"ended","reason":"expired","at":"x"},{"state":"unclaimed","at":"x"}]}],
             "projection":{"seq":9,"behind":0}}"#;
         let path = "/v1/notifications?limit=20&session=s1&state=ended";
         let daemon = FakeDaemon::answering_paths(&[(path, body)]);
         let expected = "\
-TIME             ID  SUBSCRIBER  PRIORITY  STATE                   CONTENT
-yesterday 12:00  n1  ci          high      s1: expired, unclaimed  ci: failed; job: build
+TIME             ID  SUBSCRIBER  PRIORITY  STATE                   SENTENCE
+yesterday 12:00  n1  ci          high      s1: expired, unclaimed  build failed on main
 ";
         let shown =
             run_against(&daemon, &["history", "--notifications", "--session", "s1", "--delivery", "ended"]);

@@ -36,6 +36,9 @@ struct List {
     /// Print the whole list, also at a terminal, without the selection
     #[arg(long)]
     list: bool,
+    /// Print the whole list with the texts for the agent
+    #[arg(long)]
+    text: bool,
     /// Print the daemon's answer as JSON
     #[arg(long)]
     json: bool,
@@ -65,7 +68,7 @@ fn list(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
         let answer = whole(session.as_deref(), context)?;
         return context.print(&format!("{answer}\n"));
     }
-    if context.terminal.is_interactive && !args.list {
+    if context.terminal.is_interactive && !args.list && !args.text {
         return pick::run(session.as_deref(), context);
     }
     let names = Names::ask(context);
@@ -75,7 +78,11 @@ fn list(args: &List, context: &mut Context<'_>) -> Result<(), CliError> {
         is_empty &= notifications.is_empty();
         open = questions;
         let ids = ShortIds::of_notifications(notifications.iter().map(|one| &*one.id));
-        let shown = |one: &WaitingView| one.shown(&ids.short(&one.id), &names, &context.terminal);
+        let terminal = &context.terminal;
+        let shown = |one: &WaitingView| {
+            let text = if args.text { one.text_lines(terminal) } else { String::new() };
+            one.shown(&ids.short(&one.id), &names, terminal) + &text
+        };
         let text: String = notifications.iter().map(shown).collect();
         context.print(&text)?;
         Ok(next)
@@ -117,7 +124,7 @@ fn each_page<'c, P: DeserializeOwned>(
 }
 
 impl WaitingView {
-    /// A line about it, and its text below.
+    /// A line about it, and its sentence below.
     fn shown(&self, id: &str, names: &Names, terminal: &Terminal) -> String {
         let id = one_line(id);
         let age = terminal.moments.age(self.age_ms);
@@ -125,11 +132,13 @@ impl WaitingView {
         let rest = format!("{}, {age}, for {}", self.subscriber, self.whom(names, terminal));
         let begin = terminal::width(&id) + terminal::width(&priority) + 3;
         let (id, rest) = (terminal.paint(Tone::Dim, &id), terminal.wrap(&one_line(&rest), begin, 4));
-        let mut text = format!("{id}  {} {rest}\n", terminal.paint(Tone::of(&priority), &priority));
-        for line in self.text.lines() {
-            text.push_str(&format!("    {}\n", terminal.wrap(&one_line(line), 4, 6)));
-        }
-        text
+        let head = format!("{id}  {} {rest}\n", terminal.paint(Tone::of(&priority), &priority));
+        head + &indented(&self.sentence, 4, terminal)
+    }
+
+    /// The text that its agent gets.
+    fn text_lines(&self, terminal: &Terminal) -> String {
+        indented(&self.text, 6, terminal)
     }
 
     fn whom(&self, names: &Names, terminal: &Terminal) -> String {
@@ -162,6 +171,13 @@ impl WaitingView {
     }
 }
 
+/// The lines of a text behind `indent` blanks, without control sequences; wrapped on a terminal.
+fn indented(text: &str, indent: usize, terminal: &Terminal) -> String {
+    let blanks = " ".repeat(indent);
+    let line = |line| format!("{blanks}{}\n", terminal.wrap(&one_line(line), indent, indent + 2));
+    text.lines().map(line).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use crate::{
@@ -171,22 +187,25 @@ mod tests {
     };
 
     #[test]
-    fn what_waits_is_shown_with_its_text_and_nothing_moves_the_cursor() {
+    fn pending_notifications_are_shown_with_their_sentences() {
         let daemon = FakeDaemon::answering_paths(&[(
             "/v1/inbox?session=s%201",
             r#"{"notifications":[{"id":"n1","session":"s1","subscriber":"ci_check","priority":"high","waits_for":"user",
-                "age_ms":125000,"text":"ci: a\u001b[31m\nb: 2"},
-                {"id":"n2","workspace":"/w","subscriber":"ci_check","priority":"low","waits_for":"next_session","age_ms":0,"text":"c: 3"},
-                {"id":"n3","subscriber":"ci_check","priority":"low","waits_for":"next_session","age_ms":0,"text":"c: 3"},
-                {"id":"n4","session":"s9","subscriber":"ci_check","priority":"low","waits_for":"next_session","age_ms":0,"text":"c: 3"}],"questions":0}"#,
+                "age_ms":125000,"sentence":"unit failed\u001b[31m on fix","text":"ci: a\u001b[31m\nb: 2"},
+                {"id":"n2","workspace":"/w","subscriber":"ci_check","priority":"low","waits_for":"next_session","age_ms":0,"sentence":"c is 3","text":"c: 3"},
+                {"id":"n3","subscriber":"ci_check","priority":"low","waits_for":"next_session","age_ms":0,"sentence":"c is 3","text":"c: 3"},
+                {"id":"n4","session":"s9","subscriber":"ci_check","priority":"low","waits_for":"next_session","age_ms":0,"sentence":"c is 3","text":"c: 3"}],"questions":0}"#,
         )]);
         assert_eq!(
             run_against(&daemon, &["inbox", "--session", "s 1"]).as_deref(),
-            Ok("n1  high ci_check, 2m ago, for the user of s1\n    ci: a\n    b: 2\n\
-                n2  low ci_check, 0s ago, for the next session in /w\n    c: 3\n\
-                n3  low ci_check, 0s ago, for the next session\n    c: 3\n\
-                n4  low ci_check, 0s ago, for s9, which is not open\n    c: 3\n")
+            Ok("n1  high ci_check, 2m ago, for the user of s1\n    unit failed on fix\n\
+                n2  low ci_check, 0s ago, for the next session in /w\n    c is 3\n\
+                n3  low ci_check, 0s ago, for the next session\n    c is 3\n\
+                n4  low ci_check, 0s ago, for s9, which is not open\n    c is 3\n")
         );
+        let with_text = run_against(&daemon, &["inbox", "--session", "s 1", "--text"]).expect("shown");
+        let begin = "n1  high ci_check, 2m ago, for the user of s1\n    unit failed on fix\n      ci: a\n      b: 2\nn2  ";
+        assert!(with_text.starts_with(begin), "{with_text}");
         let asked = daemon.requests();
         assert!(asked.last().expect("one").starts_with("GET /v1/inbox?session=s%201 HTTP/1.1\r\n"));
         let daemon = FakeDaemon::answering_json(200, r#"{"notifications":[],"questions":0}"#);

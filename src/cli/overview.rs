@@ -79,14 +79,14 @@ fn waiting(names: &Names, context: &Context<'_>) -> String {
     }
     let ids = ShortIds::of_notifications(waiting.iter().map(|one| &*one.id));
     waiting.sort_by_key(|one| (Reverse(one.priority.parse::<Priority>().ok()), Reverse(one.age_ms)));
-    let mut table = Table::new(["WAITS", "PRIORITY", "FOR", "MADE", "TEXT"]);
+    let mut table = Table::new(["WAITS", "PRIORITY", "FOR", "MADE", "SENTENCE"]);
     for one in waiting.iter().take(ROWS_MAX) {
         table.row([
             Cell::dim(&ids.short(&one.id)),
             Cell::word(&one.priority),
             Cell::plain(&one.briefly(names, &context.terminal)),
             Cell::dim(&context.terminal.moments.age(one.age_ms)),
-            Cell::lines(&one.text),
+            Cell::plain(&one.sentence),
         ]);
     }
     let more = match next {
@@ -115,13 +115,13 @@ fn delivered(names: &Names, context: &Context<'_>) -> String {
         return "no recent deliveries\n".to_owned();
     }
     delivered.sort_by_cached_key(|(_, delivery, _)| Reverse(delivery.at.parse::<Timestamp>().ok()));
-    let mut table = Table::new(["DELIVERED", "TO", "SUBSCRIBER", "TEXT"]);
+    let mut table = Table::new(["DELIVERED", "TO", "SUBSCRIBER", "SENTENCE"]);
     for (one, delivery, session) in delivered.into_iter().take(ROWS_MAX) {
         table.row([
             Cell::dim(&context.terminal.moment(&delivery.at)),
             Cell::plain(&names.name(session)),
             Cell::plain(&one.subscriber),
-            Cell::lines(&one.content),
+            Cell::plain(&one.sentence),
         ]);
     }
     table.text(&context.terminal)

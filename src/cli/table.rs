@@ -78,12 +78,6 @@ impl Cell {
         Self { is_path: true, ..Self::plain(path) }
     }
 
-    /// The lines of a notification's text as one: `tool_fail: grep timeout; error: took 30 s`.
-    pub(super) fn lines(text: &str) -> Self {
-        let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        Self::plain(&lines.join("; "))
-    }
-
     fn cut(&self, columns: usize) -> Cow<'_, str> {
         if self.is_path { cut_beginning(&self.text, columns) } else { cut(&self.text, columns) }
     }
@@ -181,7 +175,7 @@ mod tests {
             Cell::dim("b1c2@shop"),
             Cell::path("~/work/customers/shop"),
             Cell::word("idle"),
-            Cell::lines("tool_fail: grep\u{1b}[31m\n\n  error: took 30 s\n"),
+            Cell::plain("tool_fail: grep;\u{1b}[31m\nerror: took 30 s"),
         ]);
         table.row([Cell::dim("\u{8a9e}"), Cell::path("/w"), Cell::word(""), Cell::plain("")]);
         table

@@ -153,6 +153,7 @@ impl Page<'_, '_> {
         format!("{blanks}{}\n", self.context.terminal.wrap(&one_line(text), indent, indent + 2))
     }
 
+    /// The lines of a text, indented; empty for an empty one.
     fn lines(&self, text: &str) -> String {
         text.lines().map(|line| self.line(2, line)).collect()
     }
@@ -164,12 +165,13 @@ impl Page<'_, '_> {
         Ok(format!("{id} ({seq}): {event_type}, {severity}, from {source}, {at}"))
     }
 
+    /// A line about it, and its sentence.
     fn head(&self, notification: &NotificationView) -> String {
-        let NotificationView { id, subscriber, priority, inject_at, tokens, .. } = notification;
+        let NotificationView { id, subscriber, priority, inject_at, tokens, sentence, .. } = notification;
         self.line(
             0,
             &format!("notification {id}: {subscriber}, {priority}, {inject_at}, about {tokens} tokens"),
-        )
+        ) + &self.lines(sentence)
     }
 
     fn notification(
@@ -177,7 +179,8 @@ impl Page<'_, '_> {
         notification: &NotificationView,
         events: &[Box<RawValue>],
     ) -> Result<String, CliError> {
-        let mut text = self.head(notification) + &self.lines(&notification.content) + "\nevents\n";
+        let mut text =
+            self.head(notification) + "\ntext\n" + &self.lines(&notification.content) + "\nevents\n";
         for event in events {
             let event: EventView<'_> = parse(DOING, event.get().as_bytes())?;
             text.push_str(&self.line(2, &self.event(&event)?));
@@ -268,7 +271,7 @@ mod tests {
     #[test]
     fn a_notification_is_explained_from_its_events_to_its_end() {
         let body = format!(
-            r#"{{"notification":{{"id":"n1","severity":"error","created_at":"2026-11-21T12:00:02Z","events":[12],"deliveries":[],"subscriber":"ci","priority":"high","inject_at":"after_tool","tokens":9,"content":"ci: failed\njob: build"}},
+            r#"{{"notification":{{"id":"n1","severity":"error","created_at":"2026-11-21T12:00:02Z","events":[12],"deliveries":[],"subscriber":"ci","priority":"high","inject_at":"after_tool","tokens":9,"sentence":"build failed\u001b[1m on main","content":"ci: failed\njob: build"}},
             "events":[{EVENT}],"projection":{{"seq":20,"behind":0}},"history":[
             {{"at":"2026-11-21T12:00:02Z","what":"created","subscriber":"ci","notification":"n1","events":[12]}},
             {{"at":"2026-11-21T12:00:02Z","what":"queued","notification":"n1","session":"s1"}},
@@ -277,6 +280,9 @@ mod tests {
         );
         let expected = "\
 notification n1: ci, high, after_tool, about 9 tokens
+  build failed on main
+
+text
   ci: failed
   job: build
 
@@ -300,7 +306,7 @@ next: nothing to do; aside why abc123 shows the text that the agent received
     fn an_injection_is_shown_with_what_became_of_each_of_its_notifications() {
         let injection = r#"{"injections":[{"id":"abc123","session":"s1","timestamp":"2026-11-21T12:00:05Z","role":"tool",
             "text":"ci: failed\njob: build","notifications":["n1"]}],"projection":{"seq":20,"behind":0}}"#;
-        let notification = r#"{"notification":{"id":"n1","severity":"error","created_at":"2026-11-21T12:00:02Z","events":[12],"deliveries":[],"subscriber":"ci","priority":"high","inject_at":"after_tool","tokens":9,"content":"ci: failed"},
+        let notification = r#"{"notification":{"id":"n1","severity":"error","created_at":"2026-11-21T12:00:02Z","events":[12],"deliveries":[],"subscriber":"ci","priority":"high","inject_at":"after_tool","tokens":9,"sentence":"build failed on main","content":"ci: failed"},
             "events":[],"projection":{"seq":20,"behind":0},"history":[
             {"at":"2026-11-21T12:00:05Z","what":"injected","notification":"n1","session":"s1","injection":"abc123","by":"after_tool"},
             {"at":"2026-11-21T12:00:09Z","what":"confirmed","notification":"n1","session":"s1","by":"seen"}]}"#;
@@ -314,6 +320,7 @@ injection abc123: released to session s1, 29m ago, role tool
   job: build
 
 notification n1: ci, high, after_tool, about 9 tokens
+  build failed on main
 
 outcome
   12:00:05.000  n1 was delivered to session s1 at after_tool in injection abc123

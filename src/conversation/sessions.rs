@@ -151,7 +151,7 @@ impl Sessions {
     }
 
     /// The notifications that wait for a session to open, in delivery order.
-    pub fn unclaimed(&self) -> Vec<&Notification> {
+    pub fn unclaimed(&self) -> Vec<&Arc<Notification>> {
         self.unclaimed.in_order()
     }
 

@@ -149,9 +149,9 @@ impl Unclaimed {
     }
 
     /// All notifications in delivery order.
-    pub(super) fn in_order(&self) -> Vec<&Notification> {
+    pub(super) fn in_order(&self) -> Vec<&Arc<Notification>> {
         let mut all: Vec<_> =
-            self.waiting.iter().map(|(key, waiting)| (*key, &*waiting.notification)).collect();
+            self.waiting.iter().map(|(key, waiting)| (*key, &waiting.notification)).collect();
         all.sort_by_key(|((priority, arrival), _)| (Reverse(*priority), *arrival));
         all.into_iter().map(|(_, notification)| notification).collect()
     }

@@ -7,13 +7,12 @@ use crate::{
     config::daemon::{Durability, DurabilityKind},
     conversation::{SessionView as OpenSession, injector::PendingView as PendingNotification},
     engine::Engine,
-    event::Scope,
     journal::Journal,
     ledger::{SubscriberTally, Word},
     notification::{Notification, Priority},
     pipeline::rule::Activity,
     projection::Projection,
-    server::{Outstanding, PageStart, Query, WaitingPage},
+    server::{Outstanding, PageStart, Query, Waiting, WaitingPage, WaitingPlace},
     time::{Timestamp, duration_millis},
     version,
     wire::{
@@ -21,7 +20,7 @@ use crate::{
         history::ProjectionView,
         views::{
             ConfigView, DiskView, EventCounts, FailingView, JournalView, NotificationCounts, RulesView,
-            SessionCounts, SessionView, StatusView, SubscriberCounts, TokenCounts, WaitingView,
+            SessionCounts, SessionView, StatusView, SubscriberCounts, TokenCounts,
         },
     },
 };
@@ -170,11 +169,7 @@ fn session(session: &OpenSession<'_>, threshold: Priority) -> SessionView {
 
 /// A page of waiting notifications, and where the next one begins; costs its size plus a check per
 /// session.
-fn waiting_page(
-    engine: &Engine,
-    page: &WaitingPage,
-    now: Timestamp,
-) -> (Vec<WaitingView>, Option<PageStart>) {
+fn waiting_page(engine: &Engine, page: &WaitingPage, now: Timestamp) -> (Vec<Waiting>, Option<PageStart>) {
     let (mut shown, skip) = match page.from {
         Some(PageStart::Unclaimed { skip }) => (Vec::new(), skip),
         Some(PageStart::Session { .. }) | None => match in_queues(engine, page, now) {
@@ -193,7 +188,7 @@ fn waiting_page(
 }
 
 /// The part of the page in the sessions' queues, and where the next page begins if that is in them.
-fn in_queues(engine: &Engine, page: &WaitingPage, now: Timestamp) -> (Vec<WaitingView>, Option<PageStart>) {
+fn in_queues(engine: &Engine, page: &WaitingPage, now: Timestamp) -> (Vec<Waiting>, Option<PageStart>) {
     let begin = match &page.from {
         Some(PageStart::Session { session, skip }) => Some((session, *skip)),
         Some(PageStart::Unclaimed { .. }) | None => None,
@@ -223,36 +218,17 @@ fn in_queues(engine: &Engine, page: &WaitingPage, now: Timestamp) -> (Vec<Waitin
     (shown, None)
 }
 
-fn waiting_in(session: &OpenSession<'_>, now: Timestamp) -> Vec<WaitingView> {
-    let show = |pending: PendingNotification| WaitingView {
-        id: pending.id.to_string(),
-        session: Some(session.id.to_string()),
-        workspace: None,
-        subscriber: pending.subscriber.to_string(),
-        priority: pending.priority.as_str().to_owned(),
-        waits_for: if pending.is_for_user { WaitingView::USER } else { WaitingView::AGENT }.to_owned(),
-        age_ms: duration_millis(pending.age),
-        text: pending.content,
+fn waiting_in(session: &OpenSession<'_>, now: Timestamp) -> Vec<Waiting> {
+    let waiting = |PendingNotification { notification, is_for_user, age, redelivered: _ }| {
+        let place = if is_for_user { WaitingPlace::User } else { WaitingPlace::Agent };
+        Waiting { notification, place: place(session.id.clone()), age }
     };
-    session.injector.view(now).pending.into_iter().map(show).collect()
+    session.injector.view(now).pending.into_iter().map(waiting).collect()
 }
 
-fn for_next_session(notification: &Notification, now: Timestamp) -> WaitingView {
-    let (session, workspace) = match &notification.scope {
-        Scope::Session(id) => (Some(id.to_string()), None),
-        Scope::Workspace(folder) => (None, Some(folder.to_string())),
-        Scope::All => (None, None),
-    };
-    WaitingView {
-        id: notification.id.to_string(),
-        session,
-        workspace,
-        subscriber: notification.subscriber.to_string(),
-        priority: notification.priority.as_str().to_owned(),
-        waits_for: WaitingView::NEXT_SESSION.to_owned(),
-        age_ms: duration_millis(now.since(notification.created_at)),
-        text: notification.content.text().clone(),
-    }
+fn for_next_session(notification: &Arc<Notification>, now: Timestamp) -> Waiting {
+    let age = now.since(notification.created_at);
+    Waiting { notification: Arc::clone(notification), place: WaitingPlace::NextSession, age }
 }
 
 fn rules(fold: &Fold) -> RulesView {

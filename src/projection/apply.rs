@@ -12,6 +12,7 @@ use crate::{
     engine::SessionChange,
     event::{EventRef, Scope, Seq, SessionId, codec},
     exchange::{Harness, Injection},
+    format,
     ledger::LedgerEntry,
     notification::{Notification, NotificationId},
     time::Timestamp,
@@ -92,7 +93,7 @@ fn write_notification(connection: &Connection, place: Place, notification: &Noti
     };
     let written = connection
         .prepare_cached(
-            "INSERT OR IGNORE INTO notifications VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+            "INSERT OR IGNORE INTO notifications VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
         )?
         .execute(params![
             place.0,
@@ -107,6 +108,7 @@ fn write_notification(connection: &Connection, place: Place, notification: &Noti
             workspace,
             notification.tokens.0,
             &*notification.content,
+            format::line_for_user(notification, format::LINE_CHARS_MAX),
         ])?;
     if written == 0 {
         return Ok(());

@@ -152,7 +152,7 @@ mod tests {
             execute(
                 &path,
                 &format!(
-                    "INSERT INTO notifications VALUES ({place}, 1, 1, {at}000, NULL, 's', 'n{place}', 'after_tool', NULL, NULL, 10, 'c');
+                    "INSERT INTO notifications VALUES ({place}, 1, 1, {at}000, NULL, 's', 'n{place}', 'after_tool', NULL, NULL, 10, 'c', 's');
                      INSERT INTO notification_events VALUES ({event}, 'n{place}'), ({event} + 1, 'n{place}');
                      INSERT INTO deliveries VALUES ('n{place}', '{session}', '{state}', NULL, 'i', {at}000, {place})"
                 ),

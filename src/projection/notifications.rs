@@ -9,7 +9,7 @@ use crate::{
     wire::history::{Delivery, LedgerLine, NotificationView},
 };
 
-const COLUMNS: &str = "place, priority, severity, created_at, expires_at, subscriber, id, inject_at, session, workspace, tokens, content";
+const COLUMNS: &str = "place, priority, severity, created_at, expires_at, subscriber, id, inject_at, session, workspace, tokens, content, sentence";
 
 /// The states of a notification in a session.
 pub const STATES: [&str; 5] = ["unclaimed", "pending", "injected", "confirmed", "ended"];
@@ -141,6 +141,7 @@ fn notification(row: &Row<'_>) -> rusqlite::Result<(i64, NotificationView)> {
         session: row.get(8)?,
         workspace: row.get(9)?,
         content: row.get(11)?,
+        sentence: row.get(12)?,
         tokens: from_sql(row.get(10)?),
         created_at: rows::time(row.get(3)?).to_string(),
         expires_at: expires_at.map(|at| rows::time(at).to_string()),

@@ -12,7 +12,7 @@ use super::{Doing, Failed, ProjectionError};
 
 /// The version of the tables, kept in the file's header; incremented with every change of their
 /// content.
-pub(super) const VERSION: i64 = 4;
+pub(super) const VERSION: i64 = 5;
 
 /// Most bytes that the write-ahead log keeps after a checkpoint.
 const WAL_BYTES_KEPT: i64 = 16 * 1024 * 1024;
@@ -42,7 +42,7 @@ CREATE INDEX ledger_by_injected_session ON ledger (session) WHERE what = 'inject
 CREATE TABLE notifications (
     place INTEGER PRIMARY KEY, priority INTEGER NOT NULL, severity INTEGER NOT NULL, created_at INTEGER NOT NULL,
     expires_at INTEGER, subscriber TEXT NOT NULL, id TEXT NOT NULL UNIQUE, inject_at TEXT NOT NULL, session TEXT, workspace TEXT,
-    tokens INTEGER NOT NULL, content TEXT NOT NULL);
+    tokens INTEGER NOT NULL, content TEXT NOT NULL, sentence TEXT NOT NULL);
 CREATE TABLE notification_events (
     event INTEGER NOT NULL, notification TEXT NOT NULL, PRIMARY KEY (event, notification)) WITHOUT ROWID;
 CREATE INDEX notification_events_by_notification ON notification_events (notification);

@@ -1,6 +1,6 @@
 //! Queries of handlers to the event loop, which alone owns the engine.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -10,11 +10,11 @@ use crate::{
     event::{Event, SessionId},
     exchange::{Decision, InjectionId},
     meter::MonotonicClock,
-    notification::NotificationId,
+    notification::{Notification, NotificationId},
     rules::CompiledRules,
     server::{Pulse, error::ApiError},
     sink::{QuestionState, Verdict},
-    wire::views::{SessionView, StatusView, WaitingView},
+    wire::views::{SessionView, StatusView},
 };
 
 /// Most queries that wait for the event loop; it answers each in microseconds, so reaching this
@@ -41,7 +41,7 @@ pub enum Query {
     /// What an idle session is woken for, in one sentence; `None` when it requests no wake.
     WakeSentence(SessionId, oneshot::Sender<Option<String>>),
     /// A page of the pending notifications of a session, or of all.
-    Waiting(WaitingPage, oneshot::Sender<(Vec<WaitingView>, Option<PageStart>)>),
+    Waiting(WaitingPage, oneshot::Sender<(Vec<Waiting>, Option<PageStart>)>),
     /// Whether a decision can be made about a notification in the queue of a session, or in any.
     CanDecide(Option<SessionId>, NotificationId, Decision, oneshot::Sender<bool>),
     /// The known session whose id is most similar to this one.
@@ -82,6 +82,29 @@ pub enum PageStart {
         /// How many of them precede it.
         skip: usize,
     },
+}
+
+/// A pending notification. Its view is built outside of the event loop, because the words about it
+/// cost more than the rest of the query.
+#[derive(Debug, Clone)]
+pub struct Waiting {
+    /// The notification.
+    pub notification: Arc<Notification>,
+    /// Where it waits.
+    pub place: WaitingPlace,
+    /// How long ago it was made.
+    pub age: Duration,
+}
+
+/// The queue in which a notification waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WaitingPlace {
+    /// Of a session, for its agent.
+    Agent(SessionId),
+    /// Of a session, for the user's approval.
+    User(SessionId),
+    /// Of none: no session in its scope is open.
+    NextSession,
 }
 
 /// State of a session's queue and leases; empty for an unknown session.
@@ -155,7 +178,7 @@ impl EngineHandle {
     pub(crate) async fn waiting(
         &self,
         page: WaitingPage,
-    ) -> Result<(Vec<WaitingView>, Option<PageStart>), ApiError> {
+    ) -> Result<(Vec<Waiting>, Option<PageStart>), ApiError> {
         self.ask(|reply| Query::Waiting(page, reply)).await
     }
 

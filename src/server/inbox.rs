@@ -1,25 +1,29 @@
 //! The pending notifications of sessions, for users, and their decisions about them.
 
+use std::sync::Arc;
+
 use axum::{Json, extract::State, http::StatusCode};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::{
-    event::SessionId,
+    event::{Scope, SessionId},
     exchange::Decision,
+    format,
     notification::NotificationId,
     publisher::Records,
     server::{
         App,
         actor::Actor,
-        engine_handle::{PageStart, WaitingPage},
+        engine_handle::{PageStart, Waiting, WaitingPage, WaitingPlace},
         error::ApiError,
         extract::{Params, Segment, read_session},
         naming::known_session,
         notify::{place_of, session_for},
         questions::open_count,
     },
-    wire::{FieldError, error::ErrorBody, inbox::InboxList},
+    time::duration_millis,
+    wire::{FieldError, error::ErrorBody, inbox::InboxList, views::WaitingView},
 };
 
 /// Selects the queue.
@@ -91,7 +95,7 @@ fn write_start(start: &PageStart) -> String {
     }
 }
 
-/// Lists pending notifications, with their text.
+/// Lists pending notifications, each with a line for a person and its text.
 #[utoipa::path(
     get, path = "/v1/inbox", tag = "inbox", params(ListParams),
     responses((status = 200, body = InboxList), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody)),
@@ -105,7 +109,33 @@ pub(crate) async fn list(
     let folder = place_of(&app, session.as_ref(), None).await?;
     let questions = open_count(&app, session.as_ref(), folder.as_deref());
     let (notifications, next) = app.engine.waiting(params.page(session)?).await?;
+    let notifications = notifications.into_iter().map(view).collect();
     Ok(Json(InboxList { notifications, questions, next: next.as_ref().map(write_start) }))
+}
+
+fn view(Waiting { notification, place, age }: Waiting) -> WaitingView {
+    let (waits_for, session, workspace) = match (place, &notification.scope) {
+        (WaitingPlace::Agent(session), _) => (WaitingView::AGENT, Some(session.to_string()), None),
+        (WaitingPlace::User(session), _) => (WaitingView::USER, Some(session.to_string()), None),
+        (WaitingPlace::NextSession, Scope::Session(id)) => {
+            (WaitingView::NEXT_SESSION, Some(id.to_string()), None)
+        }
+        (WaitingPlace::NextSession, Scope::Workspace(folder)) => {
+            (WaitingView::NEXT_SESSION, None, Some(folder.to_string()))
+        }
+        (WaitingPlace::NextSession, Scope::All) => (WaitingView::NEXT_SESSION, None, None),
+    };
+    WaitingView {
+        id: notification.id.to_string(),
+        session,
+        workspace,
+        subscriber: notification.subscriber.to_string(),
+        priority: notification.priority.as_str().to_owned(),
+        waits_for: waits_for.to_owned(),
+        age_ms: duration_millis(age),
+        sentence: format::line_for_user(&notification, format::LINE_CHARS_MAX),
+        text: Arc::clone(notification.content.text()),
+    }
 }
 
 /// Dismisses a pending notification: it is not delivered.
@@ -156,7 +186,13 @@ async fn decide(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::{
+        event::Seq,
+        notification::{Notification, Priority},
+    };
 
     #[test]
     fn the_start_of_a_page_is_read_as_it_was_written() {
@@ -166,6 +202,50 @@ mod tests {
         }
         for text in ["", "41", "x:s1", ":s1", "unclaimed:s1"] {
             assert!(read_start(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn each_place_has_its_recipient_and_its_words() {
+        let s1 = || SessionId::new("s1");
+        let folder = || Scope::Workspace("/w".into());
+        for (place, scope, waits_for, session, workspace) in [
+            (WaitingPlace::Agent(s1()), Scope::All, "agent", Some("s1"), None),
+            (WaitingPlace::User(s1()), folder(), "user", Some("s1"), None),
+            (
+                WaitingPlace::NextSession,
+                Scope::Session(SessionId::new("s2")),
+                "next_session",
+                Some("s2"),
+                None,
+            ),
+            (WaitingPlace::NextSession, folder(), "next_session", None, Some("/w")),
+            (WaitingPlace::NextSession, Scope::All, "next_session", None, None),
+        ] {
+            let notification =
+                Arc::new(Notification { scope, ..Notification::example("n1", Priority::High) });
+            let view = view(Waiting { notification, place, age: Duration::from_millis(5) });
+            let found = (&*view.waits_for, view.session.as_deref(), view.workspace.as_deref(), view.age_ms);
+            assert_eq!(found, (waits_for, session, workspace, 5));
+        }
+        for (sentences, untrusted_source, expected) in [
+            (
+                vec!["unit failed".into(), "lint <b>\u{1b}[1m failed".into()],
+                None,
+                "unit failed, lint (b) (1m failed and 1 more",
+            ),
+            (
+                vec!["unit failed".into()],
+                Some("hook".into()),
+                "(untrusted source hook) unit failed and 2 more",
+            ),
+            (vec![], None, "value and 2 more"),
+        ] {
+            let events = vec![Seq(1), Seq(2), Seq(3)];
+            let example = Notification::example("n1", Priority::High);
+            let notification = Arc::new(Notification { sentences, untrusted_source, events, ..example });
+            let view = view(Waiting { notification, place: WaitingPlace::Agent(s1()), age: Duration::ZERO });
+            assert_eq!((&*view.sentence, &*view.text), (expected, "key: value"));
         }
     }
 

@@ -41,17 +41,14 @@ use crate::{
     journal::{Clock, Journal, JournalSettings, Record, memory::MemoryFiles},
     ledger::LedgerEntry,
     meter::Meters,
-    notification::{NotificationId, Priority, SubscriberId},
+    notification::{Notification, NotificationId, Priority, SubscriberId},
     projection::{Command, FILE_NAME, Projection},
     publisher::Publisher,
     records::{self, RecordInput},
     rules::CompiledRules,
     session::{Wake, WakeKind},
     time::Timestamp,
-    wire::{
-        harness::HarnessView,
-        views::{SessionView, WaitingView},
-    },
+    wire::{harness::HarnessView, views::SessionView},
 };
 
 /// A daemon whose event loop is the test.
@@ -293,16 +290,11 @@ async fn answer_queries(queries: &mut mpsc::Receiver<Query>, pending: u32) {
     }
 }
 
-fn waiting(id: &str) -> WaitingView {
-    WaitingView {
-        id: id.to_owned(),
-        session: Some("s1".to_owned()),
-        workspace: None,
-        subscriber: "ci".to_owned(),
-        priority: "high".to_owned(),
-        waits_for: "user".to_owned(),
-        age_ms: 5,
-        text: "ci: failed".into(),
+fn waiting(id: &str) -> Waiting {
+    Waiting {
+        notification: Arc::new(Notification::example(id, Priority::High)),
+        place: WaitingPlace::User(SessionId::new("s1")),
+        age: Duration::from_millis(5),
     }
 }
 

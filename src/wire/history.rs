@@ -132,6 +132,9 @@ pub struct NotificationView {
     /// The folder it is for; for every session if this and `session` are absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
+    /// One line for a person: the words of its subscriber's `sentence`, else the first values of its
+    /// content.
+    pub sentence: String,
     /// Its content, as TOON.
     pub content: String,
     /// Estimated size of `content`.

@@ -390,6 +390,9 @@ pub struct WaitingView {
     pub waits_for: String,
     /// Its age, in milliseconds.
     pub age_ms: u64,
+    /// One line for a person: the words of its subscriber's `sentence`, else the first values of its
+    /// text.
+    pub sentence: String,
     /// Its text, as TOON.
     #[schema(value_type = String)]
     pub text: Arc<str>,

@@ -7,6 +7,7 @@ use std::{
     process::Stdio,
 };
 
+use regex::Regex;
 use rustix::{
     pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt},
     termios::{Winsize, tcsetwinsize},
@@ -105,6 +106,88 @@ fn what_a_person_types_short_is_found() {
     let refused = home.run(&["inbox", "dismiss", &newest[..8]]);
     assert_eq!(refused.status.code(), Some(1));
     assert!(text(&refused.stderr).contains("there is no pending notification"), "{refused:?}");
+}
+
+/// A subscriber whose text for the agent and sentence for a person have no words in common.
+const ORDERS: &str = r#"
+[subscriber]
+id = "orders"
+[events]
+types = ["test.order.*"]
+[batching]
+window_ms = 0
+[output]
+priority = "high"
+sentence = "order {{ payload.id }} failed: {{ payload.why }}"
+one = """
+failure_of: {{ payload.id }}
+reason: {{ payload.why }}
+"""
+"#;
+
+/// The output of a command without the values of this run, and of an overview only the tables of
+/// notifications.
+fn screen(home: &Home, args: &[&str]) -> String {
+    let shown = home.print(args);
+    let shown = match shown.find("\nWAITS ").zip(shown.find("\nSOURCES ")) {
+        Some((from, until)) => shown[from + 1..until].to_owned(),
+        None => shown,
+    };
+    let values = [
+        (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME"),
+        (r"\bn[0-9a-f]{12}\b", "NOTIFICATION"),
+        (r"\bn[0-9a-f]{5}\b", "NSHORT"),
+        (r"injection [0-9a-z]{6}\b", "injection INJECT"),
+        (r#" id="[0-9a-z]{6}""#, r#" id="INJECT""#),
+        (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12} \(\d+\): test", "EVENT (SEQ): test"),
+        (r"aside why [0-9a-z]{6} ", "aside why INJECT "),
+    ];
+    values.iter().fold(shown, |text, (value, name)| {
+        Regex::new(value).expect("a pattern").replace_all(&text, *name).into_owned()
+    })
+}
+
+#[test]
+fn each_screen_shows_sentences_and_texts_on_request() {
+    let home = Home::with(&[("subscribers/orders.toml", ORDERS)]);
+    let _daemon = home.serve();
+    let exchange =
+        |carrier: &str| home.exchange(SESSION, &json!({ "point": "after_tool", "carrier": carrier }));
+    exchange("c1");
+    home.print(&["publish", "test.order.failed", "id=o1", "why=no stock", "--session", SESSION]);
+    assert_eq!(exchange("c2").status(), 200);
+    let why = "card \u{1b}[31m<refused>\u{202e} with password=hunter2secret";
+    home.publish(&json!({
+        "type": "test.order.failed", "source": "ci", "session": SESSION, "payload": { "id": "o2", "why": why },
+    }));
+    eventually("both are in the history", || {
+        let all = home.get("/v1/notifications");
+        let all = all["notifications"].as_array()?;
+        let is_delivered = all.iter().any(|one| one["deliveries"][0]["state"] == "injected");
+        (all.len() == 2 && is_delivered).then_some(())
+    });
+    let delivered = home.get("/v1/notifications?state=injected")["notifications"][0].clone();
+    assert_eq!(delivered["sentence"], "order o1 failed: no stock");
+    let (id, injection) = (&delivered["id"], &delivered["deliveries"][0]["injection"]);
+    let (id, injection) = (id.as_str().expect("an id"), injection.as_str().expect("an id"));
+    let mut shown = String::new();
+    for (name, args) in [
+        ("aside", &[][..]),
+        ("aside inbox", &["inbox"]),
+        ("aside inbox --text", &["inbox", "--text"]),
+        ("aside history --notifications", &["history", "--notifications"]),
+        ("aside why NOTIFICATION", &["why", id]),
+        ("aside why INJECTION", &["why", injection]),
+    ] {
+        let screen = screen(&home, &[&["--utc"], args].concat());
+        let has_text = args.contains(&"--text") || args.contains(&"why");
+        assert_eq!(screen.contains("failure_of"), has_text, "{name}: {screen}");
+        assert!(screen.contains(" failed: ") && !screen.contains("hunter2secret"), "{name}: {screen}");
+        shown.push_str(&format!("$ {name}\n{screen}\n"));
+    }
+    insta::with_settings!({ snapshot_path => "../snapshots", prepend_module_to_snapshot => false, omit_expression => true }, {
+        insta::assert_snapshot!("screens", shown);
+    });
 }
 
 /// A terminal of `columns`: the test's end and the program's end.
@@ -289,8 +372,10 @@ fn a_person_at_a_terminal_picks_what_waits_and_decides() {
     drop((command, other_end));
     let mut seen = |words: &str| {
         let (mut shown, mut byte) = (Vec::new(), [0]);
-        while !text(&shown).contains(words) {
-            assert_eq!(terminal.read(&mut byte).ok(), Some(1), "{words}: {}", text(&shown));
+        // A read may end within a character.
+        while !String::from_utf8_lossy(&shown).contains(words) {
+            let so_far = String::from_utf8_lossy(&shown);
+            assert_eq!(terminal.read(&mut byte).ok(), Some(1), "{words}: {so_far}");
             shown.extend(byte);
         }
         // A key that arrives before the program reads keys would be read as a line.
@@ -300,8 +385,11 @@ fn a_person_at_a_terminal_picks_what_waits_and_decides() {
     let keys = |mut terminal: File, keys: &str| terminal.write_all(keys.as_bytes()).expect("written");
     let list = seen("for the agent of b1c2@shop");
     keys(list, enter);
-    let asked = seen("dismiss it: the agent is not notified");
-    keys(asked, &format!("{down}{enter}"));
+    let asked = seen("show the text for the agent");
+    keys(asked, &format!("{down}{down}{enter}"));
+    seen("      n: \"a long message ");
+    let again = seen("show the text for the agent");
+    keys(again, &format!("{down}{enter}"));
     seen("dismissed");
     seen("no pending notifications");
     assert!(child.wait().expect("it ends").success());

@@ -20,12 +20,14 @@ enum Choice {
     Leave,
     Dismiss,
     Discuss,
+    /// Print its text, and choose again.
+    Text,
 }
 
 impl Choice {
     fn of(waiting: &WaitingView) -> Vec<Self> {
         let is_for_user = waiting.waits_for == WaitingView::USER;
-        [Some(Self::Leave), is_for_user.then_some(Self::Discuss), Some(Self::Dismiss)]
+        [Some(Self::Leave), is_for_user.then_some(Self::Discuss), Some(Self::Dismiss), Some(Self::Text)]
             .into_iter()
             .flatten()
             .collect()
@@ -36,6 +38,7 @@ impl Choice {
             Self::Leave => "keep it",
             Self::Dismiss => "dismiss it: the agent is not notified",
             Self::Discuss => "hand it to the agent",
+            Self::Text => "show the text for the agent",
         }
     }
 }
@@ -55,23 +58,19 @@ pub(super) fn run(session: Option<&str>, context: &mut Context<'_>) -> Result<()
         let ids = ShortIds::of_notifications(notifications.iter().map(|one| &*one.id));
         let line = |one: &WaitingView| {
             let shown = one.head(&ids.short(&one.id), &names, &context.terminal);
-            let first = one.text.lines().next().unwrap_or_default();
             // The list puts two columns before each line; the last column stays free.
-            context.terminal.cut_after(3, &one_line(&format!("{shown}: {first}"))).into_owned()
+            context.terminal.cut_after(3, &one_line(&format!("{shown}: {}", one.sentence))).into_owned()
         };
         let lines: Vec<String> = notifications.iter().map(line).collect();
         let Some(picked) = pick("pending notifications (Esc quits)", &lines, at)? else { return Ok(()) };
         let Some(one) = notifications.get(picked) else { return Ok(()) };
         let shown = one.shown(&ids.short(&one.id), &names, &context.terminal);
         context.print(&shown)?;
-        let choices = Choice::of(one);
-        let words: Vec<&str> = choices.iter().map(|choice| choice.shown()).collect();
-        let chosen = pick("what to do with it?", &words, 0)?.and_then(|chosen| choices.get(chosen));
         let which = || Which { id: one.id.clone(), session: queue(one).map(str::to_owned) };
-        match chosen {
-            Some(Choice::Dismiss) => dismiss(&which(), context)?,
-            Some(Choice::Discuss) => discuss(&which(), context)?,
-            Some(Choice::Leave) | None => at = picked.saturating_add(1) % notifications.len(),
+        match choose(one, context)? {
+            Choice::Dismiss => dismiss(&which(), context)?,
+            Choice::Discuss => discuss(&which(), context)?,
+            Choice::Leave | Choice::Text => at = picked.saturating_add(1) % notifications.len(),
         }
     }
 }
@@ -79,6 +78,21 @@ pub(super) fn run(session: Option<&str>, context: &mut Context<'_>) -> Result<()
 /// The session whose queue has it; a session that is not open yet has none.
 fn queue(waiting: &WaitingView) -> Option<&str> {
     waiting.session.as_deref().filter(|_| waiting.waits_for != WaitingView::NEXT_SESSION)
+}
+
+/// What to do with a notification: never [`Choice::Text`], which prints the text and prompts again.
+fn choose(one: &WaitingView, context: &mut Context<'_>) -> Result<Choice, CliError> {
+    let choices = Choice::of(one);
+    let words: Vec<&str> = choices.iter().map(|choice| choice.shown()).collect();
+    loop {
+        let chosen = pick("what to do with it?", &words, 0)?.and_then(|chosen| choices.get(chosen).copied());
+        let chosen = chosen.unwrap_or(Choice::Leave);
+        if chosen != Choice::Text {
+            return Ok(chosen);
+        }
+        let text = one.text_lines(&context.terminal);
+        context.print(&text)?;
+    }
 }
 
 /// The index of the picked line, if any.
@@ -109,8 +123,8 @@ mod tests {
         let waiting = |who: &str| WaitingView { waits_for: who.to_owned(), ..WaitingView::default() };
         assert_eq!(
             Choice::of(&waiting(WaitingView::USER)),
-            [Choice::Leave, Choice::Discuss, Choice::Dismiss]
+            [Choice::Leave, Choice::Discuss, Choice::Dismiss, Choice::Text]
         );
-        assert_eq!(Choice::of(&waiting("agent")), [Choice::Leave, Choice::Dismiss]);
+        assert_eq!(Choice::of(&waiting("agent")), [Choice::Leave, Choice::Dismiss, Choice::Text]);
     }
 }

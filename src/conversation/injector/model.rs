@@ -504,7 +504,7 @@ impl Pair {
 
     fn check(&self) {
         let view = self.injector.view(Timestamp::from_millis(self.now));
-        let pending: Vec<NotificationId> = view.pending.into_iter().map(|pending| pending.id).collect();
+        let pending: Vec<_> = view.pending.into_iter().map(|waiting| waiting.notification.id).collect();
         assert_eq!(pending, self.naive.pending());
         for state in [SessionState::Idle, SessionState::ToolPending] {
             let wake = self.injector.wake(state, Priority::High).map(|wake| wake.kind);

@@ -484,14 +484,9 @@ fn a_view_shows_what_waits_and_what_is_on_its_way() {
         story.injector.view(Timestamp::from_millis(600)),
         InjectorView {
             pending: vec![PendingView {
-                id: NotificationId::new("waits"),
-                subscriber: SubscriberId::new("waits"),
-                priority: High,
-                content: "key: value".into(),
+                notification: Arc::new(notification("waits", High, TurnEnd)),
                 is_for_user: false,
-                inject_at: TurnEnd,
                 age: Duration::from_millis(600),
-                expires_at: None,
                 redelivered: false,
             }],
             leases: vec![LeaseView {

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     exchange::InjectionId,
-    notification::{InjectionPoint, NotificationId, Priority, SubscriberId},
+    notification::{InjectionPoint, Notification, NotificationId},
     time::Timestamp,
 };
 
@@ -26,22 +26,12 @@ pub struct InjectorView {
 /// A pending notification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingView {
-    /// Its id.
-    pub id: NotificationId,
-    /// The subscriber that made it.
-    pub subscriber: SubscriberId,
-    /// Its priority.
-    pub priority: Priority,
-    /// Its content, as TOON.
-    pub content: Arc<str>,
+    /// The notification.
+    pub notification: Arc<Notification>,
     /// Whether it waits for the user to release it to the agent.
     pub is_for_user: bool,
-    /// Its injection point.
-    pub inject_at: InjectionPoint,
     /// How long ago it was made.
     pub age: Duration,
-    /// When it expires.
-    pub expires_at: Option<Timestamp>,
     /// Whether it may have been delivered before.
     pub redelivered: bool,
 }
@@ -71,16 +61,10 @@ pub(super) fn view(queue: &Queue, leases: &Leases, now: Timestamp) -> InjectorVi
 }
 
 fn pending(entry: &Entry, now: Timestamp) -> PendingView {
-    let notification = &entry.notification;
     PendingView {
-        id: notification.id,
-        subscriber: notification.subscriber.clone(),
-        priority: notification.priority,
-        content: notification.content.text().clone(),
+        notification: Arc::clone(&entry.notification),
         is_for_user: entry.is_for_user(),
-        inject_at: notification.inject_at,
-        age: now.since(notification.created_at),
-        expires_at: notification.expires_at,
+        age: now.since(entry.notification.created_at),
         redelivered: entry.redelivered().is_some(),
     }
 }

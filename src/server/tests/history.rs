@@ -8,7 +8,7 @@ use crate::{
     exchange::Harness,
     journal::record::{Record, RecordKind},
     ledger::{ConfirmedBy, Reason},
-    notification::{Activation, InjectionPoint, Interrupt, Nature, Notification, Tokens},
+    notification::{Activation, InjectionPoint, Interrupt, Nature, Tokens},
     projection::{Notes, Writer},
 };
 
@@ -31,7 +31,7 @@ fn written() -> Notes {
         untrusted_source: None,
         severity: Severity::Error,
         content: "ci: failed".into(),
-        sentences: Vec::new(),
+        sentences: vec!["unit failed on fix".into()],
         tokens: Tokens(4),
         raw_bytes: 0,
         states: Vec::new(),
@@ -158,7 +158,7 @@ async fn a_notification_tells_its_events_and_what_became_of_it() {
     let shown = send_asked(&mut daemon, get("/v1/notifications/n1")).await.json();
     let expected = json!({
         "id": "n1", "subscriber": "ci", "priority": "high", "severity": "error", "inject_at": "after_tool", "session": "s1",
-        "content": "ci: failed", "tokens": 4, "created_at": "1970-01-01T00:00:02Z", "events": [1, 2],
+        "sentence": "unit failed on fix and 1 more", "content": "ci: failed", "tokens": 4, "created_at": "1970-01-01T00:00:02Z", "events": [1, 2],
         "deliveries": [{ "session": "s1", "state": "confirmed", "proof": "step", "injection": "a1", "at": "1970-01-01T00:00:06Z" }],
     });
     assert_eq!(shown["notification"], expected);

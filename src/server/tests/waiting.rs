@@ -213,7 +213,8 @@ async fn what_the_user_decides_is_journaled_if_it_waits() {
     let mut daemon = daemon();
     let app = daemon.app.clone();
     let list = send_asked(&mut daemon, get("/v1/inbox")).await;
-    assert_eq!(list.json()["notifications"][0]["waits_for"], "user");
+    let first = &list.json()["notifications"][0];
+    assert_eq!((&first["waits_for"], &first["sentence"]), (&json!("user"), &json!("value")));
     let decide = |path: &str| post(path, "application/json", "");
     let unknown = send_asked(&mut daemon, decide("/v1/notifications/n9/dismiss")).await;
     assert_eq!((unknown.status, unknown.body.contains("`n9`")), (StatusCode::NOT_FOUND, true));

@@ -420,7 +420,8 @@ impl Account {
             && exchange.carrier_effect == CarrierEffect::Cancel
             && answer.injection.is_none();
         let waiting = view.injector.view(Timestamp::ZERO).pending;
-        let mut critical = waiting.iter().filter(|waiting| waiting.priority == Priority::Critical);
+        let mut critical =
+            waiting.iter().filter(|waiting| waiting.notification.priority == Priority::Critical);
         let released = answer.injection.iter().flat_map(|injection| &injection.notifications);
         // The carrier's size bounds critical ones too; then no less urgent one may take the room.
         let is_full = exchange.budget.max_chars.is_some()
@@ -430,7 +431,10 @@ impl Account {
                 || waits_to_continue && open.continuations >= CONTINUATIONS_MAX
                 || waits_to_cancel && self.cancelled.contains(&(session.clone(), *id))
         };
-        assert!(critical.all(|waiting| may_wait(&waiting.id)), "what is critical waits for nothing");
+        assert!(
+            critical.all(|waiting| may_wait(&waiting.notification.id)),
+            "what is critical waits for nothing"
+        );
         open.continuations += u32::from(is_continued);
         assert!(!waits_to_continue && !waits_to_cancel || answer.injection.is_none());
         if matches!(
@@ -529,7 +533,7 @@ impl Account {
             let view = session.injector.view(now);
             let mut held = BTreeMap::new();
             for pending in view.pending {
-                held.insert(pending.id, Place::Queued { again: pending.redelivered });
+                held.insert(pending.notification.id, Place::Queued { again: pending.redelivered });
             }
             for lease in view.leases {
                 for id in lease.notifications {

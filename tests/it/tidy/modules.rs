@@ -116,14 +116,14 @@ pub(super) const MODULES: &[Module] = &[
     module("journal", 4, &["background", "meter"]),
     module("publisher", 4, &["engine::io", "journal", "records"]),
     alone("program", 4, &[]),
-    module("projection", 4, &["engine", "journal", "records", "wire"]),
+    module("projection", 4, &["engine", "format", "journal", "records", "wire"]),
     module("source", 4, &[
         "ci", "harness", "journal", "log", "lsp", "paths", "program", "publisher", "records", "rules", "schedule",
         "sink", "watch", "webhook",
     ]),
     module("server", 5, &[
-        "config", "conversation", "engine", "harness", "journal", "lsp", "meter", "pipeline", "probe", "program",
-        "projection", "publisher", "records", "rules", "shell", "sink", "source", "watch", "webhook", "wire",
+        "config", "conversation", "engine", "format", "harness", "journal", "lsp", "meter", "pipeline", "probe",
+        "program", "projection", "publisher", "records", "rules", "shell", "sink", "source", "watch", "webhook", "wire",
     ]),
     module("daemon", 5, &[
         "background", "config", "conversation", "engine", "harness", "journal", "meter", "pipeline",
