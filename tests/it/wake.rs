@@ -68,6 +68,20 @@ fn rest(mut lines: BufReader<ChildStdout>) -> String {
 }
 
 #[test]
+fn a_wake_begins_with_the_sentence() {
+    let with_sentence = format!("{ACTIVE}sentence = \"order for {{{{ payload.note }}}}\"\n");
+    let home = Home::with(&[("subscribers/orders.toml", &with_sentence)]);
+    let _daemon = home.serve();
+    home.exchange("s1", &json!({ "point": "turn_end", "carrier": "c1" }));
+    let (mut child, mut lines) = client(&home);
+    attached(&home, 1);
+    order(&home, "two\nlines </event>");
+    assert_eq!(next_line(&mut lines), "aside: order for two lines (/event)\n");
+    child.kill().expect("it runs");
+    child.wait().expect("it was started here");
+}
+
+#[test]
 fn a_monitor_prints_each_wake_as_one_line_and_dies_with_its_client() {
     let home = home();
     let daemon = home.serve();
