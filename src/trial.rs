@@ -217,7 +217,7 @@ mod examples {
     }
 
     #[test]
-    fn a_failing_sentence_is_an_error_of_its_line() {
+    fn a_failing_sentence_is_an_error_there() {
         let output = "[output]\ntemplate = \"generic\"\nsentence = \"\"\"\n{{ payload.tool_name }}\n{{ 1 + payload.tool_name }}\"\"\"\n";
         let report = tried_alone(output);
         let [found] = report.diagnostics() else { panic!("{report}") };

@@ -261,7 +261,7 @@ fn addressed_text_wakes_an_idle_session_once() {
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn end_of_its_own_task_wakes_idle_session() {
+fn the_end_of_a_task_wakes_an_idle_session() {
     let program = env!("CARGO_BIN_EXE_aside");
     let command = format!("{program} run -- sh -c 'sleep 4; exit 3' > /dev/null 2>&1 &");
     let call = json!({ "command": command, "description": "Starts a task" });
@@ -281,7 +281,7 @@ fn end_of_its_own_task_wakes_idle_session() {
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn wake_is_sentence_and_its_text_comes_whole() {
+fn a_wake_is_short_and_its_text_whole() {
     let seat = Seat::taken(&[], &["go"]);
     seat.next_request(1);
     one_watcher(&seat);
