@@ -134,7 +134,10 @@ fn screen(home: &Home, args: &[&str]) -> String {
         None => shown,
     };
     let values = [
+        // Zeros at the end of a time are not written, so its column has varying blanks.
+        (r"\d{4}-\d\d-\d\dT[\d:.]+Z +", "TIME  "),
         (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME"),
+        (r"(WAITS   PRIORITY  FOR   MADE|DELIVERED|TIME) {3,}", "$1  "),
         (r"\bn[0-9a-f]{12}\b", "NOTIFICATION"),
         (r"\bn[0-9a-f]{5}\b", "NSHORT"),
         (r"injection [0-9a-z]{6}\b", "injection INJECT"),

@@ -394,7 +394,7 @@ fn what_waits_for_the_next_session_is_in_the_inbox_and_can_be_dismissed() {
         home.publish(&event);
     }
     let listed = eventually("all three wait", || {
-        Some(home.print(&["inbox"])).filter(|text| text.matches("each, ").count() == 3)
+        Some(home.print(&["inbox"])).filter(|text| text.matches("high each, ").count() == 3)
     });
     for whom in
         ["for the next session in /w/a", "for later, which is not open", "for the next session in /w/b"]
