@@ -98,7 +98,7 @@ pub(crate) async fn ask(
     if let Some(asked) = asked_before(app, &question).await? {
         return Ok(asked);
     }
-    BOUNDS.check(open.iter().map(Held::from), &Held::from(&question))?;
+    BOUNDS.check(open.iter().map(|open| Held::from(&**open)), &Held::from(&question))?;
     let NotifyAnswer { sinks, suppressed, .. } = say(app, &said, &question.event()).await?;
     Ok(Asked { question: QuestionView::from(&question), sinks, suppressed })
 }

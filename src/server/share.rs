@@ -25,33 +25,27 @@ pub(crate) struct Bounds {
     pub(crate) all: usize,
 }
 
-impl<'h> From<&'h Arc<Watch>> for Held<'h> {
-    fn from(watch: &'h Arc<Watch>) -> Self {
-        Self::from(&**watch)
-    }
-}
-
 impl<'h> From<&'h Watch> for Held<'h> {
     fn from(watch: &'h Watch) -> Self {
-        let Watch { session, workspace, caller, .. } = watch;
-        Self { session: session.as_ref(), workspace: workspace.as_deref(), caller: caller.as_deref() }
-    }
-}
-
-impl<'h> From<&'h Arc<Question>> for Held<'h> {
-    fn from(question: &'h Arc<Question>) -> Self {
-        Self::from(&**question)
+        Self::new(&watch.session, &watch.workspace, &watch.caller)
     }
 }
 
 impl<'h> From<&'h Question> for Held<'h> {
     fn from(question: &'h Question) -> Self {
-        let Question { session, workspace, caller, .. } = question;
-        Self { session: session.as_ref(), workspace: workspace.as_deref(), caller: caller.as_deref() }
+        Self::new(&question.session, &question.workspace, &question.caller)
     }
 }
 
-impl Held<'_> {
+impl<'h> Held<'h> {
+    fn new(
+        session: &'h Option<SessionId>,
+        workspace: &'h Option<Arc<str>>,
+        caller: &'h Option<Arc<str>>,
+    ) -> Self {
+        Self { session: session.as_ref(), workspace: workspace.as_deref(), caller: caller.as_deref() }
+    }
+
     fn has_owner_of(&self, other: &Self) -> bool {
         match (self.session, other.session) {
             (Some(own), Some(session)) => own == session,

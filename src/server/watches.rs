@@ -208,7 +208,8 @@ pub(crate) async fn begin(
     }
     // Two concurrent requests could both count as the last one within the bound.
     let _lock = app.registry.creation_lock().await;
-    BOUNDS.check(open(app).await?.iter().map(Held::from), &Held::from(&watch))?;
+    let open = open(app).await?;
+    BOUNDS.check(open.iter().map(|open| Held::from(&**open)), &Held::from(&watch))?;
     let set = Records::build(|records| records.own_event(&watch.set_event()));
     app.publisher.publish(set).await.map_err(|error| ApiError::append(&error))?;
     Ok(Begun::Set(Box::new(watch)))
