@@ -21,6 +21,7 @@ mod namesakes;
 mod naming;
 mod offers;
 mod pressure;
+mod related;
 mod remarks;
 mod session;
 mod sessions;

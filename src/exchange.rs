@@ -99,6 +99,16 @@ impl Exchange {
     }
 }
 
+impl ContextChange {
+    /// The other session that it names.
+    pub fn origin(&self) -> Option<&SessionId> {
+        match self {
+            Self::Cleared { from } | Self::Forked { from } => from.as_ref(),
+            Self::Unstated | Self::Unchanged | Self::Compacted | Self::Resumed => None,
+        }
+    }
+}
+
 /// The reason for an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

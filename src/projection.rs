@@ -38,6 +38,18 @@ pub const FILE_NAME: &str = "projection.db";
 /// Result of a query.
 pub type QueryResult<T> = rusqlite::Result<T>;
 
+/// The result of a look-up of something that belongs to a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Looked<T> {
+    /// It may be read.
+    Found(T),
+    /// It belongs to a session that may not be read.
+    Withheld {
+        /// The session.
+        session: String,
+    },
+}
+
 /// A failure of the projection.
 #[derive(Debug, thiserror::Error)]
 #[error("the projection cannot be {doing}: {source}")]

@@ -6,6 +6,7 @@
 //! routes, context gauges and hook input that could not be used. A handler whose client has
 //! disconnected is dropped at its next await and leaves no waiter behind.
 
+mod access;
 mod actor;
 mod admin;
 mod app;
@@ -48,6 +49,7 @@ mod push;
 mod questions;
 mod registry;
 mod reload;
+mod requester;
 mod room;
 mod router;
 mod sessions;

@@ -3,7 +3,7 @@
 //! The state derives from the points of the harness's exchanges and from the events about its
 //! turns. Nothing reports the state between them, so it is always the last one observed.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
@@ -16,6 +16,26 @@ use crate::{
 };
 
 impl_as_str!(SessionState, WakeKind);
+
+/// The sessions whose data may be read. Data of no session may always be read.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Readable {
+    /// All.
+    #[default]
+    All,
+    /// These, by each of their names.
+    Of(BTreeSet<SessionId>),
+}
+
+impl Readable {
+    /// Whether the data of `session` may be read.
+    pub fn contains(&self, session: Option<&str>) -> bool {
+        match (self, session) {
+            (Self::All, _) | (Self::Of(_), None) => true,
+            (Self::Of(sessions), Some(session)) => sessions.contains(session),
+        }
+    }
+}
 
 /// The state of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

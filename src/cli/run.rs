@@ -19,7 +19,6 @@ mod publishing;
 mod task;
 
 use std::{
-    env,
     ffi::{OsStr, OsString},
     io::{self, Write},
     path::Path,
@@ -33,7 +32,6 @@ use uuid::Uuid;
 use super::{CliError, Context, ids, workspace_or_current};
 use crate::{
     client::Client,
-    harness::{header, table::KINDS},
     time::{Timestamp, duration_millis},
 };
 use child::{Ending, Running, Sink};
@@ -148,12 +146,6 @@ pub(super) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     (result, start.elapsed())
 }
 
-/// The session that a variable of a client names.
-fn named_session() -> Option<String> {
-    let mut variables = KINDS.into_iter().filter_map(|kind| kind.variables.forwarded_as(header::SESSION));
-    variables.find_map(|name| env::var(name).ok()).filter(|session| !session.is_empty())
-}
-
 /// The fields that all events of this run share.
 fn task_of(args: &Args) -> Task {
     let program = args.command.first().map_or(OsStr::new(""), OsString::as_os_str);
@@ -165,7 +157,6 @@ fn task_of(args: &Args) -> Task {
         command: command_line(&args.command),
         session: args.session.clone(),
         scope: if is_given { TaskScope::Given } else { TaskScope::Default },
-        named_session: named_session(),
         own_session: OnceLock::new(),
         workspace: if args.everywhere { None } else { workspace_or_current(args.workspace.as_deref()) },
         is_watch: args.watch,

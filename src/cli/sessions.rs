@@ -85,20 +85,23 @@ impl SessionView {
     }
 
     fn urgency(&self) -> Tone {
-        self.top.as_deref().map_or(Tone::Plain, Tone::of)
+        let top = self.queue.as_ref().and_then(|queue| queue.top.as_deref());
+        top.map_or(Tone::Plain, Tone::of)
     }
 
     /// The number of notifications for the agent, how many of them have the highest priority if
-    /// that matters, and the number for the user: `2 (1 high), 1 for you`.
+    /// that matters, and the number for the user: `2 (1 high), 1 for you`. `private` for another
+    /// session than that of this process.
     fn waits(&self) -> String {
-        let top = self.top.as_deref().filter(|top| matches!(*top, "critical" | "high"));
-        let agent = match (self.pending, top, self.top_count) {
+        let Some(queue) = &self.queue else { return "private".to_owned() };
+        let top = queue.top.as_deref().filter(|top| matches!(*top, "critical" | "high"));
+        let agent = match (queue.pending, top, queue.top_count) {
             (0, _, _) => None,
             (pending, None, _) => Some(pending.to_string()),
             (pending, Some(top), 0) => Some(format!("{pending} ({top})")),
             (pending, Some(top), count) => Some(format!("{pending} ({count} {top})")),
         };
-        let user = (self.for_user > 0).then(|| format!("{} for you", self.for_user));
+        let user = (queue.for_user > 0).then(|| format!("{} for you", queue.for_user));
         let parts: Vec<String> = agent.into_iter().chain(user).collect();
         if parts.is_empty() { "-".to_owned() } else { parts.join(", ") }
     }

@@ -165,7 +165,7 @@ impl Table {
     }
 
     /// The open session that the process of `key` was last active in; `key` if there is none.
-    fn current(&self, key: SessionKey) -> SessionKey {
+    pub(super) fn current(&self, key: SessionKey) -> SessionKey {
         let Some(own) = Some(self.get(key)).filter(|own| own.is_of_some_process()) else { return key };
         let of_process = self.open().filter(|session| session.is_of_process_of(own));
         of_process.max_by_key(|session| session.last_seen).map_or(key, |newest| newest.key)

@@ -4,7 +4,7 @@
 //! choose. A session is called by its id alone, or by `harness:id` when a session of another
 //! harness already has that name. `harness:id` identifies either of them.
 
-use super::{sessions::Sessions, table::Table};
+use super::{session::Session, sessions::Sessions, table::Table};
 use crate::{event::SessionId, exchange::Harness};
 
 /// The session that a name refers to.
@@ -56,12 +56,19 @@ impl Table {
     }
 
     /// The session called by its id whose full name is `name`, unless a session is called `name`.
-    fn by_full_name(&self, name: &SessionId) -> Option<SessionId> {
+    pub(super) fn by_full_name(&self, name: &SessionId) -> Option<SessionId> {
         let mut parts = name.parts().map(|(harness, id)| (harness, SessionId::new(id))).peekable();
         if parts.peek().is_none() || self.known(name).is_some() {
             return None;
         }
         parts.find(|(harness, id)| self.harness_of(id) == Some(harness)).map(|(_, id)| id)
+    }
+
+    /// The full name of a session that is called by its id, unless another one is called that.
+    pub(super) fn full_name(&self, session: &Session) -> Option<SessionId> {
+        let harness = session.harness.name.as_deref().filter(|_| session.own_id.is_none())?;
+        let full = session.id().full(harness);
+        self.known(&full).is_none().then_some(full)
     }
 
     /// Registers a session opened by its full name, and returns the id in it; `None` when `name` is

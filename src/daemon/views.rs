@@ -19,8 +19,8 @@ use crate::{
         harness::HarnessView,
         history::ProjectionView,
         views::{
-            ConfigView, DiskView, EventCounts, FailingView, JournalView, NotificationCounts, RulesView,
-            SessionCounts, SessionView, StatusView, SubscriberCounts, TokenCounts,
+            ConfigView, DiskView, EventCounts, FailingView, JournalView, NotificationCounts, QueueView,
+            RulesView, SessionCounts, SessionView, StatusView, SubscriberCounts, TokenCounts,
         },
     },
 };
@@ -61,6 +61,10 @@ pub(super) fn answer(
             drop(reply.send(fold.engine.sessions().view(&id).map(|open| session(&open, threshold))));
         }
         Query::SessionNow(id, reply) => drop(reply.send(fold.engine.sessions().current(&id))),
+        Query::IsRelated(own, session, reply) => {
+            reply.send(fold.engine.sessions().is_related(&own, &session)).ok();
+        }
+        Query::Related(own, reply) => drop(reply.send(fold.engine.sessions().related(&own))),
         Query::Named(id, harness, reply) => {
             drop(reply.send(fold.engine.sessions().named(&id, harness.as_deref())))
         }
@@ -150,20 +154,23 @@ fn journal_view(fold: &Fold, about: &About, journal: &Journal) -> JournalView {
 fn session(session: &OpenSession<'_>, threshold: Priority) -> SessionView {
     let (pending, top) = session.injector.pending();
     let wake = session.injector.wake(session.state, threshold);
+    let queue = QueueView {
+        pending,
+        top: top.map(|top| top.as_str().to_owned()),
+        top_count: top.map_or(0, |top| session.injector.pending_of(top)),
+        for_user: session.injector.for_user(),
+        wake: wake.as_ref().map(|wake| wake.kind.as_str().to_owned()),
+        reason: wake.map(|wake| wake.reason),
+        unconfirmed: session.injector.unconfirmed(),
+    };
     SessionView {
         id: session.id.to_string(),
         is_open: session.is_open,
         harness: HarnessView::of(session.harness),
         opened_at: session.opened_at.to_string(),
         seen_at: session.last_seen.to_string(),
-        pending,
-        top: top.map(|top| top.as_str().to_owned()),
-        top_count: top.map_or(0, |top| session.injector.pending_of(top)),
-        for_user: session.injector.for_user(),
         state: session.state.as_str().to_owned(),
-        wake: wake.as_ref().map(|wake| wake.kind.as_str().to_owned()),
-        reason: wake.map(|wake| wake.reason),
-        unconfirmed: session.injector.unconfirmed(),
+        queue: Some(queue),
     }
 }
 

@@ -3,7 +3,7 @@
 //! [`EventRef`] borrows its parts from the bytes of a request or of the journal, so an unmatched
 //! event needs no allocation. [`Event`] owns its parts; a pipeline that keeps an event uses it.
 
-use std::{fmt, str::FromStr, sync::Arc};
+use std::{borrow::Borrow, fmt, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -76,6 +76,12 @@ impl SessionId {
 
     /// The id as text.
     pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for SessionId {
+    fn borrow(&self) -> &str {
         &self.0
     }
 }

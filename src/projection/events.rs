@@ -2,9 +2,14 @@
 
 use rusqlite::OptionalExtension;
 
-use super::{View, rows, rows::Conditions, sql::to_sql};
+use super::{
+    Looked, View, rows,
+    rows::{Conditions, IS_READABLE},
+    sql::to_sql,
+};
 use crate::{
     event::{Pattern, Seq, Severity},
+    session::Readable,
     time::Timestamp,
     wire::history::{Ended, EventLine, LedgerLine, raw},
 };
@@ -20,6 +25,8 @@ pub struct EventFilter {
     pub severity_min: Option<Severity>,
     /// The event is addressed to this session.
     pub session: Option<String>,
+    /// It is addressed to one of these, or to none.
+    pub readable: Readable,
     /// The workspace is this folder or one in it.
     pub workspace: Option<String>,
     /// The time is not before this.
@@ -40,6 +47,7 @@ impl View<'_> {
         conditions.add("source = ?", filter.source.clone());
         conditions.add("severity >= ?", filter.severity_min.map(|severity| severity as i64));
         conditions.add("session = ?", filter.session.clone());
+        conditions.add(&format!("(session IS NULL OR {IS_READABLE})"), rows::names(&filter.readable));
         conditions.add("timestamp >= ?", filter.since.map(|time| to_sql(time.as_millis())));
         conditions.add("timestamp <= ?", filter.until.map(|time| to_sql(time.as_millis())));
         let (clause, values) = conditions.finish();
@@ -87,40 +95,56 @@ impl View<'_> {
             .collect()
     }
 
-    /// The event with this id: its position and its JSON. Without `source`, the newest one.
+    /// The event with this id: its position and its JSON. Without `source`, the newest readable one.
     ///
     /// Errors: the file cannot be read.
-    pub fn event_by_id(&self, id: &str, source: Option<&str>) -> rusqlite::Result<Option<(Seq, String)>> {
+    pub fn event_by_id(
+        &self,
+        id: &str,
+        source: Option<&str>,
+        readable: &Readable,
+    ) -> rusqlite::Result<Option<Looked<(Seq, String)>>> {
         let sql = format!(
-            "SELECT {} FROM events WHERE id = ?1 AND (?2 IS NULL OR source = ?2) ORDER BY seq DESC LIMIT 1",
+            "SELECT {} FROM events WHERE id = ?1 AND (?2 IS NULL OR source = ?2) ORDER BY seq DESC",
             rows::EVENT_COLUMNS
         );
         let mut statement = self.connection().prepare_cached(&sql)?;
-        statement
-            .query_row(rusqlite::params![id, source], |row| rows::event(row, |_| true))
-            .optional()
-            .map(Option::flatten)
+        let mut found = statement.query(rusqlite::params![id, source])?;
+        let mut withheld = None;
+        while let Some(row) = found.next()? {
+            let mut session = None;
+            let event = rows::event(row, |event| {
+                session = event.session.map(str::to_owned);
+                readable.contains(event.session)
+            })?;
+            if let Some(event) = event {
+                return Ok(Some(Looked::Found(event)));
+            }
+            withheld = withheld.or(session);
+        }
+        Ok(withheld.map(|session| Looked::Withheld { session }))
     }
 
-    /// The events at these positions, as JSON; unknown ones are left out.
+    /// The readable events at these positions, as JSON; unknown ones are left out.
     ///
     /// Errors: the file cannot be read.
-    pub fn events_at(&self, seqs: &[u64]) -> rusqlite::Result<Vec<String>> {
+    pub fn events_at(&self, seqs: &[u64], readable: &Readable) -> rusqlite::Result<Vec<String>> {
         let sql = format!("SELECT {} FROM events WHERE seq = ?1", rows::EVENT_COLUMNS);
         let mut statement = self.connection().prepare_cached(&sql)?;
         let mut found = Vec::new();
         for seq in seqs {
-            let row = statement.query_row([to_sql(*seq)], |row| rows::event(row, |_| true)).optional()?;
+            let read = |row: &rusqlite::Row<'_>| rows::event(row, |event| readable.contains(event.session));
+            let row = statement.query_row([to_sql(*seq)], read).optional()?;
             found.extend(row.flatten().map(|(_, event)| event));
         }
         Ok(found)
     }
 
-    /// The recorded history of an event and of the notifications that contain it, oldest first;
-    /// empty if unknown.
+    /// The recorded history of an event and of the notifications that contain it, in readable
+    /// sessions, oldest first; empty if unknown.
     ///
     /// Errors: the file cannot be read.
-    pub fn history_of_event(&self, seq: Seq) -> rusqlite::Result<Vec<LedgerLine>> {
+    pub fn history_of_event(&self, seq: Seq, readable: &Readable) -> rusqlite::Result<Vec<LedgerLine>> {
         let connection = self.connection();
         let sql = format!(
             "SELECT {} FROM ledger WHERE event = ?1
@@ -129,6 +153,6 @@ impl View<'_> {
         );
         let lines: rusqlite::Result<Vec<_>> =
             connection.prepare_cached(&sql)?.query_map([to_sql(seq.0)], rows::line)?.collect();
-        rows::with_events(connection, lines?)
+        rows::complete(connection, lines?, readable)
     }
 }

@@ -1,10 +1,15 @@
 //! Queries about notifications.
 
-use rusqlite::{OptionalExtension, Row};
+use rusqlite::{OptionalExtension, Row, types::Value};
 
-use super::{View, rows, rows::Conditions, sql::from_sql};
+use super::{
+    Looked, View, rows,
+    rows::{Conditions, IS_READABLE},
+    sql::from_sql,
+};
 use crate::{
     notification::Priority,
+    session::Readable,
     time::Timestamp,
     wire::history::{Delivery, LedgerLine, NotificationView},
 };
@@ -23,8 +28,10 @@ pub struct NotificationFilter {
     pub subscriber: Option<String>,
     /// It has this priority.
     pub priority: Option<Priority>,
-    /// It has this state, in `session` or in any session; one of [`STATES`].
+    /// It has this state, in `session` or in any readable session; one of [`STATES`].
     pub state: Option<String>,
+    /// It is for one of these sessions or for none, or was queued for one of these.
+    pub readable: Readable,
     /// It was not created before this time.
     pub since: Option<Timestamp>,
     /// It was created before the notification at this place.
@@ -46,60 +53,79 @@ impl View<'_> {
         conditions.add("n.subscriber = ?", filter.subscriber.clone());
         conditions.add("n.priority = ?", filter.priority.map(|priority| priority as i64));
         conditions.add("n.created_at >= ?", filter.since.map(|time| super::sql::to_sql(time.as_millis())));
+        let names = rows::names(&filter.readable);
+        if let Some(names) = &names {
+            conditions.add_all(
+                &format!(
+                    "(n.session IS NULL OR n.{IS_READABLE}
+                    OR EXISTS (SELECT 1 FROM deliveries d WHERE d.notification = n.id AND d.{IS_READABLE}))"
+                ),
+                [names.clone().into(), names.clone().into()],
+            );
+        }
         // One delivery must match both the session and the state.
-        let mut delivery = vec!["d.notification = n.id"];
-        if filter.session.is_some() {
-            delivery.push("d.session = ?1");
+        let mut delivery: Vec<(String, Value)> = Vec::new();
+        delivery.extend(filter.session.clone().map(|session| ("d.session = ?".to_owned(), session.into())));
+        if let Some(state) = filter.state.clone() {
+            delivery.push(("d.state = ?".to_owned(), state.into()));
+            delivery
+                .extend(names.map(|names| (format!("(d.session = '' OR d.{IS_READABLE})"), names.into())));
         }
-        if filter.state.is_some() {
-            delivery.push("d.state = ?2");
+        if !delivery.is_empty() {
+            let (parts, values): (Vec<String>, Vec<Value>) = delivery.into_iter().unzip();
+            let exists = format!(
+                "EXISTS (SELECT 1 FROM deliveries d WHERE d.notification = n.id AND {})",
+                parts.join(" AND ")
+            );
+            conditions.add_all(&exists, values);
         }
-        let mut sql = format!("SELECT {COLUMNS} FROM notifications n ");
-        let (clause, mut values) = conditions.finish();
-        sql.push_str(&clause);
-        if delivery.len() > 1 {
-            let offset = values.len();
-            let exists = delivery
-                .join(" AND ")
-                .replace("?1", &format!("?{}", offset + 1))
-                .replace("?2", &format!("?{}", offset + 1 + usize::from(filter.session.is_some())));
-            sql.push_str(if clause.is_empty() { "WHERE " } else { " AND " });
-            sql.push_str(&format!("EXISTS (SELECT 1 FROM deliveries d WHERE {exists})"));
-            values.extend(filter.session.clone().map(Into::into));
-            values.extend(filter.state.clone().map(Into::into));
-        }
-        sql.push_str(" ORDER BY n.place DESC");
+        let (clause, values) = conditions.finish();
+        let sql = format!("SELECT {COLUMNS} FROM notifications n {clause} ORDER BY n.place DESC");
         let (mut found, has_more) =
             rows::page(self.connection(), &sql, values, limit, |row| notification(row).map(Some))?;
         for (_, notification) in &mut found {
             self.complete(notification)?;
+            notification.deliveries.retain(|delivery| filter.readable.contains(delivery.session.as_deref()));
         }
         Ok((found, has_more))
     }
 
-    /// One notification.
+    /// One notification, with its state in readable sessions.
     ///
     /// Errors: the file cannot be read.
-    pub fn notification(&self, id: &str) -> rusqlite::Result<Option<NotificationView>> {
+    pub fn notification(
+        &self,
+        id: &str,
+        readable: &Readable,
+    ) -> rusqlite::Result<Option<Looked<NotificationView>>> {
         let sql = format!("SELECT {COLUMNS} FROM notifications WHERE id = ?1");
         let found = self.connection().prepare_cached(&sql)?.query_row([id], notification).optional()?;
-        found
-            .map(|(_, mut notification)| {
-                self.complete(&mut notification)?;
-                Ok(notification)
-            })
-            .transpose()
+        let Some((_, mut notification)) = found else { return Ok(None) };
+        self.complete(&mut notification)?;
+        let deliveries = &mut notification.deliveries;
+        deliveries.retain(|delivery| readable.contains(delivery.session.as_deref()));
+        let was_queued = deliveries.iter().any(|delivery| delivery.session.is_some());
+        match &notification.session {
+            Some(session) if !was_queued && !readable.contains(Some(session)) => {
+                Ok(Some(Looked::Withheld { session: session.clone() }))
+            }
+            Some(_) | None => Ok(Some(Looked::Found(notification))),
+        }
     }
 
-    /// The recorded history of a notification, oldest first.
+    /// The recorded history of a notification in readable sessions, oldest first.
     ///
     /// Errors: the file cannot be read.
-    pub fn history_of_notification(&self, id: &str) -> rusqlite::Result<Vec<LedgerLine>> {
+    pub fn history_of_notification(
+        &self,
+        id: &str,
+        readable: &Readable,
+    ) -> rusqlite::Result<Vec<LedgerLine>> {
         let connection = self.connection();
         let sql = format!("SELECT {} FROM ledger WHERE notification = ?1 ORDER BY place", rows::LINE_COLUMNS);
         let lines: rusqlite::Result<Vec<_>> =
             connection.prepare_cached(&sql)?.query_map([id], rows::line)?.collect();
-        rows::with_events(connection, lines?)
+        rows::complete(connection, lines?, readable)
     }
 
     fn complete(&self, notification: &mut NotificationView) -> rusqlite::Result<()> {

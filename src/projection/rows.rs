@@ -1,15 +1,35 @@
 //! Shared parts of queries: conditions and columns.
 
+use std::collections::BTreeSet;
+
 use rusqlite::{Connection, Row, types::Value};
 use strum::VariantArray;
 
 use super::sql::from_sql;
 use crate::{
-    event::{EventRef, Provenance, Seq, Severity},
+    event::{EventRef, Provenance, Seq, SessionId, Severity},
     notification::{InjectionPoint, Priority},
+    session::Readable,
     time::Timestamp,
     wire::{event::to_masked_json, history::LedgerLine},
 };
+
+/// A condition that `session` is one of the readable ones, with `?` for their [`names`]; unset, it
+/// is of all.
+pub(super) const IS_READABLE: &str = "session IN (SELECT value FROM json_each(?))";
+
+/// The readable sessions, as the value in [`IS_READABLE`]; `None` if all are.
+pub(super) fn names(readable: &Readable) -> Option<String> {
+    match readable {
+        Readable::All => None,
+        Readable::Of(sessions) => Some(json(sessions)),
+    }
+}
+
+/// A list of sessions as a value.
+pub(super) fn json(sessions: &BTreeSet<SessionId>) -> String {
+    serde_json::to_string(sessions).expect("texts always serialize")
+}
 
 /// The columns of an event, in the order that [`event`] reads.
 pub(super) const EVENT_COLUMNS: &str =
@@ -33,6 +53,17 @@ impl Conditions {
             self.values.push(value.into());
             self.conditions.push(condition.replace('?', &format!("?{}", self.values.len())));
         }
+    }
+
+    /// Adds a condition with `?` for each of `values`.
+    pub(super) fn add_all(&mut self, condition: &str, values: impl IntoIterator<Item = Value>) {
+        let mut parts = condition.split('?');
+        let mut numbered = parts.next().unwrap_or_default().to_owned();
+        for (part, value) in parts.zip(values) {
+            self.values.push(value);
+            numbered.push_str(&format!("?{}{part}", self.values.len()));
+        }
+        self.conditions.push(numbered);
     }
 
     /// `WHERE` and the conditions, and the values; an empty text if there are none.
@@ -120,11 +151,13 @@ pub(super) fn events_behind(connection: &Connection, notification: &str) -> rusq
         .collect()
 }
 
-/// Adds the events to the lines of created notifications.
-pub(super) fn with_events(
+/// The lines of readable sessions and of none, with the events of created notifications.
+pub(super) fn complete(
     connection: &Connection,
     mut lines: Vec<LedgerLine>,
+    readable: &Readable,
 ) -> rusqlite::Result<Vec<LedgerLine>> {
+    lines.retain(|line| readable.contains(line.session.as_deref()));
     for line in lines.iter_mut().filter(|line| line.what == "created") {
         if let Some(notification) = &line.notification {
             line.events = events_behind(connection, notification)?;

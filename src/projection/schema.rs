@@ -10,8 +10,8 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::{Doing, Failed, ProjectionError};
 
-/// The version of the tables, kept in the file's header; incremented with every change of their
-/// content.
+/// The version of the tables, kept in the file's header; incremented with every change of the tables
+/// or of their content.
 pub(super) const VERSION: i64 = 5;
 
 /// Most bytes that the write-ahead log keeps after a checkpoint.
@@ -60,6 +60,7 @@ CREATE TABLE sessions (
     place INTEGER PRIMARY KEY, id TEXT NOT NULL, opened_at INTEGER NOT NULL, closed_place INTEGER, closed_at INTEGER,
     seen_at INTEGER, name TEXT, version TEXT, workspace TEXT, user TEXT, pid INTEGER, parent TEXT);
 CREATE INDEX sessions_by_id ON sessions (id);
+CREATE INDEX sessions_by_parent ON sessions (parent) WHERE parent IS NOT NULL;
 CREATE INDEX sessions_by_closing ON sessions (closed_place) WHERE closed_place IS NOT NULL;
 ";
 

@@ -1,17 +1,32 @@
 //! Queries about sessions: their deliveries, and closed sessions.
 
+use std::collections::BTreeSet;
+
 use rusqlite::{Row, params};
 
-use super::{Place, View, rows, rows::Conditions};
-use crate::wire::{
-    harness::HarnessView,
-    history::{ClosedSession, InjectionLine, Message},
+use super::{
+    Looked, Place, View, rows,
+    rows::{Conditions, IS_READABLE},
+};
+use crate::{
+    event::SessionId,
+    session::Readable,
+    wire::{
+        harness::HarnessView,
+        history::{ClosedSession, InjectionLine, Message},
+    },
 };
 
 /// The notifications of an injection. Their entries are of the injection's own record, so only that
 /// record's are read; the `+` keeps SQLite from reading those of the whole session.
 pub(super) const INJECTED: &str = "SELECT notification FROM ledger WHERE place >= ?1 AND place < ?2 AND +what = 'injected' AND +session = ?3
     AND injection = ?4 ORDER BY place";
+
+/// The sessions below some, over any number of parents.
+pub(super) const SUBAGENTS: &str = "WITH RECURSIVE below(id) AS (
+        SELECT s.id FROM json_each(?1) own CROSS JOIN sessions s ON s.parent = own.value
+        UNION SELECT s.id FROM below CROSS JOIN sessions s ON s.parent = below.id)
+    SELECT id FROM below";
 
 impl View<'_> {
     /// The newest system messages of a session, at most `limit`, each with its place, and whether
@@ -61,15 +76,39 @@ impl View<'_> {
         self.injections_that(conditions, limit)
     }
 
-    /// The newest injections with this short name, at most `limit`: names are unique only within a
-    /// session.
+    /// The newest injections with this short name in readable sessions, at most `limit`: names are
+    /// unique only within a session.
     ///
     /// Errors: the file cannot be read.
-    pub fn injections_named(&self, id: &str, limit: usize) -> rusqlite::Result<Vec<InjectionLine>> {
-        let mut conditions = Conditions::default();
-        conditions.add("id = ?", Some(id.to_owned()));
+    pub fn injections_named(
+        &self,
+        id: &str,
+        limit: usize,
+        readable: &Readable,
+    ) -> rusqlite::Result<Option<Looked<Vec<InjectionLine>>>> {
+        let named = || {
+            let mut conditions = Conditions::default();
+            conditions.add("id = ?", Some(id.to_owned()));
+            conditions
+        };
+        let mut conditions = named();
+        conditions.add(IS_READABLE, rows::names(readable));
         let (found, _) = self.injections_that(conditions, limit)?;
-        Ok(found.into_iter().map(|(_, injection)| injection).collect())
+        if found.is_empty() {
+            let (others, _) = self.injections_that(named(), 1)?;
+            let withheld = |(_, other): (i64, InjectionLine)| Looked::Withheld { session: other.session };
+            return Ok(others.into_iter().next().map(withheld));
+        }
+        Ok(Some(Looked::Found(found.into_iter().map(|(_, injection)| injection).collect())))
+    }
+
+    /// The subagents of these sessions, and those of the subagents, whether they have ended or not.
+    ///
+    /// Errors: the file cannot be read.
+    pub fn subagents_of(&self, sessions: &BTreeSet<SessionId>) -> rusqlite::Result<BTreeSet<SessionId>> {
+        let mut statement = self.connection().prepare_cached(SUBAGENTS)?;
+        let found = statement.query_map([rows::json(sessions)], |row| row.get::<_, String>(0))?;
+        found.map(|id| id.map(|id| SessionId::new(&id))).collect()
     }
 
     fn injections_that(

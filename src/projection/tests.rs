@@ -1,5 +1,7 @@
 //! Tests of the file: written, kept and refused content.
 
+mod readable;
+
 use std::{os::unix::fs::PermissionsExt, path::PathBuf};
 
 use tempfile::TempDir;
@@ -263,11 +265,23 @@ fn an_injection_is_read_by_its_key() {
     let (_folder, path) = file();
     drop(Writer::open(&path).expect("opened"));
     let connection = schema::open_for_reading(&path).expect("opened");
-    let mut statement =
-        connection.prepare(&format!("EXPLAIN QUERY PLAN {}", sessions::INJECTED)).expect("prepared");
-    let plan: Vec<String> = statement
-        .query_map(rusqlite::params![1, 2, "s", "i"], |row| row.get(3))
-        .and_then(Iterator::collect)
-        .expect("planned");
+    let plan = plan(&connection, sessions::INJECTED, rusqlite::params![1, 2, "s", "i"]);
     assert_eq!(plan, ["SEARCH ledger USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"]);
+}
+
+/// The steps by which SQLite makes a query.
+fn plan(connection: &rusqlite::Connection, sql: &str, values: impl rusqlite::Params) -> Vec<String> {
+    let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).expect("prepared");
+    let steps = statement.query_map(values, |row| row.get(3));
+    steps.and_then(Iterator::collect).expect("planned")
+}
+
+#[test]
+fn subagents_are_found_by_their_parents() {
+    let (_folder, path) = file();
+    drop(Writer::open(&path).expect("opened"));
+    let connection = schema::open_for_reading(&path).expect("opened");
+    let plan = plan(&connection, sessions::SUBAGENTS, ["[]"]);
+    let of_sessions: Vec<&String> = plan.iter().filter(|step| step.contains(" s ")).collect();
+    assert_eq!(of_sessions, ["SEARCH s USING INDEX sessions_by_parent (parent=?)"; 2], "{plan:?}");
 }

@@ -2,7 +2,10 @@
 
 use std::{ops::Deref, sync::Arc, time::Duration};
 
-use tokio::sync::{mpsc, watch};
+use tokio::{
+    sync::{mpsc, watch},
+    time::timeout,
+};
 
 use crate::{
     harness::Transcript,
@@ -16,6 +19,10 @@ use crate::{
     },
     time::Timestamp,
 };
+
+/// How long an answer waits for the history to reach the journal's end; it follows within
+/// milliseconds, unless it is being rebuilt.
+const HISTORY_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Shared state of every handler; one pointer, because each request clones it several times.
 #[derive(Clone)]
@@ -87,6 +94,16 @@ impl App {
             return Ok(());
         }
         self.publisher.append(records).await.map(drop).map_err(|error| ApiError::append(&error))
+    }
+
+    /// Waits until the history has the records that the journal has at this call, at most
+    /// [`HISTORY_WAIT_MAX`]; not while it cannot be written.
+    pub(super) async fn history_caught_up(&self) {
+        let head = *self.journal.written().borrow();
+        if self.projection.failed().is_none() {
+            // An answer states its progress.
+            timeout(HISTORY_WAIT_MAX, self.projection.progress().reach(head)).await.ok();
+        }
     }
 
     /// Waits until the daemon stops.

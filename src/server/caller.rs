@@ -1,4 +1,4 @@
-//! The session of the process that publishes an event, and what follows from it.
+//! What follows for an event from the session of the process that publishes it.
 //!
 //! - A message to an agent that a process of another agent publishes is that agent's: it may wake
 //!   its recipient, and is trusted no more than a model's text.
@@ -12,15 +12,13 @@ use axum::http::HeaderMap;
 
 use crate::{
     event::{Provenance, SessionId},
-    harness::{
-        header, header_text,
-        native::{Evidence, Native},
-    },
+    harness::native::{Evidence, Native},
     pipeline::activation::MESSAGE_TYPE,
     server::{
         App,
-        auth::{PeerPid, Route},
-        extract, processes,
+        error::ApiError,
+        extract,
+        requester::{Found, Requester},
     },
     wire::{
         event::ParsedEvent,
@@ -38,57 +36,61 @@ const STARTED: &str = "task.started";
 /// The process that publishes events.
 pub(crate) struct Caller {
     app: App,
-    /// `None` if its events are not local.
-    peer: Option<u32>,
+    requester: Requester,
     /// Whether it wants its tasks addressed to the session below whose client it runs.
     wants_scope: bool,
-    /// The session that a variable of its client names.
-    named: Option<SessionId>,
-    found: OnceLock<Vec<SessionId>>,
+    known: OnceLock<Known>,
 }
 
 /// What is known of a caller.
-#[derive(Debug, Clone, Copy)]
-struct Known<'s> {
-    /// The sessions of the client below which it runs.
-    sessions: &'s [SessionId],
-    /// Whether the caller wants its tasks addressed to the one of these.
-    wants_scope: bool,
-    /// Whether that client tells its agent when a command that it runs ends.
+#[derive(Debug, Clone)]
+struct Known {
+    /// The sessions that it belongs to.
+    sessions: Vec<SessionId>,
+    /// Whether it runs below a client that tells its agent when a command that it runs ends.
     reports_ends: bool,
 }
 
+/// An event depends on its publisher, which was not found yet: [`Caller::find`] finds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NotFoundYet;
+
 impl Caller {
-    pub(crate) fn new(app: &App, route: Route, PeerPid(peer): PeerPid, headers: &HeaderMap) -> Self {
-        let peer = peer.filter(|_| route == Route::Unix);
+    pub(crate) fn new(app: &App, requester: Requester, headers: &HeaderMap) -> Self {
         let wants_scope = extract::header(headers, SCOPE_HEADER) == Some(SCOPE_OF_CALLER);
-        let named = extract::header(headers, header::SESSION).and_then(header_text);
-        let named = named.map(|id| SessionId::new(&id));
-        Self { app: app.clone(), peer, wants_scope, named, found: OnceLock::new() }
+        Self { app: app.clone(), requester, wants_scope, known: OnceLock::new() }
+    }
+
+    /// Finds the sessions of the publisher.
+    ///
+    /// Errors: the daemon is stopping.
+    pub(crate) async fn find(&self) -> Result<(), ApiError> {
+        let found = self.requester.find(&self.app).await?;
+        let is_of_ends = |native: &Native| native.evidence == Evidence::End;
+        let reports_ends = match &found {
+            Found::Below(client) => {
+                let routes = self.app.registry.wake_routes();
+                let folder = client.sessions.first().and_then(|session| routes.client_folder(session));
+                folder.is_some_and(|folder| folder.kind.native.iter().any(is_of_ends))
+            }
+            // A client does not report the end of a process that has left its process tree.
+            Found::Left(_) | Found::AtTerminal(_) | Found::Unknown | Found::WithToken => false,
+        };
+        self.known.get_or_init(|| Known { sessions: found.sessions().to_vec(), reports_ends });
+        Ok(())
     }
 
     /// Completes an event by what is known of its publisher. Returns the session to which this
     /// addressed it.
     ///
-    /// Shape: most events need nothing of it, and cost one comparison.
-    pub(crate) fn complete(&self, event: &mut ParsedEvent<'_>) -> Option<Arc<str>> {
-        let peer = self.peer.filter(|_| is_of_interest(event))?;
-        let sessions = self.found.get_or_init(|| processes::sessions_of_process(&self.app, peer));
-        let routes = self.app.registry.wake_routes();
-        let client = sessions.first().and_then(|session| routes.client_folder(session));
-        let is_of_ends = |native: &Native| native.evidence == Evidence::End;
-        let reports_ends = client.is_some_and(|client| client.kind.native.iter().any(is_of_ends));
-        // A process that outlives the shell that started it is below no client any more.
-        let processes = self.app.registry.processes();
-        let named = self.named.as_ref().filter(|id| self.wants_scope && processes.process_of(id).is_some());
-        let is_message = event.as_event().event_type == MESSAGE_TYPE;
-        match named.filter(|_| sessions.is_empty() && !is_message) {
-            Some(named) => {
-                let sessions = std::slice::from_ref(named);
-                completed(event, Known { sessions, wants_scope: true, reports_ends: false })
-            }
-            None => completed(event, Known { sessions, wants_scope: self.wants_scope, reports_ends }),
+    /// Shape: most events need nothing of it, and cost one comparison. Errors: the event is as it
+    /// was, and the publisher has to be found first.
+    pub(crate) fn complete(&self, event: &mut ParsedEvent<'_>) -> Result<Option<Arc<str>>, NotFoundYet> {
+        if !is_of_interest(event) {
+            return Ok(None);
         }
+        let known = self.known.get().ok_or(NotFoundYet)?;
+        Ok(completed(event, known, self.wants_scope))
     }
 }
 
@@ -99,7 +101,7 @@ fn is_of_interest(event: &ParsedEvent<'_>) -> bool {
 }
 
 /// Completes a local event of a task or a message.
-fn completed(event: &mut ParsedEvent<'_>, caller: Known<'_>) -> Option<Arc<str>> {
+fn completed(event: &mut ParsedEvent<'_>, caller: &Known, wants_scope: bool) -> Option<Arc<str>> {
     if event.as_event().event_type == MESSAGE_TYPE {
         if !caller.sessions.is_empty() {
             event.mark_as_of_agent();
@@ -107,8 +109,8 @@ fn completed(event: &mut ParsedEvent<'_>, caller: Known<'_>) -> Option<Arc<str>>
         return None;
     }
     // A process with several sessions does not tell which of them started the task.
-    let [session] = caller.sessions else { return None };
-    let is_free = caller.wants_scope && event.as_event().session.is_none();
+    let [session] = &caller.sessions[..] else { return None };
+    let is_free = wants_scope && event.as_event().session.is_none();
     let addressed = is_free.then(|| Arc::from(session.as_str()));
     if let Some(session) = &addressed {
         event.address_to(session);
@@ -141,8 +143,8 @@ mod tests {
         let none = OwnSeverities::default();
         let defaults = Defaults::api(NOW, Provenance::Local, &none);
         let mut event = parse(json.as_bytes(), &defaults, &mut || "e".to_owned()).expect("valid");
-        let sessions: Vec<SessionId> = sessions.iter().map(|id| SessionId::new(id)).collect();
-        let addressed = completed(&mut event, Known { sessions: &sessions, wants_scope, reports_ends });
+        let sessions = sessions.iter().map(|id| SessionId::new(id)).collect();
+        let addressed = completed(&mut event, &Known { sessions, reports_ends }, wants_scope);
         let event = event.as_event();
         assert_eq!(event.severity, Severity::Info);
         let (session, addressed) = (event.session.unwrap_or("-"), addressed.as_deref().unwrap_or("-"));

@@ -56,7 +56,7 @@ impl MonitorClient {
         actor: Actor,
         peer: Option<u32>,
     ) -> Result<(), ApiError> {
-        let Some(pid) = self.harness.pid else { return Ok(()) };
+        let Some(pid) = self.harness.pid else { return actor.check(app, session).await };
         let now = app.engine.session_now(session.clone()).await?;
         let found = app.engine.session(now.clone()).await?;
         let is_open = found.is_some_and(|found| found.is_open);

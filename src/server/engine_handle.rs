@@ -1,6 +1,6 @@
 //! Queries of handlers to the event loop, which alone owns the engine.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -34,6 +34,11 @@ pub enum Query {
     Session(SessionId, oneshot::Sender<Option<SessionView>>),
     /// The session that now runs in the process of this one; itself when no successor is known.
     SessionNow(SessionId, oneshot::Sender<SessionId>),
+    /// Whether a session is one of the first or belongs to one: it continues it, is continued by it,
+    /// or is a subagent of it. `None` when it is not known.
+    IsRelated(Vec<SessionId>, SessionId, oneshot::Sender<Option<bool>>),
+    /// Every name of the known sessions that belong to these, and these.
+    Related(Vec<SessionId>, oneshot::Sender<BTreeSet<SessionId>>),
     /// The session with this id, or the session that this harness knows by it.
     Named(SessionId, Option<Arc<str>>, oneshot::Sender<Named>),
     /// The state that a hook of a session needs before an exchange, or instead of one.
@@ -157,6 +162,20 @@ impl EngineHandle {
     /// The session that now runs in the process of this one.
     pub(crate) async fn session_now(&self, session: SessionId) -> Result<SessionId, ApiError> {
         self.ask(|reply| Query::SessionNow(session, reply)).await
+    }
+
+    /// Whether `session` is one of `own` or belongs to one; `None` when it is not known.
+    pub(crate) async fn is_related(
+        &self,
+        own: &[SessionId],
+        session: &SessionId,
+    ) -> Result<Option<bool>, ApiError> {
+        self.ask(|reply| Query::IsRelated(own.to_vec(), session.clone(), reply)).await
+    }
+
+    /// Every name of the known sessions that belong to `own`, and `own`.
+    pub(crate) async fn related(&self, own: &[SessionId]) -> Result<BTreeSet<SessionId>, ApiError> {
+        self.ask(|reply| Query::Related(own.to_vec(), reply)).await
     }
 
     /// The session with this id, or the session that `harness` knows by it.

@@ -1,7 +1,5 @@
 //! Publishing events, and their outcome.
 
-use std::time::Duration;
-
 use axum::{
     Json,
     body::Body,
@@ -11,25 +9,27 @@ use axum::{
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokio::time::timeout;
 use utoipa::IntoParams;
 
 use crate::{
     event::{EVENT_BYTES_MAX, EventRef, Seq, codec},
     journal::{ReadError, Record, RecordBuf},
     ledger::LedgerEntry,
-    projection::{ProjectionError, View},
+    projection::{Looked, ProjectionError, View},
     records,
     server::{
         App,
-        auth::{PeerPid, Route},
-        caller::Caller,
+        actor::Actor,
+        auth::Route,
+        caller::{Caller, NotFoundYet},
         error::ApiError,
         extract::{EVENTS_BYTES_MAX, Params, Segment, header, read_body_up_to},
         history,
         intake::{Intake, NewIds},
         lines,
+        requester::Requester,
     },
+    session::Readable,
     wire::{
         FieldError,
         body::{self, BodyKind, Items},
@@ -43,10 +43,6 @@ use crate::{
 
 /// Most events of one id that are found.
 const SAME_ID_MAX: usize = 16;
-
-/// How long an answer waits for the projection to reach the journal's end; it follows within
-/// milliseconds, unless it is being rebuilt.
-const PROJECTED_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// The format of the answer.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -83,11 +79,11 @@ pub(crate) async fn publish(
     State(app): State<App>,
     Params(params): Params<PublishParams>,
     route: Route,
-    peer: PeerPid,
+    requester: Requester,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let caller = Caller::new(&app, route, peer, &headers);
+    let caller = Caller::new(&app, requester, &headers);
     let kind = BodyKind::of(header(&headers, header::CONTENT_TYPE.as_str()));
     let is_binary = headers.contains_key("ce-specversion")
         && !matches!(kind, Ok(BodyKind::CloudEvent | BodyKind::CloudEvents));
@@ -98,12 +94,18 @@ pub(crate) async fn publish(
         return publish_lines(app, &params, (route, caller), &headers, body).await;
     }
     let body = read_body_up_to(EVENTS_BYTES_MAX, &app.rooms.publishing, body).await?;
-    let mut intake = Intake::default();
-    let read = || match kind {
-        None => take_binary(&app, &mut intake, &headers, &body),
-        Some(kind) => take_whole(&app, &mut intake, kind, (route, &caller), &body),
+    let mut intake;
+    let is_lone = loop {
+        intake = Intake::default();
+        let read = || match kind {
+            None => take_binary(&app, &mut intake, &headers, &body).map(Ok),
+            Some(kind) => take_whole(&app, &mut intake, kind, (route, &caller), &body),
+        };
+        match app.rooms.publishing.work(body.len(), read).await? {
+            Ok(is_lone) => break is_lone,
+            Err(NotFoundYet) => caller.find().await?,
+        }
     };
-    let is_lone = app.rooms.publishing.work(body.len(), read).await?;
     drop(body);
     let mut verdicts = intake.commit(&app).await?;
     if is_lone {
@@ -150,14 +152,15 @@ fn take_binary(app: &App, intake: &mut Intake, headers: &HeaderMap, body: &[u8])
     Ok(true)
 }
 
-/// Takes a body that was read whole; returns whether it was a single event.
+/// Takes a body that was read whole; returns whether it was a single event, unless the caller has
+/// to be found first.
 fn take_whole(
     app: &App,
     intake: &mut Intake,
     kind: BodyKind,
     (route, caller): (Route, &Caller),
     body: &[u8],
-) -> Result<bool, ApiError> {
+) -> Result<Result<bool, NotFoundYet>, ApiError> {
     let severities = app.config.severities();
     let is_cloud = matches!(kind, BodyKind::CloudEvent | BodyKind::CloudEvents);
     let defaults = Defaults::api(app.now(), route.of_events(), &severities);
@@ -165,26 +168,25 @@ fn take_whole(
     let mut take = |number, text| {
         if is_cloud {
             intake.take(number, cloudevents::structured(text, app.now(), &severities));
-        } else {
-            intake.take_from(caller, number, event::parse(text, &defaults, &mut || ids.next_id()));
+            return Ok(());
         }
+        intake.take_from(caller, number, event::parse(text, &defaults, &mut || ids.next_id()))
     };
     let items = match kind {
         BodyKind::CloudEvents => Items::Many(body::many(body).map_err(ApiError::bad)?),
         BodyKind::CloudEvent => Items::One(body),
         BodyKind::Json | BodyKind::Lines => body::items(body).map_err(ApiError::bad)?,
     };
-    match items {
+    Ok(match items {
         Items::One(text) => {
             check_lone(text)?;
-            take(1, text);
-            Ok(true)
+            take(1, text).map(|()| true)
         }
         Items::Many(items) => {
-            (1..).zip(items).for_each(|(number, item)| take(number, item.get().as_bytes()));
-            Ok(false)
+            let mut numbered = (1..).zip(items);
+            numbered.try_for_each(|(number, item)| take(number, item.get().as_bytes())).map(|()| false)
         }
-    }
+    })
 }
 
 fn check_lone(body: &[u8]) -> Result<(), ApiError> {
@@ -203,30 +205,32 @@ pub(crate) struct EventParams {
     source: Option<String>,
 }
 
-/// Shows an event, by its id or its position, and its outcome.
+/// Shows an event, by its id or its position, and its outcome; to a process of a session, what is of
+/// that session or of none.
 #[utoipa::path(
     get, path = "/v1/events/{id}", tag = "events",
     params(("id" = String, Path, description = "The event's id, or its position in the journal"), EventParams),
-    responses((status = 200, body = EventWithHistory), (status = 404, body = ErrorBody)),
+    responses(
+        (status = 200, body = EventWithHistory),
+        (status = 403, body = ErrorBody, description = "It is addressed to another session than the process's own"),
+        (status = 404, body = ErrorBody),
+    ),
 )]
 pub(crate) async fn get(
     State(app): State<App>,
+    actor: Actor,
     Segment(name): Segment,
     Params(params): Params<EventParams>,
 ) -> Result<Json<EventWithHistory>, ApiError> {
-    let in_journal = find(&app, name.clone(), params.source.clone()).await;
-    let Found { event, others } = match in_journal {
-        Ok(Some(found)) => found,
-        // The history may have an event whose segment was deleted or cannot be read.
-        nothing => match look_up(&app, name.clone(), params.source).await {
-            Ok(Some(event)) => Found { event, others: Vec::new() },
-            Ok(None) | Err(_) => {
-                return Err(nothing.err().unwrap_or_else(|| ApiError::not_found("event", &name)));
-            }
-        },
+    let mut access = actor.access(&app).await?;
+    let Found { event: (seq, event), others } = loop {
+        let wanted = (name.clone(), params.source.clone());
+        match find(&app, wanted, access.readable()).await? {
+            Looked::Found(found) => break found,
+            Looked::Withheld { session } => access.check_again(&app, &session).await?,
+        }
     };
-    let (seq, event) = event;
-    let (history, projected) = what_became_of(&app, seq).await;
+    let (history, projected) = what_became_of(&app, seq, access.into_readable()).await;
     Ok(Json(EventWithHistory { event, history, others, projection: history::how_far(&app, projected) }))
 }
 
@@ -236,57 +240,95 @@ struct Found {
     others: Vec<OtherEvent>,
 }
 
-async fn look_up(
+/// The event with this id or at this position, from this source if it is given.
+///
+/// Errors: there is none, or the journal cannot be read.
+async fn find(
     app: &App,
-    name: String,
-    source: Option<String>,
-) -> Result<Option<(Seq, Box<RawValue>)>, ProjectionError> {
-    let look = move |view: &View<'_>| view.event_by_id(&name, source.as_deref());
-    Ok(app.projection.read(look).await?.map(|(seq, event)| (seq, raw(event))))
+    (name, source): (String, Option<String>),
+    readable: &Readable,
+) -> Result<Looked<Found>, ApiError> {
+    let wanted = Wanted { name: name.clone(), source, readable: readable.clone() };
+    match find_in_journal(app, wanted.clone()).await {
+        Ok(Some(looked)) => Ok(looked),
+        // The history may have an event whose segment was deleted or cannot be read.
+        nothing => match find_in_history(app, wanted).await {
+            Ok(Some(looked)) => Ok(looked),
+            Ok(None) | Err(_) => Err(nothing.err().unwrap_or_else(|| ApiError::not_found("event", &name))),
+        },
+    }
 }
 
-/// The outcome of an event, and the progress of the projection. Waits until the projection has
-/// reached the end that the journal had at the call, at most [`PROJECTED_WAIT_MAX`]. Empty while
-/// the projection cannot be read.
-async fn what_became_of(app: &App, seq: Seq) -> (Vec<LedgerLine>, Seq) {
-    let (head, progress) = (*app.journal.written().borrow(), app.projection.progress());
-    if app.projection.failed().is_none() {
-        // The answer states its progress.
-        timeout(PROJECTED_WAIT_MAX, progress.reach(head)).await.ok();
-    }
+/// The event that a request is for.
+#[derive(Debug, Clone)]
+struct Wanted {
+    /// Its id or its position.
+    name: String,
+    source: Option<String>,
+    readable: Readable,
+}
+
+async fn find_in_history(app: &App, wanted: Wanted) -> Result<Option<Looked<Found>>, ProjectionError> {
+    let Wanted { name, source, readable } = wanted;
+    let look = move |view: &View<'_>| view.event_by_id(&name, source.as_deref(), &readable);
+    Ok(app.projection.read(look).await?.map(|looked| match looked {
+        Looked::Found((seq, event)) => Looked::Found(Found { event: (seq, raw(event)), others: Vec::new() }),
+        Looked::Withheld { session } => Looked::Withheld { session },
+    }))
+}
+
+/// The outcome of an event, and the progress of the projection. Waits until that has
+/// [caught up](App::history_caught_up). Empty while the projection cannot be read.
+async fn what_became_of(app: &App, seq: Seq, readable: Readable) -> (Vec<LedgerLine>, Seq) {
+    app.history_caught_up().await;
     let read = app.projection.read(move |view| {
-        let mut lines = view.history_of_event(seq)?;
+        let mut lines = view.history_of_event(seq, &readable)?;
         if lines.is_empty() && view.covers(seq) {
             lines.push(LedgerLine::of(&LedgerEntry::Unmatched { seq }));
         }
         Ok((lines, view.projected))
     });
-    read.await.unwrap_or_else(|_| (Vec::new(), progress.projected()))
+    read.await.unwrap_or_else(|_| (Vec::new(), app.projection.progress().projected()))
 }
 
-/// Searches the journal for the newest event of the id `name`, then for the one at this position.
+/// Searches the journal for the newest readable event of the id, then for the one at this position.
 ///
 /// A number may be a producer's id or a position; the id goes first, because an event can also be
 /// found by its id.
-async fn find(app: &App, name: String, source: Option<String>) -> Result<Option<Found>, ApiError> {
+async fn find_in_journal(app: &App, wanted: Wanted) -> Result<Option<Looked<Found>>, ApiError> {
     let journal = app.journal.clone();
-    let search = move || -> Result<Option<Found>, ReadError> {
-        let is_wanted =
-            |found: &RecordBuf| as_event(&found.as_record()).is_some_and(|event| event.id == name);
-        let mut all = journal.find_named(records::name_of_id(&name), SAME_ID_MAX, is_wanted)?;
+    let search = move || -> Result<Option<Looked<Found>>, ReadError> {
+        let Wanted { name, source, readable } = wanted;
+        let is_named = |found: &RecordBuf| as_event(&found.as_record()).is_some_and(|event| event.id == name);
+        let mut all = journal.find_named(records::name_of_id(&name), SAME_ID_MAX, is_named)?;
         let source_of = |found: &RecordBuf| as_event(&found.as_record()).map(|event| event.source.to_owned());
         let of_source = |found: &RecordBuf| source.is_none() || source_of(found) == source;
-        let place = all.iter().position(of_source);
-        let event = match place.map(|place| all.remove(place)) {
-            None if source.is_none() => {
-                let position = name.parse().ok().map(|seq| journal.read_at(Seq(seq))).transpose()?;
-                position.flatten().and_then(|found| shown(&found.as_record()))
+        if !all.iter().any(of_source) && source.is_none() {
+            all = name
+                .parse()
+                .ok()
+                .map(|seq| journal.read_at(Seq(seq)))
+                .transpose()?
+                .flatten()
+                .into_iter()
+                .collect();
+        }
+        let mut withheld = None;
+        all.retain(|found| {
+            let session = as_event(&found.as_record()).and_then(|event| event.session.map(str::to_owned));
+            let is_readable = readable.contains(session.as_deref());
+            if !is_readable && of_source(found) {
+                withheld = withheld.take().or(session);
             }
-            found => found.and_then(|found| shown(&found.as_record())),
+            is_readable
+        });
+        let wanted = all.iter().position(of_source).map(|place| all.remove(place));
+        let Some(event) = wanted.and_then(|found| shown(&found.as_record())) else {
+            return Ok(withheld.map(|session| Looked::Withheld { session }));
         };
         let others =
             all.iter().filter_map(|found| Some(OtherEvent { source: source_of(found)?, seq: found.seq.0 }));
-        Ok(event.map(|event| Found { event, others: others.collect() }))
+        Ok(Some(Looked::Found(Found { event, others: others.collect() })))
     };
     let searched = tokio::task::spawn_blocking(search).await;
     let failed = |error: &dyn std::error::Error| {

@@ -103,8 +103,9 @@ pub(crate) async fn exchange(
             actor.check_call(&app, &SessionId::new(observed), None).await?;
         }
     }
+    check_origin(&app, actor, &request.exchange).await?;
     if let Some(client) = client {
-        harness.runs_in(processes::know(&app, &session, client));
+        request.exchange.harness.runs_in(processes::know(&app, &session, client));
     }
     let known = known_facts(&app, &request).await;
     let (harness, workspace) = known
@@ -136,6 +137,19 @@ pub(crate) async fn exchange(
     }
     let view = AnswerView::of(&answer, instructions_for(&request.exchange, harness), notice.as_deref());
     Ok(view.map_or_else(|| silence(&answer, notice.as_deref()), |view| Json(view).into_response()))
+}
+
+/// Checks that the caller may act for the session whose context an exchange continues or copies: its
+/// queue goes with the context.
+///
+/// Errors: 403 otherwise.
+async fn check_origin(app: &App, actor: Actor, exchange: &Exchange) -> Result<(), ApiError> {
+    let Some(origin) = exchange.context.origin() else { return Ok(()) };
+    // One that is not known has no queue.
+    match app.engine.session(origin.clone()).await? {
+        Some(_) => actor.check(app, origin).await,
+        None => Ok(()),
+    }
 }
 
 /// The known session of a request, if something in the request depends on it; most do not.

@@ -9,17 +9,19 @@ use utoipa::IntoParams;
 use crate::{
     event::{Seq, SessionId},
     projection::{
-        ProjectionError, QueryResult, View,
+        Looked, ProjectionError, QueryResult, View,
         events::EventFilter,
         notifications::{NotificationFilter, STATES},
     },
     server::{
         App,
+        access::Access,
         actor::Actor,
         error::ApiError,
         extract::{Params, Segment, SessionSegment},
         naming::known_session,
     },
+    session::Readable,
     wire::{
         FieldError,
         error::ErrorBody,
@@ -57,17 +59,24 @@ pub(crate) struct EventsParams {
     cursor: Option<String>,
 }
 
-/// Lists the events that a subscriber took or that were throttled, and their outcome.
+/// Lists the events that a subscriber took or that were throttled, and their outcome; to a process of
+/// a session, those addressed to that session or to none.
 #[utoipa::path(
     get, path = "/v1/events", tag = "events", params(EventsParams),
-    responses((status = 200, body = EventPage), (status = 400, body = ErrorBody), (status = 503, body = ErrorBody)),
+    responses(
+        (status = 200, body = EventPage), (status = 400, body = ErrorBody),
+        (status = 403, body = ErrorBody, description = "`session` is another one than the process's own"),
+        (status = 503, body = ErrorBody),
+    ),
 )]
 pub(crate) async fn events(
     State(app): State<App>,
+    actor: Actor,
     Params(params): Params<EventsParams>,
 ) -> Result<Json<EventPage>, ApiError> {
     let limit = limit(params.limit.as_deref())?;
     let filter = event_filter(&app, params)?;
+    let filter = EventFilter { readable: readable(&app, actor, filter.session.as_deref()).await?, ..filter };
     let read = app.projection.read(move |view| {
         let (events, has_more) = view.events(&filter, limit)?;
         Ok((events, has_more, view.unmatched, view.projected))
@@ -90,7 +99,19 @@ fn event_filter(app: &App, params: EventsParams) -> Result<EventFilter, ApiError
         since: moment(app, "since", params.since.as_deref())?,
         until: moment(app, "until", params.until.as_deref())?,
         before: cursor(params.cursor.as_deref())?.map(|seq| Seq(seq.unsigned_abs())),
+        readable: Readable::All,
     })
+}
+
+/// The sessions of which a list may show entries, for one that is limited to those of `named`.
+///
+/// Errors: 403 if `named` is none of them.
+async fn readable(app: &App, actor: Actor, named: Option<&str>) -> Result<Readable, ApiError> {
+    let access = actor.access(app).await?;
+    if let Some(named) = named {
+        access.check(named)?;
+    }
+    Ok(access.into_readable())
 }
 
 /// Most injections shown for one name. There are a billion names, so few injections share one.
@@ -118,13 +139,19 @@ pub(crate) struct NotificationsParams {
     cursor: Option<String>,
 }
 
-/// Lists the notifications, and the state of each in every session that it reached.
+/// Lists the notifications, and the state of each in every session that it reached; to a process of a
+/// session, those that are for that session or for none, or reached it, with its own states.
 #[utoipa::path(
     get, path = "/v1/notifications", tag = "notifications", params(NotificationsParams),
-    responses((status = 200, body = NotificationPage), (status = 400, body = ErrorBody), (status = 503, body = ErrorBody)),
+    responses(
+        (status = 200, body = NotificationPage), (status = 400, body = ErrorBody),
+        (status = 403, body = ErrorBody, description = "`session` is another one than the process's own"),
+        (status = 503, body = ErrorBody),
+    ),
 )]
 pub(crate) async fn notifications(
     State(app): State<App>,
+    actor: Actor,
     Params(params): Params<NotificationsParams>,
 ) -> Result<Json<NotificationPage>, ApiError> {
     let limit = limit(params.limit.as_deref())?;
@@ -133,6 +160,7 @@ pub(crate) async fn notifications(
         return Err(bad("state", format!("`{state}` is not a state; {}", hint(state, &STATES))));
     }
     let filter = NotificationFilter {
+        readable: readable(&app, actor, params.session.as_deref()).await?,
         priority: priority
             .map_err(|error: crate::notification::WordError| bad("priority", error.to_string()))?,
         session: params.session,
@@ -146,22 +174,33 @@ pub(crate) async fn notifications(
     Ok(Json(NotificationPage { notifications, next, projection }))
 }
 
-/// Shows a notification, its events, and its outcome.
+/// Shows a notification, its events, and its outcome; to a process of a session, what is of that
+/// session or of none.
 #[utoipa::path(
     get, path = "/v1/notifications/{id}", tag = "notifications",
     params(("id" = String, Path, description = "The notification")),
-    responses((status = 200, body = NotificationWithHistory), (status = 404, body = ErrorBody), (status = 503, body = ErrorBody)),
+    responses(
+        (status = 200, body = NotificationWithHistory),
+        (status = 403, body = ErrorBody, description = "It is of another session than the process's own"),
+        (status = 404, body = ErrorBody), (status = 503, body = ErrorBody),
+    ),
 )]
 pub(crate) async fn notification(
     State(app): State<App>,
+    actor: Actor,
     Segment(id): Segment,
 ) -> Result<Json<NotificationWithHistory>, ApiError> {
-    let look = |view: &View<'_>, id: &str| {
-        let Some(notification) = view.notification(id)? else { return Ok(None) };
-        let events = view.events_at(&notification.events)?;
-        Ok(Some((notification, events, view.history_of_notification(id)?)))
+    let look = |view: &View<'_>, id: &str, readable: &Readable| {
+        Ok(match view.notification(id, readable)? {
+            None => None,
+            Some(Looked::Withheld { session }) => Some(Looked::Withheld { session }),
+            Some(Looked::Found(notification)) => {
+                let events = view.events_at(&notification.events, readable)?;
+                Some(Looked::Found((notification, events, view.history_of_notification(id, readable)?)))
+            }
+        })
     };
-    let ((notification, events, history), projection) = named(&app, "notification", id, look).await?;
+    let ((notification, events, history), projection) = named(&app, actor, "notification", id, look).await?;
     let events = events.into_iter().map(raw).collect();
     Ok(Json(NotificationWithHistory { notification, events, history, projection }))
 }
@@ -223,21 +262,24 @@ pub(crate) async fn injections(
     Ok(Json(InjectionPage { injections, next, projection }))
 }
 
-/// Shows an injection by the short name in its text.
+/// Shows an injection by the short name in its text; to a process of a session, one of that session.
 #[utoipa::path(
     get, path = "/v1/injections/{id}", tag = "sessions",
     params(("id" = String, Path, description = "The short name")),
-    responses((status = 200, body = NamedInjections), (status = 404, body = ErrorBody), (status = 503, body = ErrorBody)),
+    responses(
+        (status = 200, body = NamedInjections),
+        (status = 403, body = ErrorBody, description = "It is of another session than the process's own"),
+        (status = 404, body = ErrorBody), (status = 503, body = ErrorBody),
+    ),
 )]
 pub(crate) async fn named_injections(
     State(app): State<App>,
+    actor: Actor,
     Segment(id): Segment,
 ) -> Result<Json<NamedInjections>, ApiError> {
-    let look = |view: &View<'_>, id: &str| {
-        let found = view.injections_named(id, NAMED_MAX)?;
-        Ok((!found.is_empty()).then_some(found))
-    };
-    let (injections, projection) = named(&app, "injection", id, look).await?;
+    let look =
+        |view: &View<'_>, id: &str, readable: &Readable| view.injections_named(id, NAMED_MAX, readable);
+    let (injections, projection) = named(&app, actor, "injection", id, look).await?;
     Ok(Json(NamedInjections { injections, projection }))
 }
 
@@ -256,21 +298,43 @@ pub(crate) async fn closed_sessions(
     Ok(Json(ClosedSessionPage { sessions, next, projection }))
 }
 
+/// Checks that the notification `id`, if the history has it, is readable to a requester.
+///
+/// Errors: 403 if it is not.
+pub(crate) async fn check_notification(app: &App, access: &Access, id: &str) -> Result<(), ApiError> {
+    if *access.readable() == Readable::All {
+        return Ok(());
+    }
+    let (id, readable) = (id.to_owned(), access.readable().clone());
+    let read = app.projection.read(move |view| view.notification(&id, &readable)).await;
+    match read.map_err(|error| unreadable(&error))? {
+        Some(Looked::Withheld { session }) => Err(access.refusal(&session)),
+        Some(Looked::Found(_)) | None => Ok(()),
+    }
+}
+
 /// Returns the result of `look` for the name `id`, and the projection's progress.
 ///
-/// Errors: there is no such `thing`, or the file cannot be read.
+/// Errors: there is no such `thing`, 403 if it is of a session that `actor` may not read, or the file
+/// cannot be read.
 async fn named<T: Send + 'static>(
     app: &App,
+    actor: Actor,
     thing: &'static str,
     id: String,
-    look: impl FnOnce(&View<'_>, &str) -> QueryResult<Option<T>> + Send + 'static,
+    look: impl Fn(&View<'_>, &str, &Readable) -> QueryResult<Option<Looked<T>>> + Copy + Send + 'static,
 ) -> Result<(T, ProjectionView), ApiError> {
-    let read = app.projection.read(move |view| Ok((look(view, &id)?, view.projected, id)));
-    let (found, projected, id) = read.await.map_err(|error| unreadable(&error))?;
-    let projection = how_far(app, projected);
-    match found {
-        Some(found) => Ok((found, projection)),
-        None => Err(not_found(thing, &id, &projection)),
+    let mut access = actor.access(app).await?;
+    loop {
+        let (id, readable) = (id.clone(), access.readable().clone());
+        let read = app.projection.read(move |view| Ok((look(view, &id, &readable)?, view.projected, id)));
+        let (found, projected, id) = read.await.map_err(|error| unreadable(&error))?;
+        let projection = how_far(app, projected);
+        match found {
+            Some(Looked::Found(found)) => return Ok((found, projection)),
+            Some(Looked::Withheld { session }) => access.check_again(app, &session).await?,
+            None => return Err(not_found(thing, &id, &projection)),
+        }
     }
 }
 

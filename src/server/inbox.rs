@@ -18,6 +18,7 @@ use crate::{
         engine_handle::{PageStart, Waiting, WaitingPage, WaitingPlace},
         error::ApiError,
         extract::{Params, Segment, read_session},
+        history::check_notification,
         naming::known_session,
         notify::{place_of, session_for},
         questions::open_count,
@@ -95,10 +96,15 @@ fn write_start(start: &PageStart) -> String {
     }
 }
 
-/// Lists pending notifications, each with a line for a person and its text.
+/// Lists pending notifications, each with a line for a person and its text; to a process of a
+/// session, those of that session.
 #[utoipa::path(
     get, path = "/v1/inbox", tag = "inbox", params(ListParams),
-    responses((status = 200, body = InboxList), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody)),
+    responses(
+        (status = 200, body = InboxList), (status = 400, body = ErrorBody),
+        (status = 403, body = ErrorBody, description = "`session` is another one than the process's own"),
+        (status = 404, body = ErrorBody),
+    ),
 )]
 pub(crate) async fn list(
     State(app): State<App>,
@@ -142,7 +148,11 @@ fn view(Waiting { notification, place, age }: Waiting) -> WaitingView {
 #[utoipa::path(
     post, path = "/v1/notifications/{id}/dismiss", tag = "inbox",
     params(("id" = String, Path, description = "The notification"), InboxParams),
-    responses((status = 204), (status = 404, body = ErrorBody)),
+    responses(
+        (status = 204),
+        (status = 403, body = ErrorBody, description = "It is of another session than the process's own"),
+        (status = 404, body = ErrorBody),
+    ),
 )]
 pub(crate) async fn dismiss(
     state: State<App>,
@@ -157,7 +167,11 @@ pub(crate) async fn dismiss(
 #[utoipa::path(
     post, path = "/v1/notifications/{id}/discuss", tag = "inbox",
     params(("id" = String, Path, description = "The notification"), InboxParams),
-    responses((status = 204), (status = 404, body = ErrorBody)),
+    responses(
+        (status = 204),
+        (status = 403, body = ErrorBody, description = "It is of another session than the process's own"),
+        (status = 404, body = ErrorBody),
+    ),
 )]
 pub(crate) async fn discuss(
     state: State<App>,
@@ -178,6 +192,7 @@ async fn decide(
     let session = params.session(&app, actor).await?;
     let notification = NotificationId::new(&id);
     if !app.engine.can_decide(session.clone(), notification, decision).await? {
+        check_notification(&app, &actor.access(&app).await?, &id).await?;
         return Err(ApiError::not_found("pending notification", &id));
     }
     app.append(Records::build(|records| records.decided(session.as_ref(), &notification, decision))).await?;

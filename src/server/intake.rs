@@ -10,7 +10,11 @@ use crate::{
     journal::{Appended, Appending, Level, Outcome},
     meter::{self, Meters},
     publisher::Records,
-    server::{App, caller::Caller, error::ApiError},
+    server::{
+        App,
+        caller::{Caller, NotFoundYet},
+        error::ApiError,
+    },
     wire::{
         FieldError,
         event::ParsedEvent,
@@ -95,14 +99,20 @@ impl Ids {
 
 impl Intake {
     /// Adds an event of `caller` to the batch, or records its refusal.
+    ///
+    /// Errors: the event was not added, because its caller has to be found first.
     pub(crate) fn take_from(
         &mut self,
         caller: &Caller,
         number: u64,
         mut event: Result<ParsedEvent<'_>, FieldError>,
-    ) {
-        let session = event.as_mut().ok().and_then(|event| caller.complete(event));
+    ) -> Result<(), NotFoundYet> {
+        let session = match &mut event {
+            Ok(event) => caller.complete(event)?,
+            Err(_) => None,
+        };
         self.add(number, event, session);
+        Ok(())
     }
 
     /// Adds an event of an unknown publisher to the batch, or records its refusal.

@@ -17,7 +17,7 @@ use crate::{
     server::{
         App,
         auth::Route,
-        caller::Caller,
+        caller::{Caller, NotFoundYet},
         error::ApiError,
         extract::{broken_off, lazy_timeout, too_slow},
         intake::{Begun, Intake, NewIds, Verdicts},
@@ -185,6 +185,12 @@ impl Lines {
                     tokio::task::yield_now().await;
                     continue;
                 }
+                Taken::NotFoundYet => {
+                    if let Err(error) = self.caller.find().await {
+                        return Some(Err(error));
+                    }
+                    continue;
+                }
                 Taken::Batch => return Some(Ok(())),
                 Taken::All if self.is_ended => return (self.intake.len() > 0).then_some(Ok(())),
                 Taken::All => {}
@@ -243,9 +249,13 @@ impl Lines {
                 },
                 None => return Taken::All,
             };
-            self.bytes += line.bytes.as_ref().map_or(0, |bytes| bytes.len());
+            let bytes = line.bytes.as_ref().map_or(0, |bytes| bytes.len());
             let event = line.bytes.and_then(|bytes| event::parse(bytes, &defaults, &mut new_id));
-            self.intake.take_from(&self.caller, line.number, event);
+            if self.intake.take_from(&self.caller, line.number, event) == Err(NotFoundYet) {
+                self.splitter.repeat();
+                return Taken::NotFoundYet;
+            }
+            self.bytes += bytes;
             if self.bytes >= pause {
                 return Taken::Pause;
             }
@@ -262,6 +272,8 @@ enum Taken {
     Batch,
     /// Other tasks have to run first.
     Pause,
+    /// The caller has to be found first.
+    NotFoundYet,
 }
 
 /// Whether a batch of these lines ends here.

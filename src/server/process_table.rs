@@ -1,6 +1,9 @@
 //! The process of each session.
 
-use std::collections::{BTreeSet, HashSet};
+use std::{
+    collections::{BTreeSet, HashSet},
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use dashmap::{DashMap, DashSet};
 use tokio::sync::Notify;
@@ -11,6 +14,9 @@ use crate::{event::SessionId, harness::process::Process, source::process::runnin
 /// further one has to name its process.
 const OPENED_MAX: usize = 256;
 
+/// Most remembered processes that belong to no session; beyond it they are forgotten together.
+const OUTSIDE_MAX: usize = 1_024;
+
 /// The process of each session, if known.
 #[derive(Debug, Default)]
 pub(crate) struct Processes {
@@ -19,6 +25,11 @@ pub(crate) struct Processes {
     by_process: DashMap<Process, BTreeSet<SessionId>>,
     /// The sessions without a known process that a process below this client opened.
     opened: DashMap<Process, BTreeSet<SessionId>>,
+    /// How often a process became that of a session.
+    clients: AtomicU64,
+    /// Processes that belong to no session, nor does one above them; with the value of `clients` for
+    /// which this was found.
+    outside: DashMap<Process, u64>,
     /// Processes whose end the system reports: their ids cannot be reused before that, so they need
     /// no further checks.
     pub(super) watched: DashSet<Process>,
@@ -36,7 +47,30 @@ impl Processes {
             self.leave(session, before);
         }
         self.by_process.entry(process).or_default().insert(session.clone());
+        // After the entry, so that who reads the new value finds the session.
+        self.clients.fetch_add(1, Ordering::SeqCst);
         self.changed.notify_one();
+    }
+
+    /// How often a process became that of a session.
+    pub(super) fn clients(&self) -> u64 {
+        self.clients.load(Ordering::SeqCst)
+    }
+
+    /// Records that no process of `line`, each of which is above the one before it, belongs to a
+    /// session. `clients`: their number before this was found.
+    pub(super) fn note_outside(&self, line: impl Iterator<Item = Process>, clients: u64) {
+        if self.outside.len() >= OUTSIDE_MAX {
+            self.outside.clear();
+        }
+        for process in line {
+            self.outside.insert(process, clients);
+        }
+    }
+
+    /// Whether `process` and those above it are known to belong to no session.
+    pub(super) fn is_outside(&self, process: Process) -> bool {
+        self.outside.get(&process).is_some_and(|clients| *clients == self.clients())
     }
 
     fn leave(&self, session: &SessionId, process: Process) {
@@ -67,6 +101,11 @@ impl Processes {
     /// Whether a process below `client` opened `session`.
     pub(crate) fn has_opened(&self, client: Process, session: &SessionId) -> bool {
         self.opened.get(&client).is_some_and(|opened| opened.contains(session))
+    }
+
+    /// The sessions that processes below `client` opened.
+    pub(crate) fn opened_by(&self, client: Process) -> Vec<SessionId> {
+        self.opened.get(&client).map(|opened| opened.iter().cloned().collect()).unwrap_or_default()
     }
 
     /// The session's process, if it has the id `pid` and has not ended.
@@ -107,6 +146,27 @@ impl Processes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_is_outside_until_another_one_is_a_client() {
+        let processes = Processes::default();
+        let [shell, command, client] = [1, 2, 3].map(|pid| Process { pid, started: 1 });
+        let clients = processes.clients();
+        processes.note_outside([command, shell].into_iter(), clients);
+        assert!(processes.is_outside(command) && processes.is_outside(shell));
+        assert!(!processes.is_outside(Process { started: 2, ..shell }), "its number was used again");
+        processes.know(&SessionId::new("s1"), client);
+        assert!(!processes.is_outside(command) && !processes.is_outside(shell));
+        // The search began before there was the client.
+        processes.note_outside([command].into_iter(), clients);
+        assert!(!processes.is_outside(command));
+        processes.note_outside([command].into_iter(), processes.clients());
+        processes.know(&SessionId::new("s1"), client);
+        assert!(processes.is_outside(command), "nothing is new");
+        let many = (0..2_000).map(|pid| Process { pid, started: 9 });
+        many.for_each(|one| processes.note_outside([one].into_iter(), processes.clients()));
+        assert!(processes.outside.len() <= OUTSIDE_MAX);
+    }
 
     #[test]
     fn of_a_process_whose_end_is_reported_nothing_is_read() {

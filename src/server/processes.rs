@@ -35,12 +35,18 @@ const ABOVE_MAX: usize = 16;
 /// Allowed drift between the wall clock and the boot clock; process ids are not reused within it.
 const CLOCKS_APART: Duration = Duration::from_secs(2);
 
-/// The process `from` and its ancestors, nearest first.
-pub(super) fn from_upwards(from: u32) -> impl Iterator<Item = Process> {
+/// The process `from` and its ancestors with their status, nearest first; each is read when it is
+/// needed.
+pub(super) fn with_ancestors(from: u32) -> impl Iterator<Item = (Process, ProcessStat)> {
     let read = |pid: u32| stat(pid).filter(|stat| !stat.has_ended).map(|stat| (pid, stat));
     let above = move |(_, stat): &(u32, ProcessStat)| (stat.parent > 1).then(|| read(stat.parent)).flatten();
     let found = std::iter::successors(read(from), above).take(ABOVE_MAX);
-    found.map(|(pid, stat)| Process { pid, started: stat.started })
+    found.map(|(pid, stat)| (Process { pid, started: stat.started }, stat))
+}
+
+/// The process `from` and its ancestors, nearest first.
+fn from_upwards(from: u32) -> impl Iterator<Item = Process> {
+    with_ancestors(from).map(|(process, _)| process)
 }
 
 /// Whether the process `from` is `above` or one of its descendants.
@@ -87,25 +93,6 @@ pub(crate) fn know(app: &App, session: &SessionId, found: Process) -> exchange::
 /// Whether the client's session file names `process` as the process of the session.
 fn is_in(session: &SessionId, folder: &ClientFolder, process: Process) -> bool {
     read_session_file(folder, process).is_some_and(|file| folder.kind.calls(session, &file.session_id))
-}
-
-/// The process of a client, with its sessions, at least one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Client {
-    pub(crate) process: Process,
-    pub(crate) sessions: Vec<SessionId>,
-}
-
-/// The nearest client whose process is `from` or an ancestor of it.
-pub(crate) fn client_of(app: &App, from: u32) -> Option<Client> {
-    let processes = app.registry.processes();
-    let client = |process| Client { process, sessions: processes.sessions_of(process) };
-    from_upwards(from).map(client).find(|client| !client.sessions.is_empty())
-}
-
-/// The sessions of [`client_of`].
-pub(crate) fn sessions_of_process(app: &App, from: u32) -> Vec<SessionId> {
-    client_of(app, from).map(|client| client.sessions).unwrap_or_default()
 }
 
 /// Closes sessions whose processes have ended, until the daemon stops.

@@ -20,6 +20,7 @@ use crate::{
     publisher::Records,
     server::{
         App,
+        access::Access,
         actor::Actor,
         error::ApiError,
         extract::{Params, Segment, read_body},
@@ -95,7 +96,7 @@ pub(crate) async fn ask(
     // Two concurrent requests could both count as the last one within the bound.
     let _lock = app.registry.creation_lock().await;
     let open = open(app).await?;
-    if let Some(asked) = asked_before(app, &question).await? {
+    if let Some(asked) = asked_before(app, actor, &question).await? {
         return Ok(asked);
     }
     BOUNDS.check(open.iter().map(|open| Held::from(&**open)), &Held::from(&question))?;
@@ -105,13 +106,14 @@ pub(crate) async fn ask(
 
 /// The question with the id of `new`, if there is one: its asker lost the response and asks again.
 ///
-/// Errors: the id is another question's.
-async fn asked_before(app: &App, new: &Question) -> Result<Option<Asked>, ApiError> {
-    let question = match app.engine.question(Arc::clone(&new.id)).await? {
-        None => return Ok(None),
-        Some(QuestionState::Open(known)) => known,
+/// Errors: the id is another question's, or one of a session for which `actor` may not act.
+async fn asked_before(app: &App, actor: Actor, new: &Question) -> Result<Option<Asked>, ApiError> {
+    let Some(state) = app.engine.question(Arc::clone(&new.id)).await? else { return Ok(None) };
+    check_asker(&actor.access(app).await?, &new.id, &state)?;
+    let question = match state {
+        QuestionState::Open(known) => known,
         // Only the end of such a question is stored. The caller waits for that end next.
-        Some(QuestionState::Ended(_)) => Arc::new(new.clone()),
+        QuestionState::Ended { .. } => Arc::new(new.clone()),
     };
     if (&question.message, &question.choices) != (&new.message, &new.choices) {
         let message = format!("{} is the id of another question", new.id);
@@ -146,9 +148,9 @@ async fn open(app: &App) -> Result<Vec<Arc<Question>>, ApiError> {
 /// Lists the open questions; to a process of a session, those of that session.
 #[utoipa::path(get, path = "/v1/questions", tag = "notifications", responses((status = 200, body = QuestionList)))]
 pub(crate) async fn list(State(app): State<App>, actor: Actor) -> Result<Json<QuestionList>, ApiError> {
-    let mut open = open(&app).await?;
-    if let Some(own) = actor.session(&app).await? {
-        open.retain(|question| question.session.as_ref() == Some(&own));
+    let (mut open, access) = (open(&app).await?, actor.access(&app).await?);
+    if access.own().is_some() {
+        open.retain(|question| question.session.as_ref().is_some_and(|asker| access.allows(asker)));
     }
     open.sort_by_key(|question| question.asked_at);
     Ok(Json(QuestionList {
@@ -173,12 +175,12 @@ pub(crate) async fn answer(
     body: Body,
 ) -> Result<Json<QuestionEnd>, ApiError> {
     let body = read_body(&app.rooms.exchanges, body).await?;
-    let question = named(&app, &id).await?;
+    let access = actor.access(&app).await?;
+    let question = named(&app, &access, &id).await?;
     let read = || read_answer(&body, &question.choices);
     let read = app.rooms.exchanges.work(body.len(), read).await;
     let AnswerRequest { answer, own } = read.map_err(ApiError::bad)?;
-    check_asker(&app, actor, &question).await?;
-    if let Some(asker) = actor.session(&app).await?.filter(|_| !own) {
+    if let Some(asker) = access.own().filter(|_| !own) {
         return Err(ApiError::new(
             StatusCode::FORBIDDEN,
             format!(
@@ -192,7 +194,7 @@ pub(crate) async fn answer(
     let event = chosen.event(&new_id('a'), app.now());
     app.append(Records::build(|records| records.own_event(&event))).await?;
     match app.engine.question(Arc::clone(&question.id)).await? {
-        Some(QuestionState::Ended(End::Answered { event: by, answer, .. })) if by == event.id => {
+        Some(QuestionState::Ended { end: End::Answered { event: by, answer, .. }, .. }) if by == event.id => {
             let (answer, by) = (Some(answer.to_string()), Some(chosen.by.to_string()));
             Ok(Json(QuestionEnd {
                 question: question.id.to_string(),
@@ -201,21 +203,24 @@ pub(crate) async fn answer(
                 by,
             }))
         }
-        Some(QuestionState::Ended(end)) => Err(over(&question.id, &end)),
+        Some(QuestionState::Ended { end, .. }) => Err(over(&question.id, &end)),
         Some(QuestionState::Open(_)) | None => Err(ApiError::not_found("open question", &id)),
     }
 }
 
-/// Checks that `actor` may see and answer a question: one of its own session, if it has one.
+/// Checks that a requester may see and answer a question: one of its own session, if it has one.
 ///
 /// Errors: 403 otherwise.
-async fn check_asker(app: &App, actor: Actor, question: &Question) -> Result<(), ApiError> {
-    match (&question.session, actor.session(app).await?) {
+fn check_asker(access: &Access, id: &str, state: &QuestionState) -> Result<(), ApiError> {
+    let asker = match state {
+        QuestionState::Open(question) => question.session.as_ref(),
+        QuestionState::Ended { asker, .. } => asker.as_ref(),
+    };
+    match (asker, access.own()) {
         (_, None) => Ok(()),
-        (Some(asker), Some(_)) => actor.check(app, asker).await,
+        (Some(asker), Some(_)) => access.check(asker.as_str()),
         (None, Some(own)) => {
-            let message =
-                format!("{} is no question of session {own}, to which this process belongs", question.id);
+            let message = format!("{id} is no question of session {own}, to which this process belongs");
             Err(ApiError::new(StatusCode::FORBIDDEN, message))
         }
     }
@@ -223,20 +228,29 @@ async fn check_asker(app: &App, actor: Actor, question: &Question) -> Result<(),
 
 /// The open question whose id is `id` or begins with it.
 ///
-/// Errors: no open question matches, or more than one does.
-async fn named(app: &App, id: &str) -> Result<Arc<Question>, ApiError> {
+/// Errors: no open question matches, more than one does, or it is of a session that may not be read.
+async fn named(app: &App, access: &Access, id: &str) -> Result<Arc<Question>, ApiError> {
     let open = open(app).await?;
     let mut named = open.iter().filter(|question| !id.is_empty() && question.id.starts_with(id));
     match (named.next(), named.count()) {
-        (Some(question), 0) => Ok(Arc::clone(question)),
+        (Some(question), 0) => {
+            check_asker(access, &question.id, &QuestionState::Open(Arc::clone(question)))?;
+            Ok(Arc::clone(question))
+        }
         (Some(_), more) => {
             let message = format!("{} questions begin with `{id}`", more + 1);
             Err(ApiError::new(StatusCode::CONFLICT, message))
         }
-        (None, _) => match app.engine.question(id.into()).await? {
-            Some(QuestionState::Ended(end)) => Err(over(id, &end)),
-            Some(QuestionState::Open(_)) | None => Err(ApiError::not_found("open question", id)),
-        },
+        (None, _) => {
+            let state = app.engine.question(id.into()).await?;
+            let not_found = || ApiError::not_found("open question", id);
+            let state = state.ok_or_else(not_found)?;
+            check_asker(access, id, &state)?;
+            match state {
+                QuestionState::Ended { end, .. } => Err(over(id, &end)),
+                QuestionState::Open(_) => Err(not_found()),
+            }
+        }
     }
 }
 
@@ -254,7 +268,11 @@ fn over(id: &str, end: &End) -> ApiError {
 #[utoipa::path(
     get, path = "/v1/questions/{id}/wait", tag = "notifications",
     params(("id" = String, Path, description = "The question"), EndParams),
-    responses((status = 200, body = QuestionEnd), (status = 204), (status = 404, body = ErrorBody)),
+    responses(
+        (status = 200, body = QuestionEnd), (status = 204),
+        (status = 403, body = ErrorBody, description = "It is of another session than the process's own"),
+        (status = 404, body = ErrorBody),
+    ),
 )]
 pub(crate) async fn wait(
     State(app): State<App>,
@@ -282,12 +300,11 @@ pub(crate) async fn wait(
     Ok(Json(view).into_response())
 }
 
-/// [`check_asker`] of a question that is open. Of one that has ended only the end is known, which
-/// its waiting asker may fetch.
+/// [`check_asker`] of a question that is known.
 async fn check_known(app: &App, actor: Actor, id: &str) -> Result<(), ApiError> {
     match app.engine.question(id.into()).await? {
-        Some(QuestionState::Open(question)) => check_asker(app, actor, &question).await,
-        Some(QuestionState::Ended(_)) | None => Ok(()),
+        Some(state) => check_asker(&actor.access(app).await?, id, &state),
+        None => Ok(()),
     }
 }
 
@@ -296,7 +313,7 @@ async fn end_of(app: &App, id: &str) -> Result<End, ApiError> {
     let mut changes = app.registry.sources().questions.subscribe();
     loop {
         match app.engine.question(id.into()).await? {
-            Some(QuestionState::Ended(end)) => return Ok(end),
+            Some(QuestionState::Ended { end, .. }) => return Ok(end),
             Some(QuestionState::Open(_)) => {}
             None => return Err(ApiError::not_found("question", id)),
         }
@@ -309,7 +326,11 @@ async fn end_of(app: &App, id: &str) -> Result<End, ApiError> {
 #[utoipa::path(
     post, path = "/v1/questions/{id}/taken", tag = "notifications",
     params(("id" = String, Path, description = "The question")),
-    responses((status = 204), (status = 404, body = ErrorBody)),
+    responses(
+        (status = 204),
+        (status = 403, body = ErrorBody, description = "It is of another session than the process's own"),
+        (status = 404, body = ErrorBody),
+    ),
 )]
 pub(crate) async fn taken(
     State(app): State<App>,
@@ -318,7 +339,7 @@ pub(crate) async fn taken(
 ) -> Result<StatusCode, ApiError> {
     check_known(&app, actor, &id).await?;
     match app.engine.question(id.as_str().into()).await? {
-        Some(QuestionState::Ended(_)) => {
+        Some(QuestionState::Ended { .. }) => {
             let event = taken_event(&id, app.now());
             app.append(Records::build(|records| records.own_event(&event))).await?;
             Ok(StatusCode::NO_CONTENT)

@@ -15,6 +15,7 @@ use crate::{
     event::SessionId,
     server::{
         App,
+        access::Access,
         actor::Actor,
         error::ApiError,
         extract::{Params, SessionSegment},
@@ -33,13 +34,22 @@ const WAIT_SECONDS_DEFAULT: u64 = 30;
 /// Longest a long poll may wait, in seconds.
 const WAIT_SECONDS_MAX: u64 = 600;
 
-/// Lists the sessions.
+/// Lists the sessions; to a process of a session, without the queues of others.
 #[utoipa::path(get, path = "/v1/sessions", tag = "sessions", responses((status = 200, body = SessionList)))]
-pub(crate) async fn list(State(app): State<App>) -> Result<Json<SessionList>, ApiError> {
-    Ok(Json(SessionList { sessions: app.engine.sessions().await? }))
+pub(crate) async fn list(State(app): State<App>, actor: Actor) -> Result<Json<SessionList>, ApiError> {
+    let access = actor.access(&app).await?;
+    let sessions = app.engine.sessions().await?.into_iter().map(|session| shown(session, &access));
+    Ok(Json(SessionList { sessions: sessions.collect() }))
 }
 
-/// Shows one session.
+/// The part of a session that a requester may see: agents find each other in the list, and what is
+/// pending for another one is not theirs.
+fn shown(session: SessionView, access: &Access) -> SessionView {
+    let queue = session.queue.filter(|_| access.readable().contains(Some(&session.id)));
+    SessionView { queue, ..session }
+}
+
+/// Shows one session; to a process of a session, without the queue of another one.
 #[utoipa::path(
     get, path = "/v1/sessions/{id}", tag = "sessions",
     params(("id" = String, Path, description = "The session")),
@@ -48,8 +58,10 @@ pub(crate) async fn list(State(app): State<App>) -> Result<Json<SessionList>, Ap
 pub(crate) async fn get(
     State(app): State<App>,
     SessionSegment(session): SessionSegment,
+    actor: Actor,
 ) -> Result<Json<SessionView>, ApiError> {
-    known_session(&app, &session).await.map(Json)
+    let session = known_session(&app, &session).await?;
+    Ok(Json(shown(session, &actor.access(&app).await?)))
 }
 
 /// Wait parameters.
@@ -135,14 +147,18 @@ async fn until(wanted: WaitFor, app: &App, session: SessionId) -> Result<Pending
 /// The current state of the session's queue; `None` when the session is not known.
 pub(crate) async fn pending_now(app: &App, session: SessionId) -> Result<Option<PendingView>, ApiError> {
     let found = app.engine.session(session).await?;
-    Ok(found.map(|found| PendingView {
-        session: found.id,
-        pending: found.pending,
-        top: found.top,
-        for_user: found.for_user,
-        wake: found.wake,
-        reason: found.reason,
-    }))
+    let pending = |found: SessionView| {
+        let queue = found.queue?;
+        Some(PendingView {
+            session: found.id,
+            pending: queue.pending,
+            top: queue.top,
+            for_user: queue.for_user,
+            wake: queue.wake,
+            reason: queue.reason,
+        })
+    };
+    Ok(found.and_then(pending))
 }
 
 /// Parses `timeout`, the wait of a request.

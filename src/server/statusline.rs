@@ -12,12 +12,16 @@ use crate::{
     harness::kind::Kind,
     server::{
         App,
+        actor::Actor,
         error::ApiError,
         extract::{Segment, read_body},
         naming::session_of,
         questions::open_count,
     },
-    wire::{error::ErrorBody, views::SessionView},
+    wire::{
+        error::ErrorBody,
+        views::{QueueView, SessionView},
+    },
 };
 
 /// Prefix of the numbers; a full circle, which other status lines use to mark new items.
@@ -26,17 +30,19 @@ const DOT: char = '\u{25cf}';
 /// Takes the status line input of a client.
 ///
 /// Answers 200 with the text to show: the number and urgency of pending notifications, or 204
-/// without any. The context gauge is kept for the session's next exchange.
+/// without any. The context gauge is kept for the session's next exchange. A process of another
+/// session is refused.
 #[utoipa::path(
     post, path = "/v1/statusline/{harness}", tag = "sessions",
     params(("harness" = String, Path, description = "The harness, by its name in `aside hook NAME`")),
     request_body(content = Object, content_type = "application/json"),
     responses((status = 200, content_type = "text/plain", body = String), (status = 204), (status = 400, body = ErrorBody),
-        (status = 404, body = ErrorBody)),
+        (status = 403, body = ErrorBody), (status = 404, body = ErrorBody)),
 )]
 pub(crate) async fn status_line(
     State(app): State<App>,
     Segment(harness): Segment,
+    actor: Actor,
     body: Body,
 ) -> Result<Response, ApiError> {
     let known = Kind::of_word(&harness).and_then(|kind| Some((kind, kind.status_line?)));
@@ -46,6 +52,9 @@ pub(crate) async fn status_line(
     let status = status.map_err(|error| ApiError::unreadable(&error))?;
     let session = session_of(&app, status.session.clone(), Some(kind.caps.name)).await?;
     let found = app.engine.session(session.clone()).await?;
+    if found.is_some() {
+        actor.check(&app, &session).await?;
+    }
     if let (Some(gauge), Some(_)) = (status.context, &found) {
         app.registry.note_gauge(&session, gauge);
     }
@@ -60,8 +69,9 @@ pub(crate) async fn status_line(
 /// The text for a session: how many notifications have its highest priority, how many more are
 /// pending, how many wait for the user's approval, and how many questions for their answer.
 fn text(session: &SessionView, questions: usize) -> Option<String> {
-    let SessionView { pending, top_count, for_user, .. } = *session;
-    let most = session.top.as_ref().map(|top| format!("{top_count} {top}"));
+    let queue = session.queue.as_ref()?;
+    let QueueView { pending, top_count, for_user, .. } = *queue;
+    let most = queue.top.as_ref().map(|top| format!("{top_count} {top}"));
     let others = pending.saturating_sub(top_count);
     let others = (others > 0).then(|| format!("{others} more"));
     let for_user = (for_user > 0).then(|| format!("{for_user} for you"));
@@ -89,8 +99,14 @@ mod tests {
             (0, None, 0, 2, 0, Some("aside \u{25cf} 2 for you")),
             (0, None, 0, 0, 3, Some("aside \u{25cf} 3 questions")),
         ] {
-            let waiting =
-                SessionView { pending, top: top.map(str::to_owned), top_count, for_user, ..session("s1", 0) };
+            let queue = QueueView {
+                pending,
+                top: top.map(str::to_owned),
+                top_count,
+                for_user,
+                ..QueueView::default()
+            };
+            let waiting = SessionView { queue: Some(queue), ..session("s1", 0) };
             assert_eq!(text(&waiting, questions).as_deref(), expected);
         }
     }

@@ -4,7 +4,12 @@
 //! An event stream reads the journal from its own cursor, so a slow client loses no events and
 //! delays no other client. Both streams end when the daemon stops.
 
-use std::{borrow::Cow, collections::VecDeque, convert::Infallible, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::{BTreeSet, VecDeque},
+    convert::Infallible,
+    sync::Arc,
+};
 
 use axum::{
     extract::State,
@@ -28,6 +33,7 @@ use crate::{
     records,
     server::{
         App,
+        access::{Access, History},
         actor::Actor,
         auth::PeerPid,
         client_folder::ClientFolder,
@@ -65,7 +71,8 @@ pub(crate) struct StreamParams {
     from: Option<u64>,
 }
 
-/// Streams events as they are journaled.
+/// Streams events as they are journaled; to a process of a session, those addressed to that session
+/// or to none.
 ///
 /// Each has its position as the id, so a client that reconnects with `Last-Event-ID` continues
 /// without a gap.
@@ -79,11 +86,13 @@ pub(crate) struct StreamParams {
 )]
 pub(crate) async fn events(
     State(app): State<App>,
+    actor: Actor,
     Params(params): Params<StreamParams>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let place = app.registry.follow()?;
     let filter = Filter::read(&params).map_err(ApiError::bad)?;
+    let access = actor.access(&app).await?;
     let end = app.journal.written().borrow().next();
     let from = match header(&headers, "last-event-id").filter(|id| !id.is_empty()) {
         // After a power failure, a lost position is assigned to another event, which the client
@@ -96,7 +105,17 @@ pub(crate) async fn events(
     // Positions begin with 1.
     let next = from.max(Seq::ZERO.next());
     let reader = app.journal.read_from(next);
-    let tail = Tail { app, next, reader, filter, ready: VecDeque::new(), _place: place };
+    let tail = Tail {
+        app,
+        next,
+        reader,
+        filter,
+        ready: VecDeque::new(),
+        access,
+        withheld: BTreeSet::new(),
+        history: History::Unread,
+        _place: place,
+    };
     Ok(respond(stream::unfold(tail, |mut tail| async move { Some((tail.next().await?, tail)) })))
 }
 
@@ -125,7 +144,7 @@ impl Filter {
     }
 
     /// The record as a stream event, if it is an event that matches.
-    fn show(&self, found: &Record<'_>) -> Option<String> {
+    fn show(&self, found: &Record<'_>) -> Option<Ready> {
         if found.kind.0 != records::EVENT {
             return None;
         }
@@ -134,8 +153,19 @@ impl Filter {
             .ok()?;
         let is_selected = self.pattern.as_ref().is_none_or(|pattern| pattern.matches_text(event.event_type));
         let is_shown = is_selected && event.severity >= self.severity_min;
-        is_shown.then(|| to_json(&event, Some(found.seq)))
+        is_shown.then(|| Ready {
+            seq: found.seq,
+            session: event.session.map(SessionId::new),
+            event: to_json(&event, Some(found.seq)),
+        })
     }
+}
+
+/// An encoded event.
+struct Ready {
+    seq: Seq,
+    session: Option<SessionId>,
+    event: String,
 }
 
 /// A client that follows the journal.
@@ -149,7 +179,12 @@ struct Tail {
     /// Released between two reads, because it holds a large buffer.
     reader: Reader,
     filter: Filter,
-    ready: VecDeque<(Seq, String)>,
+    ready: VecDeque<Ready>,
+    access: Access,
+    /// The sessions of events in `ready` that the client may not read.
+    withheld: BTreeSet<SessionId>,
+    /// Whether it was read for the events in `ready`.
+    history: History,
     _place: OwnedSemaphorePermit,
 }
 
@@ -157,8 +192,10 @@ impl Tail {
     /// The next event; `None` when the daemon stops or the journal cannot be read.
     async fn next(&mut self) -> Option<SseEvent> {
         loop {
-            if let Some((seq, event)) = self.ready.pop_front() {
-                return Some(SseEvent::default().id(seq.to_string()).data(event));
+            while let Some(Ready { seq, session, event }) = self.ready.pop_front() {
+                if self.may_send(session.as_ref()).await? {
+                    return Some(SseEvent::default().id(seq.to_string()).data(event));
+                }
             }
             if *self.app.shutdown.borrow() {
                 return None;
@@ -179,17 +216,32 @@ impl Tail {
         }
     }
 
+    /// Whether the client may read an event that is addressed to `session`; `None` when the daemon
+    /// stops. Decided once for all events of a session in `ready`.
+    async fn may_send(&mut self, session: Option<&SessionId>) -> Option<bool> {
+        let Some(session) = session else { return Some(true) };
+        if self.withheld.contains(session) {
+            return Some(false);
+        }
+        let is_allowed = self.access.allows_now(&self.app, session, &mut self.history).await.ok()?;
+        if !is_allowed {
+            self.withheld.insert(session.clone());
+        }
+        Some(is_allowed)
+    }
+
     /// Encodes the next events, if there are any.
     fn read(&mut self) -> Result<(), ReadError> {
+        (self.withheld, self.history) = (BTreeSet::new(), History::Unread);
         let mut bytes = 0;
         for found in self.reader.next_batch(READ_RECORDS_MAX)?.iter() {
             if bytes > READY_BYTES_MAX {
                 break;
             }
             self.next = found.seq.next();
-            if let Some(event) = self.filter.show(&found) {
-                bytes += event.len();
-                self.ready.push_back((found.seq, event));
+            if let Some(ready) = self.filter.show(&found) {
+                bytes += ready.event.len();
+                self.ready.push_back(ready);
             }
         }
         if self.next < self.reader.position() {

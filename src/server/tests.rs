@@ -4,6 +4,7 @@
 mod connections;
 mod history;
 mod publishing;
+mod requesting;
 mod waiting;
 
 use std::{
@@ -48,7 +49,10 @@ use crate::{
     rules::CompiledRules,
     session::{Wake, WakeKind},
     time::Timestamp,
-    wire::{harness::HarnessView, views::SessionView},
+    wire::{
+        harness::HarnessView,
+        views::{QueueView, SessionView},
+    },
 };
 
 /// A daemon whose event loop is the test.
@@ -283,6 +287,8 @@ async fn answer_queries(queries: &mut mpsc::Receiver<Query>, pending: u32) {
             }
             Query::CanDecide(_, id, _, reply) => drop(reply.send(id.as_str() == "n1")),
             Query::SessionNow(id, reply) => drop(reply.send(id)),
+            Query::IsRelated(own, session, reply) => drop(reply.send(Some(own.contains(&session))).ok()),
+            Query::Related(own, reply) => drop(reply.send(own.into_iter().collect())),
             Query::Named(id, _, reply) => drop(reply.send(Named::One(id))),
             Query::Nearest(_, reply) => drop(reply.send(Some(SessionId::new("s1")))),
             Query::Explain(_, reply) => drop(reply),
@@ -305,14 +311,13 @@ pub(super) fn session(id: &str, pending: u32) -> SessionView {
         harness: HarnessView::default(),
         opened_at: "1970-01-01T00:00:01Z".to_owned(),
         seen_at: "1970-01-01T00:00:01Z".to_owned(),
-        pending,
-        top: (pending > 0).then(|| "high".to_owned()),
-        top_count: pending,
-        for_user: 0,
         state: "idle".to_owned(),
-        wake: None,
-        reason: None,
-        unconfirmed: 0,
+        queue: Some(QueueView {
+            pending,
+            top: (pending > 0).then(|| "high".to_owned()),
+            top_count: pending,
+            ..QueueView::default()
+        }),
     }
 }
 

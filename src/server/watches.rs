@@ -17,6 +17,7 @@ use crate::{
     publisher::Records,
     server::{
         App,
+        access::Access,
         actor::Actor,
         error::ApiError,
         extract::{Params, Segment, read_body, read_session},
@@ -57,7 +58,11 @@ pub(crate) struct WatchParams {
 /// Lists the open watches; to a process of a session, those of that session and its folder.
 #[utoipa::path(
     get, path = "/v1/watches", tag = "watches", params(WatchParams),
-    responses((status = 200, body = WatchList), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody)),
+    responses(
+        (status = 200, body = WatchList), (status = 400, body = ErrorBody),
+        (status = 403, body = ErrorBody, description = "`session` is another one than the process's own"),
+        (status = 404, body = ErrorBody),
+    ),
 )]
 pub(crate) async fn list(
     State(app): State<App>,
@@ -65,13 +70,13 @@ pub(crate) async fn list(
     Params(params): Params<WatchParams>,
 ) -> Result<Json<WatchList>, ApiError> {
     let named = params.session.as_deref().map(read_session).transpose()?;
-    let mut open = open_for(&app, actor).await?;
-    if named.is_some() {
-        let session = session_for(&app, actor, named.as_ref()).await?;
-        if let Some(session) = &session {
-            known_session(&app, session).await?;
-        }
-        open.retain(|watch| watch.session == session);
+    let access = actor.access(&app).await?;
+    let mut open = visible(&app, open(&app).await?, &access).await?;
+    if let Some(named) = named {
+        let session = session_of(&app, named, None).await?;
+        access.check(session.as_str())?;
+        known_session(&app, &session).await?;
+        open.retain(|watch| watch.session.as_ref() == Some(&session));
     }
     open.sort_by_key(|watch| watch.set_at);
     Ok(Json(WatchList { watches: open.iter().map(|watch| WatchView::from(&**watch)).collect() }))
@@ -82,15 +87,23 @@ pub(crate) async fn list(
 #[utoipa::path(
     delete, path = "/v1/watches/{id}", tag = "watches",
     params(("id" = String, Path, description = "The watch's id, or a prefix of it")),
-    responses((status = 204), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)),
+    responses(
+        (status = 204),
+        (status = 403, body = ErrorBody, description = "It is of another session than the process's own"),
+        (status = 404, body = ErrorBody), (status = 409, body = ErrorBody),
+    ),
 )]
 pub(crate) async fn cancel(
     State(app): State<App>,
     Segment(id): Segment,
     actor: Actor,
 ) -> Result<StatusCode, ApiError> {
-    let open = open_for(&app, actor).await?;
-    end(&app, &open, &id).await?;
+    let (access, all) = (actor.access(&app).await?, open(&app).await?);
+    let named = all.iter().find(|watch| *watch.id == *id).and_then(|watch| watch.session.clone());
+    if let Some(session) = named {
+        access.check(session.as_str())?;
+    }
+    end(&app, &visible(&app, all, &access).await?, &id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -151,14 +164,14 @@ pub(crate) enum Begun {
     Already(Vec<ConditionView>),
 }
 
-/// The open watches that `actor` may see and end: of a process of a session, those of that session
-/// and of its folder.
-async fn open_for(app: &App, actor: Actor) -> Result<Vec<Arc<Watch>>, ApiError> {
-    let mut open = open(app).await?;
-    if let Some(own) = actor.session(app).await? {
-        let known = app.engine.session(own.clone()).await?.and_then(|known| known.harness.workspace);
+/// Those of the `open` watches that a requester may see and end: of a process of a session, those of
+/// that session and of its folder.
+async fn visible(app: &App, mut open: Vec<Arc<Watch>>, access: &Access) -> Result<Vec<Arc<Watch>>, ApiError> {
+    if let Some(own) = access.own() {
+        let own = app.engine.session_now(own.clone()).await?;
+        let known = app.engine.session(own).await?.and_then(|known| known.harness.workspace);
         open.retain(|watch| match (&watch.session, &watch.workspace) {
-            (Some(session), _) => *session == own,
+            (Some(session), _) => access.allows(session),
             (None, Some(folder)) => {
                 known.as_deref().is_some_and(|known| Path::new(&**folder).starts_with(known))
             }

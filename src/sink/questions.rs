@@ -24,7 +24,12 @@ pub enum QuestionState {
     /// It waits for an answer.
     Open(Arc<Question>),
     /// It has ended.
-    Ended(End),
+    Ended {
+        /// Its end.
+        end: End,
+        /// The session that asked it.
+        asker: Option<SessionId>,
+    },
 }
 
 /// All open questions, and the ends of the newest ended ones.
@@ -35,6 +40,8 @@ pub struct Questions {
     open: BTreeMap<Arc<str>, Arc<Question>>,
     /// Oldest first.
     ended: VecDeque<(Arc<str>, End)>,
+    /// The sessions that asked the ended ones.
+    askers: BTreeMap<Arc<str>, SessionId>,
     #[serde(skip)]
     deadline: Option<Timestamp>,
     #[serde(skip)]
@@ -50,11 +57,12 @@ pub struct Questions {
 struct Stored {
     open: BTreeMap<Arc<str>, Arc<Question>>,
     ended: VecDeque<(Arc<str>, End)>,
+    askers: BTreeMap<Arc<str>, SessionId>,
 }
 
 impl From<Stored> for Questions {
-    fn from(Stored { open, ended }: Stored) -> Self {
-        let mut questions = Self { open, ended, ..Self::default() };
+    fn from(Stored { open, ended, askers }: Stored) -> Self {
+        let mut questions = Self { open, ended, askers, ..Self::default() };
         questions.note_change();
         questions
     }
@@ -115,7 +123,10 @@ impl Questions {
     fn end(&mut self, question: Arc<Question>, end: End, now: Timestamp) -> Vec<Event> {
         let id = Arc::clone(&question.id);
         self.ended.push_back((Arc::clone(&id), end.clone()));
-        self.ended.drain(..self.ended.len().saturating_sub(ENDED_MAX));
+        self.askers.extend(question.session.clone().map(|asker| (Arc::clone(&id), asker)));
+        for (evicted, _) in self.ended.drain(..self.ended.len().saturating_sub(ENDED_MAX)) {
+            self.askers.remove(&evicted);
+        }
         self.closed.push(Arc::clone(&id));
         let events = match question.awaited {
             Awaited::BySession => {
@@ -175,9 +186,9 @@ impl Questions {
             None => {
                 let mut ended = self.ended.iter().rev();
                 // The beginning of an id is enough, as for an open question.
-                ended
-                    .find(|(known, _)| !id.is_empty() && known.starts_with(id))
-                    .map(|(_, end)| QuestionState::Ended(end.clone()))
+                ended.find(|(known, _)| !id.is_empty() && known.starts_with(id)).map(|(id, end)| {
+                    QuestionState::Ended { end: end.clone(), asker: self.askers.get(id).cloned() }
+                })
             }
         }
     }

@@ -24,15 +24,25 @@ pub fn stat(pid: u32) -> Option<ProcessStat> {
     ProcessStat::parse(&String::from_utf8_lossy(text.get(..count)?))
 }
 
-/// A variable of the environment with which a process was started; `None` if it is not set, is no
-/// text, or cannot be read.
-pub fn variable(pid: u32, name: &str) -> Option<String> {
-    let mut bytes = Vec::new();
-    let file = fs::File::open(format!("/proc/{pid}/environ")).ok()?;
-    file.take(ENVIRON_BYTES_MAX).read_to_end(&mut bytes).ok()?;
-    let mut variables = bytes.split(|byte| *byte == 0).filter_map(|entry| std::str::from_utf8(entry).ok());
-    let (_, value) = variables.find_map(|entry| entry.split_once('=').filter(|(key, _)| *key == name))?;
-    Some(value.to_owned())
+/// The environment with which a process was started.
+#[derive(Debug, Default)]
+pub struct Environment(Vec<u8>);
+
+impl Environment {
+    /// Reads that of a process, at most [`ENVIRON_BYTES_MAX`]; empty if it cannot be read.
+    pub fn read(pid: u32) -> Self {
+        let mut bytes = Vec::new();
+        let file = fs::File::open(format!("/proc/{pid}/environ"));
+        let read = file.and_then(|file| file.take(ENVIRON_BYTES_MAX).read_to_end(&mut bytes));
+        Self(if read.is_ok() { bytes } else { Vec::new() })
+    }
+
+    /// The value of a variable; `None` if it is not set or is no text.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let entries = self.0.split(|byte| *byte == 0).filter_map(|entry| std::str::from_utf8(entry).ok());
+        let mut variables = entries.filter_map(|entry| entry.split_once('='));
+        variables.find(|(key, _)| *key == name).map(|(_, value)| value)
+    }
 }
 
 /// The running process with this number, if there is one.

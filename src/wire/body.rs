@@ -109,6 +109,8 @@ pub struct LineSplitter {
     at: usize,
     number: u64,
     overlong: usize,
+    /// `at`, `number` and `overlong` before the last line.
+    before: (usize, u64, usize),
 }
 
 /// One line that is not blank.
@@ -152,9 +154,15 @@ impl LineSplitter {
         self.take(length, length).map(|range| self.line(range))
     }
 
+    /// Makes the last line the next one again. No input may have been added since.
+    pub fn repeat(&mut self) {
+        (self.at, self.number, self.overlong) = self.before;
+    }
+
     /// Consumes a line; returns its range, or `None` when it is blank.
     fn take(&mut self, length: usize, step: usize) -> Option<std::ops::Range<usize>> {
         let range = self.at..self.at + length;
+        self.before = (self.at, self.number, self.overlong);
         self.at += step;
         self.number += 1;
         let is_blank = self.buffer.get(range.clone()).is_none_or(|line| line.trim_ascii().is_empty());
@@ -181,11 +189,17 @@ mod tests {
         let (mut splitter, mut found) = (LineSplitter::default(), Vec::new());
         for chunk in chunks {
             splitter.push(chunk.as_bytes());
-            while let Some(line) = splitter.next_line() {
-                found.push(owned(line));
+            while let Some(line) = splitter.next_line().map(owned) {
+                splitter.repeat();
+                assert_eq!(splitter.next_line().map(owned).as_ref(), Some(&line), "repeated");
+                found.push(line);
             }
         }
-        found.extend(splitter.last_line().map(owned));
+        if let Some(line) = splitter.last_line().map(owned) {
+            splitter.repeat();
+            assert_eq!(splitter.last_line().map(owned).as_ref(), Some(&line), "repeated");
+            found.push(line);
+        }
         found
     }
 

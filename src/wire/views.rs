@@ -343,7 +343,20 @@ pub struct SessionView {
     pub opened_at: String,
     /// Its last activity.
     pub seen_at: String,
-    /// Notifications in its queue.
+    /// Its state: `idle`, `streaming`, `tool_pending`, `tool_complete`, `continuing` or
+    /// `interrupted`.
+    pub state: String,
+    /// Its queue; absent in an answer to a process of another session.
+    #[serde(flatten)]
+    #[schema(value_type = QueueView)]
+    pub queue: Option<QueueView>,
+}
+
+/// The state of a session's queue; all or nothing of it is there.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct QueueView {
+    /// Notifications in it.
+    #[schema(required = false)]
     pub pending: u32,
     /// The highest priority among them.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -353,10 +366,8 @@ pub struct SessionView {
     #[schema(required = false)]
     pub top_count: u32,
     /// Notifications that wait for the user's approval.
+    #[serde(default)]
     pub for_user: u32,
-    /// Its state: `idle`, `streaming`, `tool_pending`, `tool_complete`, `continuing` or
-    /// `interrupted`.
-    pub state: String,
     /// The action that its queue requests of the harness: `start_turn`, `inject_and_continue` or
     /// `cancel_and_restart`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -366,6 +377,7 @@ pub struct SessionView {
     #[schema(value_type = Option<String>)]
     pub reason: Option<Arc<str>>,
     /// Unconfirmed injections.
+    #[serde(default)]
     pub unconfirmed: u32,
 }
 

@@ -13,7 +13,7 @@ use crate::support::daemon::{Home, eventually};
 const DONE: &str = "-- done";
 
 /// A shell that is the client of a session.
-struct Client {
+pub(crate) struct Client {
     shell: Child,
     to: ChildStdin,
     from: BufReader<ChildStdout>,
@@ -21,7 +21,7 @@ struct Client {
 }
 
 impl Client {
-    fn new(home: &Home, session: &'static str) -> Self {
+    pub(crate) fn new(home: &Home, session: &'static str) -> Self {
         let mut command = Command::new("sh");
         for (name, value) in home.command(&[]).get_envs() {
             command.env(name, value.unwrap_or_default());
@@ -43,7 +43,7 @@ impl Client {
     }
 
     /// Runs a command below the client; returns its output and its exit code.
-    fn run(&mut self, script: &str) -> String {
+    pub(crate) fn run(&mut self, script: &str) -> String {
         writeln!(self.to, "{{ {script}; }} 2>&1; echo $?; echo '{DONE}'").expect("it reads");
         let mut output = String::new();
         loop {
@@ -56,8 +56,19 @@ impl Client {
         }
     }
 
+    /// Runs a command that leaves the process tree of the client, with `prefix` before it; returns its
+    /// output and its exit code.
+    pub(crate) fn run_left(&mut self, home: &Home, prefix: &str, script: &str) -> String {
+        let script = format!("{{ {script}; }} > left 2>&1; echo $? >> left; mv left left.whole");
+        self.run(&format!("{prefix} setsid -f sh -c {}", shlex::try_quote(&script).expect("text")));
+        let path = home.path("work/left.whole");
+        let output = eventually("its end", || std::fs::read_to_string(&path).ok());
+        std::fs::remove_file(path).expect("it is there");
+        output
+    }
+
     /// Makes the call of a hook in the name of `session`, with `pid` as the client.
-    fn hook(&mut self, session: &str, pid: &str) -> String {
+    pub(crate) fn hook(&mut self, session: &str, pid: &str) -> String {
         let stdin = json!({ "hook_event_name": "UserPromptSubmit", "session_id": session, "prompt": "x", "cwd": "/w" });
         self.run(&format!("echo '{stdin}' | CLAUDE_PID={pid} \"$ASIDE\" hook claude"))
     }
@@ -137,27 +148,37 @@ fn a_session_acts_for_itself_only() {
 fn a_detached_process_is_known_by_its_environment() {
     let (home, _daemon, _alice, mut bob, question) = two_sessions();
     let own = ask(&home, "bob");
-    let left = |id: &str, prefix: &str| {
-        format!("{prefix} setsid -f sh -c '\"$ASIDE\" answer {id} yes > left 2>&1; echo $? >> left'")
-    };
-    let outcome = |home: &Home| {
-        let path = home.path("work").join("left");
-        let found = eventually("its end", || {
-            std::fs::read_to_string(&path).ok().filter(|text| text.ends_with("0\n") || text.ends_with("1\n"))
-        });
-        std::fs::remove_file(path).expect("it is there");
-        found
-    };
+    let answer = |id: &str| format!("\"$ASIDE\" answer {id} yes");
     for id in [&own, &question] {
-        bob.run(&left(id, ""));
-        let refused = outcome(&home);
+        let refused = bob.run_left(&home, "", &answer(id));
         assert!(refused.contains("bob") && refused.ends_with("1\n"), "{refused}");
     }
     // Without its environment it could be anybody, and is recorded as such.
-    bob.run(&left(&own, "env -u CLAUDE_CODE_SESSION_ID"));
-    outcome(&home);
+    bob.run_left(&home, "env -u CLAUDE_CODE_SESSION_ID", &answer(&own));
     let end: Value = home.get(&format!("/v1/questions/{own}/wait?timeout=5s"));
     assert_eq!((&end["answer"], &end["by"]), (&json!("yes"), &json!("unknown process")));
+}
+
+#[test]
+fn a_message_of_a_left_process_is_its_agents() {
+    let (home, _daemon, mut alice, mut bob, _) = two_sessions();
+    drop(alice.hook("alice", "$$"));
+    let message =
+        r#"{"type":"message.agent.sent","source":"cli","session":"alice","payload":{"text":"TEXT"}}"#;
+    let lines = |text: &str| {
+        format!("printf '%s\\n%s\\n' '{{\"type\":\"made.up\"}}' '{}'", message.replace("TEXT", text))
+    };
+    for (text, publish) in [
+        ("argument", "\"$ASIDE\" publish message.agent.sent --session alice text=argument".to_owned()),
+        ("array", format!("echo '[{}]' | \"$ASIDE\" publish --input -", message.replace("TEXT", "array"))),
+        ("lines", format!("{} | \"$ASIDE\" publish --input -", lines("lines"))),
+    ] {
+        let published = bob.run_left(&home, "", &publish);
+        assert!(published.ends_with("0\n"), "{published}");
+        let heard =
+            eventually("the message", || Some(alice.hook("alice", "$$")).filter(|said| said.contains(text)));
+        assert!(heard.contains("untrusted"), "{heard}");
+    }
 }
 
 #[test]

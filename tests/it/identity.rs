@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::{
+    acting::Client,
     socket::EACH,
     support::daemon::{Home, text},
 };
@@ -94,18 +95,14 @@ fn a_client_whose_id_is_taken_has_its_own_session_all_the_same() {
     let _daemon = home.serve();
     let id = "6a0d21de-0000-4000-8000-00000000c0de";
     exchange(&home, id, "a", "c1");
-    let hook = |name: &str| {
-        let stdin = json!({ "hook_event_name": name, "session_id": id, "cwd": "/w/client", "source": "startup", "prompt": "go on" });
-        text(&home.hook(&stdin.to_string()).stdout)
-    };
-    hook("SessionStart");
-    publish(&home, "workspace", "/w/client", 7);
-    let delivered = hook("UserPromptSubmit");
+    let mut client = Client::new(&home, id);
+    publish(&home, "session", &format!("claude-code:{id}"), 7);
+    let delivered = client.hook(id, "$$");
     assert!(delivered.contains("n: 7"), "{delivered}");
     assert_eq!(home.get(&format!("/v1/sessions/a:{id}"))["pending"], 0);
     let own = home.get(&format!("/v1/sessions/claude-code:{id}"));
     assert_eq!(
         (&own["harness"]["name"], &own["harness"]["workspace"]),
-        (&json!("claude-code"), &json!("/w/client"))
+        (&json!("claude-code"), &json!("/w"))
     );
 }

@@ -34,6 +34,7 @@ mod probes;
 mod producers;
 mod programs;
 mod questions;
+mod reading;
 mod real_client;
 mod receipts;
 mod recovery;

@@ -16,11 +16,11 @@ use tokio::net::unix::pipe;
 use crate::support::daemon::{Home, eventually, roundtrip, text};
 
 /// The versions that clients speak; the last has no handshake.
-const VERSIONS: [&str; 3] = ["2025-06-18", "2025-11-25", "2026-07-28"];
+pub(crate) const VERSIONS: [&str; 3] = ["2025-06-18", "2025-11-25", "2026-07-28"];
 const STATELESS: &str = "2026-07-28";
 
 /// A client with its server.
-struct Client {
+pub(crate) struct Client {
     version: &'static str,
     server: Child,
     to: Option<ChildStdin>,
@@ -35,7 +35,7 @@ fn start(mut command: Command) -> Child {
 }
 
 impl Client {
-    fn new(home: &Home, version: &'static str) -> Self {
+    pub(crate) fn new(home: &Home, version: &'static str) -> Self {
         Self::of(home.command(&["mcp"]), version)
     }
 
@@ -73,7 +73,7 @@ impl Client {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
     }
 
-    fn ask(&mut self, method: &str, mut params: Value) -> Value {
+    pub(crate) fn ask(&mut self, method: &str, mut params: Value) -> Value {
         self.calls += 1;
         if self.meta != json!({}) {
             params["_meta"] = self.meta.clone();
@@ -85,7 +85,7 @@ impl Client {
     }
 
     /// The answer of a tool, and whether it is an error.
-    fn call(&mut self, tool: &str, arguments: &Value) -> (String, bool) {
+    pub(crate) fn call(&mut self, tool: &str, arguments: &Value) -> (String, bool) {
         let answer = self.ask("tools/call", json!({ "name": tool, "arguments": arguments }));
         let result = &answer["result"];
         let said = result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"));

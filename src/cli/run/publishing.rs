@@ -11,8 +11,7 @@ use serde_json::Value;
 use super::task::{Task, TaskScope};
 use crate::{
     cli::{error::refusal, terminal::one_line},
-    client::{Client, ClientError, percent_encode},
-    harness::header,
+    client::{Client, ClientError},
     wire::{
         error::ErrorView,
         publish::{Results, SCOPE_HEADER, SCOPE_OF_CALLER},
@@ -55,11 +54,8 @@ impl<'a> Publishing<'a> {
     /// Publishes the start of the task. If it is one of a session's own, its end is for that session.
     pub(super) fn publish_start(&self) {
         let wants_session = self.task.scope == TaskScope::Default;
-        let named = self.task.named_session.as_deref().map(percent_encode);
-        let scope = [(SCOPE_HEADER, SCOPE_OF_CALLER)].into_iter();
-        let scope = scope.chain(named.as_deref().map(|session| (header::SESSION, session)));
-        let scope: Vec<_> = scope.filter(|_| wants_session).collect();
-        match publish(&self.client, &self.task.started(), &scope) {
+        let scope = wants_session.then_some((SCOPE_HEADER, SCOPE_OF_CALLER));
+        match publish(&self.client, &self.task.started(), scope.as_slice()) {
             Ok(Some(session)) => self.task.note_session(session),
             Ok(None) => {}
             Err(error) => self.failed(error),

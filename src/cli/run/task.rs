@@ -30,8 +30,6 @@ pub(super) struct Task {
     pub(super) command: String,
     pub(super) session: Option<String>,
     pub(super) scope: TaskScope,
-    /// The session that a variable of a client names.
-    pub(super) named_session: Option<String>,
     /// The session below whose client it runs, if no option decides its scope.
     pub(super) own_session: OnceLock<Arc<str>>,
     pub(super) workspace: Option<String>,

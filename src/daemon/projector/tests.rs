@@ -34,6 +34,7 @@ use crate::{
         notifications::NotificationFilter,
     },
     records,
+    session::Readable,
     time::Timestamp,
 };
 
@@ -276,8 +277,8 @@ fn answers(path: &Path) -> Vec<String> {
                 NotificationFilter { state: Some(state.to_owned()), ..NotificationFilter::default() };
             let (found, _) = view.notifications(&filter, 200)?;
             for (_, notification) in &found {
-                answers.push(shown(&view.history_of_notification(&notification.id)?));
-                answers.push(shown(&view.events_at(&notification.events)?));
+                answers.push(shown(&view.history_of_notification(&notification.id, &Readable::All)?));
+                answers.push(shown(&view.events_at(&notification.events, &Readable::All)?));
             }
             answers.push(shown(&found));
         }
@@ -286,7 +287,7 @@ fn answers(path: &Path) -> Vec<String> {
             answers.push(shown(&view.injections(session, None, 200)?));
         }
         for seq in (1..200).map(Seq) {
-            answers.push(shown(&view.history_of_event(seq)?));
+            answers.push(shown(&view.history_of_event(seq, &Readable::All)?));
         }
         answers.push(shown(&view.closed_sessions(None, 200)?));
         Ok(answers)

@@ -14,7 +14,7 @@ use crate::{
         error::ApiError,
         extract::{self, read_session},
         naming::session_of,
-        processes,
+        requester::Requester,
     },
     wire::{FieldError, views::SessionView},
 };
@@ -78,14 +78,15 @@ impl Called<'_> {
             None => None,
         };
         let mut near = Vec::new();
-        let client = self.caller.peer.and_then(|peer| processes::client_of(self.app, peer));
-        for session in client.map(|client| client.sessions).unwrap_or_default() {
-            near.extend(self.open(&session).await?);
+        for session in Requester::local(self.caller.peer).find(self.app).await?.sessions() {
+            near.extend(self.open(session).await?);
         }
         near.dedup();
         match (near.as_slice(), variable) {
             ([session], _) => return Ok(session.clone()),
-            (near, Some(variable)) if near.is_empty() || near.contains(&variable) => return Ok(variable),
+            (near, Some(variable)) if near.is_empty() || near.contains(&variable) => {
+                return self.own(variable).await;
+            }
             _ => {}
         }
         let open = self.app.engine.sessions().await?;
@@ -95,7 +96,7 @@ impl Called<'_> {
         };
         let mut here = open.iter().filter(is_here);
         match (here.next(), here.next()) {
-            (Some(session), None) if near.is_empty() => Ok(SessionId::new(&session.id)),
+            (Some(session), None) if near.is_empty() => self.own(SessionId::new(&session.id)).await,
             _ => Err(ApiError::bad(FieldError::new("session", missing(&open, &self.caller.folder)))),
         }
     }

@@ -97,15 +97,12 @@ fn the_first_answer_ends_a_question_and_the_session_is_notified() {
     assert_eq!(world.questions.take_closed(), ["q1".into()]);
     assert_eq!(world.wait(FOR * 2), Vec::<String>::new());
     world.restart();
-    let by = QuestionState::Ended(End::Answered {
-        answer: "no".into(),
-        by: "desktop".into(),
-        event: "q1:2".into(),
-    });
-    assert_eq!(world.questions.state("q1"), Some(by));
+    let end = End::Answered { answer: "no".into(), by: "desktop".into(), event: "q1:2".into() };
+    let ended = QuestionState::Ended { end, asker: Some(SessionId::new("s1")) };
+    assert_eq!(world.questions.state("q1"), Some(ended));
     // Its event is repeated, as after a journal that lost its keys: it stays ended.
     world.ask("q1", Awaited::BySession);
-    assert!(matches!(world.questions.state("q1"), Some(QuestionState::Ended(_))));
+    assert!(matches!(world.questions.state("q1"), Some(QuestionState::Ended { .. })));
 }
 
 #[test]
@@ -148,7 +145,7 @@ fn no_more_are_kept_than_may_be_and_only_own_events_count() {
     }
     assert_eq!(world.questions.take_changes().map(|open| open.len()), Some(QUESTIONS_MAX));
     assert_eq!(world.wait(FOR).len(), QUESTIONS_MAX);
-    assert_eq!(world.questions.ended.len(), ENDED_MAX);
+    assert_eq!((world.questions.ended.len(), world.questions.askers.len()), (ENDED_MAX, ENDED_MAX));
     let chosen = Chosen { question: "q0.".into(), answer: "yes".into(), by: "x".into() };
     world.ask("q", Awaited::BySession);
     let foreign = Event { provenance: Provenance::Harness, ..chosen.event("1", START) };
