@@ -62,6 +62,8 @@ impl Sessions {
         if exchange.trigger == Trigger::Agent {
             let beginning = if session.is_opening { Beginning::OfSession } else { Beginning::OfTurn };
             session.injector.confirm_by_exchange(exchange, beginning, now);
+        } else {
+            session.injector.renew_leases(exchange, now);
         }
         let wake = session.injector.wake(session.state, threshold);
         session.turns.note_wake(wake.as_ref());

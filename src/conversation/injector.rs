@@ -121,9 +121,11 @@ impl Injector {
     }
 
     /// The earlier answer to the message of `exchange`: the same carrier at the same point and in
-    /// the same turn (a start of a turn is another message once something came after it), among the newest [`CARRIERS_MAX`] and no older than a lease.
+    /// the same turn (a start of a turn is another message once something came after it), among the
+    /// newest [`CARRIERS_MAX`] and no older than a lease. It renews the leases too.
     pub fn replay(&mut self, exchange: &Exchange, now: Timestamp) -> Option<Replayed> {
         let replayed = self.answers.replay(exchange, &self.turns, now)?;
+        self.renew_leases(exchange, now);
         if let Some(injection) = &replayed.answer.injection {
             self.leases.answered_again(&injection.id);
         }
@@ -147,6 +149,14 @@ impl Injector {
             self.return_pushed(lease);
         }
         self.leases.renew(now);
+    }
+
+    /// Renews the leases by an exchange that proves nothing: its process is alive, unless a wake
+    /// route made it.
+    pub fn renew_leases(&mut self, exchange: &Exchange, now: Timestamp) {
+        if exchange.trigger != Trigger::Wake {
+            self.leases.renew(now);
+        }
     }
 
     /// Confirms an injection that has arrived according to `by`; ignored if it is not open.

@@ -446,3 +446,31 @@ fn a_slow_parallel_call_confirms_nothing() {
         assert_eq!(agent.confirmed.values().collect::<Vec<_>>(), [&ConfirmedBy::Turn]);
     }
 }
+
+/// Exchanges that prove nothing, 10 minutes apart; a lease lasts 15.
+#[test]
+fn a_repeated_or_requested_exchange_keeps_a_lease() {
+    let style = Style {
+        names_steps: false,
+        names_turns: false,
+        repeats_carriers: true,
+        names_process: true,
+        reports_ends: true,
+        asks_once_a_step: false,
+        restarts: Restarts::Never,
+    };
+    for is_pull in [false, true] {
+        let mut agent = Loop::new(style, &[]);
+        assert!(agent.exchange(TurnStart, "start").is_ok() && agent.model().is_ok());
+        // One that is not returned when its lease ends.
+        agent.choices = &[1];
+        agent.emit();
+        assert!(agent.exchange(AfterTool, "call_0").is_ok());
+        agent.now += 10 * 60_000;
+        let kept = if is_pull { agent.pull() } else { agent.exchange(AfterTool, "call_0") };
+        assert!(kept.is_ok());
+        agent.now += 10 * 60_000;
+        assert!(agent.model().is_ok() && agent.exchange(TurnEnd, "end").is_ok());
+        assert_eq!(agent.confirmed.values().collect::<Vec<_>>(), [&ConfirmedBy::Turn], "{is_pull}");
+    }
+}

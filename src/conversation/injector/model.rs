@@ -1,6 +1,7 @@
 //! Compares the injector with a list that is scanned and sorted at every step: random inputs must
 //! have the same result in both.
 
+mod leases;
 mod turns;
 
 use std::collections::BTreeMap;
@@ -215,27 +216,6 @@ impl Naive {
         }
     }
 
-    fn run_out(&mut self, now: u64) {
-        for lease in 0..self.releases.len() {
-            if self.releases[lease].expires_at > now {
-                continue;
-            }
-            for index in 0..self.known.len() {
-                let known = &mut self.known[index];
-                if known.place != Place::Lease(lease) {
-                    continue;
-                }
-                let notification = &known.notification;
-                let matters =
-                    notification.priority == Priority::Critical || notification.severity >= Severity::Error;
-                known.place = if matters && !known.is_redelivered { Place::Queue } else { Place::Ended };
-                known.is_redelivered = true;
-                self.evict();
-            }
-        }
-        self.expire(now);
-    }
-
     fn is_other_turn(one: Option<&Arc<str>>, other: Option<&Arc<str>>) -> bool {
         one.is_some() && other.is_some() && one != other
     }
@@ -257,6 +237,8 @@ impl Naive {
         let pulls = exchange.trigger == Trigger::Pull;
         if exchange.trigger == Trigger::Agent {
             self.confirm(exchange, now);
+        } else {
+            self.renew(exchange, now);
         }
         self.expire(now);
         let changes_turn = self.turn.is_some() && exchange.turn.is_some() && self.turn != exchange.turn;
@@ -410,10 +392,13 @@ impl Pair {
         assert_eq!(replayed, release.is_some());
         if let Some(release) = release {
             self.naive.releases[release].answers += 1;
+            self.naive.renew(exchange, self.now);
             return;
         }
         if exchange.trigger == Trigger::Agent {
             self.injector.confirm_by_exchange(exchange, Beginning::OfTurn, now);
+        } else {
+            self.injector.renew_leases(exchange, now);
         }
         let limits = limits(NOTIFICATIONS_MAX);
         self.injector.note_exchange(exchange, now);

@@ -290,6 +290,20 @@ fn a_lease_lasts_while_exchanges_go_on() {
 }
 
 #[test]
+fn repeated_and_requested_exchanges_renew_a_lease() {
+    for (trigger, expected) in [(Trigger::Agent, 5_000), (Trigger::Pull, 5_000), (Trigger::Wake, 2_000)] {
+        let mut story = Story::new();
+        story.push("n", High, AfterTool);
+        let first = Exchange { trigger, ..exchange(AfterTool, "c0") };
+        story.exchange(&first, 0);
+        assert_eq!(story.exchange(&first, 1_500), ["n"], "it is repeated");
+        let requested = Exchange { trigger, ..exchange(AfterTool, "c1") };
+        story.injector.renew_leases(&requested, Timestamp::from_millis(3_000));
+        assert_eq!(story.injector.poll_timeout(), Some(Timestamp::from_millis(expected)), "{trigger:?}");
+    }
+}
+
+#[test]
 fn a_lease_is_not_renewed_for_ever() {
     let mut story = Story::new();
     story.push("n", High, AfterTool);
