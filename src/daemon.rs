@@ -62,7 +62,7 @@ use self::{
     recovery::Recovered,
     reload::{InForce, ReloadChannels, Reloader},
     replay::RecoveryError,
-    rules::RulesStore,
+    rules::{RulesError, RulesStore},
     shutdown::{Asked, GRACE, INTAKE_GRACE, Phase, Signals},
     skipped::Skipped,
     snapshots::writer::{self, Order, Schedule},
@@ -178,14 +178,14 @@ pub async fn run(options: ServeOptions, passed: Passed, on_ready: impl FnOnce())
 }
 
 /// Brings the state to the journal's head, with the configuration and the hash under which its
-/// files are stored, if they are.
-fn recover(options: &ServeOptions) -> Result<(Recovered, Usable, Option<String>), DaemonError> {
+/// files are stored, or why they are not.
+fn recover(options: &ServeOptions) -> Result<(Recovered, Usable, Result<String, RulesError>), DaemonError> {
     let rules = RulesStore::new(&options.state);
     let usable = reload::read_at_start(&options.config, &rules);
     reload::log_start(&usable);
     let compiled = &usable.compiled;
     let (rules, kept) = reload::keep(rules, &usable.sources);
-    if kept.is_some() {
+    if kept.is_ok() {
         rules.hand_over(Arc::new(compiled.rules.clone()));
     }
     let journal = &compiled.daemon.journal;

@@ -297,6 +297,14 @@ impl Journal {
         Ok(records.iter().next().filter(|record| record.seq == seq).map(RecordBuf::from))
     }
 
+    /// The file of the record at `seq` and its offset there, in bytes, before sealing; `None` when
+    /// it is not written yet.
+    ///
+    /// Errors: it was deleted or cannot be read.
+    pub fn place_of(&self, seq: Seq) -> Result<Option<(PathBuf, u64)>, ReadError> {
+        self.read_from(seq).place_of_next()
+    }
+
     /// The first record that `is_wanted` accepts, in the newest segment that has one.
     ///
     /// Reads the whole journal when there is none: about a quarter of a second per gigabyte. Skips

@@ -82,6 +82,7 @@ pub mod journal;
 pub mod program;
 pub mod projection;
 pub mod publisher;
+pub mod regular_file;
 pub mod server;
 pub mod source;
 

@@ -137,8 +137,8 @@ pub enum CliError {
     /// The daemon's log cannot be shown.
     #[error("show the daemon's log: {0}")]
     Log(String),
-    /// The daemon did not start.
-    #[error("start the daemon")]
+    /// The daemon's runtime did not start.
+    #[error("start the daemon: create its event queue and threads")]
     Runtime(#[source] io::Error),
     /// The history cannot be rebuilt here.
     #[error("rebuild the history without a daemon")]

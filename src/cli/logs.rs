@@ -159,7 +159,7 @@ fn tail(file: &mut File) -> io::Result<Vec<u8>> {
     let begin = file.metadata()?.len().saturating_sub(BYTES_MAX);
     file.seek(SeekFrom::Start(begin))?;
     let mut text = Vec::new();
-    file.read_to_end(&mut text)?;
+    file.take(BYTES_MAX).read_to_end(&mut text)?;
     Ok(text)
 }
 

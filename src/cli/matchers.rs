@@ -1,9 +1,7 @@
 //! The user's own problem matchers: `matchers/*.json` in a folder of the configuration.
 
 use std::{
-    fmt,
-    fs::{self, File},
-    io::{self, Read},
+    fmt, fs, io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -14,6 +12,7 @@ use crate::{
         format::text_of,
         matcher::{FILE_BYTES_MAX, MatcherError, Matchers},
     },
+    regular_file,
 };
 
 /// Most files that are read.
@@ -101,14 +100,6 @@ pub(super) fn read_file(path: &Path) -> Result<Matchers, Unread> {
 
 /// Errors: also if it is larger than `bytes_max`, or not a regular file.
 pub(super) fn read_text(path: &Path, bytes_max: usize) -> io::Result<String> {
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("is not a file"));
-    }
-    let mut bytes = Vec::new();
-    let limit = u64::try_from(bytes_max).unwrap_or(u64::MAX);
-    File::open(path)?.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
-    if bytes.len() > bytes_max {
-        return Err(io::Error::other(format!("larger than {bytes_max} bytes")));
-    }
-    Ok(text_of(bytes))
+    let bytes_max = u64::try_from(bytes_max).unwrap_or(u64::MAX);
+    regular_file::read(path, bytes_max).map(text_of)
 }

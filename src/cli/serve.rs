@@ -4,12 +4,14 @@ mod log;
 mod log_file;
 
 use std::{
+    cell::Cell,
     env,
     io::{self, IsTerminal, Write},
     os::unix::fs::MetadataExt,
     panic,
     path::PathBuf,
     process::{self, Child, Command, ExitStatus, Stdio},
+    str::FromStr,
     sync::{
         Arc,
         mpsc::{RecvTimeoutError, sync_channel},
@@ -19,7 +21,7 @@ use std::{
 };
 
 use sd_notify::NotifyState;
-use tokio::runtime::Builder;
+use tokio::{runtime::Builder, task};
 use tracing_subscriber::{fmt::writer::BoxMakeWriter, util::SubscriberInitExt};
 
 use self::{
@@ -55,6 +57,11 @@ const CHILD_TIMES_MAX: u32 = 120;
 const WORKER_NAME: &str = "aside-worker";
 /// Parts of the paths of the runtime's own source files.
 const RUNTIME_SOURCES: [&str; 2] = ["/tokio-", "/mio-"];
+
+thread_local! {
+    /// The task that this thread is as a worker of the runtime: one that runs the others.
+    static WORKER: Cell<Option<task::Id>> = const { Cell::new(None) };
+}
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -97,12 +104,16 @@ pub(super) fn run(args: &Args, paths: Paths) -> Result<(), CliError> {
         return daemon::try_replay(&options).map_err(CliError::Daemon);
     }
     options.replaying.convicted = daemon::convict(&options.state, || replay_in_child(&options, args));
-    let runtime = Builder::new_multi_thread()
-        .worker_threads(WORKER_THREADS)
-        .thread_name(WORKER_NAME)
-        .enable_all()
-        .build()
-        .map_err(CliError::Runtime)?;
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(WORKER_THREADS).thread_name(WORKER_NAME).enable_all();
+    let planted = options.replaying.planted_panic.clone();
+    builder.on_thread_park(move || {
+        WORKER.set(task::try_id());
+        if let Some(planted) = &planted {
+            planted.strike();
+        }
+    });
+    let runtime = builder.build().map_err(CliError::Runtime)?;
     let listens = format!("aside listens at {}\n{TRY}", options.socket.display());
     let say = || {
         // Without a stdout nobody reads it, but the daemon is still useful.
@@ -123,10 +134,19 @@ fn options(Paths { socket, config, state }: Paths) -> Result<ServeOptions, CliEr
         sd_notify::notify(&[NotifyState::Watchdog]).ok();
     };
     let watcher = sd_notify::watchdog_enabled().map(|limit| Watcher { limit, say: say_alive });
-    let planted = env::var(planted::VARIABLE).ok().map(|text| text.parse()).transpose();
-    let planted = planted.map_err(CliError::Usage)?;
-    let replaying = Replaying { build: build(), convicted: None, say: Some(say_that_it_goes_on), planted };
+    let replaying = Replaying {
+        build: build(),
+        convicted: None,
+        say: Some(say_that_it_goes_on),
+        planted: planted(planted::VARIABLE)?,
+        planted_panic: planted(planted::THREAD_VARIABLE)?,
+    };
     Ok(ServeOptions { socket, config, state, watcher, replaying })
+}
+
+/// The fault that a test plants by a variable.
+fn planted<T: FromStr<Err = String>>(variable: &str) -> Result<Option<T>, CliError> {
+    env::var(variable).ok().map(|text| text.parse()).transpose().map_err(CliError::Usage)
 }
 
 /// Tells the service manager that a start is slow and goes on.
@@ -187,11 +207,18 @@ fn end_with_a_broken_part() {
     panic::set_hook(Box::new(move |info| {
         say(info);
         let place = info.location().map_or("", panic::Location::file);
-        if is_broken(thread::current().name(), tokio::task::try_id().is_some(), place) {
-            tracing::error!(panic = %info, "a part of the daemon panicked that it cannot do without; it stops");
+        let current = thread::current();
+        if is_broken(current.name(), is_in_task(), place) {
+            let thread = current.name().unwrap_or_default();
+            tracing::error!(thread, panic = %info, "a part of the daemon panicked that it cannot do without; it stops");
             process::exit(1);
         }
     }));
+}
+
+/// Whether a task runs on this thread, other than the worker itself.
+fn is_in_task() -> bool {
+    task::try_id().is_some_and(|task| WORKER.get() != Some(task))
 }
 
 /// Whether a panic on `thread` in the source file `place` is one without a waiter.

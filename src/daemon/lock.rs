@@ -47,10 +47,10 @@ pub enum LockError {
         /// The folder.
         folder: PathBuf,
     },
-    /// The lock file cannot be used.
-    #[error("the lock file {} cannot be used", path.display())]
+    /// The lock file or the journal's folder cannot be used.
+    #[error("{} cannot be used", path.display())]
     Io {
-        /// The file.
+        /// The file or folder.
         path: PathBuf,
         /// The cause.
         source: io::Error,
@@ -68,12 +68,15 @@ impl StateLock {
     /// Errors: another daemon has the lock, or nothing can be created in the folder.
     pub(super) fn take(folder: &Path) -> Result<Self, LockError> {
         let path = folder.join(LOCK_FILE);
-        let io_error = |source: io::Error| {
+        let journal_path = folder.join(JOURNAL_FOLDER);
+        let io_error = |path: &Path, source: io::Error| {
             if source.kind() == io::ErrorKind::ReadOnlyFilesystem {
                 return LockError::ReadOnly { folder: folder.into() };
             }
-            LockError::Io { path: path.clone(), source }
+            LockError::Io { path: path.to_owned(), source }
         };
+        let of_file = |source| io_error(&path, source);
+        let of_journal = |source| io_error(&journal_path, source);
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -81,14 +84,13 @@ impl StateLock {
             .truncate(false)
             .mode(0o600)
             .open(&path)
-            .map_err(io_error)?;
-        lock(&file, folder, &file)?.map_err(io_error)?;
+            .map_err(of_file)?;
+        lock(&file, folder, &file)?.map_err(of_file)?;
         if let Err(error) = note_pid(&file) {
             tracing::debug!(%error, "the number of the process is not in the lock file");
         }
-        let journal = folder.join(JOURNAL_FOLDER);
-        DirBuilder::new().recursive(true).mode(0o700).create(&journal).map_err(io_error)?;
-        let journal = File::open(&journal).map_err(io_error)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(&journal_path).map_err(of_journal)?;
+        let journal = File::open(&journal_path).map_err(of_journal)?;
         if let Err(error) = lock(&journal, folder, &file)? {
             // Some network file systems cannot lock folders. The file is locked.
             tracing::warn!(%error, "the folder of the journal cannot be locked");

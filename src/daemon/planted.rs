@@ -1,16 +1,29 @@
-//! A fault that a test plants on one record of a replay.
+//! Faults that a test plants: on one record of a replay, or on a thread.
 //!
-//! `ASIDE_TEST_REPLAY=SEQ:FAULT` names the record and the fault. A daemon without the variable
-//! compares nothing.
+//! `ASIDE_TEST_REPLAY=SEQ:FAULT` names the record and the fault. `ASIDE_TEST_PANIC=COUNT:THREAD`
+//! names a thread that panics: the journal's when it reads the clock for the COUNT-th time, a worker
+//! of the runtime before it sleeps for the COUNT-th time. A daemon without the variables compares
+//! nothing.
 
-use std::{hint::black_box, process, str::FromStr};
+use std::{
+    hint::black_box,
+    process,
+    str::FromStr,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    thread,
+};
 
 use rustix::process::{Signal, getpid, kill_process};
 
-use crate::event::Seq;
+use crate::{event::Seq, journal};
 
-/// The variable that plants one.
+/// The variable that plants a fault on a record.
 pub const VARIABLE: &str = "ASIDE_TEST_REPLAY";
+/// The variable that plants a panic on a thread.
+pub const THREAD_VARIABLE: &str = "ASIDE_TEST_PANIC";
 /// What a planted allocation asks for first.
 const ALLOCATED_BYTES: usize = 1 << 20;
 
@@ -73,6 +86,45 @@ impl Planted {
     }
 }
 
+/// A panic on a thread, outside of any task of the runtime.
+#[derive(Debug, Clone)]
+pub struct PlantedPanic {
+    thread: Arc<str>,
+    /// How often the thread still comes along until it panics.
+    left: Arc<AtomicU32>,
+}
+
+impl FromStr for PlantedPanic {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parts = text.split_once(':').and_then(|(count, thread)| Some((count.parse().ok()?, thread)));
+        let (count, thread) = parts
+            .filter(|(count, thread)| *count > 0 && !thread.is_empty())
+            .ok_or_else(|| format!("{THREAD_VARIABLE} is not COUNT:THREAD: {text}"))?;
+        Ok(Self { thread: thread.into(), left: Arc::new(AtomicU32::new(count)) })
+    }
+}
+
+impl PlantedPanic {
+    /// Panics if this is its thread, and its time has come.
+    pub fn strike(&self) {
+        if thread::current().name() == Some(&*self.thread) {
+            assert!(self.left.fetch_sub(1, Ordering::Relaxed) != 1, "planted");
+        }
+    }
+
+    /// A clock at which it strikes outside of tasks.
+    pub(super) fn in_clock(self, clock: journal::Clock) -> journal::Clock {
+        Arc::new(move || {
+            if tokio::task::try_id().is_none() {
+                self.strike();
+            }
+            clock()
+        })
+    }
+}
+
 #[expect(unconditional_recursion, reason = "the stack has to overflow")]
 fn overflow(depth: u64) -> u64 {
     let frame = black_box([depth; 64]);
@@ -89,5 +141,20 @@ mod tests {
         for text in ["", "7", "x:stop", "7:faint"] {
             assert!(text.parse::<Planted>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_planted_panic_strikes_once_on_its_thread() {
+        for text in ["", "1", "0:a", "x:a", "1:"] {
+            assert!(text.parse::<PlantedPanic>().is_err(), "{text}");
+        }
+        let planted: PlantedPanic = "3:struck".parse().expect("right");
+        let struck = |name: &str| {
+            let planted = planted.clone();
+            let thread = thread::Builder::new().name(name.to_owned()).spawn(move || planted.strike());
+            thread.expect("started").join().is_err()
+        };
+        let found = ["struck", "other", "struck", "struck", "struck"].map(struck);
+        assert_eq!(found, [false, false, false, true, false]);
     }
 }

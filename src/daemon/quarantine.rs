@@ -3,10 +3,10 @@
 //! A start that ends early is no evidence against a record: it may have been killed from outside,
 //! for its memory, for its slowness or by a user. Evidence is only what the process itself does. A
 //! panic is caught by the replay. For all else, a start leaves a file, so that the next one notes
-//! each record before it applies it. When two starts in a row ended at one record that may be
-//! skipped, the next start first has the journal replayed by a child with limits. If two children
-//! are ended on the same record by a fault of their own, the record is skipped. A child that is
-//! killed proves nothing.
+//! each record before it applies it. When two starts in a row ended at one record, the next start
+//! first has the journal replayed by a child with limits. If two children are ended on the same
+//! record by a fault of their own, the record is convicted: the replay skips it, or ends with an
+//! error if it is never skipped. A child that is killed proves nothing.
 
 use std::{
     fs, io,
@@ -62,8 +62,6 @@ struct Note {
     seq: Seq,
     /// How many starts in a row ended there.
     starts: u64,
-    /// Whether the record is of a kind that may be skipped.
-    may_be_skipped: bool,
 }
 
 impl Attempt {
@@ -79,10 +77,10 @@ impl Attempt {
     }
 
     /// Notes that `seq` is applied next, if the previous start did not finish.
-    pub(super) fn applying(&self, seq: Seq, may_be_skipped: impl FnOnce() -> bool) {
+    pub(super) fn applying(&self, seq: Seq) {
         let Some(before) = self.before else { return };
         let starts = if before.seq == seq { before.starts + 1 } else { 1 };
-        let note = Note { seq, starts, may_be_skipped: may_be_skipped() };
+        let note = Note { seq, starts };
         // If the write fails, the next start has the same information as this one.
         self.file.write_all_at(&note.encode(), 0).ok();
     }
@@ -102,15 +100,13 @@ pub(super) fn convict(
     mut run: impl FnMut() -> io::Result<ExitStatus>,
 ) -> io::Result<Option<Convicted>> {
     let path = state.join(FILE_NAME);
-    let suspect = Note::read(&path)?.filter(|note| note.may_be_skipped && note.starts >= STARTS_MAX);
-    let Some(Note { seq, starts, .. }) = suspect else { return Ok(None) };
+    let suspect = Note::read(&path)?.filter(|note| note.starts >= STARTS_MAX);
+    let Some(Note { seq, starts }) = suspect else { return Ok(None) };
     tracing::warn!(%seq, starts, "starts in a row ended at one record; a child tries to replay it");
     let mut ended_at = || -> io::Result<Option<Convicted>> {
         let Some(fault) = fault_of(run()?) else { return Ok(None) };
         let why = format!("a process that replays it {fault}");
-        Ok(Note::read(&path)?
-            .filter(|note| note.may_be_skipped)
-            .map(|Note { seq, .. }| Convicted { seq, why }))
+        Ok(Note::read(&path)?.map(|Note { seq, .. }| Convicted { seq, why }))
     };
     let Some(first) = ended_at()? else { return Ok(None) };
     Ok(ended_at()?.filter(|second| second.seq == first.seq))
@@ -123,7 +119,7 @@ fn fault_of(status: ExitStatus) -> Option<&'static str> {
 }
 
 impl Note {
-    const BYTES: usize = 17;
+    const BYTES: usize = 16;
 
     /// The note at `path`; `None` when there is no file.
     fn read(path: &Path) -> io::Result<Option<Self>> {
@@ -135,10 +131,10 @@ impl Note {
     }
 
     fn encode(self) -> [u8; Self::BYTES] {
-        let mut bytes = [u8::from(self.may_be_skipped); Self::BYTES];
-        let (seq, rest) = bytes.split_at_mut(8);
+        let mut bytes = [0; Self::BYTES];
+        let (seq, starts) = bytes.split_at_mut(8);
         seq.copy_from_slice(&self.seq.0.to_le_bytes());
-        rest.split_at_mut(8).0.copy_from_slice(&self.starts.to_le_bytes());
+        starts.copy_from_slice(&self.starts.to_le_bytes());
         bytes
     }
 
@@ -150,7 +146,7 @@ impl Note {
                 .and_then(|bytes| bytes.first_chunk())
                 .map_or(0, |bytes| u64::from_le_bytes(*bytes))
         };
-        Self { seq: Seq(number(0)), starts: number(8), may_be_skipped: bytes.get(16) == Some(&1) }
+        Self { seq: Seq(number(0)), starts: number(8) }
     }
 }
 
@@ -158,12 +154,11 @@ impl Note {
 mod tests {
     use super::*;
 
-    /// Simulates a start that applies records 5 to 9, of which 6 may not be skipped, and ends at
-    /// `end`, if that is one of them.
+    /// Simulates a start that applies records 5 to 9, and ends at `end`, if that is one of them.
     fn start(state: &Path, end: u64) {
         let attempt = Attempt::begin(state).expect("writable");
         for seq in (5..10).map(Seq) {
-            attempt.applying(seq, || seq != Seq(6));
+            attempt.applying(seq);
             if seq.0 == end {
                 return;
             }
@@ -212,13 +207,6 @@ mod tests {
             start(state.path(), 7);
             assert_eq!(tried(state.path(), &[fault, fault]), (Some(7), 2), "{signal:?}");
         }
-    }
-
-    #[test]
-    fn records_never_skipped_are_not_tried() {
-        let state = tempfile::tempdir().expect("a folder");
-        (0..9).for_each(|_| start(state.path(), 6));
-        assert_eq!(tried(state.path(), &[]), (None, 0));
     }
 
     #[test]

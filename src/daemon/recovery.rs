@@ -12,7 +12,7 @@ use super::{
     clock::{Clock, clock_fn, monotonic_now},
     fold::Fold,
     lock::{JOURNAL_FOLDER, is_restore_interrupted},
-    planted::Planted,
+    planted::{Planted, PlantedPanic},
     projector,
     quarantine::Convicted,
     replay::{Followed, RecoveryError, Replay},
@@ -53,8 +53,10 @@ pub struct Replaying {
     pub convicted: Option<Convicted>,
     /// Tells the service manager that the start goes on.
     pub say: Option<fn()>,
-    /// A fault for tests.
+    /// A fault on a record, for tests.
     pub planted: Option<Planted>,
+    /// A panic on a thread, for tests.
+    pub planted_panic: Option<PlantedPanic>,
 }
 
 /// The recovered state, and the reader at the first record after it.
@@ -89,7 +91,10 @@ pub(super) fn recover(
     }
     let clock = Arc::new(Clock::starting_at(Timestamp::ZERO));
     let snapshots = open_snapshots(state)?;
-    let journal = closed_journal(state, config, &clock)?;
+    let mut journal = closed_journal(state, config, &clock)?;
+    if let Some(planted) = &replaying.planted_panic {
+        journal.clock = planted.clone().in_clock(journal.clock);
+    }
     let (fold, opened) = open_after(&snapshots, rules, &journal)?;
     let Opened { journal, cuts: _, last_seq, last_time } = opened;
     let ended_at = last_time.max(fold.applied_at);
@@ -148,8 +153,9 @@ fn newest(outbox: Vec<Event>, end: Timestamp) -> Vec<Event> {
 
 /// The snapshots in `state`.
 pub(super) fn open_snapshots(state: &Path) -> Result<Snapshots, RecoveryError> {
-    let files = DirFiles::new(&state.join(SNAPSHOTS)).map_err(RecoveryError::Folder)?;
-    Snapshots::open(Arc::new(files)).map_err(RecoveryError::Folder)
+    let path = state.join(SNAPSHOTS);
+    let opened = DirFiles::new(&path).and_then(|files| Snapshots::open(Arc::new(files)));
+    opened.map_err(|source| RecoveryError::Folder { path, source })
 }
 
 /// A journal that is not open yet.
@@ -193,7 +199,9 @@ pub(super) fn closed_journal(
     config: &JournalConfig,
     clock: &Arc<Clock>,
 ) -> Result<ClosedJournal, RecoveryError> {
-    let files = Arc::new(DirFiles::new(&state.join(JOURNAL_FOLDER)).map_err(RecoveryError::Folder)?);
+    let path = state.join(JOURNAL_FOLDER);
+    let files = DirFiles::new(&path).map_err(|source| RecoveryError::Folder { path, source })?;
+    let files = Arc::new(files);
     let (durability, sync_within) = match config.durability {
         Configured::Sync => (Durability::Sync, SYNC_WITHIN),
         Configured::Interval(interval) => (Durability::Interval, interval),

@@ -70,8 +70,8 @@ pub enum ReloadError {
     #[error("store the rules")]
     Rules(#[from] RulesError),
     /// The rules of the configuration cannot be stored, and there are none of an earlier time.
-    #[error("store the rules: the disk is full, and no earlier rules are in force")]
-    None,
+    #[error("store the rules of the configuration, without which there are none")]
+    None(#[source] RulesError),
     /// The journal accepts no more records.
     #[error("write the journal")]
     Append(#[from] AppendError),
@@ -138,13 +138,16 @@ pub(super) fn log_findings(report: &Report) {
 /// Stores the rules of `sources` in `store`, as the fallback for lost rules.
 ///
 /// Shape: the hash of `sources`; `None` if they cannot be stored, as on a full disk.
-pub(super) fn keep(store: RulesStore, sources: &Sources) -> (RulesStore, Option<String>) {
+pub(super) fn keep(store: RulesStore, sources: &Sources) -> (RulesStore, Result<String, RulesError>) {
     match store.keep(sources).and_then(|hash| store.note_current(&hash).map(|()| hash)) {
-        Ok(hash) => (store.with_current(&hash), Some(hash)),
+        Ok(hash) => (store.with_current(&hash), Ok(hash)),
         Err(error) => {
-            let error: &dyn std::error::Error = &error;
-            tracing::error!(error, "the rules of the configuration cannot be stored; those in force stay");
-            (store, None)
+            let cause: &dyn Error = &error;
+            tracing::error!(
+                error = cause,
+                "the rules of the configuration cannot be stored; those in force stay"
+            );
+            (store, Err(error))
         }
     }
 }
@@ -163,13 +166,14 @@ pub(super) struct InForce {
 /// Errors: there are no rules at all, or the journal accepts no more records.
 pub(super) async fn adopt(
     publisher: &Publisher,
-    kept: Option<String>,
+    kept: Result<String, RulesError>,
     in_force: &str,
 ) -> Result<InForce, ReloadError> {
-    let hash = kept.unwrap_or_else(|| in_force.to_owned());
-    if hash.is_empty() {
-        return Err(ReloadError::None);
-    }
+    let hash = match kept {
+        Ok(hash) => hash,
+        Err(error) if in_force.is_empty() => return Err(ReloadError::None(error)),
+        Err(_) => in_force.to_owned(),
+    };
     let waits = event_loop::unless_full(append(publisher, &hash).await.map(drop))?;
     Ok(InForce { hash, waits })
 }
@@ -363,7 +367,7 @@ impl Reloader {
                     ReloadError::Broken(report) => view(ConfigView::REFUSED, report, now),
                     ReloadError::Ended(_)
                     | ReloadError::Rules(_)
-                    | ReloadError::None
+                    | ReloadError::None(_)
                     | ReloadError::Append(_) => ConfigView {
                         state: ConfigView::REFUSED.to_owned(),
                         read_at: now.to_string(),
@@ -411,7 +415,7 @@ fn refusal(error: ReloadError) -> ReloadRefusal {
             ReloadRefusal::Files { message, found: findings(&report) }
         }
         ReloadError::Append(error) => ReloadRefusal::Journal(error),
-        error @ (ReloadError::Ended(_) | ReloadError::Rules(_) | ReloadError::None) => {
+        error @ (ReloadError::Ended(_) | ReloadError::Rules(_) | ReloadError::None(_)) => {
             ReloadRefusal::Failed(with_causes(&error))
         }
     }
@@ -428,7 +432,7 @@ fn event(outcome: Result<&ReloadView, &ReloadError>, now: Timestamp) -> Event {
         Err(
             other @ (ReloadError::Ended(_)
             | ReloadError::Rules(_)
-            | ReloadError::None
+            | ReloadError::None(_)
             | ReloadError::Append(_)),
         ) => own_event(FAILED, Severity::Warning, json!({ "message": with_causes(other) }), now),
     }

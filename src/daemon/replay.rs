@@ -8,7 +8,7 @@ use std::{
     io,
     ops::ControlFlow,
     panic::{AssertUnwindSafe, catch_unwind},
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -38,12 +38,17 @@ const SKIPPED_MAX: usize = 16;
 /// Why the state cannot be rebuilt.
 #[derive(Debug, thiserror::Error)]
 pub enum RecoveryError {
-    /// The folder of the journal or of the snapshots cannot be created.
-    #[error("create the folders of the journal and the snapshots")]
-    Folder(#[source] io::Error),
+    /// The folder of the journal or of the snapshots cannot be created or read.
+    #[error("use the folder {}", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
     /// A restore into it was interrupted.
     #[error("use {}: a restore into it did not finish; restore again", .0.display())]
-    Unrestored(std::path::PathBuf),
+    Unrestored(PathBuf),
     /// The journal cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -55,14 +60,17 @@ pub enum RecoveryError {
     Fold(#[from] FoldError),
     /// A record cannot be applied, and what follows means something else without it.
     #[error(
-        "replay the journal: record {seq} ({kind}) cannot be applied ({why}); a record of this kind is never skipped, so start a version of aside \
-         that applies it"
+        "replay the journal: record {seq} ({kind}, {place}) cannot be applied ({why}); a record of this kind is never skipped, because those \
+         after it mean something else without it: start another build of aside, or restore a backup; `aside journal verify` tells whether the \
+         journal is damaged, and `aside journal repair` mends that; if it is not, report this error"
     )]
     NeverSkipped {
         /// The record.
         seq: Seq,
         /// Its kind.
         kind: &'static str,
+        /// Its file and its offset there.
+        place: String,
         /// The reason.
         why: String,
     },
@@ -155,12 +163,15 @@ impl Replay<'_> {
             .ok();
         let before = |seq: Seq, kind: u8| {
             if let Some(attempt) = &attempt {
-                attempt.applying(seq, || records::may_be_skipped(kind));
+                attempt.applying(seq);
             }
             (self.before)(seq, kind)
         };
         let mut left = SKIPPED_MAX;
-        if let Some(Convicted { seq, why }) = self.convicted {
+        if let Some((Convicted { seq, why }, kind)) = self.convicted_after(begin) {
+            if !records::may_be_skipped(kind) {
+                return Err(self.never_skipped(*seq, kind, why.clone()));
+            }
             self.skip(*seq, why.clone(), &mut skipped);
             left -= 1;
         }
@@ -182,11 +193,7 @@ impl Replay<'_> {
                 }
                 Err(Stopped::At(seq, kind, why)) if left > 0 && !skipped.records().contains(&seq) => {
                     let culprit = self.culprit(begin, seq, kind, skipped.records());
-                    let culprit = culprit.ok_or_else(|| RecoveryError::NeverSkipped {
-                        seq,
-                        kind: records::kind_name(kind).unwrap_or("unknown"),
-                        why: why.clone(),
-                    })?;
+                    let culprit = culprit.ok_or_else(|| self.never_skipped(seq, kind, why.clone()))?;
                     self.skip(culprit, why, &mut skipped);
                     left -= 1;
                 }
@@ -194,6 +201,14 @@ impl Replay<'_> {
                 Err(Stopped::Error(error)) => return Err(error),
             }
         }
+    }
+
+    /// The convicted record and its kind, if this replay would apply it.
+    fn convicted_after(&self, begin: Seq) -> Option<(&Convicted, u8)> {
+        let convicted = self.convicted.filter(|convicted| convicted.seq > begin)?;
+        // A replay up to a damaged or deleted record reports that itself.
+        let record = self.journal.read_at(convicted.seq).ok().flatten()?;
+        Some((convicted, record.kind.0))
     }
 
     /// The state after the newest snapshot up to `upto`, or before the journal's first record.
@@ -293,6 +308,15 @@ impl Replay<'_> {
             Ok(Err(error)) => Err(Stopped::Error(error)),
             Err(panic) => Err(Stopped::At(seq, kind, words_of(panic.as_ref()))),
         }
+    }
+
+    fn never_skipped(&self, seq: Seq, kind: u8, why: String) -> RecoveryError {
+        let kind = records::kind_name(kind).unwrap_or("unknown");
+        let place = match self.journal.place_of(seq) {
+            Ok(Some((path, offset))) => format!("byte {offset} of {}", path.display()),
+            Ok(None) | Err(_) => "of an unknown file".to_owned(),
+        };
+        RecoveryError::NeverSkipped { seq, kind, place, why }
     }
 
     /// Records in the journal that a record is skipped, so that it stays skipped.

@@ -1,5 +1,8 @@
 //! The state that a running client records in a file.
 
+/// Largest file that is read, in bytes; a client writes some hundred.
+pub const FILE_BYTES_MAX: u64 = 64 * 1024;
+
 /// The state of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionFile {

@@ -1,17 +1,18 @@
 //! The folder of a client's files.
 
-use std::{
-    fs,
-    io::Read,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::harness::{kind::Kind, process::Process, session_file::SessionFile};
+use crate::{
+    harness::{
+        kind::Kind,
+        process::Process,
+        session_file::{FILE_BYTES_MAX, SessionFile},
+    },
+    regular_file,
+};
 
-/// Largest session file that is read, in bytes; a client writes some hundred.
-const SESSION_FILE_BYTES_MAX: u64 = 64 * 1024;
 /// Largest settings file that is read, in bytes.
 const SETTINGS_BYTES_MAX: u64 = 1024 * 1024;
 
@@ -33,22 +34,12 @@ impl ClientFolder {
 /// Reads the session file of the client with this process and the folder `folder`.
 pub(crate) fn read_session_file(folder: &ClientFolder, process: Process) -> Option<SessionFile> {
     let files = folder.kind.files.sessions.as_ref()?;
-    let text = read_regular(&(files.path)(&folder.path, process.pid), SESSION_FILE_BYTES_MAX)?;
+    let text = regular_file::read(&(files.path)(&folder.path, process.pid), FILE_BYTES_MAX).ok()?;
     (files.parse)(&text, process)
 }
 
 /// Reads the user's settings of the client; `None` if there are none that the client could read.
 pub(crate) fn read_settings(folder: &ClientFolder) -> Option<Value> {
     let path = folder.path.join(folder.kind.installation.settings.user);
-    serde_json::from_slice(&read_regular(&path, SETTINGS_BYTES_MAX)?).ok()
-}
-
-fn read_regular(path: &Path, bytes_max: u64) -> Option<Vec<u8>> {
-    // Checked before it is opened: opening a pipe blocks until it has a writer.
-    if !fs::metadata(path).ok()?.is_file() {
-        return None;
-    }
-    let mut text = Vec::new();
-    fs::File::open(path).ok()?.take(bytes_max).read_to_end(&mut text).ok()?;
-    Some(text)
+    serde_json::from_slice(&regular_file::read(&path, SETTINGS_BYTES_MAX).ok()?).ok()
 }

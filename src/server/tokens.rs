@@ -26,7 +26,7 @@ use strum::{IntoStaticStr, VariantArray};
 use subtle::ConstantTimeEq;
 
 use super::webhook_paths::{ALERTS_PATH, PATH};
-use crate::{hex::hex, words::Words};
+use crate::{hex::hex, regular_file, words::Words};
 
 /// Random bytes of a new token: 256 bits.
 const TOKEN_BYTES: usize = 32;
@@ -192,13 +192,12 @@ fn stamp(path: &Path) -> Stamp {
 /// Errors: also a file that others can read, because its tokens are not secret.
 pub fn load(path: &Path) -> Result<Vec<Token>, TokensError> {
     let failed = |source| TokensError::File { path: path.to_owned(), source };
-    let file = File::open(path).map_err(failed)?;
-    let mode = file.metadata().map_err(failed)?.mode() & 0o7777;
+    let (file, about) = regular_file::open(path).map_err(failed)?;
+    let mode = about.mode() & 0o7777;
     if mode & 0o077 != 0 {
         return Err(TokensError::OpenToOthers { path: path.to_owned(), mode });
     }
-    let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX).read_to_end(&mut bytes).map_err(failed)?;
+    let bytes = regular_file::read_whole(file, FILE_BYTES_MAX).map_err(failed)?;
     let content = |why: &str| TokensError::Content { path: path.to_owned(), why: why.to_owned() };
     let text = String::from_utf8(bytes).map_err(|_| content("it is not text"))?;
     let tokens = parse(&text).map_err(|(line, why)| content(&format!("line {line}: {why}")))?;
@@ -257,7 +256,7 @@ pub fn add(path: &Path, scopes: &[Scope], note: &str) -> Result<String, TokensEr
 }
 
 fn ends_with_newline(path: &Path) -> io::Result<bool> {
-    let text = fs::read(path)?;
+    let text = regular_file::read(path, FILE_BYTES_MAX)?;
     Ok(text.last().is_none_or(|last| *last == b'\n'))
 }
 

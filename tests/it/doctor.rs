@@ -250,7 +250,10 @@ fn a_file_of_the_client_that_cannot_be_read_is_reported_with_the_reason() {
     fs::remove_file(&settings).expect("it has the status line");
     fs::create_dir_all(&settings).expect("a folder in its place");
     let said = remedy(&home, "hooks");
-    assert!(said.contains("settings.json: Is a directory") && said.ends_with(": repair the file"), "{said}");
+    assert!(
+        said.contains("settings.json: it is not a regular file") && said.ends_with(": repair the file"),
+        "{said}"
+    );
     assert_eq!(daemon.stop().status.code(), Some(0));
 }
 

@@ -14,6 +14,7 @@ mod docs;
 mod doctor;
 mod doors;
 mod entries;
+mod faults;
 mod flips;
 mod git;
 mod hook;

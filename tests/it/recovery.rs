@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use aside::{
-    config::layers::{LayerKind, SourceFile, Sources},
-    daemon::rules::RulesStore,
     engine::{Output, RequestId},
-    event::{Event, Payload, Provenance, Seq, SessionId, Severity},
+    event::{Event, Seq, SessionId},
     exchange::{Answer, Exchange, ReleaseRecord},
     journal::{
         AppendBatch, Journal, JournalSettings, Level, RecordBuf, RecordKind, files::DirFiles,
@@ -21,26 +19,9 @@ use tempfile::TempDir;
 
 use crate::support::{
     daemon::{Home, at},
+    each::{EACH, event, keep_rules},
     event_loop::{Append, Daemon, Disk},
 };
-
-const EACH: &str = "[subscriber]\nid = \"each\"\n[events]\ntypes = [\"test.each\"]\n[batching]\nwindow_ms = 0\n[output]\npriority = \"high\"\n";
-
-fn event(n: u64) -> Event {
-    Event {
-        id: format!("e{n}").into(),
-        event_type: "test.each".parse().expect("a type"),
-        source: "test".into(),
-        provenance: Provenance::Local,
-        severity: Severity::Info,
-        timestamp: Timestamp::from_millis(n),
-        payload: Payload::from(json!({ "n": n })),
-        dedupe_key: None,
-        session: Some(SessionId::new("s")),
-        workspace: None,
-        cause: None,
-    }
-}
 
 fn exchange(carrier: &str) -> Append {
     let exchange = Exchange::new(SessionId::new("s"), InjectionPoint::AfterTool, carrier);
@@ -58,13 +39,7 @@ impl Life {
     /// Opens a session, publishes three events, and releases them by an exchange.
     fn of_three_released() -> Self {
         let rules = tempfile::tempdir().expect("a folder");
-        let sources = Sources::new([SourceFile {
-            layer: LayerKind::User,
-            name: "subscribers/each.toml".into(),
-            path: "each.toml".into(),
-            text: EACH.into(),
-        }]);
-        let hash = RulesStore::new(rules.path()).keep(&sources).expect("kept");
+        let hash = keep_rules(rules.path());
         let (disk, fold) = Disk::open(&MemoryFiles::new(), 1 << 16, rules.path()).expect("opened");
         let mut daemon = Daemon::start(disk, fold, Timestamp::ZERO).expect("started");
         let body = |body: &mut Vec<u8>| records::encode_rules(&hash, body);

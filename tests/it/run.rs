@@ -10,7 +10,10 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::support::daemon::{Home, at, eventually};
+use crate::support::{
+    daemon::{Home, at, eventually, text},
+    strace::{Change, changed},
+};
 
 /// Writes the output of `tsc -w`, in pieces, for each line that it reads.
 const TSC: &str = r#"#!/bin/sh
@@ -163,4 +166,31 @@ fn what_a_command_and_its_report_say_is_one_table() {
     assert_eq!(wrong.status.code(), Some(2));
     let said = String::from_utf8_lossy(&wrong.stderr).into_owned();
     assert!(said.contains("--matcher: unknown matcher `gc`; did you mean `gcc`?"), "{said}");
+}
+
+/// Runs a command whose report is on a disk that does not answer these calls.
+fn run_with_hanging_report(calls: &str) {
+    let home = Home::new();
+    let _daemon = home.serve();
+    let script = "echo '<x/>' >r.xml; echo done; exit 3";
+    let command = home.command(&["run", "--report", "junit=r.xml", "--", "sh", "-c", script]);
+    // Twice the limit, in microseconds; strace ends with the delay.
+    let change = Change { calls, change: "delay_enter=10000000", file: Some("work/r.xml") };
+    let output = changed(&home, &command, change).output().expect("it runs");
+    assert_eq!((output.status.code(), &*text(&output.stdout)), (Some(3), "done\n"));
+    let said = text(&output.stderr);
+    let said: Vec<&str> = said.lines().filter(|line| !line.starts_with("strace: ")).collect();
+    assert_eq!(said, ["aside: warning: r.xml: it was given up, because reading it takes too long"]);
+    let failed = events(&home, "task.failed");
+    assert_eq!(failed.len(), 1, "the command's end is published");
+}
+
+#[test]
+fn a_report_that_cannot_be_read_in_time_is_given_up() {
+    run_with_hanging_report("read");
+}
+
+#[test]
+fn a_report_whose_disk_hangs_before_the_command_is_given_up() {
+    run_with_hanging_report("statx");
 }

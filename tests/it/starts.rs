@@ -8,15 +8,14 @@ use std::{
     ops::ControlFlow,
     os::unix::process::ExitStatusExt,
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Child, Command, Output, Stdio},
     sync::Arc,
 };
 
 use aside::{
-    config::layers::{LayerKind, SourceFile, Sources},
-    daemon::{replay::RecoveryError, rules::RulesStore},
+    daemon::replay::RecoveryError,
     engine::RequestId,
-    event::{Event, Payload, Provenance, Seq, SessionId, Severity},
+    event::{Seq, SessionId},
     exchange::Exchange,
     journal::{Journal, JournalSettings, Level, files::DirFiles, memory::MemoryFiles},
     notification::InjectionPoint,
@@ -28,16 +27,18 @@ use serde_json::json;
 
 use crate::support::{
     daemon::{Home, at, eventually, text},
+    each::{EACH, event, keep_rules},
     event_loop::{Append, Daemon, Disk},
 };
 
-const EACH: &str = "[subscriber]\nid = \"each\"\n[events]\ntypes = [\"test.each\"]\n[batching]\nwindow_ms = 0\n[output]\npriority = \"high\"\n";
 const VARIABLE: &str = "ASIDE_TEST_REPLAY";
 const EVENTS: u64 = 4;
 /// How often a start is killed at each record.
 const KILLS: usize = 3;
 /// Most starts until a record on which they fail is skipped.
 const STARTS_MAX: usize = 4;
+/// Most processor time of a start, as its user's patience bounds it; some tenths are used.
+const SECONDS_MAX: u32 = 1;
 
 /// A stopped daemon's folder with a session, an exchange, pending events and, at the end, a reload.
 /// Returns the positions of the events.
@@ -191,9 +192,7 @@ fn records_of_rules_and_exchanges_are_never_skipped() {
     assert!(seqs.len() >= 3, "{seqs:?}");
     for seq in seqs {
         let output = planted(&home, seq, "panic").output().expect("the program runs");
-        let said = text(&output.stderr);
-        assert!(!output.status.success(), "{seq}: {said}");
-        assert!(said.contains(&format!("record {seq} (")) && said.contains("never skipped"), "{said}");
+        assert_refused(&home, seq, &output);
     }
     assert_eq!(head(&home), last, "nothing is appended");
     let daemon = home.serve();
@@ -201,36 +200,58 @@ fn records_of_rules_and_exchanges_are_never_skipped() {
     drop(daemon);
 }
 
+/// The last line of a start that refuses the record, which names it.
+fn assert_refused(home: &Home, seq: u64, output: &Output) {
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{seq}: {said}");
+    let line = said.lines().last().unwrap_or_default();
+    let file = home.path("state/journal/00000000000000000001.seg");
+    let place = format!(" of {}) cannot be applied (", file.display());
+    for part in [&*format!("record {seq} ("), ", byte ", &place, "never skipped", "another build", "verify"] {
+        assert!(line.contains(part), "{seq}: no `{part}`: {said}");
+    }
+}
+
+#[test]
+fn crashes_on_records_never_skipped_end_with_an_error() {
+    let (home, _) = pending_home();
+    let kinds = kinds(&home);
+    for (kind, fault, refusals) in [(records::RULES, "abort", 2), (records::EXCHANGE, "endless", 1)] {
+        let (seq, _) = *kinds.iter().find(|(_, found)| *found == kind).expect("there is one");
+        let start = || {
+            let mut command = Command::new("sh");
+            let limited = format!("ulimit -S -t {SECONDS_MAX}; exec \"$0\" serve");
+            command.args(["-c", &limited, env!("CARGO_BIN_EXE_aside")]).env_clear();
+            let given = planted(&home, seq, fault);
+            command.envs(given.get_envs().filter_map(|(name, value)| Some((name, value?))));
+            command.output().expect("it runs")
+        };
+        for _ in 1..STARTS_MAX {
+            let crashed = start();
+            assert!(crashed.status.signal().is_some(), "{fault}: {crashed:?}");
+        }
+        (0..refusals).for_each(|_| assert_refused(&home, seq, &start()));
+        // A start without the fault ends the suspicion.
+        let daemon = home.serve();
+        assert!(at(&home.get("/v1/status"), "/journal/problems").is_null(), "{fault}");
+        daemon.kill();
+    }
+    let daemon = home.serve();
+    assert_eq!(delivered(&home, "c1"), [1, 2, 3, 4]);
+    drop(daemon);
+}
+
 /// A journal in memory with rules, a session, events and exchanges.
 fn journal_in_memory(rules: &Path) -> MemoryFiles {
-    let sources = Sources::new([SourceFile {
-        layer: LayerKind::User,
-        name: "subscribers/each.toml".into(),
-        path: "each.toml".into(),
-        text: EACH.into(),
-    }]);
-    let hash = RulesStore::new(rules).keep(&sources).expect("kept");
+    let hash = keep_rules(rules);
     let files = MemoryFiles::new();
     let (disk, fold) = Disk::open(&files, 1 << 12, rules).expect("opened");
     let mut daemon = Daemon::start(disk, fold, Timestamp::ZERO).expect("started");
     let body = |body: &mut Vec<u8>| records::encode_rules(&hash, body);
     daemon.append(Append::of(records::RULES, Level::Synced, Timestamp::ZERO, body)).expect("appended");
     for n in 0..12 {
-        let event = Event {
-            id: format!("e{n}").into(),
-            event_type: "test.each".parse().expect("a type"),
-            source: "test".into(),
-            provenance: Provenance::Local,
-            severity: Severity::Info,
-            timestamp: Timestamp::from_millis(n),
-            payload: Payload::from(json!({ "n": n })),
-            dedupe_key: None,
-            session: Some(SessionId::new("s")),
-            workspace: None,
-            cause: None,
-        };
         let now = Timestamp::from_millis(n);
-        daemon.append(Append::events([&event], Level::Synced, now)).expect("appended");
+        daemon.append(Append::events([&event(n)], Level::Synced, now)).expect("appended");
         if n % 4 == 0 {
             let exchange = Exchange::new(SessionId::new("s"), InjectionPoint::TurnEnd, &format!("c{n}"));
             let body = |body: &mut Vec<u8>| records::encode_exchange(RequestId(1), &exchange, body);

@@ -2,8 +2,10 @@
 
 pub(crate) mod daemon;
 pub(crate) mod drive;
+pub(crate) mod each;
 pub(crate) mod event_loop;
 pub(crate) mod generations;
 pub(crate) mod mounts;
 pub(crate) mod restored;
+pub(crate) mod strace;
 pub(crate) mod written;

@@ -6,7 +6,6 @@
 //! a shell.
 
 use std::{
-    fs,
     io::{self, PipeReader},
     os::fd::{AsFd, OwnedFd},
 };
@@ -16,7 +15,7 @@ use rustix::{
     process::{Pid, PidfdFlags, getppid, pidfd_open},
 };
 
-use crate::harness::process::{Process, ProcessStat};
+use crate::{harness::process::Process, source::process::stat};
 
 /// Poll interval of the parent where its end cannot be awaited, in seconds.
 const LOOK_SECONDS: i64 = 2;
@@ -70,18 +69,12 @@ fn parents() -> (Vec<OwnedFd>, Option<Process>) {
     for _ in 0..=SHELLS_MAX {
         let Some(process) = next.filter(|process| !process.is_init()) else { break };
         found.extend(pidfd_open(process, PidfdFlags::empty()));
-        let Some(stat) = stat_of(process) else { break };
+        let Ok(pid) = u32::try_from(process.as_raw_nonzero().get()) else { break };
+        let Some(stat) = stat(pid) else { break };
         if !SHELLS.contains(&stat.name.as_str()) {
-            let pid = u32::try_from(process.as_raw_nonzero().get()).ok();
-            return (found, pid.map(|pid| Process { pid, started: stat.started }));
+            return (found, Some(Process { pid, started: stat.started }));
         }
         next = i32::try_from(stat.parent).ok().and_then(Pid::from_raw);
     }
     (found, None)
-}
-
-/// The system's status of a process.
-fn stat_of(process: Pid) -> Option<ProcessStat> {
-    let text = fs::read(format!("/proc/{}/stat", process.as_raw_nonzero())).ok()?;
-    ProcessStat::parse(&String::from_utf8_lossy(&text))
 }

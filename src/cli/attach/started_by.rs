@@ -2,14 +2,20 @@
 //! file.
 
 use std::{
-    env, fs,
+    env,
     path::{Path, PathBuf},
 };
 
 use crate::{
     cli::client_program,
     client::percent_encode,
-    harness::{header, kind::Kind, process::Process, session_file::SessionFile},
+    harness::{
+        header,
+        kind::Kind,
+        process::Process,
+        session_file::{FILE_BYTES_MAX, SessionFile},
+    },
+    regular_file,
 };
 
 /// A running client.
@@ -31,7 +37,7 @@ impl StartedBy {
     pub(super) fn session_file(&self) -> Option<SessionFile> {
         let files = self.kind.files.sessions.as_ref()?;
         let path = (files.path)(self.folder.as_deref()?, self.process.pid);
-        (files.parse)(&fs::read(path).ok()?, self.process)
+        (files.parse)(&regular_file::read(&path, FILE_BYTES_MAX).ok()?, self.process)
     }
 
     /// The client's facts for the daemon, as further query parameters.

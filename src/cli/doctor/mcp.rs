@@ -17,10 +17,10 @@ use super::Check;
 use crate::{
     cli::{
         Context,
-        install::{places::Places, templates::SERVERS},
+        install::{places::Places, plan::FILE_BYTES_MAX, templates::SERVERS},
     },
     harness::kind::Kind,
-    tokens,
+    regular_file, tokens,
 };
 
 const NAME: &str = "tools";
@@ -52,7 +52,7 @@ pub(super) fn check(kinds: &[&'static Kind], context: &Context<'_>) -> Check {
 fn installed(kind: &'static Kind) -> Option<String> {
     let places = Places::find(kind, Path::new(".")).ok()?;
     let (folder, plugin) = places.plugin()?;
-    let manifest = std::fs::read(folder.join(plugin.manifest)).unwrap_or_default();
+    let manifest = regular_file::read(&folder.join(plugin.manifest), FILE_BYTES_MAX).unwrap_or_default();
     let manifest: Value = serde_json::from_slice(&manifest).unwrap_or_default();
     let name = kind.caps.name;
     Some(match manifest.get(SERVERS) {

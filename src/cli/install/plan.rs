@@ -10,8 +10,12 @@ use std::{
 
 use similar::TextDiff;
 
+use crate::regular_file;
+
 /// Suffix of the copy that is made before a file's first change.
 const BACKUP_SUFFIX: &str = "aside-backup";
+/// Largest file of a client that is read, in bytes; far larger than settings and plugins.
+pub(crate) const FILE_BYTES_MAX: u64 = 16 << 20;
 /// Permission bits of a new file.
 const NEW_MODE: u32 = 0o644;
 /// Mode of a new folder.
@@ -175,8 +179,10 @@ pub(super) fn holds_file(path: &Path) -> bool {
 }
 
 /// A file's text, if it exists.
+///
+/// Errors: also if it is larger than [`FILE_BYTES_MAX`], or not a regular file.
 pub(crate) fn read(path: &Path) -> Result<Option<String>, FileError> {
-    match fs::read_to_string(path) {
+    match regular_file::read_text(path, FILE_BYTES_MAX) {
         Ok(text) => Ok(Some(text)),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             Ok(None)

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use super::limited::within;
+use super::limited::{READ_WAIT_MAX, within};
 use crate::{
     cli::matchers,
     problem::{
@@ -58,13 +58,15 @@ impl Plan {
     ) -> Result<Self, String> {
         let reports = reports.iter().map(|text| Report::parse(text)).collect::<Result<_, _>>()?;
         let mut plan = Self { reports, ..Self::default() };
+        let unseen = plan.reports.iter_mut().filter_map(|report| report.see().err());
+        plan.warnings = unseen.collect();
         if names.iter().any(|name| name == NONE) {
             return Ok(plan);
         }
         let read = config.map(|folder| matchers::read_folder(&folder.join("matchers")));
         let (own, unread) = read.unwrap_or_default();
         let all = own.before(Matchers::shipped());
-        plan.warnings = unread.iter().map(ToString::to_string).collect();
+        plan.warnings.extend(unread.iter().map(ToString::to_string));
         let words: Vec<String> = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         if names.is_empty() {
             plan.format = Format::of_command(&words);
@@ -109,9 +111,22 @@ impl Report {
         let Some(format) = Format::of_word(format) else {
             return Err(format!("--report: unknown format `{format}`; formats: {}", Format::list()));
         };
-        let path = PathBuf::from(path);
-        let seen = mark(&path);
-        Ok(Self { format, path, seen, is_given_up: false })
+        Ok(Self { format, path: PathBuf::from(path), seen: None, is_given_up: false })
+    }
+
+    /// Notes the state of the file before the command begins.
+    ///
+    /// Errors: the reason, with the file's name; the system did not tell within [`READ_WAIT_MAX`].
+    fn see(&mut self) -> Result<(), String> {
+        let path = self.path.clone();
+        let seen = within(READ_WAIT_MAX, move || mark(&path));
+        self.is_given_up = seen.is_err();
+        self.seen = seen.map_err(|error| self.named(&error))?;
+        Ok(())
+    }
+
+    fn named(&self, error: &str) -> String {
+        format!("{}: {error}", self.path.display())
     }
 
     /// The tool of these problems.
@@ -126,15 +141,22 @@ impl Report {
         if self.is_given_up {
             return None;
         }
-        let now = mark(&self.path).filter(|mark| Some(*mark) != self.seen)?;
-        self.seen = Some(now);
-        let (format, path) = (self.format, self.path.clone());
+        let (format, path, seen) = (self.format, self.path.clone(), self.seen);
         let read = within(limit, move || {
-            let text = matchers::read_text(&path, DOCUMENT_BYTES_MAX).map_err(|error| error.to_string())?;
-            format.read(&text).map_err(|error| error.to_string())
+            let now = mark(&path).filter(|mark| Some(*mark) != seen)?;
+            let text = matchers::read_text(&path, DOCUMENT_BYTES_MAX).map_err(|error| error.to_string());
+            let read = text.and_then(|text| format.read(&text).map_err(|error| error.to_string()));
+            Some((now, read))
         });
         self.is_given_up = read.is_err();
-        Some(read.flatten().map_err(|error| format!("{}: {error}", self.path.display())))
+        match read {
+            Ok(read) => {
+                let (now, read) = read?;
+                self.seen = Some(now);
+                Some(read.map_err(|error| self.named(&error)))
+            }
+            Err(error) => Some(Err(self.named(&error))),
+        }
     }
 }
 
@@ -146,7 +168,7 @@ fn mark(path: &Path) -> Option<Mark> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{cli::run::limited::READ_WAIT_MAX, client::fake::Scratch};
+    use crate::client::fake::Scratch;
 
     fn plan(names: &[&str], reports: &[&str], command: &str, config: Option<&Path>) -> Result<Plan, String> {
         let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
@@ -227,6 +249,7 @@ mod tests {
         fs::write(&path, "<x><testcase name='old'><failure/></testcase></x>").expect("written");
         let text = format!("junit={}", path.display());
         let mut report = Report::parse(&text).expect("right");
+        report.see().expect("in time");
         assert!(report.read(READ_WAIT_MAX).is_none());
         fs::write(&path, "<x><testcase name='newer'><failure/></testcase></x>").expect("written");
         let problems = report.read(READ_WAIT_MAX).expect("it was written").expect("right");

@@ -87,16 +87,17 @@ async fn rules_that_cannot_be_kept_leave_those_in_force() {
     let sources = crate::config::layers::Sources::shipped();
     // A file with the folder's name makes all writes fail.
     fs::write(folder.path().join("file"), b"").expect("written");
-    let (_, kept) = keep(RulesStore::new(&folder.path().join("file")), &sources);
-    assert_eq!(kept, None);
+    let kept = || keep(RulesStore::new(&folder.path().join("file")), &sources).1;
     let before = reloader.store.keep(&sources).expect("kept");
-    let in_force = adopt(&reloader.publisher, kept.clone(), &before).await.expect("adopted");
+    let in_force = adopt(&reloader.publisher, kept(), &before).await.expect("adopted");
     assert_eq!(in_force, InForce { hash: before, waits: false });
     let mut reader = reloader.journal.read_from(Seq(1));
     let batch = reader.next_batch(1).expect("readable");
     let kinds: Vec<u8> = batch.iter().map(|found| found.kind.0).collect();
     assert_eq!(kinds, [records::RULES], "every start says which rules hold");
-    assert!(matches!(adopt(&reloader.publisher, kept, "").await, Err(ReloadError::None)));
+    let refused = adopt(&reloader.publisher, kept(), "").await.expect_err("there are none");
+    let said = with_causes(&refused);
+    assert!(said.contains("/file/rules/") && said.ends_with("(os error 20)"), "{said}");
 }
 
 /// The hashes of all rules that the journal names.
@@ -125,7 +126,7 @@ async fn rules_that_wait_for_space_are_named_and_never_after_those_of_a_reload()
         files.set_space(Some(0));
         while reloader.publisher.append(Records::build(Records::tick)).await.is_ok() {}
         let waiting = "00".repeat(32);
-        reloader.in_force = adopt(&reloader.publisher, Some(waiting.clone()), "").await.expect("adopted");
+        reloader.in_force = adopt(&reloader.publisher, Ok(waiting.clone()), "").await.expect("adopted");
         assert!(reloader.in_force.waits && named(&journal).is_empty());
         files.set_space(None);
         while journal.disk_full().is_some() {

@@ -12,7 +12,7 @@ use crate::{
     event::Seq,
     journal::log::{
         cursor::{Cursor, Entry, Step},
-        record::{Damage, Record, RecordKind},
+        record::{self, Damage, Record, RecordKind},
         segment::Segment,
         segment_file::HEADER_BYTES,
         store::Store,
@@ -152,6 +152,19 @@ impl Reader {
             }
         }
         Ok(Records { cursor: Some(&place.cursor), entries: &self.entries })
+    }
+
+    /// Takes the next record; returns its file and its offset there, `None` when it is not written
+    /// yet.
+    ///
+    /// Errors: as [`Self::next_batch`].
+    pub(crate) fn place_of_next(&mut self) -> Result<Option<(PathBuf, u64)>, ReadError> {
+        let wanted = self.next;
+        let taken = self.next_batch(1)?.iter().find(|record| record.seq == wanted);
+        let Some(bytes) = taken.map(|record| record::size_of(record.body.len())) else { return Ok(None) };
+        let place = self.place.as_ref().expect("the record was read there");
+        let path = self.store.files.path(&place.segment.name());
+        Ok(Some((path, place.cursor.offset() - bytes as u64)))
     }
 
     /// Moves forward to `next`. Reads only the records between the nearest indexed offset and
@@ -379,6 +392,24 @@ mod tests {
         }
         assert_eq!(journal.read_at(Seq(2_001)).expect("readable"), None);
         assert_eq!(journal.find(|_| false).expect("readable"), None);
+    }
+
+    #[test]
+    fn a_record_is_decoded_at_its_place() {
+        let files = MemoryFiles::new();
+        let journal = open(&files).journal;
+        (1..60).for_each(|number| drop(journal.append_blocking(batch(number), Level::Synced)));
+        for seq in [1, 2, 17, 59].map(Seq) {
+            let (path, offset) = journal.place_of(seq).expect("readable").expect("there");
+            let name = path.file_name().expect("a name").to_str().expect("text");
+            let mut bytes = vec![0; 100];
+            let count = files.open(name).expect("there").read_at(&mut bytes, offset).expect("read");
+            let record::Decoded::Record { record, .. } = record::decode(&bytes[..count]) else {
+                panic!("no record at byte {offset} of {name}");
+            };
+            assert_eq!((record.seq, number_of(record.body)), (seq, seq.0));
+        }
+        assert_eq!(journal.place_of(Seq(60)).expect("readable"), None);
     }
 
     #[test]

@@ -17,7 +17,10 @@ use std::{
 };
 
 use aside::client::{Client, ClientError, HOOK_TIMEOUT_VARIABLE, Response};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open},
+};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -227,12 +230,16 @@ impl Home {
     }
 
     fn try_serve_program(&self, program: &Path, args: &[&str]) -> Result<Daemon, Ended> {
-        let mut child = self
-            .command_of(program, &[&["serve"], args].concat())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the program runs");
+        Self::try_start(&mut self.command_of(program, &[&["serve"], args].concat()))
+    }
+
+    /// Starts the daemon that `command` runs; an error if it ends before it is ready.
+    ///
+    /// # Panics
+    /// If it is neither ready nor ended within [`PATIENCE`].
+    pub(crate) fn try_start(command: &mut Command) -> Result<Daemon, Ended> {
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program runs");
         let stderr = child.stderr.take().expect("piped");
         // The reader never waits for a test, so the daemon never waits for its log; it ends with
         // the daemon.
@@ -242,11 +249,18 @@ impl Home {
             read.map(|line| lines.send(line + "\n")).take_while(Result::is_ok).for_each(drop);
         });
         let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
-        let mut greeting = String::new();
-        for _ in 0..READY_LINES {
-            stdout.read_line(&mut greeting).expect("text");
-        }
-        let mut daemon = Daemon { child, greeting, log };
+        let (ready, greeted) = mpsc::sync_channel(1);
+        thread::spawn(move || {
+            let mut greeting = String::new();
+            for _ in 0..READY_LINES {
+                stdout.read_line(&mut greeting).expect("text");
+            }
+            ready.send(greeting)
+        });
+        let mut daemon = Daemon { child, greeting: String::new(), log };
+        daemon.greeting = greeted.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+            panic!("it is neither ready nor ended after {PATIENCE:?}\n{}", daemon.killed().log);
+        });
         if daemon.greeting.is_empty() { Err(daemon.end()) } else { Ok(daemon) }
     }
 
@@ -346,7 +360,33 @@ impl Daemon {
     }
 
     /// Waits for its end.
+    ///
+    /// # Panics
+    /// If it has not ended within [`PATIENCE`].
     pub(crate) fn end(&mut self) -> Ended {
+        if self.has_ended() {
+            return self.waited();
+        }
+        let process = pidfd_open(self.pid(), PidfdFlags::empty()).expect("it is not waited for yet");
+        let limit = Timespec { tv_sec: PATIENCE.as_secs().cast_signed(), tv_nsec: 0 };
+        let ended = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&limit)).expect("it waits");
+        if ended == 0 {
+            panic!("it has not ended after {PATIENCE:?}\n{}", self.killed().log);
+        }
+        self.waited()
+    }
+
+    /// Whether it has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("it was started here").is_some()
+    }
+
+    fn killed(&mut self) -> Ended {
+        self.child.kill().expect("it was started here");
+        self.waited()
+    }
+
+    fn waited(&mut self) -> Ended {
         let status = self.child.wait().expect("it was started here");
         Ended { status, log: self.log.iter().collect() }
     }

@@ -116,6 +116,7 @@ pub(super) const MODULES: &[Module] = &[
     module("journal", 4, &["background", "meter"]),
     module("publisher", 4, &["engine::io", "journal", "records"]),
     alone("program", 4, &[]),
+    alone("regular_file", 4, &[]),
     module("projection", 4, &["engine", "format", "journal", "records", "wire"]),
     module("source", 4, &[
         "ci", "harness", "journal", "log", "lsp", "paths", "program", "publisher", "records", "rules", "schedule",
@@ -123,15 +124,16 @@ pub(super) const MODULES: &[Module] = &[
     ]),
     module("server", 5, &[
         "config", "conversation", "engine", "format", "harness", "journal", "lsp", "meter", "pipeline", "probe",
-        "program", "projection", "publisher", "records", "rules", "shell", "sink", "source", "watch", "webhook", "wire",
+        "program", "projection", "publisher", "records", "regular_file", "rules", "shell", "sink", "source", "watch",
+        "webhook", "wire",
     ]),
     module("daemon", 5, &[
         "background", "config", "conversation", "engine", "harness", "journal", "meter", "pipeline",
         "program", "projection", "publisher", "records", "rules", "server", "source", "wire",
     ]),
     module("cli", 6, &[
-        "client", "config", "daemon", "harness", "journal", "meter", "problem", "server", "sink", "source", "trial",
-        "watch", "wire",
+        "client", "config", "daemon", "harness", "journal", "meter", "problem", "regular_file", "server", "sink",
+        "source", "trial", "watch", "wire",
     ]),
     alone("client", 6, &[]),
     alone("main", 6, &["causes", "cli"]),
