@@ -28,6 +28,7 @@ pub use seen::ids_in;
 
 use crate::{
     call::Call,
+    causes::shortened,
     event::{Event, SessionId},
     exchange::Exchange,
     wire::FieldError,
@@ -195,16 +196,23 @@ impl Then {
     }
 }
 
+/// What is wrong with a hook's input.
+///
+/// Shape: a parser's text, which quotes a value; shortened, and never for the log.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct InputError(String);
+
 /// Why a hook's input cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum HookError {
     /// Not JSON, or a field of the wrong type.
-    #[error("hook input is invalid at `{field}`: {problem}")]
+    #[error("hook input is invalid at `{field}`")]
     Input {
         /// Path of the field; `.` for the whole.
         field: String,
-        /// The error, with line and column; not the parser's own, which quotes a value whole.
-        problem: String,
+        /// The error, with line and column.
+        source: InputError,
     },
     /// A required field of the hook is missing.
     #[error("hook input of {hook} has no `{field}`")]
@@ -222,6 +230,12 @@ pub enum HookError {
         /// The field, and its error.
         source: FieldError,
     },
+}
+
+impl InputError {
+    fn new(problem: impl Into<String>) -> Self {
+        Self(shortened(problem.into()))
+    }
 }
 
 #[cfg(test)]

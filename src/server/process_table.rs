@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_outside_until_another_one_is_a_client() {
+    fn a_process_is_outside_without_a_client() {
         let processes = Processes::default();
         let [shell, command, client] = [1, 2, 3].map(|pid| Process { pid, started: 1 });
         let clients = processes.clients();

@@ -160,7 +160,7 @@ fn a_detached_process_is_known_by_its_environment() {
 }
 
 #[test]
-fn a_message_of_a_left_process_is_its_agents() {
+fn a_detached_process_writes_as_its_agent() {
     let (home, _daemon, mut alice, mut bob, _) = two_sessions();
     drop(alice.hook("alice", "$$"));
     let message =

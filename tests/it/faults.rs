@@ -304,7 +304,7 @@ fn assert_said(home: &Home, ended: &Ended, status: i32, words: &str, case: &str)
 }
 
 #[test]
-fn a_call_that_fails_in_the_start_loses_nothing() {
+fn a_failed_call_of_a_start_loses_nothing() {
     run(WHILE_IT_STARTS);
 }
 
@@ -314,7 +314,7 @@ fn a_call_that_fails_while_serving_loses_nothing() {
 }
 
 #[test]
-fn a_call_that_fails_for_a_connection_loses_nothing() {
+fn a_failed_call_of_a_connection_loses_nothing() {
     run(OF_CONNECTIONS);
 }
 

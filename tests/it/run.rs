@@ -186,11 +186,11 @@ fn run_with_hanging_report(calls: &str) {
 }
 
 #[test]
-fn a_report_that_cannot_be_read_in_time_is_given_up() {
+fn a_slow_report_is_given_up() {
     run_with_hanging_report("read");
 }
 
 #[test]
-fn a_report_whose_disk_hangs_before_the_command_is_given_up() {
+fn a_report_on_hanging_disk_is_given_up() {
     run_with_hanging_report("statx");
 }

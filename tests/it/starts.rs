@@ -213,7 +213,7 @@ fn assert_refused(home: &Home, seq: u64, output: &Output) {
 }
 
 #[test]
-fn crashes_on_records_never_skipped_end_with_an_error() {
+fn crashes_on_other_records_end_with_an_error() {
     let (home, _) = pending_home();
     let kinds = kinds(&home);
     for (kind, fault, refusals) in [(records::RULES, "abort", 2), (records::EXCHANGE, "endless", 1)] {

@@ -8,7 +8,7 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use crate::harness::HookError;
+use crate::harness::{HookError, InputError};
 
 /// Most calls of a batch that are read; an agent makes a few in parallel.
 const CALLS_MAX: usize = 128;
@@ -153,7 +153,7 @@ impl<'a> UserPromptSubmit<'a> {
         let text = self.prompt.get().strip_prefix('"').and_then(|text| text.strip_suffix('"'));
         text.ok_or_else(|| HookError::Input {
             field: "prompt".to_owned(),
-            problem: "it is not a text".to_owned(),
+            source: InputError::new("it is not a text"),
         })
     }
 }

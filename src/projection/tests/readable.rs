@@ -15,7 +15,7 @@ INSERT INTO events SELECT value, 3, value, 's', 't.e', 'e' || value, nullif(sess
     (SELECT 1 value, 'a' session UNION SELECT 2, 'b' UNION SELECT 3, '' UNION SELECT 4, 'a/x' UNION SELECT 5, 'a/x/y'
      UNION SELECT 6, 'b');
 INSERT INTO events VALUES (7, 3, 7, 'other', 't.e', 'e1', 'b', NULL, NULL, NULL, '{}');
-INSERT INTO notifications SELECT value, 1, 1, 0, NULL, 's', 'n' || value, 'after_tool', nullif(session, ''), NULL, 1, 'k: v' FROM
+INSERT INTO notifications SELECT value, 1, 1, 0, NULL, 's', 'n' || value, 'after_tool', nullif(session, ''), NULL, 1, 'k: v', 'k is v' FROM
     (SELECT 1 value, 'a' session UNION SELECT 2, 'b' UNION SELECT 3, '' UNION SELECT 4, 'b' UNION SELECT 5, 'a/x/y'
      UNION SELECT 6, '' UNION SELECT 7, 'b');
 INSERT INTO notification_events VALUES (1, 'n1'), (2, 'n2'), (3, 'n3'), (6, 'n4'), (6, 'n3');
@@ -105,7 +105,7 @@ async fn pages_hold_readable_rows_alone() {
 }
 
 #[tokio::test]
-async fn a_look_up_finds_what_is_readable_or_names_its_session() {
+async fn a_look_up_respects_what_is_readable() {
     let (_folder, path) = written();
     let own = Readable::Of(set(&["a"]));
     let withheld = |session: &str| format!("withheld {session}");

@@ -32,7 +32,7 @@ fn settings_that_are_no_bounded_file_are_refused() {
 }
 
 #[test]
-fn settings_of_a_project_that_cannot_be_read_keep_nothing_installed_for_the_user() {
+fn unreadable_settings_of_a_project_change_no_installation() {
     let home = Home::new();
     print(&home, &["install", "claude-code"]);
     let broken = home.path("work/.claude/settings.json");

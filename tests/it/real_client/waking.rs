@@ -261,7 +261,7 @@ fn addressed_text_wakes_an_idle_session_once() {
 
 #[test]
 #[ignore = "needs the client: scripts/real-client"]
-fn the_end_of_a_task_wakes_an_idle_session() {
+fn a_tasks_end_wakes_an_idle_session() {
     let program = env!("CARGO_BIN_EXE_aside");
     let command = format!("{program} run -- sh -c 'sleep 4; exit 3' > /dev/null 2>&1 &");
     let call = json!({ "command": command, "description": "Starts a task" });
