@@ -146,7 +146,6 @@ const OF_CONNECTIONS: &[Fault] = &[
     ("epoll_ctl", "ENOSPC", "3", None, Ends("create the socket HOME/socket: No space left on device")),
     ("epoll_ctl", "ENOSPC", "4+1", None, GoesOn("no connection can be accepted error=No space left")),
     ("accept4", "EMFILE", "1..3", None, GoesOn("no connection can be accepted error=Too many open files")),
-    ("recvfrom", "EIO", "1", None, GoesOn("")),
     ("writev", "EIO", "1", None, GoesOn("")),
     ("epoll_wait", "EIO", "2", None, Ends("thread=\"aside-worker\"")),
     ("write", "EIO", "1", Some("anon_inode:[eventfd]"), Ends("failed to wake I/O driver")),
