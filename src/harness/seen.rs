@@ -19,7 +19,8 @@ pub fn ids_in(text: &[u8], ids: &[InjectionId]) -> Vec<InjectionId> {
 fn is_in(text: &[u8], name: &[u8]) -> bool {
     let byte = |at: Option<usize>| at.and_then(|at| text.get(at));
     let is_part = |at: Option<usize>| byte(at).is_some_and(u8::is_ascii_alphanumeric);
-    let is_escape = |at: usize| byte(at.checked_sub(2)) == Some(&b'\\') && ESCAPES.contains(&text[at - 1]);
+    let is_letter = |at: usize| byte(at.checked_sub(1)).is_some_and(|letter| ESCAPES.contains(letter));
+    let is_escape = |at: usize| byte(at.checked_sub(2)) == Some(&b'\\') && is_letter(at);
     let begins = |at: usize| !is_part(at.checked_sub(1)) || is_escape(at);
     !name.is_empty()
         && memmem::find_iter(text, name).any(|at| begins(at) && !is_part(at.checked_add(name.len())))
