@@ -45,6 +45,17 @@ impl Records {
         self.batch.push_with(RecordKind(records::EVENT), key, |body| records::encode_event(event, body))
     }
 
+    /// Adds an event that reports a state. Its repetition is a duplicate until an event with the id
+    /// `opposite` of the same source reports the end of the state.
+    ///
+    /// Errors: it is too large; nothing was added.
+    pub fn change(&mut self, event: &EventRef<'_>, opposite: &str) -> Result<(), BodyTooLarge> {
+        let ended = EventRef { id: opposite, ..*event }.idempotency_key();
+        let kind = RecordKind(records::EVENT);
+        self.batch
+            .push_change(kind, event.idempotency_key(), ended, |body| records::encode_event(event, body))
+    }
+
     /// Adds an event with a new id. It cannot be published again, so no key is kept for it.
     ///
     /// Errors: it is too large; nothing was added.

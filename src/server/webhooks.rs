@@ -22,21 +22,26 @@ use crate::{
     event::{Event, Payload, Provenance, strip_text},
     journal::Outcome,
     nearest::nearest,
+    publisher::Records,
     server::{
         App,
         auth::MayPublish,
         error::ApiError,
-        exchange::records_of,
         extract::{self, Segment, read_body},
         webhook_paths::PATH,
     },
     source::secret,
-    webhook::{self, Kind, Said, signature},
+    webhook::{
+        self, Kind, Said,
+        alerts::{Alert, Refused},
+        signature,
+    },
     wire::{
         FieldError,
-        error::ErrorBody,
+        error::{ErrorBody, ErrorView},
         event::check_size,
         names::checked_name,
+        publish::NumberedError,
         webhooks::{SenderList, SenderView},
     },
     words::Words,
@@ -49,6 +54,36 @@ pub(crate) struct Taken {
     published: usize,
     /// Number of its events that were published before, by id.
     duplicates: usize,
+    /// Number of its alerts that are invalid.
+    #[serde(skip_serializing_if = "is_zero")]
+    refused: usize,
+    /// Why they are; the first 100.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    errors: Vec<NumberedError>,
+}
+
+/// Most errors in an answer.
+const ERRORS_MAX: usize = 100;
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
+/// The content of a body: its events, and the parts that are invalid.
+#[derive(Debug, Default)]
+struct Content {
+    reports: Vec<Report>,
+    refused: Vec<Refused>,
+}
+
+/// An event of a body.
+#[derive(Debug)]
+struct Report {
+    id: String,
+    /// The id of the opposite state, if it reports a state.
+    opposite: Option<String>,
+    said: Said,
 }
 
 /// Lists the permitted senders of webhooks, and whether their secrets can be read.
@@ -112,16 +147,18 @@ pub(crate) async fn webhook(
         }
         let said = webhook::said(kind, &header, text_of(&body)?, known.rows());
         let said = said.map_err(|error| no_json(&error, &body))?;
-        Ok(vec![(delivery.unwrap_or_else(|| Uuid::now_v7().to_string()), said)])
+        let id = delivery.unwrap_or_else(|| Uuid::now_v7().to_string());
+        Ok(Content { reports: vec![Report { id, opposite: None, said }], refused: Vec::new() })
     };
-    let said = app.rooms.publishing.work(body.len(), read).await?;
-    take(&app, kind, sender, said).await
+    let content = app.rooms.publishing.work(body.len(), read).await?;
+    take(&app, kind, sender, content).await
 }
 
 /// Takes alerts as Prometheus posts them to an Alertmanager.
 ///
 /// An array of alerts with `labels`, `annotations`, `startsAt` and `endsAt`, as in version 2 of
-/// Alertmanager's API. A repeated alert publishes nothing until it is resolved.
+/// Alertmanager's API. A repeated alert publishes nothing until it is resolved. Each alert has its
+/// own verdict; the body is refused only if all of them are invalid.
 #[utoipa::path(
     post, path = "/api/v2/alerts", tag = "events",
     request_body(content = Vec<Object>, content_type = "application/json"),
@@ -134,8 +171,8 @@ pub(crate) async fn alerts(State(app): State<App>, body: Body) -> Result<Json<Ta
     let known = app.config.webhooks();
     let (_, sender) = expected(&known, Kind::Alertmanager.as_str())?;
     let body = read_body(&app.rooms.publishing, body).await?;
-    let said = app.rooms.publishing.work(body.len(), || read_alerts(&app, &body)).await?;
-    take(&app, Kind::Alertmanager, sender, said).await.map(|(_, taken)| taken)
+    let content = app.rooms.publishing.work(body.len(), || read_alerts(&app, &body)).await?;
+    take(&app, Kind::Alertmanager, sender, content).await.map(|(_, taken)| taken)
 }
 
 /// The sender of this name, if permitted.
@@ -180,10 +217,29 @@ fn no_json(error: &serde_json::Error, body: &[u8]) -> ApiError {
     ApiError::bad(FieldError::whole(format!("is not JSON: {error}{hint}")))
 }
 
-fn read_alerts(app: &App, body: &Bytes) -> Result<Vec<(String, Said)>, ApiError> {
+/// Errors: the body is no list of alerts, or all of them are invalid.
+fn read_alerts(app: &App, body: &Bytes) -> Result<Content, ApiError> {
     let alerts = webhook::alerts::read(text_of(body)?, (app.wall)());
     let alerts = alerts.map_err(|error| ApiError::bad(FieldError::whole(error.to_string())))?;
-    Ok(alerts.into_iter().map(|alert| (alert.id, alert.said)).collect())
+    let mut content = Content::default();
+    for alert in alerts {
+        match alert {
+            Ok(Alert { id, opposite, said }) => {
+                content.reports.push(Report { id, opposite: Some(opposite), said });
+            }
+            Err(refused) => content.refused.push(refused),
+        }
+    }
+    match content.refused.first().filter(|_| content.reports.is_empty()) {
+        Some(first) => Err(ApiError::bad(FieldError::whole(first.to_string()))),
+        None => Ok(content),
+    }
+}
+
+fn numbered(refused: Refused) -> NumberedError {
+    let Refused { index, field, message } = refused;
+    let error = ErrorView { field: Some(format!("alerts[{index}].{field}")), message };
+    NumberedError { number: index as u64 + 1, error }
 }
 
 /// Publishes the events, each with its id.
@@ -191,10 +247,10 @@ async fn take(
     app: &App,
     kind: Kind,
     sender: &Sender,
-    said: Vec<(String, Said)>,
+    content: Content,
 ) -> Result<(StatusCode, Json<Taken>), ApiError> {
     let severities = app.config.severities();
-    let event = |(id, said): (String, Said)| Event {
+    let event = |id: String, said: Said| Event {
         id: id.into(),
         severity: said.severity.unwrap_or_else(|| severities.default_severity(said.event_type.as_str())),
         event_type: said.event_type,
@@ -207,18 +263,25 @@ async fn take(
         workspace: sender.workspace.clone(),
         cause: None,
     };
-    let events: Vec<Event> = said.into_iter().map(event).collect();
-    for event in &events {
+    let (mut records, reported) = (Records::new(), content.reports.len());
+    for Report { id, opposite, said } in content.reports {
+        let event = event(id, said);
         checked_name("id", &*event.id).map_err(ApiError::bad)?;
         check_size(event.payload.as_str().len()).map_err(ApiError::bad)?;
+        let added = match opposite {
+            Some(opposite) => records.change(&event.as_ref(), &opposite),
+            None => records.event(&event.as_ref()),
+        };
+        added.map_err(|error| ApiError::too_large(&error))?;
     }
-    let published = events.len();
-    if published == 0 {
-        return Ok((StatusCode::ACCEPTED, Json(Taken { published, duplicates: 0 })));
+    let refused = content.refused.len();
+    let errors = content.refused.into_iter().take(ERRORS_MAX).map(numbered).collect();
+    let mut taken = Taken { published: 0, duplicates: 0, refused, errors };
+    if reported > 0 {
+        let appended = app.publisher.publish(records).await.map_err(|error| ApiError::append(&error))?;
+        let is_duplicate = |outcome: &Outcome| matches!(outcome, Outcome::Duplicate(_));
+        taken.duplicates = appended.outcomes().filter(is_duplicate).count();
+        taken.published = reported - taken.duplicates;
     }
-    let records = records_of(events.iter().map(Event::as_ref))?;
-    let appended = app.publisher.publish(records).await.map_err(|error| ApiError::append(&error))?;
-    let is_duplicate = |outcome: &Outcome| matches!(outcome, Outcome::Duplicate(_));
-    let duplicates = appended.outcomes().filter(is_duplicate).count();
-    Ok((StatusCode::ACCEPTED, Json(Taken { published: published - duplicates, duplicates })))
+    Ok((StatusCode::ACCEPTED, Json(taken)))
 }

@@ -27,12 +27,17 @@ pub const LABELS_READ_MAX: usize = 256;
 const NAMED: [&str; 2] = ["alertname", "severity"];
 /// Most other labels in a payload.
 const LABELS_MAX: usize = 12;
+/// Most labels in the name of an alert without `alertname`.
+const LABELS_NAMED_MAX: usize = 3;
 
 /// One alert, with an id that makes repetitions duplicates.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Alert {
-    /// Identifies this change of this alert: it began to fire, or was resolved.
+    /// Identifies this state of this alert since it began to fire: it fires, or it is resolved.
     pub id: String,
+    /// The id of its other state. Once that was reported, this one is new again: a sender that
+    /// missed some results reports the old beginning once more.
+    pub opposite: String,
     /// The content of its event.
     pub said: Said,
 }
@@ -49,16 +54,26 @@ pub enum AlertError {
     /// It has too many alerts.
     #[error("has {0} alerts; at most {ALERTS_MAX} are accepted at a time")]
     Many(usize),
-    /// The alert with this index has no labels.
-    #[error("alerts[{0}].labels: must be an object of at most {LABELS_READ_MAX} texts with `alertname`")]
-    Labels(usize),
+}
+
+/// Why one alert of a body is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("alerts[{index}].{field}: {message}")]
+pub struct Refused {
+    /// Its index.
+    pub index: usize,
+    /// The field.
+    pub field: &'static str,
+    /// What is wrong.
+    pub message: String,
 }
 
 /// Reads the alerts of a body, in the form of either program.
 ///
 /// Shape: each alert is converted as soon as it is read; the rest of the body is skipped in place.
-/// Errors: the body has neither form, or one of the alerts is invalid; then none is accepted.
-pub fn read(body: &str, now: Timestamp) -> Result<Vec<Alert>, AlertError> {
+/// Each alert has its own verdict, because a sender does not repeat a body that was refused.
+/// Errors: the body has neither form, or has too many alerts.
+pub fn read(body: &str, now: Timestamp) -> Result<Vec<Result<Alert, Refused>>, AlertError> {
     let body = json(body)?;
     let mut list = Some(body);
     if is_object(body) {
@@ -69,22 +84,24 @@ pub fn read(body: &str, now: Timestamp) -> Result<Vec<Alert>, AlertError> {
         })?;
     }
     let list = list.filter(|list| is_array(list)).ok_or(AlertError::Shape)?;
-    let (mut alerts, mut wrong, mut count) = (Vec::new(), None, 0);
+    let (mut alerts, mut count) = (Vec::new(), 0);
     each_item(list, |index, item| {
         count = index + 1;
-        if wrong.is_none() && count <= ALERTS_MAX {
-            match Fields::read(item).ok().and_then(|fields| fields.into_alert(now)) {
-                Some(alert) => alerts.push(alert),
-                None => wrong = Some(index),
-            }
+        if count <= ALERTS_MAX {
+            let fields =
+                Fields::read(item).map_err(|Wrong { field, message }| Refused { index, field, message });
+            alerts.push(fields.map(|fields| fields.into_alert(now)));
         }
         Ok(())
     })?;
-    match wrong {
-        _ if count > ALERTS_MAX => Err(AlertError::Many(count)),
-        Some(index) => Err(AlertError::Labels(index)),
-        None => Ok(alerts),
-    }
+    if count > ALERTS_MAX { Err(AlertError::Many(count)) } else { Ok(alerts) }
+}
+
+/// An invalid field of an alert.
+#[derive(Debug)]
+struct Wrong {
+    field: &'static str,
+    message: String,
 }
 
 /// The used fields of an alert.
@@ -108,28 +125,34 @@ struct Annotations {
 }
 
 impl Fields {
-    /// Errors: it is not an object, or a text in it cannot be read.
-    fn read(alert: &RawValue) -> serde_json::Result<Self> {
-        let mut read = Self::default();
-        each_entry(alert, |key, value| {
+    /// Errors: it is not an object, or its labels are not. Any other field that cannot be read is
+    /// left out.
+    fn read(alert: &RawValue) -> Result<Self, Wrong> {
+        let (mut read, mut found) = (Self::default(), None);
+        let entries = each_entry(alert, |key, value| {
             match key {
-                "labels" => read.labels = labels(value)?,
-                "annotations" => read.annotations = Annotations::read(value)?,
-                "status" => read.status = text(value)?,
-                "fingerprint" => read.fingerprint = text(value)?,
-                "startsAt" => read.starts_at = text(value)?,
-                "endsAt" => read.ends_at = text(value)?,
-                "generatorURL" => read.generator_url = text(value)?,
+                "labels" => found = labels(value).ok(),
+                "annotations" => read.annotations = Annotations::read(value).unwrap_or_default(),
+                "status" => read.status = text(value).unwrap_or_default(),
+                "fingerprint" => read.fingerprint = text(value).unwrap_or_default(),
+                "startsAt" => read.starts_at = text(value).unwrap_or_default(),
+                "endsAt" => read.ends_at = text(value).unwrap_or_default(),
+                "generatorURL" => read.generator_url = text(value).unwrap_or_default(),
                 _ => {}
             }
             Ok(())
-        })?;
-        Ok(read)
+        });
+        match found.filter(|labels| entries.is_ok() && !labels.is_empty()) {
+            Some(labels) => Ok(Self { labels, ..read }),
+            None => Err(Wrong {
+                field: "labels",
+                message: format!("must be an object of 1 to {LABELS_READ_MAX} texts"),
+            }),
+        }
     }
 
-    /// `None` without the label `alertname`.
-    fn into_alert(self, now: Timestamp) -> Option<Alert> {
-        let name = self.labels.get("alertname").and_then(Value::as_str)?;
+    fn into_alert(self, now: Timestamp) -> Alert {
+        let name = name(&self.labels);
         let ended = self.ends_at.as_deref().and_then(|at| at.parse::<Timestamp>().ok());
         let is_resolved = match self.status.as_deref() {
             Some(status) => status == "resolved",
@@ -137,11 +160,11 @@ impl Fields {
         };
         let said = self.fingerprint.filter(|said| is_name(said));
         let fingerprint = said.unwrap_or_else(|| fingerprint(&self.labels));
-        let (state, since) =
-            if is_resolved { ("resolved", self.ends_at) } else { ("firing", self.starts_at) };
+        let (state, opposite) = if is_resolved { ("resolved", "firing") } else { ("firing", "resolved") };
         // An alert without a time is new each time, because Alertmanager assumes that it begins at
         // the time of the request.
-        let since = since.and_then(|since| since.parse().ok()).unwrap_or(now);
+        let began = self.starts_at.and_then(|at| at.parse().ok()).or(ended.filter(|_| is_resolved));
+        let since: Timestamp = began.unwrap_or(now);
         let mut payload = Map::new();
         payload.insert("alert".to_owned(), clean(&name.into()));
         let Annotations { summary, description, runbook_url } = self.annotations;
@@ -158,16 +181,28 @@ impl Fields {
         payload.insert("fingerprint".to_owned(), clean(&fingerprint.as_str().into()));
         let event_type = if is_resolved { "alert.resolved" } else { "alert.firing" };
         let severity = self.labels.get("severity").and_then(Value::as_str).and_then(severity);
-        Some(Alert {
+        Alert {
             id: format!("{fingerprint}:{state}:{since}"),
+            opposite: format!("{fingerprint}:{opposite}:{since}"),
             said: Said {
                 event_type: event_type.parse().expect("a valid literal"),
                 severity: severity.filter(|_| !is_resolved),
                 payload,
                 dedupe_key: Some(fingerprint),
             },
-        })
+        }
     }
+}
+
+/// The name of an alert: its label `alertname`, which Alertmanager does not require, or else its
+/// first labels in the notation of Prometheus.
+fn name(labels: &Map<String, Value>) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    if let Some(name) = labels.get("alertname").map(text).filter(|name| !name.is_empty()) {
+        return name;
+    }
+    let pairs = labels.iter().map(|(label, value)| format!("{label}={:?}", text(value)));
+    format!("{{{}}}", pairs.take(LABELS_NAMED_MAX).collect::<Vec<_>>().join(","))
 }
 
 impl Annotations {

@@ -69,7 +69,9 @@ pub fn check(
         }
         Kind::Gitlab if headers(STANDARD_HEADER).is_none() => {
             is_equal(sent.as_bytes(), secret.as_bytes())?;
-            Ok(headers("idempotency-key").or_else(|| headers("x-gitlab-event-uuid")))
+            // The UUID is the same for all events that an event led to.
+            let of_event = || Some(format!("{}:{}", headers("x-gitlab-event-uuid")?, signed_id(body)));
+            Ok(headers("idempotency-key").or_else(of_event))
         }
         Kind::Gitlab | Kind::Standard => {
             let (id, time) = (required(headers, "webhook-id")?, required(headers, "webhook-timestamp")?);

@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::{
-    alerts::{ALERTS_MAX, AlertError},
+    alerts::{ALERTS_MAX, Alert},
     signature::{Refused, check, standard_key, standard_signature},
     *,
 };
@@ -85,7 +85,15 @@ fn a_body_of_ones_own_is_signed_as_it_is_checked() {
 #[test]
 fn gitlabs_token_is_compared_and_its_newer_signature_is_that_of_standard_webhooks() {
     let all = [("x-gitlab-token", "s3cret-token"), ("x-gitlab-event-uuid", "g1")];
-    assert_eq!(check(Kind::Gitlab, &headers(&all), b"{}", "s3cret-token", NOW), Ok(Some("g1".to_owned())));
+    let id = |all: &[(&str, &str)], body: &[u8]| {
+        check(Kind::Gitlab, &headers(all), body, "s3cret-token", NOW).expect("its token").expect("an id")
+    };
+    assert!(id(&all, b"{}").starts_with("g1:"));
+    assert_eq!(id(&all, b"{}"), id(&all, b"{}"));
+    // All events that a webhook led to have the same UUID, and a retry has the same key.
+    assert_ne!(id(&all, b"{\"build_status\":\"failed\"}"), id(&all, b"{\"build_status\":\"success\"}"));
+    let retried = [all[0], all[1], ("idempotency-key", "k1")];
+    assert_eq!(id(&retried, b"{}"), "k1");
     assert_eq!(check(Kind::Gitlab, &headers(&all), b"{}", "other", NOW), Err(Refused::Signature));
     let newer = [("webhook-signature", "v1,x"), ("x-gitlab-token", "s3cret-token")];
     assert_eq!(
@@ -176,7 +184,7 @@ fn an_alert_is_the_same_however_it_comes_until_it_is_resolved() {
             "generatorURL": "http://prometheus/graph",
         }])
     };
-    let read = |body: &Value| alerts::read(&body.to_string(), NOW).expect("alerts").remove(0);
+    let read = |body: &Value| first_of(body, NOW);
     let firing = read(&posted("2021-02-25T15:10:00Z"));
     assert_eq!(
         (firing.said.event_type.as_str(), firing.said.severity),
@@ -200,9 +208,7 @@ fn an_alert_is_the_same_however_it_comes_until_it_is_resolved() {
 
 #[test]
 fn an_alert_without_a_beginning_is_new_each_time_and_no_name_in_it_is_long() {
-    let read = |body: &Value, now: u64| {
-        alerts::read(&body.to_string(), Timestamp::from_millis(now)).expect("alerts").remove(0)
-    };
+    let read = |body: &Value, now: u64| first_of(body, Timestamp::from_millis(now));
     let bare = json!([{ "labels": { "alertname": "DiskFull" } }]);
     // Fired, resolved and fired again: with one id the second firing would be dropped as a
     // repetition.
@@ -212,8 +218,49 @@ fn an_alert_without_a_beginning_is_new_each_time_and_no_name_in_it_is_long() {
     let found = read(&long, 1_000);
     assert!(found.id.len() < 100 && found.said.dedupe_key.as_ref().is_some_and(|key| key.len() == 16));
     assert_eq!(found.said.payload.keys().collect::<Vec<_>>(), ["alert", "fingerprint"]);
-    let numbers = json!([{ "labels": { "alertname": "a", "n": 7 } }]);
-    assert!(matches!(alerts::read(&numbers.to_string(), NOW), Err(AlertError::Labels(0))));
+}
+
+fn first_of(body: &Value, now: Timestamp) -> Alert {
+    alerts::read(&body.to_string(), now).expect("alerts").remove(0).expect("an alert")
+}
+
+#[test]
+fn each_alert_of_a_body_has_its_own_verdict() {
+    let many: serde_json::Map<_, _> =
+        (0..=alerts::LABELS_READ_MAX).map(|at| (at.to_string(), json!("x"))).collect();
+    let wrong = |index: usize| format!("alerts[{index}].labels: must be an object of 1 to 256 texts");
+    for (alert, expected) in [
+        (json!({ "labels": { "alertname": "DiskFull" } }), Ok("DiskFull")),
+        (json!({ "labels": { "instance": "b:1" } }), Ok("{instance=\"b:1\"}")),
+        (json!({ "labels": { "alertname": "", "job": "node" } }), Ok("{alertname=\"\",job=\"node\"}")),
+        (
+            json!({ "labels": { "z": "1", "b": "2", "c": "\"", "d": "4" } }),
+            Ok("{z=\"1\",b=\"2\",c=\"\\\"\"}"),
+        ),
+        (
+            json!({ "labels": { "job": "node" }, "annotations": 7, "startsAt": "yesterday" }),
+            Ok("{job=\"node\"}"),
+        ),
+        (json!({ "labels": {} }), Err(())),
+        (json!({ "labels": { "alertname": 7 } }), Err(())),
+        (json!({ "labels": [] }), Err(())),
+        (json!({ "labels": many }), Err(())),
+        (json!({ "annotations": {} }), Err(())),
+        (json!(7), Err(())),
+    ] {
+        let around = json!({ "labels": { "alertname": "HighLoad" } });
+        let body = json!([around, alert, around]).to_string();
+        let read = alerts::read(&body, NOW).expect("alerts");
+        let names: Vec<_> = read
+            .iter()
+            .map(|read| match read {
+                Ok(alert) => alert.said.payload["alert"].as_str().expect("text").to_owned(),
+                Err(refused) => refused.to_string(),
+            })
+            .collect();
+        let expected = expected.map_or_else(|()| wrong(1), str::to_owned);
+        assert_eq!(names, ["HighLoad", &expected, "HighLoad"], "{alert}");
+    }
 }
 
 #[test]
@@ -223,20 +270,11 @@ fn what_is_no_list_of_alerts_is_refused_whole() {
         Err(error) => error.to_string(),
     };
     let shape = "must be an array of alerts, or an object with `alerts`";
-    let labels = |index: usize| {
-        format!("alerts[{index}].labels: must be an object of at most 256 texts with `alertname`")
-    };
-    let many: serde_json::Map<_, _> =
-        (0..=alerts::LABELS_READ_MAX).map(|at| (at.to_string(), json!("x"))).collect();
     for (body, expected) in [
         (json!([]), "0".to_owned()),
         (json!({ "a": 1 }), shape.to_owned()),
         (json!({ "alerts": {} }), shape.to_owned()),
         (json!(7), shape.to_owned()),
-        (json!([{ "labels": { "alertname": "a" } }, { "labels": {} }]), labels(1)),
-        (json!([{ "labels": [] }]), labels(0)),
-        (json!([{ "labels": { "alertname": "a" } }, 7]), labels(1)),
-        (json!([{ "labels": many }]), labels(0)),
         (json!(vec![1; ALERTS_MAX + 1]), "has 1001 alerts; at most 1000 are accepted at a time".to_owned()),
     ] {
         assert_eq!(read(&body), expected, "{body}");

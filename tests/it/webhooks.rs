@@ -192,3 +192,70 @@ fn alerts_come_both_ways_and_each_change_of_one_is_one_event() {
     );
     assert_eq!(served.post("/api/v2/alerts", &[], &posted).0, 401);
 }
+
+#[test]
+fn a_bad_alert_refuses_no_other_one() {
+    let served = served();
+    let bearer = format!("Bearer {TOKEN}");
+    let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
+    let labelled = |labels: Value| json!({ "labels": labels, "startsAt": "2026-11-25T10:00:00Z" });
+    let posted = json!({ "version": "4", "alerts": [
+        labelled(json!({ "alertname": "DiskFull" })), labelled(json!({ "instance": "b:1" })),
+        labelled(json!({})), labelled(json!({ "alertname": "HighLoad" })),
+    ] });
+    let (status, taken) = served.post("/v1/webhooks/alertmanager", &headers, &posted.to_string());
+    let error = json!({ "field": "alerts[2].labels", "message": "must be an object of 1 to 256 texts" });
+    let expected = json!({ "published": 3, "duplicates": 0, "refused": 1,
+        "errors": [{ "number": 3, "error": error }] });
+    assert_eq!((status, taken), (202, expected));
+    let listed =
+        eventually("three alerts", || Some(served.listed("alert.firing")).filter(|events| events.len() == 3));
+    let mut names: Vec<&str> =
+        listed.iter().map(|event| event["payload"]["alert"].as_str().expect("a name")).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["DiskFull", "HighLoad", "{instance=\"b:1\"}"]);
+}
+
+#[test]
+fn a_change_back_is_new_also_after_a_restart() {
+    let Served { home, _daemon: daemon, port } = served();
+    let bearer = format!("Bearer {TOKEN}");
+    let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
+    let body = |status: &str, began: &str, ended: &str| {
+        json!({ "version": "4", "alerts": [{ "status": status, "labels": { "alertname": "DiskFull" },
+            "fingerprint": "f0", "startsAt": began, "endsAt": ended }] })
+        .to_string()
+    };
+    let (ten, eleven) = ("2026-11-25T10:00:00Z", "2026-11-25T11:00:00Z");
+    let firing = body("firing", ten, "0001-01-01T00:00:00Z");
+    let replica = body("firing", "2026-11-25T10:00:15Z", "0001-01-01T00:00:00Z");
+    let resolved = body("resolved", ten, "2026-11-25T10:30:00Z");
+    let again = body("resolved", ten, eleven);
+    let mut served = Served { home, _daemon: daemon, port };
+    for (step, (posted, is_new)) in [
+        (&firing, true),
+        (&firing, false),
+        (&replica, true),
+        (&firing, false),
+        (&replica, false),
+        (&resolved, true),
+        (&resolved, false),
+        (&firing, true),
+        (&firing, false),
+        (&again, true),
+        (&again, false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (_, taken) = served.post("/v1/webhooks/alertmanager", &headers, posted);
+        let expected = json!({ "published": u8::from(is_new), "duplicates": u8::from(!is_new) });
+        assert_eq!(taken, expected, "{step}");
+        if step == 5 || step == 7 {
+            let Served { home, _daemon: daemon, port } = served;
+            drop(daemon);
+            let daemon = home.serve();
+            served = Served { home, _daemon: daemon, port };
+        }
+    }
+}

@@ -39,6 +39,8 @@ struct Draft {
     kind: RecordKind,
     end: usize,
     key: Option<u128>,
+    /// The key of the opposite state, if the record reports a state.
+    opposite: Option<u128>,
 }
 
 /// Why a body is refused.
@@ -134,7 +136,25 @@ impl AppendBatch {
             self.bodies.truncate(start);
             return Err(BodyTooLarge { bytes });
         }
-        self.drafts.push(Draft { kind, end, key });
+        self.drafts.push(Draft { kind, end, key, opposite: None });
+        Ok(())
+    }
+
+    /// Adds a record about a state, like [`AppendBatch::push_with`]. It is also written if the
+    /// opposite state, with the key `opposite`, was reported after the last record with its `key`.
+    ///
+    /// Errors: the body is larger than `BODY_BYTES_MAX`; the batch is unchanged.
+    pub fn push_change(
+        &mut self,
+        kind: RecordKind,
+        key: u128,
+        opposite: u128,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), BodyTooLarge> {
+        self.push_with(kind, Some(key), write)?;
+        if let Some(draft) = self.drafts.last_mut() {
+            draft.opposite = Some(opposite);
+        }
         Ok(())
     }
 
@@ -174,13 +194,14 @@ impl AppendBatch {
         self.drafts.is_empty()
     }
 
-    /// Its records' kinds, bodies and idempotency keys, in order.
-    pub(crate) fn records(&self) -> impl Iterator<Item = (RecordKind, &[u8], Option<u128>)> {
+    /// Its records' kinds, bodies and idempotency keys, in order; of a state also the key of the
+    /// opposite one.
+    pub(crate) fn records(&self) -> impl Iterator<Item = (RecordKind, &[u8], Option<u128>, Option<u128>)> {
         let mut start = 0;
         self.drafts.iter().map(move |draft| {
             let body = self.bodies.get(start..draft.end).unwrap_or_default();
             start = draft.end;
-            (draft.kind, body, draft.key)
+            (draft.kind, body, draft.key, draft.opposite)
         })
     }
 }
@@ -231,7 +252,7 @@ mod tests {
         let mut batch = AppendBatch::of(RecordKind(1), b"one", None).expect("small");
         batch.push(RecordKind(2), b"", Some(7)).expect("small");
         batch.push_with(RecordKind(3), None, |bodies| bodies.extend(b"three")).expect("small");
-        let records: Vec<_> = batch.records().map(|(kind, body, key)| (kind.0, body, key)).collect();
+        let records: Vec<_> = batch.records().map(|(kind, body, key, _)| (kind.0, body, key)).collect();
         assert_eq!(records, [(1, b"one".as_slice(), None), (2, b"", Some(7)), (3, b"three", None)]);
     }
 
@@ -243,7 +264,7 @@ mod tests {
         assert_eq!(batch.push(RecordKind(1), &large, None), refused);
         assert_eq!(batch.push_with(RecordKind(1), None, |bodies| bodies.extend(&large)), refused);
         batch.push(RecordKind(1), b"two", None).expect("small");
-        let bodies: Vec<_> = batch.records().map(|(_, body, _)| body).collect();
+        let bodies: Vec<_> = batch.records().map(|(_, body, ..)| body).collect();
         assert_eq!(bodies, [b"one", b"two"]);
     }
 

@@ -167,7 +167,7 @@ impl Writer {
         self.place.time = self.place.time.max((self.clock)());
         let mut begin = self.place.last.next();
         let (mut duplicates, mut prefaced) = (Vec::new(), Vec::new());
-        for (at, (kind, body, key)) in batch.records().enumerate() {
+        for (at, (kind, body, key, opposite)) in batch.records().enumerate() {
             // A failed write poisons the journal, and then the whole group is refused.
             let Ok(has_preface) = self.make_room(body.len()) else { break };
             if has_preface && at == duplicates.len() {
@@ -176,7 +176,11 @@ impl Writer {
                 prefaced.push(at);
             }
             let seq = self.place.last.next();
-            match key.and_then(|key| self.keys.remember(key, seq)) {
+            let known = key.and_then(|key| match opposite {
+                Some(opposite) => self.keys.remember_change(key, opposite, seq),
+                None => self.keys.remember(key, seq),
+            });
+            match known {
                 Some(first) => duplicates.push((at, first)),
                 None => self.encode(kind, seq, body),
             }
@@ -224,7 +228,7 @@ impl Writer {
     fn needs_two_files(&self, batch: &AppendBatch, left: u64) -> bool {
         let is_first = self.place.offset + self.group.buffer.len() as u64 == HEADER_BYTES;
         let (mut left, mut is_empty, mut files) = (left, is_first, 0);
-        for (_, body, _) in batch.records() {
+        for (_, body, ..) in batch.records() {
             let bytes = record::size_of(body.len()) as u64;
             if bytes > left && !is_empty {
                 files += 1;

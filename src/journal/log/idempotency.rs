@@ -66,12 +66,49 @@ impl IdempotencyKeys {
 
     /// Adds a key; returns the first position if it is already known.
     pub fn remember(&mut self, key: u128, seq: Seq) -> Option<Seq> {
-        let Self { keys_max, ring, oldest, places } = self;
-        let key = IdempotencyKey::new(key, seq);
-        let same = |place: &u32| ring.get(*place as usize).filter(|known| known.is_same(&key));
-        if let Some(place) = places.find(key.hash(), |place| same(place).is_some()) {
-            return same(place).map(|known| known.seq);
+        match self.known(key) {
+            Some(known) => Some(known.seq),
+            None => {
+                self.add(IdempotencyKey::new(key, seq));
+                None
+            }
         }
+    }
+
+    /// Adds the key of a state whose end has the key `opposite`; returns the position if the state
+    /// is known and has not ended since.
+    ///
+    /// Shape: a state that holds again after its end has the position of its newest beginning.
+    pub fn remember_change(&mut self, key: u128, opposite: u128, seq: Seq) -> Option<Seq> {
+        let ended = self.known(opposite).map(|ended| ended.seq);
+        let known = self.remember(key, seq)?;
+        if ended <= Some(known) {
+            return Some(known);
+        }
+        self.move_to(key, seq);
+        None
+    }
+
+    fn known(&self, key: u128) -> Option<&IdempotencyKey> {
+        let key = IdempotencyKey::new(key, Seq::ZERO);
+        let same = |place: &u32| self.ring.get(*place as usize).filter(|known| known.is_same(&key));
+        self.places.find(key.hash(), |place| same(place).is_some()).and_then(same)
+    }
+
+    /// Changes the position of a known key.
+    fn move_to(&mut self, key: u128, seq: Seq) {
+        let key = IdempotencyKey::new(key, seq);
+        let ring = &mut self.ring;
+        let is_same = |place: &u32| ring.get(*place as usize).is_some_and(|known| known.is_same(&key));
+        let place = self.places.find(key.hash(), is_same).copied();
+        if let Some(known) = place.and_then(|place| ring.get_mut(place as usize)) {
+            *known = key;
+        }
+    }
+
+    /// Adds an unknown key, in place of the oldest one if there is no room.
+    fn add(&mut self, key: IdempotencyKey) -> Option<()> {
+        let Self { keys_max, ring, oldest, places } = self;
         let place = if ring.len() < *keys_max {
             ring.push(key);
             ring.len() - 1
@@ -87,13 +124,16 @@ impl IdempotencyKeys {
         let place = u32::try_from(place).expect("IDEMPOTENCY_KEYS_MAX places have small numbers");
         let hash_at = |place: &u32| ring.get(*place as usize).map_or(0, IdempotencyKey::hash);
         places.insert_unique(key.hash(), place, hash_at);
-        None
+        Some(())
     }
 
-    /// Adds keys in order; a known key keeps its first position.
+    /// Adds the keys of records that were written, in order. A key that was written twice is that
+    /// of a state that began again, and has the later position.
     pub fn remember_all(&mut self, keys: impl IntoIterator<Item = IdempotencyKey>) {
         for key in keys {
-            self.remember(key.key(), key.seq);
+            if self.remember(key.key(), key.seq).is_some_and(|known| known < key.seq) {
+                self.move_to(key.key(), key.seq);
+            }
         }
     }
 }
@@ -136,6 +176,30 @@ mod tests {
         assert_eq!(keys.remember(2, Seq(14)), Some(Seq(12)));
         assert_eq!(keys.remember(1, Seq(15)), None);
         assert_eq!(keys.len(), 2);
+    }
+
+    #[test]
+    fn a_state_is_new_again_after_its_end() {
+        const FIRING: u128 = 1;
+        const RESOLVED: u128 = 2;
+        let mut keys = IdempotencyKeys::new(8);
+        let mut said = Vec::new();
+        for (seq, key) in (10..).map(Seq).zip([FIRING, FIRING, RESOLVED, RESOLVED, FIRING, FIRING, RESOLVED])
+        {
+            let known = keys.remember_change(key, FIRING + RESOLVED - key, seq);
+            said.push(known.map(|known| known.0));
+            // A start reads what was written.
+            let mut again = IdempotencyKeys::new(8);
+            again.remember_all(keys.to_vec());
+            keys = again;
+        }
+        assert_eq!(said, [None, Some(10), None, Some(12), None, Some(14), None]);
+        let mut read = IdempotencyKeys::new(8);
+        read.remember_all(
+            [10, 12, 14].map(|seq| IdempotencyKey::new(FIRING + u128::from(seq == 12), Seq(seq))),
+        );
+        assert_eq!(read.remember_change(FIRING, RESOLVED, Seq(20)), Some(Seq(14)));
+        assert_eq!(read.len(), 2);
     }
 
     #[test]
