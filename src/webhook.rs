@@ -71,8 +71,8 @@ pub struct Row {
     pub event_type: EventType,
     /// Its severity; `None` for the catalogue's severity of the type.
     pub severity: Option<Severity>,
-    /// The fields of the payload, and their paths in the body.
-    pub payload: Vec<(String, Path)>,
+    /// The fields of the payload, and the paths of each in the body; the first with a value counts.
+    pub payload: Vec<(String, Vec<Path>)>,
 }
 
 /// The content of a body, without the id and time of an event.
@@ -104,14 +104,18 @@ pub fn said<'r>(
         None => Top::read(body)?.named.unwrap_or_default(),
     };
     let rows: Vec<&Row> = rows.filter(|row| row.from == kind && row.event == event).collect();
-    let wanted =
-        |row: &&'r Row| row.when.iter().map(|(path, _)| path).chain(row.payload.iter().map(|(_, path)| path));
+    let wanted = |row: &&'r Row| {
+        let conditions = row.when.iter().map(|(path, _)| path);
+        conditions.chain(row.payload.iter().flat_map(|(_, paths)| paths))
+    };
     let found = Fields::read(body, rows.iter().flat_map(wanted))?;
     let fits = |row: &&&Row| {
         row.when.iter().all(|(path, texts)| found.get(path).is_some_and(|found| is_one(found, texts)))
     };
     let Some(row) = rows.iter().find(fits) else { return Ok(other(kind, &event, Top::read(body)?)) };
-    let field = |(name, path): &(String, Path)| Some((name.clone(), clean(found.get(path)?)));
+    let field = |(name, paths): &(String, Vec<Path>)| {
+        Some((name.clone(), clean(paths.iter().find_map(|path| found.get(path))?)))
+    };
     Ok(Said {
         event_type: row.event_type.clone(),
         severity: row.severity,

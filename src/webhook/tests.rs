@@ -113,7 +113,10 @@ fn row(event: &str, when: &[(&str, &[&str])], event_type: &str, payload: &[(&str
             .collect(),
         event_type: event_type.parse().expect("a type"),
         severity: None,
-        payload: payload.iter().map(|(name, at)| ((*name).to_owned(), path(at))).collect(),
+        payload: payload
+            .iter()
+            .map(|(name, at)| ((*name).to_owned(), at.split('|').map(path).collect()))
+            .collect(),
     }
 }
 
