@@ -7,6 +7,7 @@ mod counts;
 pub mod link;
 mod resolution;
 mod state;
+mod version;
 mod word;
 
 use std::{fmt, ops::Not, str::FromStr, sync::Arc};
@@ -25,6 +26,7 @@ use crate::{
 
 pub use counts::{Counts, Detail, NAMED_MAX};
 pub use resolution::Resolution;
+pub use version::{Ordinal, Relation, Version};
 pub use word::{Category, Level, WORDS_MAX, Word};
 
 impl_as_str!(Priority, InjectionPoint, Activation, ActiveFor, Audience, Sink, Interrupt);
@@ -265,12 +267,28 @@ impl fmt::Display for NotificationId {
 pub struct StateKey(pub u64);
 
 /// A state, as of an event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
     /// The key of the state.
     pub key: StateKey,
-    /// The event; a later event for the same key is newer.
+    /// The event; a later event for the same key is newer, unless the versions differ.
     pub seq: Seq,
+    /// What the event says of its place in its sender's order; `None` if that is nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<Box<Version>>,
+}
+
+impl State {
+    /// Whether it replaces `earlier`: it has the same key, a later event, and a version that is
+    /// neither older nor of another revision without a known order.
+    pub fn replaces(&self, earlier: &Self) -> bool {
+        self.key == earlier.key
+            && self.seq > earlier.seq
+            && match (&self.version, &earlier.version) {
+                (Some(own), Some(earlier)) => own.replaces(earlier),
+                (Some(_) | None, _) => true,
+            }
+    }
 }
 
 /// A number of language-model tokens; an estimate unless documented otherwise.
@@ -319,8 +337,8 @@ pub struct Notification {
     pub raw_bytes: u64,
     /// The events of its rows, oldest first; duplicates are counted, not listed.
     pub events: Vec<Seq>,
-    /// The states of its rows, in key order and without duplicates; empty if its subscriber has no
-    /// `supersede_key`.
+    /// The states of its rows, in key order; a key occurs twice only with revisions between which no
+    /// order is known. Empty if its subscriber has no `supersede_key`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub states: Vec<State>,
     /// The unresolved conditions of its rows, in the order of [`Self::states`]. While there are
@@ -342,8 +360,9 @@ impl Notification {
     /// Whether `newer` has a later event for each of its states.
     pub fn is_superseded_by(&self, newer: &Self) -> bool {
         let has_later = |state: &State| {
-            let found = newer.states.binary_search_by_key(&state.key, |other| other.key).ok();
-            found.and_then(|at| newer.states.get(at)).is_some_and(|other| other.seq > state.seq)
+            let first = newer.states.partition_point(|other| other.key < state.key);
+            let of_key = newer.states.iter().skip(first).take_while(|other| other.key == state.key);
+            of_key.into_iter().any(|other| other.replaces(state))
         };
         !self.states.is_empty() && self.subscriber == newer.subscriber && self.states.iter().all(has_later)
     }

@@ -1,6 +1,6 @@
 //! One running subscriber: it turns events of its types into notifications.
 //!
-//! The stages, in order: filter, dedupe, batch, limit, supersede, render. They do not know each
+//! The stages, in order: filter, order, dedupe, batch, limit, supersede, render. They do not know each
 //! other; [`Pipeline::handle`] lists them. Events that resolve conditions bypass them
 //! ([`Pipeline::resolve`]). A pipeline takes an event and the time, and returns outputs and its
 //! next deadline. Every event ends exactly once: in a row of a notification, or with a [`Reason`].
@@ -13,6 +13,7 @@ mod failure;
 pub(crate) mod filter;
 mod hints;
 mod key;
+mod newest;
 mod output;
 mod resolve;
 mod sandbox;
@@ -52,6 +53,7 @@ use crate::{
         deferred_counts::{DeferredByScope, DeferredCounts},
         failure::Failures,
         key::KeyWriter,
+        newest::{Named, Newest},
         render::{RenderFailure, RenderInput, Templates},
         row::Row,
         rule::{Keep, Subscriber},
@@ -72,6 +74,7 @@ pub struct Pipeline {
     limiter: Buckets<Scope>,
     deferred: DeferredByScope,
     failures: Failures,
+    newest: Newest,
     outputs: VecDeque<PipelineOutput>,
 }
 
@@ -86,6 +89,7 @@ impl Pipeline {
             limiter: Buckets::default(),
             deferred: DeferredByScope::default(),
             failures: Failures::default(),
+            newest: Newest::default(),
             outputs: VecDeque::new(),
         }
     }
@@ -104,7 +108,8 @@ impl Pipeline {
     ///
     /// Open batches keep their rows and deadlines and are rendered by the new rule. Dedupe windows
     /// stay open unless the fields of the key changed. Token buckets stay unless the rate changed.
-    /// Deferred counts stay.
+    /// Deferred counts stay. The newest known versions of states stay unless the fields of their
+    /// keys or of their order changed.
     pub fn replace_rule(&mut self, rule: Arc<Subscriber>) {
         let key = |rule: &Subscriber| rule.dedupe.as_ref().map(|dedupe| dedupe.key.clone());
         if key(&rule) != key(&self.rule) {
@@ -112,6 +117,13 @@ impl Pipeline {
         }
         if rule.rate != self.rule.rate {
             self.limiter.clear();
+        }
+        let equal = |rule: &Subscriber| rule.resolve.as_ref().map(|resolve| resolve.equal.clone());
+        if rule.order != self.rule.order
+            || rule.supersede_key != self.rule.supersede_key
+            || equal(&rule) != equal(&self.rule)
+        {
+            self.newest.clear();
         }
         self.failures.clear();
         self.rule = rule;
@@ -126,6 +138,9 @@ impl Pipeline {
         let weight = Weight::of(&self.rule, event);
         if let Err(reason) = self.filter(event, now) {
             return self.end(seq, reason);
+        }
+        if self.is_stale(event) {
+            return self.end(seq, Reason::Stale);
         }
         if let Err(reason) = self.dedupe(seq, event, &scope, weight, now) {
             return self.end(seq, reason);
@@ -191,6 +206,23 @@ impl Pipeline {
         }
     }
 
+    /// Whether a newer version of the state or the condition of `event` is known. Afterwards this one
+    /// is.
+    fn is_stale(&mut self, event: &Event) -> bool {
+        let rule = &self.rule;
+        let Some(version) = newest::version_of(rule, event) else { return false };
+        let trust = rule.wake.trust_in(event);
+        let equal = rule.resolve.as_ref().map(|resolve| &*resolve.equal);
+        let states = (!rule.supersede_key.is_empty()).then_some((Named::State, &*rule.supersede_key));
+        let conditions = equal.map(|equal| (newest::name_of_condition(rule), equal));
+        let mut is_stale = false;
+        for (named, fields) in states.into_iter().chain(conditions) {
+            let key = self.key.state(fields, trust, event);
+            is_stale |= self.newest.is_stale(named, key, &version);
+        }
+        is_stale
+    }
+
     fn dedupe(
         &mut self,
         seq: Seq,
@@ -200,7 +232,7 @@ impl Pipeline {
         now: Timestamp,
     ) -> Result<(), Reason> {
         let Some(rule) = &self.rule.dedupe else { return Ok(()) };
-        let condition = unresolved::condition_of(&self.rule, &mut self.key, event);
+        let condition = unresolved::condition_of(&self.rule, &mut self.key, seq, event);
         let key = dedupe::write_key(&mut self.key, rule, scope, event, weight);
         let verdict = self.dedupe.check(key, rule.window, seq, condition, now);
         let Verdict::Repeat { of } = verdict else { return Ok(()) };

@@ -55,6 +55,19 @@ impl Kind {
     }
 }
 
+/// The field of a payload with a commit.
+const COMMIT: &str = "commit";
+/// Characters of a commit, as in the events about pushes.
+const COMMIT_CHARS: usize = 9;
+
+/// A commit's whole hash, cut to the part that is shown; any other value as it is.
+fn short_commit(value: Value) -> Value {
+    let is_hash =
+        |text: &&str| matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let short = value.as_str().filter(is_hash).and_then(|text| text.get(..COMMIT_CHARS)).map(Value::from);
+    short.unwrap_or(value)
+}
+
 /// Returns the value of a header, by its name in lower case.
 pub type Headers<'a> = &'a dyn Fn(&str) -> Option<String>;
 
@@ -114,7 +127,8 @@ pub fn said<'r>(
     };
     let Some(row) = rows.iter().find(fits) else { return Ok(other(kind, &event, Top::read(body)?)) };
     let field = |(name, paths): &(String, Vec<Path>)| {
-        Some((name.clone(), clean(paths.iter().find_map(|path| found.get(path))?)))
+        let value = clean(paths.iter().find_map(|path| found.get(path))?);
+        Some((name.clone(), if name == COMMIT { short_commit(value) } else { value }))
     };
     Ok(Said {
         event_type: row.event_type.clone(),

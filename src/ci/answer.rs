@@ -131,6 +131,9 @@ pub struct Failure {
     /// URL of the details.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
+    /// When it ended, at GitHub: one that is run again may have the same URL.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
 }
 
 /// The position of a remote branch.
@@ -396,6 +399,7 @@ fn failure(context: &Context) -> Failure {
         check: name(context.name.as_deref().or(context.context.as_deref()).unwrap_or("a check")),
         summary: title.or(conclusion),
         url: url(context.details_url.as_deref().or(context.target_url.as_deref())),
+        at: said(context.completed_at.as_deref().or(context.created_at.as_deref())),
     }
 }
 

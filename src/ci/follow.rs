@@ -186,7 +186,8 @@ impl Follow {
 
 /// Identifies a failed check of a push.
 pub(super) fn failed_key(failure: &Failure) -> u64 {
-    hash_parts(&[&failure.check, failure.url.as_deref().unwrap_or_default()])
+    let [url, at] = [&failure.url, &failure.at].map(|text| text.as_deref().unwrap_or_default());
+    hash_parts(&[&failure.check, url, at])
 }
 
 impl Follow {

@@ -11,8 +11,8 @@ rateLimit{remaining resetAt}\
 repository(owner:$owner,name:$name){nameWithOwner ref(qualifiedName:$ref){target{oid}}\
 object(oid:$oid){...on Commit{url \
 statusCheckRollup{state contexts(first:100){nodes{\
-...on CheckRun{name status conclusion title detailsUrl}\
-...on StatusContext{context state description targetUrl}}}}\
+...on CheckRun{name status conclusion title detailsUrl completedAt}\
+...on StatusContext{context state description targetUrl createdAt}}}}\
 checkSuites(first:50){nodes{status workflowRun{databaseId}}}\
 associatedPullRequests(first:5){nodes{number url state headRefName headRefOid \
 reviews(last:5){nodes{id state author{login}bodyText submittedAt url viewerDidAuthor comments{totalCount}}}\
@@ -124,6 +124,8 @@ pub(super) struct Context {
     pub(super) state: Option<String>,
     pub(super) description: Option<String>,
     pub(super) target_url: Option<String>,
+    pub(super) completed_at: Option<String>,
+    pub(super) created_at: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]

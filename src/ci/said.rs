@@ -138,6 +138,7 @@ impl Follow {
             // A number that is added later would change the condition's identity.
             ("pr", self.pr.filter(|_| self.branch.is_none()).map(Value::from)),
             ("commit", commit.map(Value::from)),
+            ("pushed_at", Some(json!(self.began.to_string()))),
         ];
         fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
     }
@@ -149,14 +150,16 @@ impl Follow {
 
     /// The event for one failed check.
     pub(super) fn failed_event(&self, failure: &Failure, now: Timestamp) -> Event {
-        let Failure { check, summary, url } = failure;
+        let Failure { check, summary, url, at } = failure;
         let commit = self.commit.as_deref().unwrap_or_default();
         let owner = format!("{:016x}", self.owner);
-        let id = hash_parts(&[&owner, commit, check, url.as_deref().unwrap_or_default()]);
+        let [url_text, at_text] = [url, at].map(|text| text.as_deref().unwrap_or_default());
+        let id = hash_parts(&[&owner, commit, check, url_text, at_text]);
         let payload = self.with([
             ("check", Some(json!(check))),
             ("summary", summary.clone().map(Value::from)),
             ("url", url.clone().map(Value::from)),
+            ("at", at.clone().map(Value::from)),
         ]);
         self.event(CHECK_FAILED, format!("ci-failed-{id:016x}"), Severity::Error, payload, now)
     }

@@ -137,7 +137,7 @@ impl World {
 }
 
 fn failure(check: &str) -> Failure {
-    Failure { check: check.to_owned(), summary: None, url: None }
+    Failure { check: check.to_owned(), summary: None, url: None, at: None }
 }
 
 fn checks(passed: u32, failed: &[&str], pending: u32) -> Checks {
@@ -180,6 +180,20 @@ fn a_push_is_asked_for_as_the_schedule_says_until_its_checks_have_ended() {
         (&end["repo"], &end["branch"], &end["commit"]),
         (&json!("acme/shop"), &json!("fix"), &json!("111111111"))
     );
+}
+
+#[test]
+fn a_check_that_fails_again_is_reported_again() {
+    let mut world = World::new();
+    world.pushed(1);
+    let failed_at = |minute: u64| {
+        let at = Some(format!("2026-11-25T10:{minute:02}:00Z"));
+        let failures = vec![Failure { at, ..failure("unit") }];
+        Outcome::Checks(Checks { failures, ..checks(0, &["unit"], 1) })
+    };
+    world.run(70, |now| failed_at(now / 30));
+    let times: Vec<u64> = world.said.iter().map(|said| said.0).collect();
+    assert_eq!(times, [10, 30, 60]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::{ops::RangeInclusive, time::Duration};
 use crate::{
     config::{patterns, raw::Section, unsupported, values},
     event::FieldPath,
-    pipeline::rule::ResolveRule,
+    pipeline::rule::{OrderRule, ResolveRule},
     rate::Rate,
 };
 
@@ -19,6 +19,7 @@ pub(crate) struct Limits {
     pub(crate) ttl: Option<Duration>,
     pub(crate) supersede_key: Vec<FieldPath>,
     pub(crate) resolve: Option<ResolveRule>,
+    pub(crate) order: OrderRule,
 }
 
 /// Reads the section.
@@ -27,8 +28,29 @@ pub(crate) fn read(section: &mut Section<'_>, known_types: &[&str]) -> Limits {
     let ttl = section.read("ttl", |value| values::duration(value, TTL_LIMITS));
     let supersede_key = section.read("supersede_key", values::field_paths).unwrap_or_default();
     let resolve = read_resolve(section, &supersede_key, known_types);
+    let order = read_order(section, &supersede_key, resolve.as_ref());
     unsupported::check_limits(section);
-    Limits { rate, ttl, supersede_key, resolve }
+    Limits { rate, ttl, supersede_key, resolve, order }
+}
+
+/// Reads the order of reports about a state. It needs a state.
+fn read_order(
+    section: &mut Section<'_>,
+    supersede_key: &[FieldPath],
+    resolve: Option<&ResolveRule>,
+) -> OrderRule {
+    let revision = section.read("revision", values::field_paths).unwrap_or_default();
+    let by = section.read("order_by", values::field_paths).unwrap_or_default();
+    let has_state = !supersede_key.is_empty() || resolve.is_some_and(|resolve| !resolve.equal.is_empty());
+    for (key, fields) in [("revision", &revision), ("order_by", &by)] {
+        if !fields.is_empty() && !has_state {
+            let message = format!(
+                "`{key}` needs `supersede_key` or `equal`: it orders the events with the same values there"
+            );
+            section.object(key, |value| value.error(message.clone()));
+        }
+    }
+    OrderRule { revision, by }
 }
 
 /// Reads which events resolve a condition. Without `equal` they must match it in the fields of

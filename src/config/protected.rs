@@ -9,7 +9,7 @@ use crate::{
         report::Diagnostic,
     },
     event::{Pattern, PatternSegment, Severity},
-    pipeline::rule::{ResolveRule, Subscriber},
+    pipeline::rule::{OrderRule, ResolveRule, Subscriber},
 };
 
 /// A core subscriber of an earlier layer.
@@ -18,6 +18,7 @@ pub(crate) struct Protected {
     types: Vec<Pattern>,
     severity_min: Severity,
     resolve: Option<ResolveRule>,
+    order: OrderRule,
 }
 
 impl Protected {
@@ -28,6 +29,7 @@ impl Protected {
             types: rule.types.clone(),
             severity_min: rule.severity_min,
             resolve: rule.resolve.clone(),
+            order: rule.order.clone(),
         }
     }
 
@@ -81,6 +83,20 @@ impl Protected {
             let message = "a core subscriber's `equal` cannot be changed";
             let key = if section.value("equal").is_some() { "equal" } else { "resolved_by" };
             section.object(key, |value| self.refusal(value, message));
+        }
+    }
+}
+
+impl Protected {
+    /// Finds keys in a later file's `[limits]` by which its events would end as older ones.
+    pub(crate) fn check_order(&self, section: &mut Section<'_>, order: &OrderRule) {
+        let keys =
+            [("revision", &order.revision, &self.order.revision), ("order_by", &order.by, &self.order.by)];
+        for (key, own, before) in keys {
+            if own != before {
+                let message = format!("a core subscriber's `{key}` cannot be changed");
+                section.object(key, |value| self.refusal(value, message.clone()));
+            }
         }
     }
 }

@@ -105,9 +105,10 @@ pub(crate) fn compile(file: &SourceFile, context: &Context<'_>) -> SubscriberFil
     }
     let batching_rule = batching::read(&mut batching);
     let dedupe = batching::read_dedupe(&mut batching, &batching_rule);
-    let Limits { rate, ttl, supersede_key, resolve } = limits::read(&mut limits, context.known_types);
+    let Limits { rate, ttl, supersede_key, resolve, order } = limits::read(&mut limits, context.known_types);
     if let Some(core) = core {
         core.check_resolve(&mut limits, resolve.as_ref());
+        core.check_order(&mut limits, &order);
     }
     let LayoutRule { layout, words, places } =
         layout::read(&mut output, id.as_ref(), file, &context.templates);
@@ -136,6 +137,7 @@ pub(crate) fn compile(file: &SourceFile, context: &Context<'_>) -> SubscriberFil
         rate,
         ttl,
         supersede_key,
+        order,
         resolve,
         output: output_rule,
         wake: Arc::clone(&context.wake),

@@ -151,9 +151,7 @@ impl Engine {
         let pipeline = pipeline(&mut self.pipelines, index);
         let resolution = match pipeline.rule().activity {
             Activity::Disabled => Err(Reason::SubscriberOff),
-            Activity::Core | Activity::Enabled => {
-                pipeline.resolve(seq, event, &self.rules.templates, now).map_err(Reason::FilteredOut)
-            }
+            Activity::Core | Activity::Enabled => pipeline.resolve(seq, event, &self.rules.templates, now),
         };
         self.drain_pipeline(index, now);
         if let Ok(resolution) = &resolution {

@@ -9,10 +9,12 @@ use super::{Event, Field, SessionId};
 /// A path to one field of an event, such as `type` or `payload.tool_name`.
 ///
 /// Shape: an envelope field (`id`, `type`, `source`, `severity`, `session`, `workspace`), or
-/// `payload` and the keys below it.
+/// `payload` and the keys below it. Several are separated by `|`: the first that is neither absent
+/// nor null counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldPath {
     segments: Vec<String>,
+    or_else: Option<Box<FieldPath>>,
 }
 
 impl FieldPath {
@@ -21,17 +23,21 @@ impl FieldPath {
 
     /// Parses a path; `None` for an unknown root or an empty segment.
     pub fn parse(text: &str) -> Option<Self> {
+        let (text, or_else) = match text.split_once('|') {
+            Some((text, others)) => (text, Some(Box::new(Self::parse(others)?))),
+            None => (text, None),
+        };
         let segments: Vec<String> = text.split('.').map(str::to_owned).collect();
         let root = segments.first()?;
         let is_envelope_field = root != "payload" && segments.len() == 1;
         let is_payload_field = root == "payload" && segments.len() > 1;
         let is_known = Self::ROOTS.contains(&root.as_str()) && (is_envelope_field || is_payload_field);
-        (is_known && segments.iter().all(|segment| !segment.is_empty())).then_some(Self { segments })
+        (is_known && segments.iter().all(|segment| !segment.is_empty())).then_some(Self { segments, or_else })
     }
 
     /// Whether the path names a payload field.
     pub fn is_of_payload(&self) -> bool {
-        self.segments.len() > 1
+        self.segments.len() > 1 || self.or_else.as_ref().is_some_and(|path| path.is_of_payload())
     }
 
     /// The text of the field in `event`: strings without quotes, other values as JSON, empty if
@@ -45,6 +51,14 @@ impl FieldPath {
 
     /// The field's value in `event`.
     pub fn value<'e>(&self, event: &'e Event) -> FieldValue<'e> {
+        let own = self.own_value(event);
+        match &self.or_else {
+            Some(path) if matches!(own, FieldValue::Absent | FieldValue::Null) => path.value(event),
+            Some(_) | None => own,
+        }
+    }
+
+    fn own_value<'e>(&self, event: &'e Event) -> FieldValue<'e> {
         let text = match self.segments.first().map(String::as_str) {
             Some("type") => event.event_type.as_str(),
             Some("source") => &event.source,
@@ -121,7 +135,10 @@ mod tests {
     #[test]
     fn a_field_path_has_a_known_root() {
         assert!(FieldPath::parse("payload.tool_name").is_some());
-        for bad in ["payload", "tool_name", "type.x", "payload..x", ""] {
+        assert!(FieldPath::parse("payload.branch|payload.pr|source").is_some());
+        for bad in
+            ["payload", "tool_name", "type.x", "payload..x", "", "payload.x|", "|payload.x", "payload.x|y"]
+        {
             assert!(FieldPath::parse(bad).is_none(), "{bad}");
         }
     }

@@ -42,6 +42,8 @@ pub enum Reason {
     Dismissed,
     /// A newer one about the same state replaces it.
     Superseded,
+    /// A newer one about the same state is known, whether that was delivered or not.
+    Stale,
     /// Its condition no longer holds.
     Withdrawn,
     /// It resolves its subscriber's condition; it is not delivered.
@@ -158,6 +160,7 @@ impl Reason {
             | Self::SubscriberOff
             | Self::Dismissed
             | Self::Superseded
+            | Self::Stale
             | Self::Withdrawn
             | Self::Resolves
             | Self::Watched
@@ -215,6 +218,7 @@ impl ReasonKind {
                 notification("superseded", "a newer one about the same state replaces it", NOTHING)
                     .or_event("has a newer one about the same state", NOTHING)
             }
+            Self::Stale => event("stale", "knows a newer state of the same", NOTHING),
             Self::Withdrawn => notification("withdrawn", "its condition was resolved", NOTHING)
                 .or_event("withdrew it: its condition was resolved", NOTHING),
             Self::Resolves => event("resolves", "withdraws what this resolves, if it is pending", NOTHING),

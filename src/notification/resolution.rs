@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Nature, Notification, StateKey, SubscriberId};
+use super::{Nature, Notification, State, StateKey, SubscriberId, Version};
 use crate::event::{Scope, Seq};
 
 /// Resolves conditions of one subscriber.
@@ -16,6 +16,9 @@ pub struct Resolution {
     pub scope: Scope,
     /// The conditions.
     pub keys: Vec<StateKey>,
+    /// The version of the resolving event; conditions of newer ones, and of other revisions without
+    /// a known order, remain.
+    pub version: Option<Box<Version>>,
 }
 
 impl Resolution {
@@ -30,8 +33,13 @@ impl Resolution {
         })
     }
 
-    fn ends(&self, state: &super::State) -> bool {
-        state.seq < self.seq && self.keys.contains(&state.key)
+    /// Whether it resolves the condition `state`.
+    pub fn ends(&self, state: &State) -> bool {
+        let replaces = || {
+            let own = State { key: state.key, seq: self.seq, version: self.version.clone() };
+            own.replaces(state)
+        };
+        self.keys.contains(&state.key) && replaces()
     }
 }
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
     event::{Event, Scope, Seq},
-    notification::StateKey,
+    notification::{Resolution, State, StateKey, Version},
     pipeline::{key::KeyWriter, rule::DedupeRule, weight::Weight},
     snapshot,
     time::Timestamp,
@@ -73,6 +73,9 @@ struct Window {
     /// The condition raised by the event; the window ends with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     condition: Option<StateKey>,
+    /// The version of the condition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    version: Option<Box<Version>>,
 }
 
 /// The open windows of one subscriber.
@@ -101,7 +104,7 @@ impl Dedupe {
         key: &[u8],
         window: Duration,
         seq: Seq,
-        condition: Option<StateKey>,
+        condition: Option<State>,
         now: Timestamp,
     ) -> Verdict {
         self.forget_ended(now);
@@ -109,7 +112,16 @@ impl Dedupe {
         if let Some(known) = self.number(key, hash).and_then(|number| self.window(number)) {
             return Verdict::Repeat { of: known.first };
         }
-        self.remember(Window { ends_at: now + window, first: seq, hash, key: key.into(), condition });
+        let (condition, version) = condition.map(|state| (state.key, state.version)).unzip();
+        let version = version.flatten();
+        self.remember(Window {
+            ends_at: now + window,
+            first: seq,
+            hash,
+            key: key.into(),
+            condition,
+            version,
+        });
         Verdict::First
     }
 
@@ -119,18 +131,29 @@ impl Dedupe {
     /// an empty key, which no event has.
     pub(crate) fn renew(&mut self, key: &[u8], window: Duration, seq: Seq, now: Timestamp) {
         let hash = self.hasher.hash_one(key);
-        let mut condition = None;
+        let (mut condition, mut version) = (None, None);
         if let Some(number) = self.number(key, hash) {
-            condition = self.window(number).and_then(|old| old.condition);
+            (condition, version) =
+                self.window(number).map(|old| (old.condition, old.version.clone())).unwrap_or_default();
             self.vacate(number, hash);
         }
-        self.remember(Window { ends_at: now + window, first: seq, hash, key: key.into(), condition });
+        self.remember(Window {
+            ends_at: now + window,
+            first: seq,
+            hash,
+            key: key.into(),
+            condition,
+            version,
+        });
     }
 
-    /// Closes the windows of events that raised one of `conditions`: an event after the end of its
+    /// Closes the windows of events whose conditions `resolution` ends: an event after the end of its
     /// condition is not a repeat.
-    pub(crate) fn forget_conditions(&mut self, conditions: &[StateKey]) {
-        let ends = |window: &Window| window.condition.is_some_and(|own| conditions.contains(&own));
+    pub(crate) fn forget_conditions(&mut self, resolution: &Resolution) {
+        let ends = |window: &Window| {
+            let state = |key| State { key, seq: window.first, version: window.version.clone() };
+            window.condition.is_some_and(|key| resolution.ends(&state(key)))
+        };
         let ended: Vec<(u64, u64)> = (self.forgotten..)
             .zip(&self.windows)
             .filter(|(_, window)| ends(window))
@@ -147,7 +170,7 @@ impl Dedupe {
             known.remove();
         }
         if let Some(old) = self.index(number).and_then(|index| self.windows.get_mut(index)) {
-            (old.key, old.condition) = (Box::default(), None);
+            (old.key, old.condition, old.version) = (Box::default(), None, None);
         }
     }
 

@@ -5,9 +5,16 @@ use std::sync::Arc;
 use super::{Pipeline, PipelineOutput};
 use crate::{
     event::{Event, Seq, Trust},
-    ledger::{FilteredBy, Reason},
+    ledger::Reason,
     notification::Resolution,
-    pipeline::{filter, render::Templates, row::Row, rule::Subscriber, unresolved::condition_of},
+    pipeline::{
+        filter,
+        newest::{name_of_condition, version_of},
+        render::Templates,
+        row::Row,
+        rule::Subscriber,
+        unresolved::condition_of,
+    },
     time::Timestamp,
 };
 
@@ -16,25 +23,35 @@ impl Pipeline {
     /// batches are withdrawn here. The caller drains `poll_output`, then withdraws the
     /// notifications. An untrusted event resolves no condition of a trusted one.
     ///
-    /// Errors: the filter that refuses it. `where` and `severity_filter` are not checked, because
-    /// they select what is delivered.
+    /// Errors: the filter that refuses it, or [`Reason::Stale`] if it is older than all that is known
+    /// of its conditions. `where` and `severity_filter` are not checked, because they select what is
+    /// delivered.
     pub fn resolve(
         &mut self,
         seq: Seq,
         event: &Event,
         templates: &Templates,
         now: Timestamp,
-    ) -> Result<Resolution, FilteredBy> {
+    ) -> Result<Resolution, Reason> {
         self.handle_timeout(templates, now);
         let rule = Arc::clone(&self.rule);
-        filter::check_source(&rule, event)?;
+        filter::check_source(&rule, event).map_err(Reason::FilteredOut)?;
         let equal = rule.resolve.as_ref().map_or(&[][..], |resolve| &resolve.equal);
         let mut keys = vec![self.key.state(equal, Trust::Untrusted, event)];
         if rule.wake.trust_in(event).is_trusted() {
             keys.push(self.key.state(equal, Trust::Trusted, event));
         }
-        let resolution = Resolution { subscriber: rule.id.clone(), seq, scope: event.scope(), keys };
-        self.dedupe.forget_conditions(&resolution.keys);
+        let version = version_of(&rule, event);
+        if let Some(version) = &version {
+            let named = name_of_condition(&rule);
+            keys.retain(|key| !self.newest.is_stale(named, *key, version));
+            if keys.is_empty() {
+                return Err(Reason::Stale);
+            }
+        }
+        let (subscriber, scope) = (rule.id.clone(), event.scope());
+        let resolution = Resolution { subscriber, seq, scope, keys, version };
+        self.dedupe.forget_conditions(&resolution);
         self.withdraw_rows(&rule, &resolution, templates, now);
         Ok(resolution)
     }
@@ -49,8 +66,9 @@ impl Pipeline {
         now: Timestamp,
     ) {
         let key = &mut self.key;
-        let mut ends =
-            |row: &Row| condition_of(rule, key, &row.event).is_some_and(|key| resolution.keys.contains(&key));
+        let mut ends = |row: &Row| {
+            condition_of(rule, key, row.seq, &row.event).is_some_and(|state| resolution.ends(&state))
+        };
         let withdrawn = self.batcher.withdraw(&resolution.scope, &mut ends);
         let shared = self
             .batcher

@@ -54,6 +54,8 @@ pub struct Subscriber {
     pub supersede_key: Vec<FieldPath>,
     /// The end of a condition raised by an event; `None` if each event is an occurrence.
     pub resolve: Option<ResolveRule>,
+    /// The order of reports about a state or a condition; empty for the order of their arrival.
+    pub order: OrderRule,
     /// How a batch becomes a notification.
     pub output: OutputRule,
     /// The user's limits on the activation of notifications; the same for all subscribers.
@@ -122,6 +124,23 @@ pub struct ResolveRule {
     /// The fields in which a resolving event must equal the one that raised the condition; if
     /// empty, it resolves all conditions.
     pub equal: Vec<FieldPath>,
+}
+
+/// The order of reports about one state or condition.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OrderRule {
+    /// The fields that identify the revision that a report is of, such as its commit. Reports of
+    /// different revisions between which no order is known neither replace nor resolve each other.
+    pub revision: Vec<FieldPath>,
+    /// The fields whose values order reports, the most significant first.
+    pub by: Vec<FieldPath>,
+}
+
+impl OrderRule {
+    /// Whether reports are in the order of their arrival.
+    pub fn is_empty(&self) -> bool {
+        self.revision.is_empty() && self.by.is_empty()
+    }
 }
 
 impl_as_str!(Keep);

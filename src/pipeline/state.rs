@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Pipeline, batch::Batcher, dedupe::Dedupe, deferred_counts::DeferredByScope, failure::Failures,
-    key::KeyWriter, rule::Subscriber,
+    key::KeyWriter, newest::Newest, rule::Subscriber,
 };
 use crate::{
     event::{Scope, Seq},
@@ -27,6 +27,7 @@ pub struct Memory<'a> {
     #[serde(alias = "carry")]
     deferred: Held<'a, DeferredByScope>,
     failures: Held<'a, Failures>,
+    newest: Held<'a, Newest>,
 }
 
 impl Memory<'_> {
@@ -39,7 +40,7 @@ impl Memory<'_> {
 impl Pipeline {
     /// Its memory. Its outputs must have been drained.
     pub fn memory(&self) -> Memory<'_> {
-        let Self { rule: _, key: _, dedupe, batcher, limiter, deferred, failures, outputs } = self;
+        let Self { rule: _, key: _, dedupe, batcher, limiter, deferred, failures, newest, outputs } = self;
         debug_assert!(outputs.is_empty(), "outputs are drained before a snapshot");
         Memory {
             dedupe: Held::Borrowed(dedupe),
@@ -47,6 +48,7 @@ impl Pipeline {
             limiter: Held::Borrowed(limiter),
             deferred: Held::Borrowed(deferred),
             failures: Held::Borrowed(failures),
+            newest: Held::Borrowed(newest),
         }
     }
 
@@ -60,6 +62,7 @@ impl Pipeline {
             limiter: memory.limiter.into_owned(),
             deferred: memory.deferred.into_owned(),
             failures: memory.failures.into_owned(),
+            newest: memory.newest.into_owned(),
             outputs: VecDeque::new(),
         }
     }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use crate::{
     event::Seq,
-    notification::State,
-    pipeline::{key::KeyWriter, row::Row, rule::Subscriber},
+    notification::{State, StateKey},
+    pipeline::{key::KeyWriter, newest::version_of, row::Row, rule::Subscriber},
 };
 
-/// Removes each row if a later row is about the same state.
+/// Removes each row if a later row is about the same state and replaces it.
 ///
 /// Shape: the states of the remaining rows, in key order, and the events of the removed ones.
 pub(crate) fn supersede(
@@ -19,12 +19,18 @@ pub(crate) fn supersede(
     if rule.supersede_key.is_empty() {
         return (Vec::new(), Vec::new());
     }
-    let mut state_key =
-        |row: &Row| key.state(&rule.supersede_key, rule.wake.trust_in(&row.event), &row.event);
-    let (mut newest, mut ended) = (BTreeMap::new(), Vec::new());
+    let mut state = |row: &Row| State {
+        key: key.state(&rule.supersede_key, rule.wake.trust_in(&row.event), &row.event),
+        seq: row.seq,
+        version: version_of(rule, &row.event),
+    };
+    let (mut newest, mut ended): (BTreeMap<StateKey, Vec<State>>, _) = (BTreeMap::new(), Vec::new());
     for row in rows.iter() {
-        ended.extend(newest.insert(state_key(row), row.seq));
+        let state = state(row);
+        let of_key = newest.entry(state.key).or_default();
+        ended.extend(of_key.extract_if(.., |older| state.replaces(older)).map(|older| older.seq));
+        of_key.push(state);
     }
     rows.retain(|row| !ended.contains(&row.seq));
-    (newest.into_iter().map(|(key, seq)| State { key, seq }).collect(), ended)
+    (newest.into_values().flatten().collect(), ended)
 }

@@ -542,6 +542,7 @@ pub(super) fn rule() -> Subscriber {
         ttl: Some(Duration::from_secs(60)),
         supersede_key: Vec::new(),
         resolve: None,
+        order: crate::pipeline::rule::OrderRule::default(),
         output: OutputRule {
             priority: Priority::High,
             inject_at: InjectionPoint::AfterTool,

@@ -1,12 +1,11 @@
 //! The conditions raised by events.
 
-use std::collections::BTreeMap;
-
 use crate::{
     event::{Event, Seq},
-    notification::{Nature, State, StateKey},
+    notification::{Nature, State},
     pipeline::{
         key::KeyWriter,
+        newest::version_of,
         row::Row,
         rule::{ResolveRule, Subscriber},
     },
@@ -16,29 +15,30 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct Conditions {
     pub(crate) nature: Nature,
-    /// The conditions raised by the rows, in key order, each once.
+    /// The conditions raised by the rows, in key order; each version of one once.
     pub(crate) unresolved: Vec<State>,
 }
 
 impl Conditions {
     /// Computes them from the rows of a batch.
     pub(crate) fn of(rule: &Subscriber, key: &mut KeyWriter, rows: &[Row]) -> Self {
-        let given: Vec<Option<StateKey>> =
-            rows.iter().map(|row| condition_of(rule, key, &row.event)).collect();
+        let given: Vec<Option<State>> =
+            rows.iter().map(|row| condition_of(rule, key, row.seq, &row.event)).collect();
         let is_condition = !given.is_empty() && given.iter().all(Option::is_some);
-        let newest: BTreeMap<StateKey, Seq> =
-            given.into_iter().zip(rows).filter_map(|(key, row)| Some((key?, row.seq))).collect();
-        Self {
-            nature: if is_condition { Nature::Condition } else { Nature::Occurrence },
-            unresolved: newest.into_iter().map(|(key, seq)| State { key, seq }).collect(),
-        }
+        let mut unresolved: Vec<State> = given.into_iter().flatten().collect();
+        // The newest event of each version is kept.
+        unresolved.reverse();
+        unresolved.sort_by(|one, other| (one.key, &one.version).cmp(&(other.key, &other.version)));
+        unresolved.dedup_by(|one, kept| (one.key, &one.version) == (kept.key, &kept.version));
+        Self { nature: if is_condition { Nature::Condition } else { Nature::Occurrence }, unresolved }
     }
 }
 
 /// The condition raised by an event; `None` for an occurrence.
-pub(crate) fn condition_of(rule: &Subscriber, key: &mut KeyWriter, event: &Event) -> Option<StateKey> {
+pub(crate) fn condition_of(rule: &Subscriber, key: &mut KeyWriter, seq: Seq, event: &Event) -> Option<State> {
     let resolve = rule.resolve.as_ref().filter(|resolve| !resolves(resolve, event))?;
-    Some(key.state(&resolve.equal, rule.wake.trust_in(event), event))
+    let key = key.state(&resolve.equal, rule.wake.trust_in(event), event);
+    Some(State { key, seq, version: version_of(rule, event) })
 }
 
 fn resolves(resolve: &ResolveRule, event: &Event) -> bool {

@@ -163,8 +163,8 @@ impl Fields {
         let (state, opposite) = if is_resolved { ("resolved", "firing") } else { ("firing", "resolved") };
         // An alert without a time is new each time, because Alertmanager assumes that it begins at
         // the time of the request.
-        let began = self.starts_at.and_then(|at| at.parse().ok()).or(ended.filter(|_| is_resolved));
-        let since: Timestamp = began.unwrap_or(now);
+        let began: Option<Timestamp> = self.starts_at.and_then(|at| at.parse().ok());
+        let since = began.or(ended.filter(|_| is_resolved)).unwrap_or(now);
         let mut payload = Map::new();
         payload.insert("alert".to_owned(), clean(&name.into()));
         let Annotations { summary, description, runbook_url } = self.annotations;
@@ -178,6 +178,9 @@ impl Fields {
         }
         let url = runbook_url.or(self.generator_url);
         payload.extend(url.map(|url| ("url".to_owned(), clean(&url.into()))));
+        if let Some(began) = began {
+            payload.insert("started_at".to_owned(), began.to_string().into());
+        }
         payload.insert("fingerprint".to_owned(), clean(&fingerprint.as_str().into()));
         let event_type = if is_resolved { "alert.resolved" } else { "alert.firing" };
         let severity = self.labels.get("severity").and_then(Value::as_str).and_then(severity);

@@ -195,7 +195,7 @@ fn an_alert_is_the_same_however_it_comes_until_it_is_resolved() {
     );
     let payload = Value::Object(firing.said.payload.clone());
     let expected = json!({ "alert": "DiskFull", "summary": "95 % used", "instance": "db-1", "url": "http://prometheus/graph",
-        "fingerprint": firing.said.dedupe_key });
+        "started_at": "2021-02-25T15:00:00Z", "fingerprint": firing.said.dedupe_key });
     assert_eq!(payload, expected);
     // Prometheus posts it every minute, with a later end.
     assert_eq!(read(&posted("2021-02-25T15:11:00Z")).id, firing.id);

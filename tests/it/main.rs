@@ -47,6 +47,7 @@ mod shell;
 mod snapshots;
 mod socket;
 mod starts;
+mod states;
 mod subscribers;
 mod support;
 mod templates;

@@ -152,7 +152,7 @@ impl World {
                 }
                 Next::Ask(follow, at) => {
                     self.now = self.now.max(at);
-                    let unit = Failure { check: "unit".to_owned(), summary: None, url: None };
+                    let unit = Failure { check: "unit".to_owned(), summary: None, url: None, at: None };
                     let checks = Checks {
                         repo: "acme/shop".to_owned(),
                         passed: 5,

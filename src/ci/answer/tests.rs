@@ -32,8 +32,8 @@ fn checks(object: &Value) -> Checks {
 
 #[test]
 fn check_runs_and_commit_statuses_are_counted_alike() {
-    let run = |name: &str, status: &str, conclusion: Value| json!({ "name": name, "status": status, "conclusion": conclusion, "title": null, "detailsUrl": format!("https://ci.example/{name}") });
-    let status = |context: &str, state: &str| json!({ "context": context, "state": state, "description": "Build finished", "targetUrl": null });
+    let run = |name: &str, status: &str, conclusion: Value| json!({ "name": name, "status": status, "conclusion": conclusion, "completedAt": "2026-11-25T10:00:00Z", "title": null, "detailsUrl": format!("https://ci.example/{name}") });
+    let status = |context: &str, state: &str| json!({ "context": context, "state": state, "description": "Build finished", "createdAt": "2026-11-25T10:01:00Z", "targetUrl": null });
     let found = checks(&json!({
         "url": "https://github.com/acme/shop/commit/1",
         "statusCheckRollup": { "state": "FAILURE", "contexts": { "nodes": [
@@ -55,8 +55,14 @@ fn check_runs_and_commit_statuses_are_counted_alike() {
             check: "unit".to_owned(),
             summary: Some("timed out".to_owned()),
             url: Some("https://ci.example/unit".to_owned()),
+            at: Some("2026-11-25T10:00:00Z".to_owned()),
         },
-        Failure { check: "ci/jenkins".to_owned(), summary: Some("Build finished".to_owned()), url: None },
+        Failure {
+            check: "ci/jenkins".to_owned(),
+            summary: Some("Build finished".to_owned()),
+            url: None,
+            at: Some("2026-11-25T10:01:00Z".to_owned()),
+        },
     ];
     assert_eq!(found.failures, failures);
     assert_eq!((found.repo.as_str(), found.head, found.pr), ("acme/shop", Head::Here, None));

@@ -206,7 +206,7 @@ fn rows_have_what_orders_a_state() {
             "check_suite": { "id": 3, "head_branch": "fix", "head_sha": "bbb2" } } });
     let of_fork = json!({ "action": "completed", "repository": { "full_name": "acme/shop" },
         "workflow_run": { "name": "test", "conclusion": "success", "id": 9, "run_attempt": 2, "head_branch": "fix",
-            "head_sha": "ccc3", "head_repository": { "full_name": "eve/shop" } } });
+            "head_sha": "384a3e139a2dfa7023d93ad419bf63c264da293b", "head_repository": { "full_name": "eve/shop" } } });
     let status = json!({ "id": 5, "sha": "aaa1", "state": "failure", "context": "ci/x",
         "updated_at": "2026-11-25T10:00:00Z",
         "commit": { "commit": { "committer": { "date": "2026-11-25T09:00:00Z" } } } });
@@ -223,7 +223,7 @@ fn rows_have_what_orders_a_state() {
             Kind::Github,
             "workflow_run",
             of_fork,
-            json!({ "head_repo": "eve/shop", "commit": "ccc3", "run": 9, "attempt": 2 }),
+            json!({ "head_repo": "eve/shop", "commit": "384a3e139", "run": 9, "attempt": 2 }),
         ),
         (
             Kind::Github,

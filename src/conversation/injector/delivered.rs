@@ -80,7 +80,7 @@ mod tests {
             let unresolved = unresolved.to_vec();
             Arc::new(Notification { unresolved, ..notification(name, priority, InjectionPoint::AfterTool) })
         };
-        let holds = [State { key: StateKey(1), seq: Seq(1) }];
+        let holds = [State { key: StateKey(1), seq: Seq(1), version: None }];
         delivered.insert(made("low", Priority::Low, &holds));
         for number in 0..=DELIVERED_MAX {
             delivered.insert(made(&number.to_string(), Priority::Normal, &holds));

@@ -417,7 +417,9 @@ mod tests {
         for name in names {
             let expires_at = Some(Timestamp::from_millis(10));
             let made = notification(name, Priority::High, InjectionPoint::AfterTool);
-            let states = [1, 2].map(|number| State { key: StateKey(number), seq: Seq(number) }).to_vec();
+            let states = [1, 2]
+                .map(|number| State { key: StateKey(number), seq: Seq(number), version: None })
+                .to_vec();
             queue.push(Arc::new(Notification { expires_at, states, ..made }));
         }
         queue

@@ -18,7 +18,7 @@ use Priority::{Critical, High, Low, Normal};
 fn push(story: &mut Story, name: &str, priority: Priority, nature: Nature) {
     let unresolved = match nature {
         Nature::Occurrence => Vec::new(),
-        Nature::Condition => vec![State { key: StateKey(1), seq: Seq(1) }],
+        Nature::Condition => vec![State { key: StateKey(1), seq: Seq(1), version: None }],
     };
     let made = Notification { nature, unresolved, ..notification(name, priority, AfterTool) };
     story.injector.push(Arc::new(made));
@@ -76,8 +76,13 @@ fn a_condition_that_is_lost_after_its_context_was_goes_back_once() {
 /// Resolves the condition of [`push`].
 fn resolve(story: &mut Story) {
     let keys = vec![StateKey(1)];
-    let resolution =
-        Resolution { subscriber: SubscriberId::new("holds"), seq: Seq(2), scope: Scope::All, keys };
+    let resolution = Resolution {
+        subscriber: SubscriberId::new("holds"),
+        seq: Seq(2),
+        scope: Scope::All,
+        keys,
+        version: None,
+    };
     story.injector.resolve(&resolution);
 }
 
@@ -105,7 +110,7 @@ fn what_is_resolved_is_withdrawn_where_it_waits_and_does_not_come_back_from_wher
 #[test]
 fn one_that_tells_of_what_happened_too_is_delivered_whatever_is_resolved() {
     let mut story = Story::new();
-    let unresolved = vec![State { key: StateKey(1), seq: Seq(1) }];
+    let unresolved = vec![State { key: StateKey(1), seq: Seq(1), version: None }];
     story.injector.push(Arc::new(Notification { unresolved, ..notification("holds", High, AfterTool) }));
     resolve(&mut story);
     assert_eq!(story.exchange(&in_step("1", exchange(AfterTool, "c1")), 0), ["holds"]);

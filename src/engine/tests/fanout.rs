@@ -188,7 +188,7 @@ fn what_a_session_has_not_taken_yet_can_be_dismissed_there() {
 fn what_is_resolved_is_not_taken_by_those_whom_that_concerns() {
     let now = Timestamp::from_millis(2);
     let holds = |number, scope| {
-        let unresolved = vec![State { key: StateKey(7), seq: Seq(1) }];
+        let unresolved = vec![State { key: StateKey(7), seq: Seq(1), version: None }];
         let notification = Arc::unwrap_or_clone(notification(number, scope));
         Arc::new(Notification { nature: Nature::Condition, unresolved, ..notification })
     };
@@ -197,6 +197,7 @@ fn what_is_resolved_is_not_taken_by_those_whom_that_concerns() {
         seq: Seq(2),
         scope,
         keys: vec![StateKey(7)],
+        version: None,
     };
     let all = u32::try_from(BROADCASTS).expect("small");
     let mut engine = behind();

@@ -360,6 +360,7 @@ fn reason_text(reason: &Reason) -> String {
         | Reason::SubscriberOff
         | Reason::Dismissed
         | Reason::Superseded
+        | Reason::Stale
         | Reason::Withdrawn
         | Reason::Resolves
         | Reason::Watched
