@@ -13,6 +13,7 @@ pub mod matcher;
 
 mod known;
 mod report;
+mod trace;
 
 use std::borrow::Cow;
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Problem,
-    format::{DOCUMENT_BYTES_MAX, Format, GoTest, cargo_line},
+    Level, Problem,
+    format::{Cargo, DOCUMENT_BYTES_MAX, Format, GoTest},
     lines::Lines,
     matcher::Matcher,
 };
@@ -27,9 +27,16 @@ struct Reader {
     lines: Lines,
     matchers: Vec<Matcher>,
     format: Option<Format>,
-    tests: GoTest,
+    formats: Formats,
     /// The document so far, at most [`DOCUMENT_BYTES_MAX`] and one byte.
     document: Vec<u8>,
+}
+
+/// The formats whose lines depend on earlier ones.
+#[derive(Debug, Clone, Default)]
+struct Formats {
+    cargo: Cargo,
+    go: GoTest,
 }
 
 /// Reads both outputs of a command, separately, because lines of one do not continue those of the
@@ -64,24 +71,38 @@ impl Collector {
             reader.document.extend(piece.get(..room.min(piece.len())).unwrap_or_default());
             return;
         }
-        let Reader { lines, matchers, format, tests, .. } = reader;
+        let Reader { lines, matchers, format, formats, .. } = reader;
         lines.push(piece, |line| {
             if begins(line) {
                 found.values_mut().for_each(Vec::clear);
             }
-            take(line, *format, tests, matchers, found);
+            take(line, *format, formats, matchers, found);
         });
     }
 
     /// Takes the end of both outputs; returns the document of standard output, if it is one.
     pub fn finish(&mut self) -> Option<(Format, Vec<u8>)> {
         let Self { stdout, stderr, found } = self;
-        for Reader { lines, matchers, format, tests, .. } in [&mut *stdout, stderr] {
-            lines.finish(|line| take(line, *format, tests, matchers, found));
+        for Reader { lines, matchers, format, formats, .. } in [&mut *stdout, stderr] {
+            lines.finish(|line| take(line, *format, formats, matchers, found));
+            end(matchers, found);
+        }
+        let is_error = |problem: &Problem| problem.severity == Level::Error;
+        let is_known = found.get("cargo").is_some_and(|problems| problems.iter().any(is_error));
+        if let Some(problem) = stdout.formats.cargo.finish().filter(|_| !is_known) {
+            push(found, "cargo", problem);
         }
         let document = std::mem::take(&mut stdout.document);
         let format = stdout.format.filter(|format| !format.is_lines() && !document.is_empty())?;
         Some((format, document))
+    }
+
+    /// Takes a pause in both outputs: a problem whose last lines are optional is complete.
+    pub fn pause(&mut self) {
+        let Self { stdout, stderr, found } = self;
+        for reader in [stdout, stderr] {
+            end(&mut reader.matchers, found);
+        }
     }
 
     /// Adds the problems of a document.
@@ -105,20 +126,28 @@ impl Collector {
 fn take(
     line: &str,
     format: Option<Format>,
-    tests: &mut GoTest,
+    formats: &mut Formats,
     matchers: &mut [Matcher],
     found: &mut BTreeMap<String, Vec<Problem>>,
 ) {
+    let is_json = line.starts_with('{');
     let problem = match format {
-        Some(Format::CargoJson) => cargo_line(line).map(|problem| ("cargo", problem)),
-        Some(Format::GoTestJson) => tests.line(line).map(|problem| ("go", problem)),
+        Some(Format::CargoJson) if is_json => formats.cargo.line(line).map(|problem| ("cargo", problem)),
+        Some(Format::GoTestJson) if is_json => formats.go.line(line).map(|problem| ("go", problem)),
         Some(Format::EslintJson | Format::Sarif | Format::Junit) => None,
-        None => {
-            let of = |matcher: &mut Matcher| Some((matcher.line(line)?, matcher.owner.clone()));
+        // Between the lines of JSON there is text of the programs that the tool runs.
+        Some(Format::CargoJson | Format::GoTestJson) | None => {
+            let mut first = None;
             // Every matcher gets the line, so that none keeps waiting for a line that another one
             // matched.
-            let mut all: Vec<_> = matchers.iter_mut().filter_map(of).collect();
-            if let Some((problem, owner)) = (!all.is_empty()).then(|| all.swap_remove(0)) {
+            for matcher in matchers {
+                let read = matcher.read(line);
+                if let Some(problem) = read.ended {
+                    push(found, &matcher.owner, problem);
+                }
+                first = first.or_else(|| Some((matcher.owner.clone(), read.found?)));
+            }
+            if let Some((owner, problem)) = first {
                 push(found, &owner, problem);
             }
             None
@@ -126,6 +155,14 @@ fn take(
     };
     if let Some((tool, problem)) = problem {
         push(found, tool, problem);
+    }
+}
+
+fn end(matchers: &mut [Matcher], found: &mut BTreeMap<String, Vec<Problem>>) {
+    for matcher in matchers {
+        if let Some(problem) = matcher.finish() {
+            push(found, &matcher.owner, problem);
+        }
     }
 }
 
@@ -196,6 +233,37 @@ mod tests {
         let (format, document) = large.finish().expect("a document");
         let error = format.read_document(document).expect_err("too large");
         assert_eq!(error.to_string(), "larger than 16777216 bytes");
+    }
+
+    #[test]
+    fn text_between_lines_of_json_is_read() {
+        let matchers = Matchers::shipped().named("cargo").expect("it ships");
+        let failed = r#"{"reason":"build-finished","success":false}"#;
+        for (stdout, stderr, expected) in [
+            (format!("{{}}\nthread 'x' panicked at a.rs:1:2:\nno\n{failed}\n"), "", &["no"][..]),
+            (
+                format!("{failed}\n"),
+                "error: failed to run custom build command",
+                &["failed to run custom build command"],
+            ),
+            (failed.to_owned(), "", &["the build failed, and no message of the compiler says why"]),
+        ] {
+            let mut collector = Collector::new(&matchers, Some(Format::CargoJson));
+            collector.push(Stream::Stdout, stdout.as_bytes(), |_| false);
+            collector.push(Stream::Stderr, stderr.as_bytes(), |_| false);
+            assert_eq!(collector.finish(), None);
+            assert_eq!(messages(&collector, "cargo"), expected, "{stdout}{stderr}");
+        }
+    }
+
+    #[test]
+    fn a_pause_ends_a_problem_without_optional_lines() {
+        let matchers = Matchers::shipped().named("cargo").expect("it ships");
+        let mut collector = Collector::new(&matchers, None);
+        collector.push(Stream::Stderr, b"error: linking with `cc` failed\n", |_| false);
+        assert_eq!(messages(&collector, "cargo"), Vec::<String>::new());
+        collector.pause();
+        assert_eq!(messages(&collector, "cargo"), ["linking with `cc` failed"]);
     }
 
     #[test]

@@ -2,17 +2,21 @@
 
 mod cargo;
 mod document;
+mod encoding;
 mod eslint;
+mod go_output;
 mod go_test;
 mod junit;
 mod sarif;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod variants;
 
 use strum::{IntoStaticStr, VariantArray};
 
 use self::document::PROBLEMS_MAX;
-pub use self::{cargo::line as cargo_line, go_test::GoTest};
+pub use self::{cargo::Cargo, encoding::text_of, go_test::GoTest};
 use super::{Problem, lines::LINE_BYTES_MAX};
 use crate::causes::shortened;
 
@@ -71,7 +75,10 @@ impl Format {
         };
         let starts = |prefix: &str| words.iter().any(|word| word.starts_with(prefix));
         let is_tool = |name: &str| words.iter().any(|word| word.rsplit('/').next() == Some(name));
-        if is_tool("cargo") && (starts("--message-format=json") || follows("--message-format", "json")) {
+        let is_spaced = words.windows(2).any(|pair| {
+            matches!(pair, [option, value] if option == "--message-format" && value.starts_with("json"))
+        });
+        if is_tool("cargo") && (starts("--message-format=json") || is_spaced) {
             return Some(Self::CargoJson);
         }
         if is_tool("go") && has("test") && has("-json") {
@@ -106,8 +113,9 @@ impl Format {
     /// Shape: in linear time, and in about the memory of `text`. Errors: the first error, with its
     /// place. Invalid and very long lines are skipped.
     pub fn read(self, text: &str) -> Result<Vec<Problem>, FormatError> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut found = Vec::new();
-        let take = |problem| {
+        let mut take = |problem| {
             if found.len() < PROBLEMS_MAX {
                 found.push(problem);
             }
@@ -115,7 +123,11 @@ impl Format {
         let json = |error| FormatError::Json(shortened(error));
         let lines = text.lines().filter(|line| line.len() <= LINE_BYTES_MAX);
         match self {
-            Self::CargoJson => lines.filter_map(cargo::line).for_each(take),
+            Self::CargoJson => {
+                let mut cargo = Cargo::default();
+                lines.filter_map(|line| cargo.line(line)).for_each(&mut take);
+                cargo.finish().into_iter().for_each(take);
+            }
             Self::GoTestJson => {
                 let mut tests = GoTest::default();
                 lines.filter_map(|line| tests.line(line)).for_each(take);
@@ -126,16 +138,4 @@ impl Format {
         }
         Ok(found)
     }
-}
-
-/// The text of a document: each byte that is not UTF-8 is replaced by `?`, in place.
-pub fn text_of(mut bytes: Vec<u8>) -> String {
-    let mut checked = 0;
-    while let Some(Err(error)) = bytes.get(checked..).map(std::str::from_utf8) {
-        let begin = checked + error.valid_up_to();
-        let end = error.error_len().map_or(bytes.len(), |length| begin + length);
-        bytes.get_mut(begin..end).unwrap_or_default().fill(b'?');
-        checked = end;
-    }
-    String::from_utf8(bytes).expect("every byte was checked")
 }

@@ -37,7 +37,7 @@ impl Lines {
 /// end; invalid UTF-8 is replaced.
 fn plain(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
-    let text = text.trim_end_matches('\r');
+    let text = text.trim_start_matches('\u{feff}').trim_end_matches('\r');
     without_escapes(text.rsplit('\r').next().unwrap_or(text))
 }
 

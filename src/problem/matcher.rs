@@ -8,28 +8,45 @@
 //! ```
 //!
 //! Several patterns match consecutive lines; with `loop` the last one matches any number of lines.
-//! `commands` and `background` are additions: the command lines that a matcher is for, and the
-//! lines with which a long-running tool announces the beginning and end of a round. Of VS Code's
-//! model, `background` has `activeOnStart`, `beginsPattern` and `endsPattern`.
+//! Additions: `commands`, the command lines that a matcher is for; `background`, the lines with which
+//! a long-running tool announces the beginning and end of a round (of VS Code's model, with
+//! `activeOnStart`, `beginsPattern` and `endsPattern`); `heading`, a line whose file holds for the
+//! problems below it; `skip`, the number of other lines that may come before the line of a pattern;
+//! `optional` for a pattern whose line may be absent; `fallback`, the message if no group has one.
 //!
 //! Source: <https://github.com/actions/toolkit/blob/main/docs/problem-matchers.md>, and VS Code's
 //! documentation of tasks.
 
+mod regexp;
 mod spec;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod variants;
 
-use regex::{Captures, Regex};
+use regex::Captures;
 
+use self::regexp::Regexp;
 pub use self::spec::{FILE_BYTES_MAX, MatcherError, Matchers};
-use super::{Level, Problem};
+use super::{Level, Problem, trace};
 
 /// One pattern: the regular expression, and its groups.
 #[derive(Debug, Clone)]
 struct Pattern {
-    regexp: Regex,
+    regexp: Regexp,
     groups: Groups,
     is_loop: bool,
+    /// Number of other lines that may come before its line.
+    skip: usize,
+    is_optional: bool,
+}
+
+/// A line whose file holds for the problems below it.
+#[derive(Debug, Clone)]
+struct Heading {
+    regexp: Regexp,
+    /// The number of the group.
+    file: usize,
 }
 
 /// The group number of each field; 0 for a field that the pattern does not have.
@@ -49,8 +66,8 @@ struct Groups {
 pub struct Background {
     /// Whether a round begins at the start of the tool.
     pub is_active_on_start: bool,
-    begins: Vec<Regex>,
-    ends: Vec<Regex>,
+    begins: Vec<Regexp>,
+    ends: Vec<Regexp>,
 }
 
 impl Background {
@@ -73,10 +90,32 @@ pub struct Matcher {
     /// The announcements of rounds, if the tool has them.
     pub background: Option<Background>,
     severity: Level,
+    fallback: Option<String>,
+    heading: Option<Heading>,
     patterns: Vec<Pattern>,
-    /// Number of patterns matched so far.
+    state: State,
+}
+
+#[derive(Debug, Clone, Default)]
+struct State {
+    /// The file of the last heading.
+    file: Option<String>,
+    /// Number of patterns matched or left out so far.
     matched: usize,
+    /// Number of lines since the last matched one.
+    skipped: usize,
     draft: Draft,
+    /// The fields of the patterns before a loop.
+    base: Option<Draft>,
+}
+
+/// What a line gives.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Read {
+    /// The problem before it, which it ends because an optional line is absent.
+    pub ended: Option<Problem>,
+    /// The problem whose last line it is.
+    pub found: Option<Problem>,
 }
 
 /// The fields of a problem that were read so far.
@@ -94,36 +133,91 @@ struct Draft {
 impl Matcher {
     /// Takes the next line; returns the problem that it completes.
     pub fn line(&mut self, line: &str) -> Option<Problem> {
-        if self.matched > 0 {
-            if self.step(line) {
-                return self.complete();
-            }
-            (self.matched, self.draft) = (0, Draft::default());
-        }
-        if self.step(line) { self.complete() } else { None }
+        let Read { ended, found } = self.read(line);
+        found.or(ended)
     }
 
-    /// Whether the next pattern matches.
-    fn step(&mut self, line: &str) -> bool {
-        let Some(pattern) = self.patterns.get(self.matched) else { return false };
+    /// Takes the next line.
+    pub fn read(&mut self, line: &str) -> Read {
+        if let Some(heading) = &self.heading
+            && let Some(captures) = heading.regexp.captures(line)
+        {
+            let file = captures.get(heading.file).map(|file| file.as_str().to_owned());
+            let ended = self.finish();
+            self.state.file = file;
+            return Read { ended, found: None };
+        }
+        if self.state.matched > 0 && self.next(line) {
+            return Read { ended: None, found: self.complete() };
+        }
+        let is_first = self.patterns.first().is_some_and(|first| first.regexp.is_match(line));
+        let skip = self.patterns.get(self.state.matched).map_or(0, |pattern| pattern.skip);
+        if !is_first && self.state.matched > 0 && self.state.skipped < skip {
+            self.state.skipped += 1;
+            return Read::default();
+        }
+        let ended = self.finish();
+        let found = if self.step(0, line) { self.complete() } else { None };
+        Read { ended, found }
+    }
+
+    /// Takes the end of the output, or a pause in it: returns the problem that only lacks optional
+    /// lines.
+    pub fn finish(&mut self) -> Option<Problem> {
+        let file = self.state.file.clone();
+        let State { matched, draft, .. } =
+            std::mem::replace(&mut self.state, State { file, ..State::default() });
+        let is_whole = self.patterns.iter().skip(matched).all(|pattern| pattern.is_optional);
+        if matched > 0 && is_whole { self.problem(draft) } else { None }
+    }
+
+    /// Whether the line is that of the next pattern, or of one behind patterns that are optional.
+    fn next(&mut self, line: &str) -> bool {
+        for number in self.state.matched..self.patterns.len() {
+            if self.step(number, line) {
+                return true;
+            }
+            if self.patterns.get(number).is_none_or(|pattern| !pattern.is_optional) {
+                break;
+            }
+        }
+        false
+    }
+
+    /// Whether the pattern matches. Where lines are skipped, so are those about files of libraries.
+    fn step(&mut self, number: usize, line: &str) -> bool {
+        let Some(pattern) = self.patterns.get(number) else { return false };
         let Some(captures) = pattern.regexp.captures(line) else { return false };
-        self.draft.take(&captures, &pattern.groups);
-        self.matched += 1;
+        let file = captures.get(pattern.groups.file).filter(|_| pattern.groups.file > 0);
+        if pattern.skip > 0 && file.is_some_and(|file| trace::is_foreign(file.as_str())) {
+            return false;
+        }
+        if pattern.is_loop {
+            let base = self.state.base.get_or_insert_with(|| self.state.draft.clone());
+            self.state.draft = base.clone();
+        }
+        self.state.draft.take(&captures, &pattern.groups);
+        (self.state.matched, self.state.skipped) = (number + 1, 0);
         true
     }
 
     /// The problem, if the last pattern has matched; a loop then expects the same pattern again.
     fn complete(&mut self) -> Option<Problem> {
-        if self.matched < self.patterns.len() {
+        if self.state.matched < self.patterns.len() {
             return None;
         }
         let is_loop = self.patterns.last().is_some_and(|last| last.is_loop);
-        let draft = if is_loop { self.draft.clone() } else { std::mem::take(&mut self.draft) };
-        self.matched = if is_loop { self.patterns.len() - 1 } else { 0 };
-        if is_loop {
-            let (file, from_path) = (self.draft.file.take(), self.draft.from_path.take());
-            self.draft = Draft { file, from_path, ..Draft::default() };
+        let draft = std::mem::take(&mut self.state.draft);
+        self.state.matched = if is_loop { self.patterns.len() - 1 } else { 0 };
+        if self.state.matched == 0 {
+            self.state.base = None;
         }
+        self.problem(draft)
+    }
+
+    fn problem(&self, mut draft: Draft) -> Option<Problem> {
+        draft.file = draft.file.or_else(|| self.state.file.clone());
+        draft.message = draft.message.or_else(|| self.fallback.clone());
         draft.problem(self.severity)
     }
 }

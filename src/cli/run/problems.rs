@@ -76,6 +76,7 @@ impl<'a> Follower<'a> {
         loop {
             let now = (self.clock)();
             if self.mode == Mode::Watch && cycle.settle(now) {
+                collector.pause();
                 self.settle(&collector, now);
             }
             let wait = cycle.poll_timeout().filter(|_| self.mode == Mode::Watch);

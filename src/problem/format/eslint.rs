@@ -62,7 +62,8 @@ fn read_file(file: &RawValue, place: &str, found: &mut impl FnMut(Problem)) -> R
 
 fn problem(file: &str, message: Message) -> Problem {
     Problem {
-        file: Some(file.to_owned()),
+        // Code from standard input has no file.
+        file: Some(file.to_owned()).filter(|file| file != "<text>"),
         line: message.line,
         column: message.column,
         severity: if message.severity >= 2 { Level::Error } else { Level::Warning },

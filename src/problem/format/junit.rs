@@ -2,8 +2,11 @@
 //!
 //! It has no standard. Source: the output of pytest, Surefire, gotestsum, nextest, vitest and
 //! jest-junit. They agree on `testcase` with `classname` and `name`, and on its children `failure`
-//! and `error`. The elements are read one after the other, in linear time and without a tree. A
-//! document type is refused, so no entity can expand.
+//! and `error`. A `flakyFailure` or `rerunFailure` is a failure of one attempt, and no problem of its
+//! own. The elements are read one after the other, in linear time and without a tree. A document
+//! type is refused, so no entity can expand.
+
+mod case;
 
 use quick_xml::{
     Reader,
@@ -11,8 +14,9 @@ use quick_xml::{
     events::{BytesRef, BytesStart, Event},
 };
 
+use self::case::{Case, Failure, Found, Suite};
 use super::document::PROBLEMS_MAX;
-use crate::problem::{Level, Problem};
+use crate::problem::Problem;
 
 /// Most attributes of an element; a test case has some five.
 const ATTRIBUTES_MAX: usize = 100;
@@ -20,6 +24,8 @@ const ATTRIBUTES_MAX: usize = 100;
 const DEPTH_MAX: usize = 100;
 /// Most bytes that are read of an attribute, and of the text of a failure.
 const TEXT_BYTES_MAX: usize = 8 * 1024;
+/// Most failures and errors of a test case.
+const FAILURES_MAX: usize = 20;
 
 /// Errors: what is wrong, with line and column.
 pub(super) fn read(text: &str) -> Result<Vec<Problem>, String> {
@@ -34,7 +40,7 @@ pub(super) fn read(text: &str) -> Result<Vec<Problem>, String> {
         let is_end = matches!(event, Event::Eof);
         document.take(event).map_err(|error| format!("{error} at {}", place(text, at)))?;
         if is_end {
-            return Ok(document.found);
+            return Ok(case::distinct(document.found));
         }
     }
 }
@@ -54,27 +60,19 @@ struct Document {
     /// Number of open elements.
     depth: usize,
     has_root: bool,
-    /// The open test case, and its depth.
+    /// The open suites, each with its depth.
+    suites: Vec<(usize, Suite)>,
+    /// The open test case, and its depth; a failure of a suite itself is one, too.
     case: Option<(usize, Case)>,
-    found: Vec<Problem>,
+    /// The element whose text is kept, and its depth.
+    text: Option<(usize, Text)>,
+    found: Vec<Found>,
 }
 
-#[derive(Debug, Default)]
-struct Case {
-    file: Option<String>,
-    class: Option<String>,
-    name: Option<String>,
-    line: Option<u32>,
-    failure: Option<Failure>,
-}
-
-/// Its first failure or error.
-#[derive(Debug, Default)]
-struct Failure {
-    message: Option<String>,
-    kind: Option<String>,
-    text: String,
-    is_closed: bool,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Text {
+    Failure,
+    Output,
 }
 
 impl Document {
@@ -109,66 +107,86 @@ impl Document {
         let attributes = Attributes::read(tag)?;
         let local = tag.local_name();
         let name: &str = local.as_ref();
-        match &mut self.case {
-            None if name == "testcase" => self.case = Some((self.depth, attributes.into_case())),
-            Some((depth, case)) if self.depth == *depth + 1 && case.failure.is_none() => {
-                if matches!(name, "failure" | "error") {
-                    case.failure = Some(attributes.into_failure());
+        let depth = self.depth;
+        match (&mut self.case, name) {
+            (None, "testsuite" | "testsuites") => {
+                let parent = self.suites.last().map(|(_, suite)| suite);
+                let suite = attributes.into_suite(parent, name == "testsuite");
+                self.suites.push((depth, suite));
+            }
+            (None, "testcase") => {
+                let suite = self.suites.last().map(|(_, suite)| suite);
+                self.case = Some((depth, attributes.into_case(suite)));
+            }
+            // An error of the suite itself, such as a file that cannot be loaded.
+            (None, "failure" | "error") => {
+                if let Some((_, suite)) = self.suites.last().filter(|(suite, _)| suite + 1 == depth) {
+                    let mut case = Case::of_suite(suite);
+                    case.failures.push(attributes.into_failure());
+                    self.case = Some((depth, case));
+                    self.text = Some((depth, Text::Failure));
                 }
             }
-            None | Some(_) => {}
+            (Some((case_depth, case)), "failure" | "error") if depth == *case_depth + 1 => {
+                if case.failures.len() < FAILURES_MAX {
+                    case.failures.push(attributes.into_failure());
+                    self.text = Some((depth, Text::Failure));
+                }
+            }
+            (Some((case_depth, _)), "system-out" | "system-err") if depth == *case_depth + 1 => {
+                self.text = Some((depth, Text::Output));
+            }
+            (None | Some(_), _) => {}
         }
         Ok(())
     }
 
     fn close(&mut self) {
-        if let Some((depth, mut case)) = self.case.take() {
-            if depth == self.depth {
-                let problem = case.into_problem().filter(|_| self.found.len() < PROBLEMS_MAX);
-                self.found.extend(problem);
-            } else {
-                if let Some(failure) = case.failure.as_mut().filter(|_| self.depth == depth + 1) {
-                    failure.is_closed = true;
-                }
-                self.case = Some((depth, case));
+        let depth = self.depth;
+        self.text = self.text.filter(|(text, _)| *text != depth);
+        if let Some((_, case)) = self.case.take_if(|(case, _)| *case == depth) {
+            self.found(&case);
+        }
+        if let Some((_, suite)) = self.suites.pop_if(|(suite, _)| *suite == depth) {
+            // Its failures are counted and not listed.
+            if suite.declared > 0 && suite.failed == 0 {
+                let mut case = Case::of_suite(&suite);
+                let message = format!("{} failures or errors that the report does not list", suite.declared);
+                case.failures.push(Failure { message: Some(message), ..Failure::default() });
+                self.found(&case);
             }
         }
-        self.depth = self.depth.saturating_sub(1);
+        self.depth = depth.saturating_sub(1);
+    }
+
+    fn found(&mut self, case: &Case) {
+        if case.has_failed() {
+            self.suites.iter_mut().for_each(|(_, suite)| suite.failed += 1);
+        }
+        let room = PROBLEMS_MAX.saturating_sub(self.found.len());
+        if room > 0 {
+            self.found.extend(case.problems().into_iter().take(room));
+        }
     }
 
     fn text(&mut self, text: &str) -> Result<(), String> {
         if self.depth == 0 && !text.trim_start_matches('\u{feff}').trim().is_empty() {
             return Err("there is text outside of an element".to_owned());
         }
-        if let Some((depth, case)) = &mut self.case
-            && self.depth == *depth + 1
-            && let Some(failure) = case.failure.as_mut().filter(|failure| !failure.is_closed)
+        if let Some((_, kind)) = self.text.filter(|(depth, _)| *depth == self.depth)
+            && let Some((_, case)) = &mut self.case
         {
-            let text = if failure.text.is_empty() { text.trim_start() } else { text };
-            let room = TEXT_BYTES_MAX.saturating_sub(failure.text.len());
-            failure.text.push_str(begin(text, room));
+            match (kind, case.failures.last_mut()) {
+                (Text::Failure, Some(failure)) => {
+                    let text = if failure.text.is_empty() { text.trim_start() } else { text };
+                    let room = TEXT_BYTES_MAX.saturating_sub(failure.text.len());
+                    failure.text.push_str(begin(text, room));
+                }
+                (Text::Output, _) => case.add_output(text),
+                (Text::Failure, None) => {}
+            }
         }
         Ok(())
-    }
-}
-
-impl Case {
-    fn into_problem(self) -> Option<Problem> {
-        let Failure { message, kind, text, .. } = self.failure?;
-        let name = self.name.unwrap_or_else(|| "test".to_owned());
-        let code = match (&self.file, self.class) {
-            (None, Some(class)) => format!("{class}::{name}"),
-            (Some(_), _) | (None, None) => name,
-        };
-        let text = text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned);
-        Some(Problem {
-            file: self.file,
-            line: self.line,
-            column: None,
-            severity: Level::Error,
-            code: Some(code),
-            message: message.or(text).or(kind).unwrap_or_else(|| "failed".to_owned()),
-        })
     }
 }
 
@@ -181,6 +199,11 @@ struct Attributes {
     name: Option<String>,
     message: Option<String>,
     kind: Option<String>,
+    status: Option<String>,
+    /// What distinguishes suites of one name, such as the browser.
+    host: Option<String>,
+    failures: Option<String>,
+    errors: Option<String>,
 }
 
 impl Attributes {
@@ -195,12 +218,16 @@ impl Attributes {
             }
             let attribute = attribute.map_err(|error| error.to_string())?;
             let slot = match attribute.key.as_ref() {
-                "file" => &mut read.file,
-                "line" => &mut read.line,
+                "file" | "filepath" => &mut read.file,
+                "line" | "lineno" => &mut read.line,
                 "classname" => &mut read.classname,
                 "name" => &mut read.name,
                 "message" => &mut read.message,
                 "type" => &mut read.kind,
+                "status" | "result" => &mut read.status,
+                "hostname" | "package" => &mut read.host,
+                "failures" => &mut read.failures,
+                "errors" => &mut read.errors,
                 _ => continue,
             };
             let raw = begin(&attribute.value, TEXT_BYTES_MAX);
@@ -210,14 +237,28 @@ impl Attributes {
         Ok(read)
     }
 
-    fn into_case(self) -> Case {
-        let Self { file, line, classname: class, name, .. } = self;
-        Case { file, class, name, line: line.and_then(|line| line.parse().ok()), failure: None }
+    fn into_suite(self, parent: Option<&Suite>, is_named: bool) -> Suite {
+        let count = |text: Option<String>| text.and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+        let Self { file, name, host, failures, errors, .. } = self;
+        let declared = count(failures).saturating_add(count(errors));
+        let name = name.filter(|_| is_named);
+        Suite::new(parent, name, file, host, declared)
+    }
+
+    fn into_case(self, suite: Option<&Suite>) -> Case {
+        let Self { file, line, classname: class, name, status, .. } = self;
+        let line = line.and_then(|line| line.parse().ok());
+        let status = status.map(|status| status.to_ascii_lowercase());
+        let is_failed =
+            matches!(status.as_deref(), Some("fail" | "failed" | "failure" | "error" | "errored"));
+        let (suite, suite_file) =
+            suite.map_or((None, None), |suite| (Some(suite.label.clone()), suite.file.clone()));
+        Case { file, class, name, line, suite, suite_file, is_failed, ..Case::default() }
     }
 
     fn into_failure(self) -> Failure {
         let Self { message, kind, .. } = self;
-        Failure { message, kind, ..Failure::default() }
+        Failure { message, kind, text: String::new() }
     }
 }
 

@@ -1,10 +1,17 @@
 //! SARIF 2.1.0. Source: <https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html>,
-//! sections 3.14 to 3.30.
+//! sections 3.14 to 3.30, 3.49 and 3.58.
+
+mod places;
+mod rules;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::document::{field, item};
+use self::{
+    places::{Place, Places},
+    rules::{Kind, Message, Reference, Rules},
+};
+use super::document::{PROBLEMS_MAX, field, item};
 use crate::{
     problem::{Level, Problem},
     raw_json::{each_item, json},
@@ -17,7 +24,16 @@ struct Log<'a> {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Run<'a> {
+    #[serde(borrow, default)]
+    tool: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    artifacts: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    original_uri_base_ids: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    invocations: Option<&'a RawValue>,
     #[serde(borrow, default)]
     results: Option<&'a RawValue>,
 }
@@ -26,50 +42,67 @@ struct Run<'a> {
 #[serde(rename_all = "camelCase")]
 struct Found<'a> {
     rule_id: Option<String>,
-    rule: Option<Rule>,
+    rule_index: Option<i64>,
+    rule: Option<Reference>,
     kind: Option<String>,
     level: Option<String>,
-    message: Message,
+    baseline_state: Option<String>,
+    #[serde(borrow, default)]
+    message: Message<'a>,
     #[serde(borrow, default)]
     locations: Option<&'a RawValue>,
     #[serde(borrow, default)]
     suppressions: Option<&'a RawValue>,
+    analysis_target: Option<places::Artifact>,
 }
 
 #[derive(Deserialize)]
-struct Rule {
-    id: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Message {
-    text: Option<String>,
-    id: Option<String>,
+struct Suppression {
+    status: Option<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Location {
-    physical_location: Option<Place>,
+struct Invocation<'a> {
+    execution_successful: Option<bool>,
+    exit_code: Option<i64>,
+    exit_code_description: Option<String>,
+    exit_signal_name: Option<String>,
+    process_start_failure_message: Option<String>,
+    #[serde(borrow, default)]
+    tool_execution_notifications: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    tool_configuration_notifications: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    rule_configuration_overrides: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Place {
-    artifact_location: Option<Artifact>,
-    region: Option<Region>,
+struct Override {
+    descriptor: Reference,
+    configuration: Configuration,
 }
 
 #[derive(Deserialize)]
-struct Artifact {
-    uri: Option<String>,
+struct Configuration {
+    level: Option<String>,
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Region {
-    start_line: Option<u32>,
-    start_column: Option<u32>,
+struct Notification<'a> {
+    level: Option<String>,
+    #[serde(borrow, default)]
+    message: Message<'a>,
+    descriptor: Option<Reference>,
+    exception: Option<Exception>,
+    #[serde(borrow, default)]
+    locations: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Exception {
+    kind: Option<String>,
+    message: Option<String>,
 }
 
 /// Calls `found` with each problem, in order.
@@ -89,82 +122,183 @@ pub(super) fn read(text: &str, mut found: impl FnMut(Problem)) -> Result<(), Str
 }
 
 fn read_run(run: &RawValue, place: &str, found: &mut impl FnMut(Problem)) -> Result<(), String> {
-    let Run { results } = item(run, place)?;
-    let Some(results) = results else { return Ok(()) };
-    let place = format!("{place}.results");
-    let mut failed = None;
-    each_item(results, |number, result| {
-        if failed.is_none() {
-            match item(result, &format!("{place}[{number}]")).and_then(|result| problem(result, &place)) {
-                Ok(problem) => problem.into_iter().for_each(&mut *found),
-                Err(error) => failed = Some(error),
+    let Run { tool, artifacts, original_uri_base_ids, invocations, results } = item(run, place)?;
+    let mut tool =
+        Context { rules: Rules::read(tool), places: Places::read(artifacts, original_uri_base_ids) };
+    let invocations = invocations.filter(|list| list.get() != "null");
+    if let Some(invocations) = invocations {
+        each_part(invocations, &format!("{place}.invocations"), |invocation, place| {
+            tool.override_levels(&item(invocation, place)?);
+            Ok(())
+        })?;
+    }
+    let mut count = 0;
+    if let Some(results) = results {
+        each_part(results, &format!("{place}.results"), |result, place| {
+            let result = item(result, place)?;
+            // Of further results only the form is checked.
+            if count < PROBLEMS_MAX
+                && let Some(problem) = tool.problem(result, place)?
+            {
+                count += 1;
+                found(problem);
             }
+            Ok(())
+        })?;
+    }
+    if let Some(invocations) = invocations {
+        each_part(invocations, &format!("{place}.invocations"), |invocation, place| {
+            tool.execution(item(invocation, place)?, place, found)
+        })?;
+    }
+    Ok(())
+}
+
+/// Calls `take` with each item of a list and its place, up to the first error.
+fn each_part<'a>(
+    list: &'a RawValue,
+    place: &str,
+    mut take: impl FnMut(&'a RawValue, &str) -> Result<(), String>,
+) -> Result<(), String> {
+    let mut failed = None;
+    each_item(list, |number, part| {
+        if failed.is_none() {
+            failed = take(part, &format!("{place}[{number}]")).err();
         }
         Ok(())
     })
-    .map_err(|error| field(&place, &error))?;
+    .map_err(|error| field(place, &error))?;
     failed.map_or(Ok(()), Err)
 }
 
-/// `None` for a suppressed result, and for one that reports no problem.
-fn problem(found: Found<'_>, place: &str) -> Result<Option<Problem>, String> {
-    let is_wrong = found.kind.as_deref().is_none_or(|kind| matches!(kind, "fail" | "open" | "review"));
-    let mut suppressions = 0;
-    if let Some(list) = found.suppressions {
-        let count = each_item(list, |_, _| {
-            suppressions += 1;
-            Ok(())
-        });
-        count.map_err(|error| field(&format!("{place}[].suppressions"), &error))?;
-    }
-    if !is_wrong || suppressions > 0 {
-        return Ok(None);
-    }
-    let severity = match found.level.as_deref() {
-        // Section 3.27.10: a result without a level is a warning.
-        None => Level::Warning,
-        Some("none") => return Ok(None),
-        Some(word) => Level::of_word(word).unwrap_or(Level::Warning),
-    };
-    let mut first: Option<Place> = None;
-    if let Some(locations) = found.locations {
-        each_item(locations, |_, location| {
-            if first.is_none() {
-                first = serde_json::from_str::<Location>(location.get())?.physical_location;
-            }
-            Ok(())
-        })
-        .map_err(|error| field(&format!("{place}[].locations"), &error))?;
-    }
-    let (artifact, region) = first.map(|place| (place.artifact_location, place.region)).unwrap_or_default();
-    let code = found.rule_id.or(found.rule.and_then(|rule| rule.id));
-    let message = found.message.text.or(found.message.id).or_else(|| code.clone()).unwrap_or_default();
-    Ok(Some(Problem {
-        file: artifact.and_then(|artifact| artifact.uri).map(|uri| path(&uri)),
-        line: region.as_ref().and_then(|region| region.start_line),
-        column: region.as_ref().and_then(|region| region.start_column),
-        severity,
-        code,
-        message,
-    }))
+/// What the results of a run refer to.
+struct Context {
+    rules: Rules,
+    places: Places,
 }
 
-/// The path of a URI, with percent-encoded bytes such as `%20` decoded.
-fn path(uri: &str) -> String {
-    let uri = uri.strip_prefix("file://").unwrap_or(uri);
-    let (mut bytes, mut rest) = (Vec::with_capacity(uri.len()), uri.as_bytes());
-    while let Some((first, after)) = rest.split_first() {
-        let hex = after.get(..2).filter(|_| *first == b'%').and_then(|hex| str::from_utf8(hex).ok());
-        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = after.get(2..).unwrap_or_default();
-            }
-            None => {
-                bytes.push(*first);
-                rest = after;
-            }
+impl Context {
+    /// `None` for a suppressed result, for one that is gone, and for one that reports no problem.
+    fn problem(&self, found: Found<'_>, place: &str) -> Result<Option<Problem>, String> {
+        let is_gone = found.baseline_state.as_deref() == Some("absent");
+        if is_gone || is_suppressed(found.suppressions, place)? {
+            return Ok(None);
         }
+        let mut reference = found.rule.unwrap_or_default();
+        reference.index = reference.index.or(found.rule_index);
+        reference.id = found.rule_id.or(reference.id);
+        let rule = self.rules.find(&reference, Kind::Rule);
+        let default = rule.and_then(|rule| rule.level.as_deref());
+        // Section 3.27.10: a result without a level has that of its rule, else it is a warning. One
+        // that a person has to look at has none.
+        let severity = match (found.kind.as_deref(), found.level.as_deref()) {
+            (None | Some("fail"), level) => match level.or(default) {
+                None => Level::Warning,
+                Some("none") => return Ok(None),
+                Some(word) => Level::of_word(word).unwrap_or(Level::Warning),
+            },
+            (Some("open" | "review"), level) => level.and_then(Level::of_word).unwrap_or(Level::Info),
+            (Some(_), _) => return Ok(None),
+        };
+        let at = self
+            .places
+            .first(found.locations)
+            .map_err(|error| field(&format!("{place}.locations"), &error))?;
+        let target =
+            || Some(Place { file: self.places.file(&found.analysis_target?)?, line: None, column: None });
+        let at = at.or_else(target);
+        let code = reference.id.clone().or_else(|| rule.and_then(|rule| rule.id.clone()));
+        let message = self.rules.text(found.message, rule).or_else(|| code.clone()).unwrap_or_default();
+        Ok(Some(problem(at, severity, code, message)))
     }
-    String::from_utf8_lossy(&bytes).into_owned()
+
+    fn override_levels(&mut self, invocation: &Invocation<'_>) {
+        let Some(overrides) = invocation.rule_configuration_overrides else { return };
+        // What is not in the form of an override changes no level.
+        drop(each_item(overrides, |_, one| {
+            if let Ok(Override { descriptor, configuration: Configuration { level: Some(level) } }) =
+                serde_json::from_str(one.get())
+            {
+                self.rules.set_level(&descriptor, level);
+            }
+            Ok(())
+        }));
+    }
+
+    /// The errors of the tool itself. If it failed without an error, its warnings, else that it
+    /// failed.
+    fn execution(
+        &self,
+        invocation: Invocation<'_>,
+        place: &str,
+        found: &mut impl FnMut(Problem),
+    ) -> Result<(), String> {
+        let has_failed = invocation.execution_successful == Some(false);
+        let lists = [
+            (invocation.tool_execution_notifications, "toolExecutionNotifications"),
+            (invocation.tool_configuration_notifications, "toolConfigurationNotifications"),
+        ];
+        let (mut errors, mut warning) = (0, None);
+        for (list, name) in lists {
+            let Some(list) = list else { continue };
+            each_part(list, &format!("{place}.{name}"), |notification, place| {
+                let problem = self.notification(item(notification, place)?);
+                match problem.severity {
+                    Level::Error => {
+                        errors += 1;
+                        found(problem);
+                    }
+                    Level::Warning => warning = warning.take().or(Some(problem)),
+                    Level::Info => {}
+                }
+                Ok(())
+            })?;
+        }
+        if has_failed && errors == 0 {
+            let reason = invocation
+                .process_start_failure_message
+                .or(invocation.exit_code_description)
+                .or(invocation.exit_signal_name)
+                .or_else(|| invocation.exit_code.map(|code| format!("exit code {code}")));
+            let reason = reason.map(|reason| format!("the tool failed: {reason}"));
+            let bare = || reason.unwrap_or_else(|| "the tool failed".to_owned());
+            found(match warning {
+                Some(warning) => Problem { severity: Level::Error, ..warning },
+                None => problem(None, Level::Error, None, bare()),
+            });
+        }
+        Ok(())
+    }
+
+    fn notification(&self, notification: Notification<'_>) -> Problem {
+        let reference = notification.descriptor.unwrap_or_default();
+        let descriptor = self.rules.find(&reference, Kind::Notification);
+        let level = notification.level.as_deref().or_else(|| descriptor.and_then(|one| one.level.as_deref()));
+        let severity = level.map_or(Level::Warning, |level| Level::of_word(level).unwrap_or(Level::Info));
+        let exception = notification.exception.and_then(|exception| exception.message.or(exception.kind));
+        let code = reference.id.clone().or_else(|| descriptor.and_then(|one| one.id.clone()));
+        let text = self.rules.text(notification.message, descriptor).or(exception);
+        let message = text.or_else(|| code.clone()).unwrap_or_else(|| "the tool failed".to_owned());
+        let at = self.places.first(notification.locations).ok().flatten();
+        problem(at, severity, code, message)
+    }
+}
+
+fn problem(at: Option<Place>, severity: Level, code: Option<String>, message: String) -> Problem {
+    let (file, line, column) = at.map_or((None, None, None), |at| (Some(at.file), at.line, at.column));
+    Problem { file, line, column, severity, code, message }
+}
+
+/// Whether a result has suppressions, all of which are accepted. Section 3.27.23.
+fn is_suppressed(suppressions: Option<&RawValue>, place: &str) -> Result<bool, String> {
+    let Some(list) = suppressions else { return Ok(false) };
+    let (mut count, mut is_refused) = (0, false);
+    each_item(list, |_, one| {
+        count += 1;
+        let Suppression { status } = serde_json::from_str(one.get())?;
+        is_refused |= matches!(status.as_deref(), Some("rejected" | "underReview"));
+        Ok(())
+    })
+    .map_err(|error| field(&format!("{place}.suppressions"), &error))?;
+    Ok(count > 0 && !is_refused)
 }

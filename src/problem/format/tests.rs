@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn rows(problems: &[Problem]) -> Vec<String> {
+pub(super) fn rows(problems: &[Problem]) -> Vec<String> {
     let number = |number: Option<u32>| number.map(|number| number.to_string()).unwrap_or_default();
     let row = |problem: &Problem| {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
@@ -206,19 +206,6 @@ fn an_error_quotes_a_part_of_the_document() {
     ] {
         let error = format.read(&document).expect_err("wrong").to_string();
         assert!(error.chars().count() <= 1_000, "{format:?}: {} characters", error.chars().count());
-    }
-}
-
-#[test]
-fn bytes_without_text_are_replaced_in_place() {
-    for (bytes, expected) in [
-        (&b"a\xffb"[..], "a?b"),
-        (b"\xe2\x82", "??"),
-        (b"\xe2\x82x\xc3\xa4", "??x\u{e4}"),
-        (b"", ""),
-        (b"plain", "plain"),
-    ] {
-        assert_eq!(text_of(bytes.to_vec()), expected, "{bytes:?}");
     }
 }
 

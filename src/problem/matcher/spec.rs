@@ -2,18 +2,17 @@
 
 use std::sync::LazyLock;
 
-use regex::{Regex, RegexBuilder};
 use serde::Deserialize;
 
-use super::{Background, Groups, Matcher, Pattern};
+use super::{Background, Groups, Heading, Matcher, Pattern, regexp::Regexp};
 use crate::{nearest::nearest, problem::Level};
 
 /// Largest file of matchers, in bytes.
 pub const FILE_BYTES_MAX: usize = 256 * 1024;
 /// Most patterns of one matcher, and so most lines of a problem.
 const PATTERNS_MAX: usize = 8;
-/// Largest compiled regular expression, in bytes.
-const REGEXP_BYTES_MAX: usize = 1024 * 1024;
+/// Most lines that a pattern may skip.
+const SKIP_MAX: usize = 200;
 /// Most words that may precede the tool in a command line, such as `npx` or `uv run`.
 const WORDS_BEFORE_MAX: usize = 6;
 /// The built-in matchers.
@@ -59,8 +58,17 @@ struct Spec {
     #[serde(default)]
     commands: Vec<String>,
     severity: Option<String>,
+    fallback: Option<String>,
+    heading: Option<HeadingSpec>,
     pattern: Vec<PatternSpec>,
     background: Option<BackgroundSpec>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HeadingSpec {
+    regexp: String,
+    file: usize,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -87,6 +95,10 @@ struct PatternSpec {
     message: usize,
     #[serde(default, rename = "loop")]
     is_loop: bool,
+    #[serde(default)]
+    skip: usize,
+    #[serde(default, rename = "optional")]
+    is_optional: bool,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -118,6 +130,7 @@ impl Matchers {
             field: field.to_owned(),
             message,
         };
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         if text.len() > FILE_BYTES_MAX {
             return Err(error(None, "", format!("larger than {FILE_BYTES_MAX} bytes")));
         }
@@ -225,7 +238,7 @@ impl Spec {
         if self.pattern.is_empty() || self.pattern.len() > PATTERNS_MAX {
             return fail("pattern", &format!("1 to {PATTERNS_MAX} patterns are allowed"));
         }
-        if self.pattern.iter().all(|pattern| pattern.message == 0) {
+        if self.fallback.is_none() && self.pattern.iter().all(|pattern| pattern.message == 0) {
             return fail("pattern", "no pattern has a `message`");
         }
         let severity = match self.severity.as_deref() {
@@ -242,17 +255,35 @@ impl Spec {
             if pattern.is_loop && number + 1 < self.pattern.len() {
                 return fail(&at("loop"), "only the last pattern can be a loop");
             }
+            if pattern.skip > SKIP_MAX {
+                return fail(&at("skip"), &format!("at most {SKIP_MAX} lines are allowed"));
+            }
+            if number == 0 && pattern.skip > 0 {
+                return fail(&at("skip"), "the first pattern follows no line");
+            }
+            if pattern.is_optional && (number == 0 || pattern.is_loop) {
+                return fail(&at("optional"), "the first pattern and a loop are needed");
+            }
         }
+        let heading = self.heading.as_ref().map(HeadingSpec::compile).transpose()?;
         let background = self.background.as_ref().map(BackgroundSpec::compile).transpose()?;
-        let (owner, draft) = (self.owner.clone(), super::Draft::default());
-        Ok(Matcher { owner, background, severity, patterns, matched: 0, draft })
+        let (owner, fallback) = (self.owner.clone(), self.fallback.clone());
+        Ok(Matcher {
+            owner,
+            background,
+            severity,
+            fallback,
+            heading,
+            patterns,
+            state: super::State::default(),
+        })
     }
 }
 
 impl PatternSpec {
     fn compile(&self) -> Result<Pattern, (String, String)> {
-        let regexp = compiled(&self.regexp).map_err(|message| ("regexp".to_owned(), message))?;
-        let groups = regexp.captures_len() - 1;
+        let regexp = Regexp::new(&self.regexp).map_err(|message| ("regexp".to_owned(), message))?;
+        let groups = regexp.groups();
         for (name, group) in [
             ("file", self.file),
             ("fromPath", self.from_path),
@@ -268,7 +299,20 @@ impl PatternSpec {
         }
         let Self { file, from_path, line, column, severity, code, message, .. } = *self;
         let groups = Groups { file, from_path, line, column, severity, code, message };
-        Ok(Pattern { regexp, groups, is_loop: self.is_loop })
+        let (is_loop, skip, is_optional) = (self.is_loop, self.skip, self.is_optional);
+        Ok(Pattern { regexp, groups, is_loop, skip, is_optional })
+    }
+}
+
+impl HeadingSpec {
+    fn compile(&self) -> Result<Heading, (String, String)> {
+        let at = |field: &str, message: String| (format!("heading.{field}"), message);
+        let regexp = Regexp::new(&self.regexp).map_err(|message| at("regexp", message))?;
+        let groups = regexp.groups();
+        if self.file == 0 || self.file > groups {
+            return Err(at("file", format!("group {} of a regexp that has {groups}", self.file)));
+        }
+        Ok(Heading { regexp, file: self.file })
     }
 }
 
@@ -276,7 +320,7 @@ impl BackgroundSpec {
     fn compile(&self) -> Result<Background, (String, String)> {
         let all = |name: &str, texts: &[String]| {
             let one = |(number, text): (usize, &String)| {
-                compiled(text).map_err(|message| (format!("background.{name}[{number}]"), message))
+                Regexp::new(text).map_err(|message| (format!("background.{name}[{number}]"), message))
             };
             texts.iter().enumerate().map(one).collect::<Result<Vec<_>, _>>()
         };
@@ -286,22 +330,6 @@ impl BackgroundSpec {
             ends: all("endsPattern", &self.ends_pattern)?,
         })
     }
-}
-
-/// Errors: the error, and its position in the expression.
-fn compiled(text: &str) -> Result<Regex, String> {
-    RegexBuilder::new(text).size_limit(REGEXP_BYTES_MAX).build().map_err(|error| {
-        let error = error.to_string();
-        let what = error.lines().last().unwrap_or_default().trim_start_matches("error: ");
-        let caret = error
-            .lines()
-            .rev()
-            .find_map(|line| line.find('^').filter(|_| line.trim_matches([' ', '^']).is_empty()));
-        // The error shows the expression indented by four characters.
-        let at =
-            caret.map(|caret| format!(" at character {}", caret.saturating_sub(4) + 1)).unwrap_or_default();
-        format!("{what}{at}")
-    })
 }
 
 /// An error of serde about an unknown field, with only the most similar field instead of the list

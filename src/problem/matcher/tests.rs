@@ -1,21 +1,20 @@
 //! The built-in matchers with real output of tools, and errors in files.
 
 use super::*;
-use crate::problem::lines::Lines;
+use crate::problem::collector::{Collector, Stream};
 
 /// The problems that the matchers of a name find in the output.
-fn found(name: &str, output: &[u8]) -> Vec<Problem> {
-    let mut matchers = Matchers::shipped().named(name).expect("it ships");
-    let (mut lines, mut problems) = (Lines::default(), Vec::new());
-    let mut take = |line: &str| problems.extend(matchers.iter_mut().find_map(|matcher| matcher.line(line)));
-    lines.push(output, &mut take);
-    lines.finish(&mut take);
-    problems
+pub(super) fn found(name: &str, output: &[u8]) -> Vec<Problem> {
+    let matchers = Matchers::shipped().named(name).expect("it ships");
+    let mut collector = Collector::new(&matchers, None);
+    collector.push(Stream::Stdout, output, |_| false);
+    assert_eq!(collector.finish(), None);
+    collector.found().get(name).cloned().unwrap_or_default()
 }
 
 /// Formats a problem as `file|line col C level code| message`, as in `.ok` files; absent fields are
 /// empty.
-fn row(problem: &Problem) -> String {
+pub(super) fn row(problem: &Problem) -> String {
     let number = |number: Option<u32>| number.map(|number| number.to_string()).unwrap_or_default();
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let (line, column) = (number(problem.line), number(problem.column));
@@ -109,8 +108,8 @@ const OUTPUTS: &[(&str, &str, &[&str])] = &[
         "a.rb:3:in `f': undefined local variable (NameError)\n",
         &["a.rb:3: error [NameError] undefined local variable"],
     ),
-    ("vitest", " FAIL  src/a.test.ts > cart > adds\n", &["src/a.test.ts:: error [] cart > adds"]),
-    ("jest", "  \u{25cf} cart \u{203a} adds\n", &[":: error [] cart \u{203a} adds"]),
+    ("vitest", " FAIL  src/a.test.ts > cart > adds\n", &["src/a.test.ts:: error [cart > adds] failed"]),
+    ("jest", "  \u{25cf} cart \u{203a} adds\n", &[":: error [cart \u{203a} adds] failed"]),
     (
         "eslint",
         "/w/a.js\n  1:5  error  'x' is unused  no-unused-vars\n  2:1  warning  odd\n\n/w/b.js\n  3:1  error  no  semi\n",
@@ -137,7 +136,7 @@ fn the_output_of_a_tool_gives_its_problems() {
 fn a_command_line_names_its_matchers() {
     for (words, owners) in [
         ("tsc -w", &["tsc"][..]),
-        ("npx tsc --watch", &["tsc", "eslint", "stylelint", "vitest", "jest"]),
+        ("npx tsc --watch", &["tsc", "eslint", "stylelint", "vitest", "jest", "mocha", "node"]),
         ("/usr/bin/cargo +nightly clippy --all", &["cargo"]),
         ("cargo fmt", &[]),
         ("cargo install x", &[]),
@@ -167,7 +166,7 @@ fn what_is_wrong_with_a_file_is_said_with_its_place() {
         (one(r#"{"regexp": "(.)", "message": "1"}"#), "m.json: 1:79: problemMatcher[0].pattern[0].message: invalid type: string \"1\", expected usize"),
         (one(r#"{"regexp": "(.)"}"#), "m.json: problemMatcher[0].pattern: no pattern has a `message`"),
         (one(r#"{"regexp": "(.)", "message": 2}"#), "m.json: problemMatcher[0].pattern[0].message: group 2 of a regexp that has 1"),
-        (one(r#"{"regexp": "a(?!b)(.)", "message": 1}"#), "m.json: problemMatcher[0].pattern[0].regexp: look-around, including look-ahead and look-behind, is not supported at character 2"),
+        (one(r#"{"regexp": "a(?!b)(.)", "message": 1}"#), "m.json: problemMatcher[0].pattern[0].regexp: negative look-ahead `(?!` is not supported at character 2; say what may stand there, or exclude whole lines with `^(?!...)` at the beginning"),
         (one(r#"{"regexp": "(.)", "message": 1, "loop": true}, {"regexp": "x"}"#), "m.json: problemMatcher[0].pattern[0].loop: only the last pattern can be a loop"),
         (one(""), "m.json: problemMatcher[0].pattern: 1 to 8 patterns are allowed"),
         (r#"{"problemMatcher": [{"owner": "none", "pattern": []}]}"#.to_owned(), "m.json: problemMatcher[0].owner: a name other than `none` is needed"),
