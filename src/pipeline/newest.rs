@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_report_is_stale_and_memory_is_bounded() {
+    fn an_older_report_is_stale_within_a_bound() {
         let mut newest = Newest::default();
         let run = |number: i64| Version { revision: None, order: vec![Some(Ordinal::Number(number))] };
         let mut stale = |key: u64, number: i64| newest.is_stale(Named::State, StateKey(key), &run(number));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_without_an_order_hides_no_known_one() {
+    fn a_report_without_order_hides_no_known_one() {
         let mut newest = Newest::default();
         let version =
             |order: Option<i64>| Version { revision: Some(1), order: vec![order.map(Ordinal::Number)] };

@@ -228,7 +228,7 @@ fn first_of(body: &Value, now: Timestamp) -> Alert {
 }
 
 #[test]
-fn each_alert_of_a_body_has_its_own_verdict() {
+fn each_alert_has_its_own_verdict() {
     let many: serde_json::Map<_, _> =
         (0..=alerts::LABELS_READ_MAX).map(|at| (at.to_string(), json!("x"))).collect();
     let wrong = |index: usize| format!("alerts[{index}].labels: must be an object of 1 to 256 texts");

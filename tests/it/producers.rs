@@ -108,7 +108,9 @@ fn the_catalogue_names_as_producers_what_publishes_in_the_code() {
     }
     // Requests of other programs become events of the types in the shipped rows.
     let known = Webhooks::default();
-    let of_rows = known.rows().map(|row| row.event_type.as_str().to_owned());
+    // A row may give a body the type that it has without a row; such a type is not in the catalogue.
+    let types = known.rows().map(|row| row.event_type.as_str().to_owned());
+    let of_rows = types.filter(|event_type| !event_type.starts_with("webhook."));
     published.entry("webhooks").or_default().extend(of_rows);
     let named =
         PRODUCERS.iter().map(|row| (row.name, types_of(row).into_iter().map(str::to_owned).collect()));

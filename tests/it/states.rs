@@ -127,8 +127,6 @@ fn an_older_state_ends_no_newer_one() {
     let no_branch = |suite: u64| json!({ "check_suite": { "id": suite, "head_branch": null } });
     let both = "ci[2]{check,event,repo,branch,commit,url}:|unit,failed,acme/shop,fix,bbb2,\"https://x/1\"|unit,passed,acme/shop,fix,aaa1,\"https://x/1\"";
     let failed = "ci_failed: unit|repo: acme/shop|branch: fix|commit: bbb2|url: \"https://x/1\"";
-    let early = "2026-11-25T09:00:00Z";
-    let late = "2026-11-25T10:00:00Z";
     for (name, bodies, expected) in [
         ("no order", vec![check_run("failure", "bbb2", &none), check_run("success", "aaa1", &none)], both),
         (
@@ -171,6 +169,16 @@ fn an_older_state_ends_no_newer_one() {
             vec![check_run("failure", "aaa1", &suite(4, 40)), check_run("skipped", "bbb2", &of_pull(5))],
             "",
         ),
+    ] {
+        assert_eq!(delivered(&bodies), expected, "{name}");
+    }
+}
+
+#[test]
+fn an_older_state_without_a_suite_ends_none() {
+    let early = "2026-11-25T09:00:00Z";
+    let late = "2026-11-25T10:00:00Z";
+    for (name, bodies, expected) in [
         (
             "status of an older commit",
             vec![status("failure", "bbb2", late, 7), status("success", "aaa1", early, 8)],

@@ -101,7 +101,7 @@ impl Translation<'_> {
         self.origins.extend(text.chars().map(|_| self.at));
     }
 
-    /// Writes a character that stands for itself.
+    /// Writes a literal character.
     fn literal(&mut self, c: char) {
         let is_plain = c.is_ascii_alphanumeric() || matches!(c, '_' | ' ' | '<' | '>' | '/') || !c.is_ascii();
         match c {
