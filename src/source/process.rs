@@ -29,7 +29,7 @@ pub fn stat(pid: u32) -> Option<ProcessStat> {
 pub struct Environment(Vec<u8>);
 
 impl Environment {
-    /// Reads that of a process, at most [`ENVIRON_BYTES_MAX`]; empty if it cannot be read.
+    /// Reads that of a process, at most `ENVIRON_BYTES_MAX`; empty if it cannot be read.
     pub fn read(pid: u32) -> Self {
         let mut bytes = Vec::new();
         let file = fs::File::open(format!("/proc/{pid}/environ"));
