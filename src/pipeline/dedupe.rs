@@ -112,16 +112,8 @@ impl Dedupe {
         if let Some(known) = self.number(key, hash).and_then(|number| self.window(number)) {
             return Verdict::Repeat { of: known.first };
         }
-        let (condition, version) = condition.map(|state| (state.key, state.version)).unzip();
-        let version = version.flatten();
-        self.remember(Window {
-            ends_at: now + window,
-            first: seq,
-            hash,
-            key: key.into(),
-            condition,
-            version,
-        });
+        let condition = condition.map(|state| (state.key, state.version));
+        self.remember(key, hash, seq, condition, now + window);
         Verdict::First
     }
 
@@ -131,20 +123,13 @@ impl Dedupe {
     /// an empty key, which no event has.
     pub(crate) fn renew(&mut self, key: &[u8], window: Duration, seq: Seq, now: Timestamp) {
         let hash = self.hasher.hash_one(key);
-        let (mut condition, mut version) = (None, None);
+        let mut condition = None;
         if let Some(number) = self.number(key, hash) {
-            (condition, version) =
-                self.window(number).map(|old| (old.condition, old.version.clone())).unwrap_or_default();
+            condition =
+                self.window(number).and_then(|old| old.condition.map(|key| (key, old.version.clone())));
             self.vacate(number, hash);
         }
-        self.remember(Window {
-            ends_at: now + window,
-            first: seq,
-            hash,
-            key: key.into(),
-            condition,
-            version,
-        });
+        self.remember(key, hash, seq, condition, now + window);
     }
 
     /// Closes the windows of events whose conditions `resolution` ends: an event after the end of its
@@ -194,11 +179,21 @@ impl Dedupe {
         usize::try_from(number.checked_sub(self.forgotten)?).ok()
     }
 
-    fn remember(&mut self, window: Window) {
+    /// Opens a window for `key` that begins with `seq`; `condition`: the one raised by that event.
+    fn remember(
+        &mut self,
+        key: &[u8],
+        hash: u64,
+        seq: Seq,
+        condition: Option<(StateKey, Option<Box<Version>>)>,
+        ends_at: Timestamp,
+    ) {
         if self.windows.len() >= DEDUPE_KEYS_MAX {
             self.forget_soonest();
         }
-        self.open(window);
+        let (condition, version) = condition.unzip();
+        let version = version.flatten();
+        self.open(Window { ends_at, first: seq, hash, key: key.into(), condition, version });
     }
 
     fn open(&mut self, window: Window) {

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use self::{
     places::{Place, Places},
-    rules::{Kind, Message, Reference, Rules},
+    rules::{Configuration, Kind, Message, Reference, Rules},
 };
 use super::document::{PROBLEMS_MAX, field, item};
 use crate::{
@@ -81,11 +81,6 @@ struct Invocation<'a> {
 struct Override {
     descriptor: Reference,
     configuration: Configuration,
-}
-
-#[derive(Deserialize)]
-struct Configuration {
-    level: Option<String>,
 }
 
 #[derive(Deserialize)]

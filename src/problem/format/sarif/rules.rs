@@ -59,9 +59,10 @@ struct RuleObject<'a> {
     default_configuration: Option<Configuration>,
 }
 
+/// What a rule, or an override of it, says about its results.
 #[derive(Debug, Deserialize)]
-struct Configuration {
-    level: Option<String>,
+pub(super) struct Configuration {
+    pub(super) level: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
