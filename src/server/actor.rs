@@ -104,7 +104,8 @@ impl Actor {
     /// Shape: a process of a session may start another one: of a session that is not known, and a
     /// nested client that of a session which is suspended or last ran in `client`.
     ///
-    /// Errors: 403 if the session is open and runs elsewhere, or is suspended and no client is named.
+    /// Errors: 403 if the session is open and runs elsewhere, or is suspended or has ended and no
+    /// client is named.
     pub(crate) async fn check_call(
         self,
         app: &App,
@@ -131,7 +132,9 @@ impl Actor {
         }
         let Some(known) = app.engine.session(session.clone()).await? else {
             if let (Found::Below(near), None) = (&found, client) {
-                processes.note_opened(near.process, session);
+                let client = near.process;
+                check_new(app, found, session).await?;
+                processes.note_opened(client, session);
             }
             return Ok(());
         };
@@ -180,6 +183,17 @@ impl Found {
             Self::Left(_) | Self::AtTerminal(_) | Self::Unknown | Self::WithToken => false,
         }
     }
+}
+
+/// Checks that `session`, which is not known, has not ended as one of others: who opens it reads its
+/// history.
+///
+/// Errors: 403 otherwise.
+async fn check_new(app: &App, found: Found, session: &SessionId) -> Result<(), ApiError> {
+    app.history_caught_up().await;
+    let id = session.clone();
+    let has_ended = app.projection.read(move |view| view.knows_session(id.as_str())).await;
+    if has_ended.unwrap_or(false) { Access::of(app, found).await?.check(session.as_str()) } else { Ok(()) }
 }
 
 /// Whether `session` is one of `own`, a continuation of one, or a subagent of one.

@@ -157,6 +157,7 @@ const ROUTES: [(&str, Route); 46] = [
         Refuses(&[
             ("/v1/sessions/bob/exchange", r#"{"point":"turn_start","carrier":"c"}"#),
             ("/v1/sessions/suspended/exchange", r#"{"point":"turn_start","carrier":"c"}"#),
+            ("/v1/sessions/bob%2Fended/exchange", r#"{"point":"turn_start","carrier":"c"}"#),
             (
                 "/v1/sessions/below/exchange",
                 r#"{"point":"turn_start","carrier":"c","harness":{"parent":"bob"}}"#,
@@ -263,6 +264,12 @@ fn bob() -> (Home, Daemon, acting::Client, Names) {
     let given = notification(&home, "secret_given");
     let heard = bob.hook("bob", "$$");
     assert!(heard.contains("secret_given"), "{heard}");
+    for (event, fields) in [("PostToolBatch", ",\"tool_calls\":[]"), ("SubagentStop", "")] {
+        let stdin = format!(
+            r#"{{"hook_event_name":"{event}","session_id":"bob","agent_id":"ended","agent_type":"a","cwd":"/w"{fields}}}"#
+        );
+        bob.run(&format!("echo '{stdin}' | CLAUDE_PID=$$ \"$ASIDE\" hook claude"));
+    }
     publish_failure(&home, "bob", "secret_pending");
     let ask = |message: &str| {
         let body = json!({ "message": message, "choices": ["yes", "no"], "session": "bob" });
