@@ -82,8 +82,8 @@ use crate::{
         self, App, AppParts, ConfigHandle, EngineHandle, Registry, ReloadRequest, Rooms, TRANSCRIPTS_MAX,
     },
     source::{
-        self, Outlet, ci::Asking, log::Following, lsp::Servers, paths::Searching, schedule::Scheduled,
-        sinks::Sinks, watching::Watching,
+        self, Clocks, Source, ci::Asking, log::Following, lsp::Servers, paths::Searching,
+        schedule::Scheduled, sinks::Sinks, watching::Watching,
     },
     time::Timestamp,
     version,
@@ -482,27 +482,28 @@ fn start_sources(tasks: &mut Supervisor, app: &App, state: &Path, ended_at: Time
     if let Some(trouble) = clock_trouble(app.clock_ahead_ms()) {
         tracing::warn!("{trouble}");
     }
-    let out = Outlet { publisher: app.publisher.clone(), clock: app.clock.clone(), wall: app.wall };
     let inputs = app.registry.sources();
-    let watching = Arc::new(Watching::new(inputs.watches.subscribe()));
-    tasks.start(TaskKind::Source, source::keep_running(watching, out.clone(), app.shutdown.clone()));
     let programs = || Arc::clone(app.registry.programs());
+    start_source(tasks, app, Watching::new(inputs.watches.subscribe()));
     let log = state.join(NOTICES_FILE);
-    let sinks = Arc::new(Sinks::new(inputs.outbound.subscribe(), log, app.utc_offset, programs()));
-    tasks.start(TaskKind::Source, source::keep_running(sinks, out.clone(), app.shutdown.clone()));
-    let asking = Arc::new(Asking::new(inputs.ci.subscribe(), programs()));
-    tasks.start(TaskKind::Source, source::keep_running(asking, out.clone(), app.shutdown.clone()));
-    let servers = Arc::new(Servers::new(inputs.settings.subscribe(), Arc::clone(&inputs.writes), programs()));
-    tasks.start(TaskKind::Source, source::keep_running(servers, out.clone(), app.shutdown.clone()));
-    let scheduled = Scheduled::new(inputs.settings.subscribe(), ended_at, clock::wall_now, clock::zone);
-    tasks.start(
-        TaskKind::Source,
-        source::keep_running(Arc::new(scheduled), out.clone(), app.shutdown.clone()),
+    start_source(tasks, app, Sinks::new(inputs.outbound.subscribe(), log, app.utc_offset, programs()));
+    start_source(tasks, app, Asking::new(inputs.ci.subscribe(), programs()));
+    start_source(
+        tasks,
+        app,
+        Servers::new(inputs.settings.subscribe(), Arc::clone(&inputs.writes), programs()),
     );
-    let following = Arc::new(Following::new(inputs));
-    tasks.start(TaskKind::Source, source::keep_running(following, out.clone(), app.shutdown.clone()));
-    let searching = Arc::new(Searching::new(inputs));
-    tasks.start(TaskKind::Source, source::keep_running(searching, out, app.shutdown.clone()));
+    let settings = inputs.settings.subscribe();
+    start_source(tasks, app, Scheduled::new(settings, ended_at, clock::wall_now, clock::zone));
+    start_source(tasks, app, Following::new(inputs));
+    start_source(tasks, app, Searching::new(inputs));
+}
+
+fn start_source<S: Source>(tasks: &mut Supervisor, app: &App, source: S) {
+    let clocks = Clocks { clock: app.clock.clone(), wall: app.wall };
+    let publisher = app.publisher.clone();
+    let running = source::keep_running(Arc::new(source), clocks, publisher, app.shutdown.clone());
+    tasks.start(TaskKind::Source, running);
 }
 
 /// Listens at the socket, and on loopback if configured; returns whether the daemon owns the

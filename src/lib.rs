@@ -79,6 +79,7 @@ pub mod background;
 pub mod causes;
 pub mod daemon;
 pub mod journal;
+mod produced;
 pub mod program;
 pub mod projection;
 pub mod publisher;

@@ -8,9 +8,9 @@ use axum::{
     http::{HeaderMap, StatusCode, request::Parts},
 };
 use bytes::Bytes;
-use futures_util::StreamExt;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
+use tokio_stream::StreamExt;
 
 use crate::{
     event::SessionId,

@@ -10,10 +10,12 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
-use futures_util::{FutureExt, StreamExt, stream};
+use futures_util::FutureExt;
 use serde::Serialize;
+use tokio_stream::StreamExt;
 
 use crate::{
+    produced::produced,
     server::{
         App,
         auth::Route,
@@ -85,14 +87,20 @@ pub(crate) fn publish_streaming(
     body: Body,
     results: ResultsKind,
 ) -> Response {
-    let reports = stream::unfold(Some(Lines::new(app, route, caller, body)), move |lines| async move {
-        let mut lines = lines?;
-        Some(match lines.next_batch().await? {
-            Ok(verdicts) => (report(verdicts, results), Some(lines)),
-            Err(error) => (json_line(&error.into_body()), None),
-        })
+    let mut lines = Lines::new(app, route, caller, body);
+    let reports = produced(1, move |reports| async move {
+        while let Some(batch) = lines.next_batch().await {
+            let is_last = batch.is_err();
+            let report = match batch {
+                Ok(verdicts) => report(verdicts, results),
+                Err(error) => json_line(&error.into_body()),
+            };
+            if reports.send(report).await.is_err() || is_last {
+                return;
+            }
+        }
     });
-    let body = Body::from_stream(reports.map(Ok::<_, Infallible>));
+    let body = Body::from_stream(reports.map_while(Result::ok).map(Ok::<_, Infallible>));
     ([(header::CONTENT_TYPE, "application/x-ndjson")], body).into_response()
 }
 

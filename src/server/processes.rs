@@ -6,8 +6,9 @@
 
 use std::{collections::HashSet, convert::Infallible, sync::Arc, time::Duration};
 
-use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use futures_util::{future::BoxFuture, stream::FuturesUnordered};
 use rustix::param::clock_ticks_per_second;
+use tokio_stream::StreamExt;
 
 use crate::{
     event::SessionId,

@@ -7,8 +7,9 @@ use std::{
     time::Duration,
 };
 
-use futures_util::{StreamExt, stream};
+use futures_util::stream::FuturesUnordered;
 use tokio::{io::AsyncWriteExt, net::UnixStream, time::timeout};
+use tokio_stream::StreamExt;
 
 use crate::{
     event::SessionId,
@@ -47,7 +48,14 @@ pub async fn push_wakes(app: App) -> io::Result<()> {
     loop {
         let (due, next) = routes.take_due(app.now());
         let is_idle = due.is_empty();
-        stream::iter(due).for_each_concurrent(WAKES_MAX, |(session, route)| wake(&app, session, route)).await;
+        let mut wakes = FuturesUnordered::new();
+        for (session, route) in due {
+            if wakes.len() >= WAKES_MAX {
+                wakes.next().await;
+            }
+            wakes.push(wake(&app, session, route));
+        }
+        while wakes.next().await.is_some() {}
         if !is_idle {
             continue;
         }

@@ -19,9 +19,9 @@ use axum::{
         sse::{Event as SseEvent, KeepAlive, Sse},
     },
 };
-use futures_util::{Stream, StreamExt, stream};
 use serde::Deserialize;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio_stream::StreamExt;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
@@ -30,6 +30,7 @@ use crate::{
     exchange::Harness,
     harness::kind::Kind,
     journal::{ReadError, Reader, record::Record},
+    produced::produced,
     records,
     server::{
         App,
@@ -105,7 +106,7 @@ pub(crate) async fn events(
     // Positions begin with 1.
     let next = from.max(Seq::ZERO.next());
     let reader = app.journal.read_from(next);
-    let tail = Tail {
+    let mut tail = Tail {
         app,
         next,
         reader,
@@ -116,12 +117,20 @@ pub(crate) async fn events(
         history: History::Unread,
         _place: place,
     };
-    Ok(respond(stream::unfold(tail, |mut tail| async move { Some((tail.next().await?, tail)) })))
+    Ok(respond(|events| async move {
+        while let Some(event) = tail.next().await
+            && events.send(event).await.is_ok()
+        {}
+    }))
 }
 
-fn respond(events: impl Stream<Item = SseEvent> + Send + 'static) -> Response {
+fn respond<W: Future<Output = ()> + Send + 'static>(
+    work: impl FnOnce(mpsc::Sender<SseEvent>) -> W + 'static,
+) -> Response {
     // Comment lines every 15 seconds (the default) allow either side to detect a lost connection.
-    Sse::new(events.map(Ok::<_, Infallible>)).keep_alive(KeepAlive::default()).into_response()
+    Sse::new(produced(1, work).map_while(Result::ok).map(Ok::<_, Infallible>))
+        .keep_alive(KeepAlive::default())
+        .into_response()
 }
 
 struct Filter {
@@ -315,7 +324,7 @@ pub(crate) async fn session(
     Params(params): Params<QueueParams>,
 ) -> Result<Response, ApiError> {
     let place = app.registry.follow()?;
-    let queue = match params.wake_route {
+    let mut queue = match params.wake_route {
         Some(RouteParam::Monitor) => {
             let client = params.client().map_err(ApiError::bad)?;
             let session = session_of(&app, id, client.harness.name.as_deref()).await?;
@@ -329,7 +338,11 @@ pub(crate) async fn session(
             Queue::of(app, session, place).await?
         }
     };
-    Ok(respond(stream::unfold(queue, |mut queue| async move { Some((queue.next().await?, queue)) })))
+    Ok(respond(|events| async move {
+        while let Some(event) = queue.next().await
+            && events.send(event).await.is_ok()
+        {}
+    }))
 }
 
 /// The current queue state; empty for a session that a monitor's client has not opened yet.

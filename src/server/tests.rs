@@ -22,14 +22,14 @@ use axum::{
     http::{HeaderMap, Request, StatusCode},
 };
 use bytes::Bytes;
-use futures_util::{FutureExt, StreamExt};
+use futures_util::FutureExt;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     sync::{mpsc, watch},
 };
-use tokio_stream::wrappers::ReceiverStream;
+use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 use tower::ServiceExt;
 
 use super::*;
@@ -213,6 +213,7 @@ fn injection() -> Answer {
         sentence: "ci (high): failed".into(),
         role: Role::Tool,
         notifications: vec![released],
+        starts_turn: false,
     };
     Answer { injection: Some(injection), pending: 1, ..Answer::default() }
 }

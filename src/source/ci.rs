@@ -24,10 +24,12 @@ use tokio::{
     sync::watch,
     time::timeout,
 };
+use tokio_stream::{Stream, StreamExt};
 
-use super::{Outlet, Source, pause_if, publish};
+use super::{Clocks, Outlet, Source, events_of, pause_if, values::values};
 use crate::{
     ci::{Follow, Found, Hosts, Next, Outcome, Output, Plan, Remote, has_long_ids},
+    event::Event,
     program::{Ids, Missing, Place, Program, Programs},
 };
 
@@ -98,13 +100,19 @@ impl<R: Runner> Source for Asking<R> {
     const NAME: &'static str = "ci";
     type Error = AskingError;
 
+    fn events(self: Arc<Self>, clocks: Clocks) -> impl Stream<Item = Result<Vec<Event>, AskingError>> + Send {
+        events_of(clocks, |out| self.run(out))
+    }
+}
+
+impl<R: Runner> Asking<R> {
     async fn run(self: Arc<Self>, out: Outlet) -> Result<Infallible, AskingError> {
-        let mut plans = self.plan.clone();
+        let mut plans = values(&self.plan);
+        let mut plan = plans.next().await.ok_or(AskingError::Ended)?;
         // For each follow, the last call with a published answer; the engine may not have read it
         // yet.
         let mut published: HashMap<Arc<str>, Option<u32>> = HashMap::new();
         loop {
-            let plan = plans.borrow_and_update().clone();
             published.retain(|id, _| plan.follows.iter().any(|follow| follow.id == *id));
             let is_done = |follow: &Follow| match published.get(&follow.id) {
                 Some(None) => follow.commit.is_none(),
@@ -119,8 +127,8 @@ impl<R: Runner> Source for Asking<R> {
             };
             tokio::select! {
                 biased;
-                changed = plans.changed() => {
-                    changed.map_err(|_| AskingError::Ended)?;
+                newest = plans.next() => {
+                    plan = newest.ok_or(AskingError::Ended)?;
                     continue;
                 }
                 () = pause_if(due) => {}
@@ -128,12 +136,12 @@ impl<R: Runner> Source for Asking<R> {
             match next {
                 Some(Next::Find(follow)) => {
                     let found = self.runner.find(&follow).await;
-                    publish(&follow.found_event(&found, (out.clock)()), &out).await;
+                    out.publish(follow.found_event(&found, (out.clock)())).await;
                     published.insert(Arc::clone(&follow.id), None);
                 }
                 Some(Next::Ask(follow, _)) => {
                     let outcome = self.ask(&follow, &out).await;
-                    publish(&plan.answered_event(&follow, outcome, (out.clock)()), &out).await;
+                    out.publish(plan.answered_event(&follow, outcome, (out.clock)())).await;
                     published.insert(Arc::clone(&follow.id), Some(follow.calls + 1));
                 }
                 None => {}

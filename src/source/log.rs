@@ -11,18 +11,21 @@ use tokio::{
     sync::{Notify, watch},
     task::JoinError,
 };
+use tokio_stream::{Stream, StreamExt};
 
 use super::{
-    Outlet, Source,
+    Clocks, Outlet, Source, events_of,
     folders::Folders,
     inputs,
     look::{LOOK_EVERY, LOOK_MAX, is_remote, on_thread, watch_around},
-    pause, pause_if, publish,
+    pause, pause_if,
     running::Running,
     tail::Tail,
     troubles::Troubles,
+    values::changes,
 };
 use crate::{
+    event::Event,
     log::{Lines, Log, Place},
     rules::outside,
     settings::Entry,
@@ -76,13 +79,23 @@ impl Source for Following {
     const NAME: &'static str = "log";
     type Error = FollowingError;
 
+    fn events(
+        self: Arc<Self>,
+        clocks: Clocks,
+    ) -> impl Stream<Item = Result<Vec<Event>, FollowingError>> + Send {
+        events_of(clocks, |out| self.run(out))
+    }
+}
+
+impl Following {
     async fn run(self: Arc<Self>, out: Outlet) -> Result<Infallible, FollowingError> {
-        let (mut settings, mut open) = (self.settings.clone(), self.folders.clone());
+        let mut changes = changes(&self.settings).merge(changes(&self.folders));
         let folders = Arc::new(Folders::default());
         let mut running = Running::default();
         loop {
-            let logs = Arc::clone(&settings.borrow_and_update().log.list);
-            let wanted = self.wanted(&logs, &open.borrow_and_update());
+            let logs = Arc::clone(&self.settings.borrow().log.list);
+            let open = Arc::clone(&self.folders.borrow());
+            let wanted = self.wanted(&logs, &open);
             folders.renew(wanted.len());
             running.renew(&wanted, |(log, place)| {
                 let (folders, troubles) = (Arc::clone(&folders), Arc::clone(&self.troubles));
@@ -90,8 +103,7 @@ impl Source for Following {
             });
             loop {
                 tokio::select! {
-                    changed = settings.changed() => break changed.map_err(|_| FollowingError::Ended)?,
-                    changed = open.changed() => break changed.map_err(|_| FollowingError::Ended)?,
+                    changed = changes.next() => break changed.ok_or(FollowingError::Ended)?,
                     ended = running.ended() => ended.map_err(FollowingError::Task)?,
                     () = folders.changed() => {}
                 }
@@ -153,7 +165,7 @@ impl Follow {
                 needs_polling: error.kind() == io::ErrorKind::TimedOut || !self.folders.is_reporting(),
             });
             if let Some(event) = progress.lines.poll(&self.log, &self.place, (out.clock)()) {
-                publish(&event, &out).await;
+                out.publish(event).await;
             }
             if is_behind {
                 continue;

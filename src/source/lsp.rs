@@ -28,13 +28,15 @@ use tokio::{
     task::{JoinError, JoinSet, spawn_blocking},
     time::timeout,
 };
+use tokio_stream::{Stream, StreamExt, wrappers::WatchStream};
 
 use self::{
     process::{Heard, Process},
     writes::{IsOpen, Writes, Wrote},
 };
-use super::{Outlet, Source, failed, pause_if, publish};
+use super::{Clocks, Outlet, Source, events_of, failed, pause_if, values::values};
 use crate::{
+    event::Event,
     lsp::{
         self, Action, End, Fleet, RunId, Write, Writer,
         switch::{Settings, root_of},
@@ -83,22 +85,21 @@ impl Servers {
         Self { settings, writes, programs }
     }
 
-    /// Runs servers until the source is switched off.
+    /// Runs servers by `set` and what replaces it in `values`, until the source is switched off.
     async fn serve(
         &self,
-        settings: &mut watch::Receiver<Arc<outside::Settings>>,
+        set: Settings,
+        values: &mut WatchStream<Arc<outside::Settings>>,
         out: &Outlet,
     ) -> Result<(), ServersError> {
-        let set = settings.borrow_and_update().lsp.clone();
         let mut desk = Desk::new(set, Arc::clone(&self.programs), out.clone());
         loop {
             desk.act().await;
             let due = desk.fleet.deadline().map(|at| at.since(desk.now()));
             tokio::select! {
                 biased;
-                changed = settings.changed() => {
-                    changed.map_err(|_| ServersError::Ended)?;
-                    let set = settings.borrow_and_update().lsp.clone();
+                newest = values.next() => {
+                    let set = newest.ok_or(ServersError::Ended)?.lsp.clone();
                     if !set.enabled {
                         return Ok(());
                     }
@@ -127,15 +128,23 @@ impl Source for Servers {
     const NAME: &'static str = lsp::NAME;
     type Error = ServersError;
 
+    fn events(
+        self: Arc<Self>,
+        clocks: Clocks,
+    ) -> impl Stream<Item = Result<Vec<Event>, ServersError>> + Send {
+        events_of(clocks, |out| self.run(out))
+    }
+}
+
+impl Servers {
     async fn run(self: Arc<Self>, out: Outlet) -> Result<Infallible, ServersError> {
-        let mut settings = self.settings.clone();
+        let mut values = values(&self.settings);
         loop {
-            if settings.borrow_and_update().lsp.enabled {
+            let settings = values.next().await.ok_or(ServersError::Ended)?;
+            if settings.lsp.enabled {
                 self.writes.set_open(IsOpen::Yes);
-                self.serve(&mut settings, &out).await?;
+                self.serve(settings.lsp.clone(), &mut values, &out).await?;
                 self.writes.set_open(IsOpen::No);
-            } else {
-                settings.changed().await.map_err(|_| ServersError::Ended)?;
             }
         }
     }
@@ -261,9 +270,9 @@ impl Desk {
                     }
                     Action::GiveUp(why) => {
                         tracing::warn!(error = why, "a language server failed; it is not restarted");
-                        publish(&failed(lsp::NAME, &why, None, self.now()), &self.out).await;
+                        self.out.publish(failed(lsp::NAME, &why, None, self.now())).await;
                     }
-                    Action::Publish(event) => publish(&event, &self.out).await,
+                    Action::Publish(event) => self.out.publish(*event).await,
                 }
             }
             if wanted.is_empty() {

@@ -22,17 +22,20 @@ use tokio::{
     sync::{Notify, watch},
     task::JoinError,
 };
+use tokio_stream::{Stream, StreamExt};
 
 use super::{
-    Outlet, Source,
+    Clocks, Outlet, Source, events_of,
     folders::Folders,
     inputs,
     look::{LOOK_EVERY, is_absence, is_remote, on_thread, watch_around},
-    pause, pause_if, publish_all,
+    pause, pause_if,
     running::Running,
     troubles::Troubles,
+    values::changes,
 };
 use crate::{
+    event::Event,
     hash::first_64_bits,
     paths::{Search, Seen, Stamp, compare},
     rules::outside,
@@ -108,13 +111,23 @@ impl Source for Searching {
     const NAME: &'static str = "paths";
     type Error = SearchingError;
 
+    fn events(
+        self: Arc<Self>,
+        clocks: Clocks,
+    ) -> impl Stream<Item = Result<Vec<Event>, SearchingError>> + Send {
+        events_of(clocks, |out| self.run(out))
+    }
+}
+
+impl Searching {
     async fn run(self: Arc<Self>, out: Outlet) -> Result<Infallible, SearchingError> {
-        let (mut settings, mut open) = (self.settings.clone(), self.folders.clone());
+        let mut changes = changes(&self.settings).merge(changes(&self.folders));
         let folders = Arc::new(Folders::reporting(WatchFlags::empty()));
         let mut running = Running::default();
         loop {
-            let in_force = Arc::clone(&settings.borrow_and_update());
-            let wanted = self.wanted(&in_force, &open.borrow_and_update());
+            let in_force = Arc::clone(&self.settings.borrow());
+            let open = Arc::clone(&self.folders.borrow());
+            let wanted = self.wanted(&in_force, &open);
             folders.renew(wanted.len());
             running.renew(&wanted, |search| {
                 let (folders, troubles) = (Arc::clone(&folders), Arc::clone(&self.troubles));
@@ -122,8 +135,7 @@ impl Source for Searching {
             });
             loop {
                 tokio::select! {
-                    changed = settings.changed() => break changed.map_err(|_| SearchingError::Ended)?,
-                    changed = open.changed() => break changed.map_err(|_| SearchingError::Ended)?,
+                    changed = changes.next() => break changed.ok_or(SearchingError::Ended)?,
                     ended = running.ended() => ended.map_err(SearchingError::Task)?,
                     () = folders.changed() => {}
                 }
@@ -150,7 +162,7 @@ impl Task {
                     let now = Arc::new(looked.seen);
                     if let Some(before) = before.replace(Arc::clone(&now)) {
                         let changes = compare(&before, &now);
-                        publish_all(&self.search.events(&changes, &now, (out.clock)()), &out).await;
+                        out.publish_all(self.search.events(&changes, &now, (out.clock)())).await;
                     }
                     looked.needs_polling
                 }

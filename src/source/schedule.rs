@@ -14,9 +14,10 @@ use rustix::{
     },
 };
 use tokio::{io::unix::AsyncFd, sync::watch};
+use tokio_stream::{Stream, StreamExt};
 
-use super::{Outlet, Source, publish, readiness};
-use crate::{rules::outside, schedule::Planner, time::Timestamp};
+use super::{Clocks, Outlet, Source, events_of, readiness, values::values};
+use crate::{event::Event, rules::outside, schedule::Planner, time::Timestamp};
 
 /// Size of a read from the alarm: its number of expirations.
 const COUNT_BYTES: usize = 8;
@@ -58,15 +59,24 @@ impl Source for Scheduled {
     const NAME: &'static str = "schedule";
     type Error = ScheduledError;
 
+    fn events(
+        self: Arc<Self>,
+        clocks: Clocks,
+    ) -> impl Stream<Item = Result<Vec<Event>, ScheduledError>> + Send {
+        events_of(clocks, |out| self.run(out))
+    }
+}
+
+impl Scheduled {
     async fn run(self: Arc<Self>, out: Outlet) -> Result<Infallible, ScheduledError> {
-        let mut settings = self.settings.clone();
+        let mut values = values(&self.settings);
+        let mut settings = values.next().await.ok_or(ScheduledError::Ended)?;
         let mut planner = Planner::new(self.alive);
         let mut alarm = None;
         loop {
-            let schedules = Arc::clone(&settings.borrow_and_update().schedule.list);
-            let plan = planner.plan(&schedules, (self.wall)(), &(self.zone)());
+            let plan = planner.plan(&settings.schedule.list, (self.wall)(), &(self.zone)());
             for due in &plan.due {
-                publish(&due.event((out.clock)()), &out).await;
+                out.publish(due.event((out.clock)())).await;
             }
             alarm = match (plan.next, alarm) {
                 (None, _) => None,
@@ -77,7 +87,7 @@ impl Source for Scheduled {
                 }
             };
             tokio::select! {
-                changed = settings.changed() => changed.map_err(|_| ScheduledError::Ended)?,
+                newest = values.next() => settings = newest.ok_or(ScheduledError::Ended)?,
                 gone_off = wait(alarm.as_ref()) => gone_off?,
             }
         }

@@ -27,14 +27,16 @@ use tokio::{
     task::{AbortHandle, JoinError, JoinSet},
     time::timeout,
 };
+use tokio_stream::{Stream, StreamExt};
 
 pub use self::check::check;
 use self::{
     json::line,
     outcome::{TRY_MAX, failed, never},
 };
-use super::{Outlet, Source, publish, publish_all};
+use super::{Clocks, Outlet, Source, events_of, values::values};
 use crate::{
+    event::Event,
     notification::Sink,
     program::Programs,
     sink::{Answered, Choices, Job, Outbound, Settings, question::Chosen},
@@ -115,12 +117,19 @@ impl Source for Sinks {
     const NAME: &'static str = "notify";
     type Error = SinksError;
 
+    fn events(self: Arc<Self>, clocks: Clocks) -> impl Stream<Item = Result<Vec<Event>, SinksError>> + Send {
+        events_of(clocks, |out| self.run(out))
+    }
+}
+
+impl Sinks {
     async fn run(self: Arc<Self>, out: Outlet) -> Result<Infallible, SinksError> {
-        let mut outbound = self.outbound.clone();
+        let mut values = values(&self.outbound);
+        let mut outbound = values.next().await.ok_or(SinksError::Ended)?;
         let mut tasks = JoinSet::new();
         let mut running: HashMap<Key, (Lane, AbortHandle)> = HashMap::new();
         loop {
-            let Outbound { settings, jobs } = outbound.borrow_and_update().clone();
+            let Outbound { settings, jobs } = &outbound;
             let due: HashSet<Key> = jobs.iter().map(key).collect();
             running.retain(|key, (_, task)| {
                 let is_due = due.contains(key);
@@ -136,23 +145,19 @@ impl Source for Sinks {
                 if under_way >= lane.tries_max() || running.contains_key(&key(job)) {
                     continue;
                 }
-                let task = deliver(job.clone(), Arc::clone(&settings), Arc::clone(&self), out.clone());
+                let task = deliver(job.clone(), Arc::clone(settings), Arc::clone(&self), out.clone());
                 let task = tasks.spawn(task);
                 running.insert(key(job), (lane, task));
             }
-            loop {
+            outbound = loop {
                 tokio::select! {
-                    changed = outbound.changed() => {
-                        changed.map_err(|_| SinksError::Ended)?;
-                        outbound.mark_changed();
-                        break;
-                    }
+                    newest = values.next() => break newest.ok_or(SinksError::Ended)?,
                     Some(ended) = tasks.join_next(), if !tasks.is_empty() => match ended {
                         Err(error) if error.is_panic() => return Err(SinksError::Task(error)),
                         Ok(()) | Err(_) => {}
                     },
                 }
-            }
+            };
         }
     }
 }
@@ -167,7 +172,7 @@ async fn deliver(job: Job, settings: Arc<Settings>, sinks: Arc<Sinks>, out: Outl
     let (now, wall) = ((out.clock)(), (out.wall)());
     // The quiet hours are the user's, and their end is a time of the journal.
     if let Some(until) = settings.waits_until(&job, wall, sinks.utc_offset) {
-        return publish(&job.waits_event(now + until.since(wall), now), &out).await;
+        return out.publish(job.waits_event(now + until.since(wall), now)).await;
     }
     let limit = match (&job.notice.choices, job.sink) {
         // The engine ends an expired question; this limit is for questions that it does not end.
@@ -187,7 +192,7 @@ async fn deliver(job: Job, settings: Arc<Settings>, sinks: Arc<Sinks>, out: Outl
         let by = job.sink.as_str();
         events.push(Chosen { question: Arc::clone(&job.notice.id), answer, by: by.into() }.event(by, now));
     }
-    publish_all(&events, &out).await;
+    out.publish_all(events).await;
 }
 
 async fn ask(job: &Job, settings: &Settings, sinks: &Sinks, out: &Outlet) -> Answered {

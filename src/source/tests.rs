@@ -21,12 +21,14 @@ impl Source for Failing {
     const NAME: &'static str = "failing";
     type Error = io::Error;
 
-    async fn run(self: Arc<Self>, _: Outlet) -> Result<Infallible, io::Error> {
-        match self.runs.fetch_add(1, Ordering::Relaxed) {
-            1 => panic!("it panics"),
-            0 | 2 | 3 => Err(io::Error::other("no such thing")),
-            _ => std::future::pending().await,
-        }
+    fn events(self: Arc<Self>, clocks: Clocks) -> impl Stream<Item = Result<Vec<Event>, io::Error>> + Send {
+        events_of(clocks, |_| async move {
+            match self.runs.fetch_add(1, Ordering::Relaxed) {
+                1 => panic!("it panics"),
+                0 | 2 | 3 => Err(io::Error::other("no such thing")),
+                _ => std::future::pending().await,
+            }
+        })
     }
 }
 
@@ -37,10 +39,11 @@ async fn a_source_that_fails_or_panics_is_started_again_later_each_time() {
     let files = Arc::new(MemoryFiles::new());
     let opened = Journal::open(files, JournalSettings::default(), Arc::clone(&clock), &|_| None);
     let journal = opened.expect("opened").journal;
-    let out = Outlet { publisher: Publisher::new(journal.clone()), clock, wall: || Timestamp::ZERO };
+    let clocks = Clocks { clock, wall: || Timestamp::ZERO };
+    let publisher = Publisher::new(journal.clone());
     let (stop, stopping) = watch::channel(false);
     let source = Arc::new(Failing { runs: AtomicU32::new(0) });
-    let running = keep_running(Arc::clone(&source), out, stopping);
+    let running = keep_running(Arc::clone(&source), clocks, publisher, stopping);
     let stops = async {
         pause(Duration::from_secs(60)).await;
         stop.send_replace(true);

@@ -21,13 +21,17 @@ use tokio::{
     sync::watch,
     task::{AbortHandle, JoinSet},
 };
+use tokio_stream::{Stream, StreamExt};
 
 pub use self::{
     look::look,
     looked::{Look, LookError},
 };
-use super::{Outlet, Source, folders::Folders, pause, publish};
-use crate::watch::{Condition, Watch};
+use super::{Clocks, Outlet, Source, events_of, folders::Folders, pause, values::values};
+use crate::{
+    event::Event,
+    watch::{Condition, Watch},
+};
 
 /// Most failed checks of a condition in a row.
 const FAILURES_MAX: u32 = 3;
@@ -68,13 +72,22 @@ impl Source for Watching {
     const NAME: &'static str = "watch";
     type Error = WatchingError;
 
+    fn events(
+        self: Arc<Self>,
+        clocks: Clocks,
+    ) -> impl Stream<Item = Result<Vec<Event>, WatchingError>> + Send {
+        events_of(clocks, |out| self.run(out))
+    }
+}
+
+impl Watching {
     async fn run(self: Arc<Self>, out: Outlet) -> Result<Infallible, WatchingError> {
-        let mut open = self.open.clone();
+        let mut values = values(&self.open);
+        let mut list = values.next().await.ok_or(WatchingError::Ended)?;
         let folders = Arc::new(Folders::default());
         let mut tasks = JoinSet::new();
         let mut running: HashMap<Key, AbortHandle> = HashMap::new();
         loop {
-            let list = Arc::clone(&open.borrow_and_update());
             let wanted: HashSet<Key> = conditions(&list).map(|(key, ..)| key).collect();
             running.retain(|key, task| {
                 let is_wanted = wanted.contains(key);
@@ -91,19 +104,16 @@ impl Source for Watching {
                     tasks.spawn(wait(Arc::clone(watch), key.1, condition.clone(), folders, out))
                 });
             }
-            while !open.has_changed().map_err(|_| WatchingError::Ended)? {
+            list = loop {
                 tokio::select! {
-                    changed = open.changed() => {
-                        changed.map_err(|_| WatchingError::Ended)?;
-                        open.mark_changed();
-                    }
+                    newest = values.next() => break newest.ok_or(WatchingError::Ended)?,
                     Some(ended) = tasks.join_next(), if !tasks.is_empty() => match ended {
                         Err(error) if error.is_panic() => return Err(WatchingError::Task(error)),
                         Ok(()) | Err(_) => {}
                     },
                     () = folders.changed() => {}
                 }
-            }
+            };
         }
     }
 }
@@ -133,7 +143,7 @@ async fn wait(watch: Arc<Watch>, index: usize, condition: Condition, folders: Ar
         }
         pause(RETRY_AFTER).await;
     };
-    publish(&event, &out).await;
+    out.publish(event).await;
 }
 
 #[cfg(test)]

@@ -43,6 +43,7 @@ enum Where {
 const ASYNC: Where = Where::Only(&[
     "journal.rs",
     "journal/",
+    "produced.rs",
     "publisher.rs",
     "projection.rs",
     "projection/",
@@ -115,7 +116,7 @@ const OUTSIDE: &[(&str, Where)] = &[
     ("clap_complete", Where::Only(&["cli/generated.rs"])),
     ("clap_mangen", Where::Only(&["cli/generated.rs"])),
     ("jsonc_parser", Where::Only(&["cli/install/"])),
-    ("shlex", Where::Only(&["cli/install/", "sink/"])),
+    ("shlex", Where::Only(&["cli/help.rs", "cli/install/", "sink/"])),
     ("similar", Where::Only(&["cli/install/plan.rs", "probe/files/lines.rs"])),
     ("listenfd", Where::Only(&["daemon/listen.rs"])),
     ("sd_notify", Where::Only(&["cli/serve.rs"])),

@@ -9,7 +9,7 @@ use crate::{
     event::{Seq, SessionId, Trust, codec},
     journal::{Clock, Journal, JournalSettings, memory::MemoryFiles},
     publisher::{Publisher, Records},
-    source::pause,
+    source::{keep_running, pause},
     time::Timestamp,
 };
 
@@ -91,11 +91,9 @@ async fn what_the_plan_says_is_asked_when_it_is_due_and_nothing_else() {
     let files = Arc::new(MemoryFiles::new());
     let opened = Journal::open(files, JournalSettings::default(), Arc::clone(&clock), &|_| None);
     let journal = opened.expect("opened").journal;
-    let out = Outlet {
-        publisher: Publisher::new(journal.clone()),
-        clock: Arc::clone(&clock),
-        wall: || Timestamp::ZERO,
-    };
+    let clocks = Clocks { clock: Arc::clone(&clock), wall: || Timestamp::ZERO };
+    let publisher = Publisher::new(journal.clone());
+    let (_stop, stopping) = watch::channel(false);
     let (sender, plan) = watch::channel(Plan::default());
     let scripted = Arc::new(Scripted { clock, asked: Mutex::default() });
     let source = Arc::new(Asking::with(plan, Arc::clone(&scripted)));
@@ -112,7 +110,7 @@ async fn what_the_plan_says_is_asked_when_it_is_due_and_nothing_else() {
         pause(Duration::from_secs(24 * 60 * 60)).await;
     };
     tokio::select! {
-        ended = source.run(out) => panic!("{ended:?}"),
+        _ = keep_running(source, clocks, publisher, stopping) => panic!("it was not stopped"),
         () = fold(follows, journal.clone(), sender, &ended) => panic!("the journal has ended"),
         () = a_day_later => {}
     }

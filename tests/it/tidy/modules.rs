@@ -114,18 +114,19 @@ pub(super) const MODULES: &[Module] = &[
     module("trial", 4, &["config", "engine", "format", "pipeline", "rules", "sink"]),
     alone("background", 4, &[]),
     module("journal", 4, &["background", "meter"]),
+    alone("produced", 4, &[]),
     module("publisher", 4, &["engine::io", "journal", "records"]),
     alone("program", 4, &[]),
     alone("regular_file", 4, &[]),
     module("projection", 4, &["engine", "format", "journal", "records", "wire"]),
     module("source", 4, &[
-        "ci", "harness", "journal", "log", "lsp", "paths", "program", "publisher", "records", "rules", "schedule",
+        "ci", "harness", "journal", "log", "lsp", "paths", "produced", "program", "publisher", "records", "rules", "schedule",
         "sink", "watch", "webhook",
     ]),
     module("server", 5, &[
         "config", "conversation", "engine", "format", "harness", "journal", "lsp", "meter", "pipeline", "probe",
-        "program", "projection", "publisher", "records", "regular_file", "rules", "shell", "sink", "source", "watch",
-        "webhook", "wire",
+        "produced", "program", "projection", "publisher", "records", "regular_file", "rules", "shell", "sink",
+        "source", "watch", "webhook", "wire",
     ]),
     module("daemon", 5, &[
         "background", "config", "conversation", "engine", "harness", "journal", "meter", "pipeline",
