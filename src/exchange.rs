@@ -439,6 +439,9 @@ pub struct Injection {
     pub role: Role,
     /// Its notifications, in text order.
     pub notifications: Vec<Released>,
+    /// Whether the queue had asked for the turn that begins with it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub starts_turn: bool,
 }
 
 /// The role of the message that carries an injection.

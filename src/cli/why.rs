@@ -190,9 +190,10 @@ impl Page<'_, '_> {
 
     /// The delivered text, and the outcome of each notification in it.
     fn injection(&self, injection: &InjectionLine) -> Result<String, CliError> {
-        let InjectionLine { id, session, timestamp, role, text, notifications } = injection;
+        let InjectionLine { id, session, timestamp, role, text, started_by, notifications } = injection;
         let (session, at) = (self.names.name(session), self.context.terminal.moment(timestamp));
-        let head = format!("injection {id}: released to session {session}, {at}, role {role}");
+        let started = if started_by.is_some() { ", with a turn that aside asked for" } else { "" };
+        let head = format!("injection {id}: released to session {session}, {at}, role {role}{started}");
         let mut page = self.line(0, &head) + &self.lines(text);
         for notification in notifications {
             let path = format!("/v1/notifications/{}", percent_encode(notification));

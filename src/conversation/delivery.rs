@@ -2,12 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{
-    fanout::DIRECT_MAX,
-    injector::{Earlier, Injector},
-    key::SessionKey,
-    sessions::Sessions,
-};
+use super::{fanout::DIRECT_MAX, injector::Injector, key::SessionKey, sessions::Sessions};
 use crate::{
     event::{Scope, SessionId},
     exchange::{Decision, InjectionId},
@@ -73,11 +68,6 @@ impl Sessions {
     pub fn broadcast(&mut self, notification: Arc<Notification>) {
         let woken = self.woken_for(&notification, self.table.each_concerned(&notification.scope));
         self.fanout.push(notification, woken);
-    }
-
-    /// Keeps a notification that concerns no open session for the next session in scope.
-    pub fn keep(&mut self, notification: Arc<Notification>) {
-        self.keep_unclaimed(notification, None, Earlier::Not);
     }
 
     /// Lets a session take its pending broadcasts, if it is open.

@@ -2,8 +2,10 @@
 //!
 //! A session that can be resumed is suspended: notifications addressed to it are kept. Those that
 //! are also for others, and were not confirmed as read, go to the next session in scope
-//! ([`super::offers`]). A session that is closed leaves the rest of its queue to its parent;
+//! ([`super::offers`]), and what its agent asked for goes to the next one in its folder. A session that is closed leaves the rest of its queue to its parent;
 //! without one, those notifications end.
+
+use std::sync::Arc;
 
 use super::{
     key::SessionKey,
@@ -54,10 +56,11 @@ impl Sessions {
         self.catch_up(key);
         let mut session = self.table.remove(key);
         let id = session.id().clone();
+        let (asked, folder) = (session.leaves_asked(), session.workspace().map(Arc::from));
         let parent = session.harness.parent.take();
         let to = parent.as_ref().and_then(|parent| self.table.key(parent));
         self.emit(SessionOutput::Ended { session: id.clone(), parent });
-        let for_others = session.injector.leave();
+        let for_others = session.injector.leave(asked);
         let left = session.injector.close();
         for entry in session.injector.take_outputs() {
             self.record(entry);
@@ -67,7 +70,7 @@ impl Sessions {
         }
         let change = SessionChange::Closed { last_seen: session.last_seen, keeps_pending: false };
         self.emit(SessionOutput::Changed(id.clone(), change));
-        self.offer_left(&id, for_others, now);
+        self.offer_all(&id, folder, for_others, now);
         id
     }
 
@@ -106,7 +109,8 @@ impl Sessions {
         self.table.set_lifecycle(key, Lifecycle::Suspended);
         let session = self.table.get_mut(key);
         session.last_seen = now;
-        let for_others = session.injector.leave();
+        let folder = session.workspace().map(Arc::from);
+        let for_others = session.injector.leave(session.leaves_asked());
         if why == Suspension::ProcessGone {
             session.injector.end_process();
         }
@@ -116,7 +120,7 @@ impl Sessions {
         if self.table.contains(key) {
             self.refresh(key);
         }
-        self.offer_left(id, for_others, now);
+        self.offer_all(id, folder, for_others, now);
     }
 
     /// Closes the session that was suspended first, if there are too many.

@@ -128,7 +128,13 @@ impl Sessions {
         now: Timestamp,
     ) -> Answer {
         let settings = &self.settings.injection;
-        let terms = Terms { lease: settings.lease, has_delivery_notice: settings.delivery_notice, for_user };
+        let is_woken = self.table.get(session).turns.is_woken();
+        let terms = Terms {
+            lease: settings.lease,
+            has_delivery_notice: settings.delivery_notice,
+            for_user,
+            is_woken,
+        };
         self.table.get_mut(session).injector.release(exchange, decided, injection, terms, now)
     }
 

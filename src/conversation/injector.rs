@@ -55,6 +55,7 @@ pub use self::{
     budget::{CARRIER_CHARS_MAX, Decided, Fitted, Limits, Offer, Writer, fit},
     candidate::Candidate,
     delivered::DELIVERED_MAX,
+    handover::Asked,
     lease::{CARRIERS_MAX, RENEWED_MAX, REPEATS_OF_A_FIXED_CARRIER, Replayed, TIME_OF_A_FIXED_CARRIER},
     left::{Earlier, Left, Marks},
     parts::Injector,
@@ -93,6 +94,8 @@ pub struct Terms<'t> {
     pub has_delivery_notice: bool,
     /// Text for the user that is shown with it.
     pub for_user: Option<&'t str>,
+    /// Whether the queue had asked for a wake before the exchange.
+    pub is_woken: bool,
 }
 
 impl Injector {
@@ -277,16 +280,19 @@ impl Injector {
         now: Timestamp,
     ) -> Answer {
         let Decided { fitted, directive } = decided;
-        let Terms { lease, has_delivery_notice, for_user } = terms;
+        let Terms { lease, has_delivery_notice, for_user, is_woken } = terms;
         self.note_released(exchange, fitted.as_ref(), directive.as_ref());
         let notice = exchange.shows_notices.then(|| {
             let delivered = notice::of_delivery(fitted.as_ref(), directive.as_ref());
             notice::line(&mut self.queue, delivered.filter(|_| has_delivery_notice), for_user)
         });
-        let injection =
-            fitted.map(|fitted| self.open_lease(exchange, fitted, directive.as_ref(), injection, lease, now));
         // A pull is answered by a tool of the agent, whose answer has the text alone.
         let is_pull = exchange.trigger == Trigger::Pull;
+        let starts_turn = is_woken && exchange.point == InjectionPoint::TurnStart && !is_pull;
+        let injection = fitted.map(|fitted| Injection {
+            starts_turn,
+            ..self.open_lease(exchange, fitted, directive.as_ref(), injection, lease, now)
+        });
         let is_first_text = injection.is_some() && self.first_text.is_none() && !is_pull;
         if let Some(first) = injection.as_ref().filter(|_| is_first_text) {
             self.first_text = Some(first.id);
@@ -492,6 +498,7 @@ impl Injector {
             self.run_out(oldest);
         }
         let (id, role) = (*injection, point::role(exchange.point));
-        Injection { id, text: fitted.text.into(), sentence: fitted.sentence.into(), role, notifications }
+        let (text, sentence) = (fitted.text.into(), fitted.sentence.into());
+        Injection { id, text, sentence, role, notifications, starts_turn: false }
     }
 }

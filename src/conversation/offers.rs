@@ -12,7 +12,7 @@
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
 use super::{
-    injector::{Earlier, Left},
+    injector::{Asked, Earlier, Left},
     key::SessionKey,
     sessions::Sessions,
     table::Table,
@@ -65,6 +65,52 @@ impl Sessions {
         }
         if let Some(evicted) = self.unclaimed.keep(notification, expires_at, left_by, earlier) {
             self.end(evicted.id, Reason::QueueOverflow);
+        }
+    }
+
+    /// Keeps a notification that concerns no open session. What an ended session asked for is for its
+    /// folder.
+    pub fn keep(&mut self, notification: Arc<Notification>) {
+        let ended = match &notification.scope {
+            Scope::Session(id) if notification.is_asked => self.table.addressed(id),
+            Scope::Session(_) | Scope::Workspace(_) | Scope::All => None,
+        };
+        let ended = ended.map(|key| self.table.get(key));
+        let leaving = ended.filter(|session| session.leaves_asked() == Asked::Leaves);
+        match leaving.and_then(|session| session.workspace().map(Arc::from)) {
+            Some(folder) => self.offer_asked(None, folder, Left::for_another(notification, Earlier::Not)),
+            None => self.keep_unclaimed(notification, None, Earlier::Not),
+        }
+    }
+
+    /// Offers what `from` left when it ended: to sessions in scope, and what its agent asked for to
+    /// those of its folder.
+    pub(super) fn offer_all(
+        &mut self,
+        from: &SessionId,
+        folder: Option<Arc<str>>,
+        left: Vec<Left>,
+        now: Timestamp,
+    ) {
+        let is_own = |left: &Left| matches!(left.notification.scope, Scope::Session(_));
+        let (own, for_others) = left.into_iter().partition(is_own);
+        self.offer_left(from, for_others, now);
+        for left in own {
+            if let Some(folder) = &folder {
+                self.offer_asked(Some(from.clone()), Arc::clone(folder), left);
+            }
+        }
+    }
+
+    /// Gives what the agent of an ended session asked for to the most recently active session of its
+    /// folder, else to the next one; that is the same session if it is resumed first.
+    fn offer_asked(&mut self, from: Option<SessionId>, folder: Arc<str>, left: Left) {
+        let scope = Scope::Workspace(folder);
+        let next = Others::concerned(&self.table, &scope).last_heard_of;
+        let notification = Arc::new(Notification { scope, ..Notification::clone(&left.notification) });
+        match next {
+            Some((_, Reverse(to))) => drop(self.take_over(to, Left { notification, ..left })),
+            None => self.keep_unclaimed(notification, from, left.marks.earlier),
         }
     }
 

@@ -10,7 +10,7 @@ use std::{collections::VecDeque, ops::Not, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    injector::Injector,
+    injector::{Asked, Injector},
     key::SessionKey,
     pressure::Weight,
     settings::{SessionSettings, Settings},
@@ -195,6 +195,11 @@ impl Session {
                 scope.concerns(self.id(), self.workspace())
             }
         }
+    }
+
+    /// What becomes of what its agent asked for, when it ends.
+    pub(super) fn leaves_asked(&self) -> Asked {
+        if self.is_subagent() || self.workspace().is_none() { Asked::Stays } else { Asked::Leaves }
     }
 
     /// Whether a broadcast concerns it: one that is not addressed to a single session and not

@@ -58,6 +58,11 @@ impl Turns {
         self.is_woken = wake.is_some();
     }
 
+    /// Whether the queue requested the wake that the present exchange may answer.
+    pub(super) const fn is_woken(&self) -> bool {
+        self.is_woken
+    }
+
     /// Notes an event of the session.
     pub(super) fn note_event(&mut self, event_type: &str) {
         self.reports_ends |= event_type == TURN_END_EVENT;

@@ -205,14 +205,17 @@ fn write_injection(
     session: &SessionId,
     injection: &Injection,
 ) -> Result<()> {
-    connection.prepare_cached("INSERT INTO injections VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?.execute(params![
-        note.place.0,
-        millis(note.at),
-        session.as_str(),
-        injection.id.as_str(),
-        injection.role.as_str(),
-        &*injection.text,
-    ])?;
+    connection.prepare_cached("INSERT INTO injections VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?.execute(
+        params![
+            note.place.0,
+            millis(note.at),
+            session.as_str(),
+            injection.id.as_str(),
+            injection.role.as_str(),
+            &*injection.text,
+            injection.starts_turn,
+        ],
+    )?;
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use super::{Doing, Failed, ProjectionError};
 
 /// The version of the tables, kept in the file's header; incremented with every change of the tables
 /// or of their content.
-pub(super) const VERSION: i64 = 5;
+pub(super) const VERSION: i64 = 6;
 
 /// Most bytes that the write-ahead log keeps after a checkpoint.
 const WAL_BYTES_KEPT: i64 = 16 * 1024 * 1024;
@@ -53,7 +53,8 @@ CREATE TABLE deliveries (
 CREATE INDEX deliveries_by_session ON deliveries (session, state);
 CREATE INDEX deliveries_by_place ON deliveries (place);
 CREATE TABLE injections (
-    place INTEGER PRIMARY KEY, at INTEGER NOT NULL, session TEXT NOT NULL, id TEXT NOT NULL, role TEXT NOT NULL, text TEXT NOT NULL);
+    place INTEGER PRIMARY KEY, at INTEGER NOT NULL, session TEXT NOT NULL, id TEXT NOT NULL, role TEXT NOT NULL, text TEXT NOT NULL,
+    starts_turn INTEGER NOT NULL);
 CREATE INDEX injections_by_session ON injections (session);
 CREATE INDEX injections_by_id ON injections (id);
 CREATE TABLE sessions (

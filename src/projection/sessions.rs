@@ -12,6 +12,7 @@ use crate::{
     event::SessionId,
     session::Readable,
     wire::{
+        exchange::started_by,
         harness::HarnessView,
         history::{ClosedSession, InjectionLine, Message},
     },
@@ -45,7 +46,8 @@ impl View<'_> {
         let (clause, values) = conditions.finish();
         let sql = format!(
             "SELECT l.place, l.at, l.notification, l.injection, l.by, n.content, n.subscriber,
-                    CASE WHEN d.injection = l.injection THEN d.state ELSE 'returned' END, d.reason
+                    CASE WHEN d.injection = l.injection THEN d.state ELSE 'returned' END, d.reason,
+                    EXISTS (SELECT 1 FROM injections i WHERE i.id = l.injection AND i.session = l.session AND i.starts_turn)
              FROM ledger l JOIN notifications n ON n.id = l.notification
              LEFT JOIN deliveries d ON d.notification = l.notification AND d.session = l.session
              {clause} ORDER BY l.place DESC"
@@ -117,8 +119,9 @@ impl View<'_> {
         limit: usize,
     ) -> rusqlite::Result<(Vec<(i64, InjectionLine)>, bool)> {
         let (clause, values) = conditions.finish();
-        let sql =
-            format!("SELECT place, at, id, role, text, session FROM injections {clause} ORDER BY place DESC");
+        let sql = format!(
+            "SELECT place, at, id, role, text, session, starts_turn FROM injections {clause} ORDER BY place DESC"
+        );
         let connection = self.connection();
         let (mut found, has_more) =
             rows::page(connection, &sql, values, limit, |row| injection(row).map(Some))?;
@@ -168,6 +171,7 @@ fn message(row: &Row<'_>) -> rusqlite::Result<(i64, Message)> {
         notification_id: row.get(2)?,
         injection: row.get(3)?,
         point: rows::point(&row.get::<_, String>(4)?).to_owned(),
+        started_by: started_by(row.get(9)?).map(str::to_owned),
         proof: why.clone().filter(|_| state == "confirmed"),
         reason: why.filter(|_| state == "ended"),
         state,
@@ -182,6 +186,7 @@ fn injection(row: &Row<'_>) -> rusqlite::Result<(i64, InjectionLine)> {
         timestamp: rows::time(row.get(1)?).to_string(),
         role: row.get(3)?,
         text: row.get(4)?,
+        started_by: started_by(row.get(6)?).map(str::to_owned),
         notifications: Vec::new(),
     };
     Ok((row.get(0)?, injection))

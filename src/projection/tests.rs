@@ -109,6 +109,7 @@ fn an_answer_that_is_asked_for_again_is_no_other_injection() {
         sentence: "s".into(),
         role: Role::Tool,
         notifications: Vec::new(),
+        starts_turn: false,
     };
     let answer = Answer { injection: Some(injection), ..Answer::default() };
     let session = SessionId::new("s1");

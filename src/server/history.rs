@@ -325,6 +325,8 @@ async fn named<T: Send + 'static>(
     look: impl Fn(&View<'_>, &str, &Readable) -> QueryResult<Option<Looked<T>>> + Copy + Send + 'static,
 ) -> Result<(T, ProjectionView), ApiError> {
     let mut access = actor.access(app).await?;
+    // What was delivered a moment ago must not be shown as pending.
+    app.history_caught_up().await;
     loop {
         let (id, readable) = (id.clone(), access.readable().clone());
         let read = app.projection.read(move |view| Ok((look(view, &id, &readable)?, view.projected, id)));
@@ -356,6 +358,7 @@ async fn page<T: Send + 'static>(
     limit: usize,
     read: impl FnOnce(&View<'_>) -> QueryResult<(Vec<(i64, T)>, bool)> + Send + 'static,
 ) -> Result<Page<T>, ApiError> {
+    app.history_caught_up().await;
     let read = app.projection.read(move |view| Ok((read(view)?, view.projected)));
     let ((found, has_more), projected) = read.await.map_err(|error| unreadable(&error))?;
     debug_assert!(found.len() <= limit, "a page has at most as many as were asked for");

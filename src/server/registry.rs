@@ -381,6 +381,7 @@ mod tests {
             sentence: "ci (high): 1".into(),
             role: Role::Tool,
             notifications: Vec::new(),
+            starts_turn: false,
         };
         let session = SessionId::new("s1");
         let [mut taken, untaken, _nothing] = std::array::from_fn(|_| registry.register(&session));

@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::{
-    event::{Provenance, SessionId, catalogue::OwnSeverities},
+    event::{OWN_SOURCE, Provenance, SessionId, catalogue::OwnSeverities},
     exchange::{
         Answer, Budget, CarrierEffect, ContextChange, Conversations, Directive, Exchange, Format, Harness,
         InjectionId, NOT_RUN, Released, Role, Trigger,
@@ -448,6 +448,9 @@ pub struct AnswerView<'a> {
     /// The role of its message: `tool`, `user` or `system`.
     #[serde(skip_serializing_if = "Option::is_none")]
     role: Option<&'static str>,
+    /// `aside` if the turn that begins with this text was asked for by aside: nobody else began it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    started_by: Option<&'static str>,
     /// The notifications in the text, in order.
     notifications: Vec<ReleasedView<'a>>,
     /// A further action requested of the harness.
@@ -519,6 +522,7 @@ impl<'a> AnswerView<'a> {
                 .map(|injection| injection.role)
                 .or_else(|| standing_text(answer).map(|_| Role::System))
                 .map(Role::as_str),
+            started_by: injection.and_then(|injection| started_by(injection.starts_turn)),
             notifications: injection.map_or_else(Vec::new, |injection| {
                 injection.notifications.iter().map(ReleasedView::of).collect()
             }),
@@ -533,6 +537,11 @@ impl<'a> AnswerView<'a> {
             check_before_tool: answer.check_before_tool,
         })
     }
+}
+
+/// Who began the turn of an injection, if it was not the user.
+pub(crate) fn started_by(starts_turn: bool) -> Option<&'static str> {
+    starts_turn.then_some(OWN_SOURCE)
 }
 
 /// The text for a call that is cancelled with another one of its batch, which has the

@@ -192,6 +192,9 @@ pub struct Message {
     pub injection: String,
     /// The injection point.
     pub point: String,
+    /// `aside` if the turn that began with it was asked for by aside.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_by: Option<String>,
     /// `injected`, `confirmed`, `returned` to the queue because it did not arrive, or `ended`.
     pub state: String,
     /// How it is known that it arrived: `seen`, `ack`, `step` or `turn`.
@@ -216,6 +219,9 @@ pub struct InjectionLine {
     pub role: String,
     /// The text, byte for byte.
     pub text: String,
+    /// `aside` if the turn that began with it was asked for by aside.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_by: Option<String>,
     /// Its notifications, in the order of the text.
     pub notifications: Vec<String>,
 }

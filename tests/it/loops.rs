@@ -108,6 +108,44 @@ fn an_unknown_session_is_refused_by_name() {
 }
 
 #[test]
+fn an_exchange_says_that_aside_began_the_turn() {
+    let home = home();
+    let _daemon = home.serve();
+    let exchange =
+        |point: &str, carrier: &str| home.exchange("s", &json!({ "point": point, "carrier": carrier }));
+    exchange("turn_start", "c1");
+    exchange("turn_end", "c2");
+    let publish = |text: &str| {
+        home.publish(
+            &json!({ "type": "task.failed", "session": "s", "source": "cli", "payload": { "task": text } }),
+        );
+    };
+    publish("build");
+    let woken = eventually("it is woken", || {
+        let waited = home.ask("GET", "/v1/sessions/s/wait?for=wake&timeout=1s", "");
+        (waited.status() == 200).then(|| exchange("turn_start", "c3").json())
+    });
+    assert_eq!((&woken["started_by"], &woken["role"]), (&json!("aside"), &json!("user")), "{woken}");
+    // The user begins the next one, with something that wakes nobody.
+    home.publish(
+        &json!({ "type": "timer.fired", "session": "s", "source": "cli", "payload": { "timer": "t" } }),
+    );
+    let prompted = eventually("it is pending", || {
+        let pending = home.get("/v1/sessions/s")["pending"].as_u64()? > 0;
+        pending.then(|| exchange("turn_start", "c4").json())
+    });
+    assert_eq!(prompted["started_by"], Value::Null, "{prompted}");
+    let started = |list: &str| {
+        let page = home.get(&format!("/v1/sessions/s/{list}"));
+        let of = |line: &Value| line["started_by"].as_str().map(str::to_owned);
+        page[list].as_array().expect("a list").iter().map(of).collect::<Vec<_>>()
+    };
+    eventually("the history", || (started("injections").len() == 2).then_some(()));
+    assert_eq!(started("injections"), [None, Some("aside".to_owned())]);
+    assert_eq!(started("messages"), [None, Some("aside".to_owned())]);
+}
+
+#[test]
 fn a_suspended_session_can_be_waited_for() {
     let home = home();
     let _daemon = home.serve();

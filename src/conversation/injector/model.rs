@@ -407,8 +407,12 @@ impl Pair {
         assert!(usize::try_from(due).expect("small") >= offer.candidates.len());
         let decided = fit(offer, &limits, &Brief);
         let id = InjectionId::new(&format!("i{}", self.naive.releases.len()));
-        let terms =
-            Terms { lease: Duration::from_millis(LEASE_MS), has_delivery_notice: true, for_user: None };
+        let terms = Terms {
+            lease: Duration::from_millis(LEASE_MS),
+            has_delivery_notice: true,
+            for_user: None,
+            is_woken: false,
+        };
         let answer = self.injector.release(exchange, decided, &id, terms, now);
         let (expected, goes_on) = self.naive.exchange(exchange, self.now);
         let released = answer.injection.map_or(Vec::new(), |injection| injection.notifications);

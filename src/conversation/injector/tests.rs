@@ -13,7 +13,7 @@ use Priority::{Critical, High, Low, Normal};
 use strum::VariantArray;
 
 pub(super) const TERMS: Terms<'_> =
-    Terms { lease: Duration::from_millis(2_000), has_delivery_notice: true, for_user: None };
+    Terms { lease: Duration::from_millis(2_000), has_delivery_notice: true, for_user: None, is_woken: false };
 const QUEUE_LEN_MAX: u32 = 100;
 
 /// An injector for stories: times in milliseconds, notifications by name, `subscriber#n` made by

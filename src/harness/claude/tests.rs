@@ -108,7 +108,14 @@ fn events_carry_what_the_hook_said_and_where() {
 
 fn injection(text: Arc<str>, sentence: &str) -> Injection {
     let id = InjectionId::new("i1");
-    Injection { id, text, sentence: sentence.into(), role: Role::System, notifications: Vec::new() }
+    Injection {
+        id,
+        text,
+        sentence: sentence.into(),
+        role: Role::System,
+        notifications: Vec::new(),
+        starts_turn: false,
+    }
 }
 
 #[test]

@@ -24,7 +24,7 @@ INSERT INTO deliveries VALUES ('n1', 'a', 'confirmed', NULL, 'i1', 0, 1), ('n2',
     ('n4', 'b', 'pending', NULL, NULL, 0, 6), ('n6', '', 'unclaimed', NULL, NULL, 0, 7);
 INSERT INTO ledger (place, at, what, event, notification, session) VALUES (1, 0, 'created', NULL, 'n3', NULL),
     (2, 0, 'queued', NULL, 'n3', 'a'), (3, 0, 'queued', NULL, 'n3', 'b');
-INSERT INTO injections VALUES (1, 0, 'a', 'i1', 'tool', 'of a'), (2, 0, 'b', 'i1', 'tool', 'of b'), (3, 0, 'b', 'i2', 'tool', 'of b');
+INSERT INTO injections VALUES (1, 0, 'a', 'i1', 'tool', 'of a', 0), (2, 0, 'b', 'i1', 'tool', 'of b', 0), (3, 0, 'b', 'i2', 'tool', 'of b', 0);
 INSERT INTO sessions (place, id, opened_at, closed_place, closed_at, parent) VALUES (1, 'a', 0, NULL, NULL, NULL),
     (2, 'a/x', 0, 5, 0, 'a'), (3, 'a/x/y', 0, 4, 0, 'a/x'), (4, 'b', 0, NULL, NULL, NULL), (5, 'loop', 0, 6, 0, 'loop');
 ";

@@ -198,6 +198,7 @@ fn an_answer_shows_what_is_released_and_nothing_when_there_is_nothing_to_do() {
             severity: Severity::Error,
             redelivered: false,
         }],
+        starts_turn: false,
     });
     let shown =
         serde_json::to_string(&AnswerView::of(&answer, Some("what they are"), None)).expect("serializes");

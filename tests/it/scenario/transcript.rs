@@ -396,6 +396,7 @@ mod tests {
             sentence: "tools (high): none".into(),
             role: Role::Tool,
             notifications: vec![released],
+            starts_turn: false,
         };
         let answer =
             Answer { injection: Some(injection), pending: 2, check_before_tool: true, ..Answer::default() };
