@@ -334,6 +334,12 @@ impl<'a> Look<'a> {
             Author::Unknown { during_a_command: true } => say("when", "while your command ran".to_owned()),
             Author::Own | Author::Unknown { during_a_command: false } => {}
         }
+        // A single line is a number, which no text puts in quotes.
+        if let Some(line) =
+            payload.get("lines").and_then(Value::as_str).and_then(|lines| lines.parse::<u64>().ok())
+        {
+            payload.insert("lines".to_owned(), line.into());
+        }
         let name = format!("{:016x}", name_of(path, file.noted, observed));
         let finding = Finding { event_type, severity: Severity::Info, name, payload: Value::Object(payload) };
         self.looked.findings.push(finding);

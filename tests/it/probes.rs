@@ -135,7 +135,7 @@ fn a_file_that_was_only_read_is_announced_once_also_by_the_next_daemon() {
     daemon.kill();
     let daemon = home.serve();
     assert_eq!((client.prompt(), client.run("ls")), (None, None), "once, whatever dies");
-    for (content, lines) in [("ONE\nTWO\n", None), ("ONE\ntwo\n", Some("lines: \"2\""))] {
+    for (content, lines) in [("ONE\nTWO\n", None), ("ONE\ntwo\n", Some("lines: 2"))] {
         fs::write(&path, content).expect("written");
         let delivered = client.run("ls").expect("it changed again");
         assert!(
@@ -170,7 +170,7 @@ fn what_came_of_a_source_and_why_another_is_off_is_listed() {
     assert!(at(&view, "/looks/count").as_u64() >= Some(2) && at(&view, "/looks/mean_us").as_u64() > Some(0));
     let metrics = text(&home.ask("GET", "/metrics", "").0.body);
     assert!(!metrics.contains("aside_look_duration_seconds_count 0\n"), "{metrics}");
-    let shown = home.print(&["sources"]);
+    let shown = home.print(&["sources", "--all"]);
     for line in [
         "\nclaude-code  on     ",
         "\nsessions     off    ",
@@ -583,7 +583,7 @@ fn a_call_that_would_overwrite_a_change_is_held_back_once() {
         held.starts_with("aside cancelled this call: critical: a.rs changed since it was read"),
         "{held}"
     );
-    assert!(held.contains("changed_lines: \"2\"") && held.contains("next: "), "{held}");
+    assert!(held.contains("changed_lines: 2") && held.contains("next: "), "{held}");
     let batch = |call: Value, result: &str| {
         let mut call = call;
         call["tool_response"] = result.into();

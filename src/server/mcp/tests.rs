@@ -11,7 +11,7 @@ use crate::{
 ///
 /// Source: the issue of the tools; a typed schema for the conditions alone took 433 (research of
 /// the sources, 8).
-const DEFINITIONS_TOKENS_MAX: u32 = 300;
+const DEFINITIONS_TOKENS_MAX: u32 = 400;
 
 #[test]
 fn the_definitions_of_all_tools_are_short() {
@@ -36,6 +36,36 @@ fn no_definition_keeps_a_word_from_its_tool() {
             assert!(!text.contains(word), "{}: {text}", tool.name);
         }
     }
+}
+
+#[test]
+fn the_schema_of_notify_has_every_argument() {
+    let tools = tools::definitions();
+    let notify = tools.iter().find(|tool| tool.name == "notify").expect("a tool");
+    let declared: Vec<&str> = notify.input_schema["properties"]
+        .as_object()
+        .expect("an object")
+        .keys()
+        .map(String::as_str)
+        .collect();
+    assert_eq!(declared, tools::NOTIFY_KEYS);
+}
+
+#[test]
+fn a_wrong_argument_of_notify_names_all_others() {
+    for (arguments, expected) in [
+        (r#"{"message":"x","choice":["a"]}"#, "choice: unknown field; did you mean `choices`?"),
+        (r#"{"message":"x","expires":"1m"}"#, "expires: needs `choices`; only a question expires"),
+        (
+            r#"{"message":"x","foo":1}"#,
+            "foo: unknown field; use one of message, level, choices, expires, markdown, link, key, progress, context, category",
+        ),
+    ] {
+        assert_eq!(tools::check_notify(arguments).expect_err("refused").to_string(), expected);
+    }
+    assert!(
+        tools::check_notify(r#"{"message":"x","session":"s","choices":["a","b"],"expires":"1m"}"#).is_ok()
+    );
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The tools: arguments and results. Their definitions are in `tools.json`.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use axum::http::StatusCode;
 use rmcp::model::Tool;
@@ -23,6 +23,7 @@ use crate::{
     toon,
     watch::Watch,
     wire::{
+        FieldError, hint,
         inbox::InboxRequest,
         notify::NotifyRequest,
         questions::{Asked, QuestionRequest},
@@ -32,6 +33,13 @@ use crate::{
 
 const DEFINITIONS: &str = include_str!("tools.json");
 const NAMES: [&str; 3] = ["watch", "inbox", "notify"];
+/// The arguments of `notify` in its definition.
+pub(super) const NOTIFY_KEYS: [&str; 10] =
+    ["message", "level", "choices", "expires", "markdown", "link", "key", "progress", "context", "category"];
+/// The arguments that any tool has, and that only a client or a refusal names.
+const ADDED_KEYS: [&str; 4] = ["session", "workspace", "id", "awaited"];
+/// Most characters of an unknown argument that a refusal repeats.
+const KEY_CHARS_MAX: usize = 64;
 /// Characters of an id shown to an agent: its kind and 24 random bits, which identify a watch.
 const ID_CHARS: usize = 7;
 
@@ -100,12 +108,29 @@ async fn inbox(call: &Called<'_>) -> Result<String, ApiError> {
 /// Sends a notice to the user. If the session is unknown, its origin is the folder: the message
 /// matters more than its origin.
 async fn notify(call: &Called<'_>) -> Result<String, ApiError> {
+    check_notify(&call.arguments).map_err(ApiError::bad)?;
     if is_question(&call.arguments) {
         return ask(call).await;
     }
     let mut request = NotifyRequest::read(call.arguments.as_bytes()).map_err(ApiError::bad)?;
     let session = speaker(call, &mut request).await?;
     Ok(notify::notify(call.app, request, session).await?.text)
+}
+
+/// Checks the names of the arguments of `notify`, whose two kinds of requests know some each.
+///
+/// Errors: an unknown one, with the nearest; `expires` without `choices`.
+pub(super) fn check_notify(arguments: &str) -> Result<(), FieldError> {
+    // What is no object is refused by the request.
+    let given: BTreeMap<String, IgnoredAny> = serde_json::from_str(arguments).unwrap_or_default();
+    let is_known = |key: &str| NOTIFY_KEYS.contains(&key) || ADDED_KEYS.contains(&key);
+    if let Some(key) = given.keys().find(|key| !is_known(key)) {
+        let message = format!("unknown field; {}", hint(key, &NOTIFY_KEYS));
+        let short: String = key.chars().take(KEY_CHARS_MAX).collect();
+        return Err(FieldError::new(strip_text(&short).into_owned(), message));
+    }
+    let is_late = given.contains_key("expires") && !given.contains_key("choices");
+    if is_late { Err(FieldError::new("expires", "needs `choices`; only a question expires")) } else { Ok(()) }
 }
 
 /// Whether a call of `notify` has choices.
