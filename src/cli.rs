@@ -20,6 +20,7 @@ mod exchange;
 mod failing;
 mod folder;
 mod generated;
+mod help;
 mod history;
 pub mod hook;
 mod ids;
@@ -34,6 +35,7 @@ mod notify;
 mod of_harness;
 mod overview;
 pub mod paths;
+mod places;
 mod publish;
 mod rebuild;
 mod reload;
@@ -56,7 +58,7 @@ mod why;
 
 use std::{env, ffi::OsString, io, process::ExitCode, time::Duration};
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use jiff::tz::TimeZone;
 
 use crate::{client::Client, version};
@@ -71,26 +73,24 @@ use terminal::Terminal;
 /// Time limit of a request with its answer; a publish may wait for a slow disk.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Help heading of the options of all commands.
-const PLACES: &str = "Places";
-
 #[derive(Debug, Parser)]
 #[command(
     name = "aside",
     version,
     long_version = version::FULL_VERSION,
     about = "Notifies AI agents of events at the next safe point of their turn.",
-    after_help = "Without a command: open sessions, pending and last delivered notifications, and active sources."
+    after_help = "Without a command: open sessions, what is pending, and what was delivered.\n\
+        `aside help COMMAND` has examples; `aside help places` says where the files are."
 )]
 struct Cli {
-    /// Socket of the daemon [default: $ASIDE_SOCKET, or aside/aside.sock in $XDG_RUNTIME_DIR]
-    #[arg(long, global = true, value_name = "PATH", help_heading = PLACES)]
+    /// Socket of the daemon [default: $ASIDE_SOCKET, or aside.sock in the state folder]
+    #[arg(long, global = true, value_name = "PATH", hide = true)]
     socket: Option<OsString>,
     /// Folder of the configuration [default: $ASIDE_CONFIG, or aside in the XDG config folder]
-    #[arg(long, global = true, value_name = "DIR", help_heading = PLACES)]
+    #[arg(long, global = true, value_name = "DIR", hide = true)]
     config: Option<OsString>,
     /// Folder of the journal [default: $ASIDE_STATE, or aside in the XDG state folder]
-    #[arg(long, global = true, value_name = "DIR", help_heading = PLACES)]
+    #[arg(long, global = true, value_name = "DIR", hide = true)]
     state: Option<OsString>,
     /// Write times exactly and in UTC, not as `3m ago`
     #[arg(long, global = true)]
@@ -105,7 +105,7 @@ enum Command {
     Install(install::Args),
     /// Remove aside from a harness or systemd
     Uninstall(install::RemoveArgs),
-    /// Check what prevents notifications from reaching their agent
+    /// Find what keeps notifications from their agent
     Doctor(doctor::Args),
     /// Start the daemon in the background, unless it runs
     Up(up::Args),
@@ -113,9 +113,11 @@ enum Command {
     Down,
     /// Run the daemon in the foreground
     Serve(serve::Args),
-    /// Make the daemon reload its configuration
+    /// Make the daemon read its configuration again
     Reload(reload::Args),
-    /// Show the daemon's status, as `aside` alone does, or its counts
+    /// Show the daemon's status, or its counts
+    ///
+    /// As `aside` alone does.
     Status(status::Args),
     /// Show the last lines of the daemon's log
     Logs(logs::Args),
@@ -125,7 +127,9 @@ enum Command {
     Tail(tail::Args),
     /// List the sessions
     Sessions(sessions::Args),
-    /// List sources: whether each can publish, its last event, its deliveries, and their cost
+    /// List the sources that publish, and what their events cost
+    ///
+    /// Whether each can publish, its last event, its deliveries, and their tokens.
     Sources(sources::Args),
     /// List past events or notifications, and their outcome
     History(history::Args),
@@ -133,33 +137,40 @@ enum Command {
     Why(why::Args),
     /// Rebuild the history's file from the journal
     Rebuild(rebuild::Args),
-    /// Request a session's pending notifications, as a harness does
+    /// Take a session's pending notifications, as a harness does
     Exchange(exchange::Args),
-    /// List notifications pending for the agent or for you, and decide about them
+    /// List pending notifications, and decide about them
+    ///
+    /// Those for the agent, and those for you.
     Inbox(inbox::Args),
-    /// Be notified once when a condition becomes true: a process ends, a port opens, a file
-    /// changes; or list the watches
+    /// Be notified once when a condition comes true
+    ///
+    /// A process ends, a port opens, a file changes, checks end. Without a condition: the open
+    /// watches.
     Watch(watch::Args),
     /// Be reminded once at a time
     Remind(watch::RemindArgs),
-    /// Speak MCP on stdio: aside's tools for an agent; a client starts this
+    /// Speak MCP on stdio: aside's tools for an agent
     Mcp(mcp::Args),
-    /// Send a notice to the user, by the harness's line, a desktop notification, a log, or a server
-    /// of theirs
+    /// Send a notice to the user
+    ///
+    /// By the harness's line, a desktop notification, a log, or a server of theirs.
     Notify(notify::Args),
-    /// Ask the user a question with 2 to 4 choices, wait for the answer and print it; exits with 3
-    /// without an answer in time
+    /// Ask the user a question, and wait for the answer
+    ///
+    /// With 2 to 4 choices. Prints the answer; exits with 3 without one in time.
     Ask(ask::Args),
     /// Answer a question, or list the open ones
     Answer(ask::AnswerArgs),
-    /// Print what the texts of aside are, for the instructions of a model
+    /// Print what a model should know about the texts of aside
     Instructions(instructions::Args),
-    /// Follow a session's queue and print what wakes its agent, one line an event; a plugin's
-    /// monitor runs this
+    /// Print what wakes a session's agent, one line an event
+    ///
+    /// A plugin's monitor runs this.
     Attach(attach::Args),
-    /// Print the number of pending notifications, for a harness's status line
+    /// Print the number of pending notifications, for a status line
     Statusline(statusline::Args),
-    /// Run a command, and publish its outcome and the problems in its output
+    /// Run a command, and publish its outcome and its problems
     Run(run::Args),
     /// Create and list the tokens for TCP
     Token(token::Args),
@@ -171,9 +182,13 @@ enum Command {
     Backup(backup::Args),
     /// Restore a backup into an empty state folder
     Restore(backup::RestoreArgs),
-    /// Show in a few seconds what an agent receives, with a separate daemon and no agent
+    /// Show what an agent receives, without a daemon or an agent
+    ///
+    /// It takes a few seconds, and has a daemon of its own.
     Demo(demo::Args),
-    /// Handle a harness's hook on stdin; always succeeds
+    /// Handle a harness's hook on stdin
+    ///
+    /// It always succeeds.
     Hook {
         #[arg(help = format!("The harness: {}", of_harness::listed(|kind| kind.word)))]
         name: String,
@@ -183,20 +198,29 @@ enum Command {
     },
     /// Print a shell's completions
     Completions(generated::CompletionsArgs),
-    /// Print a shell's startup code, so that an agent is notified of the commands that its user
-    /// runs
+    /// Print a shell's startup code, which reports failed commands
+    ///
+    /// So that an agent is notified of the commands that its user runs.
     ShellInit(shell::InitArgs),
     /// Report a command that a shell has run
     #[command(hide = true)]
     ShellReport(shell::ReportArgs),
     /// Print or write the manual pages
     Man(generated::ManArgs),
+    /// Print where the daemon's socket and files are
+    #[command(hide = true, after_help = places::HELP)]
+    Places,
+}
+
+/// The program's commands with their help.
+fn definition() -> clap::Command {
+    help::with_groups(Cli::command())
 }
 
 /// Runs the command in `args`, whose first element is the program's name.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, CliError> {
     let args: Vec<OsString> = args.into_iter().collect();
-    let cli = match Cli::try_parse_from(&args) {
+    let cli = match definition().try_get_matches_from(&args).and_then(|found| Cli::from_arg_matches(&found)) {
         Ok(cli) => cli,
         Err(error) => {
             error.print().map_err(CliError::Output)?;
@@ -237,7 +261,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, CliErro
 
 /// The command in invalid arguments, in which options may precede it.
 fn command_name(args: &[OsString]) -> Option<String> {
-    let found = Cli::command().ignore_errors(true).try_get_matches_from(args).ok()?;
+    let found = definition().ignore_errors(true).try_get_matches_from(args).ok()?;
     found.subcommand_name().map(str::to_owned)
 }
 
@@ -251,8 +275,8 @@ fn dispatch(command: Option<Command>, mut context: Context<'_>) -> Result<ExitCo
         Command::Doctor(args) => return doctor::run(&args, &mut context),
         Command::Up(args) => up::run(&args, &mut context)?,
         Command::Down => down::run(&mut context)?,
-        Command::Completions(args) => generated::completions(&args, &mut Cli::command(), &mut context)?,
-        Command::Man(args) => generated::man(&args, Cli::command(), &mut context)?,
+        Command::Completions(args) => generated::completions(&args, &mut definition(), &mut context)?,
+        Command::Man(args) => generated::man(&args, definition(), &mut context)?,
         Command::Serve(args) => serve::run(&args, context.paths.map_err(CliError::Paths)?)?,
         Command::Reload(args) => reload::run(&args, &mut context)?,
         Command::Status(args) => status::run(&args, &mut context)?,
@@ -284,6 +308,7 @@ fn dispatch(command: Option<Command>, mut context: Context<'_>) -> Result<ExitCo
         Command::Backup(args) => backup::run(&args, &mut context)?,
         Command::Restore(args) => backup::restore(&args, &mut context)?,
         Command::Demo(args) => demo::run(&args, &mut context)?,
+        Command::Places => places::run(&mut context)?,
         Command::Hook { .. } => {}
     }
     Ok(ExitCode::SUCCESS)

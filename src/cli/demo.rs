@@ -1,4 +1,4 @@
-//! `aside demo`: one turn of a scripted agent against its own daemon, with events and the agent's
+//! `aside demo`: a scripted agent against its own daemon, in four scenes with events and the agent's
 //! view side by side.
 //!
 //! The agent and its budget are scripted. The files, the repository and the background command are
@@ -20,8 +20,8 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::{CliError, Context, of_harness::listed, parse, refused};
-use crate::{client::Client, event::Seq, tokens};
+use super::{CliError, Context, of_harness::listed, parse, refused, terminal::Tone};
+use crate::{client::Client, daemon::monotonic_now, event::Seq, tokens};
 use screen::Screen;
 
 /// The session of the scripted agent.
@@ -30,7 +30,6 @@ const SESSION: &str = "demo";
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The background command: takes a while, and fails for a reason that only its last lines show.
 const TESTS: &str = "#!/bin/sh
-echo 'running 41 tests'
 sleep 3
 echo 'test login::expired_token ... FAILED'
 echo '40 passed; 1 failed'
@@ -49,9 +48,8 @@ const LOOKS_MAX: usize = 200;
 const SETTINGS: &str = "[sources.disk]\nenabled = false\n";
 /// The introduction.
 const ORIGIN: &str = "The agent and its budget are scripted; files, git and ./tests.sh are real.";
-/// Sources of events outside of the demo.
-const FOR_REAL: &str = "In a session, events come from `aside run`, from hooks and from publishers.
-For real: aside up && aside install";
+/// Longest wait for the end of the background command.
+const WAKE_TIMEOUT: &str = "20s";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -66,7 +64,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     let daemon = Daemon::start(&place).map_err(CliError::Demo)?;
     let screen = Screen::new(&context.terminal);
     let client = Client::new(place.socket(), ANSWER_TIMEOUT);
-    let mut turn = Turn {
+    let mut scenes = Scenes {
         context: Context {
             client,
             paths: context.paths.clone(),
@@ -75,21 +73,26 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
         },
         screen,
         place: &place,
+        begun: monotonic_now(),
+        turn: 1,
         carriers: 0,
         observed: Vec::new(),
         last: 0,
         delivered: String::new(),
     };
-    turn.play()?;
+    scenes.play()?;
     drop(daemon);
     Ok(())
 }
 
-/// The current turn, and its cost.
-struct Turn<'a> {
+/// The scenes, and what they cost.
+struct Scenes<'a> {
     context: Context<'a>,
     screen: Screen,
     place: &'a Place,
+    /// The machine's clock at the begin.
+    begun: Duration,
+    turn: u32,
     carriers: u32,
     /// Observations for the next exchange.
     observed: Vec<Value>,
@@ -98,44 +101,48 @@ struct Turn<'a> {
     delivered: String,
 }
 
-impl Turn<'_> {
+/// What an exchange released.
+struct Released {
+    text: String,
+    priority: String,
+}
+
+impl Scenes<'_> {
     fn play(&mut self) -> Result<(), CliError> {
         let header = self.screen.header();
         self.context.print(&format!("{ORIGIN}\n\n{header}"))?;
-        self.exchange("turn_start", "The user asks: fix the login.\n[turn_start]")?;
-
+        self.ask("turn_start")?;
         let mut tests = self.start_tests().map_err(CliError::Demo)?;
         let read = FILES.map(|(path, _)| json!({ "path": path, "by": "read" }));
         self.observe(&["read"], &json!({ "files": read }));
-        self.exchange(
-            "after_tool",
-            &format!("The agent starts {TESTS_COMMAND} in the background and reads two files.\n[after_tool]"),
-        )?;
-
+        self.ask("after_tool")?;
         self.await_look()?;
+
         for line in ["fn login() -> bool {", "fn login() -> Session {"] {
             self.place.save(line).map_err(CliError::Demo)?;
         }
-        self.exchange_that_finds("You save src/login.rs in your editor, twice.\n[after_tool]")?;
+        self.find("You save a file that it has read, twice.")?;
 
         if self.place.switch() {
-            self.exchange_that_finds("You switch to the branch fix-login.\n[after_tool]")?;
+            self.find("You switch the branch.")?;
+        } else {
+            let search = json!({ "subject": "expired_token", "args": "a1", "result": "r1" });
+            self.observe(&["grep"; 4], &search);
+            self.find("It makes the same search four times.")?;
         }
-
-        self.observe(&["grep"; 4], &json!({ "subject": "expired_token", "args": "a1", "result": "r1" }));
-        self.exchange_that_finds("The agent makes the same search four times.\n[after_tool]")?;
-
-        tests.wait().map_err(CliError::Demo)?;
-        self.exchange("after_tool", &format!("{TESTS_COMMAND} fails in the background.\n[after_tool]"))?;
 
         let exceeded = json!({ "budget_type": "token", "current": 100_250, "limit": 100_000,
             "percentage": 100, "remaining": 0 });
         self.publish("budget.token.exceeded", &exceeded)?;
-        self.exchange(
-            "before_tool",
-            "The token budget is used up: the agent's next call is cancelled, once.\n[before_tool]",
-        )?;
-        self.exchange("turn_end", "The agent answers the user.\n[turn_end]")?;
+        let cancelled = self.ask("before_tool")?;
+        self.show("Its budget is used up: a call is cancelled.", "before_tool", cancelled)?;
+
+        self.ask("turn_end")?;
+        self.wait_for_wake()?;
+        tests.wait().map_err(CliError::Demo)?;
+        self.turn += 1;
+        let woken = self.ask("turn_start")?;
+        self.show("Its tests fail while it is idle: it is woken.", "turn_start", woken)?;
         self.sum_up()
     }
 
@@ -167,23 +174,24 @@ impl Turn<'_> {
         }
     }
 
-    /// Makes an exchange at `point`, and shows the answer next to `happens`.
-    fn exchange(&mut self, point: &str, happens: &str) -> Result<(), CliError> {
-        let text = self.ask(point)?;
-        self.show(happens, text.as_deref())
-    }
-
-    /// The same, repeated until there is text: a detector's finding arrives with the next exchange,
-    /// and so does a slow look on a busy machine.
-    fn exchange_that_finds(&mut self, happens: &str) -> Result<(), CliError> {
-        let mut text = None;
+    /// Makes exchanges until there is text, and shows it: a detector's finding arrives with the next
+    /// exchange, and so does a slow look on a busy machine.
+    fn find(&mut self, happens: &str) -> Result<(), CliError> {
+        let point = "after_tool";
+        let mut released = None;
         for _ in 0..LOOKS_MAX {
-            text = self.ask("after_tool")?;
-            if text.is_some() {
+            released = self.ask(point)?;
+            if released.is_some() {
                 break;
             }
         }
-        self.show(happens, text.as_deref())
+        self.show(happens, point, released)
+    }
+
+    /// Waits until the idle agent is to be woken, as a loop does.
+    fn wait_for_wake(&mut self) -> Result<(), CliError> {
+        let path = format!("/v1/sessions/{SESSION}/wait?for=wake&timeout={WAKE_TIMEOUT}");
+        self.context.ask("wait", "GET", &path, None).map(drop)
     }
 
     /// Makes exchanges until the read files are known; the first one is enough unless the machine
@@ -200,24 +208,30 @@ impl Turn<'_> {
         Ok(())
     }
 
-    fn show(&mut self, happens: &str, text: Option<&str>) -> Result<(), CliError> {
-        self.delivered.push_str(text.unwrap_or_default());
-        let drawn = self.screen.step(happens, text);
+    fn show(&mut self, happens: &str, point: &str, released: Option<Released>) -> Result<(), CliError> {
+        let Released { text, priority } = released
+            .unwrap_or_else(|| Released { text: "(nothing)".to_owned(), priority: "none".to_owned() });
+        let happens = format!("{happens}\n[{point}, {priority}]");
+        self.delivered.push_str(&text);
+        let drawn =
+            self.screen.scene(monotonic_now().saturating_sub(self.begun), &happens, &text, tone(&priority));
         self.context.print(&drawn)
     }
 
-    fn ask(&mut self, point: &str) -> Result<Option<String>, CliError> {
+    fn ask(&mut self, point: &str) -> Result<Option<Released>, CliError> {
         self.carriers += 1;
         let effect = if point == "before_tool" { "cancel" } else { "none" };
         let harness = json!({ "name": SESSION, "workspace": self.place.work() });
         let request = json!({
-            "point": point, "carrier": format!("message-{}", self.carriers), "turn": "1", "carrier_effect": effect,
-            "harness": harness, "observe": std::mem::take(&mut self.observed),
+            "point": point, "carrier": format!("message-{}", self.carriers), "turn": self.turn.to_string(),
+            "carrier_effect": effect, "harness": harness, "observe": std::mem::take(&mut self.observed),
         });
         let path = format!("/v1/sessions/{SESSION}/exchange");
         let body = self.context.ask("exchange", "POST", &path, Some(&request))?;
         let answer: Value = if body.is_empty() { Value::Null } else { parse("exchange", &body)? };
-        Ok(answer.get("text").and_then(Value::as_str).map(str::to_owned))
+        let word = |at: &str| answer.pointer(at).and_then(Value::as_str).map(str::to_owned);
+        Ok(word("/text")
+            .map(|text| Released { text, priority: word("/notifications/0/priority").unwrap_or_default() }))
     }
 
     fn sum_up(&mut self) -> Result<(), CliError> {
@@ -225,11 +239,11 @@ impl Turn<'_> {
         let raw = tokens::estimate(&published.concat()).0;
         let delivered = tokens::estimate(&self.delivered).0;
         let summary = self.screen.heading(&format!(
-            "{} events, about {raw} tokens unprocessed.\nThe agent received them in about {delivered}, each item once.",
+            "{} events, about {raw} tokens raw, about {delivered} delivered, each once",
             published.len()
         ));
         let harness = listed(|kind| kind.caps.name);
-        self.context.print(&format!("{summary}{FOR_REAL} {harness}\n"))
+        self.context.print(&format!("{summary}In your sessions: aside up && aside install {harness}\n"))
     }
 
     /// Every event of the journal up to the last one of the turn, as a follower of the stream gets
@@ -249,6 +263,14 @@ impl Turn<'_> {
             }
         }
         Ok(published)
+    }
+}
+
+/// The colour of a priority.
+fn tone(priority: &str) -> Tone {
+    match Tone::of(priority) {
+        Tone::Plain => Tone::Good,
+        tone => tone,
     }
 }
 

@@ -16,11 +16,11 @@ mod sinks;
 mod sources;
 mod webhooks;
 
-use std::process::ExitCode;
+use std::{cmp::Reverse, process::ExitCode};
 
 use serde_json::{Value, json};
 
-use super::{CliError, Context, of_harness::harness};
+use super::{CliError, Context, of_harness::harness, terminal::Terminal};
 use crate::harness::{kind::Kind, table::KINDS};
 use check::{Check, Verdict};
 
@@ -29,7 +29,10 @@ pub(super) struct Args {
     /// The harness whose hooks are checked [default: those in which aside is installed]
     #[arg(value_parser = harness(|kind| kind.caps.name))]
     harness: Option<&'static Kind>,
-    /// Print the checks as JSON
+    /// List what is fine, too
+    #[arg(long)]
+    verbose: bool,
+    /// Print all checks as JSON
     #[arg(long)]
     json: bool,
 }
@@ -45,28 +48,46 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<ExitCode, Cl
         let list: Vec<Value> = checks.iter().map(Check::json).collect();
         format!("{}\n", json!({ "ok": !has_failed, "checks": list }))
     } else {
-        let width = checks.iter().map(|check| check.name.len()).max().unwrap_or(0);
-        checks.iter().map(|check| check.line(width, &context.terminal)).collect()
+        shown(checks, args.verbose, &context.terminal)
     };
     context.print(&text)?;
     Ok(if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// The harnesses to check: the given one, else those in which aside is installed, else all.
-fn looked_at(named: Option<&'static Kind>) -> Vec<&'static Kind> {
-    if let Some(kind) = named {
-        return vec![kind];
+/// The checks as text: problems first, and what to do in the last line.
+fn shown(mut checks: Vec<Check>, verbose: bool, terminal: &Terminal) -> String {
+    let summary = check::summary(&checks);
+    if !verbose {
+        checks.retain(|check| check.verdict != Verdict::Ok);
     }
-    let installed: Vec<_> = KINDS.into_iter().filter(|kind| client::may_be_installed(kind)).collect();
-    if installed.is_empty() { KINDS.to_vec() } else { installed }
+    checks.sort_by_key(|check| Reverse(check.verdict));
+    let width = checks.iter().map(|check| check.name.len()).max().unwrap_or(0);
+    let lines: String = checks.iter().map(|check| check.line(width, terminal)).collect();
+    let gap = if lines.is_empty() { "" } else { "\n" };
+    let more = if verbose { "" } else { "; all checks: aside doctor --verbose" };
+    format!("{lines}{gap}{}\n", terminal.wrap(&format!("{summary}{more}"), 0, 2))
+}
+
+/// The harnesses to check: the given one, else those in which aside is installed.
+fn looked_at(named: Option<&'static Kind>) -> Vec<&'static Kind> {
+    match named {
+        Some(kind) => vec![kind],
+        None => KINDS.into_iter().filter(|kind| client::may_be_installed(kind)).collect(),
+    }
 }
 
 fn checks(named: Option<&'static Kind>, context: &Context<'_>) -> Vec<Check> {
-    let kinds = looked_at(named);
+    let mut kinds = looked_at(named);
     let mut checks = vec![binary::kind()];
     checks.extend(daemon::checks(context));
     let is_up = checks.iter().all(|check| check.name != daemon::NAME || check.verdict != Verdict::Fail);
     checks.extend(kinds.iter().flat_map(|kind| client::checks(kind)));
+    if kinds.is_empty() {
+        // A loop of one's own needs no client, so this is no failure.
+        checks.push(client::nowhere());
+        // The hooks work nevertheless.
+        kinds = KINDS.to_vec();
+    }
     if is_up {
         checks.extend(attached::checks(&context.client));
         checks.extend(rules::checks(context));

@@ -18,22 +18,38 @@ pub struct Paths {
     pub state: PathBuf,
 }
 
-/// Why a path is unknown.
+/// Most bytes of a socket's path. Source: `sun_path` in unix(7), with its end.
+const SOCKET_BYTES_MAX: usize = 107;
+
+/// Why a path is unknown or unusable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("neither {variable} nor HOME is set")]
-pub struct PathsError {
-    /// The variable that would set it.
-    pub(super) variable: &'static str,
+pub enum PathsError {
+    /// Nothing says where it is.
+    #[error("neither {variable} nor HOME is set")]
+    Unknown {
+        /// The variable that would set it.
+        variable: &'static str,
+    },
+    /// The system has no sockets with such a path.
+    #[error(
+        "the socket's path has {} bytes, and at most {SOCKET_BYTES_MAX} are possible: {}; set ASIDE_SOCKET to a shorter one",
+        path.as_os_str().len(),
+        path.display()
+    )]
+    Long {
+        /// The path.
+        path: PathBuf,
+    },
 }
 
 impl Paths {
     /// Determines all three.
     ///
     /// Shape: the config and state folders are `$ASIDE_CONFIG` and `$ASIDE_STATE`, else `aside` in
-    /// the matching XDG folder; the socket is `$ASIDE_SOCKET`, else
-    /// `$XDG_RUNTIME_DIR/aside/aside.sock`, else `aside.sock` in the state folder. An empty
-    /// variable counts as unset, and so does an XDG folder that is not absolute. Source: the XDG
-    /// base directory specification.
+    /// the matching XDG folder; the socket is `$ASIDE_SOCKET`, else `aside.sock` in the state folder,
+    /// so that a daemon and its clients agree also where `XDG_RUNTIME_DIR` is set for some of them
+    /// alone, as in cron, `sudo` and containers. An empty variable counts as unset, and so does an
+    /// XDG folder that is not absolute. Source: the XDG base directory specification.
     pub fn from_env(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, PathsError> {
         Ok(Self {
             socket: Self::socket_from_env(&variable)?,
@@ -50,13 +66,11 @@ impl Paths {
 
     /// Determines only the socket, which may be known when the others are not.
     pub fn socket_from_env(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, PathsError> {
-        if let Some(socket) = given(&variable, "ASIDE_SOCKET") {
-            return Ok(socket);
-        }
-        match given(&variable, "XDG_RUNTIME_DIR").filter(|folder| folder.is_absolute()) {
-            Some(folder) => Ok(folder.join("aside/aside.sock")),
-            None => Ok(state(&variable)?.join("aside.sock")),
-        }
+        let path = match given(&variable, "ASIDE_SOCKET") {
+            Some(socket) => socket,
+            None => state(&variable)?.join("aside.sock"),
+        };
+        if path.as_os_str().len() > SOCKET_BYTES_MAX { Err(PathsError::Long { path }) } else { Ok(path) }
     }
 }
 
@@ -77,7 +91,7 @@ fn folder(
         .filter(|folder| folder.is_absolute())
         .or_else(|| Some(given(variable, "HOME")?.join(below_home)))
         .map(|folder| folder.join("aside"))
-        .ok_or(PathsError { variable: own })
+        .ok_or(PathsError::Unknown { variable: own })
 }
 
 fn given(variable: &impl Fn(&str) -> Option<OsString>, name: &str) -> Option<PathBuf> {
@@ -115,7 +129,7 @@ mod tests {
                     ("XDG_CONFIG_HOME", "/c"),
                     ("XDG_STATE_HOME", "/s"),
                 ],
-                ["/run/user/1/aside/aside.sock", "/c/aside", "/s/aside"],
+                ["/s/aside/aside.sock", "/c/aside", "/s/aside"],
             ),
             (
                 &[
@@ -146,5 +160,13 @@ mod tests {
         assert_eq!(error.to_string(), "neither ASIDE_CONFIG nor HOME is set");
         let socket = Paths::socket_from_env(|name| (name == "ASIDE_SOCKET").then(|| "/a.sock".into()));
         assert_eq!(socket, Ok(PathBuf::from("/a.sock")));
+    }
+    #[test]
+    fn a_socket_without_room_for_its_path_is_an_error() {
+        let state = |bytes: usize| format!("/{}", "s".repeat(bytes - "/".len() - "/aside.sock".len()));
+        assert!(find(&[("HOME", "/h"), ("ASIDE_STATE", &state(107))]).is_ok());
+        let error = find(&[("HOME", "/h"), ("ASIDE_STATE", &state(108))]).expect_err("too long").to_string();
+        assert!(error.starts_with("the socket's path has 108 bytes"), "{error}");
+        assert!(find(&[("HOME", "/h"), ("ASIDE_STATE", &state(108)), ("ASIDE_SOCKET", "/a")]).is_ok());
     }
 }

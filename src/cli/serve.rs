@@ -9,7 +9,7 @@ use std::{
     io::{self, IsTerminal, Write},
     os::unix::fs::MetadataExt,
     panic,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{self, Child, Command, ExitStatus, Stdio},
     str::FromStr,
     sync::{
@@ -28,8 +28,9 @@ use self::{
     log::{LogFormat, log_to, parse_filter},
     log_file::LogFile,
 };
-use super::{CliError, paths::Paths};
+use super::{CliError, client_program::own_name, hook::small_program, install::quoted, paths::Paths};
 use crate::{
+    client::HOOK_PROGRAM,
     daemon::{self, Passed, Replaying, ServeOptions, Watcher, planted},
     journal::NEEDED_THREADS,
 };
@@ -37,12 +38,6 @@ pub(super) use log_file::older as older_log;
 
 /// Worker threads of the runtime: one for the engine's loop, one for connections.
 const WORKER_THREADS: usize = 2;
-
-/// Next steps for the user, printed once when the daemon listens.
-const TRY: &str =
-    "  try:  aside publish tool.call.failure tool_name=grep error_type=timeout error_message='took 30 s'
-        aside exchange demo after_tool      the notifications of a session named demo after its next tool
-        aside tail                          every new event; aside status counts their outcomes";
 
 /// How long a stopping daemon waits for unfinished work on other threads. The next start does not
 /// need that work.
@@ -114,10 +109,10 @@ pub(super) fn run(args: &Args, paths: Paths) -> Result<(), CliError> {
         }
     });
     let runtime = builder.build().map_err(CliError::Runtime)?;
-    let listens = format!("aside listens at {}\n{TRY}", options.socket.display());
+    let listens = next_steps(&options.socket, &own_program(), has_hook_program());
     let say = || {
         // Without a stdout nobody reads it, but the daemon is still useful.
-        writeln!(io::stdout(), "{listens}").ok();
+        write!(io::stdout(), "{listens}").ok();
         if let Err(error) = sd_notify::notify(&[NotifyState::Ready]) {
             tracing::warn!(%error, "the service manager could not be notified that the daemon is ready");
         }
@@ -126,6 +121,40 @@ pub(super) fn run(args: &Args, paths: Paths) -> Result<(), CliError> {
     // A running snapshot would delay the exit until it is written.
     runtime.shutdown_timeout(LEFT_OVER_WAIT_MAX);
     served.map_err(CliError::Daemon)
+}
+
+/// What the user can do now, with lines that run as they are printed.
+///
+/// `program`: the words that run this program.
+fn next_steps(socket: &Path, program: &str, has_hook_program: bool) -> String {
+    let mut text = format!("aside listens at {}\n\nTry, in another terminal:\n", socket.display());
+    for step in [
+        "publish tool.call.failure tool_name=grep",
+        "exchange demo after_tool   # what an agent reads",
+        "tail                       # every new event",
+    ] {
+        text.push_str(&format!("  {program} {step}\n"));
+    }
+    if !has_hook_program {
+        text.push_str(&format!(
+            "\nHooks of clients are slower without `{HOOK_PROGRAM}` next to this program, which\n\
+             `cargo build --release` makes.\n"
+        ));
+    }
+    text.push('\n');
+    text
+}
+
+/// The words that run this program from the current folder.
+fn own_program() -> String {
+    let name = own_name();
+    let folder = env::current_dir().unwrap_or_default();
+    let below = Path::new(&name).strip_prefix(folder).ok().filter(|below| below.components().count() > 1);
+    quoted(&below.map_or(name.clone(), |below| below.display().to_string()))
+}
+
+fn has_hook_program() -> bool {
+    env::current_exe().is_ok_and(|own| small_program(&own).is_some())
 }
 
 fn options(Paths { socket, config, state }: Paths) -> Result<ServeOptions, CliError> {
@@ -237,6 +266,27 @@ mod tests {
     fn a_log_file_that_cannot_be_opened_is_named() {
         let error = run_against(&FakeDaemon::silent(), &["serve", "--log-file", "/absent/x.log"]);
         assert_eq!(error, Err("write /absent/x.log".to_owned()));
+    }
+
+    #[test]
+    fn the_next_steps_fit_a_terminal() {
+        let socket = Path::new("/home/u/.local/state/aside/aside.sock");
+        let said = next_steps(socket, "target/release/aside", false);
+        let expected = "\
+aside listens at /home/u/.local/state/aside/aside.sock
+
+Try, in another terminal:
+  target/release/aside publish tool.call.failure tool_name=grep
+  target/release/aside exchange demo after_tool   # what an agent reads
+  target/release/aside tail                       # every new event
+
+Hooks of clients are slower without `aside-hook` next to this program, which
+`cargo build --release` makes.
+
+";
+        assert_eq!(said, expected);
+        assert!(said.lines().all(|line| line.len() <= 80), "{said}");
+        assert!(!next_steps(socket, "aside", true).contains(HOOK_PROGRAM));
     }
 
     #[test]

@@ -29,6 +29,9 @@ pub(super) struct Args {
     /// Count from this time: RFC 3339, or a duration before now, such as 30m, 12h or 7d
     #[arg(long, value_name = "TIME", default_value = "7d")]
     since: String,
+    /// List also the sources that have published nothing or are off, and what no source serves
+    #[arg(long)]
+    all: bool,
     /// Print the daemon's answer as JSON
     #[arg(long)]
     json: bool,
@@ -48,7 +51,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
         [one] if args.name.is_some() && args.json => format!("{}\n", json!(one)),
         [one] if args.name.is_some() => table::pairs(&detail(one, &view, context), &context.terminal),
         _ if args.json => format!("{}\n", parse::<Value>(DOING, &body)?),
-        _ => all(&view, context),
+        _ if args.all => all(&view, context),
+        _ => heard(&view, context),
     };
     context.print(&text)
 }
@@ -62,11 +66,28 @@ fn ask(since: &str, context: &Context<'_>) -> Result<Vec<u8>, CliError> {
     context.ask(DOING, "GET", &format!("/v1/sources?since={}", percent_encode(since)), None)
 }
 
-/// The table, with notes about single rows and the counts below it.
-fn all(view: &SourcesView, context: &Context<'_>) -> String {
+/// The sources that have published or are in trouble, and the number of the others.
+fn heard(view: &SourcesView, context: &Context<'_>) -> String {
     let terminal = &context.terminal;
+    let line = |text: &str| format!("{}\n", terminal.wrap(&one_line(text), 0, 2));
+    let (heard, silent): (Vec<&SourceView>, Vec<&SourceView>) =
+        view.sources.iter().partition(|source| source.count.events > 0 || !source.troubles.is_empty());
+    let mut text = match heard.as_slice() {
+        [] => line("no source has published an event that a subscriber takes"),
+        heard => rows(heard, terminal),
+    };
+    for source in &heard {
+        text.extend(source.troubles.iter().map(|trouble| line(&format!("{}: {trouble}", source.name))));
+    }
+    let is = |state| silent.iter().filter(|source| source.is_on == state).count();
+    let more = format!("{} more are on, {} are off: aside sources --all", is(Some(true)), is(Some(false)));
+    text.push_str(&format!("\n{}{}", line(&period(view, terminal)), line(&more)));
+    text + &history::lag(&view.projection)
+}
+
+fn rows(sources: &[&SourceView], terminal: &Terminal) -> String {
     let mut table = Table::new(["SOURCE", "STATE", "LAST", "EVENTS", "DELIVERED", "TOKENS", "ABOUT"]);
-    for source in &view.sources {
+    for source in sources {
         let [last, events, delivered, tokens] = counts(&source.count, terminal);
         let about = source.about.clone().unwrap_or_else(|| source.types.join(", "));
         table.row([
@@ -79,8 +100,14 @@ fn all(view: &SourcesView, context: &Context<'_>) -> String {
             Cell::plain(&about),
         ]);
     }
+    table.text(terminal)
+}
+
+/// The table, with notes about single rows and the counts below it.
+fn all(view: &SourcesView, context: &Context<'_>) -> String {
+    let terminal = &context.terminal;
     let line = |text: &str| format!("{}\n", terminal.wrap(&one_line(text), 0, 2));
-    let mut text = table.text(terminal);
+    let mut text = rows(&view.sources.iter().collect::<Vec<_>>(), terminal);
     if view.more > 0 {
         text.push_str(&line(&format!("and {} more that are not shipped", view.more)));
     }
@@ -276,8 +303,29 @@ no shipped source publishes the events of these subscribers
 the history is 4 records behind
 ";
         let daemon = daemon();
-        assert_eq!(run_against(&daemon, &["sources"]).as_deref(), Ok(expected));
+        assert_eq!(run_against(&daemon, &["sources", "--all"]).as_deref(), Ok(expected));
         assert!(daemon.requests()[0].starts_with("GET /v1/sources?since=7d HTTP/1.1\r\n"));
+    }
+
+    #[test]
+    fn sources_without_events_are_counted_only() {
+        let expected = "\
+SOURCE  STATE  LAST    EVENTS  DELIVERED  TOKENS  ABOUT
+files   on     3m ago  12      9          210     changed files
+ci      -      3m ago  12      0          0       ci.check.failed
+
+counted since yesterday 08:00: events that a subscriber matched, and their deliveries to agents; earlier ones are too many to count
+0 more are on, 1 are off: aside sources --all
+
+the history is 4 records behind
+";
+        assert_eq!(run_against(&daemon(), &["sources"]).as_deref(), Ok(expected));
+        let mut silent = view();
+        silent.sources.remove(0);
+        silent.sources.pop();
+        let daemon = FakeDaemon::answering_json(200, &json!(silent).to_string());
+        let shown = run_against(&daemon, &["sources"]).expect("shown");
+        assert!(shown.starts_with("no source has published"), "{shown}");
     }
 
     #[test]

@@ -80,7 +80,7 @@ fn others_get_times_of_the_wall_clock() {
 
     let shown = text(&home.run(&["status"]).stdout);
     assert!(shown.contains("ahead of the wall clock"), "{shown}");
-    let found = text(&home.run(&["doctor"]).stdout);
+    let found = text(&home.run(&["doctor", "--verbose"]).stdout);
     assert!(found.contains("ahead of the wall clock"), "{found}");
     let metrics = home.ask("GET", "/metrics", "");
     let metrics = text(&metrics.0.body);

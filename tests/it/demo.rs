@@ -9,7 +9,7 @@ const PICTURE: &str = "docs/demo.svg";
 
 /// Width of a character of the font, in tenths of a pixel.
 const CHAR_WIDTH: usize = 84;
-const LINE_HEIGHT: usize = 18;
+const LINE_HEIGHT: usize = 16;
 const MARGIN: usize = 16;
 
 #[test]
@@ -28,17 +28,30 @@ fn the_demo_shows_what_the_picture_in_the_readme_shows() {
     if env::var_os("ASIDE_BLESS").is_some() {
         fs::write(&path, &drawn).expect("written");
     }
-    assert_eq!(fs::read_to_string(&path).expect("a picture"), drawn, "ASIDE_BLESS=1 draws it anew");
+    assert_eq!(fs::read_to_string(&path).expect("a picture"), drawn, "ASIDE_BLESS=1 draws it again");
 }
 
-/// The text without the parts that differ between runs: the command's duration, names of
-/// injections, the estimates.
+/// The names of injections in the picture, in their order.
+const IDS: [&str; 4] = ["7k2m9x", "c4tq1e", "zwqyn3", "p8d0fh"];
+/// When the scenes are shown in the picture.
+const TIMES: [&str; 4] = ["0.2s", "0.3s", "0.4s", "3.1s"];
+
+/// The text without the parts that differ between runs: times, names of injections, the command's
+/// duration, the estimates.
 fn steady(text: &str) -> String {
+    let (mut ids, mut times) = (IDS.iter(), TIMES.iter());
     let lines = text.lines().map(|line| {
-        let line = masked(line, "duration_ms: ", "3000");
-        let line = masked(&line, "id=\"", "7k2m9x");
+        let mut line = line.to_owned();
+        if line.contains("id=\"") {
+            line = masked(&line, "id=\"", ids.next().expect("four injections"));
+        }
+        if line.starts_with(|first: char| first.is_ascii_digit()) && line.contains(" | ") {
+            let rest = line.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | 's'));
+            line = format!("{}{rest}", times.next().expect("four scenes"));
+        }
+        let line = masked(&line, "duration_ms: ", "3000");
         let line = masked(&line, "events, about ", "2500");
-        let line = masked(&line, "received them in about ", "200");
+        let line = masked(&line, "tokens raw, about ", "200");
         masked_time(&line, "(checkout ", "14:02")
     });
     lines.map(|line| line + "\n").collect()
@@ -65,26 +78,33 @@ fn draw(text: &str) -> String {
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\">\n\
          <style>text {{ font: 14px ui-monospace, Menlo, Consolas, monospace; fill: #d8dee9; white-space: pre }} \
-         .new {{ fill: #a3be8c }} .none {{ fill: #6b7689 }} .title {{ font-weight: bold }}</style>\n\
+         .normal {{ fill: #a3be8c }} .high {{ fill: #ebcb8b }} .critical {{ fill: #e0707a }} \
+         .title {{ font-weight: bold }}</style>\n\
          <rect width=\"100%\" height=\"100%\" rx=\"8\" fill=\"#1f2430\"/>\n"
     );
-    let names =
-        text.lines().position(|line| line.starts_with("what happens")).expect("the two sides are named");
-    for (index, line) in text.lines().enumerate() {
+    let names = text.lines().position(|line| line.contains("what happens")).expect("the two sides are named");
+    let lines: Vec<&str> = text.lines().collect();
+    for (index, line) in lines.iter().copied().enumerate() {
         let y = MARGIN + (index + 1) * LINE_HEIGHT - 5;
         let (left, right) = match line.find(" | ").or_else(|| line.ends_with(" |").then(|| line.len() - 2)) {
             Some(gap) => line.split_at(gap),
             None => (line, ""),
         };
         let left_class = if right.is_empty() || index == names { "title" } else { "left" };
-        let right_class = match () {
-            () if index == names => "title",
-            () if right.contains("(nothing") => "none",
-            () => "new",
+        // The left side of a scene ends with its point and its priority.
+        let named =
+            |line: &&str| line.split_once(", ")?.1.split_once(']').map(|(priority, _)| priority.to_owned());
+        let right_class = if index == names {
+            "title".to_owned()
+        } else {
+            let begin =
+                lines[..index].iter().rposition(|line| line.trim() == "|").map_or(names + 1, |at| at + 1);
+            let scene = lines[begin..].iter().take_while(|line| line.trim() != "|");
+            scene.filter(|line| line.contains("      [")).find_map(named).unwrap_or_default()
         };
         // Each side is placed separately, as fonts differ in width.
         let x = MARGIN + pixels(left.chars().count());
-        for (x, class, side) in [(MARGIN, left_class, left), (x, right_class, right)] {
+        for (x, class, side) in [(MARGIN, left_class, left), (x, &*right_class, right)] {
             if !side.trim().is_empty() {
                 let side = escaped(side);
                 svg.push_str(&format!(

@@ -96,7 +96,7 @@ fn the_tools_and_who_may_send_webhooks_are_looked_at() {
     home.configure("aside.toml", &settings);
     let _daemon = home.serve();
     assert!(run(&home, &["install", "claude-code", "--tools"]).status.success());
-    let said = text(&run(&home, &["doctor"]).stdout);
+    let said = text(&run(&home, &["doctor", "--verbose"]).stdout);
     let line = |name: &str| {
         let found = said.lines().find(|line| line.get(6..).is_some_and(|line| line.starts_with(name)));
         found.unwrap_or_else(|| panic!("{name}: {said}")).split_whitespace().collect::<Vec<_>>().join(" ")
@@ -111,7 +111,7 @@ fn the_tools_and_who_may_send_webhooks_are_looked_at() {
     let alerts = line("webhook alertmanager");
     assert!(alerts.starts_with("warn webhook alertmanager accepted at /v1/webhooks/alertmanager of the Unix socket only -> set `listen`"), "{alerts}");
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).expect("set");
-    let said = text(&run(&home, &["doctor"]).stdout);
+    let said = text(&run(&home, &["doctor", "--verbose"]).stdout);
     assert!(said.contains("webhook github"), "{said}");
     assert!(!said.contains("others may use"), "{said}");
 }
@@ -120,7 +120,9 @@ fn the_tools_and_who_may_send_webhooks_are_looked_at() {
 fn what_the_client_says_by_itself_is_that_of_its_version() {
     let home = Home::new();
     let said = |version: &str| {
-        let output = command_with_client(&home, version, &["doctor"]).output().expect("the program runs");
+        let output = command_with_client(&home, version, &["doctor", "claude-code", "--verbose"])
+            .output()
+            .expect("the program runs");
         let lines: Vec<String> = text(&output.stdout).lines().map(str::to_owned).collect();
         lines.into_iter().find(|line| line.starts_with("ok    native")).expect("a line")
     };
@@ -276,7 +278,8 @@ fn settings_that_the_client_skips_fail() {
 #[test]
 fn nobody_is_sent_to_repair_a_file_when_the_home_is_not_known() {
     let home = Home::new();
-    let output = command(&home, &["doctor"]).env_remove("HOME").output().expect("the program runs");
+    let output =
+        command(&home, &["doctor", "--verbose"]).env_remove("HOME").output().expect("the program runs");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("neither CLAUDE_CONFIG_DIR nor HOME is set -> set one of them\n"), "{said}");
 }

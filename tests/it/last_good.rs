@@ -44,7 +44,7 @@ fn a_slip_of_the_pen_takes_no_subscriber_from_the_next_start() {
             "{status}"
         );
         assert!(status.contains(&format!("PROBLEM: {file}: its previous version is used")), "{status}");
-        let doctor = home.run(&["doctor"]);
+        let doctor = home.run(&["doctor", "--verbose"]);
         assert!(text(&doctor.stdout).contains("fail  config "), "{doctor:?}");
         let metrics = text(&home.ask("GET", "/metrics", "").0.body);
         assert!(metrics.contains("aside_config_last_reload_successful 0.0\n"), "{metrics}");

@@ -244,7 +244,7 @@ fn everything_fits_a_terminal_of_eighty_columns_and_has_colours_only_there() {
         &[][..],
         &["status", "--verbose"],
         &["sessions"],
-        &["sources"],
+        &["sources", "--all"],
         &["inbox"],
         &["history"],
         &["history", "--notifications"],
@@ -287,7 +287,7 @@ fn no_command_prints_an_invisible_character() {
         let all = all["notifications"].as_array()?.clone();
         (all.len() >= 3).then(|| all[0]["id"].as_str().expect("an id").to_owned())
     });
-    let commands: [&[&str]; 24] = [
+    let commands: [&[&str]; 25] = [
         &[],
         &["status"],
         &["status", "--json"],
@@ -300,6 +300,7 @@ fn no_command_prints_an_invisible_character() {
         &["sessions"],
         &["sessions", "--json"],
         &["sources"],
+        &["sources", "--all"],
         &["sources", "--json"],
         &["why", &newest],
         &["why", &newest, "--json"],

@@ -278,7 +278,7 @@ fn a_reload_says_what_it_found_and_a_refused_one_is_seen_until_the_next() {
     assert_eq!(metric("aside_config_errors"), "2.0");
     let status = home.print(&["status"]);
     assert!(status.contains("PROBLEM: configuration REFUSED at ") && status.contains(&place), "{status}");
-    let doctor = home.run(&["doctor"]);
+    let doctor = home.run(&["doctor", "--verbose"]);
     assert!(text(&doctor.stdout).contains("fail  config "), "{doctor:?}");
 
     home.configure("subscribers/each.toml", &EACH.replace("\"each\"", "\"renamed\""));

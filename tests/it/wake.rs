@@ -329,7 +329,7 @@ fn a_client_holding_messages_is_woken_by_hook() {
     stop("bypassPermissions");
     assert_eq!(route(), json!({ "session": "s1", "wake_route": "message_socket", "is_held": true }));
     order(&home, "held");
-    let listed = home.run(&["doctor"]);
+    let listed = home.run(&["doctor", "--verbose"]);
     assert!(text(&listed.stdout).contains("the client holds messages"), "{listed:?}");
     assert_eq!((session(&home)["pending"].clone(), socket.accept().is_err()), (json!(1), true));
 

@@ -1,4 +1,6 @@
-//! Two columns: events on the left, the agent's view on the right.
+//! Two columns, with the time in the margin: events on the left, the agent's view on the right.
+
+use std::time::Duration;
 
 use crate::cli::terminal::{Terminal, Tone};
 
@@ -6,6 +8,8 @@ use crate::cli::terminal::{Terminal, Tone};
 const WIDTH_MAX: usize = 80;
 /// Fewest columns in which both sides are readable; a narrower terminal wraps them.
 const WIDTH_MIN: usize = 60;
+/// Width of the margin with the time.
+const MARGIN: usize = 6;
 /// Separator of the two sides.
 const GAP: &str = " | ";
 
@@ -21,31 +25,27 @@ impl Screen {
     /// As wide as the terminal, but at most [`WIDTH_MAX`].
     pub(super) fn new(terminal: &Terminal) -> Self {
         let width = terminal.columns.unwrap_or(WIDTH_MAX).clamp(WIDTH_MIN, WIDTH_MAX);
-        let left = (width - GAP.len()) * 2 / 5;
-        Self { left, right: width - GAP.len() - left, terminal: terminal.clone() }
+        let width = width - MARGIN - GAP.len();
+        let left = width / 3;
+        Self { left, right: width - left, terminal: terminal.clone() }
     }
 
     /// The titles of the two sides, and a line below them.
     pub(super) fn header(&self) -> String {
-        let names = self.row(("what happens", Tone::Heading), ("what the agent sees", Tone::Heading));
-        names + &"-".repeat(self.left) + "-+-" + &"-".repeat(self.right) + "\n"
+        let names = self.row("", ("what happens", Tone::Heading), ("what the agent reads", Tone::Heading));
+        names + &"-".repeat(MARGIN + self.left) + "-+-" + &"-".repeat(self.right) + "\n"
     }
 
-    /// One step: `happens` on the left; on the right `sees`, or a remark that nothing was added.
-    pub(super) fn step(&self, happens: &str, sees: Option<&str>) -> String {
-        let right = match sees {
-            Some(text) => wrap(text, self.right),
-            None => vec!["(nothing: no byte is added)".to_owned()],
-        };
-        let tone = if sees.is_some() { Tone::Good } else { Tone::Dim };
-        let left = wrap(happens, self.left);
-        let mut drawn: String = (0..left.len().max(right.len()))
-            .map(|line| {
-                let of = |side: &[String]| side.get(line).cloned().unwrap_or_default();
-                self.row((&of(&left), Tone::Plain), (&of(&right), tone))
-            })
-            .collect();
-        drawn.push_str(&self.row(("", Tone::Plain), ("", Tone::Plain)));
+    /// One scene, `at` after the begin: `happens` on the left, and on the right what the agent reads.
+    pub(super) fn scene(&self, at: Duration, happens: &str, reads: &str, tone: Tone) -> String {
+        let (left, right) = (wrap(happens, self.left), wrap(reads, self.right));
+        let mut drawn = String::new();
+        for line in 0..left.len().max(right.len()) {
+            let of = |side: &[String]| side.get(line).cloned().unwrap_or_default();
+            let time = if line == 0 { format!("{:.1}s", at.as_secs_f64()) } else { String::new() };
+            drawn.push_str(&self.row(&time, (&of(&left), Tone::Plain), (&of(&right), tone)));
+        }
+        drawn.push_str(&self.row("", ("", Tone::Plain), ("", Tone::Plain)));
         drawn
     }
 
@@ -54,10 +54,11 @@ impl Screen {
         format!("{}\n", self.terminal.paint(Tone::Heading, text))
     }
 
-    fn row(&self, left: (&str, Tone), right: (&str, Tone)) -> String {
+    fn row(&self, time: &str, left: (&str, Tone), right: (&str, Tone)) -> String {
+        let time = self.terminal.paint(Tone::Dim, &format!("{time:MARGIN$}"));
         let padding = " ".repeat(self.left.saturating_sub(left.0.chars().count()));
         let paint = |(text, tone): (&str, Tone)| self.terminal.paint(tone, text);
-        format!("{}\n", format!("{}{padding}{GAP}{}", paint(left), paint(right)).trim_end())
+        format!("{}\n", format!("{time}{}{padding}{GAP}{}", paint(left), paint(right)).trim_end())
     }
 }
 
@@ -87,22 +88,24 @@ mod tests {
     use super::*;
     use crate::cli::terminal::tests::{of_width, pipe};
 
+    const AT: Duration = Duration::from_millis(1_250);
+
     #[test]
     fn both_sides_are_next_to_each_other() {
-        let screen = Screen::new(&of_width(72));
+        let screen = Screen::new(&of_width(78));
         let text =
             "tool_fail: grep timeout\nerror: a message that is so long that it does not fit into the column";
-        let drawn = screen.header() + &screen.step("grep fails", Some(text)) + &screen.step("a read", None);
-        let expected = "\
-what happens                | what the agent sees
-----------------------------+-------------------------------------------
-grep fails                  | tool_fail: grep timeout
-                            | error: a message that is so long that it
-                            |   does not fit into the column
-                            |
-a read                      | (nothing: no byte is added)
-                            |
-";
+        let drawn = screen.header() + &screen.scene(AT, "grep fails", text, Tone::Good);
+        let expected = [
+            "      what happens            | what the agent reads",
+            "------------------------------+-----------------------------------------------",
+            "1.2s  grep fails              | tool_fail: grep timeout",
+            "                              | error: a message that is so long that it does",
+            "                              |   not fit into the column",
+            "                              |",
+            "",
+        ];
+        let expected = expected.join("\n");
         assert_eq!(drawn, expected);
     }
 
@@ -113,10 +116,10 @@ a read                      | (nothing: no byte is added)
 
     #[test]
     fn colours_change_no_width() {
-        let plain = Screen::new(&pipe()).step("a", Some("b"));
-        let coloured = Screen::new(&Terminal { has_colours: true, ..pipe() }).step("a", Some("b"));
+        let drawn = |terminal: &Terminal| Screen::new(terminal).scene(AT, "a", "b", Tone::Good);
+        let (plain, coloured) = (drawn(&pipe()), drawn(&Terminal { has_colours: true, ..pipe() }));
         assert_ne!(coloured, plain);
-        let codes = ["\u{1b}[32m", "\u{1b}[0m"];
+        let codes = ["\u{1b}[32m", "\u{1b}[2m", "\u{1b}[0m"];
         assert_eq!(codes.iter().fold(coloured, |text, code| text.replace(code, "")), plain);
     }
 
@@ -125,7 +128,7 @@ a read                      | (nothing: no byte is added)
         let long = "a word or two, ".repeat(10);
         for terminal in [pipe(), of_width(80), of_width(200)] {
             let screen = Screen::new(&terminal);
-            let drawn = screen.header() + &screen.step(&long, Some(&long));
+            let drawn = screen.header() + &screen.scene(AT, &long, &long, Tone::Good);
             assert!(drawn.lines().all(|line| line.chars().count() <= 80), "{drawn}");
         }
     }

@@ -9,8 +9,8 @@ use crate::cli::terminal::{Terminal, Tone, one_line};
 /// Width of the longest verdict.
 const VERDICT_WIDTH: usize = 4;
 
-/// The result of a check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The result of a check; a greater one is worse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Verdict {
     Ok,
     /// Works, but not at its best.
@@ -77,20 +77,59 @@ impl Check {
     }
 }
 
+/// The last line: how many problems there are, and what to do about a single one.
+pub(super) fn summary(checks: &[Check]) -> String {
+    let of = |verdict| checks.iter().filter(move |check| check.verdict == verdict).collect::<Vec<_>>();
+    let (problems, warnings) = (of(Verdict::Fail), of(Verdict::Warn));
+    let counted = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let about = |check: &Check| {
+        let remedy = check.remedy.as_deref().map(|remedy| format!(" -> {}", one_line(remedy)));
+        format!("{}: {}{}", check.name, one_line(&check.found), remedy.unwrap_or_default())
+    };
+    let warned = match warnings.len() {
+        0 => String::new(),
+        count => format!(", {}", counted(count, "warning")),
+    };
+    match problems.as_slice() {
+        [] => format!("no problem{warned} in {}", counted(checks.len(), "check")),
+        [only] => format!("1 problem{warned}: {}", about(only)),
+        several => {
+            let names: Vec<&str> = several.iter().map(|check| &*check.name).collect();
+            format!("{} problems{warned}: {}", several.len(), names.join(", "))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cli::terminal::tests::{of_width, pipe};
 
     #[test]
+    fn the_summary_counts_and_names_problems() {
+        let (ok, warn) = (Check::ok("a", "fine"), Check::warn("b", "slow", "wait"));
+        let fail = |name: &'static str| Check::fail(name, "not installed", "aside install");
+        for (checks, expected) in [
+            (vec![ok.clone()], "no problem in 1 check"),
+            (vec![ok.clone(), warn.clone()], "no problem, 1 warning in 2 checks"),
+            (vec![ok.clone(), fail("hooks")], "1 problem: hooks: not installed -> aside install"),
+            (vec![fail("hooks"), warn, ok, fail("daemon")], "2 problems, 1 warning: hooks, daemon"),
+        ] {
+            assert_eq!(summary(&checks), expected);
+        }
+    }
+
+    #[test]
     fn a_check_is_one_line_whatever_was_found_unless_a_terminal_is_too_narrow() {
         let check = Check::warn("hooks", "a\nb", "do\nthis");
         assert_eq!(check.line(7, &pipe()), "warn  hooks    a b -> do this\n");
         assert_eq!(Check::ok("daemon", "up").line(7, &pipe()), "ok    daemon   up\n");
-        let long = Check::fail("daemon", "nothing answers at /run/user/1000/aside/aside.sock", "aside up");
+        let long =
+            Check::fail("daemon", "nothing answers at /home/u/.local/state/aside/aside.sock", "aside up");
         let expected = "\
 fail  daemon   nothing answers at
-               /run/user/1000/aside/aside.sock -> aside up
+               /home/u/.local/state/aside/aside.sock ->
+               aside up
 ";
         assert_eq!(long.line(7, &of_width(60)), expected);
     }

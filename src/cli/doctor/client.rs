@@ -26,6 +26,7 @@ use crate::{
         kind::Kind,
         native::{Evidence, Native},
         program::{Program, Version},
+        table::KINDS,
     },
 };
 
@@ -35,6 +36,14 @@ const HOOKS: &str = "hooks";
 /// file that would show it cannot be read.
 pub(super) fn may_be_installed(kind: &'static Kind) -> bool {
     !Found::of(kind).is_ok_and(|found| found.installations.is_empty() && found.skipped.is_empty())
+}
+
+/// No client has aside's hooks.
+pub(super) fn nowhere() -> Check {
+    let installs: Vec<String> =
+        KINDS.into_iter().map(|kind| format!("aside install {}", kind.caps.name)).collect();
+    let remedy = format!("{}; a loop of your own needs none", installs.join(" or "));
+    Check::warn("clients", "aside is installed in no client", remedy)
 }
 
 pub(super) fn checks(kind: &'static Kind) -> Vec<Check> {

@@ -51,8 +51,10 @@ fn look(kinds: &[&'static Kind], view: &SourcesView, context: &Context<'_>) -> C
     let change = |kind: &&'static Kind| round_trip::change_a_file(kind, &context.client, Path::new(&folder));
     match kinds.iter().find_map(change) {
         None => not_tried("no hook here supports an artificial subagent"),
-        Some(Ok(())) => late(&view.looks, context)
-            .unwrap_or_else(|| Check::ok(LOOK, format!("a changed file was detected; {looks}"))),
+        // The counts are of the time before it.
+        Some(Ok(())) => {
+            late(&view.looks, context).unwrap_or_else(|| Check::ok(LOOK, "a changed file was detected"))
+        }
         Some(Err(trouble)) => {
             let remedy = "check the load of the machine and the disk, and the daemon's log";
             Check::warn(LOOK, format!("{trouble}; {looks}"), remedy)

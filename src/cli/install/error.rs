@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::{plan::FileError, settings::SettingsError};
+use crate::cli::paths::PathsError;
 use crate::{client::PROGRAM, harness::program::Version};
 
 /// Why an installation or removal failed.
@@ -14,6 +15,9 @@ pub enum InstallError {
         /// The variable that can replace the home folder.
         variable: Option<&'static str>,
     },
+    /// The daemon's socket or folders are unknown.
+    #[error(transparent)]
+    Places(PathsError),
     /// A file cannot be read or changed.
     #[error(transparent)]
     File(#[from] FileError),

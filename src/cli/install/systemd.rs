@@ -16,7 +16,7 @@ const SOCKET: &str = include_str!("../../../share/systemd/aside.socket");
 const SERVICE: &str = include_str!("../../../share/systemd/aside.service");
 const NAMES: [&str; 2] = ["aside.socket", "aside.service"];
 /// The socket's path in the template, which is also aside's default.
-const SOCKET_DEFAULT: &str = "%t/aside/aside.sock";
+const SOCKET_DEFAULT: &str = "%h/.local/state/aside/aside.sock";
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
@@ -28,12 +28,10 @@ pub(in crate::cli) struct Args {
 pub(super) fn install(args: &Args, paths: &Result<Paths, PathsError>) -> Result<Outcome, InstallError> {
     let mut outcome = Outcome { is_dry_run: args.dry_run, ..Outcome::default() };
     let folder = units()?;
-    let no_paths = |error: &PathsError| InstallError::NoHome { variable: Some(error.variable) };
-    let paths = paths.as_ref().map_err(no_paths)?;
+    let paths = paths.as_ref().map_err(|error| InstallError::Places(error.clone()))?;
     let program = client_program::own_path();
-    // For the default socket the unit keeps systemd's specifier `%t`: the path would contain the
-    // user id.
-    let default = given("XDG_RUNTIME_DIR").map(|folder| folder.join("aside/aside.sock"));
+    // For the default socket the unit keeps systemd's specifier `%h`.
+    let default = given("HOME").map(|home| home.join(".local/state/aside/aside.sock"));
     let socket = Some(&paths.socket).filter(|socket| Some(*socket) != default.as_ref());
     let places = [
         ("ASIDE_SOCKET", socket),
@@ -154,7 +152,7 @@ mod tests {
         let state = PathBuf::from("/home/u/50% \"x\"");
         let [socket, service] =
             unit_files("/opt/a b/aside", &[("ASIDE_SOCKET", None), ("ASIDE_STATE", Some(&state))]);
-        assert!(socket.contains("ListenStream=%t/aside/aside.sock\n"), "{socket}");
+        assert!(socket.contains("ListenStream=%h/.local/state/aside/aside.sock\n"), "{socket}");
         assert!(
             service.contains(
                 "Environment=\"ASIDE_STATE=/home/u/50%% \\\"x\\\"\"\nExecStart=\"/opt/a b/aside\" serve\n"

@@ -1,0 +1,184 @@
+//! The help of the program: its commands in groups, and examples for each.
+
+use std::fmt::Write as _;
+
+use clap::{Command, builder::Styles};
+
+use crate::harness::table::KINDS;
+
+/// Commands of one kind, each with examples.
+struct Group {
+    title: &'static str,
+    commands: &'static [(&'static str, &'static [&'static str])],
+}
+
+/// Every visible command, once. In examples `@NAME` and `@WORD` are those of a harness.
+const GROUPS: [Group; 5] = [
+    Group {
+        title: "Everyday",
+        commands: &[
+            ("demo", &["aside demo"]),
+            ("install", &["aside install @NAME", "aside install @NAME --dry-run"]),
+            ("uninstall", &["aside uninstall @NAME"]),
+            ("up", &["aside up"]),
+            ("down", &["aside down"]),
+            ("doctor", &["aside doctor", "aside doctor --verbose"]),
+            (
+                "run",
+                &[
+                    "aside run -- cargo test",
+                    "aside run --watch -- npx tsc -w",
+                    "aside run --report junit=out.xml -- pytest --junitxml out.xml",
+                ],
+            ),
+            (
+                "watch",
+                &[
+                    "aside watch 'exit 4711' --note 'the build ended'",
+                    "aside watch 'port 3000' 'line dev.log /ERROR/'",
+                    "aside watch ci",
+                    "aside watch",
+                ],
+            ),
+            ("remind", &["aside remind 'in 20m' 'push the branch'", "aside remind 'at 14:30' standup"]),
+            ("inbox", &["aside inbox", "aside inbox dismiss last"]),
+            ("why", &["aside why last"]),
+            ("history", &["aside history --since 1h", "aside history --notifications"]),
+        ],
+    },
+    Group {
+        title: "Agents and sessions",
+        commands: &[
+            ("sessions", &["aside sessions"]),
+            (
+                "publish",
+                &[
+                    "aside publish tool.call.failure tool_name=grep error_type=timeout",
+                    "aside publish task.failed task=build --everywhere",
+                    "aside publish --input events.ndjson",
+                ],
+            ),
+            ("exchange", &["aside exchange demo after_tool"]),
+            ("notify", &["aside notify 'the deploy is done'"]),
+            ("ask", &["aside ask 'Deploy now?' --choice yes --choice no"]),
+            ("answer", &["aside answer", "aside answer last yes"]),
+            ("instructions", &["aside instructions loop"]),
+        ],
+    },
+    Group {
+        title: "Authoring",
+        commands: &[
+            ("check", &["aside check", "aside check subscribers/deploys.toml"]),
+            ("reload", &["aside reload"]),
+            ("tail", &["aside tail", "aside tail 'tool.**'"]),
+        ],
+    },
+    Group {
+        title: "Operating",
+        commands: &[
+            ("serve", &["aside serve", "aside serve --log debug"]),
+            ("status", &["aside status", "aside status --verbose"]),
+            ("sources", &["aside sources", "aside sources git", "aside sources --all"]),
+            ("logs", &["aside logs -f"]),
+            ("token", &["aside token list"]),
+            ("journal", &["aside journal verify"]),
+            ("rebuild", &["aside rebuild"]),
+            ("backup", &["aside backup state.tar"]),
+            ("restore", &["aside restore state.tar"]),
+            ("completions", &["aside completions bash > ~/.local/share/bash-completion/completions/aside"]),
+            ("man", &["aside man ~/.local/share/man/man1"]),
+        ],
+    },
+    Group {
+        title: "Called by clients and shells",
+        commands: &[
+            ("hook", &["aside hook @WORD < hook.json"]),
+            ("attach", &["aside attach @WORD"]),
+            ("statusline", &["aside statusline @WORD < status.json"]),
+            ("mcp", &["aside mcp"]),
+            ("shell-init", &["eval \"$(aside shell-init bash)\""]),
+        ],
+    },
+];
+
+/// Width of the longest name.
+const NAME_WIDTH: usize = 12;
+
+/// Adds the groups and the examples to the commands of the program.
+pub(super) fn with_groups(mut command: Command) -> Command {
+    let styles = Styles::styled();
+    let (begin, end) = (styles.get_header().render(), styles.get_header().render_reset());
+    let mut groups = String::new();
+    for Group { title, commands } in GROUPS {
+        write!(groups, "\n{begin}{title}:{end}\n").ok();
+        for (name, examples) in commands {
+            let Some(known) = command.find_subcommand(name) else { continue };
+            let about = known.get_about().map(ToString::to_string).unwrap_or_default();
+            writeln!(groups, "  {name:NAME_WIDTH$} {about}").ok();
+            let known = known.get_after_help().map(ToString::to_string);
+            let examples: String =
+                examples.iter().map(|example| format!("\n  {}", of_harness(example))).collect();
+            let notes = known.map(|known| format!("\n\n{known}")).unwrap_or_default();
+            let text = format!("{begin}Examples:{end}{examples}{notes}");
+            command = command.mut_subcommand(name, |below| below.after_help(text));
+        }
+    }
+    command.help_template(format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n{groups}\n{begin}Options:{end}\n{{options}}{{after-help}}"
+    ))
+}
+
+/// The example for the first harness.
+fn of_harness(example: &str) -> String {
+    let [first, ..] = KINDS;
+    example.replace("@NAME", first.caps.name).replace("@WORD", first.word)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use clap::{CommandFactory, Parser};
+
+    use super::*;
+    use crate::cli::{Cli, definition};
+
+    #[test]
+    fn every_command_has_a_group_and_examples() {
+        let mut grouped: BTreeMap<&str, usize> = BTreeMap::new();
+        for (name, examples) in GROUPS.iter().flat_map(|group| group.commands) {
+            *grouped.entry(name).or_default() += 1;
+            assert!(!examples.is_empty(), "{name}");
+        }
+        let plain = Cli::command();
+        let visible = plain.get_subcommands().filter(|below| !below.is_hide_set());
+        let visible: BTreeMap<&str, usize> = visible.map(|below| (below.get_name(), 1)).collect();
+        assert_eq!(grouped, visible);
+    }
+
+    #[test]
+    fn every_example_is_understood() {
+        for (name, examples) in GROUPS.iter().flat_map(|group| group.commands) {
+            for example in *examples {
+                let example = of_harness(example);
+                let words = example.trim_start_matches("eval \"$(").trim_end_matches(")\"");
+                let words = shlex::split(words).expect("words");
+                let until = words.iter().position(|word| word == "<" || word == ">").unwrap_or(words.len());
+                let parsed = Cli::try_parse_from(&words[..until]);
+                assert!(parsed.is_ok(), "{example}: {}", parsed.expect_err("refused"));
+                assert_eq!(words[1], *name, "{example}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_help_fits_a_terminal() {
+        let help = definition().render_help().to_string();
+        insta::with_settings!({ snapshot_path => "../../tests/snapshots", prepend_module_to_snapshot => false, omit_expression => true }, {
+            insta::assert_snapshot!("help", help);
+        });
+        for line in help.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+    }
+}
