@@ -50,7 +50,7 @@ fn steady(text: &str) -> String {
             line = format!("{}{rest}", times.next().expect("four scenes"));
         }
         let line = masked(&line, "duration_ms: ", "3000");
-        let line = masked(&line, "events, about ", "2500");
+        let line = masked(&line, "events, about ", "1900");
         let line = masked(&line, "tokens raw, about ", "200");
         masked_time(&line, "(checkout ", "14:02")
     });
