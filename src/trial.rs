@@ -54,8 +54,9 @@ mod examples {
     }
 
     fn found(template: Option<&str>, rest: &str) -> Report {
-        let subscriber =
-            format!("[subscriber]\nid = \"x\"\n[events]\ntypes = [\"tool.call.failure\"]\n{rest}");
+        let subscriber = format!(
+            "subscriber.id = \"x\"\nbatching.window_ms = 0\n[events]\ntypes = [\"tool.call.failure\"]\n{rest}"
+        );
         let file = |name: &str, text: &str| SourceFile {
             layer: LayerKind::User,
             name: name.into(),

@@ -14,6 +14,8 @@ use crate::{
 
 /// Longest batch window in ms.
 const WINDOW_MS_MAX: u64 = 10_000;
+/// Default batch window: the one of the format, which files rely on.
+const WINDOW: Duration = Duration::from_millis(2_000);
 /// Most rows of a batch.
 const BATCH_SIZE_MAX: u32 = 100;
 /// Default number of rows of a batch.
@@ -43,7 +45,7 @@ pub(crate) fn read(section: &mut Section<'_>) -> Batching {
     let max_wait = section.read("max_wait_ms", |value| milliseconds(value, 1..=MAX_WAIT_MS_MAX));
     let is_window_wrong = section.is_wrong("window_ms", window.as_ref());
     let is_mode_wrong = section.is_wrong("mode", mode.as_ref());
-    let window = window.unwrap_or_default();
+    let window = window.unwrap_or(WINDOW);
     let is_debounce = mode == Some(Mode::Debounce);
     if is_debounce && window.is_zero() && !is_window_wrong {
         section.object("mode", |value| value.error("`debounce` needs a `window_ms` of at least 1"));
@@ -51,7 +53,9 @@ pub(crate) fn read(section: &mut Section<'_>) -> Batching {
     if !is_debounce && !is_mode_wrong {
         section.object("max_wait_ms", |value| value.error("`max_wait_ms` is for `mode = \"debounce\"` only"));
     } else if max_wait.is_some_and(|max_wait| max_wait < window) {
-        section.object("max_wait_ms", |value| value.error("`max_wait_ms` is less than `window_ms`"));
+        section.object("max_wait_ms", |value| {
+            value.error(format!("`max_wait_ms` is less than `window_ms`, which is {}", window.as_millis()))
+        });
     }
     let group_by = section.read("group_by", values::field_paths).unwrap_or_default();
     if !group_by.is_empty() && window.is_zero() && !is_window_wrong {

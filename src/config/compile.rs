@@ -81,6 +81,7 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
         templates: KnownTemplates {
             compiled: &templates,
             names: sources.of_kind(FileKind::Template).map(template_name).collect(),
+            shipped: BTreeMap::new(),
         },
         known_types: if known_types.is_empty() { known_types } else { &known },
         injection_tokens: settings.injection.max_tokens,
@@ -204,6 +205,9 @@ fn compile_subscribers(
         seen.insert((file.layer, id.clone()), Arc::clone(&file.path));
         match (compiled, kept.get(&id)) {
             (Some((subscriber, own_tests)), _) => {
+                if file.layer == LayerKind::Shipped {
+                    context.templates.shipped.insert(id.clone(), subscriber.output.layout.clone());
+                }
                 if subscriber.activity == Activity::Core {
                     let protected = || Protected::new(&file.path, &subscriber);
                     context.core.entry(id.clone()).or_insert_with(protected);

@@ -22,12 +22,26 @@ use crate::{
 /// The suffix of template names.
 pub(crate) const TEMPLATE_SUFFIX: &str = ".toon.j2";
 
-/// The templates of all layers.
+/// What a `template` can name.
 pub(crate) struct KnownTemplates<'a> {
     /// The templates that compile.
     pub(crate) compiled: &'a Templates,
     /// The names of all templates, including those that do not compile.
     pub(crate) names: BTreeSet<&'a str>,
+    /// The texts of the shipped subscribers. The name of such a template stays valid however its
+    /// subscriber declares the text.
+    pub(crate) shipped: BTreeMap<SubscriberId, Layout>,
+}
+
+impl KnownTemplates<'_> {
+    /// The text of this name: a template of any layer, else the text of the shipped subscriber.
+    fn text(&self, name: &str) -> Option<Layout> {
+        if self.compiled.contains(name) {
+            return Some(Layout::Template(name.into()));
+        }
+        let id = SubscriberId::new(name.strip_suffix(TEMPLATE_SUFFIX)?);
+        self.shipped.get(&id).cloned()
+    }
 }
 
 /// The places of what a subscriber's file declares for the text of its notifications.
@@ -79,8 +93,8 @@ pub(super) fn read(
         let layout = Layout::Declared(Arc::new(Declared::new(one, table.map(|table| table.table))));
         return LayoutRule { layout, words, places };
     }
-    let name = template.unwrap_or_else(|| own_template(id, templates));
-    LayoutRule { layout: Layout::Template(name), words, places }
+    let layout = template.unwrap_or_else(|| own_text(id, templates));
+    LayoutRule { layout, words, places }
 }
 
 /// The lines of one event.
@@ -187,21 +201,25 @@ fn read_column(name: &str, value: &Value<'_>) -> Parsed<(Column, Place)> {
 }
 
 /// A template by its path, its file name, or its file name without the ending.
-fn read_template(value: &Value<'_>, templates: &KnownTemplates<'_>) -> Parsed<Arc<str>> {
+fn read_template(value: &Value<'_>, templates: &KnownTemplates<'_>) -> Parsed<Layout> {
     let found = values::words(value)?;
     if found == render::GENERIC {
-        return Ok(render::GENERIC.into());
+        return Ok(Layout::generic());
     }
     let name = template_name(found);
-    if templates.compiled.contains(&name) {
-        return Ok(name.into());
-    }
     if templates.names.contains(name.as_str()) {
-        // The template has its own error; the file that names it is left out without a second one.
-        return Ok(name.into());
+        // One that does not compile has its own error; the file that names it is left out without a
+        // second one.
+        return Ok(Layout::Template(name.into()));
     }
-    let meant = nearest(&name, templates.names.iter().copied());
-    let note = "a template is a file below templates/ of any layer; \"generic\" is the table without one";
+    if let Some(text) = templates.text(&name) {
+        return Ok(text);
+    }
+    let shipped = templates.shipped.keys().map(|id| template_name(id.as_str())).collect::<Vec<_>>();
+    let known = templates.names.iter().copied().chain(shipped.iter().map(String::as_str));
+    let meant = nearest(&name, known);
+    let note = "a template is a file below templates/ of any layer, or ID.toon.j2 for the text of the shipped \
+                subscriber ID; \"generic\" is the table without one";
     Err(vec![value.error(format!("unknown template `{}`", shown(&name))).with_nearest(meant).with_note(note)])
 }
 
@@ -211,7 +229,8 @@ fn template_name(found: &str) -> String {
     format!("{name}{suffix}")
 }
 
-fn own_template(id: Option<&SubscriberId>, templates: &KnownTemplates<'_>) -> Arc<str> {
-    let own = id.map(|id| template_name(id.as_str())).filter(|name| templates.compiled.contains(name));
-    own.map_or_else(|| render::GENERIC.into(), Arc::from)
+/// The text of the subscriber's own name, else the generic table.
+fn own_text(id: Option<&SubscriberId>, templates: &KnownTemplates<'_>) -> Layout {
+    let own = id.and_then(|id| templates.text(&template_name(id.as_str())));
+    own.unwrap_or_else(Layout::generic)
 }

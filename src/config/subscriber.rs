@@ -95,7 +95,7 @@ pub(crate) fn compile(file: &SourceFile, context: &Context<'_>) -> SubscriberFil
     let text = |section: &mut Section<'_>, key| section.read(key, values::text).map(str::to_owned);
     let name = text(&mut subscriber, "name");
     let description = text(&mut subscriber, "description").unwrap_or_default();
-    let version = text(&mut subscriber, "version").unwrap_or_default();
+    let version = subscriber.read("version", values::version);
     let core = id.as_ref().and_then(|id| context.core.get(id));
     let activity = read_activity(&mut subscriber, &mut output, core);
     let events_rule = read_events(&mut events, file, context);
@@ -395,7 +395,11 @@ mod tests {
         let mut templates = Templates::new();
         templates.add("ci.toon.j2", "ci: 1\n".into()).expect("a template");
         let context = Context {
-            templates: KnownTemplates { compiled: &templates, names: BTreeSet::from(["ci.toon.j2"]) },
+            templates: KnownTemplates {
+                compiled: &templates,
+                names: BTreeSet::from(["ci.toon.j2"]),
+                shipped: BTreeMap::new(),
+            },
             known_types: &[],
             injection_tokens: Tokens(300),
             wake: Arc::default(),

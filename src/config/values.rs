@@ -67,6 +67,25 @@ pub(crate) fn absolute_path<'s, T: From<&'s str>>(value: &Value<'s>) -> Parsed<T
     Ok(text.into())
 }
 
+/// A version such as `1.0.0`, by the rules of semver.org.
+pub(crate) fn version(value: &Value<'_>) -> Parsed<semver::Version> {
+    let found = text(value)?;
+    found.parse().map_err(|error| {
+        let message = format!("`{}` is not a semantic version: {}", shown(found), sentence(error));
+        vec![value.error(message).with_nearest(version_meant(found))]
+    })
+}
+
+/// The version that was probably meant: without a leading `v`, with the missing numbers as zeros.
+fn version_meant(found: &str) -> Option<String> {
+    let numbers = found.trim().trim_start_matches(['v', 'V']);
+    let mut meant = numbers.to_owned();
+    while meant.matches('.').count() < 2 && meant.ends_with(|c: char| c.is_ascii_digit()) {
+        meant.push_str(".0");
+    }
+    meant.parse::<semver::Version>().is_ok().then_some(meant)
+}
+
 /// `true` or `false`.
 pub(crate) fn flag(value: &Value<'_>) -> Parsed<bool> {
     value.get().as_bool().ok_or_else(|| value.wrong_kind("true or false"))

@@ -29,8 +29,8 @@ pub struct Subscriber {
     pub name: String,
     /// Its purpose, for people.
     pub description: String,
-    /// The author's version of the file.
-    pub version: String,
+    /// The author's version of the file; `None` if it names none.
+    pub version: Option<semver::Version>,
     /// Whether it is enabled, and whether it can be disabled.
     pub activity: Activity,
     /// The subscribed event types; at least one.

@@ -521,7 +521,7 @@ pub(super) fn rule() -> Subscriber {
         id: SubscriberId::new("tool_failure"),
         name: "Tool failures".into(),
         description: String::new(),
-        version: "1.0.0".into(),
+        version: None,
         activity: Activity::Enabled,
         types: vec!["tool.call.*".parse().expect("valid pattern")],
         sources: Vec::new(),

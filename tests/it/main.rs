@@ -16,6 +16,7 @@ mod doors;
 mod entries;
 mod faults;
 mod flips;
+mod four_section;
 mod git;
 mod hook;
 mod hostile;

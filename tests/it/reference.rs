@@ -67,6 +67,8 @@ id = "large"
 [events]
 types = ["**"]
 where = "payload.n > 95"
+[batching]
+window_ms = 0
 "#,
     ),
 ];

@@ -7,5 +7,6 @@ pub(crate) mod event_loop;
 pub(crate) mod generations;
 pub(crate) mod mounts;
 pub(crate) mod restored;
+pub(crate) mod rules;
 pub(crate) mod strace;
 pub(crate) mod written;

@@ -162,8 +162,7 @@ fn check_delivered(left: &Left) {
 /// are unusable.
 #[test]
 fn a_journal_without_its_beginning_and_without_snapshots_still_has_its_rules() {
-    let each =
-        "[subscriber]\nid = \"each\"\n[events]\ntypes = [\"test.each\"]\n[output]\npriority = \"high\"\n";
+    let each = "[subscriber]\nid = \"each\"\n[events]\ntypes = [\"test.each\"]\n[batching]\nwindow_ms = 0\n[output]\npriority = \"high\"\n";
     let settings = "[journal]\nsegment_bytes = 1048576\nseal = false\n";
     let home = Home::with(&[("aside.toml", settings), ("subscribers/each.toml", each)]);
     let daemon = home.serve();
@@ -198,8 +197,7 @@ fn a_journal_without_its_beginning_and_without_snapshots_still_has_its_rules() {
 #[test]
 fn rules_that_are_damaged_or_gone_stop_no_start_and_lose_nothing() {
     for damage in ["a bit of every file", "the folder"] {
-        let each =
-            "[subscriber]\nid = \"each\"\n[events]\ntypes = [\"test.each\"]\n[output]\npriority = \"high\"\n";
+        let each = "[subscriber]\nid = \"each\"\n[events]\ntypes = [\"test.each\"]\n[batching]\nwindow_ms = 0\n[output]\npriority = \"high\"\n";
         let home = Home::with(&[("subscribers/each.toml", each)]);
         let daemon = home.serve();
         home.publish(&json!({ "type": "test.each", "payload": { "n": 1 } }));

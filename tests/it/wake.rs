@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use crate::support::daemon::{Home, PATIENCE, at, eventually, text};
 
 const ACTIVE: &str = "[subscriber]\nid = \"orders\"\n[events]\ntypes = [\"shop.order.*\"]\nseverity_filter = \"debug\"\n\
-    [output]\npriority = \"high\"\nactivation = \"active\"\ntemplate = \"generic\"\n";
+    [batching]\nwindow_ms = 0\n[output]\npriority = \"high\"\nactivation = \"active\"\ntemplate = \"generic\"\n";
 const PROMPT: &str = "[subscriber]\nid = \"offers\"\n[events]\ntypes = [\"shop.offer.*\"]\nseverity_filter = \"debug\"\n\
-    [output]\npriority = \"high\"\nactivation = \"prompt\"\ntemplate = \"generic\"\n";
+    [batching]\nwindow_ms = 0\n[output]\npriority = \"high\"\nactivation = \"prompt\"\ntemplate = \"generic\"\n";
 
 fn home() -> Home {
     Home::with(&[("subscribers/orders.toml", ACTIVE), ("subscribers/offers.toml", PROMPT)])

@@ -83,6 +83,8 @@ const URGENT: &str = r#"
 id = "urgent"
 [events]
 types = ["budget.*.exceeded"]
+[batching]
+window_ms = 0
 [output]
 priority = "critical"
 inject_at = "immediate"
@@ -109,6 +111,8 @@ id = "off"
 enabled = false
 [events]
 types = ["ci.check.passed"]
+[batching]
+window_ms = 0
 "#;
 
 /// Its condition fails for most events, and its template for all.
@@ -118,6 +122,8 @@ id = "broken"
 [events]
 types = ["budget.**"]
 where = "payload.n + 1 > 2"
+[batching]
+window_ms = 0
 [output]
 template = "templates/broken.toon.j2"
 "#;
@@ -148,6 +154,8 @@ const WATCHER: &str = r#"
 id = "watcher"
 [events]
 types = ["subscriber.failed", "source.throttled"]
+[batching]
+window_ms = 0
 "#;
 
 const LIMITS: &str = r#"
