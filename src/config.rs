@@ -19,6 +19,7 @@ pub mod layers;
 pub mod shipped;
 
 mod catalogue;
+mod fallback;
 mod frames;
 mod patterns;
 mod protected;
@@ -36,8 +37,10 @@ pub mod producers;
 mod sinks;
 mod sources;
 mod subscriber;
+mod subscribers;
 pub mod webhooks;
 
 pub mod compile;
+pub mod effective;
 pub mod last_good;
 pub mod report;

@@ -15,6 +15,7 @@ mod hints;
 mod key;
 mod newest;
 mod output;
+pub(crate) mod remainder;
 mod resolve;
 mod sandbox;
 mod state;

@@ -368,8 +368,24 @@ mod examples {
     }
 
     #[test]
-    fn a_template_that_nobody_uses_is_said() {
-        let report = tried("a: {{ count }}\n", "[output]\ntemplate = \"generic\"\n");
-        assert!(report.to_string().contains("no subscriber uses the template `x.toon.j2`"), "{report}");
+    fn an_unused_template_has_a_hint() {
+        let report = tried("a: {{ count }}\n", "[output]\ntemplate = \"generic\"\n").to_string();
+        assert!(report.contains("no subscriber uses the template `x.toon.j2`"), "{report}");
+        assert!(report.contains("`output.template` in subscribers/x.toml is the text of `x`"), "{report}");
+        let file = |name: &str| SourceFile {
+            layer: LayerKind::User,
+            name: name.into(),
+            path: name.into(),
+            text: "a: {{ count }}\n".into(),
+        };
+        for (name, part) in [
+            ("templates/tool_failur.toon.j2", Some("a subscriber uses the template named like its id")),
+            ("templates/tool_failure.toon.j2", None),
+        ] {
+            let sources = Sources::shipped().with([file(name)], []);
+            let compiled = compile(&sources, &[]);
+            let report = compiled.report.clone().with(findings(&sources, &compiled, &[])).to_string();
+            assert!(part.map_or(report.is_empty(), |part| report.contains(part)), "{name}: {report}");
+        }
     }
 }

@@ -17,18 +17,15 @@ use crate::{
         daemon::{self, DaemonConfig},
         layers::{FileKind, LayerKind, SourceFile, Sources, Unreadable},
         layout::{DeclaredPlaces, KnownTemplates, TEMPLATE_SUFFIX},
-        protected::Protected,
         raw::Document,
         report::{Diagnostic, Level, Place, Report, sentence, shown},
-        subscriber::{self, Context, SubscriberFile},
+        subscriber::Context,
+        subscribers::{self, Subscribers},
         webhooks::{self, Webhooks},
     },
     event::{EventType, catalogue::CatalogueEntry},
     notification::SubscriberId,
-    pipeline::{
-        render::{TemplateError, Templates},
-        rule::{Activity, Subscriber},
-    },
+    pipeline::render::{TemplateError, Templates},
     rules::CompiledRules,
 };
 
@@ -44,6 +41,8 @@ pub struct Compiled {
     pub tests: BTreeMap<SubscriberId, Vec<SubscriberTest>>,
     /// The places of what subscribers' files declare for their text.
     pub declared: BTreeMap<SubscriberId, DeclaredPlaces>,
+    /// The files of each subscriber: the whole one, then those that inherit from it.
+    pub files: BTreeMap<SubscriberId, Vec<SourceFile>>,
     /// Entries that the `events.toml` of the layers add to the catalogue, by type.
     pub events: Vec<CatalogueEntry>,
     /// The expected webhooks, and the rows of the layers for them.
@@ -67,7 +66,7 @@ pub struct Compiled {
 pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
     let mut found = unreadable(sources);
     let settings = compile_settings(sources, &mut found);
-    let templates = compile_templates(sources, &mut found);
+    let (templates, layers) = compile_templates(sources, &mut found);
     let mut events = Entries::new();
     for file in sources.of_kind(FileKind::Events) {
         found.extend(catalogue::read(file, &mut events));
@@ -81,6 +80,7 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
         templates: KnownTemplates {
             compiled: &templates,
             names: sources.of_kind(FileKind::Template).map(template_name).collect(),
+            layers,
             shipped: BTreeMap::new(),
         },
         known_types: if known_types.is_empty() { known_types } else { &known },
@@ -89,8 +89,8 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
         core: BTreeMap::new(),
     };
     let mut left_out = BTreeSet::new();
-    let Subscribers { subscribers, tests, declared } =
-        compile_subscribers(sources, context, &mut found, &mut left_out);
+    let Subscribers { subscribers, tests, declared, files } =
+        subscribers::compile(sources, context, &mut found, &mut left_out);
     let errors = found.iter().filter(|found| found.level == Level::Error);
     left_out.extend(errors.map(|found| Arc::clone(&found.place.file)));
     Compiled {
@@ -111,6 +111,7 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
         daemon: settings.daemon,
         tests,
         declared,
+        files,
         events: events.into_values().collect(),
         webhooks: Webhooks { senders: settings.senders, own_rows },
         origins: settings.origins,
@@ -142,9 +143,12 @@ fn compile_settings(sources: &Sources, found: &mut Vec<Diagnostic>) -> daemon::S
 }
 
 /// Adds every template, those of later layers last. If one does not compile, the earlier one of its
-/// name stays.
-fn compile_templates(sources: &Sources, found: &mut Vec<Diagnostic>) -> Templates {
-    let mut templates = Templates::new();
+/// name stays. Returns also the layers of those that compile, by their names.
+fn compile_templates<'s>(
+    sources: &'s Sources,
+    found: &mut Vec<Diagnostic>,
+) -> (Templates, BTreeMap<&'s str, Vec<LayerKind>>) {
+    let (mut templates, mut layers) = (Templates::new(), BTreeMap::<_, Vec<_>>::new());
     for file in sources.of_kind(FileKind::Template) {
         let name = template_name(file);
         if !name.ends_with(TEMPLATE_SUFFIX) {
@@ -155,9 +159,11 @@ fn compile_templates(sources: &Sources, found: &mut Vec<Diagnostic>) -> Template
             let bad = bad_template(file, &error);
             let note = "the template of this name in an earlier layer stays in use";
             found.push(if templates.contains(name) { bad.with_note(note) } else { bad });
+        } else {
+            layers.entry(name).or_default().push(file.layer);
         }
     }
-    templates
+    (templates, layers)
 }
 
 /// The name of a template in subscribers' files.
@@ -171,64 +177,6 @@ fn bad_template(file: &SourceFile, error: &TemplateError) -> Diagnostic {
         None => Place::line_of(&file.path, &file.text, error.line),
     };
     Diagnostic::error(place, "", format!("template does not compile: {}", sentence(&error.message)))
-}
-
-/// The subscribers of all files, with their tests and places.
-struct Subscribers {
-    subscribers: Vec<Arc<Subscriber>>,
-    tests: BTreeMap<SubscriberId, Vec<SubscriberTest>>,
-    declared: BTreeMap<SubscriberId, DeclaredPlaces>,
-}
-
-fn compile_subscribers(
-    sources: &Sources,
-    mut context: Context<'_>,
-    found: &mut Vec<Diagnostic>,
-    left_out: &mut BTreeSet<Arc<str>>,
-) -> Subscribers {
-    let mut seen: BTreeMap<(LayerKind, SubscriberId), Arc<str>> = BTreeMap::new();
-    let mut kept: BTreeMap<SubscriberId, (Arc<Subscriber>, Arc<str>)> = BTreeMap::new();
-    let (mut tests, mut declared) = (BTreeMap::new(), BTreeMap::new());
-    for file in sources.of_kind(FileKind::Subscriber) {
-        let SubscriberFile { id, compiled, places, found: wrong } = subscriber::compile(file, &context);
-        let has_broken_template = compiled.is_none() && wrong.is_empty();
-        found.extend(wrong);
-        let Some((id, place)) = id else { continue };
-        if let Some(first) = seen.get(&(file.layer, id.clone())) {
-            let message = format!("there are two subscribers `{id}` in one layer, and this one is not used");
-            found.push(
-                Diagnostic::error(place, "subscriber.id", message)
-                    .with_note(format!("the first one is in {first}")),
-            );
-            continue;
-        }
-        seen.insert((file.layer, id.clone()), Arc::clone(&file.path));
-        match (compiled, kept.get(&id)) {
-            (Some((subscriber, own_tests)), _) => {
-                if file.layer == LayerKind::Shipped {
-                    context.templates.shipped.insert(id.clone(), subscriber.output.layout.clone());
-                }
-                if subscriber.activity == Activity::Core {
-                    let protected = || Protected::new(&file.path, &subscriber);
-                    context.core.entry(id.clone()).or_insert_with(protected);
-                }
-                kept.insert(id.clone(), (Arc::new(subscriber), Arc::clone(&file.path)));
-                tests.insert(id.clone(), own_tests);
-                declared.insert(id, places);
-            }
-            // The template has its own finding; a second one would repeat it.
-            (None, _) if has_broken_template => {
-                left_out.insert(Arc::clone(&file.path));
-            }
-            (None, Some((_, earlier))) => {
-                let message = format!("`{id}` stays as it is in {earlier}, because this file has errors");
-                found.push(Diagnostic::error(place, "subscriber.id", message).into_warning());
-            }
-            (None, None) => {}
-        }
-    }
-    let subscribers = kept.into_values().map(|(subscriber, _)| subscriber).collect();
-    Subscribers { subscribers, tests, declared }
 }
 
 /// Sorts the findings by file and by place in the file.

@@ -37,13 +37,20 @@ pub enum LayerKind {
     User,
 }
 
-impl fmt::Display for LayerKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl LayerKind {
+    /// Its word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
             Self::Shipped => "shipped",
             Self::System => "system",
             Self::User => "user",
-        })
+        }
+    }
+}
+
+impl fmt::Display for LayerKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
 }
 

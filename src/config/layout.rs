@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     config::{
-        layers::SourceFile,
+        layers::{LayerKind, SourceFile},
         raw::{Parsed, Section, Value},
         report::{Diagnostic, Place, sentence, shown},
         values,
@@ -28,6 +28,8 @@ pub(crate) struct KnownTemplates<'a> {
     pub(crate) compiled: &'a Templates,
     /// The names of all templates, including those that do not compile.
     pub(crate) names: BTreeSet<&'a str>,
+    /// The layers with a template of a name that compiles.
+    pub(crate) layers: BTreeMap<&'a str, Vec<LayerKind>>,
     /// The texts of the shipped subscribers. The name of such a template stays valid however its
     /// subscriber declares the text.
     pub(crate) shipped: BTreeMap<SubscriberId, Layout>,
@@ -57,20 +59,65 @@ pub struct DeclaredPlaces {
     pub sentence: Option<(Place, Arc<str>)>,
 }
 
+/// The text that a subscriber's files define, and the layer of the file that does.
+#[derive(Debug, Clone)]
+pub(super) struct OwnText {
+    pub(super) layout: Layout,
+    pub(super) layer: LayerKind,
+}
+
+impl OwnText {
+    /// The text in force with its layer: a template named like the subscriber in a later layer, up
+    /// to the one before `end`, else its own.
+    pub(super) fn in_force(
+        &self,
+        id: &SubscriberId,
+        templates: &KnownTemplates<'_>,
+        end: Option<LayerKind>,
+    ) -> (Layout, LayerKind) {
+        let name = template_name(id.as_str());
+        let layers = templates.layers.get(name.as_str()).into_iter().flatten();
+        let later = layers.filter(|layer| **layer > self.layer && end.is_none_or(|end| **layer < end));
+        match later.max() {
+            Some(layer) => (Layout::Template(name.into()), *layer),
+            None => (self.layout.clone(), self.layer),
+        }
+    }
+}
+
 /// A layout, the words for a person, and the places of what the file declares.
 pub(super) struct LayoutRule {
-    pub(super) layout: Layout,
+    pub(super) own: OwnText,
     pub(super) words: Option<Arc<Sentence>>,
     pub(super) places: DeclaredPlaces,
 }
 
-/// Reads all four; mistakes are added to `section`, and the layout is then the generic one.
+/// The keys that declare a text, which a template replaces.
+const DECLARED: [&str; 2] = ["one", "table"];
+
+/// Removes the text that a later file replaces by one of the other kind.
+fn settle(section: &mut Section<'_>) {
+    let layer = |key| section.value(key).map(|value| value.file().layer);
+    let (template, declared) = (layer("template"), DECLARED.into_iter().filter_map(layer).max());
+    if let Some(template) = template {
+        section.remove_below(&DECLARED, template);
+    }
+    if let Some(declared) = declared {
+        section.remove_below(&["template"], declared);
+    }
+}
+
+/// Reads all four from a whole file and the last one that inherits from it; mistakes are added to
+/// `section`, and the layout is then the generic one.
 pub(super) fn read(
     section: &mut Section<'_>,
     id: Option<&SubscriberId>,
-    file: &SourceFile,
+    [whole, file]: [&SourceFile; 2],
     templates: &KnownTemplates<'_>,
 ) -> LayoutRule {
+    settle(section);
+    let texts = ["template", "one", "table"].into_iter().filter_map(|key| section.value(key));
+    let layer = texts.map(|value| value.file().layer).max().unwrap_or(whole.layer);
     let template = section.read("template", |value| read_template(value, templates));
     let one = section.read("one", read_one);
     let table = section.read("table", |value| read_table(value, file));
@@ -91,10 +138,10 @@ pub(super) fn read(
                 .with_note(format!("keep one of them: a template can do everything that `{declared}` does"))
         });
         let layout = Layout::Declared(Arc::new(Declared::new(one, table.map(|table| table.table))));
-        return LayoutRule { layout, words, places };
+        return LayoutRule { own: OwnText { layout, layer }, words, places };
     }
     let layout = template.unwrap_or_else(|| own_text(id, templates));
-    LayoutRule { layout, words, places }
+    LayoutRule { own: OwnText { layout, layer }, words, places }
 }
 
 /// The lines of one event.

@@ -13,7 +13,7 @@ use toml::{
 };
 
 use crate::config::{
-    layers::SourceFile,
+    layers::{LayerKind, SourceFile},
     report::{Diagnostic, Place, sentence, shown},
 };
 
@@ -89,6 +89,16 @@ impl<'s> Value<'s> {
     /// The value itself.
     pub(crate) fn get(&self) -> &'s DeValue<'s> {
         self.value
+    }
+
+    /// Its file.
+    pub(crate) fn file(&self) -> &'s SourceFile {
+        self.file
+    }
+
+    /// Its text in the file.
+    pub(crate) fn literal(&self) -> &'s str {
+        self.file.text.get(self.span.clone()).unwrap_or_default()
     }
 
     /// The last part of its key.
@@ -350,6 +360,20 @@ impl<'s> Section<'s> {
         self.entries.get(key)?.last().map(|entry| &entry.value)
     }
 
+    /// The key whose value is of the latest layer; the first one if they are of the same.
+    pub(crate) fn latest<'k>(&self, first: &'k str, second: &'k str) -> &'k str {
+        let layer = |key| self.value(key).map(|value| value.file.layer);
+        if layer(second) > layer(first) { second } else { first }
+    }
+
+    /// Removes the values of `keys` from the layers below `layer`.
+    pub(crate) fn remove_below(&mut self, keys: &[&str], layer: LayerKind) {
+        for (_, entries) in self.entries.iter_mut().filter(|(key, _)| keys.contains(key)) {
+            entries.retain(|entry| entry.value.file.layer >= layer);
+        }
+        self.entries.retain(|_, entries| !entries.is_empty());
+    }
+
     /// Whether `key` is present and had no valid value when it was read.
     pub(crate) fn is_wrong<T>(&self, key: &str, read: Option<&T>) -> bool {
         read.is_none() && self.entries.contains_key(key)
@@ -446,7 +470,6 @@ fn is_bare_key(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::layers::LayerKind;
 
     fn file(path: &str, text: &str) -> SourceFile {
         SourceFile { layer: LayerKind::User, name: "aside.toml".into(), path: path.into(), text: text.into() }

@@ -11,7 +11,7 @@ use crate::{
         batching,
         case::{self, SubscriberTest},
         layers::SourceFile,
-        layout::{self, DeclaredPlaces, KnownTemplates, LayoutRule},
+        layout::{self, DeclaredPlaces, KnownTemplates, LayoutRule, OwnText},
         limits::{self, Limits},
         patterns,
         protected::Protected,
@@ -32,6 +32,8 @@ use crate::{
     },
 };
 
+/// The keys by which a subscriber selects events.
+const FILTER_KEYS: [&str; 4] = ["types", "sources", "severity_filter", "where"];
 const SECTIONS: [&str; 6] = ["subscriber", "events", "batching", "limits", "output", "tests"];
 /// The points that a subscriber can choose.
 const POINTS: [InjectionPoint; 4] = [
@@ -68,23 +70,48 @@ pub(crate) struct Context<'a> {
 pub(crate) struct SubscriberFile {
     /// Its id and the position of the id, if it could be read.
     pub(crate) id: Option<(SubscriberId, Place)>,
-    /// The subscriber with its tests, if there is no error.
-    pub(crate) compiled: Option<(Subscriber, Vec<SubscriberTest>)>,
-    /// The places of what the file declares for the text.
+    /// The subscriber, if there is no error.
+    pub(crate) compiled: Option<CompiledFile>,
+    /// The places of what the files declare for the text.
     pub(crate) places: DeclaredPlaces,
     /// Errors and warnings.
     pub(crate) found: Vec<Diagnostic>,
 }
 
-/// Reads one file.
-pub(crate) fn compile(file: &SourceFile, context: &Context<'_>) -> SubscriberFile {
-    let documents = match Document::parse(file) {
-        Ok(document) => [document],
+/// A valid file.
+pub(crate) struct CompiledFile {
+    /// The subscriber, with the text in force.
+    pub(crate) subscriber: Subscriber,
+    /// The tests of the file alone.
+    pub(crate) tests: Vec<SubscriberTest>,
+    /// The text that the files define.
+    pub(super) own_text: OwnText,
+    /// The places of the keys by which it selects events.
+    pub(crate) filter_places: BTreeMap<&'static str, Place>,
+}
+
+/// The id of a file with `inherit = true`, and the place of that key.
+pub(crate) fn inherits(file: &SourceFile) -> Option<(SubscriberId, Place)> {
+    let documents = [Document::parse(file).ok()?];
+    let mut section = Section::new("subscriber", &documents);
+    let place = section.value("inherit")?.place();
+    // A wrong value has its own error, which is to be the only one.
+    let inherits = section.read("inherit", values::flag).unwrap_or(true);
+    let id = section.read("id", read_id).filter(|_| inherits)?;
+    Some((id, place))
+}
+
+/// Reads one file, as the last of `files`: the whole file that it inherits from, and others that
+/// do; without `inherit` it is the only one.
+pub(crate) fn compile(files: &[SourceFile], context: &Context<'_>) -> SubscriberFile {
+    let documents: Vec<Document<'_>> = match files.iter().map(Document::parse).collect() {
+        Ok(documents) => documents,
         Err(found) => {
             return SubscriberFile { id: None, compiled: None, places: DeclaredPlaces::default(), found };
         }
     };
-    let [document] = &documents;
+    let [first, document] = [documents.first(), documents.last()].map(|one| one.expect("a file"));
+    let (whole, file) = (first.file(), document.file());
     let mut subscriber = Section::new("subscriber", &documents);
     let mut events = Section::new("events", &documents);
     let mut batching = Section::new("batching", &documents);
@@ -96,13 +123,10 @@ pub(crate) fn compile(file: &SourceFile, context: &Context<'_>) -> SubscriberFil
     let name = text(&mut subscriber, "name");
     let description = text(&mut subscriber, "description").unwrap_or_default();
     let version = subscriber.read("version", values::version);
+    subscriber.read("inherit", values::flag);
     let core = id.as_ref().and_then(|id| context.core.get(id));
     let activity = read_activity(&mut subscriber, &mut output, core);
     let events_rule = read_events(&mut events, file, context);
-    if let Some(core) = core {
-        let EventsRule { types, sources, severity_min, .. } = &events_rule;
-        core.check(&mut events, types, sources, *severity_min);
-    }
     let batching_rule = batching::read(&mut batching);
     let dedupe = batching::read_dedupe(&mut batching, &batching_rule);
     let Limits { rate, ttl, supersede_key, resolve, order } = limits::read(&mut limits, context.known_types);
@@ -110,13 +134,19 @@ pub(crate) fn compile(file: &SourceFile, context: &Context<'_>) -> SubscriberFil
         core.check_resolve(&mut limits, resolve.as_ref());
         core.check_order(&mut limits, &order);
     }
-    let LayoutRule { layout, words, places } =
-        layout::read(&mut output, id.as_ref(), file, &context.templates);
+    let LayoutRule { own: own_text, words, places } =
+        layout::read(&mut output, id.as_ref(), [whole, file], &context.templates);
+    let layout = match &id {
+        Some(id) => own_text.in_force(id, &context.templates, None).0,
+        None => own_text.layout.clone(),
+    };
     let output_rule = read_output(&mut output, layout, words, context);
     check_audience(&mut output, &output_rule, activity, core);
     let (tests, wrong_tests) = case::read(document);
 
     let place = subscriber.value("id").map(Value::place);
+    let filter_place = |key| Some((key, events.value(key)?.place()));
+    let filter_places = FILTER_KEYS.into_iter().filter_map(filter_place).collect();
     let mut found = finish_all(&documents, &SECTIONS, vec![subscriber, events, batching, limits, output]);
     found.extend(wrong_tests);
     let has_errors = found.iter().any(|diagnostic| diagnostic.level == Level::Error);
@@ -141,10 +171,11 @@ pub(crate) fn compile(file: &SourceFile, context: &Context<'_>) -> SubscriberFil
         resolve,
         output: output_rule,
         wake: Arc::clone(&context.wake),
+        later: Vec::new(),
     });
     SubscriberFile {
         id: id.zip(place),
-        compiled: compiled.map(|subscriber| (subscriber, tests)),
+        compiled: compiled.map(|subscriber| CompiledFile { subscriber, tests, own_text, filter_places }),
         places,
         found,
     }
@@ -176,12 +207,13 @@ fn read_activity(
     let is_core = output.read("core", values::flag).unwrap_or(false);
     let is_enabled = subscriber.read("enabled", values::flag).unwrap_or(true);
     match (is_core, is_enabled, core_elsewhere) {
-        (true, true, _) => return Activity::Core,
-        (true, false, _) => subscriber
-            .object("enabled", |value| value.error("a subscriber with `core = true` cannot be switched off")),
-        (false, false, Some(core)) => subscriber
+        // What replaces a core subscriber is one.
+        (true, true, _) | (false, true, Some(_)) => return Activity::Core,
+        (_, false, Some(core)) => subscriber
             .object("enabled", |value| core.refusal(value, "a core subscriber cannot be switched off")),
-        (false, true, _) => return Activity::Enabled,
+        (true, false, None) => subscriber
+            .object("enabled", |value| value.error("a subscriber with `core = true` cannot be switched off")),
+        (false, true, None) => return Activity::Enabled,
         (false, false, None) => {}
     }
     Activity::Disabled
@@ -359,7 +391,8 @@ fn read_point(value: &Value<'_>) -> Parsed<InjectionPoint> {
 fn check_point(section: &mut Section<'_>, priority: Priority, inject_at: InjectionPoint) {
     let is_immediate = inject_at == InjectionPoint::Immediate;
     if is_immediate && priority != Priority::Critical {
-        section.object("inject_at", |value| {
+        let key = section.latest("inject_at", "priority");
+        section.object(key, |value| {
             let message =
                 format!("`immediate` is for critical notifications, and this one's priority is {priority}");
             value.error(message).with_note("set `priority = \"critical\"`, or choose another point")
@@ -398,6 +431,7 @@ mod tests {
             templates: KnownTemplates {
                 compiled: &templates,
                 names: BTreeSet::from(["ci.toon.j2"]),
+                layers: BTreeMap::new(),
                 shipped: BTreeMap::new(),
             },
             known_types: &[],
@@ -405,8 +439,8 @@ mod tests {
             wake: Arc::default(),
             core: BTreeMap::new(),
         };
-        let SubscriberFile { compiled, found, .. } = compile(&file, &context);
-        compiled.unwrap_or_else(|| panic!("{found:?}")).0
+        let SubscriberFile { compiled, found, .. } = compile(&[file], &context);
+        compiled.unwrap_or_else(|| panic!("{found:?}")).subscriber
     }
 
     #[test]

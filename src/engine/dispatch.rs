@@ -10,7 +10,7 @@ use crate::{
     event::{Event, EventRef, Seq, SessionId},
     ledger::{LedgerEntry, Reason},
     notification::Notification,
-    pipeline::{Pipeline, rule::Activity},
+    pipeline::{Pipeline, remainder, rule::Activity},
     probe::{
         NOTED,
         pause::{CHECKS, PAUSE_ENDED},
@@ -69,6 +69,9 @@ impl Engine {
             }
         }
         for index in matched {
+            if !remainder::is_left(self.pipeline_mut(index).rule(), &event) {
+                continue;
+            }
             self.feed(index, seq, &event, now);
         }
     }

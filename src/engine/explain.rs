@@ -10,7 +10,7 @@ use crate::{
     ledger::FilteredBy,
     notification::SubscriberId,
     pipeline::{
-        filter,
+        filter, remainder,
         rule::{Activity, Subscriber},
     },
 };
@@ -44,6 +44,7 @@ impl Engine {
         let verdict = |rule: &Subscriber| {
             let is_off = rule.activity == Activity::Disabled;
             let found = match (selects(&rule.types), &rule.resolve) {
+                (true, _) if !remainder::is_left(rule, event) => return None,
                 (true, _) => filter::whole(rule, event).map(|()| Verdict::Takes),
                 (false, Some(resolve)) if selects(&resolve.by) => {
                     filter::check_source(rule, event).map(|()| Verdict::Resolves)

@@ -96,6 +96,11 @@ impl Condition {
         Ok(Self { program, is_constant: checked.asks.is_empty() })
     }
 
+    /// Its text.
+    pub fn source(&self) -> &str {
+        self.program.source()
+    }
+
     /// Whether it reads no field of an event, so that it accepts all events or none.
     pub fn is_constant(&self) -> bool {
         self.is_constant

@@ -60,6 +60,9 @@ pub struct Subscriber {
     pub output: OutputRule,
     /// The user's limits on the activation of notifications; the same for all subscribers.
     pub wake: Arc<WakeSettings>,
+    /// Those of later files with the same id, of a core one that they do not replace wholly: this one
+    /// takes the events that none of them takes. Empty for the one of the latest file.
+    pub later: Vec<Arc<Subscriber>>,
 }
 
 /// Whether a subscriber runs. A core one cannot be disabled.

@@ -556,6 +556,7 @@ pub(super) fn rule() -> Subscriber {
             audience: Audience::Agent,
         },
         wake: Arc::default(),
+        later: Vec::new(),
     }
 }
 

@@ -12,14 +12,16 @@ use super::hints;
 use crate::{
     config::{
         compile::{Compiled, template_name},
+        effective::{self, KeyInForce},
         layers::{FileKind, LayerKind, SourceFile, Sources},
-        layout::DeclaredPlaces,
+        layout::{DeclaredPlaces, TEMPLATE_SUFFIX},
         report::{Diagnostic, Place, sentence},
     },
     event::{
         Event, Payload, Seq,
         catalogue::{CatalogueEntry, OwnSeverities},
     },
+    nearest::nearest,
     pipeline::{
         filter,
         render::{Layout, RenderFailure, RenderInput, Rendered},
@@ -292,7 +294,7 @@ fn plain_text(text: Text<'_>, content: &str) -> Diagnostic {
         .into_warning()
 }
 
-/// Templates above the shipped layer that no subscriber names; not checked while any file has an
+/// Templates above the shipped layer that no subscriber uses; not checked while any file has an
 /// error.
 fn unused(files: &BTreeMap<&str, &SourceFile>, compiled: &Compiled) -> Vec<Diagnostic> {
     if compiled.report.error_count() > 0 {
@@ -302,14 +304,31 @@ fn unused(files: &BTreeMap<&str, &SourceFile>, compiled: &Compiled) -> Vec<Diagn
         compiled.rules.subscribers.iter().any(|rule| rule.output.layout.template() == Some(name))
     };
     let unused = files.iter().filter(|(name, file)| file.layer != LayerKind::Shipped && !is_used(name));
-    unused
-        .map(|(name, file)| {
-            let message = format!("no subscriber uses the template `{name}`");
-            Diagnostic::error(Place::file(&file.path), "", message)
-                .with_note("a subscriber uses the template named like its id, or the one in its `template`")
-                .into_warning()
-        })
-        .collect()
+    unused.map(|(name, file)| unused_template(name, file, compiled)).collect()
+}
+
+/// A template is used if a subscriber names it, or has no text of its own in the same layer or a
+/// later one.
+fn unused_template(name: &str, file: &SourceFile, compiled: &Compiled) -> Diagnostic {
+    let message = format!("no subscriber uses the template `{name}`");
+    let wrong = Diagnostic::error(Place::file(&file.path), "", message).into_warning();
+    let id = name.trim_end_matches(TEMPLATE_SUFFIX);
+    let own = compiled.files.iter().find(|(known, _)| known.as_str() == id);
+    if let Some(text) = own.and_then(|(_, files)| effective::keys(files).into_iter().find(is_text)) {
+        let note = format!(
+            "`{}` in {} is the text of `{id}`: a template replaces that of an earlier layer",
+            text.key, text.place.file
+        );
+        return wrong.with_note(note);
+    }
+    let ids = compiled.rules.subscribers.iter().map(|rule| rule.id.as_str());
+    wrong
+        .with_nearest(nearest(id, ids).map(|id| format!("{id}{TEMPLATE_SUFFIX}")))
+        .with_note("a subscriber uses the template named like its id, or the one in its `template`")
+}
+
+fn is_text(key: &KeyInForce) -> bool {
+    ["output.one", "output.table", "output.template"].contains(&key.key.as_str())
 }
 
 /// Possible events for a subscriber's template, those of its tests first.

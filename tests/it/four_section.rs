@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::support::rules::{START, event, made, rule, with_user};
 
 /// Files in `tests/four_section/subscribers`.
-const FILES: usize = 7;
+const FILES: usize = 10;
 /// The templates that shipped as files before the texts moved into the subscribers' files.
 const FORMER_TEMPLATES: [&str; 11] = [
     "background_task",

@@ -31,6 +31,7 @@ mod mcp;
 mod metrics;
 mod model;
 mod notify;
+mod overrides;
 mod pending;
 mod probes;
 mod producers;

@@ -1,0 +1,103 @@
+//! What a subscriber's file loses by replacing an earlier one whole: keys that the earlier file
+//! names and this one does not, so that they have their defaults.
+
+use crate::config::{
+    effective::{self, KeyInForce},
+    layers::{LayerKind, SourceFile},
+    report::{Diagnostic, Place, shown},
+};
+
+/// The default of each key that has one, as TOML. Keys that are not listed have no effect when they
+/// are absent.
+const DEFAULTS: [(&str, &str); 15] = [
+    ("subscriber.enabled", "true"),
+    ("events.severity_filter", "\"debug\""),
+    ("batching.window_ms", "2000"),
+    ("batching.max_size", "10"),
+    ("batching.mode", "\"window\""),
+    ("batching.dedupe_window_ms", "5000"),
+    ("batching.dedupe_keep", "\"first\""),
+    ("output.priority", "\"normal\""),
+    ("output.inject_at", "\"after_tool\""),
+    ("output.activation", "\"passive\""),
+    ("output.active_for", "\"any\""),
+    ("output.interrupt", "\"inject_and_continue\""),
+    ("output.escalate_at", "\"critical\""),
+    ("output.max_tokens", "200"),
+    ("output.audience", "\"agent\""),
+];
+/// Keys that say nothing about what is delivered, or stay as they were: a later file of a core
+/// subscriber is one too.
+const WITHOUT_EFFECT: [&str; 6] = [
+    "subscriber.id",
+    "subscriber.name",
+    "subscriber.description",
+    "subscriber.version",
+    "subscriber.inherit",
+    "output.core",
+];
+/// The keys that define the text.
+const TEXT: [&str; 3] = ["output.one", "output.table", "output.template"];
+/// Keys without a meaning of their own, and the ones that they belong to.
+const PARTS: [(&str, &[&str]); 6] = [
+    ("batching.dedupe_window_ms", &["batching.dedupe_key"]),
+    ("batching.dedupe_keep", &["batching.dedupe_key"]),
+    ("batching.max_wait_ms", &["batching.mode"]),
+    ("limits.equal", &["limits.resolved_by"]),
+    ("limits.order_by", &["limits.supersede_key", "limits.resolved_by"]),
+    ("limits.revision", &["limits.supersede_key", "limits.resolved_by"]),
+];
+
+/// A warning for each key of the files `earlier` that falls back to a default by `file`, which
+/// replaces them; each at `place`. None if the file is switched off.
+pub(crate) fn findings(earlier: &[SourceFile], file: &SourceFile, place: &Place) -> Vec<Diagnostic> {
+    let (before, own) = (effective::keys(earlier), effective::keys(std::slice::from_ref(file)));
+    let is_off = own.iter().any(|key| key.key == "subscriber.enabled" && *key.value == *"false");
+    if is_off {
+        return Vec::new();
+    }
+    let is_lost = |key: &KeyInForce| falls_back(key, &own) && !is_shipped_text(key, earlier);
+    before.iter().filter(|key| is_lost(key)).map(|key| finding(key, &own, place)).collect()
+}
+
+fn falls_back(before: &KeyInForce, own: &[KeyInForce]) -> bool {
+    let key = before.key.as_str();
+    let has = |key: &str| own.iter().any(|one| one.key == key);
+    let is_text = TEXT.contains(&key) && TEXT.iter().any(|key| has(key));
+    let is_part_of_lost =
+        PARTS.iter().any(|(part, wholes)| *part == key && !wholes.iter().any(|whole| has(whole)));
+    !has(key)
+        && !is_text
+        && !is_part_of_lost
+        && !WITHOUT_EFFECT.contains(&key)
+        && *before.value != *default_of(key, own)
+        && *before.value != *"[]"
+}
+
+/// A file without a text has the shipped one of its id, so that is not lost.
+fn is_shipped_text(key: &KeyInForce, earlier: &[SourceFile]) -> bool {
+    TEXT.contains(&key.key.as_str())
+        && earlier.iter().any(|file| file.layer == LayerKind::Shipped && file.path == key.place.file)
+}
+
+fn default_of(key: &str, own: &[KeyInForce]) -> &'static str {
+    let is_low = || own.iter().any(|one| one.key == "output.priority" && *one.value == *"\"low\"");
+    match DEFAULTS.iter().find(|(known, _)| *known == key) {
+        Some(("output.inject_at", _)) if is_low() => "\"turn_end\"",
+        Some((_, default)) => default,
+        None => "",
+    }
+}
+
+fn finding(before: &KeyInForce, own: &[KeyInForce], place: &Place) -> Diagnostic {
+    let name = before.key.rsplit('.').next().unwrap_or(&before.key);
+    let bare = |value: &str| shown(value.trim_matches('"'));
+    let is = match default_of(&before.key, own) {
+        "" => "is absent here".to_owned(),
+        default => format!("is {} here", bare(default)),
+    };
+    let message = format!("`{name}` was {} in {}, and {is}", bare(&before.value), before.place.file);
+    Diagnostic::error(place.clone(), before.key.as_str(), message)
+        .with_note("`inherit = true` under [subscriber] keeps what this file does not name")
+        .into_warning()
+}
