@@ -6,6 +6,8 @@
 
 use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc};
 
+use strum::VariantArray as _;
+
 use crate::{
     config::{
         batching,
@@ -49,6 +51,8 @@ const ID_BYTES_MAX: usize = 64;
 const MAX_TOKENS_LIMITS: RangeInclusive<u32> = 20..=2_000;
 /// Maximum cost of the wrapper of an injection; the intro of `markdown` is the longest.
 const WRAPPER_TOKENS: u32 = 60;
+/// The word for no escalation.
+const NEVER: &str = "never";
 /// Default number of tokens of a notification.
 pub(crate) const MAX_TOKENS: u32 = 200;
 
@@ -142,6 +146,7 @@ pub(crate) fn compile(files: &[SourceFile], context: &Context<'_>) -> Subscriber
     };
     let output_rule = read_output(&mut output, layout, words, context);
     check_audience(&mut output, &output_rule, activity, core);
+    check_escalation(&mut output, &output_rule, activity, core);
     let (tests, wrong_tests) = case::read(document);
 
     let place = subscriber.value("id").map(Value::place);
@@ -300,7 +305,7 @@ fn read_output(
         activation: section.read("activation", values::activation).unwrap_or_default(),
         active_for: section.read("active_for", values::word::<ActiveFor>).unwrap_or_default(),
         interrupt: section.read("interrupt", values::word::<Interrupt>).unwrap_or_default(),
-        escalate_at: section.read("escalate_at", values::severity),
+        escalate_at: section.read("escalate_at", read_escalation).unwrap_or(Some(Severity::Critical)),
         layout,
         sentence: words,
         max_tokens: read_max_tokens(section, context.injection_tokens),
@@ -337,6 +342,37 @@ fn check_audience(
     }
 }
 
+/// The severity that makes a notification critical; `None` for none.
+fn read_escalation(value: &Value<'_>) -> Parsed<Option<Severity>> {
+    let found = values::text(value)?;
+    if found == NEVER {
+        return Ok(None);
+    }
+    values::severity(value).map(Some).map_err(|wrong| {
+        let words = Severity::VARIANTS.iter().map(|severity| severity.as_str()).chain([NEVER]);
+        let words: Vec<&str> = words.collect();
+        wrong.into_iter().map(|wrong| wrong.with_allowed(found, &words)).collect()
+    })
+}
+
+/// Reports a core subscriber that keeps a critical event from being critical.
+fn check_escalation(
+    section: &mut Section<'_>,
+    rule: &OutputRule,
+    activity: Activity,
+    core_elsewhere: Option<&Protected>,
+) {
+    if rule.escalate_at.is_some() {
+        return;
+    }
+    let message = "a critical event of a core subscriber is always critical";
+    match core_elsewhere {
+        Some(core) => section.object("escalate_at", |value| core.refusal(value, message)),
+        None if activity == Activity::Core => section.object("escalate_at", |value| value.error(message)),
+        None => {}
+    }
+}
+
 /// Warns of keys that have no effect with the others.
 fn check_wake(section: &mut Section<'_>, rule: &OutputRule, threshold: Priority) {
     let can_be_critical = rule.priority == Priority::Critical || rule.escalate_at.is_some();
@@ -353,10 +389,12 @@ fn check_wake(section: &mut Section<'_>, rule: &OutputRule, threshold: Priority)
             value.error(message).into_warning()
         });
     }
-    if rule.activation == Activation::Active && rule.priority < threshold && rule.escalate_at.is_none() {
+    let escalates = rule.escalate_at.is_some() && section.value("escalate_at").is_some();
+    if rule.activation == Activation::Active && rule.priority < threshold && !escalates {
+        let wakes = if rule.escalate_at.is_some() { "only a critical event" } else { "nothing of it" };
         section.object("activation", |value| {
             let message = format!(
-                "it wakes no session: its priority is {}, and `threshold` in [activation] is {threshold}",
+                "{wakes} wakes a session: its priority is {}, and `threshold` in [activation] is {threshold}",
                 rule.priority
             );
             value.error(message).into_warning()

@@ -10,7 +10,7 @@ use aside::{
         shipped,
     },
     event::{Event, Provenance, Severity, catalogue},
-    notification::{Activation, Notification, Priority},
+    notification::{Activation, InjectionPoint, Notification, Priority},
     pipeline::rule::{Activity, Subscriber},
 };
 use serde_json::{Value, json};
@@ -222,6 +222,11 @@ fn mistakes_of_inheriting_files_are_placed() {
             "a core subscriber cannot be switched off",
         ),
         (
+            "[subscriber]\nid = \"tool_failure\"\ninherit = true\n[output]\nescalate_at = \"never\"\n",
+            "x.toml:5:15",
+            "a critical event of a core subscriber is always critical",
+        ),
+        (
             "[subscriber]\nid = \"reminder\"\ninherit = true\n[output]\none = \"a: 1\"\ntemplate = \"generic\"\n",
             "x.toml:6:12",
             "`template` and `one` both define the text",
@@ -387,4 +392,47 @@ fn untrusted_events_wait_for_their_point_alone() {
             assert_eq!((own.activation, own.priority), (Activation::Passive, Priority::High), "{activation}");
         }
     }
+}
+
+#[test]
+fn a_trusted_critical_event_is_always_critical() {
+    let own = "[subscriber]\nid = \"own\"\n[events]\ntypes = [\"own.event\"]\n[output]\npriority = \"low\"\n";
+    let compiled = with_user(&[("subscribers/own.toml", own)]);
+    let mut count = 0;
+    for rule in &compiled.rules.subscribers {
+        for pattern in &rule.types {
+            let event_type = pattern.to_string().replace("**", "new").replace('*', "new");
+            let event = event(&event_type, Some(Severity::Critical), &example(&event_type));
+            let made = made(&compiled, &[event]);
+            let own: Vec<_> = made.iter().filter(|one| one.subscriber == rule.id).collect();
+            let [own] = &*own else { panic!("{} {event_type}: {made:#?}", rule.id) };
+            let found = (own.priority, own.inject_at, own.activation);
+            let expected = (Priority::Critical, InjectionPoint::Immediate, Activation::Active);
+            assert_eq!(found, expected, "{} {event_type}", rule.id);
+            count += 1;
+        }
+    }
+    assert!(count >= 30, "{count} types");
+}
+
+#[test]
+fn an_escalation_can_be_switched_off() {
+    for (written, severity, expected) in [
+        ("", Severity::Critical, Priority::Critical),
+        ("", Severity::Error, Priority::Normal),
+        ("escalate_at = \"critical\"", Severity::Critical, Priority::Critical),
+        ("escalate_at = \"error\"", Severity::Error, Priority::Critical),
+        ("escalate_at = \"never\"", Severity::Critical, Priority::Normal),
+    ] {
+        let text =
+            format!("[subscriber]\nid = \"own\"\n[events]\ntypes = [\"own.event\"]\n[output]\n{written}\n");
+        let compiled = with_user(&[("subscribers/own.toml", &text)]);
+        assert_eq!(compiled.report.to_string(), "", "{written}");
+        let made = made(&compiled, &[event("own.event", Some(severity), &json!({}))]);
+        assert_eq!(made[0].priority, expected, "{written} {severity}");
+    }
+    let text =
+        "[subscriber]\nid = \"own\"\n[events]\ntypes = [\"own.event\"]\n[output]\nescalate_at = \"nevr\"\n";
+    let report = with_user(&[("subscribers/own.toml", text)]).report.to_string();
+    assert!(report.contains("did you mean `never`?"), "{report}");
 }
