@@ -1,7 +1,7 @@
 //! Commands of a user in a shell that evaluated `aside shell-init`: real shells at a terminal of
 //! their own.
 
-use std::{collections::BTreeSet, fs, process::Stdio};
+use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt, process::Stdio};
 
 use serde_json::{Value, json};
 
@@ -18,9 +18,14 @@ const SHELLS: [(&str, &str, &str); 3] = [
 /// Types `lines` into a shell, like a user at a terminal.
 fn type_into(home: &Home, shell: (&str, &str, &str), lines: &[&str]) {
     let (name, start, evaluate) = shell;
-    let input = home.path(&format!("typed-{name}"));
     let first = evaluate.replace("PROGRAM", env!("CARGO_BIN_EXE_aside"));
-    fs::write(&input, format!("{first}\n{}\nexit\n", lines.join("\n"))).expect("written");
+    type_lines(home, name, start, &[&[&*first], lines].concat());
+}
+
+/// Types exactly `lines` into the shell that `start` starts, then `exit`.
+fn type_lines(home: &Home, name: &str, start: &str, lines: &[&str]) {
+    let input = home.path(&format!("typed-{name}"));
+    fs::write(&input, format!("{}\nexit\n", lines.join("\n"))).expect("written");
     let places = home.command(&[]);
     let mut script = std::process::Command::new("script");
     script
@@ -35,6 +40,180 @@ fn type_into(home: &Home, shell: (&str, &str, &str), lines: &[&str]) {
         .stderr(Stdio::piped());
     let output = script.output().expect("`script` runs; scripts/test installs it and the shells");
     assert!(!output.stdout.is_empty(), "{name}: {output:?}");
+}
+
+/// A shell that is started with a startup file: how it is started, the file, and the line of it that
+/// evaluates the reporting code and then names another program for the reports.
+const STARTED: [(&str, &str, &str, &str); 4] = [
+    (
+        "bash",
+        "bash --noprofile --rcfile .bashrc -i",
+        ".bashrc",
+        "eval \"$(PROGRAM shell-init bash)\"; _aside_program=$HOME/record",
+    ),
+    ("zsh", "zsh -d -i", ".zshrc", "eval \"$(PROGRAM shell-init zsh)\"; _aside_program=$HOME/record"),
+    (
+        "fish",
+        "fish --no-config -C 'source start.fish' -i",
+        "start.fish",
+        "PROGRAM shell-init fish | source; set _aside_program $HOME/record",
+    ),
+    (
+        "fish -P",
+        "fish --no-config -P -C 'source start.fish' -i",
+        "start.fish",
+        "PROGRAM shell-init fish | source; set _aside_program $HOME/record",
+    ),
+];
+
+/// Lines of a shell and whether each is reported. In the startup file `INIT` is the reporting code.
+type Typed = (&'static str, &'static str, &'static [(&'static str, bool)]);
+
+/// The ways in which a user keeps a line private, or has the history show another one.
+const TYPED: [Typed; 25] = [
+    // bash reads its history after the startup file.
+    ("bash", "HISTCONTROL=ignorespace\nINIT", &[(" (exit 31)", false), ("(exit 32)", true)]),
+    (
+        "bash",
+        "HISTCONTROL=ignoreboth\nINIT",
+        &[("(exit 3)", true), ("(exit 3)", false), (" (exit 3)", false)],
+    ),
+    ("bash", "INIT", &[("(exit 3)", true), ("(exit 3)", true), ("", false), ("", false), ("# a", false)]),
+    (
+        "bash",
+        "HISTCONTROL=erasedups\nINIT",
+        &[("(exit 3)", true), ("(exit 4)", true), ("sleep 1.1", true), ("(exit 3)", true)],
+    ),
+    (
+        "bash",
+        "HISTIGNORE='&:*secret*'\nINIT",
+        &[("(exit 3) # secret", false), ("(exit 4)", true), ("(exit 4)", false)],
+    ),
+    (
+        "bash",
+        "INIT",
+        &[
+            ("set +o history", false),
+            ("(exit 3)", false),
+            ("set -o history", false),
+            ("(exit 4)", true),
+            ("set +o history; (exit 5)", false),
+        ],
+    ),
+    // Lines of another shell are read at each prompt.
+    (
+        "bash",
+        "HISTCONTROL=ignorespace\nPROMPT_COMMAND='history -s \"echo old $SECONDS$RANDOM\"'\nINIT",
+        &[(" (exit 3)", false), ("(exit 4)", true), (" (exit 5)", false), ("(exit 6)", true)],
+    ),
+    (
+        "bash",
+        "INIT\nPROMPT_COMMAND+='; history -s \"echo old $RANDOM\"'\nHISTCONTROL=ignorespace",
+        &[(" (exit 3)", false), ("true", false), (" (exit 5)", false), ("(exit 6)", true)],
+    ),
+    (
+        "bash",
+        "INIT",
+        &[
+            ("history -s x; history -s y; (exit 3)", false),
+            ("history -c; (exit 4)", false),
+            ("(exit 5)", true),
+        ],
+    ),
+    (
+        "bash",
+        "HISTSIZE=2\nINIT",
+        &[("(exit 3)", true), ("(exit 4)", true), ("(exit 5)", true), ("(exit 6)", true)],
+    ),
+    (
+        "bash",
+        "INIT",
+        &[("for i in 1\ndo (exit 3)\ndone", true), ("unset HISTFILE", false), ("(exit 4)", false)],
+    ),
+    (
+        "bash",
+        "PROMPT_COMMAND=(true :)\nHISTCONTROL=ignoreboth\nINIT",
+        &[(" (exit 3)", false), ("(exit 4)", true)],
+    ),
+    // zsh keeps what it refused until the next line.
+    ("zsh", "setopt hist_ignore_space\nINIT", &[(" (exit 3)", false), ("(exit 4)", true), ("", false)]),
+    ("zsh", "setopt hist_ignore_space\nalias x=' (exit 3)'\nINIT", &[("x", false), ("(exit 4)", true)]),
+    ("zsh", "setopt hist_ignore_all_dups\nINIT", &[("(exit 3)", true), ("(exit 3)", true)]),
+    ("zsh", "HISTORY_IGNORE='(ls|*secret*)'\nINIT", &[(": secret; (exit 3)", false), ("(exit 4)", true)]),
+    (
+        "zsh",
+        "zshaddhistory() { [[ $1 != *secret* ]] }\nINIT",
+        &[(": secret; (exit 3)", false), ("(exit 4)", true)],
+    ),
+    (
+        "zsh",
+        "HISTFILE=$HOME/.kept\nSAVEHIST=9\nINIT",
+        &[
+            ("for i in 1\ndo (exit 3)\ndone", true),
+            ("fc -p", false),
+            ("(exit 4)", false),
+            ("fc -P", false),
+            ("(exit 5)", true),
+        ],
+    ),
+    ("zsh", "INIT", &[("(exit 3)", true), ("\t(exit 4)", false), ("", false), ("", false)]),
+    (
+        "fish",
+        "INIT",
+        &[("sh -c 'exit 3'", true), ("sh -c 'exit 3'", true), ("", false), ("  sh -c 'exit 4'", false)],
+    ),
+    (
+        "fish",
+        "set -e fish_history\nINIT",
+        &[
+            ("sh -c 'exit 3'", true),
+            ("set -g fish_history ''", false),
+            ("sh -c 'exit 4'", false),
+            ("set -e fish_history", false),
+            ("sh -c 'exit 5'", true),
+        ],
+    ),
+    ("fish", "INIT", &[("set -g fish_private_mode 1", false), ("sh -c 'exit 3'", false)]),
+    ("fish -P", "INIT", &[("sh -c 'exit 3'", false)]),
+    (
+        "fish",
+        "function fish_should_add_to_history\n not string match -q '*secret*' -- $argv\nend\nINIT",
+        &[("sh -c 'exit 3' secret", false), ("sh -c 'exit 4'", true)],
+    ),
+    ("fish", "INIT", &[("for i in 1\nsh -c 'exit 3'\nend", true)]),
+];
+
+#[test]
+fn only_a_line_that_was_surely_typed_is_reported() {
+    for (name, startup, typed) in TYPED {
+        let home = Home::new();
+        let (_, start, file, init) = STARTED.into_iter().find(|row| row.0 == name).expect("listed");
+        let init = init.replace("PROGRAM", env!("CARGO_BIN_EXE_aside"));
+        let write = |name: &str, text: &str| fs::write(home.path("work").join(name), text).expect("written");
+        write(file, &startup.replace("INIT", &init));
+        write(".bash_history", "echo older line\necho old line of yesterday\n");
+        write(
+            "record",
+            "#!/bin/sh\nshift 5\nprintf '%s\\n' \"$(printf %s \"$2\" | tr '\\n' ' ')\" >>\"$HOME/reports\"\n",
+        );
+        let record = home.path("work").join("record");
+        fs::set_permissions(&record, fs::Permissions::from_mode(0o755)).expect("its permissions");
+        let lines: Vec<&str> = typed.iter().map(|row| row.0).collect();
+        type_lines(&home, name, start, &lines);
+        let mut expected: Vec<String> =
+            typed.iter().filter(|row| row.1).map(|row| row.0.replace('\n', " ")).collect();
+        let reports = || {
+            let text = fs::read_to_string(home.path("work").join("reports")).unwrap_or_default();
+            let mut lines: Vec<String> = text.lines().map(|line| line.replace("; ", " ")).collect();
+            lines.sort_unstable();
+            lines
+        };
+        expected.sort_unstable();
+        eventually(&format!("the reports of {startup}"), || {
+            (reports().len() >= expected.len()).then_some(())
+        });
+        assert_eq!(reports(), expected, "{name}: {startup}");
+    }
 }
 
 /// The commands that were published, with their exit codes.
