@@ -29,7 +29,7 @@ pub const TEXT_BYTES_MAX: usize = 512;
 /// Most turns of a condition.
 const TURNS_MAX: u32 = 1_000;
 /// The default host of a port.
-const LOOPBACK: &str = "127.0.0.1";
+const HOST: &str = "localhost";
 /// Displayed characters of an invalid text.
 const SHOWN_CHARS: usize = 60;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -240,7 +240,7 @@ fn read_pid(text: &str) -> Result<u32, String> {
 fn read_address(text: &str) -> Result<(String, u16), String> {
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) => (host.trim_start_matches('[').trim_end_matches(']'), port),
-        None => (LOOPBACK, text),
+        None => (HOST, text),
     };
     let port = port.parse().ok().filter(|port| *port > 0);
     let port = port.ok_or_else(|| "a port is a number from 1 to 65535".to_owned())?;
@@ -453,7 +453,7 @@ mod tests {
         let at = |text: &str| Condition::At { time: time(text) };
         for (text, expected) in [
             ("exit 4711", Condition::Exit { pid: 4711, started: None }),
-            ("port 3000", port("127.0.0.1", 3000, true)),
+            ("port 3000", port("localhost", 3000, true)),
             ("  no  port   db:5432 ", port("db", 5432, false)),
             ("port [::1]:80", port("::1", 80, true)),
             ("http localhost:3000/health", http("http://localhost:3000/health", None)),

@@ -1,6 +1,6 @@
 //! Limits which machines a watch may contact.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::condition::{Condition, host_of};
 use crate::settings::settings;
@@ -9,6 +9,9 @@ settings! {
     /// Whether ports and servers of other machines may be contacted.
     remote: bool = false, flag();
 }
+
+/// The addresses of `localhost`: some servers listen on only one of the two.
+pub const LOCALHOST: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
 /// The host that a condition connects to, if it is another machine.
 pub fn remote_host(condition: &Condition) -> Option<String> {
@@ -24,8 +27,17 @@ pub fn remote_host(condition: &Condition) -> Option<String> {
 
 /// Whether a name or address refers to this machine.
 pub fn is_here(host: &str) -> bool {
-    host.eq_ignore_ascii_case("localhost")
-        || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    !addresses(host).is_empty() || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// The addresses to ask, one after the other, for a host that means this machine by several;
+/// empty for any other one.
+///
+/// Source: RFC 6761, 6.3, for names; and the addresses of "all interfaces", which servers print.
+pub fn addresses(host: &str) -> &'static [IpAddr] {
+    let name = host.trim_end_matches('.').to_ascii_lowercase();
+    let is_all = host.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified());
+    if is_all || name == "localhost" || name.ends_with(".localhost") { &LOCALHOST } else { &[] }
 }
 
 #[cfg(test)]
@@ -43,6 +55,11 @@ mod tests {
             ("port 3000", None),
             ("port localhost:3000", None),
             ("port [::1]:3000", None),
+            ("port LocalHost.:3000", None),
+            ("port 0.0.0.0:3000", None),
+            ("http http://[::]:3000", None),
+            ("http app.localhost:3000", None),
+            ("port localhost.example.org:3000", Some("localhost.example.org")),
             ("http http://127.1.2.3/x", None),
             ("port db:3000", Some("db")),
             ("http http://example.org:80/x", Some("example.org")),

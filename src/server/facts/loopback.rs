@@ -2,23 +2,23 @@
 
 use std::{
     io::ErrorKind,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream},
+    net::{SocketAddr, TcpStream},
     time::Duration,
 };
+
+use crate::watch::hosts::LOCALHOST;
 
 /// Time limit of one connection. The kernel answers at once on loopback, unless a filter drops
 /// packets or the listener's queue is full.
 pub(super) const WITHIN: Duration = Duration::from_millis(4);
 /// The time limit of one connection on a request's thread.
 pub(super) const QUICK_WITHIN: Duration = Duration::from_millis(1);
-/// Addresses of servers on `localhost`: some listen on only one of the two.
-const ADDRESSES: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
 /// Whether a connection to `port` is accepted; `None` when that is unknown after `within` for each
 /// address.
 pub(super) fn accepts(port: u16, within: Duration) -> Option<bool> {
     let mut answer = Some(false);
-    for address in ADDRESSES {
+    for address in LOCALHOST {
         match connect(SocketAddr::new(address, port), within) {
             Some(true) => return Some(true),
             Some(false) => {}

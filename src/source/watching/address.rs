@@ -5,9 +5,13 @@ use std::{io, pin::pin, time::Duration};
 
 use hyper::{Request, client::conn::http1::handshake, header};
 use hyper_util::rt::TokioIo;
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{
+    net::{TcpStream, ToSocketAddrs},
+    time::timeout,
+};
 
 use super::looked::LookError;
+use crate::watch::hosts::addresses;
 
 /// Time limit of a connection.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
@@ -62,27 +66,55 @@ impl Wanted {
 pub(super) async fn look(wanted: &Wanted) -> Result<Option<String>, LookError> {
     match wanted {
         Wanted::Port { host, port, is_open } => {
-            let is_there = connect(host, *port).await?.is_some();
+            let is_there = !connect(host, *port).await?.is_empty();
             let state = if is_there { "a process listens" } else { "no process listens" };
             Ok((is_there == *is_open).then(|| state.to_owned()))
         }
         Wanted::Answer { host, port, url, status } => {
-            let Some(connection) = connect(host, *port).await? else { return Ok(None) };
-            // A broken connection, or one without HTTP, has not answered yet.
-            let found = timeout(ANSWER_MAX, ask(connection, url)).await.ok().and_then(Result::ok);
             let is_meant = |found: &u16| status.map_or(*found < STATUS_BAD, |wanted| wanted == *found);
-            Ok(found.filter(is_meant).map(|found| format!("it answers {found}")))
+            for connection in connect(host, *port).await? {
+                // A broken connection, or one without HTTP, has not answered yet.
+                let found = timeout(ANSWER_MAX, ask(connection, url)).await.ok().and_then(Result::ok);
+                if let Some(found) = found.filter(is_meant) {
+                    return Ok(Some(format!("it answers {found}")));
+                }
+            }
+            Ok(None)
         }
     }
 }
 
+/// Connects to each address of the host on which a process listens.
+///
+/// Errors: a name has no address, or this process can open no connection to any.
+async fn connect(host: &str, port: u16) -> Result<Vec<TcpStream>, LookError> {
+    let addresses = addresses(host);
+    if addresses.is_empty() {
+        return Ok(connect_to((host, port)).await?.into_iter().collect());
+    }
+    // A machine may have only one of the two.
+    let (mut open, mut failed) = (Vec::new(), Vec::new());
+    for address in addresses {
+        match connect_to((*address, port)).await {
+            Ok(connection) => open.extend(connection),
+            Err(error) => failed.push(error),
+        }
+    }
+    match failed.pop() {
+        Some(error) if failed.len() + 1 == addresses.len() => Err(error.into()),
+        Some(_) | None => Ok(open),
+    }
+}
+
 /// Connects; `None` if nothing listens.
-async fn connect(host: &str, port: u16) -> Result<Option<TcpStream>, LookError> {
-    match timeout(CONNECT_MAX, TcpStream::connect((host, port))).await {
+async fn connect_to(address: impl ToSocketAddrs) -> io::Result<Option<TcpStream>> {
+    match timeout(CONNECT_MAX, TcpStream::connect(address)).await {
+        // The kernel may pick the same port for this side and connect the socket to itself.
+        Ok(Ok(connection)) if connection.local_addr().ok() == connection.peer_addr().ok() => Ok(None),
         Ok(Ok(connection)) => Ok(Some(connection)),
         Err(_) => Ok(None),
         Ok(Err(error)) if NOBODY.contains(&error.kind()) => Ok(None),
-        Ok(Err(error)) => Err(error.into()),
+        Ok(Err(error)) => Err(error),
     }
 }
 

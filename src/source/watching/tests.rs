@@ -106,6 +106,47 @@ async fn a_port_opens_and_closes() {
 }
 
 #[tokio::test]
+async fn localhost_is_asked_at_both_addresses() {
+    let folder = temporary();
+    for (bound, hosts, others) in [
+        ("[::1]:0", ["", "localhost:", "LOCALHOST.:", "0.0.0.0:", "[::]:", "[::1]:"], "127.0.0.1:"),
+        ("127.0.0.1:0", ["", "localhost:", "LOCALHOST.:", "0.0.0.0:", "[::]:", "127.0.0.1:"], "[::1]:"),
+    ] {
+        let listener = TcpListener::bind(bound).expect("a port");
+        let port = listener.local_addr().expect("bound").port();
+        for host in hosts {
+            let open = state(&format!("port {host}{port}"), folder.path()).await;
+            assert_eq!(open.as_deref(), Some("a process listens"), "{bound}: {host}");
+            assert_eq!(state(&format!("no port {host}{port}"), folder.path()).await, None, "{bound}: {host}");
+        }
+        let closed = state(&format!("no port {others}{port}"), folder.path()).await;
+        assert_eq!(closed.as_deref(), Some("no process listens"), "{bound}");
+    }
+}
+
+#[tokio::test]
+async fn answer_of_either_address_counts() {
+    let folder = temporary();
+    let first = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = first.local_addr().expect("bound").port();
+    let second = TcpListener::bind(("::1", port)).expect("the same port");
+    let serve = |listener: TcpListener, status: &'static str| {
+        thread::spawn(move || {
+            let (mut connection, _) = listener.accept().expect("a connection");
+            let read = connection.read(&mut [0; 1024]).expect("a request");
+            write!(connection, "HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n").expect("written");
+            read
+        })
+    };
+    let servers = [serve(first, "404 Not Found"), serve(second, "200 OK")];
+    let answer = state(&format!("http localhost:{port}"), folder.path()).await;
+    assert_eq!(answer.as_deref(), Some("it answers 200"));
+    for server in servers {
+        assert!(server.join().expect("served") > 0);
+    }
+}
+
+#[tokio::test]
 async fn a_server_answers_with_the_status_that_is_waited_for() {
     let folder = temporary();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
