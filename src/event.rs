@@ -12,6 +12,7 @@ mod printable;
 mod provenance;
 mod secrets;
 mod state;
+mod terminal_line;
 mod trust;
 
 pub mod catalogue;
@@ -29,4 +30,5 @@ pub use payload::{
 };
 pub use provenance::Provenance;
 pub use secrets::{is_harmless, is_secret_field, mask_field, mask_secrets, mask_value};
+pub use terminal_line::terminal_line;
 pub use trust::Trust;

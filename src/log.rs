@@ -11,7 +11,7 @@ use regex::bytes::{Regex, RegexBuilder};
 use serde_json::{Map, Value, json};
 
 use crate::{
-    event::{Event, Provenance, Severity, cut_text, mask_secrets, strip_text},
+    event::{Event, Provenance, Severity, cut_text, mask_secrets, strip_text, terminal_line},
     settings::{Entries, Entry, Keys, entry_folder, entry_name, entry_text},
     time::Timestamp,
 };
@@ -86,8 +86,10 @@ impl Log {
         }
     }
 
-    /// Selects a line for a report; `None` if it does not match.
+    /// Selects a line for a report; `None` if it does not match, as a terminal shows it.
     pub fn pick(&self, line: &[u8]) -> Option<Matched> {
+        let line = terminal_line(line);
+        let line = line.as_bytes();
         let groups = self.wanted.0.captures(line)?;
         if self.ignored.as_ref().is_some_and(|ignored| ignored.0.is_match(line)) {
             return None;

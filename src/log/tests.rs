@@ -77,6 +77,32 @@ fn a_line_is_cleaned_cut_and_not_trusted() {
 }
 
 #[test]
+fn line_matches_as_a_terminal_shows_it() {
+    for (wanted, ignored, line, expected) in [
+        ("^ERROR", None, "\u{1b}[31mERROR\u{1b}[0m pool exhausted", Some("ERROR pool exhausted")),
+        (
+            "^ERROR pool$",
+            None,
+            "\u{1b}[2m\u{1b}[1;31mERROR\u{1b}[m \u{1b}[4mpool\u{1b}[0m\r",
+            Some("ERROR pool"),
+        ),
+        (
+            "^at src/a.ts:3$",
+            None,
+            "at \u{1b}]8;;file:///w/src/a.ts\u{7}src/a.ts:3\u{1b}]8;;\u{7}",
+            Some("at src/a.ts:3"),
+        ),
+        ("file:///", None, "at \u{1b}]8;;file:///w/src/a.ts\u{7}src/a.ts:3\u{1b}]8;;\u{7}", None),
+        ("ERROR", None, "ERROR: 1 of 9\r\u{1b}[Kdone", None),
+        ("^E$", None, "| \u{8}\u{8}/ \u{8}\u{8}E\u{1b}[K", Some("E")),
+        ("ERROR", Some("^ERROR retry"), "\u{1b}[31mERROR\u{1b}[0m retry 1", None),
+    ] {
+        let found = log(wanted, ignored).pick(line.as_bytes()).map(|matched| matched.line);
+        assert_eq!(found.as_deref(), expected, "{line:?}");
+    }
+}
+
+#[test]
 fn a_relative_path_is_one_of_each_open_folder() {
     let folders: [Arc<str>; 2] = ["/a".into(), "/b/".into()];
     let paths =

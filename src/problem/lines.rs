@@ -1,4 +1,6 @@
-//! Splits output bytes into lines of text: without terminal escapes, of bounded length.
+//! Splits output bytes into lines of text, as a terminal shows them, of bounded length.
+
+use crate::event::terminal_line;
 
 /// Longest line, in bytes; the rest of a longer one is dropped. Source: cargo's JSON of one message
 /// has some 10 KiB.
@@ -18,7 +20,7 @@ impl Lines {
             let room = LINE_BYTES_MAX.saturating_sub(self.rest.len());
             self.rest.extend(part.get(..room.min(part.len())).unwrap_or_default());
             if parts.peek().is_some() {
-                each(&plain(&self.rest));
+                each(&terminal_line(&self.rest));
                 self.rest.clear();
             }
         }
@@ -27,45 +29,10 @@ impl Lines {
     /// Calls `each` with the last line, if it has no end.
     pub fn finish(&mut self, mut each: impl FnMut(&str)) {
         if !self.rest.is_empty() {
-            each(&plain(&self.rest));
+            each(&terminal_line(&self.rest));
             self.rest.clear();
         }
     }
-}
-
-/// A line as a terminal shows it: without overwritten text, escapes and the carriage return at its
-/// end; invalid UTF-8 is replaced.
-fn plain(line: &[u8]) -> String {
-    let text = String::from_utf8_lossy(line);
-    let text = text.trim_start_matches('\u{feff}').trim_end_matches('\r');
-    without_escapes(text.rsplit('\r').next().unwrap_or(text))
-}
-
-/// Removes whole escape sequences, and other control characters except tabs.
-fn without_escapes(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        match (c, chars.peek()) {
-            ('\x1b', Some('[')) => {
-                chars.next();
-                while chars.next().is_some_and(|c| !('\x40'..='\x7e').contains(&c)) {}
-            }
-            // A title or a link: up to BEL, or to ESC and a backslash.
-            ('\x1b', Some(']')) => {
-                while let Some(c) = chars.next() {
-                    if c == '\x07' || (c == '\x1b' && chars.next_if_eq(&'\\').is_some()) {
-                        break;
-                    }
-                }
-            }
-            ('\x1b', Some('(' | ')' | '#' | '%')) => drop((chars.next(), chars.next())),
-            ('\x1b', _) => drop(chars.next()),
-            (c, _) if c != '\t' && c.is_control() => {}
-            (c, _) => plain.push(c),
-        }
-    }
-    plain
 }
 
 #[cfg(test)]

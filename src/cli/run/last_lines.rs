@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::event::clean_text;
+use crate::event::{clean_text, terminal_line};
 
 /// Most kept lines.
 const LINES_MAX: usize = 20;
@@ -38,7 +38,7 @@ impl LastLines {
         let mut lines: VecDeque<String> = VecDeque::new();
         let mut chars = 0;
         for line in whole.trim_end().rsplit('\n') {
-            let line = clean_text(last_drawn(line)).trim_end().to_owned();
+            let line = clean_text(&terminal_line(line.as_bytes())).trim_end().to_owned();
             chars += line.chars().count() + 1;
             if lines.len() == LINES_MAX || (chars > CHARS_MAX && !lines.is_empty()) {
                 break;
@@ -47,11 +47,6 @@ impl LastLines {
         }
         Vec::from(lines).join("\n")
     }
-}
-
-/// The last drawn state of a line that was overwritten, such as a progress bar.
-fn last_drawn(line: &str) -> &str {
-    line.trim_end_matches('\r').rsplit('\r').next().unwrap_or(line)
 }
 
 #[cfg(test)]
@@ -72,6 +67,7 @@ mod tests {
             (b"no newline", "no newline"),
             (b"\x1b[1mbold\x1b[0m\r\nplain\r\n", "bold\nplain"),
             (b" 10%\r 50%\r100%\ndone\n", "100%\ndone"),
+            (b"10%\r\x1b[K100%\nspin |\x08/\x08\x08: ok\n", "100%\nspin: ok"),
             (b"not \xff text\n", "not \u{fffd} text"),
         ] {
             assert_eq!(text(output), expected, "{output:?}");

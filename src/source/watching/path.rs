@@ -4,13 +4,13 @@ use std::{
     fs, io, io::Read, ops::ControlFlow, os::unix::fs::MetadataExt, path::Path, sync::Arc, time::Duration,
 };
 
-use regex::bytes::Regex;
+use regex::Regex;
 use sha2::{Digest, Sha256};
 use tokio::sync::Notify;
 
 use super::looked::{Look, LookError};
 use crate::{
-    event::{cut_text, mask_secrets, strip_text},
+    event::{cut_text, mask_secrets, strip_text, terminal_line},
     hash::first_64_bits,
     source::{
         folders::Folders,
@@ -109,10 +109,10 @@ fn look_again(condition: &Condition, tail: &mut Tail) -> io::Result<Found> {
     let pattern = Regex::new(pattern).map_err(io::Error::other)?;
     let mut met = None;
     let is_behind = tail.read(path, |line| {
-        if !pattern.is_match(line) {
+        let text = terminal_line(line);
+        if !pattern.is_match(&text) {
             return ControlFlow::Continue(());
         }
-        let text = String::from_utf8_lossy(line);
         met = Some(cut_text(mask_secrets(&strip_text(text.trim())), LINE_CHARS_SHOWN).into());
         ControlFlow::Break(())
     })?;

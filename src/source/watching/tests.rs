@@ -247,6 +247,28 @@ async fn a_line_is_found_once_it_is_whole_and_not_what_stood_there_before() {
 }
 
 #[tokio::test]
+async fn line_matches_as_a_terminal_shows_it() {
+    let folder = temporary();
+    let path = folder.path().join("dev.log");
+    append(&path, "begin\n");
+    for (pattern, line, expected) in [
+        ("^ready in", "\u{1b}[32mready in\u{1b}[0m 300 ms", "ready in 300 ms"),
+        (
+            "^see docs here$",
+            "see \u{1b}]8;;http://x/docs\u{1b}\\docs\u{1b}]8;;\u{1b}\\ here",
+            "see docs here",
+        ),
+        ("^done$", "10%\r\u{1b}[2Kdone\r", "done"),
+        ("^ok!$", "no\u{8}\u{8}ok!", "ok!"),
+    ] {
+        let condition = open(&format!("line dev.log /{pattern}/"), folder.path()).await;
+        let mut lines = ["http://x/docs 10%\n".to_owned(), format!("{line}\n")].into_iter();
+        let found = met(&condition, || append(&path, &lines.next().unwrap_or_default())).await;
+        assert_eq!(found, expected, "{pattern}");
+    }
+}
+
+#[tokio::test]
 async fn lines_are_followed_over_a_rename_and_a_truncation() {
     let folder = temporary();
     let (path, old) = (folder.path().join("dev.log"), folder.path().join("dev.log.1"));
