@@ -19,7 +19,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use strum::{IntoStaticStr, VariantArray};
 
-pub use self::{condition::Condition, fold::Watches};
+pub use self::{
+    condition::{Condition, ReadPosition},
+    fold::Watches,
+};
 use crate::{
     event::{Event, EventRef, Provenance, Scope, SessionId, Severity},
     time::{Timestamp, short_duration},

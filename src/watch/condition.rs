@@ -98,8 +98,8 @@ pub enum Condition {
         path: String,
         /// A regular expression, without slashes.
         pattern: String,
-        /// Inode and length of the file when the watch was set; absent without a file.
-        from: Option<(u64, u64)>,
+        /// The end of the file when the watch was set; absent without a file.
+        from: Option<ReadPosition>,
     },
     /// The checks of a pushed commit end.
     Ci {
@@ -129,6 +129,17 @@ pub enum Condition {
         /// The session.
         session: SessionId,
     },
+}
+
+/// A position in a file, with the content before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadPosition {
+    /// The file's inode number.
+    pub inode: u64,
+    /// The position, in bytes.
+    pub offset: u64,
+    /// A hash of the last bytes before it.
+    pub recent: u64,
 }
 
 /// Context that completes relative conditions.

@@ -86,7 +86,7 @@ fn first_look(condition: Condition) -> io::Result<Look> {
         return Ok(Look::Open(Condition::Change { path, since }));
     }
     let Condition::Line { path, pattern, from: _ } = condition else { return Ok(Look::Open(condition)) };
-    let from = metadata(&path)?.map(|found| (found.ino(), found.len()));
+    let from = Tail::at_end(&path)?.position();
     Ok(Look::Open(Condition::Line { path, pattern, from }))
 }
 
