@@ -89,7 +89,11 @@ impl<'w> World<'w> {
         let (session, contents) = (SessionId::new("s"), Arc::new(Contents::default()));
         let mut world =
             Self { session, memory: Memory::default(), settings: Settings::default(), contents, workspace };
-        let touch = |path: &PathBuf| Touch { path: path.to_str().expect("text").into(), by: TouchKind::Read };
+        let touch = |path: &PathBuf| Touch {
+            path: path.to_str().expect("text").into(),
+            by: TouchKind::Read,
+            written: None,
+        };
         let call = Call { touched: paths.iter().map(touch).collect(), ..Call::default() };
         for event in world.look_after(&[call]) {
             world.memory.observe(&event.as_ref(), NOW);

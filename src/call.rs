@@ -6,12 +6,13 @@
 
 pub mod command;
 pub mod push;
+pub mod written;
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use self::command::absolute;
+use self::{command::absolute, written::Written};
 
 /// The field of `agent.turn.end` with the ids of the commands that still run in the background.
 pub const RUNNING: &str = "running";
@@ -53,6 +54,8 @@ pub struct Touch {
     pub path: Arc<str>,
     /// The kind of access.
     pub by: TouchKind,
+    /// What was written, if the call says so.
+    pub written: Option<Written>,
 }
 
 /// How the content of a file reached an agent.
@@ -94,7 +97,7 @@ impl Call {
             has_ended.then(|| serde_json::from_str(payload).ok())??;
         let touched = files.iter().filter_map(|file| {
             let folder = if file.path.starts_with('/') { Some("/") } else { folder };
-            Some(Touch { path: absolute(&file.path, folder?).into(), by: file.by })
+            Some(Touch { path: absolute(&file.path, folder?).into(), by: file.by, written: None })
         });
         let touched: Vec<Touch> = touched.collect();
         let says_something = !touched.is_empty() || command.is_some();

@@ -27,6 +27,8 @@ pub trait Facts {
     /// The cached text with that hash, if it was hashed recently and has at most
     /// [`KEPT_BYTES_MAX`].
     fn kept(&self, hash: ContentHash) -> Option<Arc<str>>;
+    /// Caches a text of at most [`KEPT_BYTES_MAX`] for [`Facts::kept`].
+    fn remember(&self, hash: ContentHash, text: &str);
     /// At most `max` bytes of the regular file at `path`, starting at `from`; `None` if it cannot
     /// be read.
     fn read(&self, path: &Path, from: u64, max: u64) -> Option<Vec<u8>>;

@@ -8,6 +8,7 @@
 
 mod author;
 mod change;
+mod expected;
 pub(super) mod folder;
 pub mod guard;
 mod known;
@@ -121,6 +122,7 @@ impl<'a> Look<'a> {
 
     /// Notes the touched files with the state that the agent now knows.
     fn touched(&mut self) {
+        let mut written = BTreeSet::new();
         for touch in self.moment.calls.iter().flat_map(|call| &call.touched) {
             if !self.is_wanted(&touch.path) {
                 continue;
@@ -142,7 +144,11 @@ impl<'a> Look<'a> {
                 noted: 0,
             };
             self.note(&touch.path, file);
+            if touch.written.is_some() {
+                written.insert(&touch.path);
+            }
         }
+        written.into_iter().for_each(|path| self.compare_with_calls(path));
     }
 
     fn is_wanted(&self, path: &str) -> bool {

@@ -81,6 +81,11 @@ impl<F: Facts + ?Sized> Facts for Recorder<'_, F> {
         self.keep(|answers| &mut answers.texts, hash, self.facts.kept(hash))
     }
 
+    fn remember(&self, hash: ContentHash, text: &str) {
+        self.facts.remember(hash, text);
+        self.answers.borrow_mut().texts.insert(hash, Some(text.into()));
+    }
+
     fn read(&self, path: &Path, from: u64, max: u64) -> Option<Vec<u8>> {
         let query = (path.to_owned(), from, max);
         self.keep(|answers| &mut answers.reads, query, self.facts.read(path, from, max))
@@ -199,6 +204,9 @@ impl Facts for Replayed<'_> {
     fn kept(&self, hash: ContentHash) -> Option<Arc<str>> {
         self.answers.texts.get(&hash)?.clone()
     }
+
+    /// The look whose answers these are has it.
+    fn remember(&self, _: ContentHash, _: &str) {}
 
     fn read(&self, path: &Path, from: u64, max: u64) -> Option<Vec<u8>> {
         self.answers.reads.get(&(path.to_owned(), from, max))?.clone()

@@ -15,7 +15,10 @@ use super::{
     look,
 };
 use crate::{
-    call::{Call, Touch, TouchKind},
+    call::{
+        Call, Touch, TouchKind,
+        written::{Edit, Written},
+    },
     event::{Event, SessionId},
     notification::InjectionPoint,
     time::Timestamp,
@@ -247,6 +250,22 @@ pub(super) fn wrote(path: &str) -> Call {
     touched(path, TouchKind::Written)
 }
 
+/// A call that replaces one text in a file.
+pub(super) fn edited(path: &str, old: &str, new: &str) -> Call {
+    let edit = Edit { old: old.to_owned(), new: new.to_owned(), is_everywhere: false };
+    with_written(path, Written::Edits(vec![edit]))
+}
+
+/// A call that writes a whole file.
+pub(super) fn wrote_whole(path: &str, content: &str) -> Call {
+    with_written(path, Written::Content(content.to_owned()))
+}
+
+fn with_written(path: &str, written: Written) -> Call {
+    let touch = Touch { path: path.into(), by: TouchKind::Written, written: Some(written) };
+    Call { touched: vec![touch], ..Call::default() }
+}
+
 pub(super) fn shown(path: &str) -> Call {
     Call { command: Some(format!("cat {path}")), ..touched(path, TouchKind::Shown) }
 }
@@ -256,7 +275,7 @@ pub(super) fn ran(command: &str) -> Call {
 }
 
 fn touched(path: &str, by: TouchKind) -> Call {
-    Call { touched: vec![Touch { path: path.into(), by }], ..Call::default() }
+    Call { touched: vec![Touch { path: path.into(), by, written: None }], ..Call::default() }
 }
 
 /// Reads a transcript of lines: an announced file and the id of an ended command each. Numbers in
@@ -345,6 +364,10 @@ impl Facts for World {
 
     fn kept(&self, hash: ContentHash) -> Option<Arc<str>> {
         self.texts.borrow().get(&hash).cloned()
+    }
+
+    fn remember(&self, hash: ContentHash, text: &str) {
+        self.texts.borrow_mut().insert(hash, text.into());
     }
 
     fn read(&self, path: &Path, from: u64, max: u64) -> Option<Vec<u8>> {

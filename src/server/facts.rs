@@ -185,6 +185,12 @@ impl Facts for Machine {
         self.contents.lock().texts.get(&hash).cloned()
     }
 
+    fn remember(&self, hash: ContentHash, text: &str) {
+        if self.keeps_texts && text.len() as u64 <= KEPT_BYTES_MAX {
+            self.contents.lock().keep(hash, text);
+        }
+    }
+
     fn read(&self, path: &Path, from: u64, max: u64) -> Option<Vec<u8>> {
         let mut file = open(path).ok()?;
         file.seek(SeekFrom::Start(from)).ok()?;

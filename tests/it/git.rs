@@ -214,8 +214,11 @@ impl Session {
     fn new(id: &str, memory: Memory, workspace: &Path, beside: &Path) -> Self {
         let workspace = workspace.to_str().expect("text").into();
         let mut session = Self { id: SessionId::new(id), memory, workspace, beside: beside.to_owned() };
-        let touch =
-            |path: &str| Touch { path: format!("{}/{path}", session.workspace).into(), by: TouchKind::Read };
+        let touch = |path: &str| Touch {
+            path: format!("{}/{path}", session.workspace).into(),
+            by: TouchKind::Read,
+            written: None,
+        };
         let read = Call { touched: ["a", "src/b", "b"].map(touch).to_vec(), ..Call::default() };
         assert_eq!(
             session.exchange(InjectionPoint::AfterTool, &[read]),
@@ -365,8 +368,11 @@ fn forty_files_that_a_switch_changes_are_one_finding() {
         &repository,
     );
     let mut session = Session::new("s", Memory::default(), &repository, folder.path());
-    let touched = (10..50)
-        .map(|number| Touch { path: format!("{}/{number}", session.workspace).into(), by: TouchKind::Read });
+    let touched = (10..50).map(|number| Touch {
+        path: format!("{}/{number}", session.workspace).into(),
+        by: TouchKind::Read,
+        written: None,
+    });
     let read = Call { touched: touched.collect(), ..Call::default() };
     assert_eq!(session.exchange(InjectionPoint::AfterTool, &[read]), [""; 0]);
     run("git switch -q main", &repository);

@@ -10,6 +10,7 @@ mod clock;
 mod config;
 mod crash;
 mod demo;
+mod differences;
 mod docs;
 mod doctor;
 mod doors;

@@ -176,7 +176,11 @@ fn after_a_day(outside: &Path) -> World {
     run("git init -q -b main . && echo 1 >a && echo 1 >b && git add . && git commit -qm one", &folder);
     let mut world = World::new(&folder, now(outside));
     world.exchange(InjectionPoint::TurnStart, ContextChange::default(), &[]);
-    let touch = |name: &str| Touch { path: format!("{}/{name}", world.folder).into(), by: TouchKind::Read };
+    let touch = |name: &str| Touch {
+        path: format!("{}/{name}", world.folder).into(),
+        by: TouchKind::Read,
+        written: None,
+    };
     let read = Call { touched: ["a", "b"].map(touch).to_vec(), ..Call::default() };
     assert_eq!(world.exchange(InjectionPoint::AfterTool, ContextChange::default(), &[read]), None);
     let session = world.session.clone();

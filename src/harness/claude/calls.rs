@@ -10,6 +10,7 @@ use crate::call::{
     Call, Touch, TouchKind,
     command::{absolute, shown},
     push::pushes,
+    written::{Edit, Written},
 };
 
 /// The text before the list of files that a command changed, in its result.
@@ -54,6 +55,40 @@ struct Arguments {
     run_in_background: bool,
 }
 
+/// Longest written text that is compared with the file, in bytes.
+const WRITTEN_BYTES_MAX: usize = 64 * 1024;
+
+/// Arguments that say what a call writes.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct WriteArguments {
+    content: Option<String>,
+    old_string: Option<String>,
+    new_string: String,
+    replace_all: bool,
+    edits: Vec<WriteArguments>,
+}
+
+impl WriteArguments {
+    fn edit(self) -> Option<Edit> {
+        Some(Edit { old: self.old_string?, new: self.new_string, is_everywhere: self.replace_all })
+    }
+}
+
+/// What a call writes into its file; `None` if it does not say that, as for a notebook.
+fn written(tool_name: &str, input: &str) -> Option<Written> {
+    if !writes(tool_name) || input.len() > WRITTEN_BYTES_MAX {
+        return None;
+    }
+    let mut arguments: WriteArguments = serde_json::from_str(input).ok()?;
+    if let Some(content) = arguments.content {
+        return Some(Written::Content(content));
+    }
+    let edits = std::mem::take(&mut arguments.edits);
+    let edits = if edits.is_empty() { vec![arguments] } else { edits };
+    edits.into_iter().map(WriteArguments::edit).collect::<Option<_>>().map(Written::Edits)
+}
+
 /// Whether a tool writes the file in its arguments.
 pub(super) fn writes(tool_name: &str) -> bool {
     ["Edit", "MultiEdit", "NotebookEdit", "Write"].contains(&tool_name)
@@ -65,7 +100,10 @@ pub(super) fn of(tool: &ToolCall<'_>, folder: &str) -> Call {
     let arguments = input.and_then(|input| serde_json::from_str(input).ok());
     let Arguments { command, file_path, notebook_path, task_id, run_in_background } =
         arguments.unwrap_or_default();
-    let touch = |path: &str, by| Touch { path: Arc::from(absolute(path, folder)), by };
+    let touch = |path: &str, by| {
+        let written = input.and_then(|input| written(&tool.tool_name, input));
+        Touch { path: Arc::from(absolute(path, folder)), by, written }
+    };
     let by = match tool.tool_name.as_str() {
         "Read" | "NotebookRead" => Some(TouchKind::Read),
         name if writes(name) => Some(TouchKind::Written),
@@ -75,8 +113,11 @@ pub(super) fn of(tool: &ToolCall<'_>, folder: &str) -> Call {
     let by = by.filter(|_| !FAILED.iter().any(|begin| response.starts_with(begin)));
     let named = file_path.as_deref().or(notebook_path.as_deref()).zip(by).map(|(path, by)| touch(path, by));
     let printed = command.as_deref().filter(|_| !run_in_background).map(|command| shown(command, folder));
-    let printed =
-        printed.into_iter().flatten().map(|path| Touch { path: Arc::from(path), by: TouchKind::Shown });
+    let printed = printed.into_iter().flatten().map(|path| Touch {
+        path: path.into(),
+        by: TouchKind::Shown,
+        written: None,
+    });
     let of_command = if command.is_some() { response } else { "" };
     let started = started(of_command);
     let tool = tool.tool_name.as_str();
@@ -187,6 +228,32 @@ mod tests {
             assert_eq!(touched(&call(name, &input, "")), expected, "{name} {input}");
             let failed = touched(&call(name, &input, "<tool_use_error>String to replace not found"));
             assert_eq!(failed, if name == "Bash" { expected } else { "" }, "{name} {input}");
+        }
+    }
+
+    #[test]
+    fn arguments_say_what_a_call_wrote() {
+        let edit =
+            |old: &str, new: &str, is_everywhere| Edit { old: old.into(), new: new.into(), is_everywhere };
+        for (tool, input, expected) in [
+            ("Write", json!({ "content": "x" }), Some(Written::Content("x".to_owned()))),
+            (
+                "Edit",
+                json!({ "old_string": "a", "new_string": "b" }),
+                Some(Written::Edits(vec![edit("a", "b", false)])),
+            ),
+            (
+                "MultiEdit",
+                json!({ "edits": [{ "old_string": "a", "new_string": "b", "replace_all": true },
+                                  { "old_string": "c", "new_string": "" }] }),
+                Some(Written::Edits(vec![edit("a", "b", true), edit("c", "", false)])),
+            ),
+            ("NotebookEdit", json!({ "new_source": "x" }), None),
+            ("Read", json!({ "content": "x" }), None),
+            ("Write", json!({ "content": "x".repeat(WRITTEN_BYTES_MAX) }), None),
+            ("Write", json!({ "content": 7 }), None),
+        ] {
+            assert_eq!(written(tool, &input.to_string()), expected, "{tool} {input}");
         }
     }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use proptest::prelude::*;
 
 use super::{
-    super::world::{World, ran, read, shown, wrote},
+    super::world::{World, edited, ran, read, shown, wrote, wrote_whole},
     WRITTEN_AFTER,
     guard::Guard,
     known::{Awaited, State},
@@ -101,6 +101,52 @@ fn what_the_agent_does_itself_is_silent() {
         assert!(after_a_call(&mut world).is_empty(), "{what}");
         world.write(A, "foreign");
         assert_eq!(after_a_call(&mut world), ["modified path=a.rs lines=1"], "{what}");
+    }
+}
+
+#[test]
+fn difference_from_what_a_call_wrote_is_found() {
+    let edit = || edited(A, "two", "TWO");
+    let again = || edited(A, "three", "THREE");
+    for (case, calls, content, expected) in [
+        ("as written", vec![edit()], "one\nTWO\nthree\n", &[][..]),
+        ("formatted", vec![edit()], "one\n  TWO\nthree\n", &["modified path=a.rs lines=2"]),
+        ("more lines", vec![edit()], "one\nTWO\nthree\nfour\n", &["modified path=a.rs lines=4"]),
+        ("taken back", vec![edit()], "one\ntwo\nthree\n", &["modified path=a.rs lines=2"]),
+        ("other ends of lines", vec![edit()], "one\r\nTWO\r\nthree", &[]),
+        ("two edits", vec![edit(), again()], "one\nTWO\nTHREE\n", &[]),
+        ("two edits, formatted", vec![edit(), again()], "ONE\nTWO\nTHREE\n", &["modified path=a.rs lines=1"]),
+        ("whole", vec![wrote_whole(A, "new\n")], "new\n", &[]),
+        ("whole, formatted", vec![wrote_whole(A, "new\n")], "# head\nnew\n", &["modified path=a.rs lines=1"]),
+        ("read after it", vec![edit(), read(A)], "other\n", &[]),
+        ("by its own command", vec![edit(), ran("cargo fmt")], "other\n", &[]),
+        ("not what was there", vec![edited(A, "x", "y")], "other\n", &[]),
+    ] {
+        let mut world = with_read();
+        world.begin_call("s");
+        world.write(A, content);
+        assert_eq!(world.end_calls("s", calls), expected, "{case}");
+        assert!(after_a_call(&mut world).is_empty(), "{case}");
+        world.write(A, "later\n");
+        let [later] = &after_a_call(&mut world)[..] else { panic!("{case}") };
+        assert!(later.starts_with("modified path=a.rs"), "{case}: {later}");
+    }
+}
+
+#[test]
+fn formatter_that_the_client_announces_is_left_to_it() {
+    for is_announced in [true, false] {
+        let mut world = read_in(World::with_transcript());
+        world.write(A, "one\nTWO;\nthree\n");
+        assert!(world.end_calls("s", vec![edited(A, "two", "TWO")]).is_empty());
+        if is_announced {
+            world.write("/transcript", A);
+        }
+        world.wait(WRITTEN_AFTER);
+        let first = after_a_call(&mut world);
+        let found = [first, after_a_call(&mut world)].concat();
+        let expected: &[&str] = if is_announced { &[] } else { &["modified path=a.rs lines=2"] };
+        assert_eq!(found, expected, "{is_announced}");
     }
 }
 

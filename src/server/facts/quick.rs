@@ -53,6 +53,10 @@ impl Facts for Quick<'_> {
         self.machine.kept(hash)
     }
 
+    fn remember(&self, hash: ContentHash, text: &str) {
+        self.machine.remember(hash, text);
+    }
+
     fn read(&self, path: &Path, from: u64, max: u64) -> Option<Vec<u8>> {
         let bytes = self.machine.read(path, from, max.min(self.bytes_left.get() + 1))?;
         self.may_read(bytes.len() as u64).then_some(bytes)

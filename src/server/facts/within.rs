@@ -65,6 +65,10 @@ impl Facts for Within<'_> {
         self.inner.kept(hash)
     }
 
+    fn remember(&self, hash: ContentHash, text: &str) {
+        self.inner.remember(hash, text);
+    }
+
     fn read(&self, path: &Path, from: u64, max: u64) -> Option<Vec<u8>> {
         self.inner.read(&self.open(path).ok()?.path, from, max)
     }

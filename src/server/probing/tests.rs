@@ -99,6 +99,10 @@ impl Facts for Delayed {
         self.machine.kept(hash)
     }
 
+    fn remember(&self, hash: ContentHash, text: &str) {
+        self.machine.remember(hash, text);
+    }
+
     fn read(&self, path: &Path, from: u64, max: u64) -> Option<Vec<u8>> {
         self.machine().read(path, from, max)
     }
@@ -229,7 +233,7 @@ impl Agent {
 
     fn touch(&self, name: &str, by: TouchKind) -> Call {
         let path = self.path(name).to_str().expect("text").into();
-        Call { touched: vec![Touch { path, by }], ..Call::default() }
+        Call { touched: vec![Touch { path, by, written: None }], ..Call::default() }
     }
 
     fn git(&self, script: &str) {

@@ -43,6 +43,8 @@ impl Facts for Machine {
         None
     }
 
+    fn remember(&self, _: ContentHash, _: &str) {}
+
     fn read(&self, path: &Path, from: u64, max: u64) -> Option<Vec<u8>> {
         let mut file = fs::File::open(path).ok()?;
         file.seek(SeekFrom::Start(from)).ok()?;

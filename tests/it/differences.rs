@@ -1,0 +1,55 @@
+//! What a session is notified of files after its calls, in the real daemon.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::support::daemon::{Home, at};
+
+/// Runs a hook of the session in the folder `work`; returns the text for the agent.
+fn hook(home: &Home, name: &str, fields: &Value) -> Option<String> {
+    let mut input =
+        json!({ "hook_event_name": name, "session_id": "s1", "prompt_id": "p1", "cwd": home.work() });
+    input.as_object_mut().expect("an object").extend(fields.as_object().expect("an object").clone());
+    hook_of(home, &input.to_string())
+}
+
+fn hook_of(home: &Home, input: &str) -> Option<String> {
+    let output = home.hook(input);
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let said: Value = serde_json::from_slice(&output.stdout).ok()?;
+    Some(at(&said, "/hookSpecificOutput/additionalContext").as_str()?.to_owned())
+}
+
+fn batch(home: &Home, calls: &Value) -> Option<String> {
+    hook(home, "PostToolBatch", &json!({ "tool_calls": calls }))
+}
+
+#[test]
+fn formatter_between_a_call_and_its_batch_is_announced() {
+    let home = Home::new();
+    let _daemon = home.serve();
+    let path = home.path("work").join("a.rs");
+    fs::write(&path, "fn a() {}\nfn b() {}\n").expect("written");
+    let read = json!({ "tool_name": "Read", "tool_use_id": "t1", "tool_input": { "file_path": path }, "tool_response": "1\tfn a" });
+    assert_eq!(batch(&home, &json!([read])), None);
+    let input = json!({ "file_path": path, "old_string": "fn b() {}", "new_string": "fn c( ) {}" });
+    hook(&home, "PreToolUse", &json!({ "tool_name": "Edit", "tool_use_id": "t2", "tool_input": input }));
+    fs::write(&path, "fn a() {}\nfn c( ) {}\n").expect("written");
+    let response = json!({ "filePath": path, "oldString": "fn b() {}", "newString": "fn c( ) {}" });
+    hook(
+        &home,
+        "PostToolUse",
+        &json!({ "tool_name": "Edit", "tool_use_id": "t2", "tool_input": input, "tool_response": response }),
+    );
+    fs::write(&path, "fn a() {}\nfn c() {}\n").expect("written");
+    let edit =
+        json!({ "tool_name": "Edit", "tool_use_id": "t2", "tool_input": input, "tool_response": "updated" });
+    let told = batch(&home, &json!([edit])).expect("it is announced");
+    assert!(told.contains("file_changed: a.rs") && told.contains("lines: \"2\""), "{told}");
+    let write = json!({ "file_path": path, "content": "fn d() {}\n" });
+    fs::write(&path, "fn d() {}\n").expect("written");
+    let write =
+        json!({ "tool_name": "Write", "tool_use_id": "t3", "tool_input": write, "tool_response": "ok" });
+    assert_eq!(batch(&home, &json!([write])), None, "it has what the call wrote");
+}
