@@ -247,7 +247,9 @@ pub fn look(known: &Known, moment: &Moment<'_>, settings: &Settings, facts: &dyn
     let mut around = known.around.clone();
     let mut paths = known.files.paths().map(|path| &**path);
     let git = if settings.git.enabled {
-        git::look(&known.around.git, git::Window { since: moment.calls_since }, moment, &mut paths, facts)
+        let has = |path: &str, content| known.files.has(path, content);
+        let files = git::KnownFiles { paths: &mut paths, has: &has };
+        git::look(&known.around.git, git::Window { since: moment.calls_since }, moment, files, facts)
     } else {
         git::Looked::default()
     };

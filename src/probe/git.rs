@@ -26,10 +26,10 @@ pub use self::known::Known;
 use self::{
     author::{Author, Evidence},
     finding::{Changed, Moved, Place},
-    reflog::{Action, Entry},
+    reflog::Action,
     repository::{Repository, Seen},
 };
-use super::{Facts, Finding, Moment};
+use super::{Entry, Facts, Finding, Moment, facts::ContentHash};
 use crate::{notification::InjectionPoint, settings::settings};
 
 settings! {}
@@ -55,12 +55,20 @@ pub(super) struct Looked {
     pub(super) explained: BTreeSet<Arc<str>>,
 }
 
-/// Checks the repository. `files`: the session's known files, by absolute path.
+/// The session's known files.
+pub(super) struct KnownFiles<'a, 'f> {
+    /// By absolute path.
+    pub(super) paths: &'a mut dyn Iterator<Item = &'f str>,
+    /// Whether the session knows a file with this content; `None` means deleted.
+    pub(super) has: &'a dyn Fn(&str, Option<ContentHash>) -> bool,
+}
+
+/// Checks the repository.
 pub(super) fn look(
     known: &Known,
     window: Window,
     moment: &Moment<'_>,
-    files: &mut dyn Iterator<Item = &str>,
+    files: KnownFiles<'_, '_>,
     facts: &dyn Facts,
 ) -> Looked {
     let Some(workspace) = moment.workspace else { return Looked::default() };
@@ -89,7 +97,8 @@ pub(super) fn look(
         before,
         seen: &seen,
         evidence,
-        files,
+        files: &mut *files.paths,
+        has: files.has,
         collected: None,
         next: Known { repository: Some(seen.repository.clone()), ..known },
         looked: Looked::default(),
@@ -133,6 +142,7 @@ struct Look<'a, 'f> {
     seen: &'a Seen,
     evidence: Evidence<'a>,
     files: &'a mut dyn Iterator<Item = &'f str>,
+    has: &'a dyn Fn(&str, Option<ContentHash>) -> bool,
     /// The files; filled at the first use.
     collected: Option<Vec<&'f str>>,
     next: Known,
@@ -172,7 +182,7 @@ impl Look<'_, '_> {
     ///
     /// Shape: without a log, one move from the old state to the current one. Of a log that is
     /// longer than the read limit, the last moves.
-    fn moves(&self) -> Vec<Entry> {
+    fn moves(&self) -> Vec<reflog::Entry> {
         let (before, now) = (self.before, &self.seen.repository);
         let moves = &self.seen.moves;
         let is_at_begin = moves.first().is_some_and(|first| first.old == before.at);
@@ -186,7 +196,7 @@ impl Look<'_, '_> {
         if !logged.is_empty() || is_same {
             return logged.to_vec();
         }
-        vec![Entry {
+        vec![reflog::Entry {
             old: before.at.clone(),
             new: now.at.clone(),
             at: now.refs_ms().unwrap_or(self.moment.now.as_millis()) / 1_000,
@@ -199,7 +209,7 @@ impl Look<'_, '_> {
     /// Time of a move, in seconds since 1970: from its entry, unless that is before the last look
     /// at the log or after the log's last change. `GIT_COMMITTER_DATE` also changes the dates of
     /// moves.
-    fn time_of(&self, entry: &Entry) -> u64 {
+    fn time_of(&self, entry: &reflog::Entry) -> u64 {
         let Some(until) = self.seen.repository.log_ms() else { return entry.at };
         let since = self.before.log_ms().unwrap_or(0);
         let is_credible = entry.at + 1 >= since / 1_000 && entry.at <= until / 1_000 + 1;
@@ -208,7 +218,7 @@ impl Look<'_, '_> {
 
     /// Combines moves into one: from before the first to after the last move of another author;
     /// `None` without such moves, or if they lead back to the start.
-    fn sum_up(&self, moves: &[Entry], authors: &[Author]) -> Option<Moved> {
+    fn sum_up(&self, moves: &[reflog::Entry], authors: &[Author]) -> Option<Moved> {
         let is_foreign = |author: &Author| *author != Author::Own;
         let first = authors.iter().position(is_foreign)?;
         let last = authors.iter().rposition(is_foreign)?;
@@ -271,7 +281,7 @@ impl Look<'_, '_> {
 
     /// Notes files changed by the session's own moves as explained, even if its command continues
     /// in the background; commands identify the moves of others.
-    fn explain_own(&mut self, moves: &[Entry], authors: &[Author]) {
+    fn explain_own(&mut self, moves: &[reflog::Entry], authors: &[Author]) {
         let own = || moves.iter().zip(authors).filter(|(_, author)| **author == Author::Own);
         let changes = own().any(|(entry, _)| entry.action.changes_files() && entry.old != entry.new);
         let (Some((first, _)), Some((last, _))) = (own().next(), own().next_back()) else { return };
@@ -291,8 +301,19 @@ impl Look<'_, '_> {
         };
         let files = self.collected.get_or_insert_with(|| (&mut *self.files).collect());
         let is_explained = |path: &&str| self.looked.explained.contains(*path);
+        // A file that has again what the session knows of it did not change.
+        let has = |path: &str| match facts.entry(Path::new(path)) {
+            Entry::File(print) => {
+                let hash = facts.hash(Path::new(path), &print);
+                hash.is_some() && (self.has)(path, hash)
+            }
+            Entry::Absent => (self.has)(path, None),
+            Entry::Folder | Entry::Other | Entry::Unknown => false,
+        };
         let files = files.iter().copied().filter(|path| !is_explained(path));
-        Changed::find(&paths, repository, since_s, files, facts)
+        let mut changed = Changed::find(&paths, repository, since_s, files, facts);
+        changed.known.retain(|path| !has(path));
+        changed
     }
 
     /// Checks the stash. A finding reports an entry that another author added or removed if it

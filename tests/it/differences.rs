@@ -53,3 +53,32 @@ fn formatter_between_a_call_and_its_batch_is_announced() {
         json!({ "tool_name": "Write", "tool_use_id": "t3", "tool_input": write, "tool_response": "ok" });
     assert_eq!(batch(&home, &json!([write])), None, "it has what the call wrote");
 }
+
+#[test]
+fn known_folder_resolves_relative_files_of_a_loop() {
+    let home = Home::with(&[("aside.toml", "[sources.sessions]\nenabled = false\n")]);
+    let _daemon = home.serve();
+    let path = home.path("work").join("a.txt");
+    fs::write(&path, "one\n").expect("written");
+    for point in ["turn_start", "turn_end", "before_tool"] {
+        let session = format!("s-{point}");
+        fs::write(&path, "one\n").expect("written");
+        let ask = |carrier: &str, fields: Value| {
+            let mut body = json!({ "carrier": carrier, "turn": "t1" });
+            body.as_object_mut().expect("an object").extend(fields.as_object().expect("an object").clone());
+            home.exchange(&session, &body)
+        };
+        let harness = json!({ "name": "loop", "workspace": home.work() });
+        assert_eq!(ask("c1", json!({ "point": point, "harness": harness })).status(), 204);
+        let payload =
+            json!({ "tool_name": "read", "call_id": "c2", "files": [{ "path": "a.txt", "by": "read" }] });
+        let observe = json!([{ "type": "tool.call.success", "payload": payload }]);
+        assert_eq!(ask("c2", json!({ "point": "after_tool", "observe": observe })).status(), 204, "{point}");
+        fs::write(&path, format!("two {point}\n")).expect("written");
+        let answer = ask("c3", json!({ "point": "after_tool" }));
+        assert_eq!(answer.status(), 200, "{point}: {answer:?}");
+        let answer = answer.json();
+        let told = at(&answer, "/text").as_str().expect("text");
+        assert!(told.contains("file_changed: a.txt"), "{point}: {told}");
+    }
+}

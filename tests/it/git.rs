@@ -109,6 +109,11 @@ const CASES: &[Case] = &[
         ],
     ),
     case(
+        "stash of a change that was not seen",
+        "",
+        &[("echo 9 >a; git stash -q", &[], &[]), ("git stash pop -q", &["stash popped a"], &[])],
+    ),
+    case(
         "stash of another file",
         "echo 9 >c",
         &[("git stash -q", &[], &[]), ("git stash drop -q", &[], &[])],

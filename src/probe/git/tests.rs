@@ -1,3 +1,4 @@
+mod net_effect;
 mod world;
 
 use std::sync::Arc;
@@ -21,13 +22,19 @@ struct Scene {
     since: u64,
     now: u64,
     workspace: &'static str,
+    /// What the session knows of files; `None` for a deleted one.
+    read: Vec<(&'static str, Option<&'static str>)>,
+}
+
+fn of_content(text: &str) -> ContentHash {
+    ContentHash::of(text.as_bytes())
 }
 
 impl Default for Scene {
     fn default() -> Self {
         let calls = vec![Call { command: Some("cargo test".to_owned()), ..Call::default() }];
         let point = InjectionPoint::AfterTool;
-        Self { point, calls, others: Vec::new(), since: 990, now: 1_000, workspace: "/w" }
+        Self { point, calls, others: Vec::new(), since: 990, now: 1_000, workspace: "/w", read: Vec::new() }
     }
 }
 
@@ -58,7 +65,11 @@ impl Scene {
         };
         let window = Window { since: Timestamp::from_millis(self.since * 1_000) };
         let files = ["/w/src/a.rs", "/w/src/b.rs", "/w/Cargo.toml", "/elsewhere/src/a.rs"];
-        let looked = look(known, window, &moment, &mut files.into_iter(), world);
+        let has = |path: &str, content| {
+            self.read.iter().any(|(read, known)| *read == path && known.map(of_content) == content)
+        };
+        let files = KnownFiles { paths: &mut files.into_iter(), has: &has };
+        let looked = look(known, window, &moment, files, world);
         if let Some(next) = &looked.known {
             *known = next.clone();
         }
@@ -162,7 +173,8 @@ fn many_files_are_five_and_a_count() {
     };
     let window = Window { since: Timestamp::ZERO };
     known.workspace = Some("/w/src".into());
-    let looked = look(&known, window, &moment, &mut files.iter().map(String::as_str), &world);
+    let files = KnownFiles { paths: &mut files.iter().map(String::as_str), has: &|_, _| false };
+    let looked = look(&known, window, &moment, files, &world);
     let [finding] = &looked.findings[..] else { panic!("{:?}", looked.findings) };
     assert_eq!(
         finding.payload["changed_that_you_read"],
