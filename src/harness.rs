@@ -25,6 +25,7 @@ pub mod table;
 pub mod wake_route;
 
 pub use seen::ids_in;
+pub use stdin::readable;
 
 use crate::{
     call::Call,

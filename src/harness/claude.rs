@@ -140,8 +140,9 @@ const KNOWN_FAILURE: Severity = Severity::Info;
 
 /// Parses one hook call; `now` is its arrival.
 ///
-/// Shape: unused fields are skipped without being built, above all the tools' results. Errors: the
-/// input is not JSON, or lacks a required field of the hook. An unknown hook is not an error.
+/// Shape: unused fields are skipped without being built, above all the tools' results; an optional
+/// field of another type counts as absent. Errors: the input is not JSON, or lacks a required field
+/// of the hook. An unknown hook is not an error.
 pub fn parse(stdin: &[u8], env: &HookEnv, now: Timestamp) -> Result<HookCall, HookError> {
     let mut call = Call::new(stdin, env, now, read(stdin)?);
     let (observe, then) = match call.common.hook_event_name.as_str() {
@@ -228,7 +229,7 @@ impl Call<'_> {
 
     fn user_prompt_submit(&mut self) -> Result<(Vec<Event>, Then), HookError> {
         let submitted: UserPromptSubmit<'_> = read(self.stdin)?;
-        let prompt = submitted.text()?;
+        let prompt = submitted.text();
         if prompt.starts_with(WAKE_PREFIX) {
             self.calls = vec![call::Call { ended: transcript::task_ids(prompt), ..call::Call::default() }];
         }

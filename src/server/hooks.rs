@@ -67,7 +67,7 @@ pub(crate) async fn hook(
     let stdin = read_body_up_to(HOOK_BYTES_MAX, &app.rooms.exchanges, body).await?;
     let header = |name: &str| extract::header(&headers, name).and_then(header_text);
     let env = HookEnv::from_headers(&header);
-    let read = || (kind.hooks.parse)(&stdin, &env, app.now());
+    let read = || (kind.hooks.parse)(&harness::readable(&stdin), &env, app.now());
     let read = app.rooms.exchanges.work(stdin.len(), read).await;
     let mut call = read.map_err(|error| refused(&app, kind, &error))?;
     // The call has copies of what it needs, all but the prompt, which is searched in place.

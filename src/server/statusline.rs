@@ -9,7 +9,7 @@ use axum::{
 };
 
 use crate::{
-    harness::kind::Kind,
+    harness::{kind::Kind, readable},
     server::{
         App,
         actor::Actor,
@@ -48,7 +48,7 @@ pub(crate) async fn status_line(
     let known = Kind::of_word(&harness).and_then(|kind| Some((kind, kind.status_line?)));
     let (kind, read) = known.ok_or_else(|| ApiError::not_found("status line of", &harness))?;
     let body = read_body(&app.rooms.exchanges, body).await?;
-    let status = app.rooms.exchanges.work(body.len(), || read(&body)).await;
+    let status = app.rooms.exchanges.work(body.len(), || read(&readable(&body))).await;
     let status = status.map_err(|error| ApiError::unreadable(&error))?;
     let session = session_of(&app, status.session.clone(), Some(kind.caps.name)).await?;
     let found = app.engine.session(session.clone()).await?;

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::support::daemon::{Home, at};
+use crate::support::daemon::{Home, at, eventually, text};
 
 /// Runs a hook of the session in the folder `work`; returns the text for the agent.
 fn hook(home: &Home, name: &str, fields: &Value) -> Option<String> {
@@ -80,5 +80,33 @@ fn known_folder_resolves_relative_files_of_a_loop() {
         let answer = answer.json();
         let told = at(&answer, "/text").as_str().expect("text");
         assert!(told.contains("file_changed: a.txt"), "{point}: {told}");
+    }
+}
+
+#[test]
+fn prompt_with_half_an_emoji_begins_a_turn() {
+    for (name, prompt) in [
+        ("half of a pair", r#""go on \ud83d""#),
+        ("the other half", r#""\ude00""#),
+        ("no text", "7"),
+        ("byte order mark", r#""go on""#),
+    ] {
+        let home = Home::new();
+        let _daemon = home.serve();
+        hook(&home, "SessionStart", &json!({ "source": "startup" }));
+        let failure = json!({ "tool_name": "grep", "error_type": "timeout", "error_message": "30 s" });
+        let event = json!({ "type": "tool.call.timeout", "source": "tool_executor", "session": "s1", "payload": failure });
+        assert_eq!(home.ask("POST", "/v1/events", &event.to_string()).status(), 200, "{name}");
+        let mark = if name == "byte order mark" { "\u{feff}" } else { "" };
+        let input = format!(
+            r#"{mark}{{"hook_event_name":"UserPromptSubmit","session_id":"s1","prompt_id":"p2","cwd":"/w\ud83d","prompt":{prompt},"permission_mode":[]}}"#
+        );
+        let told = hook_of(&home, &input).unwrap_or_else(|| panic!("{name}: nothing was delivered"));
+        assert!(told.contains("grep"), "{name}: {told}");
+        let begun =
+            || at(&home.get("/v1/events?type=agent.turn.start"), "/events").as_array().map_or(0, Vec::len);
+        eventually(&format!("the turn: {name}"), || (begun() == 1).then_some(()));
+        let log = home.print(&["status"]);
+        assert!(!log.contains("invalid"), "{name}: {}", text(log.as_bytes()));
     }
 }

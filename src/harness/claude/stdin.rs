@@ -1,14 +1,12 @@
 //! The used fields of Claude Code's hook input; all others are skipped without being built.
 
-use std::{fmt, marker::PhantomData};
-
 use serde::{
     Deserialize, Deserializer,
-    de::{IgnoredAny, SeqAccess, Visitor},
+    de::{DeserializeOwned, Error},
 };
 use serde_json::value::RawValue;
 
-use crate::harness::{HookError, InputError};
+use crate::raw_json;
 
 /// Most calls of a batch that are read; an agent makes a few in parallel.
 const CALLS_MAX: usize = 128;
@@ -22,30 +20,39 @@ const EXIT_CODE_PREFIX: &str = "Exit code ";
 #[derive(Debug, Deserialize)]
 pub(super) struct Common {
     pub(super) hook_event_name: String,
+    #[serde(default, deserialize_with = "lenient")]
     pub(super) session_id: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
     pub(super) cwd: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
     pub(super) transcript_path: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
     pub(super) prompt_id: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
     pub(super) permission_mode: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
     pub(super) agent_id: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
     pub(super) agent_type: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
 pub(super) struct SessionStart {
+    #[serde(default, deserialize_with = "lenient")]
     pub(super) source: String,
+    #[serde(default, deserialize_with = "lenient")]
     pub(super) model: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
 pub(super) struct UserPromptSubmit<'a> {
     #[serde(borrow)]
-    prompt: &'a RawValue,
+    prompt: Option<&'a RawValue>,
 }
 
 #[derive(Debug, Deserialize)]
 pub(super) struct PostToolBatch<'a> {
-    #[serde(borrow, deserialize_with = "first::<_, _, CALLS_MAX>")]
+    #[serde(default, borrow, deserialize_with = "first::<_, _, CALLS_MAX>")]
     pub(super) tool_calls: Vec<ToolCall<'a>>,
 }
 
@@ -72,32 +79,39 @@ pub(super) struct PostToolUseFailure<'a> {
     pub(super) tool_use_id: String,
     #[serde(borrow)]
     pub(super) tool_input: Option<&'a RawValue>,
+    #[serde(default, deserialize_with = "lenient")]
     pub(super) error: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     pub(super) is_interrupt: bool,
+    #[serde(default, deserialize_with = "lenient")]
     pub(super) duration_ms: Option<u64>,
 }
 
 #[derive(Debug, Deserialize)]
 pub(super) struct StopFailure {
+    #[serde(default, deserialize_with = "lenient")]
     pub(super) error: String,
+    #[serde(default, deserialize_with = "lenient")]
     pub(super) last_assistant_message: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
 pub(super) struct Notification {
+    #[serde(default, deserialize_with = "lenient")]
     pub(super) message: String,
+    #[serde(default, deserialize_with = "lenient")]
     pub(super) notification_type: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
 pub(super) struct Compaction {
+    #[serde(default, deserialize_with = "lenient")]
     pub(super) trigger: String,
 }
 
 #[derive(Debug, Deserialize)]
 pub(super) struct Stop {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     pub(super) stop_hook_active: bool,
     /// Running background tasks; `None` if the client does not report them.
     #[serde(default, deserialize_with = "first_tasks")]
@@ -111,50 +125,44 @@ pub(super) struct BackgroundTask {
 
 #[derive(Debug, Deserialize)]
 pub(super) struct SessionEnd {
+    #[serde(default, deserialize_with = "lenient")]
     pub(super) reason: String,
 }
 
-/// Reads the first `MAX` items of an array, and skips further ones.
+/// Reads a field that a call can do without: one of another type counts as absent.
+fn lenient<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(from: D) -> Result<T, D::Error> {
+    let value = <&RawValue>::deserialize(from)?;
+    Ok(serde_json::from_str(value.get()).unwrap_or_default())
+}
+
+/// Reads the first `MAX` items of an array, and skips further ones and those of another type.
 fn first<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MAX: usize>(
     from: D,
 ) -> Result<Vec<T>, D::Error> {
-    from.deserialize_seq(First::<T, MAX>(PhantomData))
+    let value = <&'de RawValue>::deserialize(from)?;
+    let mut items = Vec::new();
+    let take = |_, item: &'de RawValue| {
+        // An error would quote what is none.
+        if items.len() < MAX && raw_json::is_object(item) {
+            items.extend(serde_json::from_str(item.get()).ok());
+        }
+        Ok(())
+    };
+    // What is no array has no items.
+    raw_json::each_item(value, take).ok();
+    Ok(items)
 }
 
 fn first_tasks<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<BackgroundTask>>, D::Error> {
-    #[derive(Deserialize)]
-    struct Tasks(#[serde(deserialize_with = "first::<_, _, TASKS_MAX>")] Vec<BackgroundTask>);
-    Ok(Option::<Tasks>::deserialize(from)?.map(|tasks| tasks.0))
-}
-
-struct First<T, const MAX: usize>(PhantomData<T>);
-
-impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for First<T, MAX> {
-    type Value = Vec<T>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a sequence")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Vec<T>, A::Error> {
-        let mut items = Vec::new();
-        while items.len() < MAX {
-            let Some(item) = array.next_element()? else { return Ok(items) };
-            items.push(item);
-        }
-        while array.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(items)
-    }
+    let tasks = Option::<&'de RawValue>::deserialize(from)?.filter(|value| raw_json::is_array(value));
+    tasks.map(first::<_, _, TASKS_MAX>).transpose().map_err(Error::custom)
 }
 
 impl<'a> UserPromptSubmit<'a> {
     /// The prompt as JSON writes it, with its escapes: a prompt of any size is searched in place.
-    pub(super) fn text(&self) -> Result<&'a str, HookError> {
-        let text = self.prompt.get().strip_prefix('"').and_then(|text| text.strip_suffix('"'));
-        text.ok_or_else(|| HookError::Input {
-            field: "prompt".to_owned(),
-            source: InputError::new("it is not a text"),
-        })
+    pub(super) fn text(&self) -> &'a str {
+        let text = self.prompt.map_or("", RawValue::get);
+        text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or_default()
     }
 }
 
