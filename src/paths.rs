@@ -83,6 +83,8 @@ pub struct Stamp {
     pub changed_ns: i128,
     /// The first 64 bits of the SHA-256 of its content; `None` if it is too large.
     pub hash: Option<u64>,
+    /// Whether its path is a link; the other fields are those of the file that it resolves to.
+    pub is_link: bool,
     /// Whether every change after this scan is certain to get a different time.
     pub is_settled: bool,
 }
@@ -211,6 +213,11 @@ impl Search {
         self.file.is_match(path)
     }
 
+    /// Whether the pattern matches files at any depth.
+    pub fn is_deep(&self) -> bool {
+        self.folders.is_none()
+    }
+
     /// Whether this folder, relative to the root, can contain matches.
     pub fn is_way(&self, folder: &str) -> bool {
         let name = folder.rsplit('/').next().unwrap_or(folder);
@@ -290,7 +297,8 @@ impl Stamp {
 pub fn compare(before: &Seen, now: &Seen) -> Vec<Change> {
     let mut gone: BTreeMap<u64, (&Arc<str>, &Stamp)> = before
         .iter()
-        .filter(|(path, _)| !now.contains_key(*path))
+        // The file of a link has a path of its own.
+        .filter(|(path, stamp)| !stamp.is_link && !now.contains_key(*path))
         .map(|(path, stamp)| (stamp.inode, (path, stamp)))
         .collect();
     let (mut changes, mut renamed) = (Vec::new(), BTreeSet::new());
@@ -298,6 +306,7 @@ pub fn compare(before: &Seen, now: &Seen) -> Vec<Change> {
         match before.get(path) {
             Some(known) if known.has_same_content(stamp) => {}
             Some(_) => changes.push(Change::Modified(Arc::clone(path))),
+            None if stamp.is_link => changes.push(Change::Created(Arc::clone(path))),
             None => match gone.remove(&stamp.inode).filter(|(_, known)| known.has_same_content(stamp)) {
                 Some((from, _)) => {
                     renamed.insert(from);

@@ -62,6 +62,7 @@ fn seen(files: &[(&str, u64, u64)]) -> Seen {
         modified_ns: i128::from(inode),
         changed_ns: 0,
         hash: (content > 0).then_some(content),
+        is_link: false,
         is_settled: true,
     };
     files.iter().map(|(path, inode, content)| ((*path).into(), stamp(*inode, *content))).collect()

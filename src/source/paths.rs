@@ -8,7 +8,7 @@
 use std::{
     collections::BTreeSet,
     convert::Infallible,
-    fs::{self, File, Metadata},
+    fs::{self, DirEntry, File, FileType, Metadata},
     io::{self, Read},
     os::unix::fs::MetadataExt,
     path::Path,
@@ -264,24 +264,51 @@ impl Look<'_> {
                 // No pattern matches a name that is not UTF-8.
                 let Ok(name) = entry.file_name().into_string() else { continue };
                 let below = if folder.is_empty() { name } else { format!("{folder}/{name}") };
-                match entry.file_type() {
-                    Ok(kind) if kind.is_dir() && self.search.is_way(&below) => open.push(below),
-                    Ok(kind) if kind.is_file() && self.search.is_wanted(&below) => {
-                        self.take(below, &entry.path())
-                    }
-                    Ok(_) | Err(_) => {}
+                let Some((kind, is_link)) = self.kind(&entry, &below, &watch) else { continue };
+                if kind.is_dir() && self.search.is_way(&below) {
+                    open.push(below);
+                } else if kind.is_file() && self.search.is_wanted(&below) {
+                    self.take(below, &entry.path(), is_link);
                 }
             }
         }
         Ok(())
     }
 
-    fn take(&mut self, below: String, path: &Path) {
+    /// The kind of an entry, and whether it is a link: then the kind of what it resolves to, whose
+    /// folder is watched too. `None` for a link to nothing, and for one to a folder where the pattern
+    /// has any depth: links could be a loop.
+    fn kind(
+        &mut self,
+        entry: &DirEntry,
+        below: &str,
+        watch: &impl Fn(&Path) -> io::Result<()>,
+    ) -> Option<(FileType, bool)> {
+        let kind = entry.file_type().ok()?;
+        if !kind.is_symlink() {
+            return Some((kind, false));
+        }
+        if !self.search.is_wanted(below) && !self.search.is_way(below) {
+            return None;
+        }
+        let path = entry.path();
+        let named = || Some(path.parent()?.join(fs::read_link(&path).ok()?));
+        let to = fs::canonicalize(&path).ok().or_else(named)?;
+        // Asked after the watch, so that a change in between wakes the task.
+        if let Some(folder) = to.parent().filter(|_| self.folders < FOLDERS_MAX) {
+            self.folders += 1;
+            watch(folder).ok();
+        }
+        let kind = fs::metadata(&path).ok()?.file_type();
+        (!kind.is_dir() || !self.search.is_deep()).then_some((kind, true))
+    }
+
+    fn take(&mut self, below: String, path: &Path, is_link: bool) {
         if self.looked.seen.len() >= FILES_MAX {
             return self.trouble(format!("only {FILES_MAX} files below {} are watched", self.search.root));
         }
-        let Ok(found) = fs::symlink_metadata(path) else { return };
-        let mut stamp = stamp(&found);
+        let Ok(found) = fs::metadata(path) else { return };
+        let mut stamp = stamp(&found, is_link);
         let known = self.before.get(below.as_str()).filter(|known| known.is_same_file(&stamp));
         let changed_ms = u64::try_from(stamp.changed_ns.max(stamp.modified_ns) / 1_000_000).unwrap_or(0);
         stamp.is_settled = changed_ms.saturating_add(RACY_MS) < self.now.as_millis();
@@ -309,7 +336,7 @@ impl Look<'_> {
     }
 }
 
-fn stamp(found: &Metadata) -> Stamp {
+fn stamp(found: &Metadata, is_link: bool) -> Stamp {
     let nanos = |seconds: i64, nanos: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
     Stamp {
         inode: found.ino(),
@@ -317,6 +344,7 @@ fn stamp(found: &Metadata) -> Stamp {
         modified_ns: nanos(found.mtime(), found.mtime_nsec()),
         changed_ns: nanos(found.ctime(), found.ctime_nsec()),
         hash: None,
+        is_link,
         is_settled: false,
     }
 }

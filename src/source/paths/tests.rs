@@ -1,4 +1,4 @@
-use std::cell::Cell;
+use std::{cell::Cell, os::unix::fs::symlink};
 
 use tempfile::tempdir;
 
@@ -64,6 +64,69 @@ fn a_save_by_renaming_is_one_change_and_a_touch_is_none() {
         changes(&|| File::options().write(true).open(&path).and_then(|file| file.set_len(1)).expect("set")),
         []
     );
+}
+
+#[test]
+fn path_of_a_link_is_what_it_resolves_to() {
+    let root = tempdir().expect("a folder");
+    for folder in ["conf", "other", "conf/..1", "conf/..2"] {
+        fs::create_dir(root.path().join(folder)).expect("made");
+    }
+    let write = |path: &str, text: &str| fs::write(root.path().join(path), text).expect("written");
+    let link = |to: &str, path: &str| {
+        let (new, path) = (root.path().join("other/new"), root.path().join(path));
+        symlink(to, &new).and_then(|()| fs::rename(new, path)).expect("linked");
+    };
+    write("real.toml", "1");
+    write("conf/b.toml", "1");
+    write("conf/..1/c.toml", "1");
+    write("conf/..2/c.toml", "2");
+    let search = search(root.path(), "conf/*.toml");
+    let mut before = look(&search, &Seen::new(), LATER).0.seen;
+    let mut changes = |act: &dyn Fn()| {
+        act();
+        let now = look(&search, &before, LATER).0.seen;
+        let changes = compare(&before, &now);
+        before = now;
+        changes
+    };
+    let [created, modified, deleted] = [Change::Created, Change::Modified, Change::Deleted];
+    let file = |name: &str| Arc::<str>::from(name);
+    assert_eq!(changes(&|| link("../real.toml", "conf/b.toml")), [], "the same content");
+    assert_eq!(changes(&|| write("real.toml", "2")), [modified(file("b.toml"))]);
+    assert_eq!(changes(&|| link("../none.toml", "conf/b.toml")), [deleted(file("b.toml"))]);
+    assert_eq!(changes(&|| write("none.toml", "3")), [created(file("b.toml"))]);
+    assert_eq!(changes(&|| write("conf/b2.toml", "3")), [created(file("b2.toml"))]);
+    assert_eq!(changes(&|| link("b2.toml", "conf/b.toml")), [], "a link to a neighbour");
+    let rename =
+        || fs::rename(root.path().join("conf/b2.toml"), root.path().join("conf/b3.toml")).expect("renamed");
+    let renamed = Change::Renamed { from: file("b2.toml"), to: file("b3.toml") };
+    assert_eq!(changes(&rename), [renamed, deleted(file("b.toml"))]);
+    // As in a volume of settings, whose folder is exchanged behind two links.
+    link("..1", "conf/..data");
+    assert_eq!(changes(&|| link("..data/c.toml", "conf/c.toml")), [created(file("c.toml"))]);
+    assert_eq!(changes(&|| link("..2", "conf/..data")), [modified(file("c.toml"))]);
+    assert_eq!(changes(&|| link("c.toml", "conf/c.toml")), [deleted(file("c.toml"))], "a link to itself");
+}
+
+#[test]
+fn links_to_folders_are_followed_at_fixed_depths() {
+    let root = tempdir().expect("a folder");
+    fs::create_dir_all(root.path().join("real/deep")).expect("made");
+    fs::write(root.path().join("real/a.toml"), "1").expect("written");
+    symlink("real", root.path().join("link")).expect("linked");
+    symlink("..", root.path().join("real/deep/up")).expect("linked");
+    for (glob, expected, folders) in [
+        ("*/*.toml", &["link/a.toml", "real/a.toml"][..], 4),
+        ("link/*.toml", &["a.toml"], 1),
+        ("**/*.toml", &["real/a.toml"], 3),
+        ("{real,link}/*.toml", &["real/a.toml"], 3),
+    ] {
+        let (looked, watched) = look(&search(root.path(), glob), &Seen::new(), LATER);
+        let seen: Vec<&str> = looked.seen.keys().map(|path| &**path).collect();
+        assert_eq!(seen, expected, "{glob}");
+        assert!(watched >= folders && watched < 9 && looked.trouble.is_none(), "{glob}: {watched}");
+    }
 }
 
 #[test]
