@@ -2,9 +2,11 @@
 //! and a body.
 //!
 //! `id`, `source`, `type` and `time` are the event's own; so are the extension attributes
-//! `severity`, `session`, `workspace`, `cause` and `dedupekey`. Other attributes are dropped. A
-//! `data` object is the payload; other data become `{"data": ...}`, non-text bytes `{"data_base64":
-//! ...}`. `subject` is added to the payload unless it has one.
+//! `severity`, `session`, `workspace`, `cause` and `dedupekey`. A `data` object is the payload; other
+//! data become `{"data": ...}`, non-text bytes `{"data_base64": ...}`. `subject` is added to the
+//! payload, and so are the other extension attributes as the object `extensions`, unless the payload
+//! has such a field. Of the specification's attributes `datacontenttype` and `dataschema` are
+//! dropped, and so are the identifiers of traces, which would make equal events differ.
 //!
 //! Source: CloudEvents 1.0.2, its JSON format and its HTTP protocol binding.
 
@@ -12,10 +14,11 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::{Deserialize, de::IgnoredAny};
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 
 use crate::{
-    event::{Provenance, catalogue::OwnSeverities, codec::IdOrigin},
+    event::{Provenance, catalogue::OwnSeverities, codec::IdOrigin, cut_text},
+    raw_json,
     time::Timestamp,
     wire::{
         FieldError,
@@ -29,7 +32,38 @@ use crate::{
     },
 };
 
-/// The attributes that are used; others are dropped.
+/// Most extension attributes in a payload; of more, the first ones by name.
+const EXTENSIONS_MAX: usize = 32;
+/// Longest name of an extension attribute, in bytes. Source: the specification advises 20.
+const NAME_BYTES_MAX: usize = 64;
+/// Most characters of an extension's value; a longer one is cut, with a mark.
+const VALUE_CHARS_MAX: usize = 1_000;
+/// The attributes that are no part of `extensions`: those of the specification, aside's own, and
+/// those of traces.
+const OTHERS: [&str; 17] = [
+    "cause",
+    "data",
+    "data_base64",
+    "datacontenttype",
+    "dataschema",
+    "dedupekey",
+    "id",
+    "session",
+    "severity",
+    "source",
+    "specversion",
+    "subject",
+    "time",
+    "traceparent",
+    "tracestate",
+    "type",
+    "workspace",
+];
+
+/// Extension attributes, by name.
+type Extensions = BTreeMap<String, Value>;
+
+/// The attributes with a meaning.
 #[derive(Deserialize)]
 struct Attributes<'a> {
     #[serde(borrow)]
@@ -83,26 +117,43 @@ pub fn structured<'a>(
         }
         (None, None) => Cow::Borrowed("{}"),
     };
-    event(attributes, payload, now, severities)
+    let mut extensions = Extensions::new();
+    // `read_body` has found the object.
+    if let Some(object) = std::str::from_utf8(body).ok().and_then(|text| raw_json::json(text).ok()) {
+        let take = |name: &str, value: &RawValue| {
+            let is_scalar = !raw_json::is_object(value) && !raw_json::is_array(value);
+            if is_scalar && is_extension(name) {
+                extensions.insert(name.to_owned(), serde_json::from_str(value.get())?);
+            }
+            Ok(())
+        };
+        raw_json::each_entry(object, take).ok();
+    }
+    event(attributes, extensions, payload, now, severities)
 }
 
 /// Parses one CloudEvent in binary mode.
 ///
-/// Shape: `header` returns the percent-encoded text of `ce-<attribute>`; `body` is the data.
-/// Errors: as [`structured`].
+/// Shape: `headers` are names in lower case and their texts, of which those of `ce-<attribute>` are
+/// percent-encoded; `body` is the data. Errors: as [`structured`].
 pub fn binary<'a>(
-    header: impl Fn(&str) -> Option<&'a str>,
+    headers: impl Iterator<Item = (&'a str, &'a str)>,
     body: &'a [u8],
     now: Timestamp,
     severities: &OwnSeverities,
 ) -> Result<ParsedEvent<'a>, FieldError> {
     check_size(body.len())?;
-    let attribute = |name: &'static str| {
-        let decode = |text: &'a str| {
-            percent_decoded(text).ok_or_else(|| FieldError::new(name, "is not percent-encoded UTF-8"))
-        };
-        header(&format!("ce-{name}")).map(decode).transpose().map(|text| text.map(Text))
+    let given: BTreeMap<&str, &str> =
+        headers.filter_map(|(name, text)| Some((name.strip_prefix("ce-")?, text))).collect();
+    let decode = |name: &str, text: &'a str| {
+        percent_decoded(text).ok_or_else(|| FieldError::new(name.to_owned(), "is not percent-encoded UTF-8"))
     };
+    let attribute = |name: &'static str| {
+        given.get(name).map(|text| decode(name, text)).transpose().map(|text| text.map(Text))
+    };
+    let extensions = given.iter().filter(|(name, _)| is_extension(name));
+    let extensions = extensions.map(|(name, text)| Ok(((*name).to_owned(), decode(name, text)?.into())));
+    let extensions = extensions.collect::<Result<Extensions, FieldError>>()?;
     let payload = if body.is_empty() { Cow::Borrowed("{}") } else { payload_of_bytes(body) };
     let attributes = Attributes {
         specversion: attribute("specversion")?,
@@ -119,11 +170,12 @@ pub fn binary<'a>(
         cause: attribute("cause")?,
         dedupe_key: attribute("dedupekey")?,
     };
-    event(attributes, payload, now, severities)
+    event(attributes, extensions, payload, now, severities)
 }
 
 fn event<'a>(
     attributes: Attributes<'a>,
+    extensions: Extensions,
     payload: Cow<'a, str>,
     now: Timestamp,
     severities: &OwnSeverities,
@@ -139,8 +191,10 @@ fn event<'a>(
     let severity = read_severity(attributes.severity.as_deref(), read_type(&event_type)?, severities)?;
     let payload = match attributes.subject {
         None => payload,
-        Some(subject) => with_subject(payload, &subject)?,
+        Some(subject) => with_field(payload, "subject", &Value::from(&*subject))?,
     };
+    let payload = with_extensions(payload, extensions)?;
+    check_size(payload.len())?;
     check_payload(&payload).map_err(|error| FieldError::new("data", error.message))?;
     Ok(ParsedEvent {
         id: read_name("id", attributes.id)?.ok_or_else(|| missing("id"))?,
@@ -181,17 +235,34 @@ fn payload_of_bytes(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// Adds `subject` after the payload's own keys, unless it is one of them.
-fn with_subject<'a>(payload: Cow<'a, str>, subject: &str) -> Result<Cow<'a, str>, FieldError> {
+/// Whether an attribute belongs into `extensions`, by its name.
+fn is_extension(name: &str) -> bool {
+    let is_valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_valid) && !OTHERS.contains(&name)
+}
+
+fn with_extensions(payload: Cow<'_, str>, extensions: Extensions) -> Result<Cow<'_, str>, FieldError> {
+    // A `null` is an absent attribute.
+    let extensions = extensions.into_iter().filter(|(_, value)| !value.is_null());
+    let bounded = extensions.take(EXTENSIONS_MAX).map(|(name, value)| {
+        let cut = value.as_str().map(|text| Value::from(cut_text(text.into(), VALUE_CHARS_MAX)));
+        (name, cut.unwrap_or(value))
+    });
+    let extensions: serde_json::Map<String, Value> = bounded.collect();
+    if extensions.is_empty() { Ok(payload) } else { with_field(payload, "extensions", &extensions.into()) }
+}
+
+/// Adds a field after the payload's own keys, unless it is one of them.
+fn with_field<'a>(payload: Cow<'a, str>, name: &str, value: &Value) -> Result<Cow<'a, str>, FieldError> {
     let own: BTreeMap<Cow<'_, str>, IgnoredAny> =
         request::read(&payload).map_err(|error| FieldError::new("data", error.message))?;
     // A `null` counts: a second key would replace it for some readers.
-    if own.contains_key("subject") {
+    if own.contains_key(name) {
         return Ok(payload);
     }
     let Some(open) = payload.trim_end().strip_suffix('}') else { return Ok(payload) };
     let comma = if open.trim() == "{" { "" } else { "," };
-    Ok(format!(r#"{open}{comma}"subject":{}}}"#, serde_json::Value::from(subject)).into())
+    Ok(format!(r#"{open}{comma}"{name}":{value}}}"#).into())
 }
 
 /// Decodes percent-encoding; `None` if it is invalid or the result is not UTF-8.
@@ -239,11 +310,11 @@ mod tests {
         let text = concat!(
             r#"{"specversion":"1.0","id":"A234","source":"https://github.com/x/y","type":"com.github.pull_request.opened","#,
             r#""time":"2026-11-21T12:00:00+01:00","datacontenttype":"application/json","traceparent":"00-1","#,
-            r#""severity":"warn","session":"s1","workspace":"/w","cause":"c0","dedupekey":"k","data":{"n":1}}"#
+            r#""severity":"warn","session":"s1","workspace":"/w","cause":"c0","dedupekey":"k","methodname":"x.delete","data":{"n":1}}"#
         );
         let expected = concat!(
             r#"{"id":"A234","type":"com.github.pull_request.opened","source":"https://github.com/x/y","severity":"warning","#,
-            r#""timestamp":"2026-11-21T11:00:00Z","payload":{"n":1},"dedupe_key":"k","session":"s1","workspace":"/w","cause":"c0"}"#
+            r#""timestamp":"2026-11-21T11:00:00Z","payload":{"n":1,"extensions":{"methodname":"x.delete"}},"dedupe_key":"k","session":"s1","workspace":"/w","cause":"c0"}"#
         );
         assert_eq!(shown(structured(text.as_bytes(), NOW, &OwnSeverities::default())), expected);
     }
@@ -267,6 +338,40 @@ mod tests {
         ] {
             assert_eq!(payload_of(rest), expected, "{rest}");
         }
+    }
+
+    #[test]
+    fn extension_attributes_are_fields_of_the_payload() {
+        for (rest, expected) in [
+            (
+                r#","methodname":"storage.delete","data":{"a":1}"#,
+                r#"{"a":1,"extensions":{"methodname":"storage.delete"}}"#,
+            ),
+            (
+                r#","zone":"b","count":3,"dry":true,"data":[1]"#,
+                r#"{"data":[1],"extensions":{"count":3,"dry":true,"zone":"b"}}"#,
+            ),
+            (r#","x":"1","subject":"s""#, r#"{"subject":"s","extensions":{"x":"1"}}"#),
+            (r#","x":null,"traceparent":"00-1","tracestate":"a=1","dataschema":"/s""#, "{}"),
+            (r#","x":{"a":1},"y":[1],"Upper":"1","under_score":"1""#, "{}"),
+            (r#","x":"1","data":{"extensions":"own"}"#, r#"{"extensions":"own"}"#),
+            (r#","x":"1","data":{"x":2}"#, r#"{"x":2,"extensions":{"x":"1"}}"#),
+            (r#","x":"\"}],""#, r#"{"extensions":{"x":"\"}],"}}"#),
+        ] {
+            assert_eq!(payload_of(rest), expected, "{rest}");
+        }
+        let many: String =
+            (10..90).map(|number| format!(r#","x{number}":"{}""#, "v".repeat(2_000))).collect();
+        assert!(payload_of(&many).starts_with("an event has at most 65536 bytes"));
+        let many: String = (10..90).map(|number| format!(r#","x{number}":"v""#)).collect();
+        let payload: Value = serde_json::from_str(&payload_of(&many)).expect("JSON");
+        let names: Vec<&str> =
+            payload["extensions"].as_object().expect("there").keys().map(|name| &**name).collect();
+        assert_eq!((names.len(), names.first(), names.last()), (EXTENSIONS_MAX, Some(&"x10"), Some(&"x41")));
+        let payload: Value =
+            serde_json::from_str(&payload_of(&format!(r#","x":"{}""#, "v".repeat(2_000)))).expect("JSON");
+        let value = payload["extensions"]["x"].as_str().expect("text");
+        assert!(value.ends_with("[+1000 chars]") && value.chars().count() < VALUE_CHARS_MAX + 20, "{value}");
     }
 
     #[test]
@@ -305,17 +410,22 @@ mod tests {
         }
     }
 
+    fn of_headers(headers: &BTreeMap<&str, &str>, body: &[u8]) -> String {
+        let headers = headers.iter().map(|(name, text)| (*name, *text));
+        shown(binary(headers, body, NOW, &OwnSeverities::default()))
+    }
+
     #[test]
     fn binary_mode_reads_headers_and_takes_the_body_as_data() {
-        let headers: BTreeMap<&str, &'static str> = [
+        let mut headers: BTreeMap<&str, &str> = [
             ("ce-specversion", "1.0"),
             ("ce-id", "1"),
             ("ce-source", "/s"),
             ("ce-type", "com.example.pushed"),
             ("ce-session", "caf%C3%A9"),
+            ("content-type", "application/json"),
         ]
         .into();
-        let header = |name: &str| headers.get(name).copied();
         let expected = |payload: &str| {
             format!(
                 r#"{{"id":"1","type":"com.example.pushed","source":"/s","severity":"info","timestamp":"1970-01-01T00:00:01Z","payload":{payload},"session":"caf{}"}}"#,
@@ -328,12 +438,19 @@ mod tests {
             (b"plain \"text\"", r#"{"data":"plain \"text\""}"#),
             (b"\xff\xfe", r#"{"data_base64":"//4="}"#),
         ] {
-            assert_eq!(shown(binary(header, body, NOW, &OwnSeverities::default())), expected(payload));
+            assert_eq!(of_headers(&headers, body), expected(payload));
         }
+        headers.extend([("ce-methodname", "x%20y"), ("ce-traceparent", "00-1"), ("ce-bad_name", "1")]);
         assert_eq!(
-            shown(binary(|_| Some("%zz"), b"", NOW, &OwnSeverities::default())),
-            "specversion: is not percent-encoded UTF-8"
+            of_headers(&headers, br#"{"a":1}"#),
+            expected(r#"{"a":1,"extensions":{"methodname":"x y"}}"#)
         );
-        assert_eq!(shown(binary(|_| None, b"", NOW, &OwnSeverities::default())), "specversion: is missing");
+        for (name, text, expected) in [
+            ("ce-methodname", "%zz", "methodname: is not percent-encoded UTF-8"),
+            ("ce-specversion", "%zz", "specversion: is not percent-encoded UTF-8"),
+        ] {
+            assert_eq!(of_headers(&[(name, text)].into(), b""), expected);
+        }
+        assert_eq!(of_headers(&BTreeMap::new(), b""), "specversion: is missing");
     }
 }
