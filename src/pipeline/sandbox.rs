@@ -10,6 +10,7 @@
 
 pub(super) mod account;
 mod filters;
+mod guarded;
 mod lint;
 mod operators;
 mod rewrite;

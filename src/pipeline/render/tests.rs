@@ -487,6 +487,44 @@ fn what_a_template_says_to_the_user_is_no_part_of_its_output() {
 }
 
 #[test]
+fn absent_part_of_a_guarded_chain_is_no_failure() {
+    for (expression, expected) in [
+        ("events[0].payload.at.step | default(\"none\")", Ok("none")),
+        ("events[0].payload.at.step|d('none')", Ok("none")),
+        ("events[0].payload.tool.name.first | default('none')", Ok("none")),
+        ("events[0]['payload']['at']['step'] | default('none')", Ok("none")),
+        ("events[0].payload.at.steps[0].name | default('none')", Ok("none")),
+        ("events[7].payload.at | default('none')", Ok("none")),
+        ("events[0].payload.a.b.c.d.e | default('none')", Ok("none")),
+        ("((events[0].payload.a.b.c)) | default('none')", Ok("none")),
+        ("(events[0].payload.at.step) | default('none')", Ok("none")),
+        ("events[0].payload.at.step\n  | default('none')", Ok("none")),
+        ("events[0].payload.at.step | default(events[0].payload.to.step | default('none'))", Ok("none")),
+        ("events[0].payload.deep.step | default('none')", Ok("3")),
+        ("'yes' if events[0].payload.at.step is defined else 'no'", Ok("no")),
+        ("'yes' if events[0].payload.deep.step is defined else 'no'", Ok("yes")),
+        ("'yes' if events[0].payload.at.step is not defined else 'no'", Ok("yes")),
+        ("'yes' if (events[0].payload.at.step) is undefined else 'no'", Ok("yes")),
+        ("events[0].payload.at.step", Err("undefined")),
+        ("events[0].payload.at.step | upper", Err("undefined")),
+        ("events[0].payload.at.step | upper | default('none')", Err("undefined")),
+        ("'yes' if events[0].payload.at.step else 'no'", Err("undefined")),
+        ("events[0].payload.deep.step | default(events[0].payload.at.step)", Err("undefined")),
+        ("(events[0].payload.at | default({})).step.more", Err("undefined")),
+        ("events[events[0].payload.at.step].payload.n | default('none')", Err("undefined")),
+        ("events[0].payload.at.step ~ 'default'", Err("undefined")),
+    ] {
+        let template = format!("x: {{{{ {expression} }}}}");
+        let rendered = Case::new(&template, [json!({ "tool": "grep", "deep": { "step": 3 } })]).render();
+        match (expected, &rendered.failure) {
+            (Ok(expected), None) => assert_eq!(rendered.content, format!("x: {expected}"), "{expression}"),
+            (Err(why), Some(failure)) => assert!(failure.message.contains(why), "{expression}: {failure:?}"),
+            (_, failure) => panic!("{expression}: {failure:?} {}", rendered.content),
+        }
+    }
+}
+
+#[test]
 fn a_template_that_fails_says_nothing() {
     for (template, why) in [
         ("{{ notify(\"x\") }}\na: {{ events[0].payload.none }}", "undefined"),

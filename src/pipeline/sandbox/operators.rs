@@ -4,7 +4,7 @@
 //! Differences: texts and lists have a bounded size, lists are not lazy, `*` is for numbers alone,
 //! and values of different kinds have no order.
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, sync::LazyLock};
 
 use minijinja::{
     Environment, Error, ErrorKind, State, UndefinedBehavior, filters,
@@ -32,6 +32,7 @@ pub(super) mod name {
     pub(in super::super) const WEIGHED: &str = "@weighed";
     pub(in super::super) const INDEXED: &str = "@indexed";
     pub(in super::super) const KEPT: &str = "@kept";
+    pub(in super::super) const REACHED: &str = "@reached";
     /// One comparison of a chain such as `1 < n < 5`: the result, and the right operand for the
     /// next one.
     pub(in super::super) const CHAIN: [(&str, &str); 8] = [
@@ -55,6 +56,7 @@ pub(super) fn add_to(environment: &mut Environment<'static>) {
     environment.add_filter(name::LIST, list);
     environment.add_filter(name::MAP, map);
     environment.add_filter(name::WALKED, walked);
+    environment.add_filter(name::REACHED, reached);
     environment.add_filter(name::WEIGHED, weighed);
     environment.add_filter(name::INDEXED, indexed);
     environment.add_filter(name::KEPT, kept);
@@ -379,6 +381,12 @@ fn indexed(state: &mut State<'_, '_>, value: Value) -> Result<Value, Error> {
 fn kept(value: Value) -> Result<Value, Error> {
     admit_item(&value)?;
     Ok(value)
+}
+
+/// Returns an absent value as an empty map, so that what is below it is absent too.
+fn reached(value: &Value) -> Value {
+    static NOTHING: LazyLock<Value> = LazyLock::new(|| Value::from_iter(std::iter::empty::<(&str, Value)>()));
+    if value.is_undefined() { NOTHING.clone() } else { value.clone() }
 }
 
 fn is_list(value: &Value) -> bool {

@@ -12,7 +12,7 @@ use minijinja::{
     value::{Object, ObjectRepr, Value},
 };
 
-use super::operators::name;
+use super::{guarded, operators::name};
 
 /// Longest free piece of a template's own text: printing it costs an instruction, so all fuel
 /// prints some MB.
@@ -55,7 +55,9 @@ pub(super) fn rewrite<'s>(from: &Instructions<'s>, trace: Trace) -> Instructions
         local_next: local_next(from),
         length: 0,
         trace,
+        is_guarded: false,
     };
+    let guarded = guarded::find(from);
     let mut moved = Vec::new();
     for at in 0.. {
         moved.push(rewriting.length);
@@ -63,6 +65,7 @@ pub(super) fn rewrite<'s>(from: &Instructions<'s>, trace: Trace) -> Instructions
         let place = Place { line: from.get_line(at).unwrap_or(0), span: from.get_span(at) };
         let before = at.checked_sub(1).and_then(|before| from.get(before));
         let two_before = at.checked_sub(2).and_then(|before| from.get(before));
+        rewriting.is_guarded = guarded.contains(&at);
         rewriting.rewrite(instruction, before, two_before, place);
     }
     let mut to = rewriting.to;
@@ -113,6 +116,8 @@ struct Rewriting<'s> {
     /// Number of instructions.
     length: u32,
     trace: Trace,
+    /// Whether the next instruction is an access that a template guards.
+    is_guarded: bool,
 }
 
 impl<'s> Rewriting<'s> {
@@ -143,6 +148,10 @@ impl<'s> Rewriting<'s> {
         place: Place,
     ) {
         match instruction {
+            Instruction::GetAttr(_) if self.is_guarded => {
+                self.call(name::REACHED, 1, place);
+                self.add(instruction.clone(), place);
+            }
             Instruction::EmitRaw(text) if text.len() > TEXT_FREE_BYTES || self.trace == Trace::Lines => {
                 let own = OwnText { text: (*text).into(), line: place.line, trace: self.trace };
                 self.add(Instruction::LoadConst(Value::from_object(own)), place);
@@ -172,8 +181,13 @@ impl<'s> Rewriting<'s> {
             Instruction::BuildMap(count) if *count > 0 => {
                 self.call(name::MAP, u16::try_from(2 * *count).unwrap_or(u16::MAX), place);
             }
-            Instruction::GetItem if !is_cheap_index(before, two_before) => {
-                self.beneath(name::INDEXED, place);
+            Instruction::GetItem => {
+                if self.is_guarded {
+                    self.beneath(name::REACHED, place);
+                }
+                if !is_cheap_index(before, two_before) {
+                    self.beneath(name::INDEXED, place);
+                }
                 self.add(Instruction::GetItem, place);
             }
             Instruction::SetAttr(_) => {
