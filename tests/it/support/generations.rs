@@ -158,6 +158,33 @@ types = ["subscriber.failed", "source.throttled"]
 window_ms = 0
 "#;
 
+/// A core subscriber of an earlier layer.
+const CORE: &str = r#"
+[subscriber]
+id = "kept"
+[events]
+types = ["tool.call.*", "budget.*.exceeded"]
+[batching]
+window_ms = 1500
+dedupe_key = "type"
+[output]
+priority = "high"
+core = true
+"#;
+
+/// Takes less than [`CORE`], which has the rest.
+const NARROWER: &str = r#"
+[subscriber]
+id = "kept"
+[events]
+types = ["tool.call.failure"]
+where = "payload.n > 2"
+[batching]
+window_ms = 700
+[output]
+priority = "normal"
+"#;
+
 const LIMITS: &str = r#"
 [injection]
 max_notifications = 3
@@ -184,9 +211,11 @@ unclaimed_ttl = "1m"
 /// The files of a generation.
 pub(crate) fn sources(number: usize) -> Sources {
     match number {
-        0 => files(LIMITS, &[WINDOWED, QUIET, LIMITED, URGENT, PATIENT, OFF, BROKEN, WATCHER, HOLDS]),
+        0 => {
+            files(LIMITS, &[WINDOWED, QUIET, LIMITED, URGENT, PATIENT, OFF, BROKEN, WATCHER, HOLDS, NARROWER])
+        }
         1 => files(NARROW_LIMITS, &[QUIET_OTHERWISE, LIMITED, URGENT, WATCHER]),
-        _ => files(NARROW_LIMITS, &[WINDOWED, QUIET, LIMITED, URGENT, PATIENT, BROKEN, HOLDS]),
+        _ => files(NARROW_LIMITS, &[WINDOWED, QUIET, LIMITED, URGENT, PATIENT, BROKEN, HOLDS, NARROWER]),
     }
 }
 
@@ -208,7 +237,8 @@ fn files(settings: &str, subscribers: &[&str]) -> Sources {
         subscribers.iter().enumerate().map(|(n, text)| file(format!("subscribers/s{n}.toml"), text));
     let others =
         [file("aside.toml".into(), settings), file("templates/broken.toon.j2".into(), BROKEN_TEMPLATE)];
-    Sources::new(subscribers.chain(others))
+    let core = SourceFile { layer: LayerKind::System, ..file("subscribers/kept.toml".into(), CORE) };
+    Sources::new(subscribers.chain(others).chain([core]))
 }
 
 fn compiled(sources: &Sources) -> Arc<CompiledRules> {
