@@ -15,6 +15,7 @@ mod demo;
 mod doctor;
 mod doctor_probe;
 mod down;
+mod edit;
 mod error;
 mod exchange;
 mod failing;
@@ -47,6 +48,7 @@ mod shell;
 mod sources;
 mod status;
 mod statusline;
+mod subscribers;
 mod table;
 mod tail;
 mod terminal;
@@ -176,6 +178,10 @@ enum Command {
     Token(token::Args),
     /// Check configuration, subscribers and templates for errors
     Check(check::Args),
+    /// List the subscribers, or show each key of one with the file that it came from
+    Subscribers(subscribers::Args),
+    /// Write the smallest file that changes a subscriber that ships
+    Edit(edit::Args),
     /// Check the files of the journal, or repair them
     Journal(journal::Args),
     /// Write the daemon's state to one file; also while it runs
@@ -304,6 +310,8 @@ fn dispatch(command: Option<Command>, mut context: Context<'_>) -> Result<ExitCo
         Command::Run(args) => return run::run(args, &context).map(ExitCode::from),
         Command::Token(args) => token::run(&args, &mut context)?,
         Command::Check(args) => check::run(&args, &mut context)?,
+        Command::Subscribers(args) => subscribers::run(&args, &mut context)?,
+        Command::Edit(args) => edit::run(&args, &mut context)?,
         Command::Journal(args) => journal::run(&args, &mut context)?,
         Command::Backup(args) => backup::run(&args, &mut context)?,
         Command::Restore(args) => backup::restore(&args, &mut context)?,
@@ -323,9 +331,22 @@ mod tests {
 
     /// Runs a command against `daemon`; returns its output, or its error as one line.
     pub(super) fn run_against(daemon: &FakeDaemon, args: &[&str]) -> Result<String, String> {
+        run_in(daemon, std::path::Path::new("c"), args)
+    }
+
+    /// The same, with this folder as the user's configuration.
+    pub(super) fn run_in(
+        daemon: &FakeDaemon,
+        config: &std::path::Path,
+        args: &[&str],
+    ) -> Result<String, String> {
         let cli = Cli::try_parse_from([&["aside"], args].concat()).map_err(|error| error.to_string())?;
         let mut out = Vec::new();
-        let outcome = dispatch(cli.command, context(daemon, &mut out));
+        let mut context = context(daemon, &mut out);
+        if let Ok(paths) = &mut context.paths {
+            paths.config = config.to_owned();
+        }
+        let outcome = dispatch(cli.command, context);
         let out = String::from_utf8(out).expect("text");
         outcome.map(|_| out.clone()).map_err(|error| format!("{out}{error}"))
     }

@@ -41,6 +41,8 @@ mod subscribers;
 pub mod webhooks;
 
 pub mod compile;
+pub mod declared;
 pub mod effective;
 pub mod last_good;
+pub mod listing;
 pub mod report;

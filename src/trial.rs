@@ -8,6 +8,7 @@
 //! behaviour of the daemon. Shipped files are tested by the project and not checked again here.
 
 mod hints;
+mod jinja;
 mod templates;
 mod tests;
 
@@ -22,6 +23,7 @@ use crate::{
     event::catalogue::CatalogueEntry,
 };
 
+pub use jinja::text_as_template;
 pub use tests::run_test;
 
 /// Checks all parts of `compiled` that are not shipped, and returns the failures.

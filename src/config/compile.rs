@@ -41,7 +41,7 @@ pub struct Compiled {
     pub tests: BTreeMap<SubscriberId, Vec<SubscriberTest>>,
     /// The places of what subscribers' files declare for their text.
     pub declared: BTreeMap<SubscriberId, DeclaredPlaces>,
-    /// The files of each subscriber: the whole one, then those that inherit from it.
+    /// The files of each subscriber, remainders included: the whole one, then those that inherit.
     pub files: BTreeMap<SubscriberId, Vec<SourceFile>>,
     /// Entries that the `events.toml` of the layers add to the catalogue, by type.
     pub events: Vec<CatalogueEntry>,

@@ -28,6 +28,11 @@ pub struct KeyInForce {
     pub place: Place,
 }
 
+/// Whether a key defines the text.
+pub(crate) fn is_text(key: &KeyInForce) -> bool {
+    key.key == TEMPLATE || DECLARED.contains(&key.key.as_str())
+}
+
 /// The keys of `files`, of which a later one overrides an earlier one, in the order of sections and
 /// of their first file. Files that are not valid TOML have none.
 pub fn keys(files: &[SourceFile]) -> Vec<KeyInForce> {
@@ -73,8 +78,15 @@ fn literal(value: &Value<'_>) -> String {
     let Some(mut entries) = value.entries() else { return value.literal().to_owned() };
     entries.sort_by_key(|(_, value)| value.key_place().span.start);
     let entries: Vec<_> =
-        entries.iter().map(|(name, value)| format!("{name} = {}", literal(value))).collect();
+        entries.iter().map(|(name, value)| format!("{} = {}", key_text(name), literal(value))).collect();
     format!("{{ {} }}", entries.join(", "))
+}
+
+/// A key as TOML: in quotes unless it is a bare one.
+fn key_text(name: &str) -> String {
+    let is_bare = !name.is_empty()
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
+    if is_bare { name.to_owned() } else { toml::Value::from(name).to_string() }
 }
 
 #[cfg(test)]

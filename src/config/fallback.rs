@@ -36,8 +36,6 @@ const WITHOUT_EFFECT: [&str; 6] = [
     "subscriber.inherit",
     "output.core",
 ];
-/// The keys that define the text.
-const TEXT: [&str; 3] = ["output.one", "output.table", "output.template"];
 /// Keys without a meaning of their own, and the ones that they belong to.
 const PARTS: [(&str, &[&str]); 6] = [
     ("batching.dedupe_window_ms", &["batching.dedupe_key"]),
@@ -63,7 +61,7 @@ pub(crate) fn findings(earlier: &[SourceFile], file: &SourceFile, place: &Place)
 fn falls_back(before: &KeyInForce, own: &[KeyInForce]) -> bool {
     let key = before.key.as_str();
     let has = |key: &str| own.iter().any(|one| one.key == key);
-    let is_text = TEXT.contains(&key) && TEXT.iter().any(|key| has(key));
+    let is_text = effective::is_text(before) && own.iter().any(effective::is_text);
     let is_part_of_lost =
         PARTS.iter().any(|(part, wholes)| *part == key && !wholes.iter().any(|whole| has(whole)));
     !has(key)
@@ -76,7 +74,7 @@ fn falls_back(before: &KeyInForce, own: &[KeyInForce]) -> bool {
 
 /// A file without a text has the shipped one of its id, so that is not lost.
 fn is_shipped_text(key: &KeyInForce, earlier: &[SourceFile]) -> bool {
-    TEXT.contains(&key.key.as_str())
+    effective::is_text(key)
         && earlier.iter().any(|file| file.layer == LayerKind::Shipped && file.path == key.place.file)
 }
 

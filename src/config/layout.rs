@@ -85,11 +85,26 @@ impl OwnText {
     }
 }
 
-/// A layout, the words for a person, and the places of what the file declares.
+/// The layout in force and the file's own, the words for a person, and the places of what the file
+/// declares.
 pub(super) struct LayoutRule {
+    pub(super) layout: Layout,
     pub(super) own: OwnText,
     pub(super) words: Option<Arc<Sentence>>,
     pub(super) places: DeclaredPlaces,
+}
+
+impl LayoutRule {
+    fn new(
+        id: Option<&SubscriberId>,
+        own: OwnText,
+        words: Option<Arc<Sentence>>,
+        places: DeclaredPlaces,
+        templates: &KnownTemplates<'_>,
+    ) -> Self {
+        let in_force = id.map(|id| own.in_force(id, templates, None).0);
+        Self { layout: in_force.unwrap_or_else(|| own.layout.clone()), own, words, places }
+    }
 }
 
 /// The keys that declare a text, which a template replaces.
@@ -138,10 +153,10 @@ pub(super) fn read(
                 .with_note(format!("keep one of them: a template can do everything that `{declared}` does"))
         });
         let layout = Layout::Declared(Arc::new(Declared::new(one, table.map(|table| table.table))));
-        return LayoutRule { own: OwnText { layout, layer }, words, places };
+        return LayoutRule::new(id, OwnText { layout, layer }, words, places, templates);
     }
     let layout = template.unwrap_or_else(|| own_text(id, templates));
-    LayoutRule { own: OwnText { layout, layer }, words, places }
+    LayoutRule::new(id, OwnText { layout, layer }, words, places, templates)
 }
 
 /// The lines of one event.

@@ -127,7 +127,6 @@ pub(crate) fn compile(files: &[SourceFile], context: &Context<'_>) -> Subscriber
     let name = text(&mut subscriber, "name");
     let description = text(&mut subscriber, "description").unwrap_or_default();
     let version = subscriber.read("version", values::version);
-    subscriber.read("inherit", values::flag);
     let core = id.as_ref().and_then(|id| context.core.get(id));
     let activity = read_activity(&mut subscriber, &mut output, core);
     let events_rule = read_events(&mut events, file, context);
@@ -138,12 +137,8 @@ pub(crate) fn compile(files: &[SourceFile], context: &Context<'_>) -> Subscriber
         core.check_resolve(&mut limits, resolve.as_ref());
         core.check_order(&mut limits, &order);
     }
-    let LayoutRule { own: own_text, words, places } =
+    let LayoutRule { layout, own: own_text, words, places } =
         layout::read(&mut output, id.as_ref(), [whole, file], &context.templates);
-    let layout = match &id {
-        Some(id) => own_text.in_force(id, &context.templates, None).0,
-        None => own_text.layout.clone(),
-    };
     let output_rule = read_output(&mut output, layout, words, context);
     check_audience(&mut output, &output_rule, activity, core);
     check_escalation(&mut output, &output_rule, activity, core);
@@ -209,6 +204,8 @@ fn read_activity(
     output: &mut Section<'_>,
     core_elsewhere: Option<&Protected>,
 ) -> Activity {
+    // Its value is known before, from `inherits`.
+    subscriber.read("inherit", values::flag);
     let is_core = output.read("core", values::flag).unwrap_or(false);
     let is_enabled = subscriber.read("enabled", values::flag).unwrap_or(true);
     match (is_core, is_enabled, core_elsewhere) {

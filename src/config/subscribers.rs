@@ -72,13 +72,13 @@ pub(super) fn compile(
             if later.is_empty() {
                 tests.insert(id.clone(), version.tests);
                 declared.insert(id.clone(), version.places);
-                files.insert(id.clone(), version.files);
             } else {
                 let templates = &context.templates;
                 (version.subscriber.output.layout, _) = version.own_text.in_force(&id, templates, end);
                 version.subscriber.id = remainder::id(&id, layer.as_str());
                 version.subscriber.later = later.clone();
             }
+            files.insert(version.subscriber.id.clone(), version.files);
             later.push(Arc::new(version.subscriber));
             end = Some(layer);
         }

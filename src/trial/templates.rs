@@ -12,7 +12,7 @@ use super::hints;
 use crate::{
     config::{
         compile::{Compiled, template_name},
-        effective::{self, KeyInForce},
+        effective,
         layers::{FileKind, LayerKind, SourceFile, Sources},
         layout::{DeclaredPlaces, TEMPLATE_SUFFIX},
         report::{Diagnostic, Place, sentence},
@@ -209,7 +209,7 @@ fn render(rule: &Subscriber, compiled: &Compiled, rows: &[Row]) -> Rendered {
     rule.output.layout.render(&compiled.rules.templates, &input(rule, rows))
 }
 
-fn input<'a>(rule: &'a Subscriber, rows: &'a [Row]) -> RenderInput<'a> {
+pub(super) fn input<'a>(rule: &'a Subscriber, rows: &'a [Row]) -> RenderInput<'a> {
     let max_tokens = rule.output.max_tokens;
     RenderInput { subscriber_name: &rule.name, now: NOW, ..RenderInput::new(&rule.id, rows, max_tokens) }
 }
@@ -314,7 +314,8 @@ fn unused_template(name: &str, file: &SourceFile, compiled: &Compiled) -> Diagno
     let wrong = Diagnostic::error(Place::file(&file.path), "", message).into_warning();
     let id = name.trim_end_matches(TEMPLATE_SUFFIX);
     let own = compiled.files.iter().find(|(known, _)| known.as_str() == id);
-    if let Some(text) = own.and_then(|(_, files)| effective::keys(files).into_iter().find(is_text)) {
+    if let Some(text) = own.and_then(|(_, files)| effective::keys(files).into_iter().find(effective::is_text))
+    {
         let note = format!(
             "`{}` in {} is the text of `{id}`: a template replaces that of an earlier layer",
             text.key, text.place.file
@@ -327,12 +328,12 @@ fn unused_template(name: &str, file: &SourceFile, compiled: &Compiled) -> Diagno
         .with_note("a subscriber uses the template named like its id, or the one in its `template`")
 }
 
-fn is_text(key: &KeyInForce) -> bool {
-    ["output.one", "output.table", "output.template"].contains(&key.key.as_str())
-}
-
 /// Possible events for a subscriber's template, those of its tests first.
-fn examples(rule: &Subscriber, compiled: &Compiled, catalogue: &[&CatalogueEntry]) -> Vec<Arc<Event>> {
+pub(super) fn examples(
+    rule: &Subscriber,
+    compiled: &Compiled,
+    catalogue: &[&CatalogueEntry],
+) -> Vec<Arc<Event>> {
     let tests = compiled.tests.get(&rule.id).map(Vec::as_slice).unwrap_or_default();
     let severities = OwnSeverities::new(&compiled.events);
     let of_tests = tests.iter().flat_map(|test| &test.at).map(|event| {

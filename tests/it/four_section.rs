@@ -59,7 +59,7 @@ fn every_four_section_file_delivers_its_events() {
             let segments = event_type.replace('*', "new");
             let payload = catalogue::types().find(|entry| entry.event_type.as_str() == segments).map_or_else(
                 || json!({ "job": "mail", "version": "7" }),
-                |entry| Value::clone(&entry.example.value()),
+                |entry| Value::clone(entry.example.value()),
             );
             event(&segments, Some(Severity::Critical), &payload)
         };

@@ -12,10 +12,11 @@ use aside::{
     event::{Event, Provenance, Severity, catalogue},
     notification::{Activation, InjectionPoint, Notification, Priority},
     pipeline::rule::{Activity, Subscriber},
+    trial::text_as_template,
 };
 use serde_json::{Value, json};
 
-use crate::support::rules::{event, made, rule, with_user};
+use crate::support::rules::{event, made, rule, with_user, with_user_sources};
 
 /// The subscribers that are re-worded, with an event of each; the first two are core.
 const REWORDED: [(&str, &str); 5] = [
@@ -435,4 +436,62 @@ fn an_escalation_can_be_switched_off() {
         "[subscriber]\nid = \"own\"\n[events]\ntypes = [\"own.event\"]\n[output]\nescalate_at = \"nevr\"\n";
     let report = with_user(&[("subscribers/own.toml", text)]).report.to_string();
     assert!(report.contains("did you mean `never`?"), "{report}");
+}
+
+#[test]
+fn every_shipped_text_is_written_as_jinja() {
+    let sources = Sources::shipped();
+    let compiled = shipped_rules();
+    let entries: Vec<_> = catalogue::types().collect();
+    for rule in &compiled.rules.subscribers {
+        let text = text_as_template(&sources, &compiled, &entries, rule.id.as_str());
+        let text = text.unwrap_or_else(|why| panic!("{}: {why}", rule.id));
+        let name = format!("templates/{}.toon.j2", rule.id);
+        let edited = with_user(&[(&name, &text)]);
+        assert_eq!(edited.report.to_string(), "", "{text}");
+        let own = self::rule(&edited, rule.id.as_str());
+        assert_eq!(own.output.layout.template(), name.strip_prefix("templates/"), "{}", rule.id);
+        assert_eq!(without_text(own), without_text(rule), "{}", rule.id);
+    }
+}
+
+#[test]
+fn own_texts_are_written_as_jinja_or_refused() {
+    for (output, part) in [
+        (
+            "one = \"a: {{ payload.tool_name }}\"\ntable = { key = \"as\", columns = [\"tool_name\"] }",
+            Ok("|optional }}"),
+        ),
+        (
+            "one = 'a: {{ payload.at.file }} {{ payload.tool_name if payload.at.line }}'\ntable = { key = \"as\" }",
+            Ok("{{ payload.at.file|optional }}"),
+        ),
+        (
+            "one = '{% raw %}{{ x }}{% endraw %}: {{ \"}}\" ~ payload.tool_name }}'\ntable = { key = \"as\", repeats = false }",
+            Ok("repeats=false"),
+        ),
+        (
+            "one = 'n: {{ repeats }}, {{ id }}'\ntable = { key = \"as\" }",
+            Ok("set repeats = events[0].repeats"),
+        ),
+        (
+            "table = { key = \"as\", columns.tool = [\"tool_name\", \"@source\"], columns.\"a b\" = \"error_type\" }",
+            Ok("\"a b\""),
+        ),
+        ("template = \"tool_failure\"", Ok("rows|toon(key=\"tool_fails\"")),
+        ("one = \"a: 1\"", Err("its text of several events is the generic table")),
+        ("template = \"generic\"", Err("its text is the generic table")),
+    ] {
+        let text =
+            format!("[subscriber]\nid = \"own\"\n[events]\ntypes = [\"tool.call.*\"]\n[output]\n{output}\n");
+        let sources = with_user_sources(&[("subscribers/own.toml", &text)]);
+        let compiled = compile(&sources, &[]);
+        let entries: Vec<_> = catalogue::types().collect();
+        let written = text_as_template(&sources, &compiled, &entries, "own");
+        match (&written, part) {
+            (Ok(text), Ok(part)) => assert!(text.contains(part), "{output}: {text}"),
+            (Err(why), Err(part)) => assert!(why.contains(part), "{output}: {why}"),
+            _ => panic!("{output}: {written:?}"),
+        }
+    }
 }

@@ -16,14 +16,12 @@ use std::{
 
 use minijinja::{
     Environment, Error, ErrorKind, Output, State, UndefinedBehavior, context,
-    value::{Enumerator, Object, Value as Printed, ValueKind},
+    value::{Enumerator, Object, Value as Printed},
 };
 use serde_json::Value;
 
-use self::{
-    lint::{EVENT_VARIABLES, VARIABLES},
-    word::Said,
-};
+pub use self::lint::EVENT_VARIABLES;
+use self::{lint::VARIABLES, word::Said};
 use super::{
     RenderInput, TemplateError,
     assemble::{
@@ -34,11 +32,11 @@ use super::{
     table::{
         clean_event::{REPEATS, Shown, clean_field},
         event_view::{EventView, Events},
-        rows::{Rows, list_text},
+        rows::Rows,
     },
 };
 use crate::{
-    event::{FIELD_CHARS_MAX, cut_text},
+    event::FIELD_CHARS_MAX,
     notification::SubscriberId,
     pipeline::sandbox::{
         self, Grammar, OwnText, Program, Trace,
@@ -74,11 +72,24 @@ static EVENT_ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     environment
 });
 
+/// For templates with the filter `optional`: an absent value is nothing in every operation, and
+/// printing one without the filter is a failure.
+static OPTIONAL_ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
+    let mut environment = sandbox::environment(UndefinedBehavior::Chainable, FUEL);
+    environment.set_formatter(print);
+    filters::add_to(&mut environment);
+    word::add_to(&mut environment);
+    environment
+});
+
 /// The variables of a template, and the effect of printing an absent value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum View {
     /// All events of a batch. Printing an absent value is a failure.
     Batch,
+    /// The same, for a template with the filter `optional`: an absent value is nothing where it is not
+    /// printed.
+    OptionalBatch,
     /// The fields of one event. An absent value prints nothing.
     Event,
     /// The same, for plain text instead of TOON.
@@ -88,7 +99,7 @@ enum View {
 impl View {
     const fn grammar(self) -> &'static Grammar {
         match self {
-            Self::Batch => &GRAMMAR,
+            Self::Batch | Self::OptionalBatch => &GRAMMAR,
             Self::Event => &EVENT_GRAMMAR,
             Self::Sentence => &SENTENCE_GRAMMAR,
         }
@@ -97,6 +108,7 @@ impl View {
     fn environment(self) -> &'static Environment<'static> {
         match self {
             Self::Batch => &ENVIRONMENT,
+            Self::OptionalBatch => &OPTIONAL_ENVIRONMENT,
             Self::Event | Self::Sentence => &EVENT_ENVIRONMENT,
         }
     }
@@ -133,7 +145,8 @@ impl Template {
             repeats: asks.contains("repeats"),
             suppressed: asks.contains("suppressed"),
         };
-        Self::of_view(View::Batch, source, printed)
+        let view = if filters::has_optional(source) { View::OptionalBatch } else { View::Batch };
+        Self::of_view(view, source, printed)
     }
 
     /// Compiles and checks a source that sees one event.
@@ -245,7 +258,7 @@ fn execute(
         account: Arc::clone(account),
     };
     let root = match view {
-        View::Batch => Printed::from_object(context),
+        View::Batch | View::OptionalBatch => Printed::from_object(context),
         View::Event | View::Sentence => {
             let event = Arc::new(EventView::new(events.clone(), 0));
             Printed::from_object(EventContext { event, batch: Arc::new(context) })
@@ -375,21 +388,8 @@ fn print_what_is_there(
     if value.downcast_object_ref::<OwnText>().is_some() {
         return print(out, state, value);
     }
-    if value.is_undefined() || value.is_none() || value.as_str().is_some_and(str::is_empty) {
-        let placeholder = filters::keep(state, Placeholder::Nothing)?;
-        return Ok(out.write_str(&placeholder)?);
-    }
-    if !matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable | ValueKind::Map) {
-        return print(out, state, value);
-    }
-    let text = match filters::whole_json(state, value)? {
-        Value::Array(items) => list_text(&items),
-        other @ (Value::Object(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => {
-            other.to_string()
-        }
-    };
-    let text = cut_text(text.into(), FIELD_CHARS_MAX).into_owned();
-    print(out, state, &text.into())
+    let value = filters::optional(state, value)?;
+    print(out, state, &value)
 }
 
 fn print_own(out: &mut Output<'_>, state: &mut State<'_, '_>, own: &OwnText) -> Result<(), Error> {

@@ -30,8 +30,12 @@ fn user_file(name: &str, text: &str) -> SourceFile {
 
 /// The shipped layer with these files of the user's.
 pub(crate) fn with_user(files: &[(&str, &str)]) -> Compiled {
-    let files = files.iter().map(|(name, text)| user_file(name, text));
-    compile(&Sources::shipped().with(files, []), &[])
+    compile(&with_user_sources(files), &[])
+}
+
+/// The files of the same layers.
+pub(crate) fn with_user_sources(files: &[(&str, &str)]) -> Sources {
+    Sources::shipped().with(files.iter().map(|(name, text)| user_file(name, text)), [])
 }
 
 /// The subscriber with this id.

@@ -1,5 +1,6 @@
 //! Filters that write structure: `toon`, `toon_key`, `toon_row`; `tojson` for a value as text in
-//! one cell; and `tail` for text that is best cut at its beginning.
+//! one cell; `tail` for text that is best cut at its beginning; and `optional` for a value that may
+//! be absent.
 //!
 //! They encode every value themselves, so their output is always valid TOON.
 //! `rows|toon(key="fails")` is the fast way to a table: it writes rows without template
@@ -15,19 +16,26 @@ use minijinja::{
 use serde_json::{Map, Number, Value};
 
 use crate::{
+    event::{FIELD_CHARS_MAX, cut_text},
     pipeline::{
         render::{
             ROWS_MAX,
             assemble::placeholders::{OPEN, Placeholder, Placeholders},
-            table::{Column, Origin, Table, rows::RowView},
+            table::{
+                Column, Origin, Table,
+                rows::{RowView, list_text},
+            },
         },
-        sandbox::account::{NESTING_MAX, account, admit_text, weigh},
+        sandbox::{
+            OwnText,
+            account::{NESTING_MAX, account, admit_text, weigh},
+        },
     },
     toon,
 };
 
 /// The names of the filters.
-pub(super) const NAMES: [&str; 5] = ["toon", "toon_key", "toon_row", "tojson", "tail"];
+pub(super) const NAMES: [&str; 6] = ["toon", "toon_key", "toon_row", "tojson", "tail", "optional"];
 
 /// Adds the filters to `environment`.
 pub(super) fn add_to(environment: &mut Environment<'static>) {
@@ -36,6 +44,7 @@ pub(super) fn add_to(environment: &mut Environment<'static>) {
     environment.add_filter("toon_row", toon_row);
     environment.add_filter("tojson", tojson);
     environment.add_filter("tail", tail);
+    environment.add_filter("optional", optional);
 }
 
 /// The detail of the error that ends a render with too large an output.
@@ -133,6 +142,32 @@ fn tail(state: &mut State<'_, '_>, value: &Printed, chars_max: usize) -> Result<
         return Ok(text);
     }
     Ok(format!("[+{missing} chars] \u{2026}{}", text.chars().skip(missing).collect::<String>()))
+}
+
+/// Whether a source uses the filter `optional`.
+pub(super) fn has_optional(source: &str) -> bool {
+    source.match_indices("optional").any(|(at, _)| {
+        source.get(..at).is_some_and(|before| before.trim_end_matches([' ', '\n']).ends_with('|'))
+    })
+}
+
+/// A value as the text of one event prints it: nothing for an absent one, null or an empty text; a
+/// list or map as the text of a cell.
+pub(super) fn optional(state: &mut State<'_, '_>, value: &Printed) -> Result<Printed, Error> {
+    if value.is_undefined() || value.is_none() || value.as_str().is_some_and(str::is_empty) {
+        return kept(state, Placeholder::Nothing);
+    }
+    let is_own = value.downcast_object_ref::<OwnText>().is_some();
+    if is_own || !matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable | ValueKind::Map) {
+        return Ok(value.clone());
+    }
+    let text = match whole_json(state, value)? {
+        Value::Array(items) => list_text(&items),
+        other @ (Value::Object(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => {
+            other.to_string()
+        }
+    };
+    Ok(cut_text(text.into(), FIELD_CHARS_MAX).into_owned().into())
 }
 
 /// Reads the argument `columns=`.

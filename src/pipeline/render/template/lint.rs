@@ -13,7 +13,7 @@ use crate::{
 pub(super) const VARIABLES: [&str; 7] =
     ["events", "rows", "count", "repeats", "suppressed", "subscriber", "now"];
 /// The variables of the text of one event.
-pub(super) const EVENT_VARIABLES: [&str; 11] = [
+pub const EVENT_VARIABLES: [&str; 11] = [
     "type",
     "source",
     "severity",
