@@ -68,6 +68,8 @@ const GROUPS: [Group; 5] = [
     Group {
         title: "Authoring",
         commands: &[
+            ("subscribers", &["aside subscribers", "aside subscribers tool_failure"]),
+            ("edit", &["aside edit tool_failure", "aside edit tool_failure --text"]),
             ("check", &["aside check", "aside check subscribers/deploys.toml"]),
             ("reload", &["aside reload"]),
             ("tail", &["aside tail", "aside tail 'tool.**'"]),
