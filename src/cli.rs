@@ -178,7 +178,9 @@ enum Command {
     Token(token::Args),
     /// Check configuration, subscribers and templates for errors
     Check(check::Args),
-    /// List the subscribers, or show each key of one with the file that it came from
+    /// List the subscribers, or the keys in force of one
+    ///
+    /// Each key with the file that it came from.
     Subscribers(subscribers::Args),
     /// Write the smallest file that changes a subscriber that ships
     Edit(edit::Args),

@@ -46,7 +46,7 @@ fn formatter_between_a_call_and_its_batch_is_announced() {
     let edit =
         json!({ "tool_name": "Edit", "tool_use_id": "t2", "tool_input": input, "tool_response": "updated" });
     let told = batch(&home, &json!([edit])).expect("it is announced");
-    assert!(told.contains("file_changed: a.rs") && told.contains("lines: \"2\""), "{told}");
+    assert!(told.contains("file_changed: a.rs") && told.contains("lines: 2"), "{told}");
     let write = json!({ "file_path": path, "content": "fn d() {}\n" });
     fs::write(&path, "fn d() {}\n").expect("written");
     let write =

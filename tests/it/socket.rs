@@ -62,12 +62,9 @@ fn the_daemon_says_where_it_listens_and_what_to_try() {
     let home = Home::new();
     let daemon = home.serve();
     let expected = format!(
-        "aside listens at {}
-  try:  aside publish tool.call.failure tool_name=grep error_type=timeout error_message='took 30 s'
-        aside exchange demo after_tool      the notifications of a session named demo after its next tool
-        aside tail                          every new event; aside status counts their outcomes
-",
-        home.socket().display()
+        "aside listens at {}\n\nTry, in another terminal:\n  {} publish tool.call.failure tool_name=grep\n",
+        home.socket().display(),
+        env!("CARGO_BIN_EXE_aside")
     );
     assert_eq!(daemon.greeting, expected);
 
