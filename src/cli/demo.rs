@@ -268,10 +268,8 @@ impl Scenes<'_> {
 
 /// The colour of a priority.
 fn tone(priority: &str) -> Tone {
-    match Tone::of(priority) {
-        Tone::Plain => Tone::Good,
-        tone => tone,
-    }
+    let tone = Tone::of(priority);
+    if tone == Tone::Plain { Tone::Good } else { tone }
 }
 
 /// The folder of the demo's daemon, deleted on drop.
