@@ -19,12 +19,12 @@ use serde_json::Value;
 use super::{
     NAME, Writer,
     message::Incoming,
-    record::Record,
+    record::{Record, SESSIONS_MAX},
     server::{Need, Server},
     switch::{Kind, Settings},
 };
 use crate::{
-    event::Event,
+    event::{Event, SessionId},
     problem::{Change, Origin},
     time::Timestamp,
 };
@@ -153,6 +153,12 @@ struct Place {
     failures: u32,
     /// Files that a new run opens, with their last writers.
     open: BTreeMap<Arc<str>, Writer>,
+    /// Sessions that wrote since a run was last quiet, and their files. A run that ends before it
+    /// is quiet leaves them to the next one.
+    writers: BTreeMap<Writer, BTreeSet<String>>,
+    /// Whether a run was quiet after their writes: its later findings are still attributed to
+    /// them.
+    has_settled: bool,
     needed_at: Timestamp,
     /// Whether to start a run as soon as there is room for it.
     is_wanted: bool,
@@ -174,13 +180,32 @@ struct Run {
     tool: String,
     server: Server,
     began_at: Timestamp,
-    /// Sessions that wrote since the run was last quiet, and their files.
-    writers: BTreeMap<Writer, BTreeSet<String>>,
-    /// Whether the run was quiet after their writes: its later findings are still attributed to
-    /// them.
-    has_settled: bool,
     /// Whether it was ever quiet.
     is_ready: bool,
+}
+
+impl Place {
+    /// Records that a session wrote a file.
+    fn note(&mut self, writer: &Writer, path: &Arc<str>) {
+        if mem::take(&mut self.has_settled) {
+            self.writers.clear();
+        }
+        let files = self.writers.entry(writer.clone()).or_default();
+        files.insert(path.to_string());
+        if files.len() > OPEN_MAX {
+            files.retain(|file| self.open.contains_key(&**file));
+        }
+        if self.writers.len() > SESSIONS_MAX
+            && let Some(other) = self.writers.keys().find(|other| *other != writer).cloned()
+        {
+            self.writers.remove(&other);
+        }
+    }
+
+    /// Whether a session has written there.
+    fn knows(&self, session: &SessionId) -> bool {
+        self.record.knows(session) || self.writers.keys().any(|writer| writer.session == *session)
+    }
 }
 
 impl Fleet {
@@ -233,11 +258,15 @@ impl Fleet {
         }
         match place.state {
             State::Running(run) if self.runs.get(&run).is_some_and(|run| run.server.is_stopping()) => {
+                place.note(&writer, &path);
                 place.is_wanted = true;
             }
             State::Running(run) => self.actions.push_back(Action::Read { run, path, writer }),
-            State::Stopped => self.start(&id, now),
-            State::Failed(_) | State::GivenUp => {}
+            State::Stopped => {
+                place.note(&writer, &path);
+                self.start(&id, now);
+            }
+            State::Failed(_) | State::GivenUp => place.note(&writer, &path),
         }
         self.collect(now);
     }
@@ -245,7 +274,7 @@ impl Fleet {
     /// Records the end of a session's calls, which may have changed any file: checks open files.
     pub fn looked(&mut self, writer: &Writer, now: Timestamp) {
         for (id, run) in &self.runs {
-            if self.places.get(&run.place).is_some_and(|place| place.record.knows(&writer.session)) {
+            if self.places.get(&run.place).is_some_and(|place| place.knows(&writer.session)) {
                 let look = |path: &Arc<str>| Action::Look {
                     run: *id,
                     path: Arc::clone(path),
@@ -267,18 +296,18 @@ impl Fleet {
         now: Timestamp,
     ) {
         let Some(run) = self.runs.get_mut(&run) else { return };
-        match text {
-            Some(text) => {
-                if run.server.write(path, text, now) {
-                    if mem::take(&mut run.has_settled) {
-                        run.writers.clear();
-                    }
-                    run.writers.entry(writer.clone()).or_default().insert(path.to_string());
+        let place = self.places.get_mut(&run.place);
+        match (text, place) {
+            (Some(text), place) => {
+                if run.server.write(path, text, now)
+                    && let Some(place) = place
+                {
+                    place.note(writer, path);
                 }
             }
-            None => {
+            (None, place) => {
                 run.server.close(path, now);
-                if let Some(place) = self.places.get_mut(&run.place) {
+                if let Some(place) = place {
                     place.open.remove(path);
                 }
             }
@@ -394,9 +423,7 @@ impl Fleet {
         let tool = kind.tool().to_owned();
         self.actions.push_back(Action::Start { run, kind, root });
         self.actions.extend(reads);
-        let (place, writers) = (id.clone(), BTreeMap::new());
-        let begun = Run { place, tool, server, began_at: now, writers, has_settled: false, is_ready: false };
-        self.runs.insert(run, begun);
+        self.runs.insert(run, Run { place: id.clone(), tool, server, began_at: now, is_ready: false });
     }
 
     /// Evicts the least recently used record of a place without a run, if there is no room for
@@ -426,12 +453,15 @@ impl Fleet {
                 Need::Kill(why) => self.actions.push_back(Action::Kill { run: *id, why }),
             }
             let Some(problems) = run.server.settled(now) else { continue };
-            run.has_settled = true;
-            if !std::mem::replace(&mut run.is_ready, true) {
+            if !mem::replace(&mut run.is_ready, true) {
                 self.actions.push_back(Action::Ready { run: *id, errors: problems.len() });
             }
-            if let Some(place) = self.places.get_mut(&run.place) {
-                let changes = place.record.settle(problems, &run.writers, now);
+            // Silence is no report: findings that come after it are the first ones.
+            let place = self.places.get_mut(&run.place);
+            let place = place.filter(|place| place.record.has_findings() || run.server.has_reported());
+            if let Some(place) = place {
+                place.has_settled = true;
+                let changes = place.record.settle(problems, &place.writers, now);
                 found.extend(
                     changes.into_iter().map(|change| (Arc::clone(&run.place.0), run.tool.clone(), change)),
                 );

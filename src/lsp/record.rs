@@ -1,9 +1,10 @@
 //! Records the errors that each session of a folder knows, so that a session is notified only of
 //! errors that are new since its first write there.
 //!
-//! Errors found when a server is first quiet are old for all sessions that wrote before. For a
-//! session that begins later, the last errors before its first write are old. Errors that appear
-//! after other sessions' writes are attributed to those sessions. A record outlives the runs of its
+//! At the first report of a server, the errors in a session's written files are new for that
+//! session, because nothing is known of them before its writes; all others are old. For a session
+//! that begins later, the last errors before its first write are old. Errors that appear after
+//! other sessions' writes are attributed to those sessions. A record outlives the runs of its
 //! server, so a new run's findings are compared with earlier ones.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,6 +52,11 @@ struct Known {
 }
 
 impl Record {
+    /// Whether a server has reported its findings.
+    pub const fn has_findings(&self) -> bool {
+        self.last.is_some()
+    }
+
     /// Whether a session has written in the folder.
     pub fn knows(&self, session: &SessionId) -> bool {
         self.sessions.contains_key(session)
@@ -71,7 +77,7 @@ impl Record {
         let counts = counted(&found);
         self.rounds += 1;
         for (writer, files) in writers {
-            self.note(writer, files, self.last.clone().unwrap_or_else(|| counts.clone()));
+            self.note(writer, files, self.last.clone().unwrap_or_else(|| outside_of(files, &counts)));
         }
         let last = self.last.replace(counts.clone()).unwrap_or_else(|| counts.clone());
         let mut changes = Vec::new();
@@ -154,6 +160,12 @@ fn counted(found: &[Problem]) -> Counts {
     counts
 }
 
+/// The errors in other files.
+fn outside_of(files: &BTreeSet<String>, counts: &Counts) -> Counts {
+    let is_other = |(file, ..): &Key| file.as_ref().is_none_or(|file| !files.contains(file));
+    counts.iter().filter(|(key, _)| is_other(key)).map(|(key, count)| (key.clone(), *count)).collect()
+}
+
 fn key(problem: &Problem) -> Key {
     (problem.file.clone(), problem.code.clone(), problem.message.clone())
 }
@@ -208,16 +220,25 @@ mod tests {
             (
                 "what was there before is not said, and is new when it comes back",
                 &[
-                    ("a:f", "f old", ""),
-                    ("a:f", "f old, f x", "a: +x"),
-                    ("a:f", "f old", "a: -x cleared"),
+                    ("a:f", "g old", ""),
+                    ("a:f", "g old, f x", "a: +x"),
+                    ("a:f", "g old", "a: -x cleared"),
                     ("a:f", "", ""),
-                    ("a:f", "f old", "a: +old"),
+                    ("a:f", "g old", "a: +old"),
                 ][..],
             ),
             (
+                "at the first report the errors of own files are new, once",
+                &[
+                    ("a:f, a:g, b:h", "e old, f x, g y, h z", "a: +x +y; b: +z"),
+                    ("a:f, b:h", "e old, f x, g y, h z", ""),
+                    ("c:f", "e old, f x, g y, h z", ""),
+                    ("a:f", "e old", "a: -x -y cleared; b: -z cleared"),
+                ],
+            ),
+            (
                 "another one of the same message is new",
-                &[("a:f", "f x", ""), ("a:f", "f x, f x", "a: +x"), ("a:f", "f x", "a: -x cleared")],
+                &[("a:g", "f x", ""), ("a:f", "f x, f x", "a: +x"), ("a:f", "f x", "a: -x cleared")],
             ),
             (
                 "what others break is theirs, also when they repair it",

@@ -286,6 +286,11 @@ impl Server {
         }
     }
 
+    /// Whether it has reported findings, or their absence, for an open document or another file.
+    pub fn has_reported(&self) -> bool {
+        !self.pushed.is_empty() || self.documents.values().any(|document| document.news == News::There)
+    }
+
     /// Whether it waits for findings.
     pub const fn is_dirty(&self) -> bool {
         self.is_dirty

@@ -3,8 +3,6 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::event::SessionId;
-
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Servers that start at once and send what a test specifies.
@@ -37,7 +35,11 @@ impl Lab {
 
     /// A session writes a file in a folder.
     fn write(&mut self, session: &str, root: &str, text: &str) {
-        let path: Arc<str> = format!("{root}/a.rs").into();
+        self.write_file(session, root, "a.rs", text);
+    }
+
+    fn write_file(&mut self, session: &str, root: &str, name: &str, text: &str) {
+        let path: Arc<str> = format!("{root}/{name}").into();
         self.texts.insert(path.to_string(), text.to_owned());
         let write = Write { writer: writer(session), path, root: root.into(), kind: "rust".into() };
         self.fleet.wrote(write, self.now);
@@ -83,16 +85,37 @@ impl Lab {
 
     /// The newest server finds errors with these messages in the file of a folder.
     fn find(&mut self, root: &str, messages: &[&str]) {
+        self.push(&format!("{root}/a.rs"), messages);
+        self.wait(SECOND * 3);
+    }
+
+    /// The newest server sends its errors in a file.
+    fn push(&mut self, path: &str, messages: &[&str]) {
         let run = *self.running.last().expect("one runs");
-        let uri = format!("file://{root}/a.rs");
+        let uri = format!("file://{path}");
         let version = self.versions.get(&(run, uri.clone()));
         let start = json!({ "line": 2, "character": 4 });
         let one = |message: &&str| json!({ "range": { "start": start, "end": start }, "severity": 1, "code": "E1", "message": message });
         let diagnostics: Vec<Value> = messages.iter().map(one).collect();
         let params = json!({ "uri": uri, "version": version, "diagnostics": diagnostics });
-        let method = "textDocument/publishDiagnostics".to_owned();
-        self.fleet.take(run, Incoming::Notice { method, params }, self.now);
-        self.wait(SECOND * 3);
+        self.notify("textDocument/publishDiagnostics", params);
+    }
+
+    /// The newest server sends a notification.
+    fn notify(&mut self, method: &str, params: Value) {
+        let run = *self.running.last().expect("one runs");
+        self.fleet.take(run, Incoming::Notice { method: method.to_owned(), params }, self.now);
+        self.act();
+    }
+
+    /// The newest server sends its errors in all files: in each the text after `bad:`, and an old
+    /// one in a file that was only read.
+    fn push_all(&mut self) {
+        for (path, text) in self.texts.clone() {
+            let bad: Vec<&str> = text.strip_prefix("bad:").into_iter().collect();
+            self.push(&path, &bad);
+        }
+        self.push("/w/read.rs", &["old"]);
     }
 
     fn end(&mut self, run: RunId, why: &str) {
@@ -152,7 +175,7 @@ fn an_error_and_its_repair_are_said_once_whatever_happens_to_the_server() {
     let mut lab = Lab::new();
     lab.write("s", "/w", "1");
     lab.find("/w", &["old"]);
-    assert_eq!(lab.take(), ["start /w"], "what was there before is not said");
+    assert_eq!(lab.take(), ["start /w", "s: found E1 a.rs:3 old"], "it is in a written file");
     lab.write("s", "/w", "2");
     lab.find("/w", &["old", "new"]);
     lab.find("/w", &["new", "old"]);
@@ -165,8 +188,101 @@ fn an_error_and_its_repair_are_said_once_whatever_happens_to_the_server() {
     assert_eq!(lab.take(), ["close"], "nobody needs it");
     assert_eq!(lab.fleet.deadline(), None);
     lab.write("s", "/w", "3");
-    lab.find("/w", &["old"]);
-    assert_eq!(lab.take(), ["start /w", "s: fixed new", "s: cleared rust-analyzer"]);
+    lab.find("/w", &[]);
+    assert_eq!(lab.take(), ["start /w", "s: fixed new", "s: fixed old", "s: cleared rust-analyzer"]);
+}
+
+/// How a server starts.
+#[derive(Debug, Clone, Copy)]
+enum Boot {
+    /// It reports at once.
+    Instant,
+    /// It answers `initialize` after 8 s.
+    Slow,
+    /// It reports work for 200 s.
+    Minutes,
+    /// It is silent for 200 s.
+    Silent,
+    /// It exits after 4 s, before any report, and the next run reports.
+    Restart,
+}
+
+impl Boot {
+    /// Does what the server does in a second; returns whether it reports its findings.
+    fn act(self, lab: &mut Lab, second: u64) -> bool {
+        let progress = |kind: &str| json!({ "token": 1, "value": { "kind": kind } });
+        match (self, second) {
+            (Self::Slow, 8) => {
+                lab.answers = true;
+                let run = *lab.running.last().expect("one runs");
+                let result = Some(json!({ "capabilities": { "documentSymbolProvider": true } }));
+                lab.fleet.take(run, Incoming::Answer { id: 1, result }, lab.now);
+                lab.act();
+            }
+            (Self::Minutes, 0) => lab.notify("$/progress", progress("begin")),
+            (Self::Minutes, 60 | 120 | 180) => lab.notify("$/progress", progress("report")),
+            (Self::Minutes, 200) => lab.notify("$/progress", progress("end")),
+            (Self::Restart, 4) => lab.die(),
+            _ => {}
+        }
+        match self {
+            Self::Instant => true,
+            Self::Slow => second >= 8,
+            Self::Minutes | Self::Silent => second >= 200,
+            Self::Restart => second >= 8,
+        }
+    }
+}
+
+#[test]
+fn errors_written_while_a_server_starts_are_delivered() {
+    for boot in [Boot::Instant, Boot::Slow, Boot::Minutes, Boot::Silent, Boot::Restart] {
+        let mut lab = Lab { answers: !matches!(boot, Boot::Slow), ..Lab::new() };
+        let writes: [(u64, &str, &str, &str); 6] = [
+            (0, "s", "m.rs", "fine"),
+            (1, "s", "n.rs", "bad:in n"),
+            (4, "t", "m.rs", "fine, too"),
+            (5, "s", "m.rs", "bad:in m"),
+            (6, "t", "q.rs", "fine"),
+            (260, "s", "n.rs", "fine"),
+        ];
+        for second in 0..300 {
+            let due = writes.iter().filter(|(at, ..)| *at == second);
+            let mut is_due = matches!(second, 8 | 200);
+            for (_, session, name, text) in due {
+                lab.write_file(session, "/w", name, text);
+                is_due = true;
+            }
+            if boot.act(&mut lab, second) && is_due {
+                lab.push_all();
+            }
+            lab.wait(SECOND);
+        }
+        let said = lab.take();
+        let of = |session: &str| {
+            let mut said: Vec<_> = said.iter().filter_map(|said| said.strip_prefix(session)).collect();
+            said.sort_unstable();
+            said.join(", ")
+        };
+        let expected = "fixed in n, found E1 m.rs:3 in m, found E1 n.rs:3 in n";
+        assert_eq!(of("s: "), expected, "{boot:?}: {said:?}");
+        // Both wrote the file before the first report, so the error may be of either.
+        let expected = if matches!(boot, Boot::Instant) { "" } else { "found E1 m.rs:3 in m" };
+        assert_eq!(of("t: "), expected, "{boot:?}: {said:?}");
+    }
+}
+
+#[test]
+fn commands_count_while_a_server_starts() {
+    let mut lab = Lab { answers: false, ..Lab::new() };
+    lab.write("s", "/w", "fine");
+    lab.texts.insert("/w/a.rs".to_owned(), "bad:by sed".to_owned());
+    lab.fleet.looked(&writer("s"), lab.now);
+    lab.act();
+    Boot::Slow.act(&mut lab, 8);
+    lab.push_all();
+    lab.wait(SECOND * 3);
+    assert_eq!(lab.take(), ["start /w", "s: found E1 a.rs:3 by sed"]);
 }
 
 #[test]
