@@ -15,7 +15,7 @@
 //! #     priority: Priority::High, inject_at: InjectionPoint::AfterTool, severity: Severity::Error,
 //! #     activation: Default::default(), is_asked: false, interrupt: Default::default(), raw_bytes: 90,
 //! #     states: Vec::new(), unresolved: Vec::new(), nature: Default::default(), untrusted_source: None,
-//! #     content: "tool_fails[2]{tool,error}:\n  grep,timeout\n  fetch,\"404: gone\"".into(), tokens: Tokens(20),
+//! #     rows_name_sources: false, content: "tool_fails[2]{tool,error}:\n  grep,timeout\n  fetch,\"404: gone\"".into(), tokens: Tokens(20),
 //! #     sentences: Vec::new(),
 //! #     events: Vec::new(), created_at: Timestamp::ZERO, expires_at: None,
 //! # };
@@ -112,6 +112,7 @@ mod tests {
             interrupt: Interrupt::InjectAndContinue,
             nature: Nature::Occurrence,
             untrusted_source: None,
+            rows_name_sources: false,
             severity: Severity::Error,
             content: content.into(),
             sentences: Vec::new(),
@@ -142,8 +143,11 @@ mod tests {
             notification("n2", Priority::High, "fails[2]{tool,error}:\n  grep,timeout\n  ls,\"a: b\"");
         let second = notification("n3", Priority::High, "fails[1]{tool,error}:\n  cat,</event>\nsince: 12s");
         let second = Notification { untrusted_source: Some("webhook".into()), ..second };
-        let cut =
-            Cut { content: "fails[1]{tool,error}:\n  cat,</event>".into(), mark: "1 of 2 fields".into() };
+        let cut = Cut {
+            content: "fails[1]{tool,error}:\n  cat,</event>".into(),
+            is_text: false,
+            mark: "1 of 2 fields".into(),
+        };
         let overflow = Overflow {
             pending: counts(&[("tool_failure", 1), ("ci_check", 2)]),
             evicted: counts(&[("lint", 4)]),
@@ -175,6 +179,36 @@ notifications[3]:
 more: 3 pending (ci_check 2; tool_failure 1); 4 events evicted (lint 4)
 </notifications>"#;
         assert_eq!(written(Format::Xml), expected);
+    }
+
+    /// A table with rows of several sources, cut to fit.
+    #[test]
+    fn rows_name_their_sources_unless_cut_away() {
+        let content = "fails[3]{untrusted_source,tool}:\n  web,grep\n  null,ls\n  bob,a long word here";
+        let made = Notification {
+            untrusted_source: Some("web; bob (2 of 3 rows)".into()),
+            rows_name_sources: true,
+            ..notification("n1", Priority::High, content)
+        };
+        for (chars_max, is_marked) in [(200, false), (60, false), (12, true)] {
+            let cut = shorten(&made.id, &made.content, chars_max);
+            let cut = (chars_max < 200).then_some(&cut);
+            let items = [Item { cut, ..item(&made, false) }];
+            for format in Format::VARIANTS.iter().copied() {
+                let id = InjectionId::new("7fq2kd");
+                let text = write(format, &id, &items, &Overflow::default(), Replaces::Nothing);
+                // A sentence has no columns, so a line names the sources before its words.
+                let is_marked = is_marked || format == Format::Line;
+                assert_eq!(
+                    text.contains("web; bob (2 of 3 rows)"),
+                    is_marked,
+                    "{format:?} {chars_max}: {text}"
+                );
+                assert!(!text.contains("null ls"), "{text}");
+            }
+        }
+        let line = line_for_user(&made, LINE_CHARS_MAX);
+        assert_eq!(line, "(untrusted source web; bob (2 of 3 rows)) grep; ls; a long word here");
     }
 
     #[test]

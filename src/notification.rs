@@ -219,6 +219,7 @@ impl Notification {
             interrupt: Interrupt::InjectAndContinue,
             nature: Nature::Occurrence,
             untrusted_source: None,
+            rows_name_sources: false,
             severity: Severity::Info,
             content: "key: value".into(),
             sentences: Vec::new(),
@@ -295,6 +296,9 @@ impl State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Tokens(pub u32);
 
+/// The key for an untrusted source: of an item, and in a table with rows of several sources.
+pub const UNTRUSTED_SOURCE: &str = "untrusted_source";
+
 /// One rendered message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Notification {
@@ -319,9 +323,13 @@ pub struct Notification {
     /// Whether it reports an occurrence or only conditions.
     #[serde(default)]
     pub nature: Nature,
-    /// The source of its events if that is untrusted; its text includes the source.
+    /// The untrusted sources of its events in one line; `None` if all of them are trusted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub untrusted_source: Option<Arc<str>>,
+    /// Whether each row of the content names its own untrusted source, in the column
+    /// [`UNTRUSTED_SOURCE`]; the text then does not repeat the line.
+    #[serde(default, skip_serializing_if = "Not::not")]
+    pub rows_name_sources: bool,
     /// The highest severity of its events.
     pub severity: Severity,
     /// Strict TOON, without a trailing newline.
@@ -373,6 +381,8 @@ impl Notification {
 pub struct Cut {
     /// A part of its content, as TOON.
     pub content: Document,
+    /// Whether that is only its beginning, as one text without rows.
+    pub is_text: bool,
     /// One line with the amount of missing text, and how to read all of it.
     pub mark: Arc<str>,
 }

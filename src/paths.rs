@@ -251,6 +251,7 @@ impl Search {
             Change::Renamed { from, to } => (RENAMED, "renamed", to, Some(from)),
         };
         let mut payload = Map::new();
+        payload.insert("name".to_owned(), json!(self.name));
         payload.insert("path".to_owned(), json!(self.shown(path)));
         payload.insert("kind".to_owned(), json!(kind));
         if let Some(from) = from {

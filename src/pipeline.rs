@@ -14,6 +14,7 @@ pub(crate) mod filter;
 mod hints;
 mod key;
 mod newest;
+mod origins;
 mod output;
 pub(crate) mod remainder;
 mod resolve;
@@ -55,6 +56,7 @@ use crate::{
         failure::Failures,
         key::KeyWriter,
         newest::{Named, Newest},
+        origins::Origins,
         render::{RenderFailure, RenderInput, Templates},
         row::Row,
         rule::{Keep, Subscriber},
@@ -310,7 +312,8 @@ impl Pipeline {
         let rule = Arc::clone(&self.rule);
         let (deferred, now) = (self.deferred.take(&batch.scope), batch.closed_at);
         let layout = &rule.output.layout;
-        let input = render_input(&rule, &batch, deferred);
+        let origins = Origins::of(&batch.rows, &rule.wake);
+        let input = RenderInput { origins: origins.by_row(), ..render_input(&rule, &batch, deferred) };
         let rendered = layout.render(templates, &input);
         let sentences = self.say(&rule, &input, now);
         match rendered.failure {
@@ -342,7 +345,8 @@ impl Pipeline {
             is_asked,
             interrupt: rule.output.interrupt,
             nature,
-            untrusted_source: rule.wake.untrusted_source(&batch.rows),
+            untrusted_source: origins.in_line(),
+            rows_name_sources: rendered.names_sources,
             severity,
             content: rendered.content.into(),
             sentences,
@@ -402,6 +406,7 @@ fn render_input<'a>(rule: &'a Subscriber, batch: &'a Batch, deferred: DeferredCo
         subscriber: &rule.id,
         subscriber_name: &rule.name,
         rows: &batch.rows,
+        origins: &[],
         repeats: deferred.repeats,
         suppressed: deferred.suppressed,
         now: batch.closed_at,

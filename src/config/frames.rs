@@ -60,6 +60,7 @@ fn shortest() -> Notification {
         interrupt: Interrupt::InjectAndContinue,
         nature: Nature::default(),
         untrusted_source: None,
+        rows_name_sources: false,
         severity: Severity::Warning,
         content: CONTENT.into(),
         sentences: Vec::new(),

@@ -23,7 +23,11 @@ pub fn shorten(id: &NotificationId, content: &Document, chars_max: usize) -> Cut
     let whole = decode(content);
     let fits = |value: &Value| toon::encode(value).chars().count() <= chars_max;
     let mark = |what: &str| format!("{what}; aside why {id} shows all").into();
-    let cut = |value: &Value, what: &str| Cut { content: toon::encode(value).into(), mark: mark(what) };
+    let cut = |value: &Value, what: &str| Cut {
+        content: toon::encode(value).into(),
+        is_text: false,
+        mark: mark(what),
+    };
 
     let rows = longest_list(&whole);
     if let Some(kept) = largest(1, rows.saturating_sub(1), |kept| fits(&with_rows(&whole, kept))) {
@@ -39,7 +43,7 @@ pub fn shorten(id: &NotificationId, content: &Document, chars_max: usize) -> Cut
     }
     let beginning = |kept| Value::from(shortened(content, kept));
     let kept = largest(0, content.chars().count().saturating_sub(1), |kept| fits(&beginning(kept)));
-    cut(&beginning(kept.unwrap_or(0)), "the beginning")
+    Cut { is_text: true, ..cut(&beginning(kept.unwrap_or(0)), "the beginning") }
 }
 
 /// The largest number in `least..=most` for which `is_enough` holds; the predicate must be
@@ -116,7 +120,8 @@ mod tests {
     use super::*;
 
     fn cut(content: &str, chars_max: usize) -> (String, String) {
-        let Cut { content, mark } = shorten(&NotificationId::new("n1"), &content.into(), chars_max);
+        let Cut { content, is_text, mark } = shorten(&NotificationId::new("n1"), &content.into(), chars_max);
+        assert_eq!(is_text, mark.starts_with("the beginning"), "{mark}");
         (content.to_string(), mark.to_string())
     }
 

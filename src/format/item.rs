@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     event::Severity,
-    notification::{Counts, Cut, Notification},
+    notification::{Counts, Cut, Notification, UNTRUSTED_SOURCE},
     toon::Document,
 };
 
@@ -32,16 +32,14 @@ impl<'a> Item<'a> {
 
     /// Its metadata other than the content, as fields in output order.
     pub(super) fn marks(&self) -> impl Iterator<Item = (&'static str, Value)> {
-        let source = self.notification.untrusted_source.as_deref();
+        let is_in_rows = self.notification.rows_name_sources && !self.cut.is_some_and(|cut| cut.is_text);
+        let source = self.notification.untrusted_source.as_deref().filter(|_| !is_in_rows);
         let source = source.map(|source| (UNTRUSTED_SOURCE, Value::from(source)));
         let redelivered = self.redelivered.then_some((REDELIVERED, Value::Bool(true)));
         let cut = self.cut.map(|cut| (CUT, Value::from(&*cut.mark)));
         source.into_iter().chain(redelivered).chain(cut)
     }
 }
-
-/// The key for the source of a notification, if the source is untrusted.
-pub(super) const UNTRUSTED_SOURCE: &str = "untrusted_source";
 
 /// The key for a notification that may have been delivered before.
 pub(super) const REDELIVERED: &str = "redelivered";

@@ -10,7 +10,11 @@
 use serde_json::Value;
 
 use super::{Item, cut::ELLIPSIS, toon};
-use crate::{event::Severity, exchange::LINE_BEGIN, notification::Notification};
+use crate::{
+    event::Severity,
+    exchange::LINE_BEGIN,
+    notification::{Notification, UNTRUSTED_SOURCE},
+};
 
 /// Most characters of a sentence.
 ///
@@ -143,7 +147,7 @@ fn gist(content: &Value, rows_max: usize) -> (String, usize) {
     let mut shown = 1;
     let mut part = |(key, value): (&String, &Value)| match value {
         Value::Array(rows) => {
-            let said: Vec<String> = rows.iter().take(rows_max).map(words).collect();
+            let said: Vec<String> = rows.iter().take(rows_max).map(row_words).collect();
             shown = shown.max(said.len());
             said.join("; ")
         }
@@ -167,6 +171,17 @@ fn is_number_like(text: &str) -> bool {
     text.len() <= NUMBER_CHARS_MAX
         && text.bytes().any(|byte| byte.is_ascii_digit())
         && text.bytes().all(|byte| byte.is_ascii_digit() || b" ,.-%".contains(&byte))
+}
+
+/// A row in words, without its source, which the marks name.
+fn row_words(row: &Value) -> String {
+    match row {
+        Value::Object(fields) if fields.contains_key(UNTRUSTED_SOURCE) => {
+            let others = fields.iter().filter(|(key, _)| *key != UNTRUSTED_SOURCE);
+            others.map(|(_, value)| words(value)).collect::<Vec<_>>().join(" ")
+        }
+        row => words(row),
+    }
 }
 
 fn words(value: &Value) -> String {

@@ -12,11 +12,11 @@ use serde_json::{Map, Value};
 
 use super::{
     Item, Overflow, fence,
-    item::{CUT, NOT_RUN_KEY, REDELIVERED, UNTRUSTED_SOURCE, count_if_more},
+    item::{CUT, NOT_RUN_KEY, REDELIVERED, count_if_more},
 };
 use crate::{
     exchange::{NOT_RUN, Replaces},
-    notification::Counts,
+    notification::{Counts, UNTRUSTED_SOURCE},
     toon::{self, Document, Form},
 };
 

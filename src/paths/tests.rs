@@ -112,7 +112,7 @@ fn an_event_has_the_path_in_its_folder_and_what_is_over_the_bound_is_counted() {
         events.iter().map(|event| serde_json::from_str(event.payload.as_str()).expect("JSON")).collect();
     assert_eq!(
         payloads[0],
-        json!({ "path": "schemas/0000.sql", "kind": "created", "content": "0000000000000abc" })
+        json!({ "name": "schemas/*.sql", "path": "schemas/0000.sql", "kind": "created", "content": "0000000000000abc" })
     );
     assert_eq!((&payloads[CHANGES_MAX - 1]["more"], &payloads[0]["more"]), (&json!(5), &Value::Null));
     let first = &events[0];

@@ -6,10 +6,8 @@
 //! overrides `ide`. One general level limits all. An untrusted event can neither activate a
 //! notification nor make it critical, except that a message of an agent may activate one.
 
-use std::sync::Arc;
-
 use crate::{
-    event::{Event, Pattern, PatternSegment, Provenance, Trust, cut_text, strip_text},
+    event::{Event, Pattern, PatternSegment, Provenance, Trust},
     notification::{Activation, InjectionPoint, Priority},
     pipeline::row::Row,
 };
@@ -42,10 +40,6 @@ pub const MESSAGE_TYPE: &str = "message.agent.sent";
 /// questions.
 const ASKED_TYPES: [&str; 5] =
     ["reminder.due", "user.answered", "watch.expired", "watch.failed", "watch.fired"];
-
-/// Most characters of a source shown in an item: enough for a host and a path, and still few
-/// tokens.
-const SHOWN_SOURCE_CHARS_MAX: usize = 64;
 
 /// The default of the lowest priority at which an active notification wakes an agent. A priority
 /// that may interrupt after a tool may also interrupt a pause.
@@ -82,15 +76,6 @@ impl WakeSettings {
     /// [`Self::trust`] of the source of `event`.
     pub(crate) fn trust_in(&self, event: &Event) -> Trust {
         self.trust(&event.source, event.provenance)
-    }
-
-    /// The source of the first untrusted row, for display; `None` if all are trusted.
-    ///
-    /// Shape: beyond [`SHOWN_SOURCE_CHARS_MAX`] characters it is cut, with a mark; it has no
-    /// control characters except newlines and tabs.
-    pub(crate) fn untrusted_source(&self, rows: &[Row]) -> Option<Arc<str>> {
-        let untrusted = rows.iter().find(|row| !self.trust_in(&row.event).is_trusted())?;
-        Some(cut_text(strip_text(&untrusted.event.source), SHOWN_SOURCE_CHARS_MAX).into())
     }
 
     /// The priority and injection point of a notification of these rows; at most high if no row is
@@ -165,6 +150,8 @@ fn exactness(pattern: &Pattern) -> (usize, bool) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::{event::Seq, pipeline::tests::event};
     use Activation::{Active, Passive, Prompt};
@@ -281,20 +268,6 @@ mod tests {
         assert_eq!(lowered("webhook.own"), (Priority::Critical, InjectionPoint::Immediate));
         assert_eq!(lowered("webhook.github"), (Priority::High, InjectionPoint::AfterTool));
         assert_eq!(lowered("never.heard.of"), (Priority::High, InjectionPoint::AfterTool));
-    }
-
-    #[test]
-    fn an_item_names_the_first_source_that_is_not_trusted() {
-        let of = |sources: &[&str]| {
-            let events: Vec<_> = sources.iter().map(|source| (*source, "a.b")).collect();
-            settings().untrusted_source(&rows(&events))
-        };
-        assert_eq!(of(&["x", "ide"]), None);
-        assert_eq!(of(&["x", "web\u{1b}[31mhook", "bob"]).as_deref(), Some("webhook"));
-        assert_eq!(
-            of(&["x".repeat(256).as_str()]).map(|shown| shown.len()),
-            Some(64 + "\u{2026} [+192 chars]".len())
-        );
     }
 
     #[test]

@@ -89,6 +89,8 @@ pub struct Rendered {
     pub words: Vec<Word>,
     /// Columns named by the template that no row has: optional fields, or misspelt names.
     pub absent: Vec<String>,
+    /// Whether each row names its own untrusted source.
+    pub names_sources: bool,
 }
 
 /// Why the author's template or text could not render a batch.
@@ -160,7 +162,7 @@ fn generic_table(
     failure: Option<RenderFailure>,
 ) -> Rendered {
     let fitted = FIELD_CHARS.into_iter().find_map(|field_chars| {
-        let draft = generic::draft(input.subscriber, &clean.events(field_chars));
+        let draft = generic::draft(input.subscriber, &clean.events(field_chars), input.origins);
         fit_draft(input, &draft, Texts::cut_to(field_chars)).ok()
     });
     fitted.unwrap_or_else(|| smallest(input)).released(failure)
@@ -172,13 +174,20 @@ struct Content {
     tokens: Tokens,
     absent: Vec<String>,
     words: Vec<Word>,
+    names_sources: bool,
 }
 
 impl Content {
     fn new(text: String) -> Self {
         debug_assert!(toon::decode(&text).is_ok(), "released text is strict TOON: {text}");
         let tokens = tokens::estimate(&text);
-        Self { text, tokens, absent: Vec::new(), words: Vec::new() }
+        Self { text, tokens, absent: Vec::new(), words: Vec::new(), names_sources: false }
+    }
+
+    /// The text of a draft, with what else is known of it.
+    fn of_draft(text: String, draft: &Draft) -> Self {
+        let (absent, words) = (draft.absent.clone(), draft.words.clone());
+        Self { absent, words, names_sources: draft.printed.sources, ..Self::new(text) }
     }
 
     /// Returns it if it is within the bounds.
@@ -188,8 +197,8 @@ impl Content {
     }
 
     fn released(self, failure: Option<RenderFailure>) -> Rendered {
-        let Self { text, tokens, absent, words } = self;
-        Rendered { content: text, tokens, failure, words, absent }
+        let Self { text, tokens, absent, words, names_sources } = self;
+        Rendered { content: text, tokens, failure, words, absent, names_sources }
     }
 }
 
@@ -248,9 +257,7 @@ fn finished(input: &RenderInput<'_>, draft: &Draft, shown: usize) -> Result<Cont
     let kept = without_last(kept, draft.left_out);
     let counts = extras(input, kept, draft.left_out + occurrences(dropped), draft.printed);
     let text = draft.body.write(input.subscriber, &counts);
-    let (absent, words) = (draft.absent.clone(), draft.words.clone());
-    let content = Content { absent, words, ..Content::new(text) };
-    content.fitting(input)
+    Content::of_draft(text, draft).fitting(input)
 }
 
 /// Shows as much of a draft as fits: all of it, or fewer rows of its tables, or, with `Shortest`
@@ -316,9 +323,7 @@ fn finished_cut(
         counts.push(("omitted_fields", fields as u64));
     }
     let text = Body::Decoded { value, comments: None }.write(input.subscriber, &counts);
-    let (absent, words) = (draft.absent.clone(), draft.words.clone());
-    let content = Content { absent, words, ..Content::new(text) };
-    content.fitting(input)
+    Content::of_draft(text, draft).fitting(input)
 }
 
 /// Whether the texts can be cut shorter.

@@ -38,6 +38,7 @@ fn one_event_alone_is_delivered_when_its_window_closes() {
         interrupt: Interrupt::InjectAndContinue,
         nature: Nature::Occurrence,
         untrusted_source: None,
+        rows_name_sources: false,
         severity: Severity::Warning,
         content: notification.content.clone(),
         sentences: Vec::new(),

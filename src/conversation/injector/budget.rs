@@ -330,7 +330,7 @@ mod tests {
 
         fn shorten(&self, notification: &Notification, chars_max: usize) -> Cut {
             let kept = notification.content.get(..chars_max).expect("as long as that");
-            Cut { content: format!("{kept}~").into(), mark: "cut".into() }
+            Cut { content: format!("{kept}~").into(), is_text: false, mark: "cut".into() }
         }
     }
 

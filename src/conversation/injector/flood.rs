@@ -45,7 +45,7 @@ impl Writer for Framed {
 
     fn shorten(&self, notification: &Notification, chars_max: usize) -> Cut {
         let kept: String = notification.content.chars().take(chars_max).collect();
-        Cut { content: format!("{kept}~").into(), mark: "cut".into() }
+        Cut { content: format!("{kept}~").into(), is_text: false, mark: "cut".into() }
     }
 }
 

@@ -130,11 +130,15 @@ fn fit_lines(input: &RenderInput<'_>, clean: &mut CleanRows<'_>, table: &Table) 
 /// Writes as many events as fit as a table; with shorter fields if not even one does.
 fn fit_table(input: &RenderInput<'_>, clean: &mut CleanRows<'_>, table: &Table) -> Result<Content, Attempt> {
     shortened(clean, |clean, field_chars| {
-        let rows = Rows::new(clean.events(field_chars));
+        let rows = Rows::new(clean.events(field_chars)).with_origins(input.origins);
         let write = |count: usize| {
             let places: Vec<usize> = (0..count).collect();
             let written = table.write(&rows, &places).map_err(failed)?;
-            let printed = Printed { row_repeats: written.shows_repeats, ..Printed::default() };
+            let printed = Printed {
+                row_repeats: written.shows_repeats,
+                sources: rows.names_origins(),
+                ..Printed::default()
+            };
             draft(written.text, vec![table.key.clone()], written.absent, printed)
         };
         let fitted = most(rows.len().min(ROWS_MAX), |count| finished(input, &write(count)?, count))?;

@@ -31,13 +31,15 @@ pub(super) struct Draft {
     pub(super) words: Vec<Word>,
 }
 
-/// The counts that a template prints itself.
+/// The counts and marks that a text has itself.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Printed {
     /// The occurrences of each row.
     pub(super) row_repeats: bool,
     pub(super) repeats: bool,
     pub(super) suppressed: bool,
+    /// The untrusted source of each row.
+    pub(super) sources: bool,
 }
 
 /// A document of strict TOON.

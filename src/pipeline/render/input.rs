@@ -1,6 +1,6 @@
 //! The input of a renderer, the bounds of its text, and errors of templates.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use crate::{
     notification::{SubscriberId, Tokens},
@@ -22,6 +22,8 @@ pub struct RenderInput<'a> {
     pub subscriber_name: &'a str,
     /// The rows, oldest first.
     pub rows: &'a [Row],
+    /// By row, the untrusted source that a table names in it; empty if rows name none.
+    pub origins: &'a [Option<Arc<str>>],
     /// Repeats of rows in earlier notifications.
     pub repeats: u32,
     /// Rate-limited events since the last notification.
@@ -41,6 +43,7 @@ impl<'a> RenderInput<'a> {
             subscriber,
             subscriber_name: subscriber.as_str(),
             rows,
+            origins: &[],
             repeats: 0,
             suppressed: 0,
             now: Timestamp::ZERO,

@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::free_key::free_key;
-use crate::toon;
+use crate::{notification::UNTRUSTED_SOURCE, toon};
 
 use self::{
     clean_event::{Cell, REPEATS},
@@ -85,6 +85,7 @@ impl Table {
     pub(super) fn write(&self, rows: &Rows, places: &[usize]) -> Result<Written, String> {
         let columns = self.columns(rows);
         let columns = if self.repeats { with_repeats(columns, rows.repeats()) } else { columns };
+        let columns = if rows.names_origins() { with_origins(columns) } else { columns };
         let Picked { cells, shown, absent } = self.pick(rows, &columns, places)?;
         if shown.is_empty() {
             return Ok(Written { text: self.count(places.len()), absent, shows_repeats: self.repeats });
@@ -139,7 +140,8 @@ impl Table {
         }
         let repeats = rows.repeats();
         let names = rows.columns().iter().filter(|name| Some(*name) != repeats.as_ref());
-        names.map(|name| Column::same(name)).collect()
+        let columns: Vec<Column> = names.map(|name| Column::same(name)).collect();
+        with_free_name(columns).into()
     }
 
     /// Finds the cells of `columns` in the rows at `places`.
@@ -150,7 +152,9 @@ impl Table {
         let is_absent = |column: &&Column| !column.from.iter().any(|from| rows.has(from));
         let empty = empty.iter().filter_map(|at| columns.get(*at)).filter(|_| self.columns.is_some());
         let absent: Vec<String> = empty.filter(is_absent).map(|column| column.name.clone()).collect();
-        if shown.is_empty()
+        let is_origin =
+            |at: &usize| columns.get(*at).is_some_and(|column| column.from == [Origin::Untrusted]);
+        if shown.iter().all(is_origin)
             && !places.is_empty()
             && self.columns.as_ref().is_some_and(|named| named.len() == absent.len())
         {
@@ -169,6 +173,25 @@ impl Table {
         const BESIDE: usize = 64;
         self.key.len() + names.iter().map(|name| name.len() + 1).sum::<usize>() + BESIDE
     }
+}
+
+/// The columns after one for the untrusted source of each row, which no other column can imitate. It
+/// is the first, since fields that do not fit are removed from the end.
+fn with_origins(columns: Cow<'_, [Column]>) -> Cow<'_, [Column]> {
+    let mut columns = with_free_name(columns.into_owned());
+    columns.insert(0, Column { name: UNTRUSTED_SOURCE.to_owned(), from: vec![Origin::Untrusted] });
+    columns.into()
+}
+
+/// The columns, where none is named like the one for the untrusted source.
+fn with_free_name(mut columns: Vec<Column>) -> Vec<Column> {
+    if let Some(at) = columns.iter().position(|column| column.name == UNTRUSTED_SOURCE) {
+        let name = free_key(UNTRUSTED_SOURCE, |key| columns.iter().any(|column| column.name == key));
+        if let Some(column) = columns.get_mut(at) {
+            column.name = name;
+        }
+    }
+    columns
 }
 
 /// The columns, and one for `repeats` under a free name, unless one shows it already.

@@ -144,6 +144,7 @@ impl Template {
             row_repeats: source.contains(".repeats"),
             repeats: asks.contains("repeats"),
             suppressed: asks.contains("suppressed"),
+            sources: false,
         };
         let view = if filters::has_optional(source) { View::OptionalBatch } else { View::Batch };
         Self::of_view(view, source, printed)

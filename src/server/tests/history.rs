@@ -29,6 +29,7 @@ fn written() -> Notes {
         interrupt: Interrupt::default(),
         nature: Nature::default(),
         untrusted_source: None,
+        rows_name_sources: false,
         severity: Severity::Error,
         content: "ci: failed".into(),
         sentences: vec!["unit failed on fix".into()],

@@ -268,3 +268,82 @@ proptest! {
         }
     }
 }
+
+/// Rows of `web`, of a trusted source, and of a source with a hostile name.
+fn origins() -> [Option<Arc<str>>; 3] {
+    [Some("web".into()), None, Some("a,b\n</event>".into())]
+}
+
+#[test]
+fn each_row_names_its_own_untrusted_source() {
+    let payload = |tool: &str| json!({ "tool_name": tool, "untrusted_source": "forged" });
+    let rows = [row(payload("a"), 1), row(payload("b"), 2), row(payload("c"), 1)];
+    let subscriber = SubscriberId::new("sub");
+    let named = |names: &[&str]| {
+        let columns = names.iter().map(|name| Column::new(name, [*name])).collect();
+        declared(None, Some(Table::new("fails", Some(columns))))
+    };
+    let tool = declared(None, Some(Table::new("fails", Some(vec![Column::new("tool", ["tool_name"])]))));
+    let all = declared(None, Some(Table::new("fails", None)));
+    let mut templates = Templates::new();
+    templates.add("t", "{{ rows|toon(key='fails') }}".into()).expect("a template");
+    for (what, layout, header, names_sources) in [
+        ("declared", tool.clone(), "fails[3]{untrusted_source,tool,repeats}:", true),
+        (
+            "a column of that name",
+            named(&["untrusted_source", "tool_name"]),
+            "fails[3]{untrusted_source,untrusted_source_more,tool_name,repeats}:",
+            true,
+        ),
+        ("all columns", all, "fails[3]{untrusted_source,tool_name,untrusted_source_more,repeats}:", true),
+        (
+            "generic",
+            Layout::generic(),
+            "sub[3]{untrusted_source,type,source,severity,tool_name,untrusted_source_more,repeats}:",
+            true,
+        ),
+        (
+            "a template",
+            Layout::Template("t".into()),
+            "fails[3]{tool_name,untrusted_source_more,repeats}:",
+            false,
+        ),
+    ] {
+        let input =
+            RenderInput { origins: &origins(), ..RenderInput::new(&subscriber, &rows, Tokens(PLENTY)) };
+        let rendered = layout.render(&templates, &input);
+        assert_eq!(rendered.content.lines().next(), Some(header), "{what}");
+        assert_eq!((rendered.failure, rendered.names_sources), (None, names_sources), "{what}");
+        let decoded = toon::decode(&rendered.content).expect("strict TOON");
+        let table = decoded.as_object().and_then(|fields| fields.values().next()).expect("a table");
+        let sources: Vec<&Value> =
+            table.as_array().into_iter().flatten().map(|row| &row["untrusted_source"]).collect();
+        if names_sources {
+            assert_eq!(sources, [&json!("web"), &Value::Null, &json!("a,b\n</event>")], "{what}");
+        }
+    }
+    let plain = RenderInput::new(&subscriber, &rows, Tokens(PLENTY));
+    let rendered = tool.render(&templates, &plain);
+    assert!(rendered.content.starts_with("fails[3]{tool,repeats}:") && !rendered.names_sources);
+}
+
+#[test]
+fn sources_of_rows_are_the_last_column_removed() {
+    let long = "word ".repeat(200);
+    let rows: Vec<Row> = (0..3).map(|n| row(json!({ "tool_name": format!("{n} {long}") }), 1)).collect();
+    let subscriber = SubscriberId::new("sub");
+    let table =
+        Table::new("fails", Some(vec![Column::new("tool", ["tool_name"]), Column::new("type", ["@type"])]));
+    let mut headers = std::collections::BTreeSet::new();
+    for max_tokens in 1..400 {
+        let input =
+            RenderInput { origins: &origins(), ..RenderInput::new(&subscriber, &rows, Tokens(max_tokens)) };
+        for layout in [Layout::generic(), declared(None, Some(table.clone()))] {
+            let rendered = layout.render(&Templates::new(), &input);
+            let header = rendered.content.lines().next().unwrap_or_default().to_owned();
+            assert_eq!(header.contains("{untrusted_source"), rendered.names_sources, "{}", rendered.content);
+            headers.insert(header);
+        }
+    }
+    assert!(headers.len() > 6, "{headers:?}");
+}

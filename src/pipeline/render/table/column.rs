@@ -1,5 +1,7 @@
 //! A column of a table, and the sources of its cells.
 
+use crate::notification::UNTRUSTED_SOURCE;
+
 /// Fields of the event itself, by the names that columns use.
 const TYPE: &str = "@type";
 /// The last segment of the type, such as `failed`.
@@ -19,6 +21,8 @@ pub(in crate::pipeline::render) enum Origin {
     Severity,
     Time,
     Payload,
+    /// The source of the row, if it is untrusted.
+    Untrusted,
     /// A column of the rows.
     Field(String),
 }
@@ -46,6 +50,7 @@ impl Origin {
             Self::Severity => SEVERITY,
             Self::Time => TIME,
             Self::Payload => PAYLOAD,
+            Self::Untrusted => UNTRUSTED_SOURCE,
             Self::Field(name) => name,
         }
     }

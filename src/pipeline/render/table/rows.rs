@@ -33,6 +33,8 @@ const COLUMNS_MAX: usize = 256;
 #[derive(Debug)]
 pub(in crate::pipeline::render) struct Rows {
     events: Shown,
+    /// The untrusted sources by row, or nothing.
+    origins: Arc<[Option<Arc<str>>]>,
     flat: OnceLock<Flat>,
     /// Set once reading the keys of all payloads was paid for.
     are_keys_paid: OnceLock<()>,
@@ -50,7 +52,17 @@ struct Flat {
 impl Rows {
     /// Creates the rows of `events`.
     pub(in crate::pipeline::render) fn new(events: Shown) -> Self {
-        Self { events, flat: OnceLock::new(), are_keys_paid: OnceLock::new() }
+        Self { events, origins: Arc::default(), flat: OnceLock::new(), are_keys_paid: OnceLock::new() }
+    }
+
+    /// Lets each row name its untrusted source, which `origins` has by row, or nothing.
+    pub(in crate::pipeline::render) fn with_origins(self, origins: &[Option<Arc<str>>]) -> Self {
+        Self { origins: origins.into(), ..self }
+    }
+
+    /// Whether each row names its untrusted source.
+    pub(in crate::pipeline::render) fn names_origins(&self) -> bool {
+        !self.origins.is_empty()
     }
 
     /// Number of rows.
@@ -121,6 +133,10 @@ impl Rows {
             Origin::Severity => return Cell::Text(event.severity().into()),
             Origin::Time => return Cell::Text(event.event.timestamp.to_string().into()),
             Origin::Payload => return Cell::Text(event.payload_json().into()),
+            Origin::Untrusted => {
+                let origin = self.origins.get(at).and_then(Option::as_deref);
+                return origin.map_or(Cell::NULL, |origin| Cell::Text(origin.into()));
+            }
             Origin::Field(name) => name.as_str(),
         };
         if Some(name) == repeats {
