@@ -2,7 +2,7 @@
 //!
 //! Input: notifications with strict TOON content, and the counts of omitted ones. Output: text. A
 //! single notification is written as its marks and its content; two or more are items of a list,
-//! each with its subscriber and severity. For any payload, the text is one block: no payload can
+//! each with its subscriber and severity; equal ones that follow each other stand once. For any payload, the text is one block: no payload can
 //! close, open or forge a block or an item, and the text decodes to the notifications' content.
 //! This module does not select, sort or measure.
 //!
@@ -25,6 +25,7 @@
 //! assert_eq!(
 //!     write(Format::Xml, &InjectionId::new("7fq2kd"), &items, &overflow, Replaces::Nothing),
 //!     r#"<notifications count="4" shown="1" id="7fq2kd">
+//! severity: error
 //! tool_fails[2]{tool,error}:
 //!   grep,timeout
 //!   fetch,"404: gone"
@@ -35,10 +36,12 @@
 
 mod cut;
 mod fence;
+mod group;
 mod item;
 mod json;
 pub mod line;
 mod markdown;
+mod part;
 pub mod sentence;
 mod toon;
 mod xml;
@@ -158,17 +161,16 @@ mod tests {
     }
 
     #[test]
-    fn xml_is_one_block_around_one_item_for_each() {
+    fn xml_is_one_block_around_the_items() {
         let expected = r#"<notifications count="6" shown="3" id="7fq2kd">
-notifications[3]:
+notifications[2]:
   - subscriber: ci_check
     severity: error
-    budget: 95%
-  - subscriber: ci_check
-    severity: error
-    fails[2]{tool,error}:
-      grep,timeout
-      ls,"a: b"
+    notifications[2]:
+      - budget: 95%
+      - fails[2]{tool,error}:
+          grep,timeout
+          ls,"a: b"
   - subscriber: ci_check
     severity: error
     untrusted_source: webhook
@@ -343,6 +345,9 @@ notifications[2]:
         let made = notification("n", Priority::Low, "a: 1");
         let id = InjectionId::new("x\"><");
         let xml = write(Format::Xml, &id, &[item(&made, false)], &Overflow::default(), Replaces::Nothing);
-        assert_eq!(xml, "<notifications count=\"1\" id=\"x&quot;>&lt;\">\na: 1\n</notifications>");
+        assert_eq!(
+            xml,
+            "<notifications count=\"1\" id=\"x&quot;>&lt;\">\nseverity: error\na: 1\n</notifications>"
+        );
     }
 }

@@ -30,6 +30,11 @@ impl<'a> Item<'a> {
         (severity != Severity::Info).then(|| severity.as_str())
     }
 
+    /// The severity above a content without a subscriber; `None` below `error`.
+    pub(super) fn severity_alone(&self) -> Option<&'static str> {
+        self.severity().filter(|_| self.notification.severity >= Severity::Error)
+    }
+
     /// Its metadata other than the content, as fields in output order.
     pub(super) fn marks(&self) -> impl Iterator<Item = (&'static str, Value)> {
         let is_in_rows = self.notification.rows_name_sources && !self.cut.is_some_and(|cut| cut.is_text);

@@ -248,7 +248,7 @@ fn what_is_pending_is_printed_once_and_confirmed_by_the_next_hook() {
     let seq = home.publish(&event);
     let context = eventually("it is printed", || hook(&batch));
     let lines: Vec<&str> = context.lines().collect();
-    assert_eq!(lines[1..], ["tool_fail: grep timeout", "</notifications>"], "{context}");
+    assert_eq!(lines[1..], ["severity: error", "tool_fail: grep timeout", "</notifications>"], "{context}");
     let id = lines[0].split('"').nth(3).expect("an id");
     assert_eq!(lines[0], format!("<notifications count=\"1\" id=\"{id}\">"));
 

@@ -89,7 +89,7 @@ fn a_published_failure_is_delivered_once_and_then_there_is_silence() {
     let said = home.print(&FAILURE);
     assert!(said.starts_with("published as 2\ntool_failure takes it for the next session in, "), "{said}");
     let exchange = ["exchange", "demo", "after_tool", "--format", "toon"];
-    assert_eq!(home.print(&exchange), "tool_fail: grep timeout\nerror: took 30 s\n");
+    assert_eq!(home.print(&exchange), "severity: error\ntool_fail: grep timeout\nerror: took 30 s\n");
     assert_eq!(home.print(&exchange), "");
 
     let silence = |carrier: &str| {
@@ -128,8 +128,9 @@ fn a_command_that_fails_is_delivered_to_the_session_in_its_folder_alone() {
     );
     let delivered = exchange("here", &home.work());
     let lines: Vec<&str> = delivered.as_str().expect("text").lines().collect();
-    assert_eq!(lines[..3], ["task_failed: \"false\"", "task: \"false\"", "exit_code: 1"], "{delivered}");
-    assert!(lines[3].starts_with("duration_ms: ") && lines.len() == 4, "{delivered}");
+    let expected = ["severity: error", "task_failed: \"false\"", "task: \"false\"", "exit_code: 1"];
+    assert_eq!(lines[..4], expected, "{delivered}");
+    assert!(lines[4].starts_with("duration_ms: ") && lines.len() == 5, "{delivered}");
     assert_eq!(
         (exchange("here", &home.work()), exchange("elsewhere", "/elsewhere")),
         (Value::Null, Value::Null)

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use aside::{exchange::Format, format::line::LINE_CHARS_MAX, toon};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 const INTRO: &str = "Automated notifications from the environment (injection ";
 
@@ -59,25 +59,35 @@ pub(crate) fn read(format: Format, text: &str, count: usize) -> Said {
 }
 
 /// The contents in a document with all or some of `count` notifications: a single one is the
-/// document; of several, each is an item that names its subscriber.
+/// document; several are items that name their subscriber, or follow below one that does.
 fn items(document: Value, count: usize) -> Vec<Value> {
-    if count == 1 {
-        return vec![content(document)];
-    }
     let Value::Object(mut root) = document else { panic!("no object: {document}") };
+    if count == 1 {
+        assert!(root.remove("severity").is_none_or(|word| word == "error" || word == "critical"), "{root:?}");
+        return vec![content(Value::Object(root))];
+    }
+    if root.contains_key("subscriber") {
+        return group(root);
+    }
     let Some(Value::Array(items)) = root.remove("notifications") else { panic!("no list in {root:?}") };
     assert!(root.is_empty(), "next to the list is {root:?}");
-    let strip = |item: Value| {
-        let Value::Object(mut fields) = item else { panic!("no object: {item}") };
-        assert!(fields.remove("subscriber").is_some_and(|name| name.is_string()), "{fields:?}");
-        // `info` is left out.
-        assert!(
-            fields.remove("severity").is_none_or(|word| word.is_string() && word != "info"),
-            "{fields:?}"
-        );
-        content(Value::Object(fields))
+    let fields = |item: Value| match item {
+        Value::Object(fields) => fields,
+        item => panic!("no object: {item}"),
     };
-    items.into_iter().map(strip).collect()
+    items.into_iter().flat_map(|item| group(fields(item))).collect()
+}
+
+/// The contents below one head.
+fn group(mut fields: Map<String, Value>) -> Vec<Value> {
+    assert!(fields.remove("subscriber").is_some_and(|name| name.is_string()), "{fields:?}");
+    // `info` is left out.
+    assert!(fields.remove("severity").is_none_or(|word| word.is_string() && word != "info"), "{fields:?}");
+    match fields.remove("notifications") {
+        Some(Value::Array(items)) if fields.is_empty() => items.into_iter().map(content).collect(),
+        Some(list) => panic!("next to the list {list} is {fields:?}"),
+        None => vec![content(Value::Object(fields))],
+    }
 }
 
 /// Unwraps a content that is under a key of its own, because it has a key of the frame.
