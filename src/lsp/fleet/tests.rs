@@ -196,7 +196,7 @@ fn an_error_and_its_repair_are_said_once_whatever_happens_to_the_server() {
 #[derive(Debug, Clone, Copy)]
 enum Boot {
     /// It reports at once.
-    Instant,
+    Quick,
     /// It answers `initialize` after 8 s.
     Slow,
     /// It reports work for 200 s.
@@ -226,7 +226,7 @@ impl Boot {
             _ => {}
         }
         match self {
-            Self::Instant => true,
+            Self::Quick => true,
             Self::Slow => second >= 8,
             Self::Minutes | Self::Silent => second >= 200,
             Self::Restart => second >= 8,
@@ -236,7 +236,7 @@ impl Boot {
 
 #[test]
 fn errors_written_while_a_server_starts_are_delivered() {
-    for boot in [Boot::Instant, Boot::Slow, Boot::Minutes, Boot::Silent, Boot::Restart] {
+    for boot in [Boot::Quick, Boot::Slow, Boot::Minutes, Boot::Silent, Boot::Restart] {
         let mut lab = Lab { answers: !matches!(boot, Boot::Slow), ..Lab::new() };
         let writes: [(u64, &str, &str, &str); 6] = [
             (0, "s", "m.rs", "fine"),
@@ -267,7 +267,7 @@ fn errors_written_while_a_server_starts_are_delivered() {
         let expected = "fixed in n, found E1 m.rs:3 in m, found E1 n.rs:3 in n";
         assert_eq!(of("s: "), expected, "{boot:?}: {said:?}");
         // Both wrote the file before the first report, so the error may be of either.
-        let expected = if matches!(boot, Boot::Instant) { "" } else { "found E1 m.rs:3 in m" };
+        let expected = if matches!(boot, Boot::Quick) { "" } else { "found E1 m.rs:3 in m" };
         assert_eq!(of("t: "), expected, "{boot:?}: {said:?}");
     }
 }
