@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     answer::{ANSWERED, Answered, Checks, FOLLOWED, Failure, Head, Outcome, Output, Pr, PrState, Remark},
-    follow::{Follow, Found},
+    follow::{Follow, Found, commit_arguments, read_commit},
     remote::{Hosts, Remote, has_long_ids},
 };
 use self::{
@@ -85,6 +85,13 @@ impl Plan {
         }
         let follow = open().min_by_key(|follow| follow.due)?;
         Some(Next::Ask(Arc::clone(follow), follow.due.max(self.not_before)))
+    }
+
+    /// Whether the checks of `reference` are already followed for the session, or without one for
+    /// the folder.
+    pub fn has(&self, session: Option<&SessionId>, workspace: Option<&str>, reference: Option<&str>) -> bool {
+        let is_it = |follow: &Arc<Follow>| follow.is_of(session, workspace) && follow.is_about(reference);
+        self.follows.iter().any(is_it)
     }
 
     /// The event for an answer, without parts that were already reported.
@@ -226,12 +233,8 @@ impl Follows {
     /// Starts a requested follow, unless it exists.
     pub fn want(&mut self, wanted: &Wanted<'_>, now: Timestamp) -> Vec<Event> {
         let Wanted { by, session, workspace, folder, reference } = wanted;
-        let is_own = |follow: &Follow| match session {
-            Some(session) => follow.session.as_ref() == Some(*session),
-            None => follow.workspace.as_deref() == *workspace,
-        };
-        let mut open = self.open.values();
-        if !self.settings.enabled || open.any(|follow| is_own(follow) && follow.is_about(*reference)) {
+        let is_it = |follow: &Arc<Follow>| follow.is_of(*session, *workspace) && follow.is_about(*reference);
+        if !self.settings.enabled || self.open.values().any(is_it) {
             return Vec::new();
         }
         let is_name = |name: &&str| {
@@ -274,7 +277,10 @@ impl Follows {
         let Some(follow) = self.open.get(&id).filter(|follow| follow.commit.is_none()) else {
             return Vec::new();
         };
-        let Some(commit) = commit else { return self.end(&id, End::NoCommit, now).into_iter().collect() };
+        let Some(commit) = commit else {
+            let end = if top.is_none() { End::NoRepository } else { End::NoCommit };
+            return self.end(&id, end, now).into_iter().collect();
+        };
         if remote.is_none() {
             return self.end(&id, End::NotOfGithub, now).into_iter().collect();
         }

@@ -149,6 +149,8 @@ enum Step {
     Met(String),
     /// The number of turns left.
     TurnsLeft(u32),
+    /// It cannot be checked, for this reason.
+    Failed(String),
 }
 
 impl Watch {

@@ -122,6 +122,8 @@ pub(super) enum End {
     NoProgram,
     /// The repository is not on GitHub.
     NotOfGithub,
+    /// The folder is in no repository.
+    NoRepository,
     /// The commit does not exist, locally or at GitHub.
     NoCommit,
     /// There was no valid answer.
@@ -149,21 +151,14 @@ impl Follow {
 
     /// The arguments of `git` that print its commit and the checked-out branch, one per line.
     pub fn git_arguments(&self) -> Vec<String> {
-        let from = self.from.as_deref().unwrap_or("HEAD");
-        let commit = format!("{from}^{{commit}}");
-        ["rev-parse", &commit, "--abbrev-ref", "HEAD"].map(str::to_owned).to_vec()
+        commit_arguments(self.from.as_deref())
     }
 
     /// Parses git's output as a [`Found`] in the repository at `top`.
     pub fn read_found(&self, output: &Output, top: Option<String>, remote: Option<Remote>) -> Found {
         let text = String::from_utf8_lossy(&output.stdout);
-        let mut lines = text.lines().map(str::to_owned);
-        let (commit, branch) = (lines.next(), lines.next());
-        let is_commit = |commit: &String| {
-            matches!(commit.len(), 40 | 64) && commit.bytes().all(|byte| byte.is_ascii_hexdigit())
-        };
-        let commit = commit.filter(is_commit).filter(|_| output.code == Some(0));
-        let branch = branch.filter(|branch| branch != "HEAD");
+        let branch = text.lines().nth(1).filter(|branch| *branch != "HEAD").map(str::to_owned);
+        let commit = read_commit(output);
         Found { follow: Arc::clone(&self.id), commit, branch, top, remote }
     }
 
@@ -176,12 +171,36 @@ impl Follow {
         format!("{:016x}:{repo}:{branch}", self.owner)
     }
 
+    /// Whether it belongs to the session, or without one to the folder.
+    pub(super) fn is_of(&self, session: Option<&SessionId>, workspace: Option<&str>) -> bool {
+        match session {
+            Some(session) => self.session.as_ref() == Some(session),
+            None => self.workspace.as_deref() == workspace,
+        }
+    }
+
     /// Whether it is about `reference`: a branch, or a prefix of a commit; always true without one.
     pub(super) fn is_about(&self, reference: Option<&str>) -> bool {
         let Some(reference) = reference.filter(|reference| *reference != "HEAD") else { return true };
         let is_commit = |commit: &String| reference.len() >= 7 && commit.starts_with(reference);
         self.branch.as_deref() == Some(reference) || self.commit.as_ref().is_some_and(is_commit)
     }
+}
+
+/// The arguments of `git` that print the commit of a ref, else of the checkout, and the checked-out
+/// branch, one per line.
+pub fn commit_arguments(reference: Option<&str>) -> Vec<String> {
+    let commit = format!("{}^{{commit}}", reference.unwrap_or("HEAD"));
+    ["rev-parse", &commit, "--abbrev-ref", "HEAD"].map(str::to_owned).to_vec()
+}
+
+/// The commit in the output of `git`; `None` if it knows none.
+pub fn read_commit(output: &Output) -> Option<String> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let is_commit = |commit: &&str| {
+        matches!(commit.len(), 40 | 64) && commit.bytes().all(|byte| byte.is_ascii_hexdigit())
+    };
+    text.lines().next().filter(is_commit).filter(|_| output.code == Some(0)).map(str::to_owned)
 }
 
 /// Identifies a failed check of a push.

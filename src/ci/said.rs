@@ -49,6 +49,7 @@ impl End {
             Self::Unauthorised(_) => "not_authorised",
             Self::NoProgram => "no_gh",
             Self::NotOfGithub => "not_github",
+            Self::NoRepository => "no_repository",
             Self::NoCommit => "no_commit",
             Self::Failed(_) => "no_answer",
         }
@@ -63,6 +64,7 @@ impl End {
             | Self::Unauthorised(_)
             | Self::NoProgram
             | Self::NotOfGithub
+            | Self::NoRepository
             | Self::NoCommit
             | Self::Failed(_) => true,
         }
@@ -92,7 +94,11 @@ impl End {
             Self::Unauthorised(message) => format!("gh has no access: {}", error(message)),
             Self::NoProgram => "gh is not installed".to_owned(),
             Self::NotOfGithub => "gh knows no GitHub repository here".to_owned(),
-            Self::NoCommit => "unknown commit".to_owned(),
+            Self::NoRepository => "there is no git repository".to_owned(),
+            Self::NoCommit => match &follow.from {
+                Some(from) => format!("unknown commit `{}`", name(from)),
+                None => "unknown commit".to_owned(),
+            },
             Self::Failed(message) => format!("gh got no answer: {}", error(message)),
         }
     }
@@ -208,7 +214,13 @@ impl Follow {
             (true, false) => Severity::Debug,
             (true, true) | (false, _) => Severity::Info,
         };
-        let payload = self.with([("reason", Some(json!(end.reason()))), ("summary", summary)]);
+        // Without a commit, only the requested ref identifies it.
+        let reference = self.from.as_deref().filter(|_| self.commit.is_none());
+        let payload = self.with([
+            ("reference", reference.map(|reference| json!(name(reference)))),
+            ("reason", Some(json!(end.reason()))),
+            ("summary", summary),
+        ]);
         self.event(ENDED, self.id.to_string(), severity, payload, now)
     }
 }

@@ -450,7 +450,7 @@ fn a_follow_goes_on_in_the_session_that_takes_the_place_of_its_own() {
 }
 
 #[test]
-fn what_is_no_repository_ends_at_once() {
+fn follows_without_commit_or_remote_end_at_once() {
     let mut world = World::new();
     world.pushed(1);
     let plan = world.follows.take_plan().expect("a plan");
@@ -463,22 +463,17 @@ fn what_is_no_repository_ends_at_once() {
     let output = |code| Output { code: Some(code), stdout: stdout.clone(), stderr: Vec::new() };
     let found = follow.read_found(&output(0), None, None);
     assert_eq!((found.commit.as_deref(), found.branch), (Some(COMMIT), None));
-    let failed = follow.read_found(&output(128), None, Some(remote()));
-    world.feed(&follow.found_event(&failed, at(0)));
-    assert_eq!(world.shown(), ["0 ci.follow.ended no_commit"]);
-}
-
-#[test]
-fn a_repository_without_a_remote_at_github_ends() {
-    let mut world = World::new();
-    world.pushed(1);
-    let plan = world.follows.take_plan().expect("a plan");
-    let Some(Next::Find(follow)) = plan.next(|_| false) else { panic!("git is asked first") };
-    let stdout = format!("{COMMIT}\nfix\n").into_bytes();
-    let output = Output { code: Some(0), stdout, stderr: Vec::new() };
-    let found = follow.read_found(&output, Some("/w".to_owned()), None);
-    world.feed(&follow.found_event(&found, at(0)));
-    assert_eq!(world.shown(), ["0 ci.follow.ended not_github"]);
+    let top = || Some("/w".to_owned());
+    for (code, top, remote, expected) in [
+        (128, None, None, "no_repository"),
+        (128, top(), Some(remote()), "no_commit"),
+        (0, top(), None, "not_github"),
+    ] {
+        let mut world = World::new();
+        world.pushed(1);
+        world.feed(&follow.found_event(&follow.read_found(&output(code), top, remote), at(0)));
+        assert_eq!(world.shown(), [format!("0 ci.follow.ended {expected}")]);
+    }
 }
 
 #[test]

@@ -26,7 +26,10 @@ use crate::{
         share::{Bounds, Held},
     },
     session::SessionState,
-    source::watching::{Look, LookError, look},
+    source::{
+        ci,
+        watching::{Look, LookError, look},
+    },
     time::Timestamp,
     watch::{
         ALL_MAX, Condition, EXPIRES_DEFAULT, EXPIRES_MAX, Needs, PER_OWNER_MAX, Part, Watch,
@@ -206,7 +209,7 @@ pub(crate) async fn begin(
 ) -> Result<Begun, ApiError> {
     let owner = Owner::find(app, request, session).await?;
     let mut watch = Watch { caller: Some(actor.share(app).await?), ..read(app, request, owner).await? };
-    let looks = watch.parts.iter().enumerate().map(|(index, part)| look_at(app, index, part));
+    let looks = watch.parts.iter().enumerate().map(|(index, part)| look_at(app, &watch, index, part));
     let late = |_| ApiError::new(StatusCode::GATEWAY_TIMEOUT, "the target of a condition does not answer");
     watch.parts = timeout(LOOKS_MAX, try_join_all(looks)).await.map_err(late)??;
     let met = watch.parts.iter().filter(|part| part.met.is_some());
@@ -336,8 +339,18 @@ fn is_in_turn(state: &str) -> bool {
 }
 
 /// Checks a condition before it is waited for.
-async fn look_at(app: &App, index: usize, part: &Part) -> Result<Part, ApiError> {
+async fn look_at(app: &App, watch: &Watch, index: usize, part: &Part) -> Result<Part, ApiError> {
     let text = part.text.clone();
+    if let Condition::Ci { reference, folder } = &part.condition {
+        let (session, workspace) = (watch.session.as_ref(), watch.workspace.as_deref());
+        let is_followed = app.registry.sources().ci.borrow().has(session, workspace, reference.as_deref());
+        if !is_followed {
+            let checked = ci::check(app.registry.programs(), folder, reference.as_deref()).await;
+            let wrong =
+                |error: ci::CheckError| ApiError::bad(FieldError::new(field(index), error.to_string()));
+            checked.map_err(wrong)?;
+        }
+    }
     if let Condition::Idle { session } = &part.condition {
         let now = app.engine.session(app.engine.session_now(session.clone()).await?).await?;
         let is_idle = now.is_none_or(|session| !session.is_open || !is_in_turn(&session.state));

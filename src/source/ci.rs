@@ -21,14 +21,17 @@ use std::{
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
     process::Command,
-    sync::watch,
+    sync::{Mutex, watch},
     time::timeout,
 };
 use tokio_stream::{Stream, StreamExt};
 
 use super::{Clocks, Outlet, Source, events_of, pause_if, values::values};
 use crate::{
-    ci::{Follow, Found, Hosts, Next, Outcome, Output, Plan, Remote, has_long_ids},
+    ci::{
+        Follow, Found, Hosts, Next, Outcome, Output, Plan, Remote, commit_arguments, has_long_ids,
+        read_commit,
+    },
     event::Event,
     program::{Ids, Missing, Place, Program, Programs},
 };
@@ -38,6 +41,10 @@ const CALL_MAX: Duration = Duration::from_secs(20);
 /// Most bytes that are read of a call's output. An answer with a hundred checks has some 50 KB, and
 /// there may be ten texts of at most 64 KiB for each of five pull requests.
 const OUTPUT_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// Held while git runs on a repository: two runs would replace each other's folder
+/// ([`Programs::git_at`]).
+static GIT_USE: Mutex<()> = Mutex::const_new(());
 
 /// Most bytes of the file in which `gh` lists its logins.
 const LOGINS_BYTES_MAX: u64 = 64 * 1024;
@@ -156,23 +163,84 @@ pub struct Machine {
     programs: Arc<Programs>,
 }
 
+/// Why nothing is known of the checks of a folder's repository.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckError {
+    /// The program does not exist.
+    #[error("{0}, so checks cannot be asked for")]
+    NoProgram(Missing),
+    /// The folder is in no repository.
+    #[error("{0} is in no git repository")]
+    NoRepository(String),
+    /// git does not run.
+    #[error("git cannot look into the repository: {0}")]
+    NoGit(io::Error),
+    /// No remote is at GitHub.
+    #[error("no remote of the repository at {0} is at GitHub")]
+    NotOfGithub(String),
+    /// The ref does not exist.
+    #[error("git knows no branch or commit `{reference}` in {top}")]
+    NoCommit {
+        /// The ref.
+        reference: String,
+        /// The top folder of the repository.
+        top: String,
+    },
+}
+
+/// Checks that GitHub can be asked for the checks of a branch or a commit, else of the checkout, of
+/// the repository in `folder`.
+///
+/// Errors: a program, the repository, its remote or the commit does not exist.
+pub async fn check(
+    programs: &Arc<Programs>,
+    folder: &str,
+    reference: Option<&str>,
+) -> Result<(), CheckError> {
+    programs.command(Program::Gh).map_err(CheckError::NoProgram)?;
+    let machine = Machine { programs: Arc::clone(programs) };
+    let Seen { top, remote, output } = machine.look(folder, commit_arguments(reference)).await?;
+    if remote.is_none() {
+        return Err(CheckError::NotOfGithub(top));
+    }
+    let reference = || reference.unwrap_or("HEAD").to_owned();
+    read_commit(&output).map(drop).ok_or_else(|| CheckError::NoCommit { reference: reference(), top })
+}
+
+/// A look into a repository.
+struct Seen {
+    /// Its top folder.
+    top: String,
+    /// The repository at GitHub, if a remote names one.
+    remote: Option<Remote>,
+    /// The output of git.
+    output: Output,
+}
+
 impl Machine {
-    /// The result of [`Runner::find`]; `None` without a repository or without git.
-    async fn look(&self, follow: &Follow) -> Option<Found> {
-        self.programs.workspaces.note(&follow.folder);
-        let folder = PathBuf::from(&*follow.folder);
-        let place = tokio::task::spawn_blocking(move || Place::of(&folder)).await.ok()??;
-        let top = place.top.to_str()?.to_owned();
+    /// Runs git in the repository of a folder.
+    async fn look(&self, folder: &str, arguments: Vec<String>) -> Result<Seen, CheckError> {
+        let nowhere = || CheckError::NoRepository(folder.to_owned());
+        let no_git = |error: io::Error| CheckError::NoGit(error);
+        let blocked = |error: tokio::task::JoinError| CheckError::NoGit(io::Error::other(error));
+        let inside = PathBuf::from(folder);
+        let place = tokio::task::spawn_blocking(move || Place::of(&inside)).await.map_err(blocked)?;
+        let place = place.ok_or_else(nowhere)?;
+        let top = place.top.to_str().ok_or_else(nowhere)?.to_owned();
+        // Only now, as `/` without a repository would keep every program from running.
+        self.programs.workspaces.note(folder);
         self.programs.workspaces.note(&top);
         let settings = self.settings(self.programs.git_settings(&place.settings())).await;
         let abbreviations = self.settings(self.programs.git_abbreviations()).await;
-        let hosts = tokio::task::spawn_blocking(hosts).await.ok()?;
+        let hosts = tokio::task::spawn_blocking(hosts).await.map_err(blocked)?;
         let remote = Remote::find(&settings, &abbreviations, &hosts);
         let ids = if has_long_ids(&settings) { Ids::Sha256 } else { Ids::Sha1 };
         let programs = Arc::clone(&self.programs);
-        let git = tokio::task::spawn_blocking(move || programs.git_at(&place, ids)).await.ok()?.ok()?;
-        let output = run_within(Command::from(git), follow.git_arguments(), CALL_MAX).await.ok()?;
-        Some(follow.read_found(&output, Some(top), remote))
+        let _guard = GIT_USE.lock().await;
+        let git = tokio::task::spawn_blocking(move || programs.git_at(&place, ids)).await;
+        let git = git.map_err(blocked)?.map_err(no_git)?;
+        let output = run_within(Command::from(git), arguments, CALL_MAX).await.map_err(no_git)?;
+        Ok(Seen { top, remote, output })
     }
 
     /// What git prints of settings; nothing if there are none, or if it fails.
@@ -185,8 +253,10 @@ impl Machine {
 
 impl Runner for Machine {
     async fn find(&self, follow: &Follow) -> Found {
-        let found = self.look(follow).await;
-        found.unwrap_or_else(|| follow.read_found(&Output::default(), None, None))
+        match self.look(&follow.folder, follow.git_arguments()).await {
+            Ok(Seen { top, remote, output }) => follow.read_found(&output, Some(top), remote),
+            Err(_) => follow.read_found(&Output::default(), None, None),
+        }
     }
 
     async fn ask(&self, arguments: Vec<String>, remote: &Remote) -> io::Result<Output> {

@@ -17,6 +17,10 @@ use crate::{
 const CHECKS_ENDED: [&str; 3] = ["ci.run.completed", "ci.run.failed", "ci.follow.ended"];
 /// The `reason` of an end that is superseded by another push.
 const SUPERSEDED: &str = "superseded";
+/// The type of the events for the end of a follow whose checks have not ended.
+const FOLLOW_ENDED: &str = "ci.follow.ended";
+/// The `reason` of such an end that answers the question about the checks.
+const NO_CHECKS: &str = "no_checks";
 /// Least digits of a commit's id that refer to it; fewer can be the name of a branch.
 const COMMIT_DIGITS_MIN: usize = 7;
 /// Prefix of the types of these events.
@@ -27,7 +31,7 @@ const TURN_END: &str = "agent.turn.end";
 
 /// The payload of a [`CANCELLED`] or [`FAILED`] event, with the fields that the fold uses.
 #[derive(Deserialize)]
-struct Ended {
+struct EndedOutside {
     watch: Arc<str>,
 }
 
@@ -36,6 +40,8 @@ struct Ended {
 struct ChecksEnded {
     branch: Option<String>,
     commit: Option<String>,
+    /// The requested ref, if its commit is not known.
+    reference: Option<String>,
     reason: Option<String>,
     summary: String,
 }
@@ -49,6 +55,12 @@ impl ChecksEnded {
         (ended.reason.as_deref() != Some(SUPERSEDED)).then_some(ended)
     }
 
+    /// The change of a condition that waits for it.
+    fn step(&self, event_type: &str) -> Step {
+        let is_answer = event_type != FOLLOW_ENDED || self.reason.as_deref() == Some(NO_CHECKS);
+        if is_answer { Step::Met(self.summary.clone()) } else { Step::Failed(self.summary.clone()) }
+    }
+
     /// Whether `reference` refers to the commit.
     fn is_of(&self, reference: Option<&str>) -> bool {
         let Some(reference) = reference.filter(|reference| *reference != "HEAD") else { return true };
@@ -57,7 +69,8 @@ impl ChecksEnded {
             reference.len() >= COMMIT_DIGITS_MIN
                 && (commit.starts_with(reference) || reference.starts_with(commit.as_str()))
         };
-        self.branch.as_deref() == Some(reference) || self.commit.as_ref().is_some_and(is_commit)
+        [&self.branch, &self.reference].iter().any(|name| name.as_deref() == Some(reference))
+            || self.commit.as_ref().is_some_and(is_commit)
     }
 }
 
@@ -72,6 +85,13 @@ fn turn_step(condition: &Condition) -> Option<Step> {
 
 fn fired(done: &[Arc<Watch>], provenance: Provenance, now: Timestamp) -> Vec<Event> {
     done.iter().map(|watch| watch.fired(provenance, now)).collect()
+}
+
+/// The end of a watch with its event.
+type Ended = (Arc<Watch>, Event);
+
+fn events(ended: Vec<Ended>) -> Vec<Event> {
+    ended.into_iter().map(|(_, event)| event).collect()
 }
 
 /// All open watches.
@@ -143,7 +163,7 @@ impl Watches {
         let step = |condition: &Condition, watch: &Watch| {
             if let Condition::Ci { reference, .. } = condition {
                 let checks = checks.as_ref().filter(|checks| checks.is_of(reference.as_deref()))?;
-                return watch.is_concerned_by(event).then(|| Step::Met(checks.summary.clone()));
+                return watch.is_concerned_by(event).then(|| checks.step(event.event_type));
             }
             if let Condition::Event { pattern } = condition {
                 let pattern = pattern.parse::<Pattern>().ok()?;
@@ -154,8 +174,8 @@ impl Watches {
             is_own.then(|| turn_step(condition)).flatten()
         };
         let provenance = if trust.is_trusted() { Provenance::Own } else { Provenance::Quoted };
-        let done = self.meet(step);
-        for watch in &done {
+        let ended = self.apply(step, provenance, now);
+        for (watch, _) in &ended {
             let is_of_events =
                 |part: &Part| matches!(part.condition, Condition::Event { .. } | Condition::Ci { .. });
             let waits_for_events = watch.parts.iter().any(is_of_events);
@@ -164,7 +184,7 @@ impl Watches {
                 self.said.drain(..self.said.len().saturating_sub(SAID_MAX));
             }
         }
-        fired(&done, provenance, now)
+        events(ended)
     }
 
     /// Counts the end of a turn that an exchange of its session shows; returns the events to
@@ -174,7 +194,7 @@ impl Watches {
             let is_own = watch.session.as_ref() == Some(session);
             is_own.then(|| turn_step(condition)).flatten()
         };
-        fired(&self.meet(step), Provenance::Local, now)
+        events(self.apply(step, Provenance::Local, now))
     }
 
     fn take_own(&mut self, event: &EventRef<'_>, now: Timestamp) -> Vec<Event> {
@@ -189,7 +209,7 @@ impl Watches {
                 return fired(&self.take_done(), Provenance::Own, now);
             }
             CANCELLED | FAILED => {
-                if let Ok(Ended { watch }) = serde_json::from_str(event.payload)
+                if let Ok(EndedOutside { watch }) = serde_json::from_str(event.payload)
                     && self.open.remove(&watch).is_some()
                 {
                     self.note_change();
@@ -210,8 +230,14 @@ impl Watches {
         }
     }
 
-    /// Applies the steps that `step` returns for unmet conditions.
-    fn meet(&mut self, step: impl Fn(&Condition, &Watch) -> Option<Step>) -> Vec<Arc<Watch>> {
+    /// Applies the steps that `step` returns for unmet conditions; returns the watches that they
+    /// end.
+    fn apply(
+        &mut self,
+        step: impl Fn(&Condition, &Watch) -> Option<Step>,
+        provenance: Provenance,
+        now: Timestamp,
+    ) -> Vec<Ended> {
         let mut steps = Vec::new();
         for (id, watch) in &self.open {
             let open = watch.parts.iter().enumerate().filter(|(_, part)| part.met.is_none());
@@ -221,15 +247,28 @@ impl Watches {
         if steps.is_empty() {
             return Vec::new();
         }
+        let mut failed = Vec::new();
         for (id, index, step) in steps {
             let Some(watch) = self.open.get_mut(&id) else { continue };
             let Some(part) = Arc::make_mut(watch).parts.get_mut(index) else { continue };
             match step {
                 Step::Met(state) => part.met = Some(state),
                 Step::TurnsLeft(left) => part.condition = Condition::Turns { left },
+                Step::Failed(error) => failed.push((id, index, error)),
             }
         }
-        self.take_done()
+        let fired = |watch: Arc<Watch>| {
+            let event = watch.fired(provenance, now);
+            (watch, event)
+        };
+        let mut ended: Vec<Ended> = self.take_done().into_iter().map(fired).collect();
+        for (id, index, error) in failed {
+            let Some(watch) = self.open.remove(&id) else { continue };
+            let event = watch.failed_event(index, &error, now);
+            ended.push((watch, Event { provenance, ..event }));
+        }
+        self.note_change();
+        ended
     }
 
     /// Whether the end of a watch of `session` covers all of `events`.
@@ -265,10 +304,10 @@ impl Watches {
             let has_come = condition.time().is_some_and(|time| time <= now);
             has_come.then(|| Step::Met("the time has come".to_owned()))
         };
-        let mut events = fired(&self.meet(come), Provenance::Own, now);
+        let mut due = events(self.apply(come, Provenance::Own, now));
         let expired = self.take(|watch| watch.expires_at <= now);
-        events.extend(expired.iter().map(|watch| watch.expired(now)));
-        events
+        due.extend(expired.iter().map(|watch| watch.expired(now)));
+        due
     }
 
     /// Whether a watch waits for an idle session.
@@ -283,7 +322,7 @@ impl Watches {
             let Condition::Idle { session } = condition else { return None };
             is_idle(session).then(|| Step::Met("no turn is under way".to_owned()))
         };
-        fired(&self.meet(step), Provenance::Own, now)
+        events(self.apply(step, Provenance::Own, now))
     }
 
     /// Moves the watches of a session to its successor.

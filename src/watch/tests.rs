@@ -273,11 +273,12 @@ fn checks_that_end_count_for_the_branch_and_session_that_are_meant() {
         |branch: &str| json!({ "branch": branch, "commit": "384a3e139", "summary": "4 checks passed" });
     let superseded =
         json!({ "branch": "fix", "commit": "384a3e139", "reason": "superseded", "summary": "-" });
+    let reason = |reason: &str| json!({ "branch": "fix", "reason": reason, "summary": "4 checks passed" });
     use Provenance::{Local, Own, Quoted};
     for (condition, event, trust, is_meant) in [
         ("ci", ended("ci.run.completed", payload("fix"), Own), Trust::Trusted, true),
         ("ci HEAD", ended("ci.run.failed", payload("fix"), Own), Trust::Trusted, true),
-        ("ci fix", ended("ci.follow.ended", payload("fix"), Own), Trust::Trusted, true),
+        ("ci fix", ended("ci.follow.ended", reason("no_checks"), Own), Trust::Trusted, true),
         ("ci 384a3e139a2dfa", ended("ci.run.completed", payload("fix"), Own), Trust::Trusted, true),
         ("ci 384a3e1", ended("ci.run.completed", payload("fix"), Own), Trust::Trusted, true),
         ("ci 384a", ended("ci.run.completed", payload("fix"), Own), Trust::Trusted, false),
@@ -292,5 +293,37 @@ fn checks_that_end_count_for_the_branch_and_session_that_are_meant() {
         assert_eq!(!fired.is_empty(), is_meant, "{condition} {event:?}");
         assert!(!is_meant || fired[0].contains(r#""state":"4 checks passed""#), "{fired:?}");
         assert_eq!(world.watches.has_said(&SessionId::new("s1"), &[Seq(world.seq)]), is_meant);
+    }
+}
+
+#[test]
+fn checks_that_cannot_be_known_fail_the_watch() {
+    let ended = |payload: serde_json::Value| Event {
+        source: OWN_SOURCE.into(),
+        payload: Payload::from(payload),
+        provenance: Provenance::Own,
+        ..other_event("ci.follow.ended", Some("s1"), Some("/w"))
+    };
+    for reason in [
+        "no_repository",
+        "no_commit",
+        "not_github",
+        "no_gh",
+        "not_authorised",
+        "no_answer",
+        "still_pending",
+        "merged",
+        "closed",
+    ] {
+        for conditions in [&["ci fix"][..], &["exit 1", "ci fix"], &["ci fix", "ci fix"]] {
+            let mut world = World::with(&[&watch("w1", conditions)]);
+            let end = ended(json!({ "reference": "fix", "reason": reason, "summary": "no access" }));
+            let said = world.take(&end, Trust::Trusted, after(5));
+            assert_eq!(said.len(), 1, "{reason} {conditions:?}: {said:?}");
+            let wanted = [r#"watch.failed"#, r#""condition":"ci fix""#, r#""error":"no access""#];
+            assert!(wanted.iter().all(|wanted| said[0].contains(wanted)), "{reason}: {said:?}");
+            assert!(world.open().is_empty() && world.watches.take_changes().is_some(), "{reason}");
+            assert!(world.watches.has_said(&SessionId::new("s1"), &[Seq(world.seq)]), "it is not repeated");
+        }
     }
 }

@@ -169,23 +169,47 @@ fn watched(home: &Home, condition: &str) -> String {
 }
 
 #[test]
-fn a_watch_for_checks_asks_at_once_and_says_each_way_in_which_it_cannot_know() {
+fn a_watch_for_checks_that_cannot_be_known_fails() {
     let home = home();
     let _daemon = home.serve();
     hook(&home, "SessionStart", &json!({ "source": "startup" }));
     answers(&home, 4, "", "To get started with GitHub CLI, please run:  gh auth login");
     let text = watched(&home, "ci");
-    assert!(text.contains("watch: ci") && text.contains("gh has no access: To get started"), "{text}");
-    assert!(watched(&home, "ci no-such-branch").contains("unknown commit"));
-    assert_eq!(calls(&home), 1, "git said so");
+    assert!(text.contains("watch_failed: ci") && text.contains("gh has no access: To get started"), "{text}");
+    let refused = |condition: &str, cwd: &str| {
+        let body = json!({ "conditions": ["in 1h", condition], "session": SESSION, "cwd": cwd });
+        let refused = home.ask("POST", "/v1/watches", &body.to_string());
+        assert_eq!(refused.status(), 400, "{condition} {cwd}: {refused:?}");
+        let error = refused.json()["error"].take();
+        assert_eq!(error["field"], "conditions[1]", "{error}");
+        error["message"].to_string()
+    };
+    let work = home.work();
+    let unknown = refused("ci no-such-branch", &work);
+    assert!(unknown.contains("no branch or commit `no-such-branch` in"), "{unknown}");
+    assert!(refused("ci", "/").contains("/ is in no git repository"));
     let mut removed = Command::new("git");
     removed.args(["remote", "remove", "origin"]).current_dir(home.path("work"));
     assert!(removed.status().expect("git runs").success());
-    assert!(watched(&home, "ci fix-cart").contains("gh knows no GitHub repository here"));
-    assert_eq!(calls(&home), 1, "no remote is at GitHub");
-    let body = json!({ "conditions": ["ci -x"], "workspace": home.work() });
+    let foreign = refused("ci fix-cart", &work);
+    assert!(foreign.contains("is at GitHub"), "{foreign}");
+    assert_eq!(calls(&home), 1, "git says so");
+    assert!(refused("ci -x", &work).contains("one name"));
+    assert_eq!(home.get("/v1/watches")["watches"], json!([]));
+}
+
+#[test]
+fn a_watch_for_checks_needs_gh() {
+    let home = home();
+    fs::remove_file(home.path("bin/gh")).expect("removed");
+    let _daemon = home.serve();
+    hook(&home, "SessionStart", &json!({ "source": "startup" }));
+    let body = json!({ "conditions": ["ci"], "session": SESSION, "cwd": home.work() });
     let refused = home.ask("POST", "/v1/watches", &body.to_string());
-    assert_eq!(refused.status(), 400);
+    assert_eq!(refused.status(), 400, "{refused:?}");
+    let error = &refused.json()["error"];
+    assert_eq!(error["field"], "conditions[0]", "{error}");
+    assert!(error["message"].to_string().contains("gh is not in the daemon's PATH"), "{error}");
 }
 
 #[test]

@@ -134,7 +134,10 @@ fn a_token_leaves_for_no_foreign_host() {
     trapped.set_remote("https://evil.example/acme/shop.git");
     let _daemon = home.serve();
     hook(&home, "SessionStart", &json!({ "source": "startup" }));
-    watch(&home, "ci");
+    let body = json!({ "conditions": ["ci"], "session": SESSION, "cwd": home.work() });
+    let refused = home.ask("POST", "/v1/watches", &body.to_string());
+    assert_eq!(refused.status(), 400, "{refused:?}");
+    call(&home, "push", "Bash", &json!({ "command": "git push" }));
     let ended = eventually("it has ended", || {
         let ended = home.get("/v1/events?type=ci.follow.ended&limit=10");
         (!ended["events"].as_array().expect("a list").is_empty()).then_some(ended)

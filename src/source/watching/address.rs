@@ -21,13 +21,10 @@ const ANSWER_MAX: Duration = Duration::from_secs(5);
 const STATUS_BAD: u16 = 400;
 
 /// The errors of a port on which nothing listens.
-const NOBODY: [io::ErrorKind; 5] = [
-    io::ErrorKind::ConnectionRefused,
-    io::ErrorKind::ConnectionReset,
-    io::ErrorKind::TimedOut,
-    io::ErrorKind::HostUnreachable,
-    io::ErrorKind::NetworkUnreachable,
-];
+const NOBODY: [io::ErrorKind; 2] = [io::ErrorKind::ConnectionRefused, io::ErrorKind::ConnectionReset];
+/// The errors of a host that does not answer, so that its ports are not known.
+const NO_ANSWER: [io::ErrorKind; 3] =
+    [io::ErrorKind::TimedOut, io::ErrorKind::HostUnreachable, io::ErrorKind::NetworkUnreachable];
 
 /// The state that a watch waits for.
 #[derive(Debug, Clone)]
@@ -62,17 +59,21 @@ impl Wanted {
 
 /// Polls once: returns the state as a text, if it is the wanted one.
 ///
-/// Errors: the host has no address, or this process can open no connection.
+/// Errors: the host has no address, this process can open no connection, or a port that should be
+/// closed is at a host that does not answer.
 pub(super) async fn look(wanted: &Wanted) -> Result<Option<String>, LookError> {
     match wanted {
         Wanted::Port { host, port, is_open } => {
-            let is_there = !connect(host, *port).await?.is_empty();
-            let state = if is_there { "a process listens" } else { "no process listens" };
-            Ok((is_there == *is_open).then(|| state.to_owned()))
+            let found = connect(host, *port).await.map(|connections| !connections.is_empty());
+            Ok(port_state(found, *is_open)?.map(str::to_owned))
         }
         Wanted::Answer { host, port, url, status } => {
             let is_meant = |found: &u16| status.map_or(*found < STATUS_BAD, |wanted| wanted == *found);
-            for connection in connect(host, *port).await? {
+            let connections = match connect(host, *port).await {
+                Err(error) if NO_ANSWER.contains(&error.kind()) => Vec::new(),
+                connections => connections?,
+            };
+            for connection in connections {
                 // A broken connection, or one without HTTP, has not answered yet.
                 let found = timeout(ANSWER_MAX, ask(connection, url)).await.ok().and_then(Result::ok);
                 if let Some(found) = found.filter(is_meant) {
@@ -84,10 +85,24 @@ pub(super) async fn look(wanted: &Wanted) -> Result<Option<String>, LookError> {
     }
 }
 
+/// The state of a port, if it is the wanted one; `found` is whether a process listens.
+///
+/// Errors: those of `found`. That a host does not answer is one only if the port should be closed,
+/// as a process may listen there.
+fn port_state(found: io::Result<bool>, is_open: bool) -> io::Result<Option<&'static str>> {
+    let is_there = match found {
+        Err(error) if is_open && NO_ANSWER.contains(&error.kind()) => false,
+        found => found?,
+    };
+    let state = if is_there { "a process listens" } else { "no process listens" };
+    Ok((is_there == is_open).then_some(state))
+}
+
 /// Connects to each address of the host on which a process listens.
 ///
-/// Errors: a name has no address, or this process can open no connection to any.
-async fn connect(host: &str, port: u16) -> Result<Vec<TcpStream>, LookError> {
+/// Errors: a name has no address, the host does not answer, or this process can open no connection
+/// to any.
+async fn connect(host: &str, port: u16) -> io::Result<Vec<TcpStream>> {
     let addresses = addresses(host);
     if addresses.is_empty() {
         return Ok(connect_to((host, port)).await?.into_iter().collect());
@@ -101,7 +116,7 @@ async fn connect(host: &str, port: u16) -> Result<Vec<TcpStream>, LookError> {
         }
     }
     match failed.pop() {
-        Some(error) if failed.len() + 1 == addresses.len() => Err(error.into()),
+        Some(error) if failed.len() + 1 == addresses.len() => Err(error),
         Some(_) | None => Ok(open),
     }
 }
@@ -112,7 +127,7 @@ async fn connect_to(address: impl ToSocketAddrs) -> io::Result<Option<TcpStream>
         // The kernel may pick the same port for this side and connect the socket to itself.
         Ok(Ok(connection)) if connection.local_addr().ok() == connection.peer_addr().ok() => Ok(None),
         Ok(Ok(connection)) => Ok(Some(connection)),
-        Err(_) => Ok(None),
+        Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the host does not answer")),
         Ok(Err(error)) if NOBODY.contains(&error.kind()) => Ok(None),
         Ok(Err(error)) => Err(error),
     }
@@ -149,7 +164,29 @@ async fn ask(connection: TcpStream, url: &str) -> Result<u16, LookError> {
 
 #[cfg(test)]
 mod tests {
-    use super::split_url;
+    use std::io::{
+        Error,
+        ErrorKind::{HostUnreachable, NetworkUnreachable, PermissionDenied, TimedOut},
+    };
+
+    use super::{port_state, split_url};
+
+    #[test]
+    fn silent_hosts_do_not_count_as_closed_ports() {
+        for (found, wants_open, wants_closed) in [
+            (Ok(true), Ok(Some("a process listens")), Ok(None)),
+            (Ok(false), Ok(None), Ok(Some("no process listens"))),
+            (Err(TimedOut), Ok(None), Err(TimedOut)),
+            (Err(HostUnreachable), Ok(None), Err(HostUnreachable)),
+            (Err(NetworkUnreachable), Ok(None), Err(NetworkUnreachable)),
+            (Err(PermissionDenied), Err(PermissionDenied), Err(PermissionDenied)),
+        ] {
+            for (is_open, expected) in [(true, wants_open), (false, wants_closed)] {
+                let state = port_state(found.map_err(Error::from), is_open).map_err(|error| error.kind());
+                assert_eq!(state, expected, "{found:?} {is_open}");
+            }
+        }
+    }
 
     #[test]
     fn a_url_has_an_authority_and_a_target() {
