@@ -375,8 +375,9 @@ mod tests {
         let of_sinks = sinks::TABLES.map(|name| format!("sinks.{name}"));
         let servers = settings.outside.lsp.servers.keys().map(|name| format!("sources.lsp.servers.{name}"));
         let sections = SECTIONS.map(str::to_owned).into_iter().chain(tables).chain(servers);
-        let sections = sections.chain(senders).chain(of_sinks).chain(lists);
-        let unknown: String = sections.map(|name| format!("[{name}]\nno_such_key = 1\n")).collect();
+        let sections: Vec<String> = sections.chain(senders).chain(of_sinks).chain(lists).collect();
+        let names: Vec<&str> = sections.iter().map(|name| name.trim_matches(['[', ']'])).collect();
+        let unknown: String = sections.iter().map(|name| format!("[{name}]\nno_such_key = 1\n")).collect();
         let unknown = compiled(&unknown);
         let mut known = Vec::new();
         for diagnostic in &unknown.found {
@@ -385,6 +386,8 @@ mod tests {
             let section = section.trim_end_matches("[0]");
             known.extend(diagnostic.allowed.iter().map(|key| format!("{section}.{key}")));
         }
+        // Each table lists its own keys.
+        known.retain(|key| !names.contains(&key.as_str()));
         known.sort_unstable();
         assert_eq!(in_file, known);
     }

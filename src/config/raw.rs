@@ -165,6 +165,8 @@ pub(crate) struct Section<'s> {
     header: Option<Place>,
     entries: BTreeMap<&'s str, Vec<Entry<'s>>>,
     asked: Vec<&'static str>,
+    /// The keys of its tables that are separate sections.
+    tables: Vec<&'static str>,
     /// The arrays under its name, the first file's first; each may be a list of such tables.
     lists: Vec<Value<'s>>,
     origins: BTreeMap<String, Arc<str>>,
@@ -196,6 +198,7 @@ impl<'s> Section<'s> {
             header,
             entries: BTreeMap::new(),
             asked: Vec::new(),
+            tables: Vec::new(),
             lists: Vec::new(),
             origins: BTreeMap::new(),
             found: Vec::new(),
@@ -233,7 +236,12 @@ impl<'s> Section<'s> {
 
     /// The table under `key`, of every file, as a separate section, which has to be finished
     /// separately.
-    pub(crate) fn table(&mut self, key: &str) -> Self {
+    pub(crate) fn table(&mut self, key: &'static str) -> Self {
+        self.tables.push(key);
+        self.take_table(key)
+    }
+
+    fn take_table(&mut self, key: &str) -> Self {
         let mut inner = Self::empty(&format!("{}.{key}", self.name), None);
         for entry in self.entries.remove(key).into_iter().flatten() {
             match (entry.value.get().as_table(), entry.value.get().as_array()) {
@@ -259,7 +267,7 @@ impl<'s> Section<'s> {
         if let Some(value) = self.value(key) {
             self.origins.insert(value.key.clone(), Arc::clone(&value.file.path));
         }
-        let mut outer = self.table(key);
+        let mut outer = self.take_table(key);
         self.asked.push(key);
         let (mut tables, names) = (Vec::new(), outer.entries.keys().copied().collect::<Vec<_>>());
         for name in names {
@@ -277,7 +285,7 @@ impl<'s> Section<'s> {
                 outer.entries.remove(name);
                 continue;
             }
-            let mut inner = outer.table(name);
+            let mut inner = outer.take_table(name);
             tables.push((name.into(), read(&mut inner)));
             self.origins.append(&mut inner.origins);
             self.found.extend(inner.finish());
@@ -399,10 +407,11 @@ impl<'s> Section<'s> {
     fn finish_beside(self, homes: &Homes) -> Vec<Diagnostic> {
         let mut found = self.found;
         found.extend(self.lists.iter().flat_map(|list| list.wrong_kind("a table")));
+        let allowed = [self.tables.as_slice(), &self.asked].concat();
         for (key, entries) in &self.entries {
             if !self.asked.contains(key) {
                 let diagnose = |entry: &Entry<'_>| {
-                    unknown_key(entry.key_place.clone(), key, &entry.value.key, &self.asked, homes)
+                    unknown_key(entry.key_place.clone(), key, &entry.value.key, &allowed, homes)
                 };
                 found.extend(entries.iter().map(diagnose));
             }
@@ -411,8 +420,8 @@ impl<'s> Section<'s> {
     }
 }
 
-/// The section that each key belongs to.
-type Homes = BTreeMap<&'static str, String>;
+/// The sections that each key belongs to.
+type Homes = BTreeMap<&'static str, Vec<String>>;
 
 /// All mistakes in the sections of some documents, and the entries that are in none of `names`.
 pub(crate) fn finish_all(
@@ -420,11 +429,12 @@ pub(crate) fn finish_all(
     names: &[&str],
     sections: Vec<Section<'_>>,
 ) -> Vec<Diagnostic> {
-    let home = |section: &Section<'_>| {
-        let name = section.name.clone();
-        section.asked.iter().map(move |key| (*key, name.clone())).collect::<Vec<_>>()
-    };
-    let homes: Homes = sections.iter().flat_map(home).collect();
+    let mut homes = Homes::new();
+    for section in &sections {
+        for key in &section.asked {
+            homes.entry(key).or_default().push(section.name.clone());
+        }
+    }
     let at_top = documents.iter().flat_map(|document| document.unknown_sections(names, &homes));
     let mut found: Vec<_> = at_top.collect();
     found.extend(sections.into_iter().flat_map(|section| section.finish_beside(&homes)));
@@ -433,9 +443,13 @@ pub(crate) fn finish_all(
 
 fn unknown_key(place: Place, key: &str, path: &str, allowed: &[&str], homes: &Homes) -> Diagnostic {
     let wrong = Diagnostic::error(place, shown(path), format!("unknown key `{}`", shown(key)));
-    match homes.get(key) {
-        Some(home) => wrong.with_note(format!("`{key}` is a key of [{home}]")),
-        None => wrong.with_allowed(key, allowed),
+    let wrong = wrong.with_allowed(key, allowed);
+    // A key of several sections says nothing about the one that was meant.
+    match homes.get(key).map(Vec::as_slice) {
+        Some([home]) => {
+            Diagnostic { nearest: None, ..wrong.with_note(format!("`{key}` is a key of [{home}]")) }
+        }
+        Some(_) | None => wrong,
     }
 }
 
