@@ -63,12 +63,19 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
 
 impl ReloadView {
     fn text(&self) -> String {
-        let Self { changed, rules, subscribers, restart_needed, found: _ } = self;
+        let Self { changed, rules, subscribers, restart_needed, failing, found: _ } = self;
         let outcome = if *changed { "in force" } else { "in force, unchanged" };
         let hash: String = rules.chars().take(HASH_CHARS).collect();
         let restart =
             if *restart_needed { "[journal] or [http] changed; this needs a restart\n" } else { "" };
-        format!("{outcome}: {}, hash {hash}\n{restart}", check::counted(*subscribers, "subscriber"))
+        let failing = match failing {
+            0 => String::new(),
+            failing => format!(
+                "`aside check` refuses these files: {}; a text that fails is delivered as a generic table\n",
+                check::counted(*failing, "failing text or test")
+            ),
+        };
+        format!("{outcome}: {}, hash {hash}\n{restart}{failing}", check::counted(*subscribers, "subscriber"))
     }
 }
 
@@ -90,6 +97,16 @@ mod tests {
         let printed = run_against(&FakeDaemon::answering_json(200, body), &["reload"]);
         let expected = "warning: twice\n\n0 errors, 1 warning\nin force, unchanged: 1 subscriber, hash b2\n\
                         [journal] or [http] changed; this needs a restart\n";
+        assert_eq!(printed.as_deref(), Ok(expected));
+    }
+
+    #[test]
+    fn texts_that_fail_are_said() {
+        let body = r#"{"changed":true,"rules":"b2","subscribers":1,"restart_needed":false,"failing":1,
+            "errors":0,"warnings":1,"findings":[],"report":"warning: it fails\n"}"#;
+        let printed = run_against(&FakeDaemon::answering_json(200, body), &["reload"]);
+        let expected = "warning: it fails\n\n0 errors, 1 warning\nin force: 1 subscriber, hash b2\n\
+                        `aside check` refuses these files: 1 failing text or test; a text that fails is delivered as a generic table\n";
         assert_eq!(printed.as_deref(), Ok(expected));
     }
 

@@ -38,12 +38,13 @@ use crate::{
     },
     event::{
         Event, Severity,
-        catalogue::{self, OwnSeverities},
+        catalogue::{self, CatalogueEntry, OwnSeverities},
     },
     journal::{AppendError, Appended, Journal},
     publisher::{Publisher, Records},
     server::{ConfigHandle, ConfigState, RELOADS_MAX, ReloadRefusal, ReloadRequest},
     time::Timestamp,
+    trial,
     wire::views::{ConfigView, FindingsView, ReloadView},
 };
 
@@ -85,6 +86,13 @@ fn read(user_folder: &Path, used: Option<&Sources>) -> Sources {
         Some(used) => with_missing(sources, user_folder, used),
         None => sources,
     }
+}
+
+/// What `aside check` finds by running the texts and tests of the files.
+fn tried(sources: &Sources, compiled: &Compiled) -> Vec<Diagnostic> {
+    let entries: Vec<&CatalogueEntry> = catalogue::types().collect();
+    let entries: Vec<_> = entries.into_iter().chain(&compiled.events).collect();
+    trial::findings(sources, compiled, &entries)
 }
 
 fn known_types() -> Vec<&'static str> {
@@ -312,9 +320,13 @@ impl Reloader {
                 return Err(ReloadError::Broken(compiled.report));
             }
             store.keep(&sources)?;
-            Ok(compiled)
+            let tried = tried(&sources, &compiled);
+            Ok((compiled, tried))
         });
-        let compiled = reading.await.map_err(ReloadError::Ended)??;
+        let (compiled, tried) = reading.await.map_err(ReloadError::Ended)??;
+        let failing = tried.iter().filter(|found| found.level == Level::Error).count();
+        let warned = tried.into_iter().map(Diagnostic::into_warning);
+        let report = compiled.report.clone().with(warned);
         let known = known_of(&compiled);
         let rules = Arc::new(compiled.rules);
         let changed = *rules.hash != *self.in_force.hash;
@@ -333,7 +345,8 @@ impl Reloader {
             rules: self.in_force.hash.clone(),
             subscribers: rules.subscribers.len(),
             restart_needed: compiled.daemon != self.at_start,
-            found: findings(&compiled.report),
+            failing,
+            found: findings(&report),
         })
     }
 

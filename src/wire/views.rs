@@ -202,6 +202,11 @@ pub struct ReloadView {
     /// Whether `[journal]` or `[http]` differ from the daemon's current settings; they take effect
     /// at the next start.
     pub restart_needed: bool,
+    /// Number of texts and tests that fail when they are run, which `aside check` counts as errors.
+    /// The files are in force all the same, and the findings are warnings: a generic table is
+    /// delivered in place of such a text.
+    #[serde(default)]
+    pub failing: usize,
     /// The findings in the files.
     #[serde(flatten)]
     pub found: FindingsView,

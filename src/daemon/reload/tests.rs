@@ -143,6 +143,24 @@ async fn rules_that_wait_for_space_are_named_and_never_after_those_of_a_reload()
 }
 
 #[tokio::test]
+async fn a_reload_reports_texts_and_tests_that_fail() {
+    let Bench { folder: _folder, mut reloader, .. } = bench();
+    let file = reloader.user_folder.join("subscribers/own.toml");
+    let template = reloader.user_folder.join("templates/own.toon.j2");
+    fs::create_dir(reloader.user_folder.join("templates")).expect("made");
+    fs::write(&template, "check: {{ events[0].payload.chek }}\n").expect("written");
+    let test = "[[tests]]\nname = \"t\"\nat = [[\"0ms\", \"ci.check.failed\", { check = \"x\" }]]\nexpect = [{ at = \"3s\", decoded = { no = 1 } }]\n";
+    for (seq, (more, failing)) in [("", 1), ("", 0), (test, 1)].into_iter().enumerate() {
+        fs::write(&file, format!("{SUBSCRIBER}{more}")).expect("written");
+        reloader.journal.consumed(Seq(seq as u64 + 1));
+        let reloaded = reloader.reload().await.expect("in force");
+        assert_eq!((reloaded.failing, reloaded.found.errors), (failing, 0), "{}", reloaded.found.report);
+        assert!(reloaded.found.warnings >= failing, "{}", reloaded.found.report);
+        fs::write(&template, "check: {{ events[0].payload.check }}\n").expect("written");
+    }
+}
+
+#[tokio::test]
 async fn a_setting_that_waits_for_the_next_start_is_said() {
     let Bench { folder: _folder, mut reloader, .. } = bench();
     fs::write(reloader.user_folder.join("aside.toml"), "[journal]\nretain_age = \"90d\"\n").expect("written");

@@ -130,7 +130,7 @@ pub(super) const MODULES: &[Module] = &[
     ]),
     module("daemon", 5, &[
         "background", "config", "conversation", "engine", "harness", "journal", "meter", "pipeline",
-        "program", "projection", "publisher", "records", "rules", "server", "source", "wire",
+        "program", "projection", "publisher", "records", "rules", "server", "source", "trial", "wire",
     ]),
     module("cli", 6, &[
         "client", "config", "daemon", "harness", "journal", "meter", "problem", "regular_file", "server", "sink",
