@@ -2,7 +2,8 @@
 //!
 //! A reload with an error changes nothing. A start has no rules in memory, but the files in force
 //! are stored next to the journal. Each file that is broken or unreadable is replaced by its last
-//! valid text. A file without such a text is left out. Nothing here reads a file.
+//! valid text. A file without such a text is left out as a whole, so that no rule and no setting of
+//! it is in force without the others. Nothing here reads a file.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -62,7 +63,20 @@ pub fn usable(sources: Sources, last_good: Option<&Sources>, known_types: &[&str
     let has_all_settings = sources.of_kind(FileKind::Settings).all(is_whole)
         && lost.iter().all(is_found)
         && !sources.unreadable().iter().any(|unreadable| is_of_settings(&unreadable.name));
+    let half_read = half_read(&sources, &compiled);
+    if !half_read.is_empty() {
+        sources = sources.without(&half_read);
+        compiled = compile(&sources, known_types);
+    }
     Usable { sources, compiled, report, replaced, has_all_settings }
+}
+
+/// The files with an error and without an earlier text whose other values would be used: those of
+/// lists and tables. Subscribers and templates are left out as a whole by their compilation.
+fn half_read(sources: &Sources, compiled: &Compiled) -> BTreeSet<Arc<str>> {
+    let kinds = [FileKind::Settings, FileKind::Events, FileKind::Webhooks];
+    let files = kinds.into_iter().flat_map(|kind| sources.of_kind(kind));
+    files.map(|file| Arc::clone(&file.path)).filter(|path| compiled.left_out.contains(path)).collect()
 }
 
 /// The files that have no error when compiled with the others of `last_good`.
@@ -216,6 +230,31 @@ mod tests {
             let good = kept(&[("aside.toml", "[journal]\nretain_age = \"off\"\n")]);
             let usable = usable(now(), Some(&good), &[]);
             assert_eq!((usable.has_all_settings, usable.compiled.daemon.journal.retain_age), (true, None));
+        }
+    }
+
+    #[test]
+    fn files_that_were_never_good_are_left_out_whole() {
+        let gap = "[sources.time]\ngap = \"1m\"\n";
+        let event = "[[event]]\ntype = \"test.one.made\"\nseverity = \"error\"\n";
+        let webhook = "[[webhook]]\nsource = \"github\"\n";
+        let shipped = usable(read(&[]), None, &[]).compiled;
+        for (name, text) in [
+            ("aside.toml", format!("{gap}[injection]\nmax_tokens = \"many\"\n")),
+            ("events.toml", format!("{event}description = \"d\"\n{event}color = 1\n")),
+            ("webhooks.toml", format!("{webhook}{webhook}color = 1\n")),
+        ] {
+            let usable =
+                usable(read(&[(name, &text), ("subscribers/a.toml", &subscriber("a", ""))]), None, &[]);
+            let left = &usable.compiled;
+            assert!(usable.report.error_count() > 0, "{name}: {}", usable.report);
+            assert_eq!(left.rules.outside, shipped.rules.outside, "{name}");
+            assert_eq!(left.rules.probes, shipped.rules.probes, "{name}");
+            assert_eq!(left.events.len(), shipped.events.len(), "{name}");
+            assert!(left.webhooks.own_rows.is_empty(), "{name}");
+            assert!(left.rules.subscribers.iter().any(|rule| rule.id.as_str() == "a"), "{name}");
+            let is_it = |file: &SourceFile| file.layer == LayerKind::User && &*file.name == name;
+            assert!(!usable.sources.files().iter().any(is_it), "{name}");
         }
     }
 }

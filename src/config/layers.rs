@@ -15,7 +15,7 @@
 //! home are the same generation. Version 1 had `path` and `text` in place of `sha256`; it is read
 //! but not written.
 
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -241,6 +241,13 @@ impl Sources {
         let is_missed = |own: &Unreadable| !files.iter().any(|file| own.path_below(file).is_some());
         let unreadable = self.unreadable.into_iter().filter(is_missed).collect();
         Self { unreadable, files: Self::new(kept.into_iter().chain(files)).files, ..self }
+    }
+
+    /// The same without the files with these paths.
+    #[must_use]
+    pub(crate) fn without(mut self, paths: &BTreeSet<Arc<str>>) -> Self {
+        self.files.retain(|file| !paths.contains(&file.path));
+        self
     }
 
     /// Adds ignored files: they are in a layer's folder, but of a kind that is not read.
