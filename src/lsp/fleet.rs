@@ -177,7 +177,8 @@ enum State {
 #[derive(Debug)]
 struct Run {
     place: PlaceId,
-    tool: String,
+    /// The name of its program.
+    program: String,
     server: Server,
     began_at: Timestamp,
     /// Whether it was ever quiet.
@@ -353,8 +354,8 @@ impl Fleet {
             place.state = State::Failed(now + RESTART_AFTER * 4_u32.pow(place.failures - 1));
         } else {
             place.state = State::GivenUp;
-            let (root, _) = &run.place;
-            let error = format!("{} in {root}: {why}; it is not restarted", run.tool);
+            let (root, kind) = &run.place;
+            let error = format!("{kind} ({}) in {root}: {why}; it is not restarted", run.program);
             self.actions.push_back(Action::GiveUp(error));
         }
     }
@@ -420,10 +421,10 @@ impl Fleet {
         let reads = place.open.iter().map(|(path, writer)| (Arc::clone(path), writer.clone()));
         let reads = reads.map(|(path, writer)| Action::Read { run, path, writer });
         let server = Server::new(&root, self.pid, now);
-        let tool = kind.tool().to_owned();
+        let program = kind.program().to_owned();
         self.actions.push_back(Action::Start { run, kind, root });
         self.actions.extend(reads);
-        self.runs.insert(run, Run { place: id.clone(), tool, server, began_at: now, is_ready: false });
+        self.runs.insert(run, Run { place: id.clone(), program, server, began_at: now, is_ready: false });
     }
 
     /// Evicts the least recently used record of a place without a run, if there is no room for
@@ -462,19 +463,17 @@ impl Fleet {
             if let Some(place) = place {
                 place.has_settled = true;
                 let changes = place.record.settle(problems, &place.writers, now);
-                found.extend(
-                    changes.into_iter().map(|change| (Arc::clone(&run.place.0), run.tool.clone(), change)),
-                );
+                found.extend(changes.into_iter().map(|change| (run.place.clone(), change)));
             }
         }
-        for (root, tool, (writer, change)) in found {
-            self.publish(&root, &tool, &writer, &change, now);
+        for (place, (writer, change)) in found {
+            self.publish(&place, &writer, &change, now);
         }
     }
 
-    fn publish(&mut self, root: &str, tool: &str, writer: &Writer, change: &Change, now: Timestamp) {
-        let workspace = writer.workspace.as_deref();
-        let origin = Origin { tool, folder: Some(root), workspace: workspace.or(Some(root)) };
+    fn publish(&mut self, place: &PlaceId, writer: &Writer, change: &Change, now: Timestamp) {
+        let ((root, kind), workspace) = (place, writer.workspace.as_deref());
+        let origin = Origin { tool: kind, folder: Some(root), workspace: workspace.or(Some(root)) };
         for report in change.reports(&origin) {
             self.events += 1;
             let id = format!("{NAME}-{}-{}", now.as_millis(), self.events);

@@ -135,7 +135,7 @@ impl Kind {
     }
 
     /// The name of its program.
-    pub fn tool(&self) -> &str {
+    pub fn program(&self) -> &str {
         let program = self.command.first().map_or("", String::as_str);
         program.rsplit('/').next().unwrap_or(program)
     }

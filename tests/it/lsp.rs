@@ -105,12 +105,15 @@ fn an_error_that_a_session_writes_and_its_repair_are_delivered_once_and_the_serv
     eventually("that all is repaired is delivered", || {
         calls += 1;
         delivered += &write(&home, &format!("n{calls}"), "notes.txt", &calls.to_string());
-        delivered.contains("problems_cleared: fake-server").then_some(())
+        delivered.contains("problems_cleared: fake").then_some(())
     });
     assert!(!delivered.contains("stale"), "{delivered}");
     let found = events(&home, "problem.found");
     assert!(found.iter().all(|event| at(event, "/payload/message") != "stale"), "{found:?}");
-    assert_eq!(at(&found[0], "/session"), SESSION);
+    assert_eq!(
+        (at(&found[0], "/session"), at(&found[0], "/payload/tool")),
+        (&json!(SESSION), &json!("fake"))
+    );
     daemon.kill();
     eventually("the server sees its stdin end", || log(&home).contains("eof").then_some(()));
     assert_eq!(log(&home).matches("start --stdio").count(), 1);

@@ -189,7 +189,7 @@ fn an_error_and_its_repair_are_said_once_whatever_happens_to_the_server() {
     assert_eq!(lab.fleet.deadline(), None);
     lab.write("s", "/w", "3");
     lab.find("/w", &[]);
-    assert_eq!(lab.take(), ["start /w", "s: fixed new", "s: fixed old", "s: cleared rust-analyzer"]);
+    assert_eq!(lab.take(), ["start /w", "s: fixed new", "s: fixed old", "s: cleared rust"]);
 }
 
 /// How a server starts.
@@ -302,7 +302,7 @@ fn a_file_that_is_changed_by_other_means_is_looked_at_after_the_next_call() {
     lab.fleet.looked(&writer("s"), lab.now);
     lab.act();
     lab.find("/w", &[]);
-    assert_eq!(lab.take(), ["s: fixed new", "s: cleared rust-analyzer"]);
+    assert_eq!(lab.take(), ["s: fixed new", "s: cleared rust"]);
 }
 
 #[test]
@@ -318,7 +318,7 @@ fn one_that_dies_is_started_again_three_times_later_each_time() {
     }
     lab.take();
     lab.die();
-    let given_up = "given up: rust-analyzer in /w: it died; it is not restarted";
+    let given_up = "given up: rust (rust-analyzer) in /w: it died; it is not restarted";
     assert_eq!(lab.take(), [given_up]);
     lab.write("s", "/w", "2");
     lab.wait(SECOND * 3_600);
@@ -343,7 +343,7 @@ fn one_that_is_not_there_or_never_answers_is_said_once() {
     let run = lab.running.pop().expect("one runs");
     lab.fleet.ended(run, End::NotStarted("there is no rust-analyzer".to_owned()), lab.now);
     lab.act();
-    let missing = "given up: rust-analyzer in /w: there is no rust-analyzer; it is not restarted";
+    let missing = "given up: rust (rust-analyzer) in /w: there is no rust-analyzer; it is not restarted";
     assert_eq!(lab.take(), ["start /w", missing]);
 
     let mut lab = Lab { answers: false, ..Lab::new() };
