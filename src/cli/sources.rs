@@ -1,6 +1,6 @@
 //! `aside sources`: lists sources, whether each can publish, and the outcome of its events.
 
-use std::{env, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, env, sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 
@@ -17,10 +17,14 @@ use crate::{
     wire::{
         hint,
         sources::{CountView, SourceView, SourcesView},
+        views::SessionList,
     },
 };
 
 const DOING: &str = "list the sources";
+
+/// Most folders that a note names.
+const FOLDERS_SHOWN: usize = 3;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -157,7 +161,7 @@ pub(super) fn note(source: &SourceView, context: &Context<'_>) -> Option<String>
     if source.name == <Asking>::NAME && client_program::on_path("gh").next().is_none() {
         return Some("no `gh` in your PATH, so checks are not requested".to_owned());
     }
-    let folder = env::current_dir().ok()?.to_string_lossy().into_owned();
+    let row = Producer::find(&source.name).filter(|row| row.is_of_folders())?;
     let machine = Machine {
         contents: Arc::default(),
         programs: Arc::default(),
@@ -166,11 +170,32 @@ pub(super) fn note(source: &SourceView, context: &Context<'_>) -> Option<String>
         is_comparing: Arc::default(),
         stopwatch: || Duration::ZERO,
     };
-    let missing = Producer::find(&source.name)?.missing_in(&folder, &machine)?;
+    let shown = |folder: &str| context.terminal.folder(folder);
+    let open = session_folders(context);
+    if open.is_empty() {
+        let folder = env::current_dir().ok()?.to_string_lossy().into_owned();
+        let missing = row.missing_in(&folder, &machine)?;
+        return Some(format!("no {missing} in {}, and no session is open", shown(&folder)));
+    }
+    let (without, with): (Vec<_>, Vec<_>) = open
+        .iter()
+        .map(|folder| (folder, row.missing_in(folder, &machine)))
+        .partition(|(_, missing)| missing.is_some());
+    let missing = without.first().filter(|_| with.is_empty())?.1?;
+    let named: Vec<String> = without.iter().take(FOLDERS_SHOWN).map(|(folder, _)| shown(folder)).collect();
+    let more = if without.len() > named.len() { ", .." } else { "" };
     Some(format!(
-        "no {missing} in {}, so it publishes nothing for a session there",
-        context.terminal.folder(&folder)
+        "no {missing} in the folders of the open sessions ({}{more}), so it publishes nothing for them",
+        named.join(", ")
     ))
+}
+
+/// The folders of the open sessions; none if they are not known.
+fn session_folders(context: &Context<'_>) -> BTreeSet<Arc<str>> {
+    let known = context.ask(DOING, "GET", "/v1/sessions", None);
+    let list = known.ok().and_then(|body| serde_json::from_slice::<SessionList>(&body).ok());
+    let open = list.into_iter().flat_map(|list| list.sessions).filter(|session| session.is_open);
+    open.filter_map(|session| session.harness.workspace).collect()
 }
 
 fn period(view: &SourcesView, terminal: &Terminal) -> String {
@@ -351,6 +376,45 @@ counted    since yesterday 08:00
         );
         let wrong = run_against(&daemon(), &["sources", "fiels"]).expect_err("unknown");
         assert_eq!(wrong, "understand the arguments: unknown source `fiels`; did you mean `files`?");
+    }
+
+    #[test]
+    fn repositories_are_looked_for_in_session_folders() {
+        let (with, without) =
+            (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+        std::fs::create_dir_all(with.path().join(".git/refs")).expect("made");
+        std::fs::create_dir_all(with.path().join(".git/objects")).expect("made");
+        std::fs::write(with.path().join(".git/HEAD"), "ref: refs/heads/main\n").expect("written");
+        let git = SourceView {
+            name: "git".to_owned(),
+            kind: "probe".to_owned(),
+            is_on: Some(true),
+            ..SourceView::default()
+        };
+        let sources = json!(SourcesView { sources: vec![git], ..view() }).to_string();
+        let path = |folder: &tempfile::TempDir| folder.path().to_string_lossy().into_owned();
+        let session = |folder: &str, is_open: bool| json!({ "id": folder, "is_open": is_open, "harness": { "workspace": folder } });
+        let none = format!("no repository in the folders of the open sessions ({})", path(&without));
+        for (open, closed, expected) in [
+            (vec![path(&without), path(&with)], vec![], None),
+            (vec![path(&without)], vec![path(&with)], Some(none.as_str())),
+            (vec![], vec![], None),
+        ] {
+            let sessions = open.iter().map(|folder| session(folder, true));
+            let sessions: Vec<_> =
+                sessions.chain(closed.iter().map(|folder| session(folder, false))).collect();
+            let sessions = json!({ "sessions": sessions }).to_string();
+            let daemon = FakeDaemon::answering_paths(&[
+                ("/v1/sources?since=7d", &sources),
+                ("/v1/sessions", &sessions),
+            ]);
+            let shown = run_against(&daemon, &["sources", "git"]).expect("shown");
+            let note = shown.lines().find_map(|line| line.strip_prefix("note"));
+            match expected {
+                Some(expected) => assert!(note.is_some_and(|note| note.contains(expected)), "{shown}"),
+                None => assert!(!note.is_some_and(|note| note.contains("open sessions (")), "{shown}"),
+            }
+        }
     }
 
     #[test]

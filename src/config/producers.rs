@@ -155,9 +155,14 @@ impl Producer {
         own.or_else(|| Self::find(OWN))
     }
 
+    /// Whether it finds something only in some folders.
+    pub fn is_of_folders(&self) -> bool {
+        self.name == "git"
+    }
+
     /// The requirement that is missing in `folder`, so that it finds nothing for a session there.
     pub fn missing_in(&self, folder: &str, facts: &dyn Facts) -> Option<&'static str> {
-        (self.name == "git" && !git::has_repository(folder, facts)).then_some("repository")
+        (self.is_of_folders() && !git::has_repository(folder, facts)).then_some("repository")
     }
 
     /// The `source` of its events.
