@@ -106,3 +106,18 @@ fn a_client_whose_id_is_taken_has_its_own_session_all_the_same() {
         (&json!("claude-code"), &json!("/w"))
     );
 }
+
+#[test]
+fn unmatched_events_are_found_by_their_ids() {
+    let home = Home::new();
+    let _daemon = home.serve();
+    home.publish(&json!({ "id": "ue1", "type": "made.up", "source": "x" }));
+    let seq = home.publish(&json!({ "type": "made.up", "source": "x" }))[0];
+    let own = home.get(&format!("/v1/events/{seq}"))["event"]["id"].as_str().expect("an id").to_owned();
+    for id in ["ue1", &own] {
+        let shown = home.get(&format!("/v1/events/{id}"));
+        assert_eq!((&shown["event"]["id"], &shown["history"][0]["what"]), (&json!(id), &json!("unmatched")));
+        let why = home.print(&["why", id]);
+        assert!(why.contains("no subscriber matches it"), "{id}: {why}");
+    }
+}
