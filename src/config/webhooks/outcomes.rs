@@ -248,3 +248,17 @@ fn rows_have_what_orders_a_state() {
         assert_eq!(Value::Object(found), expected, "{kind} {event}");
     }
 }
+
+#[test]
+fn unnamed_pipelines_are_named_after_their_project() {
+    let header = |name: &str| name.ends_with("-event").then(|| "Pipeline Hook".to_owned());
+    let project = json!({ "name": "Shop", "path_with_namespace": "acme/shop" });
+    for status in ["failed", "success"] {
+        for (name, workflow) in [(Value::Null, "Shop"), (json!("nightly"), "nightly")] {
+            let body = json!({ "object_attributes": { "id": 31, "status": status, "name": name }, "project": project });
+            let found =
+                said(Kind::Gitlab, &header, &body.to_string(), Webhooks::default().rows()).expect("JSON");
+            assert_eq!(found.payload["workflow"], workflow, "{status}");
+        }
+    }
+}
