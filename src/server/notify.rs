@@ -171,8 +171,9 @@ fn answer(notice: &Notice, verdict: Option<&Verdict>, now: Timestamp) -> NotifyA
         }
         Suppressed::NoSink => " (no sink is configured)".to_owned(),
     });
+    let is_sent = if why.is_some() { "not sent" } else { "sent" };
     NotifyAnswer {
-        text: format!("Notification sent: {}{}", notice.message, why.unwrap_or_else(later)),
+        text: format!("Notification {is_sent}: {}{}", notice.message, why.unwrap_or_else(later)),
         id: notice.id.to_string(),
         sinks,
         suppressed: suppressed.map(|why| why.as_str().to_owned()),

@@ -156,8 +156,8 @@ fn read_link(text: &str) -> Result<Arc<str>, FieldError> {
 /// The sinks of a notice.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct NotifyAnswer {
-    /// `Notification sent: ` and the message; in brackets, why it goes to no sink, or when it is
-    /// sent later.
+    /// `Notification sent: ` and the message, in brackets when it is sent later; or
+    /// `Notification not sent: ` and the message, in brackets why it goes to no sink.
     pub text: String,
     /// Its id, which `aside why` takes.
     pub id: String,
