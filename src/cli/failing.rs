@@ -14,7 +14,8 @@ impl FailingView {
         let Self { file, line, message, times, last_at } = self;
         let last = terminal.moment(last_at);
         let line = line.map_or_else(String::new, |line| format!(":{line}"));
-        format!("{subscriber}: {file}{line} failed {times} times, last {last}: {}", one_line(message))
+        let often = if *times == 1 { format!("once, {last}") } else { format!("{times} times, last {last}") };
+        format!("{subscriber}: {file}{line} failed {often}: {}", one_line(message))
     }
 }
 

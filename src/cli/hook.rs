@@ -8,6 +8,7 @@
 use std::{
     env,
     ffi::OsString,
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
@@ -42,8 +43,15 @@ pub(super) fn start_daemon(variable: impl Fn(&str) -> Option<OsString>) {
     }
 }
 
-/// Forwards the hook of the harness `name` to the daemon at the socket of `variable`.
+/// Forwards the hook of the harness `name` to the daemon at the socket of `variable`; one line on
+/// stderr if there is no such harness.
 pub(super) fn forward(name: &str, variable: impl Fn(&str) -> Option<OsString>) {
+    if Kind::of_word(name).is_none() {
+        let known = Kind::words().collect::<Vec<_>>().join(", ");
+        let line = format!("aside hook: `{}` is no client; use {known}", super::printable(name));
+        // Without a stderr the line cannot be shown, and a hook never fails.
+        writeln!(io::stderr(), "{line}").ok();
+    }
     if let Ok(socket) = Paths::socket_from_env(variable) {
         client::hook(name, Kind::forwarded(name), &socket, |name| env::var_os(name));
     }

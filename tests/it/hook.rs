@@ -271,14 +271,16 @@ fn step(line: &Value) -> String {
 }
 
 #[test]
-fn a_hook_of_another_harness_or_without_sense_is_silent() {
+fn hook_without_sense_succeeds_without_output() {
     let home = Home::new();
     let daemon = home.serve();
     for stdin in ["", "nonsense", "{}", "[]", r#"{"hook_event_name":"Stop"}"#] {
         assert_silent(&home.hook(stdin));
     }
     let other = home.run(&["hook", "unheard-of"]);
-    assert_silent(&other);
+    assert!(other.status.success() && other.stdout.is_empty(), "{other:?}");
+    let said = String::from_utf8_lossy(&other.stderr);
+    assert_eq!(said, "aside hook: `unheard-of` is no client; use claude\n");
     assert_eq!(daemon.stop().status.code(), Some(0));
 }
 

@@ -11,7 +11,25 @@ use crate::{
 
 /// The user's next step after `history`, in one line; `None` if it is empty.
 pub(super) fn next(history: &[LedgerLine]) -> Option<String> {
-    history.last().map(|last| next_after(last, history))
+    history.last().map(|last| next_after(retried(history).unwrap_or(last), history))
+}
+
+/// The newest failure of a sink that is retried and has not succeeded since, if nothing else than
+/// sinks came after it.
+fn retried(history: &[LedgerLine]) -> Option<&LedgerLine> {
+    let mut later_sinks = Vec::new();
+    for line in history.iter().rev() {
+        let kind = ledger::of_word::<EntryKind>(&line.what)?;
+        if kind == EntryKind::UserFailed && line.retry_at().is_some() && !later_sinks.contains(&&line.by) {
+            return Some(line);
+        }
+        let sinks = [EntryKind::UserQueued, EntryKind::UserSent, EntryKind::UserFailed, EntryKind::UserEnded];
+        if !sinks.contains(&kind) {
+            return None;
+        }
+        later_sinks.push(&line.by);
+    }
+    None
 }
 
 fn or_dash(part: Option<&str>) -> &str {
@@ -147,13 +165,12 @@ fn next_after(line: &LedgerLine, history: &[LedgerLine]) -> String {
             None => nothing(),
         },
         EntryKind::UserSuppressed => suppressed(line).next.to_owned(),
-        EntryKind::UserFailed if line.retry_at().is_none() => {
-            format!("aside doctor checks the sink {}", or_dash(line.by.as_deref()))
+        EntryKind::UserFailed => {
+            let check = format!("aside doctor checks the sink {}", or_dash(line.by.as_deref()));
+            line.retry_at().map_or(check.clone(), |at| format!("it is retried at {at}; {check}"))
         }
         EntryKind::UserWaits => "it is sent then; without `quiet` in [sinks], at once".to_owned(),
-        EntryKind::UserQueued | EntryKind::UserSent | EntryKind::UserFailed | EntryKind::UserEnded => {
-            nothing()
-        }
+        EntryKind::UserQueued | EntryKind::UserSent | EntryKind::UserEnded => nothing(),
     }
 }
 
@@ -234,6 +251,24 @@ mod tests {
             ),
             (&[r#"{"what":"notification_ended","notification":"n1","reason":"expired"}"#], "raise `ttl`"),
             (&[r#"{"what":"notification_ended","notification":"n1","reason":"dismissed"}"#], "nothing to do"),
+            (
+                &[
+                    r#"{"what":"user_failed","by":"ntfy","reason":"again 10:00"}"#,
+                    r#"{"what":"user_sent","by":"log"}"#,
+                ],
+                "it is retried at 10:00; aside doctor checks the sink ntfy",
+            ),
+            (
+                &[
+                    r#"{"what":"user_failed","by":"ntfy","reason":"again 10:00"}"#,
+                    r#"{"what":"user_sent","by":"ntfy"}"#,
+                ],
+                "nothing to do",
+            ),
+            (
+                &[r#"{"what":"user_failed","by":"ntfy","reason":"given up"}"#],
+                "aside doctor checks the sink ntfy",
+            ),
         ] {
             let history: Vec<LedgerLine> =
                 lines.iter().map(|line| serde_json::from_str(line).expect("a line")).collect();
