@@ -175,13 +175,9 @@ fn is_number_like(text: &str) -> bool {
 
 /// A row in words, without its source, which the marks name.
 fn row_words(row: &Value) -> String {
-    match row {
-        Value::Object(fields) if fields.contains_key(UNTRUSTED_SOURCE) => {
-            let others = fields.iter().filter(|(key, _)| *key != UNTRUSTED_SOURCE);
-            others.map(|(_, value)| words(value)).collect::<Vec<_>>().join(" ")
-        }
-        row => words(row),
-    }
+    let Some(fields) = row.as_object() else { return words(row) };
+    let others = fields.iter().filter(|(key, _)| *key != UNTRUSTED_SOURCE);
+    others.map(|(_, value)| words(value)).collect::<Vec<_>>().join(" ")
 }
 
 fn words(value: &Value) -> String {
