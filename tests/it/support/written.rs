@@ -71,9 +71,9 @@ fn items(document: Value, count: usize) -> Vec<Value> {
     }
     let Some(Value::Array(items)) = root.remove("notifications") else { panic!("no list in {root:?}") };
     assert!(root.is_empty(), "next to the list is {root:?}");
-    let fields = |item: Value| match item {
-        Value::Object(fields) => fields,
-        item => panic!("no object: {item}"),
+    let fields = |item: Value| {
+        let Value::Object(fields) = item else { panic!("no object: {item}") };
+        fields
     };
     items.into_iter().flat_map(|item| group(fields(item))).collect()
 }
