@@ -12,5 +12,8 @@ pub(super) fn values<T: Clone + Send + Sync + 'static>(input: &Receiver<T>) -> W
 pub(super) fn changes<T: Clone + Send + Sync + 'static>(
     input: &Receiver<T>,
 ) -> impl Stream<Item = ()> + Send + Unpin + use<T> {
-    WatchStream::from_changes(input.clone()).map(drop)
+    let mut input = input.clone();
+    // The value before the first change is read by the caller.
+    input.mark_unchanged();
+    WatchStream::from_changes(input).map(drop)
 }
