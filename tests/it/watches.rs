@@ -330,7 +330,9 @@ fn whatever_the_moment_of_a_kill_a_watch_fires_once() {
     for number in 0..kills {
         let wanted = format!("file f{number}");
         let cells = said.lines().flat_map(|line| line.split(['"', ',']));
-        let count = cells.filter(|cell| cell.trim().trim_start_matches("watch: ") == wanted).count();
+        let count = cells
+            .filter(|cell| cell.trim().trim_start_matches("- ").trim_start_matches("watch: ") == wanted)
+            .count();
         assert_eq!(count, 1, "{wanted}:\n{said}");
     }
 }
