@@ -273,12 +273,16 @@ impl Follows {
 
     /// Records the commit of a follow; older follows of the same branch end.
     fn note_found(&mut self, found: Found, now: Timestamp) -> Vec<Event> {
-        let Found { follow: id, commit, branch, top, remote } = found;
+        let Found { follow: id, commit, branch, top, remote, error } = found;
         let Some(follow) = self.open.get(&id).filter(|follow| follow.commit.is_none()) else {
             return Vec::new();
         };
         let Some(commit) = commit else {
-            let end = if top.is_none() { End::NoRepository } else { End::NoCommit };
+            let end = match error {
+                Some(error) => End::Failed(error),
+                None if top.is_none() => End::NoRepository,
+                None => End::NoCommit,
+            };
             return self.end(&id, end, now).into_iter().collect();
         };
         if remote.is_none() {

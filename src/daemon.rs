@@ -280,7 +280,7 @@ impl Daemon {
         rules_in_force: InForce,
         outbox: VecDeque<Outgoing>,
     ) -> Result<Self, DaemonError> {
-        let compiled = &usable.compiled;
+        let settings = &usable.compiled.daemon;
         let Recovered { mut fold, journal, reader, clock, snapshots, snapshot, .. } = recovered;
         let Recovered { projected, skipped, ended_at, .. } = recovered;
         let (stop_intake, intake) = watch::channel(false);
@@ -291,17 +291,17 @@ impl Daemon {
         let store = fold.rules.clone();
         let (rules, ended, kept) = (store.clone(), fold.applied, snapshots.clone());
         let replay_source = ReplaySource { journal: journal.clone(), snapshots: kept, rules, ended, skipped };
-        let history_bytes = compiled.daemon.journal.history_bytes;
+        let history_bytes = settings.journal.history_bytes;
         let History { projection, feed, projector } =
             History::start(&options.state, replay_source, projected, history_bytes, &mut fold)?;
-        let about = About::new(clock.now(), compiled.daemon.journal.durability, projection.clone());
+        let about = About::new(clock.now(), settings.journal.durability, projection.clone());
         let reloads = ReloadChannels::new(reload::state_of_start(usable, clock.now()));
         let programs = Arc::new(Programs::find(&options.state).map_err(DaemonError::Programs)?);
         let channels = (reloads.handle(), transcripts, intake);
         let app = new_app(&journal, &clock, engine, projection.clone(), channels, programs);
         // Sources start with the current settings, so that no source treats them as a change.
         app.registry.sources().publish_settings(&fold.engine.rules().outside);
-        let schedule = Schedule::new(orders.clone(), compiled.daemon.journal.snapshot_records, snapshot);
+        let schedule = Schedule::new(orders.clone(), settings.journal.snapshot_records, snapshot);
         let event_loop = EventLoop {
             fold,
             journal: journal.clone(),
@@ -332,7 +332,7 @@ impl Daemon {
             clock,
             in_force: rules_in_force,
             named: 0,
-            at_start: compiled.daemon.clone(),
+            at_start: settings.clone(),
             requests,
             state,
         };
@@ -340,8 +340,7 @@ impl Daemon {
         watch_clients(&mut tasks, &app, to_read);
         start_sources(&mut tasks, &app, &options.state, ended_at);
         let owns_socket =
-            listen_everywhere(&mut tasks, &options, passed, compiled.daemon.http.as_ref(), app).await?;
-        let projector = Some(projector);
+            listen_everywhere(&mut tasks, &options, passed, settings.http.as_ref(), app).await?;
         Ok(Self { options, journal, tasks, projector, stop_intake, drain, reloads, orders, owns_socket })
     }
 
@@ -415,7 +414,7 @@ impl Daemon {
 struct History {
     projection: Projection,
     feed: Feed,
-    projector: JoinHandle<()>,
+    projector: Option<JoinHandle<()>>,
 }
 
 impl History {
@@ -431,7 +430,7 @@ impl History {
         projection.set_bytes_max(bytes_max);
         let (projector, feed) = Projector::new(projection.clone(), commands, replay_source, projected, fold);
         let projector = projector.start().map_err(DaemonError::Thread)?;
-        Ok(Self { projection, feed, projector })
+        Ok(Self { projection, feed, projector: Some(projector) })
     }
 }
 

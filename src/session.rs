@@ -140,6 +140,13 @@ pub struct Wake {
     pub causes: u32,
 }
 
+impl Wake {
+    /// Whether it asks for a turn.
+    pub fn starts_turn(&self) -> bool {
+        self.kind == WakeKind::StartTurn
+    }
+}
+
 /// The action requested of a harness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -152,6 +159,15 @@ pub enum WakeKind {
     InjectAndContinue,
     /// For a running turn: cancel its step, make an exchange, and let the agent decide again.
     CancelAndRestart,
+}
+
+/// Whether the client itself started the turn that an event [`TURN_START_EVENT`] reports.
+pub fn is_started_by_client(payload: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Started {
+        started_by: String,
+    }
+    serde_json::from_str(payload).is_ok_and(|Started { started_by }| started_by == "client")
 }
 
 /// A change of a session, except of its queue.

@@ -20,7 +20,7 @@ use crate::{
         layers::{LayerKind, Sources},
         report::Diagnostic,
     },
-    event::catalogue::CatalogueEntry,
+    event::catalogue::{self, CatalogueEntry},
 };
 
 pub use jinja::text_as_template;
@@ -28,11 +28,13 @@ pub use tests::run_test;
 
 /// Checks all parts of `compiled` that are not shipped, and returns the failures.
 ///
-/// `sources` are the files of `compiled`; `catalogue` has the examples.
-pub fn findings(sources: &Sources, compiled: &Compiled, catalogue: &[&CatalogueEntry]) -> Vec<Diagnostic> {
+/// `sources` are the files of `compiled`. The examples are those of the catalogue.
+pub fn findings(sources: &Sources, compiled: &Compiled) -> Vec<Diagnostic> {
     let files = sources.files().iter().filter(|file| file.layer != LayerKind::Shipped);
     let own: BTreeSet<&Arc<str>> = files.map(|file| &file.path).collect();
-    let mut found = templates::findings(sources, compiled, catalogue, &own);
+    let shipped: Vec<&CatalogueEntry> = catalogue::types().collect();
+    let examples: Vec<_> = shipped.into_iter().chain(&compiled.events).collect();
+    let mut found = templates::findings(sources, compiled, &examples, &own);
     found.extend(tests::findings(compiled, &own));
     found
 }
@@ -40,10 +42,7 @@ pub fn findings(sources: &Sources, compiled: &Compiled, catalogue: &[&CatalogueE
 #[cfg(test)]
 mod examples {
     use super::*;
-    use crate::{
-        config::{compile::compile, layers::SourceFile, report::Report},
-        event::catalogue,
-    };
+    use crate::config::{compile::compile, layers::SourceFile, report::Report};
 
     /// The findings about a subscriber of failed tool calls with these sections and no template.
     fn tried_alone(rest: &str) -> Report {
@@ -69,8 +68,7 @@ mod examples {
         let files = [file("subscribers/x.toml", &subscriber)].into_iter().chain(template);
         let sources = Sources::shipped().with(files, []);
         let compiled = compile(&sources, &[]);
-        let entries: Vec<_> = catalogue::types().collect();
-        let found = findings(&sources, &compiled, &entries);
+        let found = findings(&sources, &compiled);
         compiled.report.with(found)
     }
 
@@ -274,8 +272,7 @@ mod examples {
             });
         let sources = Sources::shipped().with(copies, []);
         let compiled = compile(&sources, &[]);
-        let entries: Vec<_> = catalogue::types().collect();
-        let found = findings(&sources, &compiled, &entries);
+        let found = findings(&sources, &compiled);
         assert_eq!(compiled.report.with(found).to_string(), "");
     }
 
@@ -386,7 +383,7 @@ mod examples {
         ] {
             let sources = Sources::shipped().with([file(name)], []);
             let compiled = compile(&sources, &[]);
-            let report = compiled.report.clone().with(findings(&sources, &compiled, &[])).to_string();
+            let report = compiled.report.clone().with(findings(&sources, &compiled)).to_string();
             assert!(part.map_or(report.is_empty(), |part| report.contains(part)), "{name}: {report}");
         }
     }

@@ -59,7 +59,7 @@ if [[ $- == *i* && -z ${_aside_program-} && -z ${CLAUDECODE-} && ${BASH_VERSINFO
     blehook PREEXEC+=_aside_preexec PRECMD+=_aside_precmd
   else
     # The line is the newest entry of the history, if that entry was made between the end of PROMPT_COMMAND and the start of the line.
-    # A line that is not put there, as it is private or the one before again, cannot be told from that one and is not reported.
+    # A line that is not put there, as it is private or the one before again, looks like that one and is not reported.
     _aside_newest() {
       local HISTTIMEFORMAT='%s ' entry
       entry=$(history 1)

@@ -21,41 +21,53 @@ pub struct Edit {
 }
 
 impl Written {
-    /// The contents that the file may have after the call, the likeliest first; empty if unknown.
+    /// The contents that the file may have after the call, the likeliest first; at most two, none if
+    /// unknown. A client that removes whole lines removes their ends, or leaves them, in all its edits.
     ///
     /// Shape: with `\n` at the ends of lines. `before` is the content before the call.
     pub fn after(&self, before: Option<&str>) -> Vec<String> {
         match self {
             Self::Content(content) => vec![content.replace("\r\n", "\n")],
             Self::Edits(edits) => {
-                let before = before.map(|text| vec![text.replace("\r\n", "\n")]).unwrap_or_default();
-                edits
-                    .iter()
-                    .fold(before, |texts, edit| texts.iter().flat_map(|text| edit.after(text)).collect())
+                let Some(before) = before.map(|text| text.replace("\r\n", "\n")) else { return Vec::new() };
+                let with =
+                    |ends: Ends| edits.iter().try_fold(before.clone(), |text, edit| edit.after(&text, ends));
+                let mut contents: Vec<String> =
+                    [Ends::Removed, Ends::Left].into_iter().filter_map(with).collect();
+                contents.dedup();
+                contents
             }
         }
     }
 }
 
+/// The ends of lines that an edit removes whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ends {
+    Removed,
+    Left,
+}
+
 impl Edit {
-    /// An edit that removes whole lines may remove their ends or leave them.
-    fn after(&self, before: &str) -> Vec<String> {
+    /// The content after the edit; `None` if it does not fit `before`.
+    fn after(&self, before: &str, ends: Ends) -> Option<String> {
         let Self { old, new, is_everywhere } = self;
         if old.is_empty() {
-            return if before.is_empty() { vec![new.clone()] } else { Vec::new() };
+            return before.is_empty().then(|| new.clone());
         }
         let count = before.matches(old.as_str()).take(2).count();
         if count == 0 || (count > 1 && !is_everywhere) {
-            return Vec::new();
+            return None;
         }
         let line = format!("{old}\n");
-        let removes_lines = new.is_empty() && !old.ends_with('\n') && before.contains(&line);
-        let whole = removes_lines.then(|| before.replace(&line, new));
-        whole.into_iter().chain([before.replace(old.as_str(), new)]).collect()
+        let removes_lines = ends == Ends::Removed && new.is_empty() && !old.ends_with('\n');
+        let replaced = if removes_lines && before.contains(&line) { &line } else { old };
+        Some(before.replace(replaced.as_str(), new))
     }
 }
 
-/// Whether two contents differ in no more than ends of lines, which clients choose themselves.
+/// Whether two contents differ in no more than ends of lines, which clients choose themselves, and
+/// the white space before them.
 pub fn is_same_content(one: &str, other: &str) -> bool {
     one.lines().map(str::trim_end).eq(other.lines().map(str::trim_end))
 }
@@ -86,6 +98,13 @@ mod tests {
             assert_eq!(Written::Edits(edits.clone()).after(before), expected, "{before:?} {edits:?}");
         }
         assert_eq!(Written::Content("a\r\n".to_owned()).after(None), ["a\n"]);
+    }
+
+    #[test]
+    fn many_removed_lines_make_two_contents() {
+        let before: String = (0..1_000).map(|line| format!("line {line};\n")).collect();
+        let edits = (0..1_000).map(|line| edit(&format!("line {line};"), "", false)).collect();
+        assert_eq!(Written::Edits(edits).after(Some(&before)), [String::new(), "\n".repeat(1_000)]);
     }
 
     #[test]

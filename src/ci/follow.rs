@@ -92,6 +92,9 @@ pub struct Found {
     /// The repository at GitHub, if a remote names one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<Remote>,
+    /// Why git could not be asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// The end of a follow.
@@ -159,7 +162,7 @@ impl Follow {
         let text = String::from_utf8_lossy(&output.stdout);
         let branch = text.lines().nth(1).filter(|branch| *branch != "HEAD").map(str::to_owned);
         let commit = read_commit(output);
-        Found { follow: Arc::clone(&self.id), commit, branch, top, remote }
+        Found { follow: Arc::clone(&self.id), commit, branch, top, remote, error: None }
     }
 
     pub(super) fn seen_key(&self, repo: &str, pr: u64) -> String {

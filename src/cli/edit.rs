@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edited_text_is_in_force_with_its_origin() {
+    fn an_edited_text_has_its_origin() {
         let folder = Scratch::new();
         run(&folder, &["edit", "budget_exceeded", "--text"]).expect("written");
         let path = folder.path().display().to_string();

@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(socket, Ok(PathBuf::from("/a.sock")));
     }
     #[test]
-    fn a_socket_without_room_for_its_path_is_an_error() {
+    fn too_long_socket_paths_are_refused() {
         let state = |bytes: usize| format!("/{}", "s".repeat(bytes - "/".len() - "/aside.sock".len()));
         assert!(find(&[("HOME", "/h"), ("ASIDE_STATE", &state(107))]).is_ok());
         let error = find(&[("HOME", "/h"), ("ASIDE_STATE", &state(108))]).expect_err("too long").to_string();

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_were_never_good_are_left_out_whole() {
+    fn never_good_files_are_left_out_whole() {
         let gap = "[sources.time]\ngap = \"1m\"\n";
         let event = "[[event]]\ntype = \"test.one.made\"\nseverity = \"error\"\n";
         let webhook = "[[webhook]]\nsource = \"github\"\n";

@@ -35,8 +35,14 @@ impl Protected {
 }
 
 impl Protected {
-    /// Finds keys in a later file's `[limits]` that withdraw its notifications.
-    pub(crate) fn check_resolve(&self, section: &mut Section<'_>, resolve: Option<&ResolveRule>) {
+    /// Finds keys in a later file's `[limits]` that withdraw its notifications, or by which its events
+    /// would end as older ones.
+    pub(crate) fn check(&self, limits: &mut Section<'_>, resolve: Option<&ResolveRule>, order: &OrderRule) {
+        self.check_resolve(limits, resolve);
+        self.check_order(limits, order);
+    }
+
+    fn check_resolve(&self, section: &mut Section<'_>, resolve: Option<&ResolveRule>) {
         let Some(resolve) = resolve else { return };
         let by = self.resolve.as_ref().map_or(&[][..], |own| &own.by);
         if let Some(other) = resolve.by.iter().find(|pattern| !by.iter().any(|own| covers(own, pattern))) {
@@ -52,11 +58,8 @@ impl Protected {
             section.object(key, |value| self.refusal(value, message));
         }
     }
-}
 
-impl Protected {
-    /// Finds keys in a later file's `[limits]` by which its events would end as older ones.
-    pub(crate) fn check_order(&self, section: &mut Section<'_>, order: &OrderRule) {
+    fn check_order(&self, section: &mut Section<'_>, order: &OrderRule) {
         let keys =
             [("revision", &order.revision, &self.order.revision), ("order_by", &order.by, &self.order.by)];
         for (key, own, before) in keys {

@@ -82,6 +82,13 @@ pub(crate) struct SubscriberFile {
     pub(crate) found: Vec<Diagnostic>,
 }
 
+impl SubscriberFile {
+    /// One that is no TOML.
+    fn unread(found: Vec<Diagnostic>) -> Self {
+        Self { id: None, compiled: None, places: DeclaredPlaces::default(), found }
+    }
+}
+
 /// A valid file.
 pub(crate) struct CompiledFile {
     /// The subscriber, with the text in force.
@@ -110,9 +117,7 @@ pub(crate) fn inherits(file: &SourceFile) -> Option<(SubscriberId, Place)> {
 pub(crate) fn compile(files: &[SourceFile], context: &Context<'_>) -> SubscriberFile {
     let documents: Vec<Document<'_>> = match files.iter().map(Document::parse).collect() {
         Ok(documents) => documents,
-        Err(found) => {
-            return SubscriberFile { id: None, compiled: None, places: DeclaredPlaces::default(), found };
-        }
+        Err(found) => return SubscriberFile::unread(found),
     };
     let [first, document] = [documents.first(), documents.last()].map(|one| one.expect("a file"));
     let (whole, file) = (first.file(), document.file());
@@ -134,8 +139,7 @@ pub(crate) fn compile(files: &[SourceFile], context: &Context<'_>) -> Subscriber
     let dedupe = batching::read_dedupe(&mut batching, &batching_rule);
     let Limits { rate, ttl, supersede_key, resolve, order } = limits::read(&mut limits, context.known_types);
     if let Some(core) = core {
-        core.check_resolve(&mut limits, resolve.as_ref());
-        core.check_order(&mut limits, &order);
+        core.check(&mut limits, resolve.as_ref(), &order);
     }
     let LayoutRule { layout, own: own_text, words, places } =
         layout::read(&mut output, id.as_ref(), [whole, file], &context.templates);

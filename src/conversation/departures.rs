@@ -5,8 +5,6 @@
 //! ([`super::offers`]), and what its agent asked for goes to the next one in its folder. A session that is closed leaves the rest of its queue to its parent;
 //! without one, those notifications end.
 
-use std::sync::Arc;
-
 use super::{
     key::SessionKey,
     session::{Lifecycle, Published},
@@ -56,11 +54,13 @@ impl Sessions {
         self.catch_up(key);
         let mut session = self.table.remove(key);
         let id = session.id().clone();
-        let (asked, folder) = (session.leaves_asked(), session.workspace().map(Arc::from));
+        // Nothing continues it any more.
+        session.is_cleared = false;
+        let folder = session.asked_goes_to();
         let parent = session.harness.parent.take();
         let to = parent.as_ref().and_then(|parent| self.table.key(parent));
         self.emit(SessionOutput::Ended { session: id.clone(), parent });
-        let for_others = session.injector.leave(asked);
+        let for_others = session.injector.leave(folder.is_some());
         let left = session.injector.close();
         for entry in session.injector.take_outputs() {
             self.record(entry);
@@ -109,8 +109,8 @@ impl Sessions {
         self.table.set_lifecycle(key, Lifecycle::Suspended);
         let session = self.table.get_mut(key);
         session.last_seen = now;
-        let folder = session.workspace().map(Arc::from);
-        let for_others = session.injector.leave(session.leaves_asked());
+        let folder = session.asked_goes_to();
+        let for_others = session.injector.leave(folder.is_some());
         if why == Suspension::ProcessGone {
             session.injector.end_process();
         }

@@ -13,7 +13,7 @@ use crate::{
     event::Scope,
     exchange::{Answer, ContextChange, Exchange, InjectionId, Release, ReleaseRecord, Trigger},
     ledger::ConfirmedBy,
-    notification::{Notification, SubscriberId},
+    notification::{InjectionPoint, Notification, SubscriberId},
     time::Timestamp,
 };
 
@@ -128,12 +128,13 @@ impl Sessions {
         now: Timestamp,
     ) -> Answer {
         let settings = &self.settings.injection;
-        let is_woken = self.table.get(session).turns.is_woken();
+        let is_start = exchange.point == InjectionPoint::TurnStart;
+        let starts_turn = is_start && self.table.get_mut(session).turns.take_requested();
         let terms = Terms {
             lease: settings.lease,
             has_delivery_notice: settings.delivery_notice,
             for_user,
-            is_woken,
+            starts_turn,
         };
         self.table.get_mut(session).injector.release(exchange, decided, injection, terms, now)
     }

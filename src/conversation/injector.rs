@@ -55,7 +55,6 @@ pub use self::{
     budget::{CARRIER_CHARS_MAX, Decided, Fitted, Limits, Offer, Writer, fit},
     candidate::Candidate,
     delivered::DELIVERED_MAX,
-    handover::Asked,
     lease::{CARRIERS_MAX, RENEWED_MAX, REPEATS_OF_A_FIXED_CARRIER, Replayed, TIME_OF_A_FIXED_CARRIER},
     left::{Earlier, Left, Marks},
     parts::Injector,
@@ -94,8 +93,8 @@ pub struct Terms<'t> {
     pub has_delivery_notice: bool,
     /// Text for the user that is shown with it.
     pub for_user: Option<&'t str>,
-    /// Whether the queue had asked for a wake before the exchange.
-    pub is_woken: bool,
+    /// Whether the queue had requested the turn that begins with the exchange.
+    pub starts_turn: bool,
 }
 
 impl Injector {
@@ -280,7 +279,7 @@ impl Injector {
         now: Timestamp,
     ) -> Answer {
         let Decided { fitted, directive } = decided;
-        let Terms { lease, has_delivery_notice, for_user, is_woken } = terms;
+        let Terms { lease, has_delivery_notice, for_user, starts_turn } = terms;
         self.note_released(exchange, fitted.as_ref(), directive.as_ref());
         let notice = exchange.shows_notices.then(|| {
             let delivered = notice::of_delivery(fitted.as_ref(), directive.as_ref());
@@ -288,7 +287,7 @@ impl Injector {
         });
         // A pull is answered by a tool of the agent, whose answer has the text alone.
         let is_pull = exchange.trigger == Trigger::Pull;
-        let starts_turn = is_woken && exchange.point == InjectionPoint::TurnStart && !is_pull;
+        let starts_turn = starts_turn && !is_pull;
         let injection = fitted.map(|fitted| Injection {
             starts_turn,
             ..self.open_lease(exchange, fitted, directive.as_ref(), injection, lease, now)

@@ -12,7 +12,7 @@
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
 use super::{
-    injector::{Asked, Earlier, Left},
+    injector::{Earlier, Left},
     key::SessionKey,
     sessions::Sessions,
     table::Table,
@@ -75,26 +75,28 @@ impl Sessions {
             Scope::Session(id) if notification.is_asked => self.table.addressed(id),
             Scope::Session(_) | Scope::Workspace(_) | Scope::All => None,
         };
-        let ended = ended.map(|key| self.table.get(key));
-        let leaving = ended.filter(|session| session.leaves_asked() == Asked::Leaves);
-        match leaving.and_then(|session| session.workspace().map(Arc::from)) {
+        match ended.and_then(|key| self.table.get(key).asked_goes_to()) {
             Some(folder) => self.offer_asked(None, folder, Left::for_another(notification, Earlier::Not)),
             None => self.keep_unclaimed(notification, None, Earlier::Not),
         }
     }
 
-    /// Offers what `from` left when it ended: to sessions in scope, and what its agent asked for to
-    /// those of its folder.
+    /// Offers what `from` left when it ended, unless a session confirmed it or it expired: to sessions
+    /// in scope, and what its agent asked for to those of `folder`.
     pub(super) fn offer_all(
         &mut self,
         from: &SessionId,
         folder: Option<Arc<str>>,
-        left: Vec<Left>,
+        mut left: Vec<Left>,
         now: Timestamp,
     ) {
+        left.retain(|Left { notification, .. }| {
+            let is_expired = notification.expires_at.is_some_and(|at| at <= now);
+            !is_expired && !self.unclaimed.is_confirmed(&notification.id)
+        });
         let is_own = |left: &Left| matches!(left.notification.scope, Scope::Session(_));
         let (own, for_others) = left.into_iter().partition(is_own);
-        self.offer_left(from, for_others, now);
+        self.offer_left(from, for_others);
         for left in own {
             if let Some(folder) = &folder {
                 self.offer_asked(Some(from.clone()), Arc::clone(folder), left);
@@ -102,8 +104,8 @@ impl Sessions {
         }
     }
 
-    /// Gives what the agent of an ended session asked for to the most recently active session of its
-    /// folder, else to the next one; that is the same session if it is resumed first.
+    /// Moves a notification that the agent of an ended session asked for: to the most recently active
+    /// session of the folder, else to the next one that opens, which may be the same one.
     fn offer_asked(&mut self, from: Option<SessionId>, folder: Arc<str>, left: Left) {
         let scope = Scope::Workspace(folder);
         let next = Others::concerned(&self.table, &scope).last_heard_of;
@@ -114,18 +116,13 @@ impl Sessions {
         }
     }
 
-    /// Offers to others the notifications that `from` left when it ended, unless a session
-    /// confirmed them or they expired.
-    pub(super) fn offer_left(&mut self, from: &SessionId, left: Vec<Left>, now: Timestamp) {
+    /// Offers to others the notifications for several sessions that `from` left when it ended.
+    fn offer_left(&mut self, from: &SessionId, left: Vec<Left>) {
         // A queue holds a thousand, and a scope may concern thousands of sessions, so each scope is
         // resolved once.
         let mut others: BTreeMap<Scope, Others> = BTreeMap::new();
         for left in left {
             let notification = &left.notification;
-            let is_expired = notification.expires_at.is_some_and(|at| at <= now);
-            if is_expired || self.unclaimed.is_confirmed(&notification.id) {
-                continue;
-            }
             let others = match others.get(&notification.scope) {
                 Some(others) => others,
                 None => others

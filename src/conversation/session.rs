@@ -5,12 +5,12 @@
 //! session with a parent. It gets only notifications addressed to it; when it ends, the rest of its
 //! queue goes to its parent.
 
-use std::{collections::VecDeque, ops::Not, time::Duration};
+use std::{collections::VecDeque, ops::Not, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
 use super::{
-    injector::{Asked, Injector},
+    injector::Injector,
     key::SessionKey,
     pressure::Weight,
     settings::{SessionSettings, Settings},
@@ -197,9 +197,11 @@ impl Session {
         }
     }
 
-    /// What becomes of what its agent asked for, when it ends.
-    pub(super) fn leaves_asked(&self) -> Asked {
-        if self.is_subagent() || self.workspace().is_none() { Asked::Stays } else { Asked::Leaves }
+    /// The folder whose next session gets what its agent asked for, when it ends. A subagent leaves it
+    /// to its parent, and a cleared conversation to its continuation.
+    pub(super) fn asked_goes_to(&self) -> Option<Arc<str>> {
+        let is_left = !self.is_subagent() && !self.is_cleared;
+        is_left.then(|| self.workspace().map(Arc::from)).flatten()
     }
 
     /// Whether a broadcast concerns it: one that is not addressed to a single session and not

@@ -7,7 +7,10 @@ use crate::{
     event::{EventRef, SessionId, Trust},
     exchange::{Answer, Exchange, Trigger},
     notification::InjectionPoint,
-    session::{CLEARED, CLOSING_EVENT, OPENING_EVENT, SessionState, WAITING_EVENT},
+    session::{
+        CLEARED, CLOSING_EVENT, OPENING_EVENT, SessionState, TURN_START_EVENT, WAITING_EVENT,
+        is_started_by_client,
+    },
     time::Timestamp,
 };
 
@@ -25,6 +28,7 @@ impl Sessions {
         let Some(key) = self.table.open_key(&id) else {
             return self.note_before_opening(id, event.event_type);
         };
+        let threshold = self.settings.wake_threshold;
         let session = self.table.get_mut(key);
         session.turns.note_event(event.event_type);
         // Any producer may report a failed tool or a finished agent; only the harness knows the
@@ -38,6 +42,11 @@ impl Sessions {
         }
         let has_reason = event.event_type == WAITING_EVENT || event.event_type == CLOSING_EVENT;
         let reason = has_reason.then(|| reason_of(event.payload)).flatten();
+        if event.event_type == TURN_START_EVENT {
+            let is_by_client = is_started_by_client(event.payload);
+            let wake = is_by_client.then(|| session.injector.wake(session.state, threshold)).flatten();
+            session.turns.note_start(wake.as_ref());
+        }
         if event.event_type == CLOSING_EVENT {
             session.is_cleared = reason.as_deref() == Some(CLEARED);
         }

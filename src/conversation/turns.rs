@@ -31,6 +31,9 @@ pub(super) struct Turns {
     /// The queue requested the wake that the present exchange may answer.
     #[serde(skip)]
     is_woken: bool,
+    /// The queue requested the turn that begins now.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_requested: bool,
 }
 
 /// What passed with an exchange.
@@ -56,11 +59,20 @@ impl Turns {
     /// Notes the wake that the queue requests at an exchange.
     pub(super) fn note_wake(&mut self, wake: Option<&Wake>) {
         self.is_woken = wake.is_some();
+        if !self.reports_starts {
+            self.is_requested = wake.is_some_and(Wake::starts_turn);
+        }
     }
 
-    /// Whether the queue requested the wake that the present exchange may answer.
-    pub(super) const fn is_woken(&self) -> bool {
-        self.is_woken
+    /// Notes the start of a turn that its harness reports, and the wake that the queue requested
+    /// before it, if the client started it.
+    pub(super) fn note_start(&mut self, wake: Option<&Wake>) {
+        self.is_requested = wake.is_some_and(Wake::starts_turn);
+    }
+
+    /// Whether the queue requested the turn that begins with the present exchange; once.
+    pub(super) fn take_requested(&mut self) -> bool {
+        std::mem::take(&mut self.is_requested)
     }
 
     /// Notes an event of the session.

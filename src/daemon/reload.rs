@@ -38,7 +38,7 @@ use crate::{
     },
     event::{
         Event, Severity,
-        catalogue::{self, CatalogueEntry, OwnSeverities},
+        catalogue::{self, OwnSeverities},
     },
     journal::{AppendError, Appended, Journal},
     publisher::{Publisher, Records},
@@ -86,13 +86,6 @@ fn read(user_folder: &Path, used: Option<&Sources>) -> Sources {
         Some(used) => with_missing(sources, user_folder, used),
         None => sources,
     }
-}
-
-/// What `aside check` finds by running the texts and tests of the files.
-fn tried(sources: &Sources, compiled: &Compiled) -> Vec<Diagnostic> {
-    let entries: Vec<&CatalogueEntry> = catalogue::types().collect();
-    let entries: Vec<_> = entries.into_iter().chain(&compiled.events).collect();
-    trial::findings(sources, compiled, &entries)
 }
 
 fn known_types() -> Vec<&'static str> {
@@ -315,18 +308,19 @@ impl Reloader {
             let used = store.sources(&in_force).ok();
             let sources = read(&folder, used.as_ref());
             let compiled = compile(&sources, &known_types());
-            log_findings(&compiled.report);
             if compiled.report.error_count() > 0 {
+                log_findings(&compiled.report);
                 return Err(ReloadError::Broken(compiled.report));
             }
             store.keep(&sources)?;
-            let tried = tried(&sources, &compiled);
-            Ok((compiled, tried))
+            // What `aside check` refuses is in force all the same.
+            let tried = trial::findings(&sources, &compiled);
+            let failing = tried.iter().filter(|found| found.level == Level::Error).count();
+            let report = compiled.report.clone().with(tried.into_iter().map(Diagnostic::into_warning));
+            log_findings(&report);
+            Ok((compiled, report, failing))
         });
-        let (compiled, tried) = reading.await.map_err(ReloadError::Ended)??;
-        let failing = tried.iter().filter(|found| found.level == Level::Error).count();
-        let warned = tried.into_iter().map(Diagnostic::into_warning);
-        let report = compiled.report.clone().with(warned);
+        let (compiled, report, failing) = reading.await.map_err(ReloadError::Ended)??;
         let known = known_of(&compiled);
         let rules = Arc::new(compiled.rules);
         let changed = *rules.hash != *self.in_force.hash;

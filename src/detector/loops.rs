@@ -23,7 +23,7 @@ use super::{
 use crate::{
     event::{EventRef, SessionId, Severity, cut_text, strip_text},
     hash::first_64_bits,
-    session::CLOSING_EVENT,
+    session::{CLOSING_EVENT, is_started_by_client},
     settings::settings,
     time::Timestamp,
 };
@@ -105,7 +105,8 @@ impl Loops {
     ) -> Option<Finding> {
         match event.event_type {
             SUCCEEDED | "tool.call.failure" | "tool.call.timeout" => {}
-            TURN_STARTED if is_by_client(event.payload) => return None,
+            // Earlier calls belong to the same task.
+            TURN_STARTED if is_started_by_client(event.payload) => return None,
             TURN_STARTED | CLOSING_EVENT => {
                 self.sessions.remove(session);
                 return None;
@@ -238,15 +239,6 @@ impl Call {
         let shown = cut_text(strip_text(&shown), CALL_CHARS_MAX).into_owned();
         Some(Self { hash, shown, has_failed, ended_at })
     }
-}
-
-/// Whether the client itself started the turn, so that earlier calls belong to the same task.
-fn is_by_client(payload: &str) -> bool {
-    #[derive(Deserialize)]
-    struct Started {
-        started_by: String,
-    }
-    serde_json::from_str(payload).is_ok_and(|Started { started_by }| started_by == "client")
 }
 
 #[cfg(test)]

@@ -17,7 +17,11 @@ pub(super) mod overwrite;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeSet, path::Path, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Arc,
+};
 
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -122,7 +126,7 @@ impl<'a> Look<'a> {
 
     /// Notes the touched files with the state that the agent now knows.
     fn touched(&mut self) {
-        let mut written = BTreeSet::new();
+        let mut written = BTreeMap::new();
         for touch in self.moment.calls.iter().flat_map(|call| &call.touched) {
             if !self.is_wanted(&touch.path) {
                 continue;
@@ -145,10 +149,10 @@ impl<'a> Look<'a> {
             };
             self.note(&touch.path, file);
             if touch.written.is_some() {
-                written.insert(&touch.path);
+                written.insert(&touch.path, observed);
             }
         }
-        written.into_iter().for_each(|path| self.compare_with_calls(path));
+        written.into_iter().for_each(|(path, observed)| self.compare_with_calls(path, observed));
     }
 
     fn is_wanted(&self, path: &str) -> bool {
@@ -166,6 +170,11 @@ impl<'a> Look<'a> {
             Entry::Absent => Observed::Absent,
             Entry::Folder | Entry::Other | Entry::Unknown => return,
         };
+        self.compare_with(path, file, observed);
+    }
+
+    /// Reports the change of a file to what was observed.
+    fn compare_with(&mut self, path: &Arc<str>, file: &File, observed: Observed) {
         let Some(change) = self.change(path, file, observed) else { return };
         if self.given.explained.contains(path) {
             self.note_change(path, file, &change, observed, |file| {

@@ -18,6 +18,7 @@ use crate::{
         access::{Access, foreign},
         auth::Route,
         error::ApiError,
+        history::unreadable,
         requester::{Found, Requester},
     },
 };
@@ -188,12 +189,13 @@ impl Found {
 /// Checks that `session`, which is not known, has not ended as one of others: who opens it reads its
 /// history.
 ///
-/// Errors: 403 otherwise.
+/// Errors: 403 otherwise; the history cannot be read.
 async fn check_new(app: &App, found: Found, session: &SessionId) -> Result<(), ApiError> {
     app.history_caught_up().await;
     let id = session.clone();
-    let has_ended = app.projection.read(move |view| view.knows_session(id.as_str())).await;
-    if has_ended.unwrap_or(false) { Access::of(app, found).await?.check(session.as_str()) } else { Ok(()) }
+    let read = app.projection.read(move |view| view.knows_session(id.as_str())).await;
+    let has_ended = read.map_err(|error| unreadable(&error))?;
+    if has_ended { Access::of(app, found).await?.check(session.as_str()) } else { Ok(()) }
 }
 
 /// Whether `session` is one of `own`, a continuation of one, or a subagent of one.

@@ -122,6 +122,8 @@ impl Looks {
             self.missed.clear();
         }
         missed.calls.drain(..missed.calls.len().saturating_sub(MISSED_CALLS_MAX));
+        // Texts of files are too large to be kept.
+        missed.calls.iter_mut().flat_map(|call| &mut call.touched).for_each(|touch| touch.written = None);
         self.missed.insert(session.clone(), missed);
     }
 }

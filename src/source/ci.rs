@@ -255,7 +255,10 @@ impl Runner for Machine {
     async fn find(&self, follow: &Follow) -> Found {
         match self.look(&follow.folder, follow.git_arguments()).await {
             Ok(Seen { top, remote, output }) => follow.read_found(&output, Some(top), remote),
-            Err(_) => follow.read_found(&Output::default(), None, None),
+            Err(CheckError::NoRepository(_)) => follow.read_found(&Output::default(), None, None),
+            Err(error) => {
+                Found { error: Some(error.to_string()), ..follow.read_found(&Output::default(), None, None) }
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use std::{
     fs::{self, DirEntry, File, FileType, Metadata},
     io::{self, Read},
     os::unix::fs::MetadataExt,
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
@@ -193,10 +193,12 @@ impl Task {
                 now,
                 looked: Looked::default(),
                 folders: 0,
+                targets: BTreeSet::new(),
                 read: 0,
             };
             look.walk(|folder| folders.add(folder, &who))?;
-            Ok(Looked { needs_polling, ..look.looked })
+            look.looked.needs_polling |= needs_polling;
+            Ok(look.looked)
         })
         .await
     }
@@ -226,6 +228,8 @@ struct Look<'a> {
     now: Timestamp,
     looked: Looked,
     folders: usize,
+    /// The folders of the targets of links.
+    targets: BTreeSet<PathBuf>,
     /// Bytes read so far.
     read: u64,
 }
@@ -237,18 +241,8 @@ impl Look<'_> {
         let mut open = vec![String::new()];
         while let Some(folder) = open.pop() {
             let path = root.join(&folder);
-            if self.folders >= FOLDERS_MAX {
-                self.trouble(format!("only {FOLDERS_MAX} folders below {} are watched", root.display()));
+            if !self.watch(&path, &watch) {
                 return Ok(());
-            }
-            self.folders += 1;
-            match watch(&path) {
-                Err(error) if error.raw_os_error() == Some(Errno::NOSPC.raw_os_error()) => {
-                    self.trouble(
-                        "the limit of watched folders is reached: see fs.inotify.max_user_watches".to_owned(),
-                    );
-                }
-                Ok(()) | Err(_) => {}
             }
             let entries = match fs::read_dir(&path) {
                 Ok(entries) => entries,
@@ -275,9 +269,24 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// The kind of an entry, and whether it is a link: then the kind of what it resolves to, whose
-    /// folder is watched too. `None` for a link to nothing, and for one to a folder where the pattern
-    /// has any depth: links could be a loop.
+    /// Calls `watch` for a folder; false if there are too many.
+    fn watch(&mut self, folder: &Path, watch: &impl Fn(&Path) -> io::Result<()>) -> bool {
+        if self.folders >= FOLDERS_MAX {
+            self.trouble(format!("only {FOLDERS_MAX} folders below {} are watched", self.search.root));
+            return false;
+        }
+        self.folders += 1;
+        if watch(folder).is_err_and(|error| error.raw_os_error() == Some(Errno::NOSPC.raw_os_error())) {
+            self.trouble(
+                "the limit of watched folders is reached: see fs.inotify.max_user_watches".to_owned(),
+            );
+        }
+        true
+    }
+
+    /// The kind of an entry, and whether it is a link. A link has the kind of its target, whose folder
+    /// is watched too. `None` for a link to nothing, and for one to a folder where the pattern has any
+    /// depth: links could be a loop.
     fn kind(
         &mut self,
         entry: &DirEntry,
@@ -288,17 +297,20 @@ impl Look<'_> {
         if !kind.is_symlink() {
             return Some((kind, false));
         }
-        if !self.search.is_wanted(below) && !self.search.is_way(below) {
+        let may_be_way = !self.search.is_deep() && self.search.is_way(below);
+        if !may_be_way && !self.search.is_wanted(below) {
             return None;
         }
         let path = entry.path();
         let named = || Some(path.parent()?.join(fs::read_link(&path).ok()?));
         let to = fs::canonicalize(&path).ok().or_else(named)?;
-        // Asked after the watch, so that a change in between wakes the task.
-        if let Some(folder) = to.parent().filter(|_| self.folders < FOLDERS_MAX) {
-            self.folders += 1;
-            watch(folder).ok();
+        if let Some(folder) = to.parent()
+            && self.targets.insert(folder.to_owned())
+        {
+            self.watch(folder, watch);
+            self.looked.needs_polling |= is_remote(&to);
         }
+        // Asked after the watch, so that a change in between wakes the task.
         let kind = fs::metadata(&path).ok()?.file_type();
         (!kind.is_dir() || !self.search.is_deep()).then_some((kind, true))
     }

@@ -1,7 +1,7 @@
 //! Reads lines added to a file, even if it is renamed, replaced, copied or truncated meanwhile.
 //!
 //! What was read is recognised by the last bytes before the read position, not by the file's number
-//! and length alone: a file that was written anew may have both.
+//! and length alone: a rewritten file may have both.
 
 use std::{
     ffi::OsStr,
@@ -90,7 +90,7 @@ impl Tail {
     /// whether there are more to read.
     ///
     /// Shape: an incomplete line waits for its end, or for the end of its file. The rest of a renamed
-    /// file, or of the copy of a truncated one, is read first. A file that was written anew is read
+    /// file, or of the copy of a truncated one, is read first. A rewritten file is read
     /// from its beginning. After `Break`, do not call this again.
     /// Errors: the file cannot be read, or is not a regular file.
     pub(super) fn read(
@@ -198,7 +198,7 @@ impl Reader {
         found.is_some_and(|found| found == self.recent)
     }
 
-    /// Whether a writer may still add lines: the file has a name, and was not written anew.
+    /// Whether a writer may still add lines: the file has a name, and was not rewritten.
     fn may_grow(&self) -> bool {
         self.file.metadata().is_ok_and(|found| found.nlink() > 0) && self.is_continued()
     }

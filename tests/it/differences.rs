@@ -26,7 +26,7 @@ fn batch(home: &Home, calls: &Value) -> Option<String> {
 }
 
 #[test]
-fn formatter_between_a_call_and_its_batch_is_announced() {
+fn formatter_before_its_batch_is_announced() {
     let home = Home::new();
     let _daemon = home.serve();
     let path = home.path("work").join("a.rs");
@@ -45,8 +45,8 @@ fn formatter_between_a_call_and_its_batch_is_announced() {
     fs::write(&path, "fn a() {}\nfn c() {}\n").expect("written");
     let edit =
         json!({ "tool_name": "Edit", "tool_use_id": "t2", "tool_input": input, "tool_response": "updated" });
-    let told = batch(&home, &json!([edit])).expect("it is announced");
-    assert!(told.contains("file_changed: a.rs") && told.contains("lines: 2"), "{told}");
+    let delivered = batch(&home, &json!([edit])).expect("it is announced");
+    assert!(delivered.contains("file_changed: a.rs") && delivered.contains("lines: 2"), "{delivered}");
     let write = json!({ "file_path": path, "content": "fn d() {}\n" });
     fs::write(&path, "fn d() {}\n").expect("written");
     let write =
@@ -78,8 +78,8 @@ fn known_folder_resolves_relative_files_of_a_loop() {
         let answer = ask("c3", json!({ "point": "after_tool" }));
         assert_eq!(answer.status(), 200, "{point}: {answer:?}");
         let answer = answer.json();
-        let told = at(&answer, "/text").as_str().expect("text");
-        assert!(told.contains("file_changed: a.txt"), "{point}: {told}");
+        let delivered = at(&answer, "/text").as_str().expect("text");
+        assert!(delivered.contains("file_changed: a.txt"), "{point}: {delivered}");
     }
 }
 
@@ -101,8 +101,8 @@ fn prompt_with_half_an_emoji_begins_a_turn() {
         let input = format!(
             r#"{mark}{{"hook_event_name":"UserPromptSubmit","session_id":"s1","prompt_id":"p2","cwd":"/w\ud83d","prompt":{prompt},"permission_mode":[]}}"#
         );
-        let told = hook_of(&home, &input).unwrap_or_else(|| panic!("{name}: nothing was delivered"));
-        assert!(told.contains("grep"), "{name}: {told}");
+        let delivered = hook_of(&home, &input).unwrap_or_else(|| panic!("{name}: nothing was delivered"));
+        assert!(delivered.contains("grep"), "{name}: {delivered}");
         let begun =
             || at(&home.get("/v1/events?type=agent.turn.start"), "/events").as_array().map_or(0, Vec::len);
         eventually(&format!("the turn: {name}"), || (begun() == 1).then_some(()));

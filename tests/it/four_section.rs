@@ -89,7 +89,7 @@ fn absent_keys_have_the_defaults_of_the_format() {
 }
 
 #[test]
-fn the_name_of_a_shipped_template_is_its_text() {
+fn names_of_shipped_templates_are_their_texts() {
     let shipped = compile(&Sources::shipped(), &[]);
     let ids = shipped.rules.subscribers.iter().map(|rule| rule.id.as_str());
     let names: Vec<&str> = ids.chain(FORMER_TEMPLATES).collect();
@@ -111,7 +111,7 @@ fn the_name_of_a_shipped_template_is_its_text() {
 }
 
 #[test]
-fn a_file_without_a_text_has_the_shipped_one() {
+fn files_without_a_text_have_the_shipped_one() {
     let text = "[subscriber]\nid = \"tool_failure\"\n[events]\ntypes = [\"tool.call.*\"]\n";
     let compiled = with_user(&[("subscribers/tool_failure.toml", text)]);
     let shipped = compile(&Sources::shipped(), &[]);
@@ -119,7 +119,7 @@ fn a_file_without_a_text_has_the_shipped_one() {
 }
 
 #[test]
-fn a_version_that_is_not_semantic_is_an_error() {
+fn versions_that_are_not_semantic_are_refused() {
     for (version, is_valid, meant) in [
         ("\"1.0.0\"", true, ""),
         ("\"0.0.1-rc.2+x\"", true, ""),

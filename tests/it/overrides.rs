@@ -113,7 +113,7 @@ fn rewording_changes_the_text_and_nothing_else() {
 }
 
 #[test]
-fn a_template_of_a_later_layer_is_the_text() {
+fn later_templates_are_the_text() {
     let template = "mine: {{ count }}\n";
     let own = "[subscriber]\nid = \"own\"\n[events]\ntypes = [\"a.b\"]\n[output]\n";
     for (written, later, expected) in [
@@ -150,7 +150,7 @@ fn a_template_of_a_later_layer_is_the_text() {
 }
 
 #[test]
-fn a_template_that_does_not_compile_leaves_the_text() {
+fn templates_that_do_not_compile_change_nothing() {
     let compiled = with_user(&[("templates/tool_failure.toon.j2", "a: {{ count\n")]);
     assert_eq!(compiled.report.error_count(), 1, "{}", compiled.report);
     let shipped = shipped_rules();
@@ -158,7 +158,7 @@ fn a_template_that_does_not_compile_leaves_the_text() {
 }
 
 #[test]
-fn an_inheriting_file_replaces_the_keys_that_it_names() {
+fn inheriting_files_replace_the_named_keys() {
     let text = "[subscriber]\nid = \"tool_failure\"\ninherit = true\n[batching]\nwindow_ms = 500\n\
                 [output]\npriority = \"normal\"\n";
     let compiled = with_user(&[("subscribers/mine.toml", text)]);
@@ -241,7 +241,7 @@ fn mistakes_of_inheriting_files_are_placed() {
 }
 
 #[test]
-fn keys_lost_by_a_whole_file_are_warned_of() {
+fn keys_that_whole_files_lose_are_warned_of() {
     let text = "[subscriber]\nid = \"ci_check\"\n[events]\ntypes = [\"ci.check.failed\"]\n[output]\none = \"mine: 1\"\n";
     let compiled = with_user(&[("subscribers/ci.toml", text)]);
     let report = compiled.report.to_string();
@@ -310,7 +310,7 @@ fn narrower_event((event_type, severity, source): (&str, Severity, &str)) -> Eve
 }
 
 #[test]
-fn narrower_core_files_leave_the_rest_to_the_earlier() {
+fn narrower_core_files_leave_the_rest() {
     for Narrower { id, file, warned, taken, left } in NARROWER {
         let text = format!(
             "[subscriber]\nid = \"{id}\"\n{file}[batching]\nwindow_ms = 0\n[output]\none = \"mine: {{{{ type }}}}\"\n"

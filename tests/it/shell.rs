@@ -184,7 +184,7 @@ const TYPED: [Typed; 25] = [
 ];
 
 #[test]
-fn only_a_line_that_was_surely_typed_is_reported() {
+fn only_surely_typed_lines_are_reported() {
     for (name, startup, typed) in TYPED {
         let home = Home::new();
         let (_, start, file, init) = STARTED.into_iter().find(|row| row.0 == name).expect("listed");

@@ -18,15 +18,6 @@ use crate::{
     notification::{Notification, NotificationId, Priority, SubscriberId},
 };
 
-/// What becomes of the notifications that an agent asked for, when its session ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asked {
-    /// The next session in the folder gets them.
-    Leaves,
-    /// They stay with the session, or go to its parent.
-    Stays,
-}
-
 impl Injector {
     /// The pending notifications, in delivery order.
     pub fn waiting(&self) -> Vec<Left> {
@@ -47,13 +38,13 @@ impl Injector {
     /// Ends the notifications here that other sessions may get: pending ones as `session_gone`,
     /// leased ones as `uncertain`.
     ///
-    /// `asked`: what becomes of what its agent asked for. Shape: the released ones first, then the
+    /// `leaves_asked`: those that its agent asked for, too. Shape: the released ones first, then the
     /// pending ones in order. The session may take them
     /// back later with [`Injector::take_over`].
-    pub fn leave(&mut self, asked: Asked) -> Vec<Left> {
+    pub fn leave(&mut self, leaves_asked: bool) -> Vec<Left> {
         let is_for_others = |entry: &Entry| {
             let is_own = matches!(entry.notification.scope, Scope::Session(_));
-            !is_own || asked == Asked::Leaves && entry.notification.is_asked
+            !is_own || leaves_asked && entry.notification.is_asked
         };
         let released = self.leases.take_entries(is_for_others);
         let waiting = self.queue.take_all_that(is_for_others);

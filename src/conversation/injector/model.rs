@@ -411,7 +411,7 @@ impl Pair {
             lease: Duration::from_millis(LEASE_MS),
             has_delivery_notice: true,
             for_user: None,
-            is_woken: false,
+            starts_turn: false,
         };
         let answer = self.injector.release(exchange, decided, &id, terms, now);
         let (expected, goes_on) = self.naive.exchange(exchange, self.now);

@@ -204,8 +204,12 @@ fn a_carrier_that_never_changes_is_noticed_once() {
     let mut story = Story::new();
     let same = exchange(AfterTool, "main");
     let id = InjectionId::new("i1");
-    let terms =
-        Terms { lease: Duration::from_secs(900), has_delivery_notice: true, for_user: None, is_woken: false };
+    let terms = Terms {
+        lease: Duration::from_secs(900),
+        has_delivery_notice: true,
+        for_user: None,
+        starts_turn: false,
+    };
     story.injector.release(&same, Decided::default(), &id, terms, Timestamp::ZERO);
     let mut shown = Vec::new();
     for second in (0..200).step_by(10) {

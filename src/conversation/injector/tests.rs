@@ -12,8 +12,12 @@ use InjectionPoint::{AfterTool, BeforeTool, Immediate, TurnEnd, TurnStart};
 use Priority::{Critical, High, Low, Normal};
 use strum::VariantArray;
 
-pub(super) const TERMS: Terms<'_> =
-    Terms { lease: Duration::from_millis(2_000), has_delivery_notice: true, for_user: None, is_woken: false };
+pub(super) const TERMS: Terms<'_> = Terms {
+    lease: Duration::from_millis(2_000),
+    has_delivery_notice: true,
+    for_user: None,
+    starts_turn: false,
+};
 const QUEUE_LEN_MAX: u32 = 100;
 
 /// An injector for stories: times in milliseconds, notifications by name, `subscriber#n` made by

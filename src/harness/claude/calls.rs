@@ -101,6 +101,8 @@ pub(super) fn of(tool: &ToolCall<'_>, folder: &str) -> Call {
     let Arguments { command, file_path, notebook_path, task_id, run_in_background } =
         arguments.unwrap_or_default();
     let touch = |path: &str, by| {
+        // Before the call nothing is written.
+        let input = input.filter(|_| tool.tool_response.is_some());
         let written = input.and_then(|input| written(&tool.tool_name, input));
         Touch { path: Arc::from(absolute(path, folder)), by, written }
     };

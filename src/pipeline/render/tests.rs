@@ -487,7 +487,7 @@ fn what_a_template_says_to_the_user_is_no_part_of_its_output() {
 }
 
 #[test]
-fn absent_part_of_a_guarded_chain_is_no_failure() {
+fn absent_parts_of_guarded_chains_fail_nothing() {
     for (expression, expected) in [
         ("events[0].payload.at.step | default(\"none\")", Ok("none")),
         ("events[0].payload.at.step|d('none')", Ok("none")),

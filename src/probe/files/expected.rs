@@ -1,7 +1,7 @@
 //! Files that the session's calls wrote: whether each has what the calls say. A difference was made
 //! by somebody else, such as a formatter, before the look.
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
 use super::{
     Look,
@@ -9,24 +9,24 @@ use super::{
 };
 use crate::{
     call::{TouchKind, written::is_same_content},
-    probe::facts::{ContentHash, Entry},
+    probe::facts::ContentHash,
 };
 
 impl Look<'_> {
-    /// Compares a noted file that a call wrote with what the calls say of it.
-    pub(super) fn compare_with_calls(&mut self, path: &Arc<str>) {
-        let Entry::File(print) = self.facts.entry(Path::new(&**path)) else { return };
-        let Some(expected) = self.expected(path, self.present(path, print)) else { return };
+    /// Compares a noted file that a call wrote, as it was observed, with what the calls say of it.
+    pub(super) fn compare_with_calls(&mut self, path: &Arc<str>, observed: Observed) {
+        let Observed::Present { print, hash: Some(present) } = observed else { return };
+        let Some(expected) = self.expected(path, present) else { return };
         let Some(Some(file)) = self.looked.noted.0.get(path) else { return };
         let state = State::Present { print, hash: Some(expected), is_racy: true };
         let file = File { state, read: Some(expected), ..file.clone() };
         self.looked.noted.0.insert(Arc::clone(path), Some(file.clone()));
-        self.compare(path, &file);
+        self.compare_with(path, &file, observed);
     }
 
     /// The content that the session believes a file to have after its calls, if it has another one.
     /// Only texts that are kept are compared.
-    fn expected(&self, path: &str, observed: Observed) -> Option<ContentHash> {
+    fn expected(&self, path: &str, present: ContentHash) -> Option<ContentHash> {
         let known = self.known.files.get(path).map(|file| &file.state);
         let mut contents: Vec<String> = match known {
             Some(State::Present { hash: Some(hash), .. }) => {
@@ -45,7 +45,7 @@ impl Look<'_> {
                 (TouchKind::Read | TouchKind::Shown | TouchKind::Written, _) => Vec::new(),
             };
         }
-        let present = self.facts.kept(observed.hash()?)?;
+        let present = self.facts.kept(present)?;
         if contents.iter().any(|content| is_same_content(content, &present)) {
             return None;
         }

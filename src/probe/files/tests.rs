@@ -134,7 +134,7 @@ fn difference_from_what_a_call_wrote_is_found() {
 }
 
 #[test]
-fn formatter_that_the_client_announces_is_left_to_it() {
+fn formatters_that_the_client_announces_are_left_out() {
     for is_announced in [true, false] {
         let mut world = read_in(World::with_transcript());
         world.write(A, "one\nTWO;\nthree\n");

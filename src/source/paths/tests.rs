@@ -13,7 +13,15 @@ fn search(folder: &Path, glob: &str) -> Search {
 
 fn look(search: &Search, before: &Seen, now: Timestamp) -> (Looked, usize) {
     let watched = Cell::new(0);
-    let mut look = Look { search, before, now, looked: Looked::default(), folders: 0, read: 0 };
+    let mut look = Look {
+        search,
+        before,
+        now,
+        looked: Looked::default(),
+        folders: 0,
+        targets: BTreeSet::new(),
+        read: 0,
+    };
     let added = |_: &Path| {
         watched.set(watched.get() + 1);
         Ok(())
@@ -40,20 +48,25 @@ fn only_what_can_hold_such_files_is_looked_into() {
     assert!(looked.seen.is_empty() && looked.trouble.is_none());
 }
 
+/// Does something, and returns the changes since the call before.
+fn changes_in(search: &Search) -> impl FnMut(&dyn Fn()) -> Vec<Change> {
+    let mut before = look(search, &Seen::new(), LATER).0.seen;
+    move |act| {
+        act();
+        let now = look(search, &before, LATER).0.seen;
+        let changes = compare(&before, &now);
+        before = now;
+        changes
+    }
+}
+
 #[test]
 fn a_save_by_renaming_is_one_change_and_a_touch_is_none() {
     let root = tempdir().expect("a folder");
     let (path, other) = (root.path().join("a.sql"), root.path().join(".a.sql.swp"));
     let search = search(root.path(), "*.sql");
     fs::write(&path, "1").expect("written");
-    let mut before = look(&search, &Seen::new(), LATER).0.seen;
-    let mut changes = |act: &dyn Fn()| {
-        act();
-        let now = look(&search, &before, LATER).0.seen;
-        let changes = compare(&before, &now);
-        before = now;
-        changes
-    };
+    let mut changes = changes_in(&search);
     let save = |content: &str| {
         fs::write(&other, content).expect("written");
         fs::rename(&other, &path).expect("renamed");
@@ -67,7 +80,7 @@ fn a_save_by_renaming_is_one_change_and_a_touch_is_none() {
 }
 
 #[test]
-fn path_of_a_link_is_what_it_resolves_to() {
+fn links_are_the_files_they_resolve_to() {
     let root = tempdir().expect("a folder");
     for folder in ["conf", "other", "conf/..1", "conf/..2"] {
         fs::create_dir(root.path().join(folder)).expect("made");
@@ -82,14 +95,7 @@ fn path_of_a_link_is_what_it_resolves_to() {
     write("conf/..1/c.toml", "1");
     write("conf/..2/c.toml", "2");
     let search = search(root.path(), "conf/*.toml");
-    let mut before = look(&search, &Seen::new(), LATER).0.seen;
-    let mut changes = |act: &dyn Fn()| {
-        act();
-        let now = look(&search, &before, LATER).0.seen;
-        let changes = compare(&before, &now);
-        before = now;
-        changes
-    };
+    let mut changes = changes_in(&search);
     let [created, modified, deleted] = [Change::Created, Change::Modified, Change::Deleted];
     let file = |name: &str| Arc::<str>::from(name);
     assert_eq!(changes(&|| link("../real.toml", "conf/b.toml")), [], "the same content");

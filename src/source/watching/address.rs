@@ -107,7 +107,6 @@ async fn connect(host: &str, port: u16) -> io::Result<Vec<TcpStream>> {
     if addresses.is_empty() {
         return Ok(connect_to((host, port)).await?.into_iter().collect());
     }
-    // A machine may have only one of the two.
     let (mut open, mut failed) = (Vec::new(), Vec::new());
     for address in addresses {
         match connect_to((*address, port)).await {
@@ -115,9 +114,12 @@ async fn connect(host: &str, port: u16) -> io::Result<Vec<TcpStream>> {
             Err(error) => failed.push(error),
         }
     }
-    match failed.pop() {
-        Some(error) if failed.len() + 1 == addresses.len() => Err(error),
-        Some(_) | None => Ok(open),
+    // A machine may have one of the two alone; but behind silence a process may listen.
+    let is_known = failed.len() < addresses.len();
+    let silent = |error: &io::Error| !is_known || NO_ANSWER.contains(&error.kind());
+    match failed.into_iter().find(silent).filter(|_| open.is_empty()) {
+        Some(error) => Err(error),
+        None => Ok(open),
     }
 }
 
