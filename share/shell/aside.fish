@@ -4,11 +4,6 @@
 
 if status is-interactive; and not set -q _aside_program; and not set -q CLAUDECODE
     set -g _aside_program @PROGRAM@
-    # A shell without configuration has no history by itself; it is private if it was asked to be.
-    set -l arguments (string split0 </proc/$fish_pid/cmdline 2>/dev/null)
-    string match -qr '^(--no-config|-[a-zA-Z]*N[a-zA-Z]*)$' -- $arguments
-    and not string match -qr '^(--private|-[a-zA-Z]*P[a-zA-Z]*)$' -- $arguments
-    and set -g _aside_is_not_private
     # With an empty name the history goes into no file.
     set -q fish_history; and test -z "$fish_history"; and set -g _aside_had_no_file
 
@@ -16,7 +11,7 @@ if status is-interactive; and not set -q _aside_program; and not set -q CLAUDECO
     # since this shell began.
     function _aside_is_private
         string match -qr '^\s' -- $argv[1]; and return
-        test -n "$fish_private_mode"; and not set -q _aside_is_not_private; and return
+        test -n "$fish_private_mode"; and return
         set -q fish_history; and test -z "$fish_history"; and not set -q _aside_had_no_file; and return
         functions -q fish_should_add_to_history; and not fish_should_add_to_history $argv[1]
     end

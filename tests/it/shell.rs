@@ -1,8 +1,15 @@
 //! Commands of a user in a shell that evaluated `aside shell-init`: real shells at a terminal of
 //! their own.
 
-use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt, process::Stdio};
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::{PipeReader, Read},
+    os::unix::fs::PermissionsExt,
+    process::Stdio,
+};
 
+use rustix::io::{FdFlags, fcntl_setfd};
 use serde_json::{Value, json};
 
 use crate::support::daemon::{Home, at, eventually};
@@ -12,7 +19,7 @@ use crate::support::daemon::{Home, at, eventually};
 const SHELLS: [(&str, &str, &str); 3] = [
     ("bash", "bash --norc --noprofile -i", "eval \"$(PROGRAM shell-init bash)\""),
     ("zsh", "zsh -f -i", "eval \"$(PROGRAM shell-init zsh)\""),
-    ("fish", "fish --no-config -i", "PROGRAM shell-init fish | source"),
+    ("fish", "fish -i", "PROGRAM shell-init fish | source"),
 ];
 
 /// Types `lines` into a shell, like a user at a terminal.
@@ -22,11 +29,16 @@ fn type_into(home: &Home, shell: (&str, &str, &str), lines: &[&str]) {
     type_lines(home, name, start, &[&[&*first], lines].concat());
 }
 
-/// Types exactly `lines` into the shell that `start` starts, then `exit`.
-fn type_lines(home: &Home, name: &str, start: &str, lines: &[&str]) {
+/// Types exactly `lines` into the shell that `start` starts, then `exit`. The returned pipe ends with
+/// the last process that the shell started.
+fn type_lines(home: &Home, name: &str, start: &str, lines: &[&str]) -> PipeReader {
     let input = home.path(&format!("typed-{name}"));
     fs::write(&input, format!("{}\nexit\n", lines.join("\n"))).expect("written");
     let places = home.command(&[]);
+    let (ends, held) = std::io::pipe().expect("a pipe");
+    fcntl_setfd(&held, FdFlags::empty()).expect("it is inherited");
+    // fish fills this folder in the background when a user has none.
+    fs::create_dir_all(home.path("work/.local/share/fish/generated_completions")).expect("made");
     let mut script = std::process::Command::new("script");
     script
         .args(["-qec", start, "/dev/null"])
@@ -40,6 +52,7 @@ fn type_lines(home: &Home, name: &str, start: &str, lines: &[&str]) {
         .stderr(Stdio::piped());
     let output = script.output().expect("`script` runs; scripts/test installs it and the shells");
     assert!(!output.stdout.is_empty(), "{name}: {output:?}");
+    ends
 }
 
 /// A shell that is started with a startup file: how it is started, the file, and the line of it that
@@ -54,14 +67,14 @@ const STARTED: [(&str, &str, &str, &str); 4] = [
     ("zsh", "zsh -d -i", ".zshrc", "eval \"$(PROGRAM shell-init zsh)\"; _aside_program=$HOME/record"),
     (
         "fish",
-        "fish --no-config -C 'source start.fish' -i",
-        "start.fish",
+        "fish -i",
+        ".config/fish/config.fish",
         "PROGRAM shell-init fish | source; set _aside_program $HOME/record",
     ),
     (
         "fish -P",
-        "fish --no-config -P -C 'source start.fish' -i",
-        "start.fish",
+        "fish -P -i",
+        ".config/fish/config.fish",
         "PROGRAM shell-init fish | source; set _aside_program $HOME/record",
     ),
 ];
@@ -189,6 +202,7 @@ fn only_surely_typed_lines_are_reported() {
         let home = Home::new();
         let (_, start, file, init) = STARTED.into_iter().find(|row| row.0 == name).expect("listed");
         let init = init.replace("PROGRAM", env!("CARGO_BIN_EXE_aside"));
+        fs::create_dir_all(home.path("work/.config/fish")).expect("made");
         let write = |name: &str, text: &str| fs::write(home.path("work").join(name), text).expect("written");
         write(file, &startup.replace("INIT", &init));
         write(".bash_history", "echo older line\necho old line of yesterday\n");
@@ -199,20 +213,15 @@ fn only_surely_typed_lines_are_reported() {
         let record = home.path("work").join("record");
         fs::set_permissions(&record, fs::Permissions::from_mode(0o755)).expect("its permissions");
         let lines: Vec<&str> = typed.iter().map(|row| row.0).collect();
-        type_lines(&home, name, start, &lines);
+        let mut ends = type_lines(&home, name, start, &lines);
+        ends.read_to_end(&mut Vec::new()).expect("it ends");
         let mut expected: Vec<String> =
             typed.iter().filter(|row| row.1).map(|row| row.0.replace('\n', " ")).collect();
-        let reports = || {
-            let text = fs::read_to_string(home.path("work").join("reports")).unwrap_or_default();
-            let mut lines: Vec<String> = text.lines().map(|line| line.replace("; ", " ")).collect();
-            lines.sort_unstable();
-            lines
-        };
+        let text = fs::read_to_string(home.path("work").join("reports")).unwrap_or_default();
+        let mut reports: Vec<String> = text.lines().map(|line| line.replace("; ", " ")).collect();
+        reports.sort_unstable();
         expected.sort_unstable();
-        eventually(&format!("the reports of {startup}"), || {
-            (reports().len() >= expected.len()).then_some(())
-        });
-        assert_eq!(reports(), expected, "{name}: {startup}");
+        assert_eq!(reports, expected, "{name}: {startup}");
     }
 }
 
