@@ -18,7 +18,6 @@ use crate::{
         access::{Access, foreign},
         auth::Route,
         error::ApiError,
-        history::unreadable,
         requester::{Found, Requester},
     },
 };
@@ -194,7 +193,7 @@ async fn check_new(app: &App, found: Found, session: &SessionId) -> Result<(), A
     app.history_caught_up().await;
     let id = session.clone();
     let read = app.projection.read(move |view| view.knows_session(id.as_str())).await;
-    let has_ended = read.map_err(|error| unreadable(&error))?;
+    let has_ended = read?;
     if has_ended { Access::of(app, found).await?.check(session.as_str()) } else { Ok(()) }
 }
 

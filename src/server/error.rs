@@ -9,6 +9,7 @@ use axum::{
 use crate::{
     causes::with_causes,
     journal::{AppendError, BodyTooLarge},
+    projection::ProjectionError,
     wire::{
         FieldError,
         error::{ErrorBody, ErrorView},
@@ -29,6 +30,14 @@ pub(crate) struct ApiError {
 impl From<FieldError> for ErrorView {
     fn from(error: FieldError) -> Self {
         Self { field: error.field.map(Into::into), message: error.message }
+    }
+}
+
+impl From<ProjectionError> for ApiError {
+    /// The history cannot be read now.
+    fn from(error: ProjectionError) -> Self {
+        let message = format!("{error}; try again, or see `aside status`");
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
     }
 }
 

@@ -9,7 +9,7 @@ use utoipa::IntoParams;
 use crate::{
     event::{Seq, SessionId},
     projection::{
-        Looked, ProjectionError, QueryResult, View,
+        Looked, QueryResult, View,
         events::EventFilter,
         notifications::{NotificationFilter, STATES},
     },
@@ -81,7 +81,7 @@ pub(crate) async fn events(
         let (events, has_more) = view.events(&filter, limit)?;
         Ok((events, has_more, view.unmatched, view.projected))
     });
-    let (events, has_more, unmatched, projected) = read.await.map_err(|error| unreadable(&error))?;
+    let (events, has_more, unmatched, projected) = read.await?;
     let next = events.last().filter(|_| has_more).map(|last| last.seq.to_string());
     Ok(Json(EventPage { events, next, unmatched, projection: how_far(&app, projected) }))
 }
@@ -307,7 +307,7 @@ pub(crate) async fn check_notification(app: &App, access: &Access, id: &str) -> 
     }
     let (id, readable) = (id.to_owned(), access.readable().clone());
     let read = app.projection.read(move |view| view.notification(&id, &readable)).await;
-    match read.map_err(|error| unreadable(&error))? {
+    match read? {
         Some(Looked::Withheld { session }) => Err(access.refusal(&session)),
         Some(Looked::Found(_)) | None => Ok(()),
     }
@@ -330,7 +330,7 @@ async fn named<T: Send + 'static>(
     loop {
         let (id, readable) = (id.clone(), access.readable().clone());
         let read = app.projection.read(move |view| Ok((look(view, &id, &readable)?, view.projected, id)));
-        let (found, projected, id) = read.await.map_err(|error| unreadable(&error))?;
+        let (found, projected, id) = read.await?;
         let projection = how_far(app, projected);
         match found {
             Some(Looked::Found(found)) => return Ok((found, projection)),
@@ -360,7 +360,7 @@ async fn page<T: Send + 'static>(
 ) -> Result<Page<T>, ApiError> {
     app.history_caught_up().await;
     let read = app.projection.read(move |view| Ok((read(view)?, view.projected)));
-    let ((found, has_more), projected) = read.await.map_err(|error| unreadable(&error))?;
+    let ((found, has_more), projected) = read.await?;
     debug_assert!(found.len() <= limit, "a page has at most as many as were asked for");
     let next = found.last().filter(|_| has_more).map(|(place, _)| place.to_string());
     let items = found.into_iter().map(|(_, item)| item).collect();
@@ -371,7 +371,7 @@ async fn page<T: Send + 'static>(
 async fn known(app: &App, session: &str) -> Result<(), ApiError> {
     let id = session.to_owned();
     let is_known = app.projection.read(move |view| view.knows_session(&id)).await;
-    if is_known.map_err(|error| unreadable(&error))? {
+    if is_known? {
         return Ok(());
     }
     // An open session may have nothing in the history yet.
@@ -386,10 +386,6 @@ fn not_found(what: &str, name: &str, projection: &ProjectionView) -> ApiError {
             ApiError::new(StatusCode::NOT_FOUND, message)
         }
     }
-}
-
-pub(crate) fn unreadable(error: &ProjectionError) -> ApiError {
-    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, format!("{error}; try again, or see `aside status`"))
 }
 
 fn bad(field: &'static str, message: impl Into<String>) -> ApiError {

@@ -21,7 +21,7 @@ use crate::{
         App,
         error::ApiError,
         extract::Params,
-        history::{how_far, moment, unreadable},
+        history::{how_far, moment},
     },
     source::lsp::missing_servers,
     source::troubles::Troubles,
@@ -60,7 +60,7 @@ pub(crate) async fn sources(
     let since =
         moment(&app, "since", Some(params.since.as_deref().unwrap_or(SINCE)))?.expect("a moment was given");
     let read = app.projection.read(move |view| Ok((view.counted(since, COUNTED_MAX)?, view.projected)));
-    let (counted, projected) = read.await.map_err(|error| unreadable(&error))?;
+    let (counted, projected) = read.await?;
     let open = app.engine.sessions().await?.into_iter().filter(|session| session.is_open);
     let here = Here {
         rules: app.engine.rules().await?,
