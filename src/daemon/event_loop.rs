@@ -160,7 +160,7 @@ impl EventLoop {
     fn publish_all(&mut self) {
         let (knowledge, engine) = (self.registry.knowledge(), &mut self.fold.engine);
         for session in engine.sessions().views().filter(|session| session.is_open) {
-            knowledge.publish_open(session.id.clone());
+            knowledge.publish_open(session.id.clone(), session.harness.workspace.clone());
         }
         publish_changes(&self.registry, engine);
         self.publish_settings();
@@ -410,8 +410,8 @@ fn act(registry: &Registry, output: Output) -> Option<Outgoing> {
             registry.knowledge().publish_closed(&session);
             None
         }
-        Output::Session(session, SessionChange::Opened(_) | SessionChange::Updated(_)) => {
-            registry.knowledge().publish_open(session);
+        Output::Session(session, SessionChange::Opened(harness) | SessionChange::Updated(harness)) => {
+            registry.knowledge().publish_open(session, harness.workspace);
             None
         }
         Output::Wake(pending) => {

@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
-use dashmap::{DashMap, DashSet};
+use dashmap::DashMap;
 
 use crate::{
     event::SessionId,
@@ -21,7 +21,8 @@ use crate::{
 #[derive(Debug, Default)]
 pub struct Knowledge {
     sessions: DashMap<SessionId, Arc<Known>>,
-    open: DashSet<SessionId>,
+    /// The open sessions, with the folders that their harnesses named.
+    open: DashMap<SessionId, Option<Arc<str>>>,
     shared: RwLock<Shared>,
     /// The folders of sessions, whose programs are not run.
     workspaces: Arc<Workspaces>,
@@ -60,9 +61,14 @@ impl Knowledge {
         self.shared.write().unwrap_or_else(PoisonError::into_inner).settings = settings;
     }
 
-    /// Notes that a session is open.
-    pub fn publish_open(&self, session: SessionId) {
-        self.open.insert(session);
+    /// Notes that a session is open, in this folder.
+    pub fn publish_open(&self, session: SessionId, workspace: Option<Arc<str>>) {
+        self.open.insert(session, workspace);
+    }
+
+    /// The folder of an open session, if its harness named one.
+    pub(crate) fn folder_of(&self, session: &SessionId) -> Option<Arc<str>> {
+        self.open.get(session)?.clone()
     }
 
     /// Notes that a session is closed.
@@ -81,7 +87,7 @@ impl Knowledge {
         let known = self.sessions.get(session).map(|known| Arc::clone(&known)).unwrap_or_default();
         let mut view = View { known, others: Vec::new(), limits };
         for entry in &self.sessions {
-            let is_open = |id: &SessionId| self.open.contains(id);
+            let is_open = |id: &SessionId| self.open.contains_key(id);
             view.add(session, workspace, entry.pair(), is_open, now);
         }
         view.order();
@@ -121,7 +127,7 @@ mod tests {
         let is_open = |id: &SessionId| id.as_str() < "c";
         for name in names {
             let id = SessionId::new(name);
-            knowledge.publish_open(id.clone());
+            knowledge.publish_open(id.clone(), None);
             if !is_open(&id) {
                 knowledge.publish_closed(&id);
             }

@@ -103,14 +103,16 @@ fn caches() -> Option<String> {
 
 /// The input of a look at `exchange`; `None` for a session without a folder, as on servers: nothing
 /// can change for it.
-fn input(app: &App, exchange: &Exchange, said: Said, opened_in: Option<Arc<str>>) -> Option<LookInput> {
+fn input(app: &App, exchange: &Exchange, said: Said) -> Option<LookInput> {
     let (session, now) = (exchange.session.clone(), app.now());
     let looks = app.registry.looks();
     let Said { calls, transcript, reader, patience: _, provenance } = said;
     let is_remote = provenance == Provenance::Remote;
     let claimed = exchange.harness.workspace.clone().filter(|_| !is_remote);
     let (view, mut settings) = looks.knowledge.view(&session, claimed.as_deref(), now);
-    let workspace = claimed.or_else(|| view.known.workspace.clone()).or(opened_in.filter(|_| !is_remote));
+    // An exchange without a look may have named the folder.
+    let opened_in = || looks.knowledge.folder_of(&session).filter(|_| !is_remote);
+    let workspace = claimed.or_else(|| view.known.workspace.clone()).or_else(opened_in);
     let mut unseen = if is_remote {
         let folder = workspace.as_deref()?;
         if !view.known.has_repository_in(folder) {
@@ -144,25 +146,6 @@ fn input(app: &App, exchange: &Exchange, said: Said, opened_in: Option<Arc<str>>
         view,
         settings,
     })
-}
-
-/// The folder of the session according to the engine, if neither the exchange nor an earlier look
-/// has it: an earlier exchange without a look may have named it.
-async fn opened_in(app: &App, exchange: &Exchange) -> Option<Arc<str>> {
-    let is_known = exchange.harness.workspace.is_some()
-        || app
-            .registry
-            .looks()
-            .knowledge
-            .view(&exchange.session, None, app.now())
-            .0
-            .known
-            .workspace
-            .is_some();
-    if is_known {
-        return None;
-    }
-    app.engine.session(exchange.session.clone()).await.ok().flatten()?.harness.workspace
 }
 
 fn machine(input: &LookInput, app: &App, is_comparing: &Arc<AtomicBool>) -> Machine {
@@ -224,8 +207,7 @@ async fn look_through(
     let patience = said.patience.unwrap_or(CALLER_WAITS);
     let catches_up = said.provenance != Provenance::Remote && exchange.point != InjectionPoint::BeforeTool;
     let looking = Looking::begin(app, &exchange.session);
-    let opened_in = opened_in(app, exchange).await;
-    let Some(mut input) = input(app, exchange, said, opened_in) else { return Vec::new() };
+    let Some(mut input) = input(app, exchange, said) else { return Vec::new() };
     let Some(looking) = looking else {
         miss(app, &input);
         return Vec::new();
