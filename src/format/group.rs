@@ -40,13 +40,16 @@ pub(super) fn entries<'a>(parts: impl Iterator<Item = (Fields<'a>, Part<'a>)>) -
 /// One entry with all parts, or one for each if that is shorter. The only group of a list is not
 /// indented, so it is never longer.
 fn shortest<'a>(head: Fields<'a>, parts: Vec<Part<'a>>, is_only: bool) -> Vec<Entry<'a>> {
-    let one = |part: &Part<'a>| Entry::One(part.clone().below(head.clone()));
-    let apart: Vec<Entry<'a>> = parts.iter().map(one).collect();
+    let below = |part: Part<'a>| Entry::One(part.below(head.clone()));
     if parts.len() == 1 {
-        return apart;
+        return parts.into_iter().map(below).collect();
     }
-    let together = vec![Entry::Many(Group { rows: table(&parts), head, parts })];
-    if is_only || length(&together) < length(&apart) { together } else { apart }
+    let together = vec![Entry::Many(Group { rows: table(&parts), head: head.clone(), parts: parts.clone() })];
+    if is_only {
+        return together;
+    }
+    let apart: Vec<Entry<'a>> = parts.into_iter().map(below).collect();
+    if length(&together) < length(&apart) { together } else { apart }
 }
 
 fn length(entries: &[Entry<'_>]) -> usize {
@@ -57,17 +60,14 @@ fn length(entries: &[Entry<'_>]) -> usize {
 
 /// The parts as rows; `None` if they have different keys, or a value that is not a scalar.
 fn table(parts: &[Part<'_>]) -> Option<Vec<Map<String, Value>>> {
-    if parts.len() < 2 || !parts.iter().all(Part::is_flat) {
+    let keys: Vec<&str> = parts.first()?.flat_keys()?.collect();
+    let has_keys = |part: &Part<'_>| part.flat_keys().is_some_and(|of| of.eq(keys.iter().copied()));
+    if keys.is_empty() || !parts.iter().all(has_keys) {
         return None;
     }
     let rows: Vec<Map<String, Value>> = parts.iter().map(Part::value).collect();
-    let (first, others) = rows.split_first()?;
-    let is_like_first = |row: &Map<String, Value>| row.keys().eq(first.keys());
     let is_scalar = |value: &Value| !value.is_array() && !value.is_object();
-    let is_table = !first.is_empty()
-        && others.iter().all(is_like_first)
-        && rows.iter().flat_map(Map::values).all(is_scalar);
-    is_table.then_some(rows)
+    rows.iter().flat_map(Map::values).all(is_scalar).then_some(rows)
 }
 
 impl<'a> Entry<'a> {

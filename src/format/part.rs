@@ -146,6 +146,14 @@ impl<'a> Part<'a> {
         Self::new(Content::Read { lines, value: Map::from_iter([(UNNAMED.to_owned(), value)]) })
     }
 
+    /// The keys of a flat content; nothing is decoded.
+    pub(super) fn flat_keys(&self) -> Option<impl Iterator<Item = &str>> {
+        match &self.content {
+            Content::Flat(text) => Some(toon::lines(text).filter_map(bare_key)),
+            Content::Read { .. } => None,
+        }
+    }
+
     /// Whether its lines have the same meaning in any position.
     pub(super) fn is_flat(&self) -> bool {
         matches!(self.content, Content::Flat(_))

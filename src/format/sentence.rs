@@ -67,8 +67,9 @@ enum Lead {
 
 /// The words for the first events, as many as fit, and the number of the others.
 fn said(items: &[Item<'_>], lead: Lead, rows_max: usize, chars_max: usize) -> String {
-    let phrases: Vec<Phrase> = items.iter().flat_map(|item| phrases(item, lead, rows_max)).collect();
-    let Some((first, others)) = phrases.split_first() else { return String::new() };
+    // Made one by one: few fit, and each may decode a content.
+    let mut phrases = items.iter().flat_map(|item| phrases(item, lead, rows_max));
+    let Some(first) = phrases.next() else { return String::new() };
     let total: usize = items.iter().map(events).sum();
     let and_more = |shown: usize| match total.saturating_sub(shown) {
         0 => String::new(),
@@ -77,7 +78,7 @@ fn said(items: &[Item<'_>], lead: Lead, rows_max: usize, chars_max: usize) -> St
     let room = chars_max.saturating_sub(length(&and_more(first.events)));
     let mut text = shortened(&first.words, room);
     let mut shown = first.events;
-    for phrase in others {
+    for phrase in phrases {
         let longer = format!("{text}, {}", phrase.words);
         if length(&longer) + length(&and_more(shown + phrase.events)) > chars_max {
             break;

@@ -126,21 +126,21 @@ fn list<'a>(
     }
     let mut document = String::with_capacity(capacity(entries.iter().flat_map(Entry::parts)));
     root.iter().for_each(|(key, said)| push_field(&mut document, "", key, said));
-    let listed = match entries.as_slice() {
-        [Entry::Many(group)] => {
-            group.write_list(&mut document, "");
-            group.values()
-        }
+    match entries.as_slice() {
+        [Entry::Many(group)] => group.write_list(&mut document, ""),
         entries => {
             push_line(&mut document, "", &format!("{LIST}[{}]:", entries.len()));
             entries.iter().for_each(|entry| entry.write(&mut document, "  - ", "    "));
-            entries.iter().map(|entry| Value::Object(entry.value())).collect()
         }
-    };
+    }
     push_more(&mut document, more);
     if entries.iter().flat_map(Entry::parts).all(Part::is_flat) {
         return document;
     }
+    let listed = match entries.as_slice() {
+        [Entry::Many(group)] => group.values(),
+        entries => entries.iter().map(|entry| Value::Object(entry.value())).collect(),
+    };
     let more = more.map(|more| (MORE.to_owned(), Value::from(more)));
     checked(document, Value::Object(values(&root).chain([(LIST.to_owned(), listed)]).chain(more).collect()))
 }
