@@ -431,8 +431,9 @@ pub struct Injection {
     pub id: InjectionId,
     /// The notifications as one text, in the requested format.
     pub text: Arc<str>,
-    /// A summary in one sentence for the user. Only the format `line` includes it, so a client that
-    /// shows the text to the user puts it first.
+    /// A summary in one sentence for the user; empty if the harness shows none and the turn does not
+    /// continue with the text. Only the format `line` includes it, so a client that shows the text to
+    /// the user puts it first.
     #[serde(default)]
     pub sentence: Arc<str>,
     /// The role of the message for the text.

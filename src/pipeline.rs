@@ -217,6 +217,8 @@ impl Pipeline {
         let trust = rule.wake.trust_in(event);
         let equal = rule.resolve.as_ref().map(|resolve| &*resolve.equal);
         let states = (!rule.supersede_key.is_empty()).then_some((Named::State, &*rule.supersede_key));
+        // The same fields name one key.
+        let equal = equal.filter(|equal| **equal != *rule.supersede_key);
         let conditions = equal.map(|equal| (newest::name_of_condition(rule), equal));
         let mut is_stale = false;
         for (named, fields) in states.into_iter().chain(conditions) {

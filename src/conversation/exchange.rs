@@ -108,8 +108,14 @@ impl Sessions {
     }
 
     /// Repeats the decision in a record.
-    pub fn repeat(&mut self, session: SessionKey, record: &ReleaseRecord, writer: &impl Writer) -> Decided {
-        self.injector_mut(session).repeat(record, writer)
+    pub fn repeat(
+        &mut self,
+        session: SessionKey,
+        record: &ReleaseRecord,
+        exchange: &Exchange,
+        writer: &impl Writer,
+    ) -> Decided {
+        self.injector_mut(session).repeat(record, exchange, writer)
     }
 
     /// The answer that releases nothing.

@@ -257,7 +257,8 @@ impl Injector {
         if is_withheld(exchange, asks) {
             return Offer { standing, ..Offer::default() };
         }
-        Offer { candidates, due: self.queue.count_due(is_due), asks, standing }
+        let due = self.queue.count_due(is_due);
+        Offer { candidates, due, asks, standing, is_shown: exchange.shows_notices }
     }
 
     /// Number of evicted events of each subscriber; the next injection reports them.

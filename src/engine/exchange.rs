@@ -141,7 +141,7 @@ impl Engine {
         let decided = injector::fit(offer, &limits, &writer);
         let decided = match release {
             Release::Recorded(Some(record)) if !record_says(record, &decided) => {
-                self.sessions.repeat(session, record, &writer)
+                self.sessions.repeat(session, record, exchange, &writer)
             }
             Release::Recorded(None) if decided.fitted.is_some() => {
                 return self.sessions.unanswered(session);

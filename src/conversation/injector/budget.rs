@@ -84,6 +84,8 @@ pub struct Offer {
     pub asks: Option<Asks>,
     /// The directive if none of them is released.
     pub standing: Option<Directive>,
+    /// Whether the harness shows its user a line about the delivery.
+    pub is_shown: bool,
 }
 
 /// The decision for an exchange, not yet applied.
@@ -134,15 +136,24 @@ pub trait Writer {
 /// those left out is shortened, and then the notification is cut. Nothing is released without a
 /// candidate, or without room for the wrapper and the line of [`Cut::mark`].
 pub fn fit(offer: Offer, limits: &Limits, writer: &impl Writer) -> Decided {
-    let Offer { candidates, due, asks, standing } = offer;
+    let Offer { candidates, due, asks, standing, is_shown } = offer;
     let directive = asks.map(|asks| {
         let asking: Vec<&Candidate> = candidates.iter().filter(|one| asks.is_asked_by(one)).collect();
         asks.for_reason(writer.sentence(&asking).into())
     });
     let replaces = replaces(directive.as_ref().or(standing.as_ref()));
-    let fitted = choose(candidates, &due, limits, replaces, writer);
+    let mut fitted = choose(candidates, &due, limits, replaces, writer);
     let directive = directive.filter(|_| fitted.is_some()).or(standing);
+    if let Some(fitted) = fitted.as_mut().filter(|_| has_sentence(is_shown, directive.as_ref())) {
+        fitted.sentence = writer.sentence(&fitted.chosen.iter().collect::<Vec<_>>());
+    }
     Decided { fitted, directive }
+}
+
+/// Whether an answer needs the sentence: for the user's line, or above a text with which the turn
+/// continues.
+pub(super) fn has_sentence(is_shown: bool, directive: Option<&Directive>) -> bool {
+    is_shown || matches!(directive, Some(Directive::Continue { .. }))
 }
 
 /// What the text with this directive replaces.
@@ -174,8 +185,7 @@ fn choose(
         .or_else(|| fitting.first_cut(candidates.first_mut()?).map(|text| (1, text)))?;
     candidates.truncate(count);
     let Written { text, tokens } = written;
-    let sentence = writer.sentence(&candidates.iter().collect::<Vec<_>>());
-    Some(Fitted { chosen: candidates, text, sentence, tokens })
+    Some(Fitted { chosen: candidates, text, sentence: String::new(), tokens })
 }
 
 struct Fitting<'a, W> {
@@ -287,7 +297,7 @@ mod tests {
         if more > 0 {
             due.insert(SubscriberId::new("late"), more);
         }
-        Offer { candidates, due, asks: None, standing: None }
+        Offer { candidates, due, is_shown: true, ..Offer::default() }
     }
 
     /// Contents joined by spaces, then the number left out; a token is a byte, and a cut content

@@ -4,12 +4,12 @@
 //! release.
 
 use super::{
-    budget::{Decided, Fitted, Writer, replaces},
+    budget::{Decided, Fitted, Writer, has_sentence, replaces},
     candidate::{Candidate, candidate},
     parts::Injector,
 };
 use crate::{
-    exchange::{Answer, ReleaseRecord},
+    exchange::{Answer, Exchange, ReleaseRecord},
     notification::{Counts, Detail},
 };
 
@@ -18,7 +18,7 @@ impl Injector {
     /// when they arrive later.
     ///
     /// Shape: the text is rendered again, as the journal keeps only the ids.
-    pub fn repeat(&mut self, record: &ReleaseRecord, writer: &impl Writer) -> Decided {
+    pub fn repeat(&mut self, record: &ReleaseRecord, exchange: &Exchange, writer: &impl Writer) -> Decided {
         let mut chosen: Vec<Candidate> = Vec::with_capacity(record.notifications.len());
         for id in &record.notifications {
             match self.queue.get(id) {
@@ -30,7 +30,11 @@ impl Injector {
             let replaces = replaces(record.directive.as_ref());
             let text = writer.write(&chosen, Counts::default(), Detail::Total, replaces);
             let tokens = writer.tokens(&text);
-            let sentence = writer.sentence(&chosen.iter().collect::<Vec<_>>());
+            let sentence = if has_sentence(exchange.shows_notices, record.directive.as_ref()) {
+                writer.sentence(&chosen.iter().collect::<Vec<_>>())
+            } else {
+                String::new()
+            };
             Fitted { chosen, text, sentence, tokens }
         });
         Decided { fitted, directive: record.directive.clone() }
