@@ -199,7 +199,7 @@ fn recover(options: &ServeOptions) -> Result<(Recovered, Usable, Result<String, 
 pub fn try_replay(options: &ServeOptions) -> Result<(), DaemonError> {
     limits::raise_open_files();
     limits::bound_replay();
-    let _lock = lock::StateLock::take(&options.state)?;
+    let _lock = lock::StateLock::take_to_replay(&options.state)?;
     let (recovered, ..) = recover(options)?;
     recovered.journal.close_blocking()?;
     Ok(())

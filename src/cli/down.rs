@@ -68,7 +68,7 @@ fn holder(path: &Path) -> Result<Option<Pid>, DownError> {
     let failed = |source| DownError::Lock { path: path.to_owned(), source };
     let Some(file) = locked(path)? else { return Ok(None) };
     let text = io::read_to_string(file).map_err(failed)?;
-    let pid = text.trim().parse().ok().and_then(Pid::from_raw);
+    let pid = text.split_whitespace().next().and_then(|word| word.parse().ok()).and_then(Pid::from_raw);
     let unknown = || io::Error::new(io::ErrorKind::InvalidData, "it is locked, but names no process");
     pid.map(Some).ok_or_else(|| failed(unknown()))
 }

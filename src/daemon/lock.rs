@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-/// The file in the state folder that its daemon keeps locked, with its process id.
+/// The file in the state folder that its daemon keeps locked. Its first word is the id of the process.
 pub const LOCK_FILE: &str = "daemon.lock";
 
 /// The folder in the state folder that is locked too. It contains the journal, so nobody deletes it
@@ -19,6 +19,8 @@ pub const JOURNAL_FOLDER: &str = "journal";
 /// The subfolder in which a backup is unpacked and checked.
 pub(super) const RESTORING_FOLDER: &str = "restoring";
 
+/// The second word of the lock file while a child of a start replays the journal.
+const REPLAYS: &str = "replays";
 /// Longest time that a check for a running daemon holds the lock, and how many such times to wait.
 const CHECK: Duration = Duration::from_millis(1);
 const CHECKS_MAX: u32 = 10_000;
@@ -67,6 +69,16 @@ impl StateLock {
     ///
     /// Errors: another daemon has the lock, or nothing can be created in the folder.
     pub(super) fn take(folder: &Path) -> Result<Self, LockError> {
+        Self::take_as(folder, "")
+    }
+
+    /// The same for a child of a start. It ends with the start, but only after it, so the next one
+    /// waits for it.
+    pub(super) fn take_to_replay(folder: &Path) -> Result<Self, LockError> {
+        Self::take_as(folder, REPLAYS)
+    }
+
+    fn take_as(folder: &Path, purpose: &str) -> Result<Self, LockError> {
         let path = folder.join(LOCK_FILE);
         let journal_path = folder.join(JOURNAL_FOLDER);
         let io_error = |path: &Path, source: io::Error| {
@@ -86,14 +98,14 @@ impl StateLock {
             .open(&path)
             .map_err(of_file)?;
         lock(&file, folder, &file)?.map_err(of_file)?;
-        if let Err(error) = note_pid(&file) {
-            tracing::debug!(%error, "the number of the process is not in the lock file");
-        }
         DirBuilder::new().recursive(true).mode(0o700).create(&journal_path).map_err(of_journal)?;
         let journal = File::open(&journal_path).map_err(of_journal)?;
         if let Err(error) = lock(&journal, folder, &file)? {
             // Some network file systems cannot lock folders. The file is locked.
             tracing::warn!(%error, "the folder of the journal cannot be locked");
+        }
+        if let Err(error) = note_pid(&file, purpose) {
+            tracing::debug!(%error, "the number of the process is not in the lock file");
         }
         Ok(Self { _file: file, _journal: journal })
     }
@@ -101,20 +113,28 @@ impl StateLock {
 
 /// Locks `file`; `pid_file` has the process id of a daemon that holds it.
 ///
-/// Shape: waits while a command that checks for a running daemon holds it as a reader.
-fn lock(file: &File, folder: &Path, mut pid_file: &File) -> Result<io::Result<()>, LockError> {
+/// Shape: waits while a command that checks for a running daemon holds it as a reader, or a child of
+/// a start holds it to replay.
+fn lock(file: &File, folder: &Path, pid_file: &File) -> Result<io::Result<()>, LockError> {
+    let is_short = || has_readers_only(file) || holder(pid_file).1 == REPLAYS;
     for _ in 0..CHECKS_MAX {
         match file.try_lock() {
             Ok(()) => return Ok(Ok(())),
-            Err(TryLockError::WouldBlock) if has_readers_only(file) => thread::park_timeout(CHECK),
+            Err(TryLockError::WouldBlock) if is_short() => thread::park_timeout(CHECK),
             Err(TryLockError::WouldBlock) => break,
             Err(TryLockError::Error(source)) => return Ok(Err(source)),
         }
     }
-    let mut pid = String::new();
+    Err(LockError::Held { folder: folder.into(), pid: holder(pid_file).0 })
+}
+
+/// The process that locked the file last, and for what; empty if unknown.
+fn holder(mut file: &File) -> (String, String) {
+    let mut text = String::new();
     // The message needs no id.
-    pid_file.read_to_string(&mut pid).ok();
-    Err(LockError::Held { folder: folder.into(), pid: pid.trim().into() })
+    file.rewind().and_then(|()| file.read_to_string(&mut text)).ok();
+    let mut words = text.split_whitespace().map(str::to_owned);
+    (words.next().unwrap_or_default(), words.next().unwrap_or_default())
 }
 
 /// Whether only readers hold `file`.
@@ -124,10 +144,10 @@ fn has_readers_only(file: &File) -> bool {
 }
 
 /// Writes this process id. It is optional, so a full disk does not fail the start.
-fn note_pid(mut file: &File) -> io::Result<()> {
+fn note_pid(mut file: &File, purpose: &str) -> io::Result<()> {
     file.set_len(0)?;
     file.rewind()?;
-    writeln!(file, "{}", std::process::id())
+    writeln!(file, "{}", format!("{} {purpose}", std::process::id()).trim_end())
 }
 
 /// Whether a restore into the state folder `folder` was killed before it had a journal.
@@ -164,6 +184,21 @@ mod tests {
         checking.join().expect("it ends");
         let other = File::open(folder.path().join(LOCK_FILE)).expect("there");
         assert!(!has_readers_only(&other), "{held:?}");
+    }
+
+    #[test]
+    fn a_start_waits_for_the_child_of_a_killed_one() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let child = StateLock::take_to_replay(folder.path()).expect("it is free");
+        let ends = thread::spawn(move || {
+            thread::park_timeout(10 * CHECK);
+            drop(child);
+        });
+        let held = StateLock::take(folder.path()).expect("it waits for the child");
+        ends.join().expect("it ends");
+        let error = StateLock::take(folder.path()).expect_err("a daemon has it");
+        assert!(error.to_string().contains(&format!("(process {})", std::process::id())), "{error}");
+        drop(held);
     }
 
     #[test]
