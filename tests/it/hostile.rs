@@ -219,6 +219,7 @@ fn exchange(format: Format, carrier: u64) -> Exchange {
     let session = SessionId::new(format.as_str());
     Exchange {
         format: Some(format),
+        shows_notices: true,
         ..Exchange::new(session, InjectionPoint::TurnStart, &format!("c{carrier}"))
     }
 }
