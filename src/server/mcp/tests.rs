@@ -63,9 +63,13 @@ fn a_wrong_argument_of_notify_names_all_others() {
     ] {
         assert_eq!(tools::check_notify(arguments).expect_err("refused").to_string(), expected);
     }
-    assert!(
-        tools::check_notify(r#"{"message":"x","session":"s","choices":["a","b"],"expires":"1m"}"#).is_ok()
-    );
+    for (arguments, is_question) in [
+        (r#"{"message":"x","session":"s","choices":["a","b"],"expires":"1m"}"#, true),
+        (r#"{"message":"x","choices":null}"#, false),
+        (r#"{"message":"x"}"#, false),
+    ] {
+        assert_eq!(tools::check_notify(arguments).ok(), Some(is_question), "{arguments}");
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use axum::http::StatusCode;
 use rmcp::model::Tool;
-use serde::{Deserialize, de::IgnoredAny};
+use serde::de::IgnoredAny;
 
 use super::caller::Called;
 use crate::{
@@ -36,7 +36,7 @@ const NAMES: [&str; 3] = ["watch", "inbox", "notify"];
 /// The arguments of `notify` in its definition.
 pub(super) const NOTIFY_KEYS: [&str; 10] =
     ["message", "level", "choices", "expires", "markdown", "link", "key", "progress", "context", "category"];
-/// The arguments that any tool has, and that only a client or a refusal names.
+/// The arguments of `notify` that only a client or a refusal names; the last two are of questions alone.
 const ADDED_KEYS: [&str; 4] = ["session", "workspace", "id", "awaited"];
 /// Most characters of an unknown argument that a refusal repeats.
 const KEY_CHARS_MAX: usize = 64;
@@ -108,8 +108,7 @@ async fn inbox(call: &Called<'_>) -> Result<String, ApiError> {
 /// Sends a notice to the user. If the session is unknown, its origin is the folder: the message
 /// matters more than its origin.
 async fn notify(call: &Called<'_>) -> Result<String, ApiError> {
-    check_notify(&call.arguments).map_err(ApiError::bad)?;
-    if is_question(&call.arguments) {
+    if check_notify(&call.arguments).map_err(ApiError::bad)? {
         return ask(call).await;
     }
     let mut request = NotifyRequest::read(call.arguments.as_bytes()).map_err(ApiError::bad)?;
@@ -117,12 +116,13 @@ async fn notify(call: &Called<'_>) -> Result<String, ApiError> {
     Ok(notify::notify(call.app, request, session).await?.text)
 }
 
-/// Checks the names of the arguments of `notify`, whose two kinds of requests know some each.
+/// Checks the names of the arguments of `notify`: a notice and a question accept different ones.
 ///
-/// Errors: an unknown one, with the nearest; `expires` without `choices`.
-pub(super) fn check_notify(arguments: &str) -> Result<(), FieldError> {
+/// Returns whether it is a question. Errors: an unknown name, with the nearest; `expires` without
+/// `choices`.
+pub(super) fn check_notify(arguments: &str) -> Result<bool, FieldError> {
     // What is no object is refused by the request.
-    let given: BTreeMap<String, IgnoredAny> = serde_json::from_str(arguments).unwrap_or_default();
+    let given: BTreeMap<String, Option<IgnoredAny>> = serde_json::from_str(arguments).unwrap_or_default();
     let is_known = |key: &str| NOTIFY_KEYS.contains(&key) || ADDED_KEYS.contains(&key);
     if let Some(key) = given.keys().find(|key| !is_known(key)) {
         let message = format!("unknown field; {}", hint(key, &NOTIFY_KEYS));
@@ -130,16 +130,10 @@ pub(super) fn check_notify(arguments: &str) -> Result<(), FieldError> {
         return Err(FieldError::new(strip_text(&short).into_owned(), message));
     }
     let is_late = given.contains_key("expires") && !given.contains_key("choices");
-    if is_late { Err(FieldError::new("expires", "needs `choices`; only a question expires")) } else { Ok(()) }
-}
-
-/// Whether a call of `notify` has choices.
-fn is_question(arguments: &str) -> bool {
-    #[derive(Deserialize)]
-    struct Asked {
-        choices: Option<IgnoredAny>,
+    if is_late {
+        return Err(FieldError::new("expires", "needs `choices`; only a question expires"));
     }
-    serde_json::from_str::<Asked>(arguments).is_ok_and(|asked| asked.choices.is_some())
+    Ok(given.get("choices").is_some_and(Option::is_some))
 }
 
 async fn ask(call: &Called<'_>) -> Result<String, ApiError> {
