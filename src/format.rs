@@ -2,8 +2,9 @@
 //!
 //! Input: notifications with strict TOON content, and the counts of omitted ones. Output: text. A
 //! single notification is written as its marks and its content; two or more are items of a list,
-//! each with its subscriber and severity; equal ones that follow each other stand once. For any payload, the text is one block: no payload can
-//! close, open or forge a block or an item, and the text decodes to the notifications' content.
+//! each with its subscriber and severity; equal heads in sequence are written once. For any payload,
+//! the text is one block: no payload can close, open or forge a block or an item, and the text decodes
+//! to the notifications' content.
 //! This module does not select, sort or measure.
 //!
 //! ```

@@ -2,8 +2,8 @@
 //!
 //! A session that can be resumed is suspended: notifications addressed to it are kept. Those that
 //! are also for others, and were not confirmed as read, go to the next session in scope
-//! ([`super::offers`]), and what its agent asked for goes to the next one in its folder. A session that is closed leaves the rest of its queue to its parent;
-//! without one, those notifications end.
+//! ([`super::offers`]), and what its agent asked for goes to the next one in its folder. A session
+//! that is closed leaves the rest of its queue to its parent; without one, those notifications end.
 
 use super::{
     key::SessionKey,

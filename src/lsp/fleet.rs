@@ -298,15 +298,15 @@ impl Fleet {
     ) {
         let Some(run) = self.runs.get_mut(&run) else { return };
         let place = self.places.get_mut(&run.place);
-        match (text, place) {
-            (Some(text), place) => {
+        match text {
+            Some(text) => {
                 if run.server.write(path, text, now)
                     && let Some(place) = place
                 {
                     place.note(writer, path);
                 }
             }
-            (None, place) => {
+            None => {
                 run.server.close(path, now);
                 if let Some(place) = place {
                     place.open.remove(path);

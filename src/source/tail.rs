@@ -255,8 +255,8 @@ impl Reader {
 }
 
 impl Line {
-    /// Passes on each line that `bytes` complete. A line does not begin with null bytes: they are the
-    /// hole that a writer leaves which goes on at its old position in a truncated file.
+    /// Passes on each line that `bytes` complete, without null bytes at its start: a writer that goes on
+    /// at its old position in a truncated file leaves a hole of them.
     fn split(&mut self, bytes: &[u8], on_line: &mut impl FnMut(&[u8]) -> ControlFlow<()>) -> ControlFlow<()> {
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             let (mut text, is_whole) = match part.strip_suffix(b"\n") {

@@ -142,7 +142,7 @@ fn first<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MAX: usize>(
     let value = <&'de RawValue>::deserialize(from)?;
     let mut items = Vec::new();
     let take = |_, item: &'de RawValue| {
-        // An error would quote what is none.
+        // The error about an item that is not an object would quote it.
         if items.len() < MAX && raw_json::is_object(item) {
             items.extend(serde_json::from_str(item.get()).ok());
         }
