@@ -57,6 +57,16 @@ pub struct DeclaredPlaces {
     pub columns: BTreeMap<String, Place>,
     /// The words for a person, and their place.
     pub sentence: Option<(Place, Arc<str>)>,
+    /// Where the latest file chooses the text of another file: its `template`, else its id.
+    pub chosen: Option<Place>,
+}
+
+impl DeclaredPlaces {
+    /// The place of the declared text; `None` if the text is that of a template or of another
+    /// subscriber.
+    pub(crate) fn text(&self) -> Option<&Place> {
+        self.one.as_ref().map(|(place, _)| place).or(self.table.as_ref())
+    }
 }
 
 /// The text that a subscriber's files define, and the layer of the file that does.
@@ -143,6 +153,7 @@ pub(super) fn read(
         table: section.value("table").map(Value::place),
         columns: table.as_ref().map(|table| table.places.clone()).unwrap_or_default(),
         sentence: section.value("sentence").and_then(text),
+        chosen: section.value("template").map(Value::place).filter(|place| place.file == file.path),
     };
     let declared = ["one", "table"].into_iter().find(|key| section.value(key).is_some());
     if let Some(declared) = declared {

@@ -141,7 +141,7 @@ pub(crate) fn compile(files: &[SourceFile], context: &Context<'_>) -> Subscriber
     if let Some(core) = core {
         core.check(&mut limits, resolve.as_ref(), &order);
     }
-    let LayoutRule { layout, own: own_text, words, places } =
+    let LayoutRule { layout, own: own_text, words, mut places } =
         layout::read(&mut output, id.as_ref(), [whole, file], &context.templates);
     let output_rule = read_output(&mut output, layout, words, context);
     check_audience(&mut output, &output_rule, activity, core);
@@ -149,6 +149,7 @@ pub(crate) fn compile(files: &[SourceFile], context: &Context<'_>) -> Subscriber
     let (tests, wrong_tests) = case::read(document);
 
     let place = subscriber.value("id").map(Value::place);
+    places.chosen = places.chosen.or_else(|| place.clone());
     let filter_place = |key| Some((key, events.value(key)?.place()));
     let filter_places = FILTER_KEYS.into_iter().filter_map(filter_place).collect();
     let mut found = finish_all(&documents, &SECTIONS, vec![subscriber, events, batching, limits, output]);

@@ -50,8 +50,7 @@ pub(super) fn findings(
     let mut found: BTreeMap<(Arc<str>, usize), Diagnostic> = BTreeMap::new();
     let mut names = Vec::new();
     for rule in &compiled.rules.subscribers {
-        let mut texts = texts(rule, compiled, &files);
-        texts.retain(|text| own.contains(&text.place().file));
+        let texts = texts(rule, compiled, &files, own);
         if texts.is_empty() {
             continue;
         }
@@ -78,24 +77,42 @@ pub(super) fn findings(
 #[derive(Clone, Copy)]
 enum Text<'a> {
     Template(&'a SourceFile),
-    Declared(&'a DeclaredPlaces),
+    /// The places of the declared text, and its start.
+    Declared(&'a DeclaredPlaces, &'a Place),
     /// The place of `sentence`, and its text.
     Sentence(&'a Place, &'a str),
+    /// A text of a file that is not checked, and where a checked file chooses it.
+    Chosen(Words, &'a Place),
 }
 
-/// The texts of a subscriber that are defined in files.
+/// Whom a text is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Words {
+    Agent,
+    Person,
+}
+
+/// The texts of a subscriber that the files `own` define or choose.
 fn texts<'a>(
     rule: &Subscriber,
     compiled: &'a Compiled,
     files: &BTreeMap<&str, &'a SourceFile>,
+    own: &BTreeSet<&Arc<str>>,
 ) -> Vec<Text<'a>> {
     let places = compiled.declared.get(&rule.id);
     let text = match &rule.output.layout {
         Layout::Template(name) => files.get(&**name).map(|file| Text::Template(file)),
-        Layout::Declared(_) => places.map(Text::Declared),
+        Layout::Declared(_) => places.and_then(|places| Some(Text::Declared(places, places.text()?))),
     };
     let sentence = places.and_then(|places| places.sentence.as_ref());
-    text.into_iter().chain(sentence.map(|(place, text)| Text::Sentence(place, text))).collect()
+    let sentence = sentence.map(|(place, text)| Text::Sentence(place, text));
+    let is_own = |place: &Place| own.contains(&place.file);
+    let chosen = places.and_then(|places| places.chosen.as_ref()).filter(|place| is_own(place));
+    let tried = |text: Option<Text<'a>>, words| {
+        let own = text.filter(|text| is_own(&text.place()));
+        own.or_else(|| chosen.map(|place| Text::Chosen(words, place)))
+    };
+    tried(text, Words::Agent).into_iter().chain(tried(sentence, Words::Person)).collect()
 }
 
 impl<'a> Text<'a> {
@@ -103,16 +120,24 @@ impl<'a> Text<'a> {
     const fn name(self) -> &'static str {
         match self {
             Self::Template(_) => "template",
-            Self::Declared(_) => "output",
-            Self::Sentence(..) => "sentence",
+            Self::Declared(..) | Self::Chosen(Words::Agent, _) => "output",
+            Self::Sentence(..) | Self::Chosen(Words::Person, _) => "sentence",
+        }
+    }
+
+    const fn words(self) -> Words {
+        match self {
+            Self::Template(_) | Self::Declared(..) => Words::Agent,
+            Self::Sentence(..) => Words::Person,
+            Self::Chosen(words, _) => words,
         }
     }
 
     /// What is shown if it fails.
     const fn substitute(self) -> &'static str {
-        match self {
-            Self::Template(_) | Self::Declared(_) => "would deliver the generic table in its place",
-            Self::Sentence(..) => "would show the first values of its text in its place",
+        match self.words() {
+            Words::Agent => "would deliver the generic table in its place",
+            Words::Person => "would show the first values of its text in its place",
         }
     }
 
@@ -120,11 +145,7 @@ impl<'a> Text<'a> {
     fn place(self) -> Place {
         match self {
             Self::Template(file) => Place::line_of(&file.path, &file.text, 1),
-            Self::Declared(places) => {
-                let one = places.one.as_ref().map(|(place, _)| place);
-                one.or(places.table.as_ref()).cloned().expect("a declared layout has one of them")
-            }
-            Self::Sentence(place, _) => place.clone(),
+            Self::Declared(_, place) | Self::Sentence(place, _) | Self::Chosen(_, place) => place.clone(),
         }
     }
 
@@ -133,12 +154,12 @@ impl<'a> Text<'a> {
     fn place_of(self, line: Option<usize>) -> Place {
         match (self, line) {
             (Self::Template(file), line) => Place::line_of(&file.path, &file.text, line.unwrap_or(1)),
-            (Self::Declared(DeclaredPlaces { one: Some((place, text)), .. }), Some(line)) => {
+            (Self::Declared(DeclaredPlaces { one: Some((place, text)), .. }, _), Some(line)) => {
                 place.line_within(text, line)
             }
-            (Self::Declared(DeclaredPlaces { table: Some(table), .. }), _) => table.clone(),
+            (Self::Declared(DeclaredPlaces { table: Some(table), .. }, _), _) => table.clone(),
             (Self::Sentence(place, text), Some(line)) => place.line_within(text, line),
-            (Self::Declared(_) | Self::Sentence(..), _) => self.place(),
+            (Self::Declared(..) | Self::Sentence(..) | Self::Chosen(..), _) => self.place(),
         }
     }
 
@@ -151,10 +172,10 @@ impl<'a> Text<'a> {
                     .first_of(&quoted.each_ref().map(String::as_str))
                     .unwrap_or_else(|| Place::file(&file.path))
             }
-            Self::Declared(places) => {
+            Self::Declared(places, _) => {
                 places.columns.get(column).cloned().unwrap_or_else(|| self.place_of(None))
             }
-            Self::Sentence(place, _) => place.clone(),
+            Self::Sentence(place, _) | Self::Chosen(_, place) => place.clone(),
         }
     }
 
@@ -162,19 +183,20 @@ impl<'a> Text<'a> {
     fn source(&self) -> &str {
         match self {
             Self::Template(file) => &file.text,
-            Self::Declared(places) => places.one.as_ref().map_or("", |(_, text)| text),
+            Self::Declared(places, _) => places.one.as_ref().map_or("", |(_, text)| text),
             Self::Sentence(_, text) => text,
+            Self::Chosen(..) => "",
         }
     }
 
     /// The payload fields that a text of one event names, and the place of that text.
     fn fields(self, rule: &'a Subscriber) -> Option<(&'a Place, &'a BTreeSet<String>)> {
         match (self, &rule.output.layout) {
-            (Self::Declared(DeclaredPlaces { one: Some((place, _)), .. }), Layout::Declared(declared)) => {
+            (Self::Declared(DeclaredPlaces { one: Some((place, _)), .. }, _), Layout::Declared(declared)) => {
                 Some((place, declared.one()?.fields()))
             }
             (Self::Sentence(place, _), _) => Some((place, rule.output.sentence.as_ref()?.fields())),
-            (Self::Template(_) | Self::Declared(_), _) => None,
+            (Self::Template(_) | Self::Declared(..) | Self::Chosen(..), _) => None,
         }
     }
 }
@@ -193,7 +215,7 @@ enum Outcome {
 }
 
 fn try_one(text: Text<'_>, rule: &Subscriber, compiled: &Compiled, rows: &[Row]) -> Outcome {
-    if let Text::Sentence(..) = text {
+    if text.words() == Words::Person {
         let rendered = rule.output.sentence.as_ref().map(|sentence| sentence.render(&input(rule, rows)));
         return rendered.and_then(Result::err).map_or(Outcome::Good, Outcome::Failed);
     }
@@ -222,7 +244,7 @@ fn absent_columns(
     compiled: &Compiled,
     examples: &[Arc<Event>],
 ) -> Vec<Diagnostic> {
-    if let Text::Sentence(..) = text {
+    if matches!(text, Text::Sentence(..) | Text::Chosen(..)) {
         return Vec::new();
     }
     let rows = rows_of(examples.iter().cycle().take(examples.len().max(ROWS)));

@@ -4,6 +4,7 @@
 mod acting;
 mod bodies;
 mod bounded;
+mod chosen_texts;
 mod ci;
 mod clients;
 mod clock;
