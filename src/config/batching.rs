@@ -48,15 +48,17 @@ pub(crate) fn read(section: &mut Section<'_>) -> Batching {
     let window = window.unwrap_or(WINDOW);
     let is_debounce = mode == Some(Mode::Debounce);
     if is_debounce && window.is_zero() && !is_window_wrong {
-        let key = section.latest("mode", "window_ms");
-        section.object(key, |value| value.error("`debounce` needs a `window_ms` of at least 1"));
+        section.object("mode", |value| value.error("`debounce` needs a `window_ms` of at least 1"));
     }
     if !is_debounce && !is_mode_wrong {
-        let key = section.latest("max_wait_ms", "mode");
-        section.object(key, |value| value.error("`max_wait_ms` is for `mode = \"debounce\"` only"));
+        // A file that inherits `max_wait_ms` cannot remove it, so its other mode makes it unused.
+        if !section.is_later("mode", "max_wait_ms") {
+            section.object("max_wait_ms", |value| {
+                value.error("`max_wait_ms` is for `mode = \"debounce\"` only")
+            });
+        }
     } else if max_wait.is_some_and(|max_wait| max_wait < window) {
-        let key = section.latest("max_wait_ms", "window_ms");
-        section.object(key, |value| {
+        section.object("max_wait_ms", |value| {
             value.error(format!("`max_wait_ms` is less than `window_ms`, which is {}", window.as_millis()))
         });
     }

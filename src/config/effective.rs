@@ -36,9 +36,15 @@ pub(crate) fn is_text(key: &KeyInForce) -> bool {
 /// The keys of `files`, of which a later one overrides an earlier one, in the order of sections and
 /// of their first file. Files that are not valid TOML have none.
 pub fn keys(files: &[SourceFile]) -> Vec<KeyInForce> {
+    let documents: Vec<_> = files.iter().filter_map(|file| Document::parse(file).ok()).collect();
+    keys_of(&documents)
+}
+
+/// The same of files that are read already.
+pub(super) fn keys_of<'s>(documents: impl IntoIterator<Item = &'s Document<'s>>) -> Vec<KeyInForce> {
     let mut keys: Vec<KeyInForce> = Vec::new();
-    for document in files.iter().filter_map(|file| Document::parse(file).ok()) {
-        let own = keys_of(&document);
+    for document in documents {
+        let own = own_keys(document);
         let has = |key: &str| own.iter().any(|one| one.key == key);
         let has_declared = DECLARED.iter().any(|key| has(key));
         keys.retain(|before| match before.key.as_str() {
@@ -58,19 +64,15 @@ pub fn keys(files: &[SourceFile]) -> Vec<KeyInForce> {
     keys
 }
 
-fn keys_of(document: &Document<'_>) -> Vec<KeyInForce> {
-    let sections = SECTIONS.iter().filter_map(|section| document.value(section));
-    let mut keys = Vec::new();
-    for section in sections {
-        let mut entries = section.entries().unwrap_or_default();
-        entries.sort_by_key(|(_, value)| value.key_place().span.start);
-        keys.extend(entries.into_iter().map(|(name, value)| KeyInForce {
-            key: format!("{}.{name}", section.name()),
-            value: literal(&value).into(),
-            place: value.key_place(),
-        }));
-    }
-    keys
+fn own_keys(document: &Document<'_>) -> Vec<KeyInForce> {
+    let mut keys = document.keys(&SECTIONS);
+    keys.sort_by_key(|(_, _, value)| value.key_place().span.start);
+    let key = |(section, name, value): (&str, &str, Value<'_>)| KeyInForce {
+        key: format!("{section}.{name}"),
+        value: literal(&value).into(),
+        place: value.key_place(),
+    };
+    keys.into_iter().map(key).collect()
 }
 
 /// The value as TOML: as its file has it; a table in one line.

@@ -1,9 +1,12 @@
 //! What a subscriber's file loses by replacing an earlier one whole: keys that the earlier file
 //! names and this one does not, so that they have their defaults.
 
+use std::rc::Rc;
+
 use crate::config::{
     effective::{self, KeyInForce},
-    layers::{LayerKind, SourceFile},
+    layers::LayerKind,
+    raw::Document,
     report::{Diagnostic, Place, shown},
 };
 
@@ -46,10 +49,15 @@ const PARTS: [(&str, &[&str]); 6] = [
     ("limits.revision", &["limits.supersede_key", "limits.resolved_by"]),
 ];
 
-/// A warning for each key of the files `earlier` that falls back to a default by `file`, which
-/// replaces them; each at `place`. None if the file is switched off.
-pub(crate) fn findings(earlier: &[SourceFile], file: &SourceFile, place: &Place) -> Vec<Diagnostic> {
-    let (before, own) = (effective::keys(earlier), effective::keys(std::slice::from_ref(file)));
+/// A warning for each key of the files `earlier` that falls back to a default by `later`, which
+/// replace them; each at `place`. None if those are switched off.
+pub(crate) fn findings(
+    earlier: &[Rc<Document<'_>>],
+    later: &[Rc<Document<'_>>],
+    place: &Place,
+) -> Vec<Diagnostic> {
+    let [before, own] =
+        [earlier, later].map(|documents| effective::keys_of(documents.iter().map(|one| &**one)));
     let is_off = own.iter().any(|key| key.key == "subscriber.enabled" && *key.value == *"false");
     if is_off {
         return Vec::new();
@@ -73,9 +81,10 @@ fn falls_back(before: &KeyInForce, own: &[KeyInForce]) -> bool {
 }
 
 /// A file without a text has the shipped one of its id, so that is not lost.
-fn is_shipped_text(key: &KeyInForce, earlier: &[SourceFile]) -> bool {
+fn is_shipped_text(key: &KeyInForce, earlier: &[Rc<Document<'_>>]) -> bool {
+    let mut files = earlier.iter().map(|document| document.file());
     effective::is_text(key)
-        && earlier.iter().any(|file| file.layer == LayerKind::Shipped && file.path == key.place.file)
+        && files.any(|file| file.layer == LayerKind::Shipped && file.path == key.place.file)
 }
 
 fn default_of(key: &str, own: &[KeyInForce]) -> &'static str {

@@ -66,7 +66,7 @@ fn read_resolve(
     let by = by.unwrap_or_default();
     patterns::check(section, "resolved_by", &by, known_types);
     if by.is_empty() {
-        if equal.is_some() && !is_unread {
+        if equal.is_some_and(|equal| !equal.is_empty()) && !is_unread {
             let message = "`equal` needs `resolved_by`: it names the fields that must match for an event to resolve a notification";
             section.object("equal", |value| value.error(message));
         }

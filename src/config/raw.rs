@@ -64,6 +64,24 @@ impl<'s> Document<'s> {
             .collect()
     }
 
+    /// The keys of its sections with their values, in the order of `sections`.
+    pub(crate) fn keys(&'s self, sections: &[&'static str]) -> Vec<(&'static str, &'s str, Value<'s>)> {
+        let of_section = |section: &'static str| {
+            let entries = self.value(section).and_then(|value| value.entries()).unwrap_or_default();
+            entries.into_iter().map(move |(name, value)| (section, name, value))
+        };
+        sections.iter().flat_map(|section| of_section(section)).collect()
+    }
+
+    /// The same file without a key.
+    pub(crate) fn without(&self, section: &str, key: &str) -> Self {
+        let mut table = self.table.clone();
+        if let Some(DeValue::Table(section)) = table.get_mut(section).map(Spanned::get_mut) {
+            section.remove(key);
+        }
+        Self { file: self.file, table }
+    }
+
     /// The value at the top of the file under `name`.
     pub(crate) fn value(&'s self, name: &str) -> Option<Value<'s>> {
         self.table.get(name).map(|value| Value::new(self.file, name.to_owned(), value))
@@ -180,9 +198,9 @@ struct Entry<'s> {
 
 impl<'s> Section<'s> {
     /// The table `name` of every document; later ones override earlier ones.
-    pub(crate) fn new(name: &str, documents: &'s [Document<'s>]) -> Self {
+    pub(crate) fn new(name: &str, documents: impl IntoIterator<Item = &'s Document<'s>>) -> Self {
         let mut section = Self::empty(name, None);
-        for value in documents.iter().filter_map(|document| document.value(name)) {
+        for value in documents.into_iter().filter_map(|document| document.value(name)) {
             section.header = Some(value.place());
             match value.get().as_table() {
                 Some(table) => section.add(value.file, table),
@@ -368,10 +386,10 @@ impl<'s> Section<'s> {
         self.entries.get(key)?.last().map(|entry| &entry.value)
     }
 
-    /// The key whose value is of the latest layer; the first one if they are of the same.
-    pub(crate) fn latest<'k>(&self, first: &'k str, second: &'k str) -> &'k str {
+    /// Whether the value of `key` is of a later layer than that of `other`.
+    pub(crate) fn is_later(&self, key: &str, other: &str) -> bool {
         let layer = |key| self.value(key).map(|value| value.file.layer);
-        if layer(second) > layer(first) { second } else { first }
+        layer(key) > layer(other)
     }
 
     /// Removes the values of `keys` from the layers below `layer`.
@@ -424,8 +442,8 @@ impl<'s> Section<'s> {
 type Homes = BTreeMap<&'static str, Vec<String>>;
 
 /// All mistakes in the sections of some documents, and the entries that are in none of `names`.
-pub(crate) fn finish_all(
-    documents: &[Document<'_>],
+pub(crate) fn finish_all<'d>(
+    documents: impl IntoIterator<Item = &'d Document<'d>>,
     names: &[&str],
     sections: Vec<Section<'_>>,
 ) -> Vec<Diagnostic> {
@@ -435,7 +453,7 @@ pub(crate) fn finish_all(
             homes.entry(key).or_default().push(section.name.clone());
         }
     }
-    let at_top = documents.iter().flat_map(|document| document.unknown_sections(names, &homes));
+    let at_top = documents.into_iter().flat_map(|document| document.unknown_sections(names, &homes));
     let mut found: Vec<_> = at_top.collect();
     found.extend(sections.into_iter().flat_map(|section| section.finish_beside(&homes)));
     found

@@ -4,7 +4,7 @@
 //! with an error yields no subscriber; all errors are reported, not only the first. Unsupported
 //! keys are accepted only with the value that has no effect.
 
-use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc};
+use std::{collections::BTreeMap, mem, ops::RangeInclusive, rc::Rc, sync::Arc};
 
 use strum::VariantArray as _;
 
@@ -82,13 +82,6 @@ pub(crate) struct SubscriberFile {
     pub(crate) found: Vec<Diagnostic>,
 }
 
-impl SubscriberFile {
-    /// One that is no TOML.
-    fn unread(found: Vec<Diagnostic>) -> Self {
-        Self { id: None, compiled: None, places: DeclaredPlaces::default(), found }
-    }
-}
-
 /// A valid file.
 pub(crate) struct CompiledFile {
     /// The subscriber, with the text in force.
@@ -102,9 +95,8 @@ pub(crate) struct CompiledFile {
 }
 
 /// The id of a file with `inherit = true`, and the place of that key.
-pub(crate) fn inherits(file: &SourceFile) -> Option<(SubscriberId, Place)> {
-    let documents = [Document::parse(file).ok()?];
-    let mut section = Section::new("subscriber", &documents);
+pub(crate) fn inherits(document: &Document<'_>) -> Option<(SubscriberId, Place)> {
+    let mut section = Section::new("subscriber", [document]);
     let place = section.value("inherit")?.place();
     // A wrong value has its own error, which is to be the only one.
     let inherits = section.read("inherit", values::flag).unwrap_or(true);
@@ -112,20 +104,62 @@ pub(crate) fn inherits(file: &SourceFile) -> Option<(SubscriberId, Place)> {
     Some((id, place))
 }
 
-/// Reads one file, as the last of `files`: the whole file that it inherits from, and others that
+/// Reads one file, as the last of `documents`: the whole file that it inherits from, and others that
 /// do; without `inherit` it is the only one.
-pub(crate) fn compile(files: &[SourceFile], context: &Context<'_>) -> SubscriberFile {
-    let documents: Vec<Document<'_>> = match files.iter().map(Document::parse).collect() {
-        Ok(documents) => documents,
-        Err(found) => return SubscriberFile::unread(found),
+///
+/// Shape: a finding about an inherited key names the key of the last file that made it wrong, unless
+/// that finding is in `known`.
+pub(crate) fn compile(
+    documents: &[Rc<Document<'_>>],
+    context: &Context<'_>,
+    known: &[Diagnostic],
+) -> SubscriberFile {
+    let mut read = read(documents, context);
+    let file = &documents.last().expect("a file").file().path;
+    let (own, inherited) = mem::take(&mut read.found).into_iter().partition(|one| one.place.file == *file);
+    read.found = own;
+    for wrong in inherited.into_iter().filter(|wrong| !is_in(known, wrong)) {
+        read.found.push(blamed(wrong, documents, context, read.id.as_ref()));
+    }
+    read
+}
+
+/// Whether a finding of the same place and message is in `found`.
+fn is_in(found: &[Diagnostic], wrong: &Diagnostic) -> bool {
+    found.iter().any(|one| one.place == wrong.place && one.message == wrong.message)
+}
+
+/// A finding about an inherited key, at the key of the last file without which there is none; at the
+/// id if several keys cause it.
+fn blamed(
+    wrong: Diagnostic,
+    documents: &[Rc<Document<'_>>],
+    context: &Context<'_>,
+    id: Option<&(SubscriberId, Place)>,
+) -> Diagnostic {
+    let (last, earlier) = documents.split_last().expect("a file");
+    let is_due_to = |section: &str, key: &str| {
+        let rest = [earlier, &[Rc::new(last.without(section, key))]].concat();
+        !is_in(&read(&rest, context).found, &wrong)
     };
+    let mut keys = last.keys(&SECTIONS).into_iter().filter(|(section, ..)| *section != "subscriber");
+    let due = keys.find(|(section, key, _)| is_due_to(section, key));
+    let (key, place) = match (due, id) {
+        (Some((section, key, value)), _) => (format!("{section}.{key}"), value.place()),
+        (None, Some((_, place))) => ("subscriber.id".to_owned(), place.clone()),
+        (None, None) => return wrong,
+    };
+    let inherited = format!("`{}` is inherited from {}", wrong.key, wrong.place);
+    let note = wrong.note.as_ref().map_or_else(|| inherited.clone(), |note| format!("{note}; {inherited}"));
+    Diagnostic { key, place, ..wrong }.with_note(note)
+}
+
+fn read(documents: &[Rc<Document<'_>>], context: &Context<'_>) -> SubscriberFile {
     let [first, document] = [documents.first(), documents.last()].map(|one| one.expect("a file"));
     let (whole, file) = (first.file(), document.file());
-    let mut subscriber = Section::new("subscriber", &documents);
-    let mut events = Section::new("events", &documents);
-    let mut batching = Section::new("batching", &documents);
-    let mut limits = Section::new("limits", &documents);
-    let mut output = Section::new("output", &documents);
+    let section = |name| Section::new(name, documents.iter().map(|document| &**document));
+    let [mut subscriber, mut events, mut batching, mut limits, mut output] =
+        ["subscriber", "events", "batching", "limits", "output"].map(section);
 
     let id = subscriber.require("id", read_id, file);
     let text = |section: &mut Section<'_>, key| section.read(key, values::text).map(str::to_owned);
@@ -152,7 +186,11 @@ pub(crate) fn compile(files: &[SourceFile], context: &Context<'_>) -> Subscriber
     places.chosen = places.chosen.or_else(|| place.clone());
     let filter_place = |key| Some((key, events.value(key)?.place()));
     let filter_places = FILTER_KEYS.into_iter().filter_map(filter_place).collect();
-    let mut found = finish_all(&documents, &SECTIONS, vec![subscriber, events, batching, limits, output]);
+    let mut found = finish_all(
+        documents.iter().map(|document| &**document),
+        &SECTIONS,
+        vec![subscriber, events, batching, limits, output],
+    );
     found.extend(wrong_tests);
     let has_errors = found.iter().any(|diagnostic| diagnostic.level == Level::Error);
     let has_template =
@@ -431,8 +469,7 @@ fn read_point(value: &Value<'_>) -> Parsed<InjectionPoint> {
 fn check_point(section: &mut Section<'_>, priority: Priority, inject_at: InjectionPoint) {
     let is_immediate = inject_at == InjectionPoint::Immediate;
     if is_immediate && priority != Priority::Critical {
-        let key = section.latest("inject_at", "priority");
-        section.object(key, |value| {
+        section.object("inject_at", |value| {
             let message =
                 format!("`immediate` is for critical notifications, and this one's priority is {priority}");
             value.error(message).with_note("set `priority = \"critical\"`, or choose another point")
@@ -479,7 +516,8 @@ mod tests {
             wake: Arc::default(),
             core: BTreeMap::new(),
         };
-        let SubscriberFile { compiled, found, .. } = compile(&[file], &context);
+        let document = Document::parse(&file).map(Rc::new).expect("TOML");
+        let SubscriberFile { compiled, found, .. } = compile(&[document], &context, &[]);
         compiled.unwrap_or_else(|| panic!("{found:?}")).subscriber
     }
 

@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    rc::Rc,
     sync::Arc,
 };
 
@@ -13,6 +14,7 @@ use crate::{
         layers::{FileKind, LayerKind, SourceFile, Sources},
         layout::{DeclaredPlaces, OwnText},
         protected::Protected,
+        raw::Document,
         report::{Diagnostic, Place},
         subscriber::{self, Context, SubscriberFile},
     },
@@ -34,19 +36,23 @@ pub(super) struct Subscribers {
 }
 
 /// A valid version of a subscriber: a whole file, and those that inherit from it.
-struct Version {
+struct Version<'s> {
     subscriber: Subscriber,
     tests: Vec<SubscriberTest>,
     places: DeclaredPlaces,
     own_text: OwnText,
     /// The whole file first; at least one.
-    files: Vec<SourceFile>,
+    documents: Vec<Rc<Document<'s>>>,
 }
 
-impl Version {
+impl<'s> Version<'s> {
     /// The file that made it.
-    fn file(&self) -> &SourceFile {
-        self.files.last().expect("a version has a file")
+    fn file(&self) -> &'s SourceFile {
+        self.documents.last().expect("a version has a file").file()
+    }
+
+    fn files(&self) -> impl Iterator<Item = &'s SourceFile> {
+        self.documents.iter().map(|document| document.file())
     }
 }
 
@@ -69,6 +75,7 @@ pub(super) fn compile(
         let mut end = None;
         for mut version in versions.into_iter().rev() {
             let layer = version.file().layer;
+            let own_files = version.files().cloned().collect();
             if later.is_empty() {
                 tests.insert(id.clone(), version.tests);
                 declared.insert(id.clone(), version.places);
@@ -78,7 +85,7 @@ pub(super) fn compile(
                 version.subscriber.id = remainder::id(&id, layer.as_str());
                 version.subscriber.later = later.clone();
             }
-            files.insert(version.subscriber.id.clone(), version.files);
+            files.insert(version.subscriber.id.clone(), own_files);
             later.push(Arc::new(version.subscriber));
             end = Some(layer);
         }
@@ -88,19 +95,26 @@ pub(super) fn compile(
     Subscribers { subscribers, tests, declared, files }
 }
 
-struct Reader<'a, 'f> {
+struct Reader<'a, 's, 'f> {
     context: Context<'a>,
     /// The first file of each id in each layer.
     seen: BTreeMap<(LayerKind, SubscriberId), Arc<str>>,
     /// The versions of each id, the latest last; earlier ones only of a core subscriber.
-    kept: BTreeMap<SubscriberId, Vec<Version>>,
+    kept: BTreeMap<SubscriberId, Vec<Version<'s>>>,
     found: &'f mut Vec<Diagnostic>,
     left_out: &'f mut BTreeSet<Arc<str>>,
 }
 
-impl Reader<'_, '_> {
-    fn read(&mut self, file: &SourceFile) {
-        let inherits = subscriber::inherits(file);
+impl<'s> Reader<'_, 's, '_> {
+    fn read(&mut self, file: &'s SourceFile) {
+        let document = match Document::parse(file) {
+            Ok(document) => Rc::new(document),
+            Err(wrong) => {
+                self.found.extend(wrong);
+                return;
+            }
+        };
+        let inherits = subscriber::inherits(&document);
         let earlier = inherits.as_ref().and_then(|(id, _)| self.kept.get(id)?.last());
         if let (Some((id, place)), None) = (&inherits, earlier) {
             let ids = self.kept.keys().map(SubscriberId::as_str);
@@ -109,16 +123,11 @@ impl Reader<'_, '_> {
             self.found.push(wrong.with_nearest(nearest(id.as_str(), ids)));
             return;
         }
-        let files: Vec<_> =
-            earlier.iter().flat_map(|version| &version.files).chain([file]).cloned().collect();
+        let documents: Vec<_> =
+            earlier.iter().flat_map(|version| &version.documents).chain([&document]).map(Rc::clone).collect();
         let inherited_tests = earlier.map(|version| version.tests.clone()).unwrap_or_default();
         let SubscriberFile { id, compiled, places, found: mut wrong } =
-            subscriber::compile(&files, &self.context);
-        // Findings about inherited keys are known from their own file.
-        wrong.retain(|one| {
-            one.place.file == file.path
-                || !self.found.iter().any(|known| known.place == one.place && known.message == one.message)
-        });
+            subscriber::compile(&documents, &self.context, self.found);
         let has_broken_template = compiled.is_none() && wrong.is_empty();
         self.found.append(&mut wrong);
         let Some((id, place)) = id else { return };
@@ -134,7 +143,7 @@ impl Reader<'_, '_> {
                 let tests = inherited_tests.into_iter().chain(compiled.tests).collect();
                 let (subscriber, own_text) = (compiled.subscriber, compiled.own_text);
                 let filter = compiled.filter_places;
-                let version = Version { subscriber, tests, places, own_text, files };
+                let version = Version { subscriber, tests, places, own_text, documents };
                 self.keep(&id, version, &place, &filter);
             }
             // The template has its own finding; a second one would repeat it.
@@ -154,12 +163,12 @@ impl Reader<'_, '_> {
     fn keep(
         &mut self,
         id: &SubscriberId,
-        mut version: Version,
+        mut version: Version<'s>,
         place: &Place,
         filter: &BTreeMap<&'static str, Place>,
     ) {
         let layers: BTreeMap<_, _> =
-            version.files.iter().map(|file| (Arc::clone(&file.path), file.layer)).collect();
+            version.files().map(|file| (Arc::clone(&file.path), file.layer)).collect();
         let (_, text_layer) = version.own_text.in_force(id, &self.context.templates, None);
         version.tests.retain(|test| layers.get(&test.place.file).is_none_or(|layer| *layer >= text_layer));
         let file = version.file();
@@ -173,8 +182,8 @@ impl Reader<'_, '_> {
         }
         let versions = self.kept.entry(id.clone()).or_default();
         if let Some(earlier) = versions.last() {
-            if version.files.len() == 1 {
-                self.found.extend(fallback::findings(&earlier.files, file, place));
+            if version.documents.len() == 1 {
+                self.found.extend(fallback::findings(&earlier.documents, &version.documents, place));
             }
             if earlier.subscriber.activity == Activity::Core {
                 let narrower = remainder::narrower_keys(&version.subscriber, &earlier.subscriber);

@@ -23,6 +23,7 @@ mod git;
 mod hook;
 mod hostile;
 mod identity;
+mod inherit;
 mod install;
 mod kill;
 mod last_good;

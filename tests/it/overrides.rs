@@ -194,53 +194,6 @@ fn a_third_layer_inherits_from_the_second() {
 }
 
 #[test]
-fn mistakes_of_inheriting_files_are_placed() {
-    for (text, place, part) in [
-        (
-            "[subscriber]\nid = \"tool_failur\"\ninherit = true\n",
-            "user/subscribers/x.toml:3:11",
-            "no earlier layer has a subscriber `tool_failur` to inherit from",
-        ),
-        (
-            "[subscriber]\nid = \"tool_failur\"\ninherit = true\n",
-            "user/subscribers/x.toml:3:11",
-            "did you mean `tool_failure`?",
-        ),
-        ("[subscriber]\nid = \"tool_failure\"\ninherit = 1\n", "x.toml:3:11", "must be true or false"),
-        (
-            "[subscriber]\nid = \"budget_exceeded\"\ninherit = true\n[output]\npriority = \"high\"\n",
-            "x.toml:5:12",
-            "`immediate` is for critical notifications",
-        ),
-        (
-            "[subscriber]\nid = \"tool_failure\"\ninherit = true\n[output]\npriorty = \"high\"\n",
-            "x.toml:5:1",
-            "did you mean `priority`?",
-        ),
-        (
-            "[subscriber]\nid = \"tool_failure\"\ninherit = true\nenabled = false\n",
-            "x.toml:4:11",
-            "a core subscriber cannot be switched off",
-        ),
-        (
-            "[subscriber]\nid = \"tool_failure\"\ninherit = true\n[output]\nescalate_at = \"never\"\n",
-            "x.toml:5:15",
-            "a critical event of a core subscriber is always critical",
-        ),
-        (
-            "[subscriber]\nid = \"reminder\"\ninherit = true\n[output]\none = \"a: 1\"\ntemplate = \"generic\"\n",
-            "x.toml:6:12",
-            "`template` and `one` both define the text",
-        ),
-    ] {
-        let compiled = with_user(&[("subscribers/x.toml", text)]);
-        let report = compiled.report.to_string();
-        assert!(compiled.report.error_count() == 1 && report.contains(part), "{text}: {report}");
-        assert!(report.contains(place), "{text}: {report}");
-    }
-}
-
-#[test]
 fn keys_that_whole_files_lose_are_warned_of() {
     let text = "[subscriber]\nid = \"ci_check\"\n[events]\ntypes = [\"ci.check.failed\"]\n[output]\none = \"mine: 1\"\n";
     let compiled = with_user(&[("subscribers/ci.toml", text)]);
