@@ -1,7 +1,7 @@
 //! The text that a subscriber's files declare, as plain data: for a program that writes it in
 //! another form.
 
-use crate::config::effective::KeyInForce;
+use crate::config::effective::{self, KeyInForce};
 
 /// `one` and `[output.table]`; at least one of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,17 +61,13 @@ pub fn text(key: &KeyInForce) -> Option<String> {
 }
 
 fn value(key: &KeyInForce) -> Option<toml::Value> {
-    let table: toml::Table = format!("value = {}", key.value).parse().ok()?;
-    table.get("value").cloned()
+    effective::value(&key.value)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{
-        effective,
-        layers::{LayerKind, SourceFile},
-    };
+    use crate::config::layers::{LayerKind, SourceFile};
 
     #[test]
     fn both_forms_of_columns_are_read_in_order() {

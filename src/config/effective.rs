@@ -33,6 +33,12 @@ pub(crate) fn is_text(key: &KeyInForce) -> bool {
     key.key == TEMPLATE || DECLARED.contains(&key.key.as_str())
 }
 
+/// A value that is written as TOML.
+pub(super) fn value(text: &str) -> Option<toml::Value> {
+    let mut table: toml::Table = format!("value = {text}").parse().ok()?;
+    table.remove("value")
+}
+
 /// The keys of `files`, of which a later one overrides an earlier one, in the order of sections and
 /// of their first file. Files that are not valid TOML have none.
 pub fn keys(files: &[SourceFile]) -> Vec<KeyInForce> {

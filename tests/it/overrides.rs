@@ -150,6 +150,32 @@ fn later_templates_are_the_text() {
 }
 
 #[test]
+fn rewording_a_part_of_a_core_subscriber_changes_its_text() {
+    let shipped = shipped_rules();
+    for (id, taken, left) in [
+        ("tool_failure", "tool.call.failure", "tool.call.timeout"),
+        ("budget_exceeded", "budget.token.exceeded", "budget.timeout.exceeded"),
+    ] {
+        let text = format!(
+            "[subscriber]\nid = \"{id}\"\ninherit = true\n[events]\ntypes = [\"{taken}\"]\n\
+             [output]\none = \"mine: {{{{ type }}}}\"\n"
+        );
+        let compiled = with_user(&[("subscribers/mine.toml", &text)]);
+        assert_eq!(compiled.report.error_count(), 0, "{}", compiled.report);
+        for (event_type, own) in [(taken, true), (left, false)] {
+            let (now, before) = (made(&compiled, &events(event_type)), made(&shipped, &events(event_type)));
+            let urgencies =
+                |made: &[Arc<Notification>]| made.iter().map(|one| urgency(one)).collect::<Vec<_>>();
+            assert!(!now.is_empty() && urgencies(&now) == urgencies(&before), "{id}: {now:#?}");
+            for (now, before) in now.iter().zip(&before) {
+                assert_eq!(now.content.text().starts_with("mine: "), own, "{id}: {now:?}");
+                assert!(own || now.content.text() == before.content.text(), "{id}: {now:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn templates_that_do_not_compile_change_nothing() {
     let compiled = with_user(&[("templates/tool_failure.toon.j2", "a: {{ count\n")]);
     assert_eq!(compiled.report.error_count(), 1, "{}", compiled.report);
@@ -211,6 +237,18 @@ fn keys_that_whole_files_lose_are_warned_of() {
         assert!(!report.contains(&format!("`{key}` was ")), "{key}: {report}");
     }
     assert!(compiled.report.diagnostics().iter().all(|one| one.place.line() == 2), "{report}");
+}
+
+#[test]
+fn lost_keys_without_effect_are_not_warned_of() {
+    for (window, warns) in [("window_ms = 0", false), ("window_ms = 500", true)] {
+        let text = format!(
+            "[subscriber]\nid = \"loop_detected\"\n[events]\ntypes = [\"agent.loop.detected\"]\n[batching]\n{window}\n"
+        );
+        let report = with_user(&[("subscribers/loop.toml", &text)]).report.to_string();
+        assert_eq!(report.contains("`max_size` was "), warns, "{window}: {report}");
+        assert!(report.contains("`ttl` was "), "{window}: {report}");
+    }
 }
 
 /// A file of a core subscriber that takes less, and the events that each of both delivers.
