@@ -91,7 +91,7 @@ impl Condition {
         }
         let checked =
             sandbox::check_expression(source, &GRAMMAR).map_err(|fault| condition_error(source, fault))?;
-        let program = Program::expression(source)
+        let program = Program::expression(source, checked.guarded)
             .map_err(|error| ConditionError { message: message(&error), range: error.range() })?;
         Ok(Self { program, is_constant: checked.asks.is_empty() })
     }

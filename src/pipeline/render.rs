@@ -56,7 +56,7 @@ pub use self::{
     input::{OUTPUT_BYTES_MAX, ROWS_MAX, RenderInput, TemplateError},
     sentence::Sentence,
     table::{Column, Table},
-    template::EVENT_VARIABLES,
+    template::{Code, EVENT_VARIABLES, OPTIONAL},
 };
 
 /// The key for the count of repeats of rows in earlier notifications; a shown row has its own

@@ -29,6 +29,7 @@ use minijinja::{
 use self_cell::self_cell;
 
 pub(super) use self::{
+    guarded::Guarded,
     lint::{Cause, Fault, Grammar, check_expression, check_template},
     rewrite::{OwnText, Trace},
 };
@@ -50,33 +51,39 @@ self_cell!(
 /// A template or a condition, ready to run.
 pub(super) struct Program {
     code: Code,
+    guarded: Guarded,
 }
 
 impl Program {
-    /// Compiles a template.
+    /// Compiles a template, with the accesses that [`check_template`] found to be guarded.
     ///
     /// Errors: bad syntax.
-    pub(super) fn template(source: &str, trace: Trace) -> Result<Self, Error> {
+    pub(super) fn template(source: &str, guarded: Guarded, trace: Trace) -> Result<Self, Error> {
         let code = Code::try_new(source.into(), |source| {
             let tree = parse_template(source)?;
             let mut generator = CodeGenerator::new(NAME, source);
             generator.compile_stmt(&tree);
-            Ok::<_, Error>(rewrite::rewrite(&generator.finish().0, trace))
+            Ok::<_, Error>(rewrite::rewrite(&generator.finish().0, &guarded, trace))
         })?;
-        Ok(Self { code })
+        Ok(Self { code, guarded })
     }
 
-    /// Compiles an expression.
+    /// Compiles an expression, as [`Program::template`] does.
     ///
     /// Errors: bad syntax.
-    pub(super) fn expression(source: &str) -> Result<Self, Error> {
+    pub(super) fn expression(source: &str, guarded: Guarded) -> Result<Self, Error> {
         let code = Code::try_new(source.into(), |source| {
             let tree = machinery::parse_expr(source)?;
             let mut generator = CodeGenerator::new(NAME, source);
             generator.compile_expr(&tree);
-            Ok::<_, Error>(rewrite::rewrite(&generator.finish().0, Trace::Off))
+            Ok::<_, Error>(rewrite::rewrite(&generator.finish().0, &guarded, Trace::Off))
         })?;
-        Ok(Self { code })
+        Ok(Self { code, guarded })
+    }
+
+    /// The same template, with the line of each piece of its own text.
+    pub(super) fn traced(&self) -> Result<Self, Error> {
+        Self::template(self.source(), self.guarded.clone(), Trace::Lines)
     }
 
     /// The source text.

@@ -19,14 +19,12 @@ use crate::{
     },
     event::{Event, Payload, Seq, catalogue::CatalogueEntry},
     pipeline::{
-        render::{EVENT_VARIABLES, Layout, Templates},
+        render::{Code, EVENT_VARIABLES, Layout, OPTIONAL, Templates},
         row::Row,
         rule::Subscriber,
     },
 };
 
-/// The filter by which an absent value prints nothing, as in the text of one event.
-const OPTIONAL: &str = "optional";
 /// Most examples of a subscriber that are varied.
 const EXAMPLES_MAX: usize = 20;
 /// The sizes of the batches that are compared.
@@ -88,8 +86,10 @@ fn candidates(text: &DeclaredText, rule: &Subscriber) -> Result<Vec<String>, Str
         format!("{head}{{% if count == 1 %}}\n{one}{{% else %}}\n{}{{% endif %}}\n", several(table))
     };
     match (&text.one, &text.table) {
-        (Some(one), Some(table)) => Ok(vec![branches(&one_as_template(one), table)]),
-        (Some(one), None) if !rule.batching.collects() => Ok(vec![format!("{head}{}", one_as_template(one))]),
+        (Some(one), Some(table)) => Ok(vec![branches(&one_as_template(one)?, table)]),
+        (Some(one), None) if !rule.batching.collects() => {
+            Ok(vec![format!("{head}{}", one_as_template(one)?)])
+        }
         (Some(_), None) => Err("its text of several events is the generic table, which no template writes; \
                                 add [output.table] first"
             .to_owned()),
@@ -146,111 +146,27 @@ fn line_key(name: &str) -> String {
 
 /// The text of one event, for a template that sees a batch: its variables are those of the first
 /// event, and absent values print nothing.
-fn one_as_template(one: &str) -> String {
-    let parts = parts(one);
-    let code: Vec<&str> = parts.iter().filter(|part| part.kind != Kind::Text).map(|part| part.text).collect();
+///
+/// Errors: it is no template.
+fn one_as_template(one: &str) -> Result<String, String> {
+    let Code { names, printed: ranges } = Code::of(one).map_err(|error| error.message)?;
     let mut text = String::new();
     for name in EVENT_VARIABLES.iter().filter(|name| !["subscriber", "now"].contains(*name)) {
-        if code.iter().any(|code| words(code).any(|(_, word)| word == *name)) {
+        if names.contains(name) {
             let _ = writeln!(text, "{{% set {name} = events[0].{name} %}}");
         }
     }
-    for part in parts {
-        match part.kind {
-            Kind::Text | Kind::Tag => text.push_str(part.text),
-            Kind::Printed => text.push_str(&printed(part.text)),
-        }
+    let mut end = 0;
+    for range in ranges {
+        text.push_str(one.get(end..range.start).unwrap_or_default());
+        text.push_str(&printed(one.get(range.clone()).unwrap_or_default()));
+        end = range.end;
     }
+    text.push_str(one.get(end..).unwrap_or_default());
     if !text.ends_with('\n') {
         text.push('\n');
     }
-    text
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Text,
-    /// `{% .. %}`.
-    Tag,
-    /// `{{ .. }}`.
-    Printed,
-}
-
-struct Part<'t> {
-    kind: Kind,
-    text: &'t str,
-}
-
-/// The text outside of delimiters, the tags, and the printed expressions.
-fn parts(source: &str) -> Vec<Part<'_>> {
-    let (mut parts, mut rest) = (Vec::new(), source);
-    let mut is_raw = false;
-    while !rest.is_empty() {
-        let open = ["{{", "{%", "{#"].into_iter().find(|open| rest.starts_with(open));
-        let (kind, length) = match open.filter(|open| !is_raw || *open == "{%") {
-            Some("{{") => (Kind::Printed, end_of(rest, "}}")),
-            Some("{%") => {
-                let length = end_of(rest, "%}");
-                let word = rest.get(..length).and_then(|tag| words(tag).next()).map(|(_, word)| word);
-                is_raw = word == Some("raw") || (is_raw && word != Some("endraw"));
-                (Kind::Tag, length)
-            }
-            Some(_) => (Kind::Text, rest.find("#}").map_or(rest.len(), |at| at + 2)),
-            None => {
-                let next = rest.char_indices().skip(1).find(|(at, _)| rest.get(*at..).is_some_and(is_open));
-                (Kind::Text, next.map_or(rest.len(), |(at, _)| at))
-            }
-        };
-        let (text, after) = rest.split_at(length);
-        parts.push(Part { kind, text });
-        rest = after;
-    }
-    parts
-}
-
-fn is_open(text: &str) -> bool {
-    ["{{", "{%", "{#"].iter().any(|open| text.starts_with(open))
-}
-
-/// The length up to and with `close`, which does not count within a string.
-fn end_of(text: &str, close: &str) -> usize {
-    let mut quote = None;
-    let mut is_escaped = false;
-    for (at, c) in text.char_indices() {
-        match quote {
-            Some(_) if is_escaped => is_escaped = false,
-            Some(_) if c == '\\' => is_escaped = true,
-            Some(open) if c == open => quote = None,
-            Some(_) => {}
-            None if matches!(c, '"' | '\'') => quote = Some(c),
-            None if text.get(at..).is_some_and(|rest| rest.starts_with(close)) => return at + close.len(),
-            None => {}
-        }
-    }
-    text.len()
-}
-
-/// The names in code with their offsets, without those in strings and those after a dot.
-fn words(code: &str) -> impl Iterator<Item = (usize, &str)> {
-    let is_part = |c: char| c.is_alphanumeric() || c == '_';
-    let (mut found, mut quote, mut start) = (Vec::new(), None, None);
-    let mut before = ' ';
-    for (at, c) in code.char_indices().chain([(code.len(), ' ')]) {
-        if let Some(open) = quote {
-            if c == open && before != '\\' {
-                quote = None;
-            }
-        } else if is_part(c) {
-            start = start.or((before != '.').then_some(at)).or(Some(usize::MAX));
-        } else {
-            if let Some(word) = start.take().and_then(|start| code.get(start..at).map(|word| (start, word))) {
-                found.push(word);
-            }
-            quote = matches!(c, '"' | '\'').then_some(c);
-        }
-        before = c;
-    }
-    found.into_iter()
+    Ok(text)
 }
 
 /// A printed expression that prints nothing for an absent value.
@@ -265,7 +181,7 @@ fn printed(code: &str) -> String {
         None => (inner, ""),
     };
     let inner = inner.trim();
-    if words(inner).next() == Some((0, "notify")) {
+    if inner.strip_prefix("notify").is_some_and(|call| call.trim_start().starts_with('(')) {
         return code.to_owned();
     }
     let is_path = inner.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'));

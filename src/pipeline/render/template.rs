@@ -4,6 +4,7 @@
 //! ([`crate::pipeline::sandbox`]). It may test whether an optional field is present; printing an
 //! absent one is a failure, except in the text of one event.
 
+mod code;
 mod filters;
 mod lint;
 mod word;
@@ -20,7 +21,7 @@ use minijinja::{
 };
 use serde_json::Value;
 
-pub use self::lint::EVENT_VARIABLES;
+pub use self::{code::Code, filters::OPTIONAL, lint::EVENT_VARIABLES};
 use self::{lint::VARIABLES, word::Said};
 use super::{
     RenderInput, TemplateError,
@@ -146,8 +147,7 @@ impl Template {
             suppressed: asks.contains("suppressed"),
             sources: false,
         };
-        let view = if filters::has_optional(source) { View::OptionalBatch } else { View::Batch };
-        Self::of_view(view, source, printed)
+        Self::of_view(View::Batch, source, printed)
     }
 
     /// Compiles and checks a source that sees one event.
@@ -170,7 +170,9 @@ impl Template {
         lint::check_text(source)?;
         let checked = sandbox::check_template(source, view.grammar())
             .map_err(|fault| lint::template_error(source, fault))?;
-        let program = Program::template(source, Trace::Off)
+        let is_optional = view == View::Batch && checked.filters.contains(filters::OPTIONAL);
+        let view = if is_optional { View::OptionalBatch } else { view };
+        let program = Program::template(source, checked.guarded, Trace::Off)
             .map_err(|error| lint::template_error(source, (&error).into()))?;
         Ok(Self { program, view, printed: printed(&checked.asks), fields: checked.fields })
     }
@@ -226,7 +228,7 @@ impl Template {
         events: &Shown,
         account: &Arc<Account>,
     ) -> Option<usize> {
-        let traced = Program::template(self.program.source(), Trace::Lines).ok()?;
+        let traced = self.program.traced().ok()?;
         let ran = execute(&traced, self.view, input, events, account).ok()?;
         assemble::template_line(&ran.text, &ran.placeholders, output_line)
     }

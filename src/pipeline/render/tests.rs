@@ -499,6 +499,8 @@ fn absent_parts_of_guarded_chains_fail_nothing() {
         ("((events[0].payload.a.b.c)) | default('none')", Ok("none")),
         ("(events[0].payload.at.step) | default('none')", Ok("none")),
         ("events[0].payload.at.step\n  | default('none')", Ok("none")),
+        ("events[count - 1].payload.at.step | default('none')", Ok("none")),
+        ("(events|first).payload.at.step | default('none')", Ok("none")),
         ("events[0].payload.at.step | default(events[0].payload.to.step | default('none'))", Ok("none")),
         ("events[0].payload.deep.step | default('none')", Ok("3")),
         ("'yes' if events[0].payload.at.step is defined else 'no'", Ok("no")),
@@ -521,6 +523,21 @@ fn absent_parts_of_guarded_chains_fail_nothing() {
             (Err(why), Some(failure)) => assert!(failure.message.contains(why), "{expression}: {failure:?}"),
             (_, failure) => panic!("{expression}: {failure:?} {}", rendered.content),
         }
+    }
+}
+
+#[test]
+fn only_the_filter_optional_makes_absent_values_nothing() {
+    for (template, fails) in [
+        ("x: {{ events[0].payload.at.step|optional }}a", false),
+        ("x: {{ events[0].payload.at.step|\toptional }}a", false),
+        ("x: {{ events[0].payload.at.step|\r\noptional }}a", false),
+        ("x: |optional {{ events[0].payload.at.step or 1 }}", true),
+        ("x: {{ '|optional' ~ (events[0].payload.at.step or 1) }}", true),
+        ("{# a|optional #}x: {{ events[0].payload.at.step or 1 }}", true),
+    ] {
+        let failure = Case::new(template, [json!({ "tool": "grep" })]).render().failure;
+        assert_eq!(failure.is_some(), fails, "{template}: {failure:?}");
     }
 }
 

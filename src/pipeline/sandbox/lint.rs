@@ -15,7 +15,7 @@ use minijinja::{
     },
 };
 
-use super::{filters, parse_template};
+use super::{filters, guarded::Guarded, parse_template};
 use crate::nearest::nearest;
 
 /// Names with a meaning of their own in some places of minijinja.
@@ -72,6 +72,10 @@ pub(in crate::pipeline) struct Checked {
     pub(in crate::pipeline) asks: BTreeSet<String>,
     /// The fields of the variable `payload` in use.
     pub(in crate::pipeline) fields: BTreeSet<String>,
+    /// The grammar's own filters in use.
+    pub(in crate::pipeline) filters: BTreeSet<&'static str>,
+    /// The accesses that it guards.
+    pub(in crate::pipeline) guarded: Guarded,
 }
 
 /// Checks a template.
@@ -102,6 +106,8 @@ struct Walk<'g, 's> {
     scopes: Vec<BTreeSet<&'s str>>,
     asks: BTreeSet<String>,
     fields: BTreeSet<String>,
+    used: BTreeSet<&'static str>,
+    guarded: Guarded,
     fault: Option<Fault>,
 }
 
@@ -114,12 +120,15 @@ impl<'g, 's> Walk<'g, 's> {
             scopes: vec![BTreeSet::new()],
             asks: BTreeSet::new(),
             fields: BTreeSet::new(),
+            used: BTreeSet::new(),
+            guarded: Guarded::default(),
             fault: None,
         }
     }
 
     fn end(self) -> Result<Checked, Fault> {
-        self.fault.map_or(Ok(Checked { asks: self.asks, fields: self.fields }), Err)
+        let Self { asks, fields, used: filters, guarded, .. } = self;
+        self.fault.map_or(Ok(Checked { asks, fields, filters, guarded }), Err)
     }
 
     /// Keeps the first fault in the source.
@@ -262,12 +271,16 @@ impl<'g, 's> Walk<'g, 's> {
                 self.optional(choice.false_expr.as_ref());
             }
             Expr::Filter(filter) => {
+                if let Some(chain) = &filter.expr {
+                    self.guarded.add_filtered(filter.name, chain);
+                }
                 self.optional(filter.expr.as_ref());
                 self.filter(filter.name, named(filter.span(), filter.name));
                 self.names_in_arguments(filter);
                 self.arguments(&filter.args);
             }
             Expr::Test(test) => {
+                self.guarded.add_tested(test.name, &test.expr);
                 self.expression(&test.expr);
                 self.test(test.name, named(test.span(), test.name));
                 self.arguments(&test.args);
@@ -398,6 +411,7 @@ impl<'g, 's> Walk<'g, 's> {
 
     fn filter(&mut self, name: &str, place: Range<usize>) {
         if self.filters.contains(name) {
+            self.used.extend(self.grammar.filters.iter().find(|own| **own == name));
             return;
         }
         let refused = filters::REFUSED_FILTERS.iter().find(|(refused, _)| *refused == name);

@@ -12,7 +12,7 @@ use minijinja::{
     value::{Object, ObjectRepr, Value},
 };
 
-use super::{guarded, operators::name};
+use super::{guarded::Guarded, operators::name};
 
 /// Longest free piece of a template's own text: printing it costs an instruction, so all fuel
 /// prints some MB.
@@ -47,8 +47,8 @@ pub(in crate::pipeline) enum Trace {
     Lines,
 }
 
-/// Rewrites `from`.
-pub(super) fn rewrite<'s>(from: &Instructions<'s>, trace: Trace) -> Instructions<'s> {
+/// Rewrites `from`, whose source guards the accesses `guarded`.
+pub(super) fn rewrite<'s>(from: &Instructions<'s>, guarded: &Guarded, trace: Trace) -> Instructions<'s> {
     let mut rewriting = Rewriting {
         to: Instructions::new(from.name(), from.source()),
         locals: BTreeMap::new(),
@@ -57,7 +57,6 @@ pub(super) fn rewrite<'s>(from: &Instructions<'s>, trace: Trace) -> Instructions
         trace,
         is_guarded: false,
     };
-    let guarded = guarded::find(from);
     let mut moved = Vec::new();
     for at in 0.. {
         moved.push(rewriting.length);
@@ -65,7 +64,7 @@ pub(super) fn rewrite<'s>(from: &Instructions<'s>, trace: Trace) -> Instructions
         let place = Place { line: from.get_line(at).unwrap_or(0), span: from.get_span(at) };
         let before = at.checked_sub(1).and_then(|before| from.get(before));
         let two_before = at.checked_sub(2).and_then(|before| from.get(before));
-        rewriting.is_guarded = guarded.contains(&at);
+        rewriting.is_guarded = guarded.contains(place.span);
         rewriting.rewrite(instruction, before, two_before, place);
     }
     let mut to = rewriting.to;

@@ -34,8 +34,10 @@ use crate::{
     toon,
 };
 
+/// The filter by which an absent value prints nothing, as in the text of one event.
+pub const OPTIONAL: &str = "optional";
 /// The names of the filters.
-pub(super) const NAMES: [&str; 6] = ["toon", "toon_key", "toon_row", "tojson", "tail", "optional"];
+pub(super) const NAMES: [&str; 6] = ["toon", "toon_key", "toon_row", "tojson", "tail", OPTIONAL];
 
 /// Adds the filters to `environment`.
 pub(super) fn add_to(environment: &mut Environment<'static>) {
@@ -44,7 +46,7 @@ pub(super) fn add_to(environment: &mut Environment<'static>) {
     environment.add_filter("toon_row", toon_row);
     environment.add_filter("tojson", tojson);
     environment.add_filter("tail", tail);
-    environment.add_filter("optional", optional);
+    environment.add_filter(OPTIONAL, optional);
 }
 
 /// The detail of the error that ends a render with too large an output.
@@ -142,13 +144,6 @@ fn tail(state: &mut State<'_, '_>, value: &Printed, chars_max: usize) -> Result<
         return Ok(text);
     }
     Ok(format!("[+{missing} chars] \u{2026}{}", text.chars().skip(missing).collect::<String>()))
-}
-
-/// Whether a source uses the filter `optional`.
-pub(super) fn has_optional(source: &str) -> bool {
-    source.match_indices("optional").any(|(at, _)| {
-        source.get(..at).is_some_and(|before| before.trim_end_matches([' ', '\n']).ends_with('|'))
-    })
 }
 
 /// A value as the text of one event prints it: nothing for an absent one, null or an empty text; a
