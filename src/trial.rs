@@ -111,6 +111,7 @@ mod examples {
             (each("rows", "{{ e.tol_name }}"), Some("e.tool_name")),
             ("a: {{ events[0].paylod }}\n".to_owned(), Some("events[0].payload")),
             ("{{ rows|toon(keys=\"a\") }}\n".to_owned(), Some("key")),
+            ("{{ rows|toon(key=\"a\", repeat=false) }}\n".to_owned(), Some("repeats")),
             ("a: {{ events[0].payload.colour }}\n".to_owned(), None),
         ] {
             let report = tried(&template, "");
@@ -342,7 +343,7 @@ mod examples {
             (", notices = [{ message = \"failed: grep\", level = \"warn\" }]", None),
             (
                 ", notices = []",
-                Some("says [{\"message\":\"failed: grep\",\"level\":\"warn\"}] to the user, not []"),
+                Some("sends [{\"message\":\"failed: grep\",\"level\":\"warn\"}] to the user, not []"),
             ),
             (", notices = [\"failed: sed\"]", Some("to the user, not [{\"message\":\"failed: sed\"}]")),
             (", notices = [{ link = \"https://h/\" }]", Some("to the user, not [{\"link\"")),

@@ -8,7 +8,7 @@ use crate::{nearest::nearest, pipeline::row::Row};
 const EVENT_FIELDS: [&str; 9] =
     ["id", "type", "source", "severity", "timestamp", "payload", "repeats", "session", "workspace"];
 /// Named arguments of `toon` and the related filters.
-const TOON_OPTIONS: [&str; 3] = ["key", "columns", "indent"];
+const TOON_OPTIONS: [&str; 4] = ["key", "columns", "indent", "repeats"];
 
 /// The probable name if `template` failed with `message` for `rows`; `None` if none is similar.
 pub(super) fn meant(message: &str, template: &str, rows: &[Row]) -> Option<String> {

@@ -181,7 +181,7 @@ fn compare_notices(number: usize, notices: &[Arc<Notice>], expected: &[Value]) -
     if holds(&found, &expected) {
         return Ok(());
     }
-    Err(format!("notification {number} says {found} to the user, not {expected}"))
+    Err(format!("notification {number} sends {found} to the user, not {expected}"))
 }
 
 fn fields(notice: &Notice) -> Value {
