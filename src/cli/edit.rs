@@ -5,14 +5,16 @@ use std::{
     fmt::Write as _,
     fs, io,
     path::{Path, PathBuf},
+    process,
 };
 
 use super::{CliError, Context};
 use crate::{
     config::{
         compile::{Compiled, compile},
-        effective,
-        layers::{LayerKind, Sources},
+        declared,
+        effective::{self, KeyInForce},
+        layers::{FileKind, LayerKind, SourceFile, Sources},
         listing::{self, Listed, ListedState},
         load::{layers_of, read_layers},
     },
@@ -34,12 +36,14 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
     let configuration = Configuration::read(context)?;
     let one = configuration.subscriber(&args.id)?;
+    refuse_remainder(&one)?;
     let (path, text, next) = if args.text {
+        refuse_own_text(&one)?;
         let path = configuration.folder.join(format!("templates/{}.toon.j2", args.id));
         let next = "edit it, then `aside check` and `aside reload`; it replaces the text of the subscriber";
         (path, configuration.text(&args.id)?, next)
     } else {
-        refuse_own(&one)?;
+        configuration.refuse_own(&args.id)?;
         let path = configuration.folder.join(format!("subscribers/{}.toml", args.id));
         let next = "remove the `#` of the keys to change, then `aside check` and `aside reload`";
         (path, inheriting(&one), next)
@@ -48,7 +52,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     context.print(&format!("wrote {}\nnext: {next}\n", path.display()))
 }
 
-/// Writes a file that does not exist yet.
+/// Writes a file that does not exist yet, whole or not at all.
 ///
 /// Errors: it exists, or cannot be written.
 fn write_new(path: &Path, text: &str) -> Result<(), CliError> {
@@ -59,11 +63,24 @@ fn write_new(path: &Path, text: &str) -> Result<(), CliError> {
         }
         CliError::Write { name: name.clone(), source }
     };
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(wrong)?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    if fs::symlink_metadata(path).is_ok() {
+        return Err(wrong(io::ErrorKind::AlreadyExists.into()));
     }
-    let mut file = fs::File::create_new(path).map_err(wrong)?;
-    io::Write::write_all(&mut file, text.as_bytes()).map_err(wrong)
+    fs::create_dir_all(folder)
+        .map_err(|source| CliError::Write { name: folder.display().to_string(), source })?;
+    // The name of a hidden file, which no layer reads.
+    let temporary = folder.join(format!(".edit-{}", process::id()));
+    let linked = fs::write(&temporary, text).and_then(|()| fs::hard_link(&temporary, path));
+    let written = linked.or_else(|error| {
+        if error.kind() == io::ErrorKind::AlreadyExists {
+            return Err(error);
+        }
+        // Not every file system has links.
+        fs::rename(&temporary, path).map_err(|_| error)
+    });
+    fs::remove_file(&temporary).ok();
+    written.map_err(wrong)
 }
 
 /// The files of all layers, as they are now.
@@ -104,6 +121,19 @@ impl Configuration {
         }
     }
 
+    /// Refuses a second file of the user's layer, also if the first one has errors.
+    fn refuse_own(&self, id: &str) -> Result<(), CliError> {
+        let is_of_id = |file: &&SourceFile| {
+            let keys = effective::keys(std::slice::from_ref(file));
+            let own = keys.iter().find(|key| key.key == "subscriber.id").and_then(declared::text);
+            file.layer == LayerKind::User && own.as_deref() == Some(id)
+        };
+        match self.sources.of_kind(FileKind::Subscriber).find(is_of_id) {
+            Some(file) => Err(CliError::Usage(format!("`{id}` is in {} already; edit that file", file.path))),
+            None => Ok(()),
+        }
+    }
+
     fn text(&self, id: &str) -> Result<String, CliError> {
         let shipped: Vec<_> = catalogue::types().collect();
         let entries: Vec<_> = shipped.into_iter().chain(&self.compiled.events).collect();
@@ -112,16 +142,27 @@ impl Configuration {
     }
 }
 
-/// Refuses what has no earlier layer to inherit from, and a second file of the user's layer.
-fn refuse_own(one: &Listed) -> Result<(), CliError> {
-    if one.state == ListedState::Remainder {
-        let id = one.id.split('@').next().unwrap_or_default();
-        let message = format!("`{}` is what later files leave to an earlier one; edit `{id}`", one.id);
-        return Err(CliError::Usage(message));
+/// Refuses the rest of an earlier version, which no file can change.
+fn refuse_remainder(one: &Listed) -> Result<(), CliError> {
+    if one.state != ListedState::Remainder {
+        return Ok(());
     }
-    match one.files.iter().find(|file| file.layer == LayerKind::User) {
-        Some(file) => {
-            Err(CliError::Usage(format!("`{}` is in {} already; edit that file", one.id, file.path)))
+    let id = one.id.split('@').next().unwrap_or_default();
+    let message = format!("`{}` is what later files leave to an earlier one; edit `{id}`", one.id);
+    Err(CliError::Usage(message))
+}
+
+/// Refuses a text in a file of the user's layer, which goes before a template of the same layer.
+fn refuse_own_text(one: &Listed) -> Result<(), CliError> {
+    let is_own = |key: &&KeyInForce| {
+        let files = one.files.iter().filter(|file| file.layer == LayerKind::User);
+        effective::is_text(key) && files.into_iter().any(|file| file.path == key.place.file)
+    };
+    match one.keys.iter().find(is_own) {
+        Some(key) => {
+            let (id, file) = (&one.id, &key.place.file);
+            let message = format!("`{}` in {file} is the text of `{id}` already; edit that file", key.key);
+            Err(CliError::Usage(message))
         }
         None => Ok(()),
     }
@@ -227,6 +268,52 @@ mod tests {
         );
         let unknown = run(&folder, &["subscribers", "remindr"]).expect_err("unknown");
         assert!(unknown.contains("reminder"), "{unknown}");
+    }
+
+    #[test]
+    fn an_edit_that_would_change_nothing_is_refused() {
+        let own = |rest: &str| {
+            format!("[subscriber]\nid = \"own\"\n[events]\ntypes = [\"tool.call.*\"]\n[output]\n{rest}\n")
+        };
+        let narrower = "[subscriber]\nid = \"tool_failure\"\n[events]\ntypes = [\"tool.call.failure\"]\n";
+        let broken = "[subscriber]\nid = \"tool_failure\"\ninherit = true\n[output]\npriorty = 1\n";
+        let table = "table = { key = \"as\", columns = [\"tool_name\"] }";
+        for (file, args, part) in [
+            (own(table), &["own", "--text"][..], "`output.table` in "),
+            (own("one = \"a: 1\"\n") + table, &["own", "--text"], "x.toml is the text of `own` already"),
+            (own("template = \"tool_failure\""), &["own", "--text"], "`output.template` in "),
+            (own("template = \"generic\""), &["own", "--text"], "`output.template` in "),
+            (own(""), &["own", "--text"], "`own` has no text to edit: its text is the generic table"),
+            (own(""), &["own"], "`own` is in "),
+            (narrower.to_owned(), &["tool_failure@shipped"], "edit `tool_failure`"),
+            (narrower.to_owned(), &["tool_failure@shipped", "--text"], "edit `tool_failure`"),
+            (broken.to_owned(), &["tool_failure"], "x.toml already; edit that file"),
+        ] {
+            let folder = Scratch::new();
+            fs::create_dir_all(folder.path().join("subscribers")).expect("a folder");
+            fs::write(folder.path().join("subscribers/x.toml"), &file).expect("written");
+            let refused = run(&folder, &[&["edit"], args].concat()).expect_err("refused");
+            assert!(refused.contains(part), "{args:?}: {refused}");
+            let count = |name: &str| fs::read_dir(folder.path().join(name)).map_or(0, Iterator::count);
+            assert_eq!((count("subscribers"), count("templates")), (1, 0), "{args:?}");
+        }
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_is_named() {
+        let folder = Scratch::new();
+        fs::write(folder.path().join("templates"), "").expect("written");
+        let refused = run(&folder, &["edit", "reminder", "--text"]).expect_err("no folder");
+        assert!(refused.starts_with("write ") && refused.contains("/templates"), "{refused}");
+        fs::create_dir(folder.path().join("subscribers")).expect("a folder");
+        let link = folder.path().join("subscribers/reminder.toml");
+        std::os::unix::fs::symlink("nowhere", &link).expect("a link");
+        let refused = run(&folder, &["edit", "reminder"]).expect_err("there");
+        assert!(refused.contains("subscribers/reminder.toml exists already"), "{refused}");
+        fs::remove_file(&link).expect("removed");
+        run(&folder, &["edit", "reminder"]).expect("written");
+        let left: Vec<_> = fs::read_dir(folder.path().join("subscribers")).expect("read").collect();
+        assert_eq!(left.len(), 1, "{left:?}");
     }
 
     #[test]
