@@ -60,7 +60,7 @@ mod why;
 
 use std::{env, ffi::OsString, io, process::ExitCode, time::Duration};
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use jiff::tz::TimeZone;
 
 use crate::{client::Client, version};
@@ -228,9 +228,11 @@ fn definition() -> clap::Command {
 /// Runs the command in `args`, whose first element is the program's name.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, CliError> {
     let args: Vec<OsString> = args.into_iter().collect();
-    let cli = match definition().try_get_matches_from(&args).and_then(|found| Cli::from_arg_matches(&found)) {
+    let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
         Err(error) => {
+            // Most starts show no help, so its groups and examples are added only here.
+            let error = definition().try_get_matches_from(&args).err().unwrap_or(error);
             error.print().map_err(CliError::Output)?;
             // A harness treats exit code 2 as an order to stop its agent.
             let is_hook = command_name(&args).as_deref() == Some("hook");
