@@ -10,9 +10,15 @@ mod screen;
 use std::{
     env,
     ffi::OsStr,
-    fs::{self, Permissions},
-    io::{self, BufRead, BufReader},
-    os::unix::fs::{DirBuilderExt, PermissionsExt},
+    fs::{self, File, Permissions},
+    io::{self, Read},
+    os::{
+        fd::OwnedFd,
+        unix::{
+            fs::{DirBuilderExt, PermissionsExt},
+            net::UnixStream,
+        },
+    },
     path::PathBuf,
     process::{self, Child, Command, Stdio},
     time::Duration,
@@ -26,8 +32,8 @@ use screen::Screen;
 
 /// The session of the scripted agent.
 const SESSION: &str = "demo";
-/// Timeout of an answer of the demo's daemon.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Timeout of the start and of an answer of the demo's daemon; longer than [`WAKE_TIMEOUT`].
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// The background command: takes a while, and fails for a reason that only its last lines show.
 const TESTS: &str = "#!/bin/sh
 sleep 3
@@ -367,20 +373,31 @@ struct Daemon {
 
 impl Daemon {
     /// Starts it and waits until it listens.
+    ///
+    /// Errors: it does not start in time, or at all; with the last line that it wrote.
     fn start(place: &Place) -> io::Result<Self> {
-        let mut child = place
-            .command(["serve", "--log", "error"])?
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()?;
-        let stdout = child.stdout.take();
-        let daemon = Self { child };
-        let mut ready = String::new();
-        stdout.map(|stdout| BufReader::new(stdout).read_line(&mut ready)).transpose()?;
-        if ready.is_empty() {
-            return Err(io::Error::other("its daemon did not start"));
+        let log = place.folder.join("daemon.log");
+        // A socket supports a read timeout, a pipe does not.
+        let (mut ready, stdout) = UnixStream::pair()?;
+        ready.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        let mut command = place.command(["serve", "--log", "error"])?;
+        command.stdout(OwnedFd::from(stdout)).stderr(File::create(&log)?);
+        let daemon = Self { child: command.spawn()? };
+        // The daemon's end of the pair is closed here, so that its end is noticed.
+        drop(command);
+        match ready.read(&mut [0]) {
+            Ok(1..) => Ok(daemon),
+            Ok(0) => {
+                let said = fs::read_to_string(&log).unwrap_or_default();
+                let last = said.lines().last().unwrap_or("its log is empty").trim_start_matches("aside: ");
+                Err(io::Error::other(format!("its daemon did not start: {last}")))
+            }
+            Err(_) => {
+                let seconds = ANSWER_TIMEOUT.as_secs();
+                let message = format!("its daemon was not ready after {seconds} s; is the machine busy?");
+                Err(io::Error::new(io::ErrorKind::TimedOut, message))
+            }
         }
-        Ok(daemon)
     }
 }
 

@@ -31,6 +31,19 @@ fn the_demo_shows_what_the_picture_in_the_readme_shows() {
     assert_eq!(fs::read_to_string(&path).expect("a picture"), drawn, "ASIDE_BLESS=1 draws it again");
 }
 
+#[test]
+fn a_demo_without_its_daemon_says_why() {
+    let home = Home::new();
+    // Too long a path for a socket.
+    let temporary = home.path(&"x".repeat(120));
+    fs::create_dir(&temporary).expect("a new folder");
+    let output = home.command(&["demo"]).env("TMPDIR", &temporary).output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{output:?}");
+    assert!(said.contains("run the demo: its daemon did not start: ") && said.contains("socket"), "{said}");
+    assert_eq!(fs::read_dir(&temporary).expect("a folder").count(), 0, "something is left behind");
+}
+
 /// The names of injections in the picture, in their order.
 const IDS: [&str; 4] = ["7k2m9x", "c4tq1e", "zwqyn3", "p8d0fh"];
 /// When the scenes are shown in the picture.
