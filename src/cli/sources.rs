@@ -10,6 +10,7 @@ use super::{
     terminal::{Terminal, Tone, one_line},
 };
 use crate::{
+    causes::with_causes,
     client::percent_encode,
     config::producers::Producer,
     server::Machine,
@@ -171,7 +172,12 @@ pub(super) fn note(source: &SourceView, context: &Context<'_>) -> Option<String>
         stopwatch: || Duration::ZERO,
     };
     let shown = |folder: &str| context.terminal.folder(folder);
-    let open = session_folders(context);
+    let open = match session_folders(context) {
+        Ok(open) => open,
+        Err(error) => {
+            return Some(format!("the folders of open sessions are unknown: {}", with_causes(&error)));
+        }
+    };
     if open.is_empty() {
         let folder = env::current_dir().ok()?.to_string_lossy().into_owned();
         let missing = row.missing_in(&folder, &machine)?;
@@ -190,12 +196,12 @@ pub(super) fn note(source: &SourceView, context: &Context<'_>) -> Option<String>
     ))
 }
 
-/// The folders of the open sessions; none if they are not known.
-fn session_folders(context: &Context<'_>) -> BTreeSet<Arc<str>> {
-    let known = context.ask(DOING, "GET", "/v1/sessions", None);
-    let list = known.ok().and_then(|body| serde_json::from_slice::<SessionList>(&body).ok());
-    let open = list.into_iter().flat_map(|list| list.sessions).filter(|session| session.is_open);
-    open.filter_map(|session| session.harness.workspace).collect()
+/// The folders of the open sessions.
+fn session_folders(context: &Context<'_>) -> Result<BTreeSet<Arc<str>>, CliError> {
+    let body = context.ask(DOING, "GET", "/v1/sessions", None)?;
+    let list: SessionList = parse(DOING, &body)?;
+    let open = list.sessions.into_iter().filter(|session| session.is_open);
+    Ok(open.filter_map(|session| session.harness.workspace).collect())
 }
 
 fn period(view: &SourcesView, terminal: &Terminal) -> String {
