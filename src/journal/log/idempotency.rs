@@ -1,13 +1,15 @@
 //! The idempotency keys of published events, so that a retry is answered with the first position.
 //!
-//! Pure: takes keys and positions, returns the earlier position. Bounded: the oldest key is
-//! evicted. A key is already a hash, so its low bits serve as the table's hash.
+//! Pure: takes keys and positions, returns the earlier position. Bounded: the keys of the newest
+//! records are known, each at its newest record. So the end of a state is never evicted before the
+//! state that it ended, and a snapshot can take the keys up to a record. A key is already a hash, so
+//! its low bits serve as the table's hash.
 
 use hashbrown::HashTable;
 
 use crate::event::Seq;
 
-/// Most remembered keys: some 2 MiB of memory, 1.5 MiB in a snapshot, six minutes of 10,000 events
+/// Most records whose keys are remembered: some 2 MiB of memory, 1.5 MiB in a snapshot, six minutes of 10,000 events
 /// a minute.
 ///
 /// Source: a producer without an answer retries within seconds.
@@ -17,9 +19,10 @@ pub const IDEMPOTENCY_KEYS_MAX: usize = 65_536;
 #[derive(Debug, Clone)]
 pub struct IdempotencyKeys {
     keys_max: usize,
-    /// In order of arrival; a ring once full.
+    /// In the order of their records; a ring once full. The place of a key with a newer record is
+    /// vacant.
     ring: Vec<IdempotencyKey>,
-    /// The ring index of the oldest key.
+    /// The ring index of the oldest place.
     oldest: usize,
     /// The ring index of each key.
     places: HashTable<u32>,
@@ -42,7 +45,7 @@ impl Default for IdempotencyKeys {
 }
 
 impl IdempotencyKeys {
-    /// Remembers up to `keys_max` keys; memory grows as they are used.
+    /// Remembers the keys of up to `keys_max` records; memory grows as they are used.
     pub fn new(keys_max: usize) -> Self {
         let keys_max = keys_max.clamp(1, IDEMPOTENCY_KEYS_MAX);
         Self { keys_max, ring: Vec::new(), oldest: 0, places: HashTable::new() }
@@ -50,18 +53,18 @@ impl IdempotencyKeys {
 
     /// How many keys are remembered.
     pub fn len(&self) -> usize {
-        self.ring.len()
+        self.places.len()
     }
 
     /// Whether no key is remembered.
     pub fn is_empty(&self) -> bool {
-        self.ring.is_empty()
+        self.places.is_empty()
     }
 
-    /// All keys, oldest first.
+    /// All keys, in the order of their records.
     pub fn to_vec(&self) -> Vec<IdempotencyKey> {
         let (newer, older) = self.ring.split_at(self.oldest);
-        [older, newer].concat()
+        older.iter().chain(newer).filter(|key| !key.is_vacant()).copied().collect()
     }
 
     /// Adds a key; returns the first position if it is already known.
@@ -85,7 +88,7 @@ impl IdempotencyKeys {
         if ended <= Some(known) {
             return Some(known);
         }
-        self.move_to(key, seq);
+        self.renew(IdempotencyKey::new(key, seq));
         None
     }
 
@@ -95,18 +98,20 @@ impl IdempotencyKeys {
         self.places.find(key.hash(), |place| same(place).is_some()).and_then(same)
     }
 
-    /// Changes the position of a known key.
-    fn move_to(&mut self, key: u128, seq: Seq) {
-        let key = IdempotencyKey::new(key, seq);
+    /// Gives a known key the place of its newest record.
+    fn renew(&mut self, key: IdempotencyKey) {
         let ring = &mut self.ring;
         let is_same = |place: &u32| ring.get(*place as usize).is_some_and(|known| known.is_same(&key));
-        let place = self.places.find(key.hash(), is_same).copied();
-        if let Some(known) = place.and_then(|place| ring.get_mut(place as usize)) {
-            *known = key;
+        if let Ok(entry) = self.places.find_entry(key.hash(), is_same) {
+            let (place, _) = entry.remove();
+            if let Some(old) = ring.get_mut(place as usize) {
+                *old = IdempotencyKey::VACANT;
+            }
         }
+        self.add(key);
     }
 
-    /// Adds an unknown key, in place of the oldest one if there is no room.
+    /// Adds an unknown key, in the oldest place if there is no room.
     fn add(&mut self, key: IdempotencyKey) -> Option<()> {
         let Self { keys_max, ring, oldest, places } = self;
         let place = if ring.len() < *keys_max {
@@ -132,13 +137,20 @@ impl IdempotencyKeys {
     pub fn remember_all(&mut self, keys: impl IntoIterator<Item = IdempotencyKey>) {
         for key in keys {
             if self.remember(key.key(), key.seq).is_some_and(|known| known < key.seq) {
-                self.move_to(key.key(), key.seq);
+                self.renew(key);
             }
         }
     }
 }
 
 impl IdempotencyKey {
+    /// Fills a place without a key. No record has this position.
+    const VACANT: Self = Self { low: 0, high: 0, seq: Seq::ZERO };
+
+    fn is_vacant(&self) -> bool {
+        self.seq == Seq::ZERO
+    }
+
     /// The key of the record at `seq`.
     pub fn new(key: u128, seq: Seq) -> Self {
         Self { low: key as u64, high: (key >> 64) as u64, seq }
@@ -215,13 +227,78 @@ mod tests {
         let mut keys = IdempotencyKeys::default();
         let (count, kept) = (150_000, IDEMPOTENCY_KEYS_MAX as u64);
         let key = |number: u64| u128::from(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        assert!((0..count).all(|number| keys.remember(key(number), Seq(number)).is_none()));
-        assert!((count - kept..count).all(|number| keys.remember(key(number), Seq(0)) == Some(Seq(number))));
-        assert_eq!((keys.len() as u64, keys.to_vec()[0].seq), (kept, Seq(count - kept)));
-        assert_eq!(keys.remember(key(0), Seq(count)), None);
+        assert!((1..=count).all(|number| keys.remember(key(number), Seq(number)).is_none()));
+        assert!(
+            (count - kept + 1..=count).all(|number| keys.remember(key(number), Seq(0)) == Some(Seq(number)))
+        );
+        assert_eq!((keys.len() as u64, keys.to_vec()[0].seq), (kept, Seq(count - kept + 1)));
+        assert_eq!(keys.remember(key(1), Seq(count + 1)), None);
+    }
+
+    /// A journal in which `keys_max` records are remembered, as a list of them.
+    #[derive(Default)]
+    struct NewestRecords(VecDeque<(u128, Seq)>);
+
+    impl NewestRecords {
+        fn newest(&self, key: u128) -> Option<Seq> {
+            self.0.iter().rev().find(|(known, _)| *known == key).map(|(_, seq)| *seq)
+        }
+
+        fn remember(&mut self, key: u128, opposite: Option<u128>, seq: Seq, keys_max: usize) -> Option<Seq> {
+            let known = self.newest(key);
+            if known.is_some() && opposite.and_then(|opposite| self.newest(opposite)) <= known {
+                return known;
+            }
+            self.0.push_back((key, seq));
+            self.0.drain(..self.0.len().saturating_sub(keys_max));
+            None
+        }
+
+        fn listed(&self) -> Vec<IdempotencyKey> {
+            let newest = self.0.iter().filter(|(key, seq)| self.newest(*key) == Some(*seq));
+            newest.map(|(key, seq)| IdempotencyKey::new(*key, *seq)).collect()
+        }
+    }
+
+    #[test]
+    fn a_state_that_began_again_outlasts_the_keys_before_it() {
+        const RESOLVED: u128 = 1;
+        const FIRING: u128 = 2;
+        let mut keys = IdempotencyKeys::new(3);
+        assert_eq!(keys.remember_change(RESOLVED, FIRING, Seq(10)), None);
+        assert_eq!(keys.remember_change(FIRING, RESOLVED, Seq(11)), None);
+        assert_eq!(keys.remember_change(RESOLVED, FIRING, Seq(12)), None);
+        assert_eq!(keys.to_vec().iter().map(|key| key.seq).collect::<Vec<_>>(), [Seq(11), Seq(12)]);
+        // The end is younger than what it ended, so it is not evicted first: a firing state would
+        // count as known.
+        assert_eq!(keys.remember(3, Seq(13)), None);
+        assert_eq!(keys.remember_change(FIRING, RESOLVED, Seq(14)), None);
+        assert_eq!(keys.remember_change(RESOLVED, FIRING, Seq(15)), None);
     }
 
     proptest! {
+        #[test]
+        fn it_remembers_the_newest_records_in_their_order(
+            keys_max in 1_usize..12,
+            reports in prop::collection::vec((0_u128..6, any::<bool>()), 0..200),
+        ) {
+            let (mut remembered, mut model) = (IdempotencyKeys::new(keys_max), NewestRecords::default());
+            for (seq, (key, is_change)) in (1..).map(Seq).zip(reports) {
+                let opposite = is_change.then_some(key ^ 1);
+                let known = match opposite {
+                    Some(opposite) => remembered.remember_change(key, opposite, seq),
+                    None => remembered.remember(key, seq),
+                };
+                prop_assert_eq!(known, model.remember(key, opposite, seq, keys_max));
+                prop_assert_eq!(remembered.to_vec(), model.listed());
+                prop_assert_eq!(remembered.len(), model.listed().len());
+                // A start reads the records again.
+                let mut read = IdempotencyKeys::new(keys_max);
+                read.remember_all(model.0.iter().map(|(key, seq)| IdempotencyKey::new(*key, *seq)));
+                prop_assert_eq!(read.to_vec(), model.listed());
+            }
+        }
+
         #[test]
         fn it_does_what_a_plain_list_does(
             keys_max in 1_usize..40,
