@@ -10,37 +10,52 @@ use regex::{Captures, Regex};
 /// Endings of files of source code. A host such as `db.example.com:5432` has none of them.
 const ENDINGS: &str = "go|[cm]?[jt]sx?|vue|svelte|pyx?|java|kts?|scala|groovy|rs|phpt?|rb|cs|fs|vb|cc|cpp|cxx|c|\
     hh|hpp|hxx|h|mm|m|swift|dart|exs?|erl|l?hs|lua|clj[cs]?|p[lm]|ml|zig|nim|cr|jl|bats|feature|robot|sh";
-/// Parts of the paths of files that the user does not write.
-const FOREIGN: [&str; 14] = [
-    "node_modules/",
-    "node:",
-    "site-packages/",
-    "dist-packages/",
-    "/lib/python",
-    "/rustc/",
-    "/.cargo/registry/",
-    "/go/src/",
-    "/src/testing/",
-    "/src/runtime/",
-    "/pkg/mod/",
-    "/vendor/",
-    "/gems/",
-    "internal/process/",
-];
-/// Beginnings of qualified names in the frames of the Java libraries.
-const FOREIGN_FRAMES: [&str; 12] = [
-    "at java.",
-    "at java.base/",
-    "at jdk.",
-    "at sun.",
-    "at org.junit.",
-    "at junit.",
-    "at org.opentest4j.",
-    "at org.assertj.",
-    "at org.hamcrest.",
-    "at org.testng.",
-    "at kotlin.",
-    "at org.apache.maven.",
+/// Paths of files that the user does not write: where each language's tools install libraries. A
+/// folder of a project may have the name of one of these alone (`vendor`, `src/testing`,
+/// `go/src/github.com`), so each path is known by more than one name.
+const FOREIGN: &str = r"(?x)
+    ^<
+    # Node, and its packages.
+    | ^node: | ^internal[/\\](?:process|modules|main|bootstrap|per_context)[/\\].*\.js$
+    | (?:^|[/\\])node_modules[/\\] | (?:^|/)\.yarn/(?:berry|cache|unplugged|__virtual__)/
+    # Python.
+    | (?:^|[/\\])(?:site|dist)-packages[/\\] | /lib(?:64)?/(?:python|pypy)\d[\d.]*/ | (?i:\\python\d+\\lib\\)
+    # Rust.
+    | /rustc/[0-9a-f]+/ | /lib/rustlib/src/ | /registry/src/[^/]+-[0-9a-f]{16}/
+    | /git/checkouts/[^/]+-[0-9a-f]{16}/ | (?:^|/)vendor/[^/]+/src/.*\.rs$
+    # Go: its own packages have no dot in their names.
+    | (?:^|/)go[-.\d]*/(?:\d[^/]*/)?(?:x64/|arm64/|libexec/)?src/
+        (?:archive|bufio|bytes|cmp|compress|container|context|crypto|database|debug|embed|encoding|errors
+        |expvar|flag|fmt|hash|html|image|internal|io|iter|log|maps|math|mime|net|os|path|plugin|reflect
+        |regexp|runtime|slices|sort|strconv|strings|structs|sync|syscall|testing|text|time|unicode|unique
+        |weak)/(?:[^/.]+/)*[^/]+\.(?:go|s)$
+    | @v\d[^/]*/.*\.go$ | (?:^|/)vendor/[^/]+\.[^/]+/.*\.go$
+    | ^testing/(?:testing|benchmark|fuzz)\.go$ | ^runtime/(?:panic|proc|signal_unix)\.go$
+    # PHP.
+    | (?:^|/)vendor/[^/]+/[^/]+/.*\.php$
+    # Ruby.
+    | (?i:/gems/[^/]*\d+\.\d+[^/]*/) | /ruby/\d+\.\d+\.\d+/
+";
+/// Beginnings of qualified names of Java's libraries, as in the frames of a stack.
+const FOREIGN_CLASSES: [&str; 18] = [
+    "java.",
+    "javax.",
+    "jdk.",
+    "sun.",
+    "com.sun.",
+    "kotlin.",
+    "scala.",
+    "groovy.lang.",
+    "org.codehaus.groovy.",
+    "org.junit.",
+    "junit.",
+    "org.opentest4j.",
+    "org.assertj.",
+    "org.hamcrest.",
+    "org.testng.",
+    "org.mockito.",
+    "org.springframework.",
+    "org.apache.maven.",
 ];
 /// Texts that say only that a test failed.
 const EMPTY: [&str; 22] = [
@@ -120,7 +135,8 @@ pub(super) fn is_reason(line: &str) -> bool {
 
 /// Whether a file belongs to a library, or to the language.
 pub(super) fn is_foreign(file: &str) -> bool {
-    file.starts_with('<') || FOREIGN.iter().any(|part| file.contains(part))
+    static IS_FOREIGN: LazyLock<Regex> = LazyLock::new(|| Regex::new(FOREIGN).expect("it is tested"));
+    IS_FOREIGN.is_match(file)
 }
 
 /// Whether two names can be of the same file: one path ends with the other.
@@ -168,11 +184,17 @@ pub(super) fn place(text: &str, known: Option<&str>, class: Option<&str>) -> Opt
 
 /// The places in a line, each with whether it is a frame of a traceback.
 fn places(line: &str) -> Vec<(Place, bool)> {
-    let trimmed = line.trim_start();
-    if FOREIGN_FRAMES.iter().any(|begin| trimmed.starts_with(begin)) {
+    if class_of(line).is_some_and(|class| FOREIGN_CLASSES.iter().any(|begin| class.starts_with(begin))) {
         return Vec::new();
     }
     PLACE.captures_iter(line).filter_map(|found| read_place(&found)).collect()
+}
+
+/// The qualified name in a frame of Java, without its class loader and its module:
+/// `at app//x.FooTest.bar(FooTest.java:12)`.
+fn class_of(line: &str) -> Option<&str> {
+    let (name, _) = line.trim_start().strip_prefix("at ")?.split_once('(')?;
+    name.rsplit('/').next()
 }
 
 fn read_place(found: &Captures<'_>) -> Option<(Place, bool)> {
@@ -277,6 +299,19 @@ mod tests {
                 Some("x.FooTest"),
                 "FooTest.java:12:0",
             ),
+            (
+                "\tat app//org.junit.jupiter.api.AssertionUtils.fail(AssertionUtils.java:55)\n\tat app//x.FooTest.bar(FooTest.java:12)",
+                None,
+                None,
+                "FooTest.java:12:0",
+            ),
+            (
+                "\tat org.springframework.util.Assert.notNull(Assert.java:201)\n\tat x.Foo.bar(Foo.java:9)",
+                None,
+                None,
+                "Foo.java:9:0",
+            ),
+            ("\tat sundial.Clock.tick(Clock.java:3)", None, None, "Clock.java:3:0"),
             ("at N.T.F() in /w/A.cs:line 12", None, None, "/w/A.cs:12:0"),
             ("thread 'x' panicked at src/a.rs:10:9:\nno", None, None, "src/a.rs:10:9"),
             ("/w/a_test.cc:12: Failure", None, None, "/w/a_test.cc:12:0"),
@@ -289,6 +324,64 @@ mod tests {
                 format!("{}:{}:{}", place.file, place.line.unwrap_or(0), place.column.unwrap_or(0))
             });
             assert_eq!(found, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_foreign_by_where_tools_install_libraries() {
+        for (file, expected) in [
+            ("node_modules/x/a.js", true),
+            ("/w/node_modules/.pnpm/x@1.0.0/node_modules/x/a.js", true),
+            ("C:\\w\\node_modules\\x\\a.js", true),
+            ("/w/.yarn/cache/x-npm-1.0.0-0a1b2c.zip/a.js", true),
+            ("node:internal/process/task_queues", true),
+            ("internal/process/task_queues.js", true),
+            ("/w/.venv/lib/python3.12/site-packages/x/a.py", true),
+            ("/usr/lib/python3/dist-packages/x.py", true),
+            ("/usr/lib/python3.11/unittest/case.py", true),
+            ("/usr/lib64/python3.9/json/decoder.py", true),
+            ("<string>", true),
+            ("/rustc/9fc6b43126469e3858e2fe86cafb4f0fd5068869/library/core/src/panicking.rs", true),
+            ("/home/u/.rustup/toolchains/stable-x86_64/lib/rustlib/src/rust/library/std/src/panic.rs", true),
+            ("/home/u/.cargo/registry/src/index.crates.io-6f17d22bba15001f/serde-1.0.0/src/de.rs", true),
+            ("/usr/local/cargo/registry/src/index.crates.io-1949cf8c6b5b557f/serde-1.0.0/src/de.rs", true),
+            ("/home/u/.cargo/git/checkouts/x-0a1b2c3d4e5f6071/abc1234/src/lib.rs", true),
+            ("vendor/serde/src/de.rs", true),
+            ("/usr/local/go/src/testing/testing.go", true),
+            ("/usr/lib/go-1.22/src/runtime/panic.go", true),
+            ("/opt/hostedtoolcache/go/1.22.0/x64/src/net/http/server.go", true),
+            ("/home/u/sdk/go1.23.4/src/reflect/value.go", true),
+            ("/home/u/go/pkg/mod/github.com/x/y@v1.2.3/y.go", true),
+            ("/home/u/go/pkg/mod/golang.org/toolchain@v0.0.1-go1.23.0.linux-amd64/src/time/sleep.go", true),
+            ("github.com/x/y@v1.2.3/y.go", true),
+            ("/w/vendor/github.com/x/y/y.go", true),
+            ("testing/testing.go", true),
+            ("/w/vendor/phpunit/phpunit/src/Framework/TestCase.php", true),
+            ("/usr/lib/ruby/gems/3.2.0/gems/rspec-core-3.12.0/lib/rspec/core.rb", true),
+            ("/usr/local/rvm/gems/ruby-3.2.2/gems/rspec-core-3.12.0/lib/rspec/core.rb", true),
+            ("/w/vendor/bundle/ruby/3.2.0/gems/rack-3.0.8/lib/rack.rb", true),
+            ("/usr/lib/ruby/3.2.0/net/http.rb", true),
+            // Folders of a user with the same names.
+            ("/home/u/go/src/github.com/acme/shop/cart.go", false),
+            ("/go/src/example.com/shop/cart_test.go", false),
+            ("/w/src/testing/render.test.tsx", false),
+            ("/w/src/testing/fixture.go", false),
+            ("/w/src/runtime/loop.rs", false),
+            ("/w/pkg/mod/mod.go", false),
+            ("internal/process/run_test.go", false),
+            ("/w/internal/process/run.js", false),
+            ("/w/lib/python_client/client.py", false),
+            ("lib/python/client.py", false),
+            ("app/vendor/orders.rb", false),
+            ("/w/src/vendor/list.test.ts", false),
+            ("/w/go/services/api/src/time/clock.go", false),
+            ("/w/app/vendor/Order.php", false),
+            ("crates/vendor/src/lib.rs", false),
+            ("/home/u/gems/cart/lib/cart.rb", false),
+            ("/w/my_node_modules/a.js", false),
+            ("src/a.rs", false),
+        ] {
+            assert_eq!(is_foreign(file), expected, "{file}");
         }
     }
 
