@@ -377,10 +377,14 @@ impl Daemon {
         let stopping = async {
             tracing::debug!(phase = %Phase::Intake, "stopping");
             self.stop_intake.send_replace(true);
-            match timeout(INTAKE_GRACE, self.tasks.wait_for(TaskKind::Listener)).await {
+            let ends = async {
+                self.tasks.wait_for(TaskKind::Listener).await?;
+                self.tasks.wait_for(TaskKind::Source).await
+            };
+            match timeout(INTAKE_GRACE, ends).await {
                 Ok(ended) => ended?,
                 Err(_) => {
-                    tracing::warn!("some clients keep their connections open; their requests are cancelled")
+                    tracing::warn!("some clients or sources do not end; what they have left is cancelled")
                 }
             }
             tracing::debug!(phase = %Phase::Drain, "stopping");

@@ -1,5 +1,8 @@
 //! Streams of what a future makes while its reader waits.
 
+use std::panic::{AssertUnwindSafe, resume_unwind};
+
+use futures_util::FutureExt;
 use tokio::sync::mpsc::{Sender, channel};
 use tokio_stream::{Stream, StreamExt, once, wrappers::ReceiverStream};
 
@@ -7,6 +10,8 @@ use tokio_stream::{Stream, StreamExt, once, wrappers::ReceiverStream};
 ///
 /// Shape: `work` runs while the stream is read, in the reader's task, and is dropped with the stream.
 /// It waits while `room` items are unread. The result is the last item, as an error.
+///
+/// Panics: with `work`, after its items have been read.
 pub(crate) fn produced<T, W: Future>(
     room: usize,
     work: impl FnOnce(Sender<T>) -> W,
@@ -14,10 +19,11 @@ pub(crate) fn produced<T, W: Future>(
     let (sender, items) = channel(room);
     let last = sender.clone();
     let work = once((work(sender), last)).then(move |(work, last)| async move {
-        let result = work.await;
+        // After a panic nothing of it is used any more.
+        let result = AssertUnwindSafe(work).catch_unwind().await;
         // All of it is free once every item has been read.
         drop(last.reserve_many(room).await);
-        Err(result)
+        Err(result.unwrap_or_else(|panic| resume_unwind(panic)))
     });
     ReceiverStream::new(items).map(Ok).merge(work)
 }

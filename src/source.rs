@@ -23,7 +23,15 @@ mod values;
 pub mod watching;
 
 use std::{
-    convert::Infallible, error::Error, future::pending, io, os::fd::OwnedFd, pin::pin, sync::Arc,
+    any::Any,
+    convert::Infallible,
+    error::Error,
+    future::pending,
+    io,
+    os::fd::OwnedFd,
+    panic::{AssertUnwindSafe, resume_unwind},
+    pin::{Pin, pin},
+    sync::Arc,
     time::Duration,
 };
 
@@ -52,7 +60,7 @@ const BACK_OFF_MAX: Duration = Duration::from_secs(5 * 60);
 /// A run of this duration resets the wait.
 const IS_WELL_AFTER: Duration = Duration::from_secs(10 * 60);
 
-/// Most events of a source that wait for its earlier ones, or groups of events.
+/// Most groups of a source's events that wait to be published, and most that share one write.
 const EVENTS_WAITING_MAX: usize = 32;
 /// The wait between two attempts to publish on a full disk.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -117,7 +125,8 @@ fn events_of<E, W: Future<Output = Result<Infallible, E>>>(
     })
 }
 
-/// Runs a source until the daemon stops, and restarts it after each failure.
+/// Runs a source until the daemon stops, and restarts it after each failure. The groups of events
+/// that it handed over before it ended are published.
 ///
 /// Errors: none; a failure is logged, published as `source.failed`, and followed by a wait.
 pub async fn keep_running<S: Source>(
@@ -130,16 +139,12 @@ pub async fn keep_running<S: Source>(
     loop {
         let began = (clocks.clock)();
         let mut task = JoinSet::new();
-        task.spawn(publish_from(Arc::clone(&source), clocks.clone(), publisher.clone()));
-        let ended = tokio::select! {
-            ended = task.join_next() => ended,
-            // An error means that the daemon's side was dropped, which also means to stop.
-            _ = stop.wait_for(|is_stopping| *is_stopping) => return Ok(()),
-        };
-        let why = match ended {
-            Some(Ok(Some(error))) => with_causes(&error),
+        task.spawn(publish_from(Arc::clone(&source), clocks.clone(), publisher.clone(), stop.clone()));
+        let why = match task.join_next().await {
+            Some(Ok(Ended::Stopped)) => return Ok(()),
+            Some(Ok(Ended::Failed(error))) => with_causes(&error),
             Some(Err(error)) => error.to_string(),
-            Some(Ok(None)) | None => "it ended".to_owned(),
+            Some(Ok(Ended::Finished)) | None => "it ended".to_owned(),
         };
         let now = (clocks.clock)();
         if now.since(began) >= IS_WELL_AFTER {
@@ -152,10 +157,16 @@ pub async fn keep_running<S: Source>(
         }
         tokio::select! {
             () = pause(back_off) => {}
-            _ = stop.wait_for(|is_stopping| *is_stopping) => return Ok(()),
+            () = stopped(&mut stop) => return Ok(()),
         }
         back_off = (back_off * 2).min(BACK_OFF_MAX);
     }
+}
+
+/// Waits until the daemon stops.
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    // An error means that the daemon's side was dropped, which also means to stop.
+    stop.wait_for(|is_stopping| *is_stopping).await.ok();
 }
 
 /// The event that a source failed; `retry_in` is the wait before its restart, `None` if it is not
@@ -178,32 +189,84 @@ fn readiness(file: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::new(file)
 }
 
-/// Publishes the events of a source, and returns its error; retries on a full disk.
-async fn publish_from<S: Source>(source: Arc<S>, clocks: Clocks, publisher: Publisher) -> Option<S::Error> {
+/// How a run of a source ended.
+enum Ended<E> {
+    Failed(E),
+    /// Its stream ended without an error.
+    Finished,
+    /// The daemon stops.
+    Stopped,
+}
+
+/// What a source does next.
+enum Next<E> {
+    Made(Vec<Event>),
+    Ends(Ended<E>),
+    Panics(Box<dyn Any + Send>),
+}
+
+/// Publishes the events of a source until it ends or the daemon stops, also those that wait then.
+///
+/// Panics: with the source, after its events are published.
+async fn publish_from<S: Source>(
+    source: Arc<S>,
+    clocks: Clocks,
+    publisher: Publisher,
+    mut stop: watch::Receiver<bool>,
+) -> Ended<S::Error> {
     let mut events = pin!(source.events(clocks));
-    let mut ended = None;
-    while let Some(first) = events.next().await {
+    loop {
+        let first = tokio::select! {
+            biased;
+            () = stopped(&mut stop) => None,
+            next = next_of(events.as_mut()) => Some(next),
+        };
+        let mut ends = first.is_none().then_some(Next::Ends(Ended::Stopped));
         let mut made = Vec::new();
         // What its tasks made meanwhile shares one write.
-        let ready = std::iter::from_fn(|| events.next().now_or_never().flatten());
-        for next in std::iter::once(first).chain(ready).take(EVENTS_WAITING_MAX) {
+        let ready = std::iter::from_fn(|| next_of(events.as_mut()).now_or_never());
+        for next in first.into_iter().chain(ready).take(EVENTS_WAITING_MAX) {
             match next {
-                Ok(next) => made.extend(next),
-                Err(error) => ended = Some(error),
+                Next::Made(events) => made.extend(events),
+                end @ (Next::Ends(_) | Next::Panics(_)) => {
+                    ends.get_or_insert(end);
+                    break;
+                }
             }
         }
-        let records = || Records::build(|records| made.iter().for_each(|event| records.own_event(event)));
-        while !made.is_empty()
-            && let Err(error) = publisher.publish(records()).await
-        {
-            tracing::warn!(events = made.len(), %error, "events cannot be published yet");
-            pause(RETRY_AFTER).await;
-        }
-        if ended.is_some() {
-            break;
+        publish(&publisher, &made, &mut stop).await;
+        match ends {
+            Some(Next::Ends(ended)) => return ended,
+            Some(Next::Panics(panic)) => resume_unwind(panic),
+            Some(Next::Made(_)) | None => {}
         }
     }
-    ended
+}
+
+/// Cancel-safe.
+async fn next_of<E>(mut events: Pin<&mut impl Stream<Item = Result<Vec<Event>, E>>>) -> Next<E> {
+    // After a panic nothing of the source is used any more.
+    match AssertUnwindSafe(events.next()).catch_unwind().await {
+        Ok(Some(Ok(made))) => Next::Made(made),
+        Ok(Some(Err(error))) => Next::Ends(Ended::Failed(error)),
+        Ok(None) => Next::Ends(Ended::Finished),
+        Err(panic) => Next::Panics(panic),
+    }
+}
+
+/// Publishes events; retries on a full disk until the daemon stops.
+async fn publish(publisher: &Publisher, made: &[Event], stop: &mut watch::Receiver<bool>) {
+    let records = || Records::build(|records| made.iter().for_each(|event| records.own_event(event)));
+    while !made.is_empty()
+        && let Err(error) = publisher.publish(records()).await
+    {
+        tracing::warn!(events = made.len(), %error, "events cannot be published yet");
+        tokio::select! {
+            biased;
+            () = stopped(stop) => return,
+            () = pause(RETRY_AFTER) => {}
+        }
+    }
 }
 
 /// Waits for a duration; forever without one.

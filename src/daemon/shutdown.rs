@@ -1,6 +1,7 @@
 //! Stop signals, and the four phases of stopping.
 //!
-//! 1. Intake: listeners accept nothing more; running requests finish.
+//! 1. Intake: listeners accept nothing more; running requests finish, and sources publish what they
+//!    have handed over.
 //! 2. Drain: open batches close and the engine reaches the journal's head.
 //! 3. Sync: everything written is made durable, and a snapshot is written, so that the next start
 //!    reads only the snapshot.
@@ -16,8 +17,8 @@ use tokio::signal::unix::{SignalKind, signal};
 /// How long stopping may take before the rest is left to the next start.
 pub(super) const GRACE: Duration = Duration::from_secs(5);
 
-/// How long to wait for running requests; a client that neither sends nor reads must not use up the
-/// time for the rest.
+/// How long to wait for running requests and for sources; a client that neither sends nor reads must
+/// not use up the time for the rest.
 pub(super) const INTAKE_GRACE: Duration = Duration::from_secs(2);
 
 /// The phase of a stop.

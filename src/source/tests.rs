@@ -7,10 +7,78 @@ use std::{
 
 use super::*;
 use crate::{
-    event::Seq,
+    event::{Seq, codec},
     journal::{Journal, JournalSettings, memory::MemoryFiles},
     records,
 };
+
+/// Publishes three events at once, and then asks for the stop or panics.
+struct Parting {
+    stop: watch::Sender<bool>,
+    panics: bool,
+}
+
+impl Source for Parting {
+    const NAME: &'static str = "parting";
+    type Error = Infallible;
+
+    fn events(self: Arc<Self>, clocks: Clocks) -> impl Stream<Item = Result<Vec<Event>, Infallible>> + Send {
+        events_of(clocks, |out| async move {
+            for number in 0..3 {
+                let id = format!("e{number}");
+                let event = Event::own("a.b", id, Severity::Info, json!({}), Timestamp::ZERO);
+                out.publish(event).await;
+            }
+            assert!(!self.panics, "it panics");
+            self.stop.send_replace(true);
+            std::future::pending().await
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_source_handed_over_is_published_at_a_stop_and_a_panic() {
+    for panics in [false, true] {
+        let clock: Clock = Arc::new(|| Timestamp::ZERO);
+        let files = Arc::new(MemoryFiles::new());
+        let opened = Journal::open(files, JournalSettings::default(), Arc::clone(&clock), &|_| None);
+        let journal = opened.expect("opened").journal;
+        let (stop, mut stopping) = watch::channel(false);
+        let source = Arc::new(Parting { stop: stop.clone(), panics });
+        let clocks = Clocks { clock, wall: || Timestamp::ZERO };
+        let running = keep_running(source, clocks, Publisher::new(journal.clone()), stopping.clone());
+        // Publishing waits for the event loop, also while the source stops.
+        journal.set_untaken(u64::MAX);
+        let admits = async {
+            if panics {
+                pause(Duration::from_millis(500)).await;
+            }
+            journal.set_untaken(0);
+            journal.consumed(Seq(1));
+            if panics {
+                pause(Duration::from_millis(300)).await;
+                stop.send_replace(true);
+            }
+        };
+        let admits = async {
+            if !panics {
+                stopping.wait_for(|is_stopping| *is_stopping).await.expect("it is asked for");
+                tokio::task::yield_now().await;
+            }
+            admits.await;
+        };
+        let (ended, ()) = tokio::join!(running, admits);
+        assert!(ended.is_ok());
+        let mut reader = journal.read_from(Seq(1));
+        let ids: Vec<String> = reader
+            .next_batch(100)
+            .expect("readable")
+            .iter()
+            .map(|found| codec::decode(found.body).expect("only events are written here").id.to_owned())
+            .collect();
+        assert_eq!(ids.get(..3).unwrap_or(&ids), ["e0", "e1", "e2"], "{panics}: {ids:?}");
+    }
+}
 
 /// Fails at once, panics the second time, and waits from the fifth time on.
 struct Failing {
