@@ -21,7 +21,8 @@ use std::{
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
     process::Command,
-    sync::{Mutex, watch},
+    sync::{Mutex, MutexGuard, watch},
+    task::{JoinError, spawn_blocking},
     time::timeout,
 };
 use tokio_stream::{Stream, StreamExt};
@@ -43,7 +44,7 @@ const CALL_MAX: Duration = Duration::from_secs(20);
 const OUTPUT_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Held while git runs on a repository: two runs would replace each other's folder
-/// ([`Programs::git_at`]).
+/// ([`Programs::git_at`]). See [`alone`].
 static GIT_USE: Mutex<()> = Mutex::const_new(());
 
 /// Most bytes of the file in which `gh` lists its logins.
@@ -222,9 +223,9 @@ impl Machine {
     async fn look(&self, folder: &str, arguments: Vec<String>) -> Result<Seen, CheckError> {
         let nowhere = || CheckError::NoRepository(folder.to_owned());
         let no_git = |error: io::Error| CheckError::NoGit(error);
-        let blocked = |error: tokio::task::JoinError| CheckError::NoGit(io::Error::other(error));
+        let blocked = |error: JoinError| CheckError::NoGit(io::Error::other(error));
         let inside = PathBuf::from(folder);
-        let place = tokio::task::spawn_blocking(move || Place::of(&inside)).await.map_err(blocked)?;
+        let place = spawn_blocking(move || Place::of(&inside)).await.map_err(blocked)?;
         let place = place.ok_or_else(nowhere)?;
         let top = place.top.to_str().ok_or_else(nowhere)?.to_owned();
         // Only now, as `/` without a repository would keep every program from running.
@@ -232,13 +233,12 @@ impl Machine {
         self.programs.workspaces.note(&top);
         let settings = self.settings(self.programs.git_settings(&place.settings())).await;
         let abbreviations = self.settings(self.programs.git_abbreviations()).await;
-        let hosts = tokio::task::spawn_blocking(hosts).await.map_err(blocked)?;
+        let hosts = spawn_blocking(hosts).await.map_err(blocked)?;
         let remote = Remote::find(&settings, &abbreviations, &hosts);
         let ids = if has_long_ids(&settings) { Ids::Sha256 } else { Ids::Sha1 };
         let programs = Arc::clone(&self.programs);
-        let _guard = GIT_USE.lock().await;
-        let git = tokio::task::spawn_blocking(move || programs.git_at(&place, ids)).await;
-        let git = git.map_err(blocked)?.map_err(no_git)?;
+        let (git, _guard) = alone(&GIT_USE, move || programs.git_at(&place, ids)).await.map_err(blocked)?;
+        let git = git.map_err(no_git)?;
         let output = run_within(Command::from(git), arguments, CALL_MAX).await.map_err(no_git)?;
         Ok(Seen { top, remote, output })
     }
@@ -249,6 +249,18 @@ impl Machine {
         let output = run_within(Command::from(command), Vec::new(), CALL_MAX).await;
         output.map(|output| output.stdout).unwrap_or_default()
     }
+}
+
+/// Does blocking work while `lock` is held, and returns the guard with the result.
+///
+/// Shape: the work has the guard, as it goes on when the future is dropped; nobody else begins before
+/// it is done.
+async fn alone<T: Send + 'static>(
+    lock: &'static Mutex<()>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<(T, MutexGuard<'static, ()>), JoinError> {
+    let guard = lock.lock().await;
+    spawn_blocking(move || (work(), guard)).await
 }
 
 impl Runner for Machine {

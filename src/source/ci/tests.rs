@@ -176,3 +176,22 @@ async fn a_program_that_nobody_waits_for_is_killed() {
         tokio::task::yield_now().await;
     }
 }
+
+#[tokio::test]
+async fn work_that_was_given_up_keeps_the_lock_until_it_is_done() {
+    static LOCK: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+    let (begin, begun) = tokio::sync::oneshot::channel();
+    let (finish, finished) = std::sync::mpsc::sync_channel::<()>(1);
+    let work = alone(&LOCK, move || {
+        begin.send(()).expect("it is waited for");
+        finished.recv().expect("it may finish");
+    });
+    tokio::select! {
+        biased;
+        _ = work => panic!("it waits"),
+        found = begun => found.expect("it began"),
+    }
+    assert!(LOCK.try_lock().is_err(), "the work goes on");
+    finish.send(()).expect("it waits");
+    let ((), _guard) = alone(&LOCK, || ()).await.expect("it does not panic");
+}
