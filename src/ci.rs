@@ -31,7 +31,7 @@ pub use self::{
     remote::{Hosts, Remote, has_long_ids},
 };
 use self::{
-    follow::{End, failed_key},
+    follow::End,
     schedule::{CALLS_MAX, FOLLOWED_FOR, Gate, gap},
 };
 use crate::{
@@ -97,7 +97,7 @@ impl Plan {
     /// The event for an answer, without parts that were already reported.
     pub fn answered_event(&self, follow: &Follow, mut outcome: Outcome, now: Timestamp) -> Event {
         if let Outcome::Checks(checks) = &mut outcome {
-            checks.failures.retain(|failure| !follow.failed.contains(&failed_key(failure)));
+            checks.failures.retain(|failure| !follow.failed.contains(&failure.key()));
             let key = checks.pr.as_ref().map(|pr| follow.seen_key(&checks.repo, pr.number));
             match key.and_then(|key| self.seen.get(&key)) {
                 Some(seen) => checks.remarks.retain(|remark| remark.at > *seen),
@@ -357,7 +357,7 @@ impl Follows {
         follow.pending = checks.pending;
         let mut events = Vec::new();
         for failure in &checks.failures {
-            if follow.failed.len() < FAILED_MAX && follow.failed.insert(failed_key(failure)) {
+            if follow.failed.len() < FAILED_MAX && follow.failed.insert(failure.key()) {
                 events.push(follow.failed_event(failure, now));
                 if follow.names.len() < NAMES_MAX && !follow.names.contains(&failure.check) {
                     follow.names.push(failure.check.clone());

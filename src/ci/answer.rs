@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::reply::{Context, Pull, Reply, Written};
 use crate::{
     event::{cut_text, strip_text},
+    hash::hash_parts,
     time::{Timestamp, duration_millis},
 };
 
@@ -134,6 +135,18 @@ pub struct Failure {
     /// When it ended, at GitHub: one that is run again may have the same URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
+}
+
+impl Failure {
+    /// What identifies it among the failed checks of a commit: its name, its URL, and when it ended.
+    pub(super) fn identity(&self) -> [&str; 3] {
+        [&self.check, self.url.as_deref().unwrap_or_default(), self.at.as_deref().unwrap_or_default()]
+    }
+
+    /// A hash of its identity.
+    pub(super) fn key(&self) -> u64 {
+        hash_parts(&self.identity())
+    }
 }
 
 /// The position of a remote branch.

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Checks, Failure, Head, Outcome, Output, PrState, Remote, reply};
+use super::{Checks, Head, Outcome, Output, PrState, Remote, reply};
 use crate::{event::SessionId, hash::hash_parts, time::Timestamp};
 
 /// Up to this age an end must be answered twice, because checks appear one after another at first.
@@ -61,7 +61,7 @@ pub struct Follow {
     pub(super) was_at_head: bool,
     /// Whether the pull request was seen open.
     pub(super) was_open: bool,
-    /// The reported failed checks, by a hash of name and URL.
+    /// The reported failed checks, by [`Failure::key`](super::Failure::key).
     pub(super) failed: BTreeSet<u64>,
     /// The names of the first of them.
     pub(super) names: Vec<String>,
@@ -204,12 +204,6 @@ pub fn read_commit(output: &Output) -> Option<String> {
         matches!(commit.len(), 40 | 64) && commit.bytes().all(|byte| byte.is_ascii_hexdigit())
     };
     text.lines().next().filter(is_commit).filter(|_| output.code == Some(0)).map(str::to_owned)
-}
-
-/// Identifies a failed check of a push.
-pub(super) fn failed_key(failure: &Failure) -> u64 {
-    let [url, at] = [&failure.url, &failure.at].map(|text| text.as_deref().unwrap_or_default());
-    hash_parts(&[&failure.check, url, at])
 }
 
 impl Follow {

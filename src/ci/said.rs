@@ -158,9 +158,8 @@ impl Follow {
     pub(super) fn failed_event(&self, failure: &Failure, now: Timestamp) -> Event {
         let Failure { check, summary, url, at } = failure;
         let commit = self.commit.as_deref().unwrap_or_default();
-        let owner = format!("{:016x}", self.owner);
-        let [url_text, at_text] = [url, at].map(|text| text.as_deref().unwrap_or_default());
-        let id = hash_parts(&[&owner, commit, check, url_text, at_text]);
+        let [named, link, ended] = failure.identity();
+        let id = hash_parts(&[&format!("{:016x}", self.owner), commit, named, link, ended]);
         let payload = self.with([
             ("check", Some(json!(check))),
             ("summary", summary.clone().map(Value::from)),
