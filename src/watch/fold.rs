@@ -257,18 +257,19 @@ impl Watches {
                 Step::Failed(error) => failed.push((id, index, error)),
             }
         }
+        // A watch that is done does not fail.
+        failed.retain(|(id, _, _)| self.open.get(id).is_some_and(|watch| !watch.is_done()));
+        let failed = failed.into_iter().filter_map(|(id, index, error)| {
+            let watch = self.open.remove(&id)?;
+            let event = watch.failed_event(index, &error, now);
+            Some((watch, Event { provenance, ..event }))
+        });
+        let failed: Vec<Ended> = failed.collect();
         let fired = |watch: Arc<Watch>| {
             let event = watch.fired(provenance, now);
             (watch, event)
         };
-        let mut ended: Vec<Ended> = self.take_done().into_iter().map(fired).collect();
-        for (id, index, error) in failed {
-            let Some(watch) = self.open.remove(&id) else { continue };
-            let event = watch.failed_event(index, &error, now);
-            ended.push((watch, Event { provenance, ..event }));
-        }
-        self.note_change();
-        ended
+        self.take_done().into_iter().map(fired).chain(failed).collect()
     }
 
     /// Whether the end of a watch of `session` covers all of `events`.
@@ -277,20 +278,18 @@ impl Watches {
         !self.said.is_empty() && !events.is_empty() && events.iter().all(is_said)
     }
 
-    /// Removes the watches with enough met conditions.
+    /// Removes the watches with enough met conditions, after a change of a watch.
     fn take_done(&mut self) -> Vec<Arc<Watch>> {
+        let done = self.take(|watch| watch.is_done());
         self.note_change();
-        self.take(|watch| watch.is_done())
+        done
     }
 
+    /// Removes watches; the caller notes the change.
     fn take(&mut self, is_wanted: impl Fn(&Watch) -> bool) -> Vec<Arc<Watch>> {
         let wanted = self.open.iter().filter(|(_, watch)| is_wanted(watch));
         let wanted: Vec<Arc<str>> = wanted.map(|(id, _)| Arc::clone(id)).collect();
-        let taken: Vec<_> = wanted.iter().filter_map(|id| self.open.remove(id)).collect();
-        if !taken.is_empty() {
-            self.note_change();
-        }
-        taken
+        wanted.iter().filter_map(|id| self.open.remove(id)).collect()
     }
 
     /// The next time at which a condition is met or a watch expires.
@@ -306,6 +305,9 @@ impl Watches {
         };
         let mut due = events(self.apply(come, Provenance::Own, now));
         let expired = self.take(|watch| watch.expires_at <= now);
+        if !expired.is_empty() {
+            self.note_change();
+        }
         due.extend(expired.iter().map(|watch| watch.expired(now)));
         due
     }
@@ -341,9 +343,9 @@ impl Watches {
 
     fn change_owner(&mut self, session: &SessionId, change: impl Fn(&Watch) -> Option<Watch>) {
         let own = self.take(|watch| watch.session.as_ref() == Some(session));
-        let changed: Vec<Watch> = own.iter().filter_map(|watch| change(watch)).collect();
-        if !changed.is_empty() {
-            self.open.extend(changed.into_iter().map(|watch| (Arc::clone(&watch.id), Arc::new(watch))));
+        let changed = own.iter().filter_map(|watch| change(watch));
+        self.open.extend(changed.map(|watch| (Arc::clone(&watch.id), Arc::new(watch))));
+        if !own.is_empty() {
             self.note_change();
         }
     }
