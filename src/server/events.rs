@@ -148,7 +148,7 @@ async fn publish_lines(
 fn take_binary(app: &App, intake: &mut Intake, headers: &HeaderMap, body: &[u8]) -> Result<bool, ApiError> {
     check_lone(body)?;
     let severities = app.config.severities();
-    let headers = headers.iter().filter_map(|(name, text)| Some((name.as_str(), text.to_str().ok()?)));
+    let headers = headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
     intake.take(1, cloudevents::binary(headers, body, app.now(), &severities));
     Ok(true)
 }

@@ -3,7 +3,8 @@
 //!
 //! `id`, `source`, `type` and `time` are the event's own; so are the extension attributes
 //! `severity`, `session`, `workspace`, `cause` and `dedupekey`. A `data` object is the payload; other
-//! data become `{"data": ...}`, non-text bytes `{"data_base64": ...}`. `subject` is added to the
+//! data become `{"data": ...}`, non-text bytes `{"data_base64": ...}`. Bytes are JSON or text as their
+//! content type says; without one they are JSON if they can be read as JSON. `subject` is added to the
 //! payload, and so are the other extension attributes as the object `extensions`, unless the payload
 //! has such a field. Of the specification's attributes `datacontenttype` and `dataschema` are
 //! dropped, and so are the identifiers of traces, which would make equal events differ.
@@ -78,6 +79,8 @@ struct Attributes<'a> {
     time: Option<Text<'a>>,
     #[serde(borrow)]
     subject: Option<Text<'a>>,
+    #[serde(borrow, rename = "datacontenttype")]
+    content_type: Option<Text<'a>>,
     #[serde(borrow)]
     data: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -113,7 +116,8 @@ pub fn structured<'a>(
             let bytes = BASE64_STANDARD
                 .decode(&**encoded)
                 .map_err(|_| FieldError::new("data_base64", "is not base64 (RFC 4648, with padding)"))?;
-            payload_of_bytes(&bytes).into_owned().into()
+            let media = Media::of(attributes.content_type.as_deref());
+            payload_of_bytes(&bytes, media)?.into_owned().into()
         }
         (None, None) => Cow::Borrowed("{}"),
     };
@@ -134,19 +138,27 @@ pub fn structured<'a>(
 
 /// Parses one CloudEvent in binary mode.
 ///
-/// Shape: `headers` are names in lower case and their texts, of which those of `ce-<attribute>` are
-/// percent-encoded; `body` is the data. Errors: as [`structured`].
+/// Shape: `headers` are names in lower case and their values, of which those of `ce-<attribute>` may
+/// be quoted and are percent-encoded; `body` is the data. Errors: as [`structured`].
 pub fn binary<'a>(
-    headers: impl Iterator<Item = (&'a str, &'a str)>,
+    headers: impl Iterator<Item = (&'a str, &'a [u8])>,
     body: &'a [u8],
     now: Timestamp,
     severities: &OwnSeverities,
 ) -> Result<ParsedEvent<'a>, FieldError> {
     check_size(body.len())?;
-    let given: BTreeMap<&str, &str> =
-        headers.filter_map(|(name, text)| Some((name.strip_prefix("ce-")?, text))).collect();
-    let decode = |name: &str, text: &'a str| {
-        percent_decoded(text).ok_or_else(|| FieldError::new(name.to_owned(), "is not percent-encoded UTF-8"))
+    let mut media = Media::Unstated;
+    let mut given: BTreeMap<&str, &[u8]> = BTreeMap::new();
+    for (name, value) in headers {
+        if name == "content-type" {
+            media = Media::of(std::str::from_utf8(value).ok());
+        } else if let Some(name) = name.strip_prefix("ce-") {
+            given.insert(name, value);
+        }
+    }
+    let decode = |name: &str, value: &'a [u8]| {
+        let text = std::str::from_utf8(value).ok().map(unquoted).and_then(percent_decoded);
+        text.ok_or_else(|| FieldError::new(name.to_owned(), "is not percent-encoded UTF-8"))
     };
     let attribute = |name: &'static str| {
         given.get(name).map(|text| decode(name, text)).transpose().map(|text| text.map(Text))
@@ -154,7 +166,7 @@ pub fn binary<'a>(
     let extensions = given.iter().filter(|(name, _)| is_extension(name));
     let extensions = extensions.map(|(name, text)| Ok(((*name).to_owned(), decode(name, text)?.into())));
     let extensions = extensions.collect::<Result<Extensions, FieldError>>()?;
-    let payload = if body.is_empty() { Cow::Borrowed("{}") } else { payload_of_bytes(body) };
+    let payload = if body.is_empty() { Cow::Borrowed("{}") } else { payload_of_bytes(body, media)? };
     let attributes = Attributes {
         specversion: attribute("specversion")?,
         id: attribute("id")?,
@@ -162,6 +174,7 @@ pub fn binary<'a>(
         event_type: attribute("type")?,
         time: attribute("time")?,
         subject: attribute("subject")?,
+        content_type: None,
         data: None,
         data_base64: None,
         severity: attribute("severity")?,
@@ -225,14 +238,45 @@ fn payload_of_json(data: &str) -> Cow<'_, str> {
     }
 }
 
-fn payload_of_bytes(bytes: &[u8]) -> Cow<'_, str> {
-    let Ok(text) = std::str::from_utf8(bytes) else {
-        return format!(r#"{{"data_base64":"{}"}}"#, BASE64_STANDARD.encode(bytes)).into();
-    };
-    match serde_json::from_str::<&RawValue>(text) {
-        Ok(json) => payload_of_json(json.get()),
-        Err(_) => format!(r#"{{"data":{}}}"#, serde_json::Value::from(text)).into(),
+/// What a content type says about bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Media {
+    Json,
+    /// Anything else, also if it can be read as JSON.
+    Other,
+    /// Nothing: it is absent, or one that clients send by default.
+    Unstated,
+}
+
+impl Media {
+    fn of(content_type: Option<&str>) -> Self {
+        let Some(content_type) = content_type else { return Self::Unstated };
+        let name = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        match name.as_str() {
+            "" | "application/octet-stream" | "application/x-www-form-urlencoded" => Self::Unstated,
+            "application/json" | "text/json" => Self::Json,
+            name if name.ends_with("+json") => Self::Json,
+            _ => Self::Other,
+        }
     }
+}
+
+/// Errors: they are not the JSON that their content type states.
+fn payload_of_bytes(bytes: &[u8], media: Media) -> Result<Cow<'_, str>, FieldError> {
+    let no_json = |error: &dyn std::fmt::Display| FieldError::new("data", format!("is not JSON: {error}"));
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) if media == Media::Json => return Err(no_json(&error)),
+        Err(_) => return Ok(format!(r#"{{"data_base64":"{}"}}"#, BASE64_STANDARD.encode(bytes)).into()),
+    };
+    if media != Media::Other {
+        match serde_json::from_str::<&RawValue>(text) {
+            Ok(json) => return Ok(payload_of_json(json.get())),
+            Err(error) if media == Media::Json => return Err(no_json(&error)),
+            Err(_) => {}
+        }
+    }
+    Ok(format!(r#"{{"data":{}}}"#, Value::from(text)).into())
 }
 
 /// Whether an attribute belongs into `extensions`, by its name.
@@ -265,10 +309,30 @@ fn with_field<'a>(payload: Cow<'a, str>, name: &str, value: &Value) -> Result<Co
     Ok(format!(r#"{open}{comma}"{name}":{value}}}"#).into())
 }
 
+/// The content of a quoted string, which older versions of the specification send; any other text
+/// as it is.
+///
+/// Source: RFC 9110, section 5.6.4.
+fn unquoted(text: &str) -> Cow<'_, str> {
+    let Some(inside) = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else {
+        return text.into();
+    };
+    let (mut plain, mut rest) = (String::with_capacity(inside.len()), inside.chars());
+    while let Some(found) = rest.next() {
+        match found {
+            // Not one string.
+            '"' => return text.into(),
+            '\\' => plain.extend(rest.next()),
+            _ => plain.push(found),
+        }
+    }
+    plain.into()
+}
+
 /// Decodes percent-encoding; `None` if it is invalid or the result is not UTF-8.
-fn percent_decoded(text: &str) -> Option<Cow<'_, str>> {
+fn percent_decoded(text: Cow<'_, str>) -> Option<Cow<'_, str>> {
     if !text.contains('%') {
-        return Some(Cow::Borrowed(text));
+        return Some(text);
     }
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -330,6 +394,15 @@ mod tests {
             (r#","data_base64":"eyJhIjoxfQ==""#, r#"{"a":1}"#),
             (r#","data_base64":"aGk=""#, r#"{"data":"hi"}"#),
             (r#","data_base64":"/w==""#, r#"{"data_base64":"/w=="}"#),
+            (r#","datacontenttype":"image/png","data_base64":"MTIz""#, r#"{"data":"123"}"#),
+            (r#","datacontenttype":"Application/X+JSON; v=1","data_base64":"MTIz""#, r#"{"data":123}"#),
+            (
+                r#","datacontenttype":"application/json","data_base64":"aGk=""#,
+                "data: is not JSON: expected value at line 1 column 1",
+            ),
+            (r#","datacontenttype":"text/xml","data":"<a/>""#, r#"{"data":"<a/>"}"#),
+            (r#","datacontenttype":null,"data":1"#, r#"{"data":1}"#),
+            (r#","datacontenttype":7"#, "datacontenttype: must be a string, not a number"),
             (r#","subject":"pr/7""#, r#"{"subject":"pr/7"}"#),
             (r#","subject":"pr/7","data":{"a":1}"#, r#"{"a":1,"subject":"pr/7"}"#),
             (r#","subject":"pr/7","data":{"subject":"own"}"#, r#"{"subject":"own"}"#),
@@ -411,7 +484,7 @@ mod tests {
     }
 
     fn of_headers(headers: &BTreeMap<&str, &str>, body: &[u8]) -> String {
-        let headers = headers.iter().map(|(name, text)| (*name, *text));
+        let headers = headers.iter().map(|(name, text)| (*name, text.as_bytes()));
         shown(binary(headers, body, NOW, &OwnSeverities::default()))
     }
 
@@ -432,19 +505,37 @@ mod tests {
                 '\u{e9}'
             )
         };
-        for (body, payload) in [
-            (&b"{\"a\":1}"[..], r#"{"a":1}"#),
-            (b"", "{}"),
-            (b"plain \"text\"", r#"{"data":"plain \"text\""}"#),
-            (b"\xff\xfe", r#"{"data_base64":"//4="}"#),
-        ] {
+        for (body, payload) in [(&b"{\"a\":1}"[..], r#"{"a":1}"#), (b"", "{}")] {
             assert_eq!(of_headers(&headers, body), expected(payload));
         }
+        let wrong = "data: is not JSON: expected value at line 1 column 1";
+        assert_eq!(of_headers(&headers, b"plain"), wrong);
+        for (media, body, payload) in [
+            ("application/octet-stream", &b"plain \"text\""[..], r#"{"data":"plain \"text\""}"#),
+            ("application/octet-stream", b"\xff\xfe", r#"{"data_base64":"//4="}"#),
+            ("application/octet-stream", b"{\"a\":1}", r#"{"a":1}"#),
+            ("text/plain; charset=utf-8", b"123", r#"{"data":"123"}"#),
+            ("application/xml", b"<a/>", r#"{"data":"<a/>"}"#),
+        ] {
+            headers.insert("content-type", media);
+            assert_eq!(of_headers(&headers, body), expected(payload), "{media}");
+        }
+        headers.insert("content-type", "application/json");
         headers.extend([("ce-methodname", "x%20y"), ("ce-traceparent", "00-1"), ("ce-bad_name", "1")]);
         assert_eq!(
             of_headers(&headers, br#"{"a":1}"#),
             expected(r#"{"a":1,"extensions":{"methodname":"x y"}}"#)
         );
+        for (text, read) in [
+            (r#""x \"y\\z\" %41""#, r#"x \"y\\z\" A"#),
+            (r#"a "b""#, r#"a \"b\""#),
+            (r#""a" "b""#, r#"\"a\" \"b\""#),
+            ("caf\u{e9}", "caf\u{e9}"),
+        ] {
+            headers.insert("ce-methodname", text);
+            let payload = format!(r#"{{"a":1,"extensions":{{"methodname":"{read}"}}}}"#);
+            assert_eq!(of_headers(&headers, br#"{"a":1}"#), expected(&payload), "{text}");
+        }
         for (name, text, expected) in [
             ("ce-methodname", "%zz", "methodname: is not percent-encoded UTF-8"),
             ("ce-specversion", "%zz", "specversion: is not percent-encoded UTF-8"),
@@ -452,5 +543,8 @@ mod tests {
             assert_eq!(of_headers(&[(name, text)].into(), b""), expected);
         }
         assert_eq!(of_headers(&BTreeMap::new(), b""), "specversion: is missing");
+        let wide = [("ce-session", &b"caf\xe9"[..])].into_iter();
+        let error = shown(binary(wide, b"", NOW, &OwnSeverities::default()));
+        assert_eq!(error, "session: is not percent-encoded UTF-8");
     }
 }
