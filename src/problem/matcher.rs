@@ -12,7 +12,9 @@
 //! a long-running tool announces the beginning and end of a round (of VS Code's model, with
 //! `activeOnStart`, `beginsPattern` and `endsPattern`); `heading`, a line whose file holds for the
 //! problems below it; `skip`, the number of other lines that may come before the line of a pattern;
-//! `optional` for a pattern whose line may be absent; `fallback`, the message if no group has one.
+//! `optional` for a pattern whose line may be absent; `frames` for a first pattern whose lines are the
+//! frames of a stack, of which the last one in a file of the user counts; `fallback`, the message if
+//! no group has one.
 //!
 //! Source: <https://github.com/actions/toolkit/blob/main/docs/problem-matchers.md>, and VS Code's
 //! documentation of tasks.
@@ -39,6 +41,16 @@ struct Pattern {
     /// Number of other lines that may come before its line.
     skip: usize,
     is_optional: bool,
+    /// Whether its lines are the frames of a stack.
+    is_frame: bool,
+}
+
+impl Pattern {
+    /// Whether the line names a file of a library.
+    fn is_foreign(&self, line: &str) -> bool {
+        let file = self.regexp.captures(line).and_then(|captures| captures.get(self.groups.file));
+        self.groups.file > 0 && file.is_some_and(|file| trace::is_foreign(file.as_str()))
+    }
 }
 
 /// A line whose file holds for the problems below it.
@@ -150,6 +162,12 @@ impl Matcher {
         if self.state.matched > 0 && self.next(line) {
             return Read { ended: None, found: self.complete() };
         }
+        if self.state.matched > 0
+            && self.patterns.first().is_some_and(|first| first.is_frame && first.is_foreign(line))
+        {
+            self.state.skipped = 0;
+            return Read::default();
+        }
         let is_first = self.patterns.first().is_some_and(|first| first.regexp.is_match(line));
         let skip = self.patterns.get(self.state.matched).map_or(0, |pattern| pattern.skip);
         if !is_first && self.state.matched > 0 && self.state.skipped < skip {
@@ -187,11 +205,10 @@ impl Matcher {
     /// Whether the pattern matches. Where lines are skipped, so are those about files of libraries.
     fn step(&mut self, number: usize, line: &str) -> bool {
         let Some(pattern) = self.patterns.get(number) else { return false };
-        let Some(captures) = pattern.regexp.captures(line) else { return false };
-        let file = captures.get(pattern.groups.file).filter(|_| pattern.groups.file > 0);
-        if pattern.skip > 0 && file.is_some_and(|file| trace::is_foreign(file.as_str())) {
+        if pattern.skip > 0 && pattern.is_foreign(line) {
             return false;
         }
+        let Some(captures) = pattern.regexp.captures(line) else { return false };
         if pattern.is_loop {
             let base = self.state.base.get_or_insert_with(|| self.state.draft.clone());
             self.state.draft = base.clone();

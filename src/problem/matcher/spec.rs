@@ -99,6 +99,8 @@ struct PatternSpec {
     skip: usize,
     #[serde(default, rename = "optional")]
     is_optional: bool,
+    #[serde(default, rename = "frames")]
+    is_frame: bool,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -264,6 +266,9 @@ impl Spec {
             if pattern.is_optional && (number == 0 || pattern.is_loop) {
                 return fail(&at("optional"), "the first pattern and a loop are needed");
             }
+            if pattern.is_frame && (number > 0 || pattern.file == 0 || self.pattern.len() == 1) {
+                return fail(&at("frames"), "only the first of several patterns, with a `file`, can have it");
+            }
         }
         let heading = self.heading.as_ref().map(HeadingSpec::compile).transpose()?;
         let background = self.background.as_ref().map(BackgroundSpec::compile).transpose()?;
@@ -300,7 +305,7 @@ impl PatternSpec {
         let Self { file, from_path, line, column, severity, code, message, .. } = *self;
         let groups = Groups { file, from_path, line, column, severity, code, message };
         let (is_loop, skip, is_optional) = (self.is_loop, self.skip, self.is_optional);
-        Ok(Pattern { regexp, groups, is_loop, skip, is_optional })
+        Ok(Pattern { regexp, groups, is_loop, skip, is_optional, is_frame: self.is_frame })
     }
 }
 

@@ -31,6 +31,11 @@ const OUTPUTS: &[(&str, &str, &[&str])] = &[
         &["my tests/test_a.yaml:: error [a long name] no", ":: error [] KeyError: 'x'"],
     ),
     (
+        "pytest",
+        "ImportError while loading conftest '/w/conftest.py'.\n/usr/lib/python3.12/importlib/__init__.py:90: in import_module\n    return x\nconftest.py:1: in <module>\n    import nope\nhelp.py:7: in f\n    g()\nE   ModuleNotFoundError: No module named 'nope'\n",
+        &["conftest.py:1: error [] ModuleNotFoundError: No module named 'nope'"],
+    ),
+    (
         "jest",
         " FAIL  src/sum.test.js\n  \u{25cf} adds 1 and 2\n\n    expect(received).toBe(expected)\n\n    Expected: 4\n\n      at Object.toBe (src/sum.test.js:3:17)\n",
         &["src/sum.test.js:3:17 error [adds 1 and 2] expect(received).toBe(expected)"],
@@ -85,6 +90,24 @@ const OUTPUTS: &[(&str, &str, &[&str])] = &[
         ],
     ),
     (
+        "node",
+        "not ok 1 - later # TODO fix\n  ---\n  type: 'test'\n  location: '/w/t.test.mjs:2:1'\n  error: 'x'\nnot ok 2 - adds # 1\n  ---\n  duration_ms: 1.5\n  type: 'test'\n  location: '/w/src/testing/a.test.mjs:3:1'\n  failureType: 'testCodeFailure'\n  error: |-\n    values differ\n",
+        &["/w/src/testing/a.test.mjs:3:1 error [adds # 1] values differ"],
+    ),
+    (
+        "node",
+        "/w/a.js:3\n  foo();\n  ^\n\nReferenceError: foo is not defined\n    at Object.<anonymous> (/w/a.js:3:3)\n    at node:internal/main/run_main_module:28:49\n\nNode.js v20.1.0\n",
+        &["/w/a.js:3:3 error [ReferenceError] foo is not defined"],
+    ),
+    (
+        "node",
+        "node:internal/modules/cjs/loader:1228\n  throw err;\n  ^\n\nError: Cannot find module './nope'\nRequire stack:\n- /w/a.js\n    at Module._resolveFilename (node:internal/modules/cjs/loader:1225:15)\n    at Object.<anonymous> (/w/node_modules/x/a.js:1:1)\n    at Object.<anonymous> (/w/a.js:1:1)\n/w/b.mjs:1\nimport {\n        ^\n\nSyntaxError: Unexpected end of input\n",
+        &[
+            "/w/a.js:1:1 error [Error] Cannot find module './nope'",
+            "/w/b.mjs:1: error [SyntaxError] Unexpected end of input",
+        ],
+    ),
+    (
         "python",
         "Traceback (most recent call last):\n  File \"a.py\", line 3, in <module>\n    run()\nsubprocess.TimeoutExpired: Command '['sleep', '9']' timed out after 1 seconds\n  File \"b.py\", line 4, in f\n    x\ndjango.core.exceptions.ImproperlyConfigured: Set the KEY\n",
         &[
@@ -96,6 +119,46 @@ const OUTPUTS: &[(&str, &str, &[&str])] = &[
         "python",
         "  File \"a.py\", line 3, in <module>\n    assert x\n           ^\nAssertionError\n  |   File \"b.py\", line 4, in f\n  |     g()\n  | ValueError: no\n",
         &["a.py:3: error [AssertionError] raised without a message", "b.py:4: error [ValueError] no"],
+    ),
+    (
+        "python",
+        "  File \"/w/app.py\", line 3, in <module>\n    requests.get(\"x\")\n  File \"/w/.venv/lib/python3.12/site-packages/requests/api.py\", line 73, in get\n    return x\n           ^^\n  File \"/w/.venv/lib/python3.12/site-packages/requests/models.py\", line 439, in f\n    raise MissingSchema(\n    a,\n    b,\n    c,\n    d,\n    e,\n    f,\nrequests.exceptions.MissingSchema: Invalid URL\n",
+        &["/w/app.py:3: error [requests.exceptions.MissingSchema] Invalid URL"],
+    ),
+    (
+        "python",
+        "  File \"/usr/lib/python3.12/runpy.py\", line 1, in f\n    x\n  File \"/w/a.py\", line 3, in g\n    y\nKeyError: 'k'\n  File \"/usr/lib/python3.12/runpy.py\", line 1, in f\n    x\nValueError: v\n",
+        &["/w/a.py:3: error [KeyError] 'k'", "/usr/lib/python3.12/runpy.py:1: error [ValueError] v"],
+    ),
+    (
+        "mypy",
+        "/w/a.py:3:5 - error: \"x\" is not defined (reportUndefinedVariable)\n  /w/b.py:1:1 - warning: no stub (reportMissingImports)\nsrc/a.py:3:5:3:9: error: no [assignment]\nmypy: can't read file 'nope.py': No such file\na.py: error: Source file found twice\nFound 1 error in 1 file (checked 1 source file)\n",
+        &[
+            "/w/a.py:3:5 error [reportUndefinedVariable] \"x\" is not defined",
+            "/w/b.py:1:1 warning [reportMissingImports] no stub",
+            "src/a.py:3:5 error [assignment] no",
+            ":: error [] can't read file 'nope.py': No such file",
+            "a.py:: error [] Source file found twice",
+        ],
+    ),
+    (
+        "ruff",
+        "src/a.py:1:8: F401 [*] `os` imported but unused\nsrc/b.py: E902 No such file\na.py:2:1: invalid-syntax: Expected a name\nerror: Failed to parse c.py:1:3\nFound 2 errors.\n",
+        &[
+            "src/a.py:1:8 error [F401] `os` imported but unused",
+            "src/b.py:: error [E902] No such file",
+            "a.py:2:1 error [invalid-syntax] Expected a name",
+            ":: error [] Failed to parse c.py:1:3",
+        ],
+    ),
+    (
+        "shellcheck",
+        "\nIn my a.sh line 3:\necho $x $y\n     ^-- SC2086 (info): Double quote.\n        ^---^ SC2154 (warning): y is referenced\n\nIn b.sh line 9:\nfi\n^-- SC1089 (error): Parsing stopped\n\nFor more information:\n",
+        &[
+            "my a.sh:3: info [SC2086] Double quote.",
+            "my a.sh:3: warning [SC2154] y is referenced",
+            "b.sh:9: error [SC1089] Parsing stopped",
+        ],
     ),
     (
         "gcc",
@@ -160,6 +223,20 @@ const OUTPUTS: &[(&str, &str, &[&str])] = &[
         ],
     ),
     (
+        "go",
+        "go: errors parsing go.mod:\n/w/go.mod:3: unknown directive: foo\ngo.work:4:2: no\ngo: warning: \"./...\" matched no packages\n",
+        &[
+            "/w/go.mod:3: error [] unknown directive: foo",
+            "go.work:4:2 error [] no",
+            ":: warning [] \"./...\" matched no packages",
+        ],
+    ),
+    (
+        "go",
+        "panic: boom\n\ngoroutine 7 [running]:\ntesting.tRunner.func1.2()\n\t/usr/local/go/src/testing/testing.go:1631 +0x24a\nx.F()\n\t/home/u/go/src/github.com/acme/x/internal/process/run.go:7 +0x1d\n",
+        &["/home/u/go/src/github.com/acme/x/internal/process/run.go:7: error [] boom"],
+    ),
+    (
         "eslint",
         "Oops! Something went wrong! :(\n\nESLint: 9.0.0\n\nError: Cannot find module 'x'\n",
         &[":: error [] Error: Cannot find module 'x'"],
@@ -180,6 +257,15 @@ const OUTPUTS: &[(&str, &str, &[&str])] = &[
         "javac",
         "error: file not found: Nope.java\n[ERROR] Failed to execute goal x\n",
         &[":: error [] file not found: Nope.java", ":: error [] Failed to execute goal x"],
+    ),
+    (
+        "javac",
+        "[ERROR] Failures: \n[ERROR]   FooTest.bar:12 expected: <1> but was: <2>\n[ERROR]   FooTest.baz:5->Base.check:7 no\n[ERROR] Errors: \n[ERROR]   x.FooTest.qux:9 \u{bb} NullPointer\n[ERROR] Tests run: 1, Failures: 1, Errors: 0\n",
+        &[
+            ":: error [FooTest.bar] expected: <1> but was: <2>",
+            ":: error [FooTest.baz] no",
+            ":: error [x.FooTest.qux] NullPointer",
+        ],
     ),
     ("kotlinc", "e: /w/a.kt: (3, 4): unresolved\n", &["/w/a.kt:3:4 error [] unresolved"]),
     (
@@ -305,6 +391,10 @@ fn a_pattern_that_cannot_be_skipped_is_refused() {
         (
             r#""heading": {"regexp": "a", "file": 1}, "pattern": [{"regexp": "(.)", "message": 1}]"#,
             "heading.file: group 1 of a regexp that has 0",
+        ),
+        (
+            r#""pattern": [{"regexp": "(.)", "file": 1, "message": 1, "frames": true}]"#,
+            "pattern[0].frames: only the first of several patterns, with a `file`, can have it",
         ),
     ] {
         let text = format!(r#"{{"problemMatcher": [{{"owner": "x", {patterns}}}]}}"#);
