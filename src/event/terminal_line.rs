@@ -53,9 +53,12 @@ impl Row {
     }
 
     fn escape(&mut self, rest: &mut Peekable<Chars<'_>>) {
-        // Intermediate bytes, as in the choice of a character set.
-        while rest.next_if(|c| ('\u{20}'..='\u{2f}').contains(c)).is_some() {}
-        match rest.next() {
+        // Intermediate bytes, as in the choice of a character set: the last byte has another meaning.
+        let mut is_plain = true;
+        while rest.next_if(|c| ('\u{20}'..='\u{2f}').contains(c)).is_some() {
+            is_plain = false;
+        }
+        match rest.next().filter(|_| is_plain) {
             Some('[') => self.control_sequence(rest),
             Some(']' | 'P' | 'X' | '^' | '_') => skip_string(rest),
             Some('7') => self.saved = self.column,
@@ -132,6 +135,7 @@ mod tests {
             ("\u{9d}0;title\u{9c}\u{9b}1mtext\u{90}q\u{1b}\\", "text"),
             ("\u{1b}P1$r0m\u{1b}\\a\u{1b}_apc\u{1b}\\b\u{1b}^pm\u{1b}\\c", "abc"),
             ("\u{1b}(Bplain\u{1b}#8\u{1b}=\u{1b}[", "plain"),
+            ("plain\u{1b}#8\u{1b}(7\u{1b}(c!", "plain!"),
             ("a\r", "a"),
             ("a\r\r", "a"),
             (" 10%\r 50%\rdone", "done"),
