@@ -102,6 +102,13 @@ static PLACE: LazyLock<Regex> = LazyLock::new(|| {
 /// A line that is a place alone, such as the first one of googletest.
 static PLACE_ALONE: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"^(?:\S+\.\w+):\d+(?::\d+)?:?(?: Failure)?$").expect("it is tested"));
+/// The line above a failed test of Playwright: `1) [web] \u{203a} a.spec.ts:7:5 \u{203a} cart \u{203a} adds`.
+static HEADING: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"^\s*(?:\d+\) )?(?:\[[^\]]*\] \u{203a} )?\S+:\d+:\d+ \u{203a} ").expect("it is tested")
+});
+/// A place and a text behind it.
+static PLACED: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"^\S+\.\w+:\d+(?::\d+)?:? (\S.*)$").expect("it is tested"));
 /// A frame of a stack, or a line that separates or announces parts.
 static FRAME: LazyLock<Regex> = LazyLock::new(|| {
     let text = concat!(
@@ -184,6 +191,9 @@ pub(super) fn place(text: &str, known: Option<&str>, class: Option<&str>) -> Opt
 
 /// The places in a line, each with whether it is a frame of a traceback.
 fn places(line: &str) -> Vec<(Place, bool)> {
+    if HEADING.is_match(line) {
+        return Vec::new();
+    }
     if class_of(line).is_some_and(|class| FOREIGN_CLASSES.iter().any(|begin| class.starts_with(begin))) {
         return Vec::new();
     }
@@ -210,6 +220,11 @@ fn read_place(found: &Captures<'_>) -> Option<(Place, bool)> {
         Some(_) => file.strip_prefix('/')?,
     };
     (!file.starts_with("//")).then(|| (Place { file: file.to_owned(), line, column }, false))
+}
+
+/// The text behind a place: `works` of `a.spec.ts:7:5 works`.
+pub(super) fn after_place(text: &str) -> Option<&str> {
+    PLACED.captures(text)?.get(1).map(|found| found.as_str().trim_end())
 }
 
 /// Removes a first line that is a place alone.
@@ -239,7 +254,8 @@ pub(super) fn reason(text: &str) -> Option<String> {
     }
     let mut plain = lines()
         .map(str::trim)
-        .filter(|line| !FRAME.is_match(line) && !PLACE_ALONE.is_match(line) && !is_empty(line));
+        .filter(|line| !FRAME.is_match(line) && !PLACE_ALONE.is_match(line) && !is_empty(line))
+        .filter(|line| !HEADING.is_match(line));
     let first = plain.next()?;
     let values = plain.take(4).filter(|line| is_value(line)).take(2);
     Some(std::iter::once(first).chain(values).collect::<Vec<_>>().join(" "))

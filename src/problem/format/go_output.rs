@@ -158,7 +158,10 @@ impl Output {
     /// Takes a line of a panic or a race; returns whether it is one.
     fn panic_line(&mut self, line: &str) -> bool {
         let begin = line.trim_start();
+        // A suite of testify prints the panic of its test as an error.
+        let in_suite = || placed(line)?.1.strip_prefix("test panicked: ");
         let panic = begin.strip_prefix("panic: ").or_else(|| line.strip_prefix("fatal error: "));
+        let panic = panic.or_else(in_suite);
         if let Some(text) = panic {
             self.end_text();
             let text = text.split(" [recovered").next().unwrap_or(text);

@@ -24,6 +24,8 @@ const ATTRIBUTES_MAX: usize = 100;
 const DEPTH_MAX: usize = 100;
 /// Most bytes that are read of an attribute, and of the text of a failure.
 const TEXT_BYTES_MAX: usize = 8 * 1024;
+/// Most bytes of a name in an error.
+const NAME_BYTES_MAX: usize = 64;
 /// Most failures and errors of a test case.
 const FAILURES_MAX: usize = 20;
 
@@ -59,7 +61,10 @@ fn place(text: &str, at: u64) -> String {
 struct Document {
     /// Number of open elements.
     depth: usize,
-    has_root: bool,
+    /// The name of the root.
+    root: Option<String>,
+    /// Whether there is an element of JUnit.
+    is_junit: bool,
     /// The open suites, each with its depth.
     suites: Vec<(usize, Suite)>,
     /// The open test case, and its depth; a failure of a suite itself is one, too.
@@ -92,7 +97,10 @@ impl Document {
             }
             Event::DocType(_) => return Err("a document type is not allowed".to_owned()),
             Event::Eof if self.depth > 0 => return Err(format!("{} elements have no end", self.depth)),
-            Event::Eof if !self.has_root => return Err("there is no element".to_owned()),
+            Event::Eof if !self.is_junit => {
+                let no_test = |root| format!("`{root}` has no `testsuite` and no `testcase`");
+                return Err(self.root.take().map_or_else(|| "there is no element".to_owned(), no_test));
+            }
             Event::Eof | Event::Comment(_) | Event::Decl(_) | Event::PI(_) => {}
         }
         Ok(())
@@ -100,7 +108,6 @@ impl Document {
 
     fn open(&mut self, tag: &BytesStart<'_>) -> Result<(), String> {
         self.depth += 1;
-        self.has_root = true;
         if self.depth > DEPTH_MAX {
             return Err(format!("elements are nested deeper than {DEPTH_MAX} levels"));
         }
@@ -108,6 +115,8 @@ impl Document {
         let local = tag.local_name();
         let name: &str = local.as_ref();
         let depth = self.depth;
+        self.root.get_or_insert_with(|| begin(name, NAME_BYTES_MAX).to_owned());
+        self.is_junit |= matches!(name, "testsuites" | "testsuite" | "testcase");
         match (&mut self.case, name) {
             (None, "testsuite" | "testsuites") => {
                 let parent = self.suites.last().map(|(_, suite)| suite);
@@ -242,12 +251,14 @@ impl Attributes {
         let Self { file, name, host, failures, errors, .. } = self;
         let declared = count(failures).saturating_add(count(errors));
         let name = name.filter(|_| is_named);
+        let file = file.and_then(|file| without_line(file).0);
         Suite::new(parent, name, file, host, declared)
     }
 
     fn into_case(self, suite: Option<&Suite>) -> Case {
         let Self { file, line, classname: class, name, status, .. } = self;
-        let line = line.and_then(|line| line.parse().ok());
+        let (file, line_of_file) = file.map_or((None, None), without_line);
+        let line = line.and_then(|line| line.parse().ok()).or(line_of_file);
         let status = status.map(|status| status.to_ascii_lowercase());
         let is_failed =
             matches!(status.as_deref(), Some("fail" | "failed" | "failure" | "error" | "errored"));
@@ -262,6 +273,14 @@ impl Attributes {
     }
 }
 
+/// A file and the line that its attribute may have: ExUnit's is `test/cart_test.exs:5`.
+fn without_line(file: String) -> (Option<String>, Option<u32>) {
+    match file.rsplit_once(':').and_then(|(file, line)| Some((file, line.parse().ok()?))) {
+        Some((file, line)) => (Some(file.to_owned()), Some(line)),
+        None => (Some(file), None),
+    }
+}
+
 /// The text of a reference: a character, or one of the five predefined entities.
 fn resolve(reference: &BytesRef<'_>) -> Result<String, String> {
     if let Some(character) = reference.resolve_char_ref().map_err(|error| error.to_string())? {
@@ -269,7 +288,7 @@ fn resolve(reference: &BytesRef<'_>) -> Result<String, String> {
     }
     let name = reference.xml10_content();
     let known = resolve_predefined_entity(&name).map(str::to_owned);
-    known.ok_or_else(|| format!("unknown entity `{}`", begin(&name, 64)))
+    known.ok_or_else(|| format!("unknown entity `{}`", begin(&name, NAME_BYTES_MAX)))
 }
 
 /// The first bytes of a text, at most `bytes_max`.

@@ -115,6 +115,11 @@ fn what_is_no_document_is_refused_with_its_place() {
             "<a><b></a>".to_owned(),
             "ill-formed document: expected `</b>`, but `</a>` was found at 1:7",
         ),
+        (
+            Format::Junit,
+            "<assemblies><a/></assemblies>".to_owned(),
+            "`assemblies` has no `testsuite` and no `testcase` at 1:30",
+        ),
         (Format::Junit, format!("<!DOCTYPE x [{many}]><x>&a;</x>"), "a document type is not allowed at 1:1"),
     ] {
         assert_eq!(format.read(&text).expect_err("wrong").to_string(), expected);

@@ -80,6 +80,20 @@ const JUNIT: &[(&str, &[&str])] = &[
         "<testcase name='t::x' classname='a'><failure message='thread &apos;t::x&apos; panicked at src/lib.rs:9:5' type='test failure'>thread 't::x' panicked at src/lib.rs:9:5:\nno luck\nnote: run with `RUST_BACKTRACE=1`</failure></testcase>",
         &["src/lib.rs:9:5 error [a::t::x] no luck"],
     ),
+    // Playwright: the message has the title alone.
+    (
+        "<testsuite name='a.spec.ts' hostname='web'><testcase name='login \u{203a} works' classname='a.spec.ts'><failure message='a.spec.ts:7:5 works' type='FAILURE'><![CDATA[  [web] \u{203a} a.spec.ts:7:5 \u{203a} login \u{203a} works \u{2500}\u{2500}\n\n    Error: not visible\n\n    Expected: visible\n\n        at /w/tests/a.spec.ts:9:20\n]]></failure></testcase></testsuite>",
+        &["a.spec.ts:9:20 error [a.spec.ts::login \u{203a} works] Error: not visible Expected: visible"],
+    ),
+    (
+        "<testcase name='works' classname='a.spec.ts'><failure message='a.spec.ts:7:5 works'/></testcase>",
+        &["a.spec.ts:7:5 error [a.spec.ts::works] a.spec.ts:7:5 works"],
+    ),
+    // ExUnit.
+    (
+        "<testcase classname='Elixir.CartTest' name='test adds' file='test/cart_test.exs:5'><failure message='error: Assertion with == failed'>code: assert 1 == 2</failure></testcase>",
+        &["test/cart_test.exs:5: error [test adds] error: Assertion with == failed"],
+    ),
     // PHPUnit.
     (
         "<testcase name='testBar' file='/w/tests/FooTest.php' line='9' classname='FooTest'><failure type='ExpectationFailedException'>FooTest::testBar\nFailed asserting that 3 matches expected 4.\n\n/w/tests/FooTest.php:12\n</failure></testcase>",
@@ -245,6 +259,10 @@ const GO: &[(&str, &[&str])] = &[
     (
         "T output WARNING: DATA RACE\nT output Write at 0x00 by goroutine 7:\nT output   p.f()\nT output       /w/p/a.go:9 +0x1\nT output     testing.go:1490: race detected during execution of test\nT fail",
         &["/w/p/a.go:9: error [T] data race"],
+    ),
+    (
+        "S/TestA output     suite.go:87: test panicked: boom\nS/TestA output         goroutine 8 [running]:\nS/TestA output         github.com/stretchr/testify/suite.failOnPanic(0xc0)\nS/TestA output         \t/home/u/go/pkg/mod/github.com/stretchr/testify@v1.9.0/suite/suite.go:87 +0x39\nS/TestA output         p.(*S).TestA(0xc0)\nS/TestA output         \t/w/p/a_test.go:11 +0x1\nS/TestA fail",
+        &["/w/p/a_test.go:11: error [S/TestA] boom"],
     ),
     (
         "FuzzX output     --- FAIL: FuzzX (0.00s)\nFuzzX output         x_test.go:12: bad value\nFuzzX output     Failing input written to testdata/fuzz/FuzzX/58\nFuzzX fail",

@@ -132,8 +132,8 @@ impl Case {
     /// The problem, and whether it has a reason.
     fn problem(&self, failure: &Failure) -> (Problem, bool) {
         let go = failure.go_output();
-        let reason =
-            failure.reason(self.name.as_deref()).or_else(|| go.as_ref().and_then(|go| go.message.clone()));
+        let reason = failure.reason(self.message(failure), self.name.as_deref());
+        let reason = reason.or_else(|| go.as_ref().and_then(|go| go.message.clone()));
         let (reason, has_reason) = match reason.or_else(|| trace::reason_of_output(&self.output)) {
             Some(reason) => (reason, true),
             None => (failure.bare(), false),
@@ -153,9 +153,15 @@ impl Case {
         (problem, has_reason)
     }
 
+    /// The message, unless it has only the place and the name of the case, as Playwright's.
+    fn message<'f>(&self, failure: &'f Failure) -> Option<&'f str> {
+        let is_name = |name| self.name.as_deref().is_some_and(|whole| whole.ends_with(name));
+        failure.message.as_deref().filter(|message| !trace::after_place(message).is_some_and(is_name))
+    }
+
     /// The file is that of an attribute, if there is one; the line is that of the text in it.
     fn place(&self, failure: &Failure) -> Option<Place> {
-        let text = [failure.message.as_deref().unwrap_or_default(), &failure.text].join("\n");
+        let text = [self.message(failure).unwrap_or_default(), &failure.text].join("\n");
         let is_file = |name: &&String| trace::is_file(name);
         let suite =
             self.suite.as_deref().map(|label| label.path.rsplit("::").next().unwrap_or_default().to_owned());
@@ -165,7 +171,8 @@ impl Case {
             let place = trace::place(&text, None, self.class.as_deref());
             return place.or_else(|| trace::place(&self.output, None, self.class.as_deref()));
         };
-        let found = trace::place(&text, Some(file), None);
+        let title = || trace::place(failure.message.as_deref()?, Some(file), None);
+        let found = trace::place(&text, Some(file), None).or_else(title);
         let (line, column) = found.map_or((None, None), |found| (found.line, found.column));
         Some(Place { file: file.clone(), line, column })
     }
@@ -184,11 +191,11 @@ impl Failure {
         output.finish()
     }
 
-    /// Its message, else the reason in its text, else its type. A panic of Rust is named by what it
+    /// The message, else the reason in its text, else its type. A panic of Rust is named by what it
     /// says. PHPUnit begins the text with the name of the case.
-    fn reason(&self, name: Option<&str>) -> Option<String> {
+    fn reason(&self, message: Option<&str>, name: Option<&str>) -> Option<String> {
         let has_reason = |text: &&str| !trace::is_empty(text);
-        let message = self.message.as_deref().map(trace::without_place).filter(has_reason);
+        let message = message.map(trace::without_place).filter(has_reason);
         let is_head = message.is_some_and(|message| message.contains(" panicked at "));
         let in_text = || {
             let is_go = self.text.contains(".go:") || self.text.contains("--- FAIL: ");
