@@ -136,7 +136,7 @@ fn the_output_of_a_tool_gives_its_problems() {
 fn a_command_line_names_its_matchers() {
     for (words, owners) in [
         ("tsc -w", &["tsc"][..]),
-        ("npx tsc --watch", &["tsc", "eslint", "stylelint", "vitest", "jest", "mocha", "node"]),
+        ("npx tsc --watch", &["tsc", "eslint", "stylelint", "vitest", "jest", "playwright", "mocha", "node"]),
         ("/usr/bin/cargo +nightly clippy --all", &["cargo"]),
         ("cargo fmt", &[]),
         ("cargo install x", &[]),

@@ -69,6 +69,14 @@ const OUTPUTS: &[(&str, &str, &[&str])] = &[
         ],
     ),
     (
+        "playwright",
+        "  1) [web] \u{203a} tests/a.spec.ts:7:5 \u{203a} login \u{203a} works \u{2500}\u{2500}\n\n    Error: not visible\n\n      7 | x\n        at f (/w/node_modules/x/a.js:1:1)\n        at /w/tests/a.spec.ts:9:20\n\n  2) tests/b.spec.ts:1:2 \u{203a} slow\n\n    Test timeout of 30000ms exceeded.\n\n  2 failed\n    [web] \u{203a} tests/a.spec.ts:7:5 \u{203a} login \u{203a} works \u{2500}\u{2500}\n",
+        &[
+            "/w/tests/a.spec.ts:9:20 error [login \u{203a} works] Error: not visible",
+            "tests/b.spec.ts:1:2 error [slow] Test timeout of 30000ms exceeded.",
+        ],
+    ),
+    (
         "mocha",
         "  1) Cart\n       adds:\n\n      AssertionError: expected 3 to equal 4\n      + expected - actual\n\n      at Context.<anonymous> (test/cart.spec.js:7:12)\n\n  2) root test:\n     Error: boom\n",
         &[
