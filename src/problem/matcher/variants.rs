@@ -186,6 +186,11 @@ const OUTPUTS: &[(&str, &str, &[&str])] = &[
     ),
     (
         "gcc",
+        "/usr/bin/ld: /usr/lib/x86_64-linux-gnu/Scrt1.o: in function `_start':\n(.text+0x1b): undefined reference to `main'\na.o:(.data+0x0): undefined reference to `x'\ncollect2: error: ld returned 1 exit status\n",
+        &[":: error [] undefined reference to `main'", "a.o:: error [] undefined reference to `x'"],
+    ),
+    (
+        "gcc",
         "ld.lld: error: undefined symbol: f\n>>> referenced by main.c:5 (/w/main.c:5)\n>>>               a.o:(main)\nmold: fatal: library not found: pq\n\nUndefined symbols for architecture arm64:\n  \"_f\", referenced from:\n",
         &[
             "main.c:5: error [] undefined symbol: f",
@@ -243,6 +248,24 @@ const OUTPUTS: &[(&str, &str, &[&str])] = &[
         "go",
         "panic: boom\n\ngoroutine 7 [running]:\ntesting.tRunner.func1.2()\n\t/usr/local/go/src/testing/testing.go:1631 +0x24a\nx.F()\n\t/home/u/go/src/github.com/acme/x/internal/process/run.go:7 +0x1d\n",
         &["/home/u/go/src/github.com/acme/x/internal/process/run.go:7: error [] boom"],
+    ),
+    (
+        "go",
+        "WARNING: DATA RACE\nWrite at 0x00c by goroutine 7:\n  runtime.f()\n      /usr/local/go/src/runtime/map.go:9 +0x1\n  x.f()\n      /w/p/a.go:9 +0x1\npackage x/q\n\timports x/r\n\timports nope: package nope is not in std (/usr/local/go/src/nope)\n",
+        &[
+            "/w/p/a.go:9: error [] DATA RACE",
+            ":: error [] nope: package nope is not in std (/usr/local/go/src/nope)",
+        ],
+    ),
+    (
+        "rspec",
+        "rspec './spec/a_spec.rb[1:2]' # A works\nrspec ./spec/vendor/b_spec.rb:7 # B is\n",
+        &["./spec/a_spec.rb:: error [] A works", "./spec/vendor/b_spec.rb:7: error [] B is"],
+    ),
+    (
+        "phpstan",
+        " ------ -----\n  Line   src/A.php\n ------ -----\n  12     Call to an undefined method A::f().\n         method.notFound\n  :140   No type.\n ------ -----\n\n [ERROR] Found 2 errors\n",
+        &["src/A.php:12: error [] Call to an undefined method A::f().", "src/A.php:140: error [] No type."],
     ),
     (
         "eslint",
