@@ -9,8 +9,8 @@ use hashbrown::HashTable;
 
 use crate::event::Seq;
 
-/// Most records whose keys are remembered: some 2 MiB of memory, 1.5 MiB in a snapshot, six minutes of 10,000 events
-/// a minute.
+/// Most records whose keys are remembered: some 2 MiB of memory, 1.5 MiB in a snapshot, six minutes
+/// of 10,000 events a minute.
 ///
 /// Source: a producer without an answer retries within seconds.
 pub const IDEMPOTENCY_KEYS_MAX: usize = 65_536;
