@@ -145,6 +145,38 @@ fn an_exchange_says_that_aside_began_the_turn() {
     assert_eq!(started("messages"), [None, Some("aside".to_owned())]);
 }
 
+/// `started_by` of the exchange at `turn_start` after a wake, in a loop that observes `start` there.
+fn started_by_after_a_wake(start: &Value) -> Value {
+    let home = home();
+    let _daemon = home.serve();
+    let exchange = |point: &str, carrier: &str, observe: &Value| {
+        let body =
+            json!({ "point": point, "carrier": carrier, "observe": observe, "harness": { "name": "bot" } });
+        home.exchange("s", &body)
+    };
+    exchange("turn_start", "c1", start);
+    exchange("turn_end", "c2", &json!([]));
+    home.publish(
+        &json!({ "type": "task.failed", "session": "s", "source": "cli", "payload": { "task": "build" } }),
+    );
+    eventually("it is woken", || {
+        (home.ask("GET", "/v1/sessions/s/wait?for=wake&timeout=1s", "").status() == 200).then_some(())
+    });
+    let woken = exchange("turn_start", "c3", start);
+    assert!(text(&woken).contains("build"), "{woken:?}");
+    woken.json()["started_by"].clone()
+}
+
+#[test]
+fn an_observed_start_says_who_began_the_turn_after_a_wake() {
+    let start =
+        |by: &str| json!([{ "type": "agent.turn.start", "source": "bot", "payload": { "started_by": by } }]);
+    assert_eq!(started_by_after_a_wake(&start("client")), "aside");
+    assert_eq!(started_by_after_a_wake(&start("prompt")), Value::Null);
+    // A loop that observes no start does not say so: its exchange counts as the answer to the wake.
+    assert_eq!(started_by_after_a_wake(&json!([])), "aside");
+}
+
 #[test]
 fn a_suspended_session_can_be_waited_for() {
     let home = home();
