@@ -31,8 +31,10 @@ use crate::{problem::Problem, time::Timestamp};
 pub const DOCUMENTS_MAX: usize = 50;
 /// Most files with kept pushed findings; those of further files are dropped.
 const FILES_MAX: usize = 1_000;
-/// Time limit of the response to `initialize`; after it the server is killed and counts as failed.
-const INITIALIZE_MAX: Duration = Duration::from_secs(60);
+/// Longest silence of a server that has not answered `initialize`; after it the server is killed and
+/// counts as failed. Source: four such starts end within the ten minutes after which an unused server
+/// is stopped, so that it is reported.
+const SILENT_START_MAX: Duration = Duration::from_secs(2 * 60);
 /// Time limit of the response to `shutdown`, after which its stdin is closed.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(2);
 /// Delay of a diagnostics request after the last change: quick edits need only one request.
@@ -65,8 +67,10 @@ pub struct Server {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
+    /// It has not answered `initialize`. A server may load a whole project before it does, so only its
+    /// silence counts, up to [`SILENT_START_MAX`].
     Starting {
-        since: Timestamp,
+        heard_at: Timestamp,
     },
     Running,
     Stopping {
@@ -149,7 +153,7 @@ impl Server {
     /// Starts a run in `root`; `pid` is this process.
     pub fn new(root: &str, pid: u32, now: Timestamp) -> Self {
         let mut server = Self {
-            phase: Phase::Starting { since: now },
+            phase: Phase::Starting { heard_at: now },
             offers: Offers::default(),
             asked: BTreeMap::new(),
             next_id: 0,
@@ -213,6 +217,9 @@ impl Server {
 
     /// Takes a message of the server.
     pub fn take(&mut self, incoming: Incoming, now: Timestamp) {
+        if let Phase::Starting { heard_at } = &mut self.phase {
+            *heard_at = now;
+        }
         match incoming {
             Incoming::Answer { id, result } => {
                 if let Some(Asked { what, .. }) = self.asked.remove(&id) {
@@ -235,8 +242,8 @@ impl Server {
             self.pull(now);
         }
         let need = match self.phase {
-            Phase::Starting { since } if now >= since + INITIALIZE_MAX => {
-                Need::Kill("it did not answer `initialize` within a minute")
+            Phase::Starting { heard_at } if now >= heard_at + SILENT_START_MAX => {
+                Need::Kill("it did not answer `initialize`, and sent nothing for 2 minutes")
             }
             Phase::Stopping { since } if now >= since + SHUTDOWN_MAX => Need::Close,
             Phase::Over(need) => need,
@@ -279,7 +286,7 @@ impl Server {
     /// The next time at which [`Self::advance`] or [`Self::settled`] has something to do.
     pub fn deadline(&self) -> Option<Timestamp> {
         match self.phase {
-            Phase::Starting { since } => Some(since + INITIALIZE_MAX),
+            Phase::Starting { heard_at } => Some(heard_at + SILENT_START_MAX),
             Phase::Stopping { since } => Some(since + SHUTDOWN_MAX),
             Phase::Running => self.pull_at().into_iter().chain(self.settles_at()).min(),
             Phase::Over(_) | Phase::Done { .. } => None,

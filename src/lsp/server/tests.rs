@@ -233,9 +233,9 @@ fn documents_are_closed_beyond_their_bound_the_oldest_first() {
 fn a_run_ends_in_order_or_is_ended() {
     let at = |seconds: u64| Timestamp::from_millis(seconds * 1_000);
     let mut silent = Lab::new();
-    assert_eq!(silent.server.advance(at(59)), Need::Nothing);
-    assert!(matches!(silent.server.advance(at(60)), Need::Kill(_)));
-    assert_eq!((silent.server.advance(at(61)), silent.server.is_stopping()), (Need::Nothing, false));
+    assert_eq!(silent.server.advance(at(119)), Need::Nothing);
+    assert!(matches!(silent.server.advance(at(120)), Need::Kill(_)));
+    assert_eq!((silent.server.advance(at(121)), silent.server.is_stopping()), (Need::Nothing, false));
 
     let mut unwilling = Lab::new();
     unwilling.take(Incoming::Answer { id: 1, result: None });
@@ -257,6 +257,20 @@ fn a_run_ends_in_order_or_is_ended() {
     let mut young = Lab::new();
     young.server.stop(at(5));
     assert_eq!(young.server.advance(at(5)), Need::Close);
+}
+
+#[test]
+fn a_slow_start_that_reports_its_work_is_not_ended() {
+    let mut lab = Lab::new();
+    lab.step("write a");
+    for _ in 0..4 {
+        lab.now = lab.now + Duration::from_secs(100);
+        lab.notice("window/logMessage", json!({ "type": 3, "message": "resolving dependencies" }));
+        assert_eq!(lab.server.advance(lab.now), Need::Nothing);
+        assert_eq!(lab.server.deadline(), Some(lab.now + Duration::from_secs(120)));
+    }
+    lab.take(Incoming::Answer { id: 1, result: Some(json!({ "capabilities": {} })) });
+    assert_eq!(lab.methods[1..], ["initialized", "textDocument/didOpen", "textDocument/didSave"]);
 }
 
 #[test]
