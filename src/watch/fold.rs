@@ -194,7 +194,7 @@ impl Watches {
             let is_own = watch.session.as_ref() == Some(session);
             is_own.then(|| turn_step(condition)).flatten()
         };
-        events(self.apply(step, Provenance::Local, now))
+        events(self.apply(step, Provenance::Own, now))
     }
 
     fn take_own(&mut self, event: &EventRef<'_>, now: Timestamp) -> Vec<Event> {

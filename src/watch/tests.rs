@@ -173,7 +173,11 @@ fn a_watch_that_an_untrusted_event_ends_is_untrusted() {
 #[test]
 fn turns_that_exchanges_show_are_counted() {
     let mut world = World::with(&[&watch("w1", &["in 2 turns"]), &watch("w2", &["in 1 turn", "file x"])]);
-    let mut end = |session: &str| shown(&world.watches.end_turn(&SessionId::new(session), after(5))).len();
+    let mut end = |session: &str| {
+        let ended = world.watches.end_turn(&SessionId::new(session), after(5));
+        assert!(ended.iter().all(|event| event.provenance == Provenance::Own), "{ended:?}");
+        ended.len()
+    };
     assert_eq!([end("s2"), end("s1"), end("s1"), end("s1")], [0, 1, 1, 0]);
 }
 
