@@ -309,6 +309,22 @@ impl Follows {
         ended
     }
 
+    /// Whether checks of a push of the same owner are followed that is not older than the push whose
+    /// follow `ended`.
+    pub fn goes_on(&self, ended: &EventRef<'_>) -> bool {
+        #[derive(Deserialize)]
+        struct Ended {
+            pushed_at: String,
+        }
+        let pushed_at = serde_json::from_str(ended.payload).ok();
+        let pushed_at = pushed_at.and_then(|Ended { pushed_at }| pushed_at.parse::<Timestamp>().ok());
+        let session = ended.session.map(SessionId::new);
+        let is_it = |follow: &Arc<Follow>| {
+            follow.is_of(session.as_ref(), ended.workspace) && pushed_at.is_some_and(|at| follow.began >= at)
+        };
+        self.open.values().any(is_it)
+    }
+
     /// Takes an answer; returns the events for its new parts, and ends the follow or plans its next
     /// call.
     fn note_answer(&mut self, answered: Answered, now: Timestamp) -> Vec<Event> {

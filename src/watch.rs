@@ -261,6 +261,14 @@ impl Watch {
         times.chain([self.expires_at]).min().unwrap_or(self.expires_at)
     }
 
+    /// Whether an event is addressed to the watch's owner itself.
+    fn owns(&self, event: &EventRef<'_>) -> bool {
+        match &self.session {
+            Some(session) => event.session == Some(session.as_str()),
+            None => event.workspace == self.workspace.as_deref(),
+        }
+    }
+
     /// Whether an event's scope includes the watch's owner.
     fn is_concerned_by(&self, event: &EventRef<'_>) -> bool {
         let scope = match (event.session, event.workspace) {

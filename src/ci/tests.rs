@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::event::{Payload, Provenance, Severity, Trust};
 
+mod wanted;
+
 const COMMIT: &str = "1111111111111111111111111111111111111111";
 const HOUR: u64 = 3_600;
 
@@ -408,29 +410,6 @@ fn what_others_write_is_said_once_and_what_was_there_before_never() {
     let follow = Follow::new("x".into(), None, "/w", at(0));
     let event = follow.remark_event(&remark(5, Some("changes_requested")), at(0));
     assert_eq!((event.provenance, event.severity), (Provenance::Quoted, Severity::Warning));
-}
-
-#[test]
-fn somebody_who_wants_to_know_has_the_first_answer_at_once_and_joins_what_is_followed() {
-    let mut world = World::new();
-    let session = SessionId::new("s1");
-    let wanted = |by: &'static str, reference| Wanted {
-        by,
-        session: Some(&session),
-        workspace: Some("/w"),
-        folder: "/w/sub",
-        reference,
-    };
-    world.follows.want(&wanted("w1", None), at(0));
-    world.run(5, |_| answer(0, &[], 1));
-    assert_eq!(world.times(), [0]);
-    for reference in [None, Some("HEAD"), Some("fix"), Some("1111111")] {
-        world.follows.want(&wanted("w2", reference), world.now);
-        assert_eq!(world.follows.open.len(), 1, "{reference:?}");
-    }
-    world.follows.want(&wanted("w3", Some("other")), world.now);
-    let other = world.follows.open.values().find(|follow| follow.branch.as_deref() == Some("other"));
-    assert_eq!(other.expect("its own").git_arguments()[1], "other^{commit}");
 }
 
 #[test]

@@ -37,7 +37,7 @@ impl Engine {
             self.detect(event, now);
         }
         self.probes.note_published(seq, event);
-        let ended = self.watches.observe(seq, event, trust, now);
+        let ended = self.watches.observe(seq, event, trust, || self.ci.goes_on(event), now);
         let mut checked = self.ci.observe(seq, event, trust, now);
         if event.is_own() && event.event_type == watch::SET {
             checked.extend(self.follow_for_watch(event, now));

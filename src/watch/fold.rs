@@ -15,7 +15,7 @@ use crate::{
 
 /// Types of the events for the end of a push's checks; the payload is a [`ChecksEnded`].
 const CHECKS_ENDED: [&str; 3] = ["ci.run.completed", "ci.run.failed", "ci.follow.ended"];
-/// The `reason` of an end that is superseded by another push.
+/// The `reason` of an end because the branch is at another commit.
 const SUPERSEDED: &str = "superseded";
 /// The type of the events for the end of a follow whose checks have not ended.
 const FOLLOW_ENDED: &str = "ci.follow.ended";
@@ -46,31 +46,65 @@ struct ChecksEnded {
     summary: String,
 }
 
+/// What the condition of a watch refers to.
+#[derive(Clone, Copy)]
+enum Meant<'r> {
+    /// The last push of its session or folder, or its checkout.
+    LastPush,
+    /// A branch, or the beginning of a commit's id.
+    Ref(&'r str),
+}
+
+impl<'r> Meant<'r> {
+    fn of(reference: Option<&'r str>) -> Self {
+        reference.filter(|reference| *reference != "HEAD").map_or(Self::LastPush, Self::Ref)
+    }
+}
+
 impl ChecksEnded {
-    /// Reads it from an event; `None` for other events, and for an end that is superseded by
-    /// another push.
+    /// Reads it from an event; `None` for other events.
     fn of(event: &EventRef<'_>) -> Option<Self> {
         let is_it = event.is_own() && CHECKS_ENDED.contains(&event.event_type);
-        let ended: Self = is_it.then(|| serde_json::from_str(event.payload).ok())??;
-        (ended.reason.as_deref() != Some(SUPERSEDED)).then_some(ended)
+        is_it.then(|| serde_json::from_str(event.payload).ok())?
     }
 
-    /// The change of a condition that waits for it.
-    fn step(&self, event_type: &str) -> Step {
-        let is_answer = event_type != FOLLOW_ENDED || self.reason.as_deref() == Some(NO_CHECKS);
-        if is_answer { Step::Met(self.summary.clone()) } else { Step::Failed(self.summary.clone()) }
-    }
-
-    /// Whether `reference` refers to the commit.
-    fn is_of(&self, reference: Option<&str>) -> bool {
-        let Some(reference) = reference.filter(|reference| *reference != "HEAD") else { return true };
-        // Both may be prefixes of the commit's id.
-        let is_commit = |commit: &String| {
-            reference.len() >= COMMIT_DIGITS_MIN
-                && (commit.starts_with(reference) || reference.starts_with(commit.as_str()))
+    /// The change of a condition of `watch`; `None` if the condition waits for other checks.
+    ///
+    /// `goes_on`: whether checks of a push of the same owner are followed that is not older.
+    fn step(
+        &self,
+        event: &EventRef<'_>,
+        watch: &Watch,
+        meant: Meant<'_>,
+        goes_on: impl Fn() -> bool,
+    ) -> Option<Step> {
+        // The branch has another commit now, whose checks count; nobody asks for these any more.
+        let is_superseded = self.reason.as_deref() == Some(SUPERSEDED);
+        let is_it = match meant {
+            Meant::LastPush => watch.owns(event) && !is_superseded && !goes_on(),
+            Meant::Ref(reference) => {
+                let is_of = if is_superseded { self.is_commit(reference) } else { self.is_of(reference) };
+                is_of && watch.is_concerned_by(event)
+            }
         };
-        [&self.branch, &self.reference].iter().any(|name| name.as_deref() == Some(reference))
-            || self.commit.as_ref().is_some_and(is_commit)
+        if !is_it {
+            return None;
+        }
+        let is_answer = event.event_type != FOLLOW_ENDED || self.reason.as_deref() == Some(NO_CHECKS);
+        let summary = self.summary.clone();
+        Some(if is_answer { Step::Met(summary) } else { Step::Failed(summary) })
+    }
+
+    /// Whether `reference` refers to the checks by their branch or commit.
+    fn is_of(&self, reference: &str) -> bool {
+        let names = [&self.branch, &self.reference];
+        names.iter().any(|name| name.as_deref() == Some(reference)) || self.is_commit(reference)
+    }
+
+    /// Whether `reference` is the id of the commit; both may be prefixes.
+    fn is_commit(&self, reference: &str) -> bool {
+        let is_it = |commit: &str| commit.starts_with(reference) || reference.starts_with(commit);
+        reference.len() >= COMMIT_DIGITS_MIN && self.commit.as_deref().is_some_and(is_it)
     }
 }
 
@@ -149,8 +183,17 @@ impl Watches {
 
     /// Takes an event, trusted or not, and returns the events to publish: ends of watches.
     ///
-    /// Shape: an end that an untrusted event causes is untrusted too, so it wakes no session.
-    pub fn observe(&mut self, seq: Seq, event: &EventRef<'_>, trust: Trust, now: Timestamp) -> Vec<Event> {
+    /// `goes_on`: whether, at the end of a push's checks, those of a push of the same owner that is not
+    /// older are followed. Shape: an end that an untrusted event causes is untrusted too, so it wakes
+    /// no session.
+    pub fn observe(
+        &mut self,
+        seq: Seq,
+        event: &EventRef<'_>,
+        trust: Trust,
+        goes_on: impl Fn() -> bool,
+        now: Timestamp,
+    ) -> Vec<Event> {
         let is_own = event.is_own() && event.event_type.starts_with(PREFIX);
         if self.open.is_empty() && !(is_own && event.event_type == SET) {
             return Vec::new();
@@ -162,8 +205,7 @@ impl Watches {
         let checks = ChecksEnded::of(event);
         let step = |condition: &Condition, watch: &Watch| {
             if let Condition::Ci { reference, .. } = condition {
-                let checks = checks.as_ref().filter(|checks| checks.is_of(reference.as_deref()))?;
-                return watch.is_concerned_by(event).then(|| checks.step(event.event_type));
+                return checks.as_ref()?.step(event, watch, Meant::of(reference.as_deref()), &goes_on);
             }
             if let Condition::Event { pattern } = condition {
                 let pattern = pattern.parse::<Pattern>().ok()?;

@@ -40,6 +40,8 @@ fn watch(id: &str, conditions: &[&str]) -> Watch {
 struct World {
     watches: Watches,
     seq: u64,
+    /// Whether the checks of a later push are followed.
+    goes_on: bool,
 }
 
 impl World {
@@ -53,7 +55,8 @@ impl World {
 
     fn take(&mut self, event: &Event, trust: Trust, now: Timestamp) -> Vec<String> {
         self.seq += 1;
-        shown(&self.watches.observe(Seq(self.seq), &event.as_ref(), trust, now))
+        let goes_on = || self.goes_on;
+        shown(&self.watches.observe(Seq(self.seq), &event.as_ref(), trust, goes_on, now))
     }
 
     fn publish(&mut self, event_type: &str, session: Option<&str>, workspace: Option<&str>) -> Vec<String> {
@@ -164,8 +167,8 @@ fn an_event_counts_if_it_concerns_who_waits() {
 fn a_watch_that_an_untrusted_event_ends_is_untrusted() {
     for (trust, expected) in [(Trust::Trusted, Provenance::Own), (Trust::Untrusted, Provenance::Quoted)] {
         let mut watches = World::with(&[&watch("w1", &["event ci.**"])]).watches;
-        let fired =
-            watches.observe(Seq(9), &other_event("ci.run.failed", None, None).as_ref(), trust, after(1));
+        let event = other_event("ci.run.failed", None, None);
+        let fired = watches.observe(Seq(9), &event.as_ref(), trust, || false, after(1));
         assert_eq!(fired.iter().map(|event| event.provenance).collect::<Vec<_>>(), [expected]);
     }
 }
@@ -275,8 +278,6 @@ fn checks_that_end_count_for_the_branch_and_session_that_are_meant() {
     };
     let payload =
         |branch: &str| json!({ "branch": branch, "commit": "384a3e139", "summary": "4 checks passed" });
-    let superseded =
-        json!({ "branch": "fix", "commit": "384a3e139", "reason": "superseded", "summary": "-" });
     let reason = |reason: &str| json!({ "branch": "fix", "reason": reason, "summary": "4 checks passed" });
     use Provenance::{Local, Own, Quoted};
     for (condition, event, trust, is_meant) in [
@@ -287,7 +288,6 @@ fn checks_that_end_count_for_the_branch_and_session_that_are_meant() {
         ("ci 384a3e1", ended("ci.run.completed", payload("fix"), Own), Trust::Trusted, true),
         ("ci 384a", ended("ci.run.completed", payload("fix"), Own), Trust::Trusted, false),
         ("ci main", ended("ci.run.completed", payload("fix"), Own), Trust::Trusted, false),
-        ("ci", ended("ci.follow.ended", superseded, Own), Trust::Trusted, false),
         ("ci", ended("ci.check.failed", payload("fix"), Own), Trust::Trusted, false),
         ("ci", ended("ci.run.completed", payload("fix"), Local), Trust::Trusted, false),
         ("ci", ended("ci.run.completed", payload("fix"), Quoted), Trust::Untrusted, false),
@@ -297,6 +297,38 @@ fn checks_that_end_count_for_the_branch_and_session_that_are_meant() {
         assert_eq!(!fired.is_empty(), is_meant, "{condition} {event:?}");
         assert!(!is_meant || fired[0].contains(r#""state":"4 checks passed""#), "{fired:?}");
         assert_eq!(world.watches.has_said(&SessionId::new("s1"), &[Seq(world.seq)]), is_meant);
+    }
+}
+
+#[test]
+fn checks_of_another_push_or_owner_do_not_end_a_watch() {
+    let ended = |event_type: &str, session: Option<&str>, reason: &str| Event {
+        source: OWN_SOURCE.into(),
+        payload: Payload::from(
+            json!({ "branch": "fix", "commit": "384a3e139", "reason": reason, "summary": "-" }),
+        ),
+        provenance: Provenance::Own,
+        ..other_event(event_type, session, Some("/w"))
+    };
+    let (run, superseded) = (("ci.run.completed", "ended"), ("ci.follow.ended", "superseded"));
+    for (condition, (event_type, reason), session, goes_on, expected) in [
+        // Without a ref the last push of the session is meant.
+        ("ci", run, Some("s1"), false, Some("watch.fired")),
+        ("ci", run, Some("s1"), true, None),
+        ("ci", run, None, false, None),
+        ("ci", superseded, Some("s1"), false, None),
+        ("ci fix", run, Some("s1"), true, Some("watch.fired")),
+        ("ci fix", run, None, false, Some("watch.fired")),
+        ("ci fix", superseded, Some("s1"), false, None),
+        // Nobody asks for the checks of a commit any more that its branch has left.
+        ("ci 384a3e139", superseded, Some("s1"), true, Some("watch.failed")),
+        ("ci 384a3e139a2dfa", superseded, Some("s1"), false, Some("watch.failed")),
+    ] {
+        let mut world = World::with(&[&watch("w1", &[condition])]);
+        world.goes_on = goes_on;
+        let said = world.take(&ended(event_type, session, reason), Trust::Trusted, after(5));
+        let kind = said.first().and_then(|said| said.split(' ').next());
+        assert_eq!(kind, expected, "{condition} {event_type} {session:?} {goes_on}");
     }
 }
 
