@@ -12,10 +12,11 @@ use aside::{
     event::{Severity, catalogue},
     notification::Priority,
     pipeline::rule::{BatchMode, Batching},
+    trial::findings,
 };
 use serde_json::{Value, json};
 
-use crate::support::rules::{START, event, made, rule, with_user};
+use crate::support::rules::{START, event, made, rule, with_user, with_user_sources};
 
 /// Files in `tests/four_section/subscribers`.
 const FILES: usize = 10;
@@ -41,7 +42,8 @@ fn folder() -> Sources {
 #[test]
 fn files_in_the_four_section_form_load_unmodified() {
     let compiled = compile(&folder(), &[]);
-    assert_eq!(compiled.report.error_count(), 0, "{}", compiled.report);
+    let report = compiled.report.clone().with(findings(&folder(), &compiled));
+    assert_eq!(report.error_count(), 0, "{report}");
     let files = fs::read_dir("tests/four_section/subscribers").expect("the folder").count();
     assert_eq!(files, FILES);
     assert_eq!(compiled.left_out.len(), 0);
@@ -113,7 +115,9 @@ fn names_of_shipped_templates_are_their_texts() {
 #[test]
 fn files_without_a_text_have_the_shipped_one() {
     let text = "[subscriber]\nid = \"tool_failure\"\n[events]\ntypes = [\"tool.call.*\"]\n";
-    let compiled = with_user(&[("subscribers/tool_failure.toml", text)]);
+    let files = [("subscribers/tool_failure.toml", text)];
+    let compiled = with_user(&files);
+    assert_eq!(findings(&with_user_sources(&files), &compiled).len(), 0);
     let shipped = compile(&Sources::shipped(), &[]);
     assert_eq!(rule(&compiled, "tool_failure").output.layout, rule(&shipped, "tool_failure").output.layout);
 }
