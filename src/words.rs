@@ -1,6 +1,15 @@
-//! The words of enums, which `strum` derives from the names of their values.
+//! The words of enums, which `strum` derives from the names of their values, and counts in texts.
+
+use std::fmt::Display;
 
 use strum::VariantArray;
+
+/// A count with its noun, which is given in the singular: `1 record`, `2 records`.
+pub fn counted(count: impl Display, noun: &str) -> String {
+    let count = count.to_string();
+    let end = if count == "1" { "" } else { "s" };
+    format!("{count} {noun}{end}")
+}
 
 /// An enum whose values are known by their words.
 pub trait Words: VariantArray + Copy + Into<&'static str> {
@@ -35,4 +44,17 @@ macro_rules! impl_as_str {
             }
         })+
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::counted;
+
+    #[test]
+    fn one_is_counted_in_the_singular() {
+        assert_eq!(
+            [0, 1, 2, 21].map(|count| counted(count, "row")),
+            ["0 rows", "1 row", "2 rows", "21 rows"]
+        );
+    }
 }

@@ -13,6 +13,7 @@ use crate::{
     event::{Event, EventRef, Provenance, Severity},
     hash::hash_parts,
     time::{Timestamp, short_duration},
+    words::counted,
 };
 
 const CHECK_PASSED: &str = "ci.check.passed";
@@ -30,10 +31,6 @@ const ERROR_CHARS_MAX: usize = 120;
 /// Whether an event is about the state or end of a push's checks.
 pub(super) fn is_of_checks(event: &EventRef<'_>) -> bool {
     event.is_own() && [CHECK_FAILED, RUN_COMPLETED, RUN_FAILED, ENDED].contains(&event.event_type)
-}
-
-fn counted(count: u32, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 impl End {

@@ -4,7 +4,10 @@
 use std::path::PathBuf;
 
 use super::{CliError, Context};
-use crate::daemon::backup::{self, Kept};
+use crate::{
+    daemon::backup::{self, Kept},
+    words::counted,
+};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -33,5 +36,6 @@ pub(super) fn restore(args: &RestoreArgs, context: &mut Context<'_>) -> Result<(
 }
 
 fn text(Kept { last, segments, bytes }: Kept) -> String {
-    format!("the state up to record {last}, {segments} journal files in {bytes} bytes,")
+    let (segments, bytes) = (counted(segments, "journal file"), counted(bytes, "byte"));
+    format!("the state up to record {last}, {segments} in {bytes},")
 }

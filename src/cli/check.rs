@@ -16,6 +16,7 @@ use crate::{
     },
     event::catalogue,
     trial,
+    words::counted,
 };
 
 #[derive(Debug, clap::Args)]
@@ -168,11 +169,6 @@ fn places(targets: &[Target]) -> String {
 /// Text with the number of findings.
 pub(super) fn counts(errors: usize, warnings: usize) -> String {
     format!("{}, {}", counted(errors, "error"), counted(warnings, "warning"))
-}
-
-/// A count with its noun.
-pub(super) fn counted(count: usize, word: &str) -> String {
-    format!("{count} {word}{}", if count == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]

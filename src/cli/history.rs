@@ -16,6 +16,7 @@ use crate::{
         event::EventView,
         history::{EventLine, EventPage, NotificationPage, NotificationView, ProjectionView},
     },
+    words::counted,
 };
 
 const DOING: &str = "read the history";
@@ -262,12 +263,11 @@ impl NotificationView {
 
 /// A note when an answer lacks the newest records.
 pub(super) fn lag(projection: &ProjectionView) -> String {
+    let behind = counted(projection.behind, "record");
     match (&projection.failed, projection.behind) {
-        (Some(why), behind) => {
-            format!("\nthe history is {behind} records behind and not updated: {why}\n")
-        }
+        (Some(why), _) => format!("\nthe history is {behind} behind and not updated: {why}\n"),
         (None, 0) => String::new(),
-        (None, behind) => format!("\nthe history is {behind} records behind\n"),
+        (None, _) => format!("\nthe history is {behind} behind\n"),
     }
 }
 

@@ -9,6 +9,7 @@ use crate::{
     daemon::maintenance::{self, MaintenanceError},
     event::Seq,
     journal::{RepairMode, Verified},
+    words::counted,
 };
 
 #[derive(Debug, clap::Args)]
@@ -48,13 +49,11 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
             let mut text = report(&verified);
             for one in &repaired {
                 let (path, kept) = (one.path.display(), one.kept.display());
-                let (records, lost) = (one.records, one.lost);
+                let (records, lost) = (counted(one.records, "record"), one.lost);
                 text += &if *dry_run {
-                    format!("would rewrite {path}: {records} records kept, {lost} lost\n")
+                    format!("would rewrite {path}: {records} kept, {lost} lost\n")
                 } else {
-                    format!(
-                        "rewrote {path}: {records} records kept, {lost} lost; the damaged file is {kept}\n"
-                    )
+                    format!("rewrote {path}: {records} kept, {lost} lost; the damaged file is {kept}\n")
                 };
             }
             if repaired.is_empty() {
@@ -117,8 +116,6 @@ fn report(verified: &Verified) -> String {
         1 => "1 damaged place".to_owned(),
         places => format!("{places} damaged places"),
     };
-    let segments = verified.segments.len();
-    text + &format!(
-        "{records} valid records{from}{of_these}, in {segments} files, {sealed} of them sealed; {damaged}\n"
-    )
+    let (records, files) = (counted(records, "valid record"), counted(verified.segments.len(), "file"));
+    text + &format!("{records}{from}{of_these}, in {files}, {sealed} of them sealed; {damaged}\n")
 }

@@ -2,7 +2,10 @@
 
 use super::{CliError, Context, check, parse, refused, status::HASH_CHARS};
 
-use crate::wire::views::{ConfigView, FindingsView, ReloadView};
+use crate::{
+    wire::views::{ConfigView, FindingsView, ReloadView},
+    words::counted,
+};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -14,7 +17,7 @@ pub(super) struct Args {
 impl ConfigView {
     /// A message if a file of the configuration has errors and is not used; `None` otherwise.
     pub(super) fn trouble(&self) -> Option<String> {
-        let (errors, at) = (check::counted(self.errors, "error"), &self.read_at);
+        let (errors, at) = (counted(self.errors, "error"), &self.read_at);
         match self.state.as_str() {
             Self::REFUSED => Some(format!("REFUSED at {at} with {errors}; the previous rules stay in force")),
             Self::PARTLY => Some(format!(
@@ -72,10 +75,10 @@ impl ReloadView {
             0 => String::new(),
             failing => format!(
                 "`aside check` refuses these files: {}; a text that fails is delivered as a generic table\n",
-                check::counted(*failing, "failing text or test")
+                counted(*failing, "failing text or test")
             ),
         };
-        format!("{outcome}: {}, hash {hash}\n{restart}{failing}", check::counted(*subscribers, "subscriber"))
+        format!("{outcome}: {}, hash {hash}\n{restart}{failing}", counted(*subscribers, "subscriber"))
     }
 }
 

@@ -20,6 +20,7 @@ use crate::{
         sources::{CountView, SourceView, SourcesView},
         views::SessionList,
     },
+    words::counted,
 };
 
 const DOING: &str = "list the sources";
@@ -85,7 +86,7 @@ fn heard(view: &SourcesView, context: &Context<'_>) -> String {
         text.extend(source.troubles.iter().map(|trouble| line(&format!("{}: {trouble}", source.name))));
     }
     let is = |state| silent.iter().filter(|source| source.is_on == state).count();
-    let more = format!("{} more are on, {} are off: aside sources --all", is(Some(true)), is(Some(false)));
+    let more = format!("not listed: {} on, {} off: aside sources --all", is(Some(true)), is(Some(false)));
     text.push_str(&format!("\n{}{}", line(&period(view, terminal)), line(&more)));
     text + &history::lag(&view.projection)
 }
@@ -221,7 +222,8 @@ pub(super) fn looks(view: &SourcesView) -> String {
         missed => format!("; {missed} too late for their exchange"),
     };
     let mean = looks.mean_us as f64 / 1_000.0;
-    format!("the probes looked {} times since the daemon started, {mean:.1} ms each{missed}", looks.count)
+    let times = counted(looks.count, "time");
+    format!("the probes looked {times} since the daemon started, {mean:.1} ms each{missed}")
 }
 
 /// All facts about one source.
@@ -346,7 +348,7 @@ files   on     3m ago  12      9          210     changed files
 ci      -      3m ago  12      0          0       ci.check.failed
 
 counted since yesterday 08:00: events that a subscriber matched, and their deliveries to agents; earlier ones are too many to count
-0 more are on, 1 are off: aside sources --all
+not listed: 0 on, 1 off: aside sources --all
 
 the history is 4 records behind
 ";

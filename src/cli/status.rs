@@ -14,9 +14,12 @@ use super::{
     table::{self, Cell, Table},
     terminal::Terminal,
 };
-use crate::wire::{
-    history::ProjectionView,
-    views::{DiskView, JournalView, NotificationCounts, StatusView, SubscriberCounts, TokenCounts},
+use crate::{
+    wire::{
+        history::ProjectionView,
+        views::{DiskView, JournalView, NotificationCounts, StatusView, SubscriberCounts, TokenCounts},
+    },
+    words::counted,
 };
 
 /// Displayed characters of the rules' hash; enough to notice a change.
@@ -56,6 +59,7 @@ impl NotificationCounts {
     fn fixed_carriers(&self) -> String {
         match self.fixed_carriers {
             0 => String::new(),
+            1 => "; 1 carrier that never changes".to_owned(),
             count => format!("; {count} carriers that never change"),
         }
     }
@@ -108,11 +112,11 @@ impl StatusView {
         let hash: String = rules.hash.chars().take(HASH_CHARS).collect();
         let lines = json!({
             "started": terminal.moment(&self.started_at),
-            "journal": format!("{} records, {} synced, durability {}", journal.head, journal.synced, journal.durability),
+            "journal": format!("{}, {} synced, durability {}", counted(journal.head, "record"), journal.synced, journal.durability),
             "files": journal.files(terminal),
             "history": projection.text(),
             "disk": disk.text(),
-            "rules": format!("{} subscribers enabled, {} disabled, hash {hash}", rules.enabled, rules.disabled),
+            "rules": format!("{} enabled, {} disabled, hash {hash}", counted(rules.enabled, "subscriber"), rules.disabled),
             "events": format!("{} published, {} unmatched, {} throttled, {} skipped{}", events.published, events.unmatched, events.throttled, events.skipped, ended(&events.ended)),
             "notifications": format!(
                 "{} created, {} injected, {} confirmed{}, {} pending, {} unclaimed{}{}",
@@ -157,7 +161,7 @@ impl ProjectionView {
     fn text(&self) -> String {
         match self.behind {
             0 => "up to date".to_owned(),
-            behind => format!("{behind} records behind, at {}", self.seq),
+            behind => format!("{} behind, at {}", counted(behind, "record"), self.seq),
         }
     }
 }

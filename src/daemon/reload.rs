@@ -46,6 +46,7 @@ use crate::{
     time::Timestamp,
     trial,
     wire::views::{ConfigView, FindingsView, ReloadView},
+    words::counted,
 };
 
 /// Most problems that are shown until the next reading.
@@ -221,10 +222,6 @@ fn view(state: &'static str, report: &Report, now: Timestamp) -> ConfigView {
 fn line(found: &Diagnostic) -> String {
     let meant = found.nearest.as_ref().map(|nearest| format!("; did you mean `{nearest}`?"));
     format!("{}: {}{}", found.place, found.message, meant.unwrap_or_default())
-}
-
-fn counted(count: usize, word: &str) -> String {
-    format!("{count} {word}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Reads the configuration again on request, one reload at a time.

@@ -42,6 +42,7 @@ use crate::{
     notification::{Tokens, Word},
     pipeline::{row::Row, sandbox::account::Account},
     tokens, toon,
+    words::counted,
 };
 
 use self::{
@@ -406,9 +407,9 @@ fn smallest(input: &RenderInput<'_>) -> Content {
     let count = occurrences(input.rows) + u64::from(input.repeats) + u64::from(input.suppressed);
     let named = |text: Value| Content::new(toon::encode_field(input.subscriber.as_str(), &text));
     let words = if input.rows.is_empty() {
-        format!("{count} more events")
+        counted(count, "more event")
     } else {
-        format!("{count} events, too large to show")
+        format!("{}, too large to show", counted(count, "event"))
     };
     let candidates = [named(words.into()), named(count.into())];
     let fallback = || Content::new(toon::encode_field("events", &count.into()));

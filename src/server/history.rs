@@ -31,6 +31,7 @@ use crate::{
             NotificationWithHistory, ProjectionView, raw, read_limit, read_moment,
         },
     },
+    words::counted,
 };
 
 /// Selects events.
@@ -382,7 +383,10 @@ fn not_found(what: &str, name: &str, projection: &ProjectionView) -> ApiError {
     match projection.behind {
         0 => ApiError::not_found(what, name),
         behind => {
-            let message = format!("there is no {what} `{name}` yet; the history is {behind} records behind");
+            let message = format!(
+                "there is no {what} `{name}` yet; the history is {} behind",
+                counted(behind, "record")
+            );
             ApiError::new(StatusCode::NOT_FOUND, message)
         }
     }

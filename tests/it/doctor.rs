@@ -140,7 +140,7 @@ fn a_hook_of_a_harness_that_is_not_known_is_silent_and_named_here() {
     let asked = home.ask("POST", "/v1/hooks/claud", "{}");
     assert_eq!(asked.status(), 404);
     let said = remedy(&home, "hook input");
-    assert!(said.starts_with("unknown_harness claud (1 times): unknown harness `claud`"), "{said}");
+    assert!(said.starts_with("unknown_harness claud (1 time): unknown harness `claud`"), "{said}");
     assert!(said.ends_with("correct the settings that name another"), "{said}");
     assert_eq!(verdicts(&home).0, Some(0));
 }

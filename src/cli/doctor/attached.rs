@@ -12,6 +12,7 @@ use crate::{
         clients::{AttachedView, ClientsView, TroubleView},
         views::{SessionList, SessionView},
     },
+    words::counted,
 };
 
 /// The checks, for a daemon that answers.
@@ -83,7 +84,11 @@ fn trouble(trouble: &TroubleView) -> Check {
             "such hooks get no answer: the versions of aside and the client may be incompatible"
         }
     };
-    Check::warn("hook input", format!("{} ({count} times): {}", one_line(kind), one_line(last)), remedy)
+    Check::warn(
+        "hook input",
+        format!("{} ({}): {}", one_line(kind), counted(count, "time"), one_line(last)),
+        remedy,
+    )
 }
 
 #[cfg(test)]
