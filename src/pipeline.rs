@@ -102,6 +102,11 @@ impl Pipeline {
         &self.rule
     }
 
+    /// The number of its open batches.
+    pub fn batches_open(&self) -> usize {
+        self.batcher.len()
+    }
+
     /// The parts written by its author that failed under the current rule.
     pub fn failing(&self) -> impl Iterator<Item = (&FailedPart, &Failing)> {
         self.failures.failing()

@@ -26,7 +26,7 @@ use crate::{
         history::{Delivery, NotificationPage, NotificationView},
         inbox::InboxList,
         sources::SourceView,
-        views::StatusView,
+        views::{NotificationCounts, StatusView},
     },
 };
 
@@ -47,7 +47,8 @@ pub(super) fn screen(status: &StatusView, context: &Context<'_>) -> Result<Strin
     }
     let list = Sessions::read(DOING, &context.ask(DOING, "GET", sessions::PATH, None)?)?;
     let names = &list.names;
-    for part in [here(&list, context), waiting(names, context), delivered(names, context), sources(context)] {
+    let waiting = waiting(names, context) + &collecting(&status.notifications);
+    for part in [here(&list, context), waiting, delivered(names, context), sources(context)] {
         text.push_str(&format!("\n{part}"));
     }
     Ok(text)
@@ -96,6 +97,14 @@ fn waiting(names: &Names, context: &Context<'_>) -> String {
         None => more(waiting.len(), "aside inbox"),
     };
     table.text(&context.terminal) + &more
+}
+
+/// The line about events whose notifications are not yet made; empty without any.
+fn collecting(counts: &NotificationCounts) -> String {
+    match counts.batches_open {
+        0 => String::new(),
+        _ => format!("{}: events are collected for a notification\n", counts.batches()),
+    }
 }
 
 fn delivered(names: &Names, context: &Context<'_>) -> String {

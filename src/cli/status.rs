@@ -55,6 +55,14 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
 type Counts = BTreeMap<String, u64>;
 
 impl NotificationCounts {
+    /// The number of open batches.
+    pub(super) fn batches(&self) -> String {
+        match self.batches_open {
+            1 => "1 open batch".to_owned(),
+            count => format!("{count} open batches"),
+        }
+    }
+
     /// A message about harnesses that repeat one carrier.
     fn fixed_carriers(&self) -> String {
         match self.fixed_carriers {
@@ -119,10 +127,10 @@ impl StatusView {
             "rules": format!("{} enabled, {} disabled, hash {hash}", counted(rules.enabled, "subscriber"), rules.disabled),
             "events": format!("{} published, {} unmatched, {} throttled, {} skipped{}", events.published, events.unmatched, events.throttled, events.skipped, ended(&events.ended)),
             "notifications": format!(
-                "{} created, {} injected, {} confirmed{}, {} pending, {} unclaimed{}{}",
+                "{} created, {} injected, {} confirmed{}, {} pending, {} unclaimed, {}{}{}",
                 notifications.created, notifications.injected, notifications.confirmed,
                 proofs(&notifications.confirmed_by), notifications.pending,
-                notifications.unclaimed, ended(&notifications.ended), notifications.fixed_carriers(),
+                notifications.unclaimed, notifications.batches(), ended(&notifications.ended), notifications.fixed_carriers(),
             ),
             "tokens": tokens.text(),
             "sessions": format!("{} open, {} waiting", sessions.open, sessions.waiting),
@@ -292,6 +300,7 @@ mod tests {
                 confirmed_by: counts(&[("seen", 1), ("step", 2)]),
                 pending: 0,
                 unclaimed: 0,
+                batches_open: 1,
                 fixed_carriers: 2,
                 ended: counts(&[("expired", 1)]),
             },
@@ -329,7 +338,7 @@ history        up to date
 disk           journal 1.5 MiB, history 5.0 MiB of at most 256.0 MiB, snapshots 900 bytes, rules 0 bytes
 rules          3 subscribers enabled, 0 disabled, hash b21532ec8694
 events         53 published, 1 unmatched, 0 throttled, 0 skipped; ended: 3 duplicate, 2 filtered
-notifications  3 created, 2 injected, 3 confirmed (1 seen, 2 step), 0 pending, 0 unclaimed; ended: 1 expired; 2 carriers that never change
+notifications  3 created, 2 injected, 3 confirmed (1 seen, 2 step), 0 pending, 0 unclaimed, 1 open batch; ended: 1 expired; 2 carriers that never change
 tokens         about 100 injected, 80 fewer than the unprocessed payloads
 sessions       1 open, 0 waiting
 

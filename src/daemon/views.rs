@@ -268,6 +268,7 @@ fn notifications(fold: &Fold) -> NotificationCounts {
         confirmed_by: owned(&tally.confirmed_by),
         pending: fold.engine.sessions().views().map(|session| u64::from(session.injector.pending().0)).sum(),
         unclaimed: u64::try_from(fold.engine.sessions().unclaimed_len()).unwrap_or(u64::MAX),
+        batches_open: u64::try_from(fold.engine.batches_open()).unwrap_or(u64::MAX),
         fixed_carriers: tally.fixed_carriers,
         ended: owned(&tally.notifications_ended),
     }

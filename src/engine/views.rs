@@ -8,7 +8,7 @@ use crate::{
     conversation::Sessions,
     ledger::Tally,
     notification::SubscriberId,
-    pipeline::Failing,
+    pipeline::{Failing, Pipeline},
     probe::memory::Changes,
     rules::CompiledRules,
     sink::{Outbound, Question, QuestionState, Verdict as SinkVerdict},
@@ -33,6 +33,11 @@ impl Engine {
             let id = &pipeline.rule().id;
             pipeline.failing().map(move |(part, failing)| (id, part.file(id), failing))
         })
+    }
+
+    /// The number of open batches of all subscribers.
+    pub fn batches_open(&self) -> usize {
+        self.pipelines.iter().map(Pipeline::batches_open).sum()
     }
 
     /// The open and suspended sessions, and the notifications that wait for the next one.

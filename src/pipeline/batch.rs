@@ -94,6 +94,11 @@ pub(crate) struct Batcher {
 }
 
 impl Batcher {
+    /// The number of open batches.
+    pub(crate) fn len(&self) -> usize {
+        self.deadlines.len()
+    }
+
     /// Adds `row` to the batch of its scope and group; returns the batch that this closes, if any.
     ///
     /// Shape: the batch that is now full; the row alone if `rule` does not collect; or, if

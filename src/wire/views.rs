@@ -247,6 +247,8 @@ pub struct NotificationCounts {
     pub pending: u64,
     /// Currently waiting for a session that is not open yet.
     pub unclaimed: u64,
+    /// Open batches: each collects events for one notification that is not yet created.
+    pub batches_open: u64,
     /// Answers that a harness requested ten times or more over more than a minute. The harness
     /// seems to send the same carrier each time, so it gets nothing new.
     pub fixed_carriers: u64,

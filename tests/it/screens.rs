@@ -108,6 +108,42 @@ fn what_a_person_types_short_is_found() {
     assert!(text(&refused.stderr).contains("there is no pending notification"), "{refused:?}");
 }
 
+/// A subscriber that collects for longer than a test takes.
+const SLOW: &str = r#"
+[subscriber]
+id = "slow"
+[events]
+types = ["test.slow"]
+[batching]
+window_ms = 10000
+max_size = 2
+"#;
+
+#[test]
+fn events_that_are_collected_are_counted_as_open_batches() {
+    let home = Home::with(&[("subscribers/slow.toml", SLOW)]);
+    let _daemon = home.serve();
+    let publish = || home.print(&["publish", "test.slow", "--session", SESSION]);
+    let shown = || {
+        let open = home.get("/v1/status")["notifications"]["batches_open"].clone();
+        (open, home.print(&["status"]), home.print(&["status", "--verbose"]))
+    };
+    for (expected, line, count) in [
+        (0, "no pending notifications\n\n", "0 open batches"),
+        (
+            1,
+            "no pending notifications\n1 open batch: events are collected for a notification\n",
+            "1 open batch",
+        ),
+    ] {
+        let (open, screen, counts) = shown();
+        assert_eq!(open, expected);
+        assert!(screen.contains(line) && counts.contains(count), "{screen}{counts}");
+        publish();
+    }
+    eventually("the full batch is a notification", || (shown().0 == 0).then_some(()));
+}
+
 /// A subscriber whose text for the agent and sentence for a person have no words in common.
 const ORDERS: &str = r#"
 [subscriber]

@@ -171,6 +171,11 @@ fn notifications(counts: &NotificationCounts) -> Vec<Family> {
             "Notifications that wait for a session that is not open yet.",
             counts.unclaimed,
         ),
+        gauge(
+            "aside_batches_open",
+            "Batches that collect events, each for a notification that is not yet created.",
+            counts.batches_open,
+        ),
     ]
 }
 
