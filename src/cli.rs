@@ -64,7 +64,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use jiff::tz::TimeZone;
 
 use crate::{client::Client, version};
-pub use context::printable;
+pub use context::{complain, printable};
 use context::{Context, parse};
 pub use error::CliError;
 use error::refused;
@@ -233,7 +233,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, CliErro
         Err(error) => {
             // Most starts show no help, so its groups and examples are added only here.
             let error = definition().try_get_matches_from(&args).err().unwrap_or(error);
-            error.print().map_err(CliError::Output)?;
+            error::print(&error).map_err(CliError::Output)?;
             // A harness treats exit code 2 as an order to stop its agent.
             let is_hook = command_name(&args).as_deref() == Some("hook");
             return Ok(ExitCode::from(if is_hook {

@@ -1,10 +1,6 @@
 //! The `aside` command.
 
-use std::{
-    env,
-    io::{self, Write},
-    process::ExitCode,
-};
+use std::{env, process::ExitCode};
 
 use aside::{
     causes::with_causes,
@@ -24,9 +20,7 @@ fn main() -> ExitCode {
     }
     cli::run(env::args_os()).unwrap_or_else(|error| {
         if !error.is_silent() {
-            // Without a stderr only the exit code reports the error.
-            let causes = with_causes(&error);
-            writeln!(io::stderr(), "aside: failed to {}", cli::printable(&causes)).ok();
+            cli::complain(&format!("failed to {}", with_causes(&error)));
         }
         error.exit_code()
     })

@@ -26,13 +26,13 @@ pub(super) struct RestoreArgs {
 pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError> {
     let state = context.state()?;
     let kept = backup::backup(&state, &args.file).map_err(|error| CliError::Backup(Box::new(error)))?;
-    context.print(&format!("wrote {} to {}\n", text(kept), args.file.display()))
+    context.say(&format!("wrote {} to {}\n", text(kept), args.file.display()))
 }
 
 pub(super) fn restore(args: &RestoreArgs, context: &mut Context<'_>) -> Result<(), CliError> {
     let state = context.state()?;
     let kept = backup::restore(&args.file, &state).map_err(|error| CliError::Restore(Box::new(error)))?;
-    context.print(&format!("restored {} into {}\n", text(kept), state.display()))
+    context.say(&format!("restored {} into {}\n", text(kept), state.display()))
 }
 
 fn text(Kept { last, segments, bytes }: Kept) -> String {

@@ -47,12 +47,11 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
         false => (report, format!("the shipped files and {}", places(&targets))),
     };
     let errors = report.error_count();
-    let text = match (args.json, errors + report.warning_count()) {
-        (true, _) => format!("{}\n", report.to_json()),
-        (false, 0) => format!("no errors in {places}\n"),
-        (false, _) => format!("{report}\n{}\n", counts(errors, report.warning_count())),
-    };
-    context.print(&text)?;
+    match (args.json, errors + report.warning_count()) {
+        (true, _) => context.print(&format!("{}\n", report.to_json()))?,
+        (false, 0) => context.say(&format!("no errors in {places}\n"))?,
+        (false, _) => context.say(&format!("{report}\n{}\n", counts(errors, report.warning_count())))?,
+    }
     match errors {
         0 => Ok(()),
         errors => Err(CliError::Check { errors }),

@@ -1,6 +1,10 @@
 //! State shared by all commands, requests to the daemon, and output.
 
-use std::{borrow::Cow, io::Write, path::PathBuf};
+use std::{
+    borrow::Cow,
+    io::{self, Write},
+    path::PathBuf,
+};
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -8,7 +12,7 @@ use serde_json::Value;
 use super::{
     error::{CliError, refused},
     paths::{Paths, PathsError},
-    terminal::Terminal,
+    terminal::{Terminal, prose_of_stderr},
 };
 use crate::{client::Client, event::is_invisible};
 
@@ -48,6 +52,12 @@ impl Context<'_> {
         }
     }
 
+    /// Writes sentences to the output, wrapped if it is a terminal.
+    pub(super) fn say(&mut self, sentences: &str) -> Result<(), CliError> {
+        let text = self.terminal.prose(sentences);
+        self.print(&text)
+    }
+
     /// Writes [`printable`] text to the output.
     pub(super) fn print(&mut self, text: &str) -> Result<(), CliError> {
         self.out
@@ -78,6 +88,13 @@ pub fn printable(text: &str) -> Cow<'_, str> {
         }
     }
     printable.into()
+}
+
+/// Writes a line of the program to stderr, wrapped if that is a terminal.
+pub fn complain(text: &str) {
+    let text = prose_of_stderr(&format!("aside: {}\n", printable(text)));
+    // Without a stderr only the exit code reports an error.
+    io::stderr().write_all(text.as_bytes()).ok();
 }
 
 /// Parses JSON from the daemon.

@@ -49,7 +49,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
         (path, inheriting(&one), next)
     };
     write_new(&path, &text)?;
-    context.print(&format!("wrote {}\nnext: {next}\n", path.display()))
+    context.say(&format!("wrote {}\nnext: {next}\n", path.display()))
 }
 
 /// Writes a file that does not exist yet, whole or not at all.

@@ -1,8 +1,18 @@
 //! Why a command failed, as text that `main` prints once.
 
-use std::{fmt, io, process::ExitCode};
+use std::{
+    env, fmt,
+    io::{self, IsTerminal, Write},
+    process::ExitCode,
+};
 
-use super::{down::DownError, install::InstallError, paths::PathsError, terminal::one_line, up::UpError};
+use super::{
+    down::DownError,
+    install::InstallError,
+    paths::PathsError,
+    terminal::{one_line, prose_of_stderr, wants_colours},
+    up::UpError,
+};
 use crate::{
     client::ClientError,
     daemon::{DaemonError, backup::BackupError, maintenance::MaintenanceError},
@@ -176,6 +186,17 @@ impl fmt::Display for ErrorView {
             None => f.write_str(&one_line(&self.message)),
         }
     }
+}
+
+/// Prints help, or an error of the arguments; an error wrapped if stderr is a terminal.
+pub(super) fn print(error: &clap::Error) -> io::Result<()> {
+    if !error.use_stderr() {
+        return error.print();
+    }
+    let text = error.render();
+    let has_colours = io::stderr().is_terminal() && wants_colours(|name: &str| env::var_os(name));
+    let text = if has_colours { text.ansi().to_string() } else { text.to_string() };
+    io::stderr().write_all(prose_of_stderr(&text).as_bytes())
 }
 
 /// The error for an answer of the daemon that is not a success.

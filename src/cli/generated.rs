@@ -46,7 +46,7 @@ pub(super) fn man(args: &ManArgs, mut command: Command, context: &mut Context<'_
     let failed = |source| CliError::Write { name: folder.display().to_string(), source };
     fs::create_dir_all(folder).map_err(failed)?;
     let written = write_pages(&command, folder).map_err(failed)?;
-    context.print(&format!(
+    context.say(&format!(
         "wrote {written} pages to {}; try: man {}\n",
         folder.display(),
         quoted(&folder.join("aside.1").display().to_string())

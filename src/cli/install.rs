@@ -129,5 +129,5 @@ fn finish(
         text.push_str("\nnext:\n");
         text.extend(outcome.next.iter().map(|(step, what)| format!("{step:width$}  {what}\n")));
     }
-    context.print(&text)
+    context.say(&text)
 }

@@ -37,7 +37,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
         Command::Verify => {
             let (verified, skipped) = maintenance::verify(&state).map_err(failed)?;
             let rules = maintenance::verify_rules(&state).map_err(failed)?;
-            context.print(&(report_rules(&rules) + &report_skipped(&skipped) + &report(&verified)))?;
+            context.say(&(report_rules(&rules) + &report_skipped(&skipped) + &report(&verified)))?;
             match verified.findings() + rules.len() {
                 0 => Ok(()),
                 places => Err(CliError::Damaged { places }),
@@ -59,7 +59,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
             if repaired.is_empty() {
                 text += "nothing to repair\n";
             }
-            context.print(&text)
+            context.say(&text)
         }
     }
 }

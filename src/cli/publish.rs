@@ -16,13 +16,13 @@ mod scope;
 use std::{
     borrow::Cow,
     fs::File,
-    io::{self, BufRead, BufReader, Read, Write},
+    io::{self, BufRead, BufReader, Read},
 };
 
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
-use super::{CliError, Context, absolute_folder, ids, parse, refused, workspace_or_current};
+use super::{CliError, Context, absolute_folder, complain, ids, parse, refused, workspace_or_current};
 use crate::{
     event::{EventType, Severity},
     wire::{
@@ -134,7 +134,7 @@ fn publish_one(args: &Args, event_type: &EventType, context: &mut Context<'_>) -
     }
     let already = if duplicate { "already " } else { "" };
     let lines = matched.map(|matched| matched.lines(event_type.as_str(), &event)).unwrap_or_default();
-    context.print(&format!("{already}published as {seq}\n{lines}"))
+    context.say(&format!("{already}published as {seq}\n{lines}"))
 }
 
 fn parse_pairs(pairs: &[String]) -> Result<Map<String, Value>, CliError> {
@@ -316,8 +316,7 @@ impl Tally {
 }
 
 fn report(number: u64, error: &ErrorView) {
-    // Without a stderr the count still shows that some were refused.
-    writeln!(io::stderr(), "aside: event {number} is refused: {error}").ok();
+    complain(&format!("event {number} is refused: {error}"));
 }
 
 fn send(context: &Context<'_>, content_type: &str, body: &[u8]) -> Result<Published, CliError> {

@@ -38,7 +38,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
     let begun: ProjectionView = parse(DOING, &body)?;
     let head = begun.seq + begun.behind;
     if args.no_wait {
-        return context.print(&format!(
+        return context.say(&format!(
             "the daemon rebuilds it up to record {head}; `aside status` shows the progress\n"
         ));
     }
@@ -48,7 +48,7 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
             return Err(CliError::Rebuild(why));
         }
         if projection.seq >= head {
-            return context.print(&format!("rebuilt by the daemon up to record {}\n", projection.seq));
+            return context.say(&format!("rebuilt by the daemon up to record {}\n", projection.seq));
         }
         wait();
     }
@@ -62,7 +62,7 @@ fn wait() {
 fn offline(context: &mut Context<'_>) -> Result<(), CliError> {
     let paths = context.paths.as_ref().map_err(|error| CliError::Paths(error.clone()))?;
     let Rebuilt { last, file } = daemon::rebuild(&paths.state, &paths.config).map_err(CliError::Offline)?;
-    context.print(&format!("no daemon runs; rebuilt here up to record {last}: {}\n", file.display()))
+    context.say(&format!("no daemon runs; rebuilt here up to record {last}: {}\n", file.display()))
 }
 
 #[cfg(test)]

@@ -51,12 +51,12 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
         200 if args.json => Ok(()),
         200 => {
             let reloaded: ReloadView = parse(doing, &response.body)?;
-            context.print(&(reloaded.found.text() + &reloaded.text()))
+            context.say(&(reloaded.found.text() + &reloaded.text()))
         }
         422 => {
             let found: FindingsView = parse(doing, &response.body)?;
             if !args.json {
-                context.print(&(found.text() + "nothing was changed\n"))?;
+                context.say(&(found.text() + "nothing was changed\n"))?;
             }
             Err(CliError::Check { errors: found.errors })
         }

@@ -11,6 +11,7 @@ use std::{
     ffi::OsString,
     io::{self, IsTerminal},
     iter,
+    os::fd::AsFd,
 };
 
 use anstyle::{AnsiColor, Style};
@@ -25,6 +26,10 @@ use crate::{daemon::Clock, time::Timestamp};
 const COLUMNS_UNKNOWN: usize = 80;
 /// Fewest columns for wrapping; a narrower terminal wraps again.
 const COLUMNS_MIN: usize = 40;
+/// Beginnings of a sentence below which its further lines stand.
+const LABELS: [&str; 3] = ["note: ", "= help: ", "= note: "];
+/// Indentation of the further lines of any other sentence.
+const INDENT: usize = 2;
 /// Replaces cut text: one column wide.
 const CUT_MARK: char = '\u{2026}';
 
@@ -87,15 +92,12 @@ impl Terminal {
         zone: Option<fn() -> TimeZone>,
         variable: impl Fn(&str) -> Option<OsString>,
     ) -> Self {
-        let stdout = io::stdout();
-        let is_terminal = stdout.is_terminal();
-        let size = || tcgetwinsize(&stdout).ok().map(|size| usize::from(size.ws_col));
-        let columns = || size().filter(|columns| *columns > 0).unwrap_or(COLUMNS_UNKNOWN);
+        let columns = columns_of(&io::stdout());
         let is_dumb = variable("TERM").is_none_or(|term| term == "dumb");
         Self {
-            is_interactive: is_terminal && !is_dumb && io::stdin().is_terminal(),
-            columns: is_terminal.then(columns),
-            has_colours: is_terminal && wants_colours(&variable),
+            is_interactive: columns.is_some() && !is_dumb && io::stdin().is_terminal(),
+            columns,
+            has_colours: columns.is_some() && wants_colours(&variable),
             moments: Moments { now: Clock::starting_at(Timestamp::ZERO).now(), zone },
             home: variable("HOME").and_then(|home| home.into_string().ok()).filter(|home| home.len() > 1),
         }
@@ -119,26 +121,12 @@ impl Terminal {
     /// `text`, which starts after `begin` columns, wrapped at spaces; continuations are indented by
     /// `indent`.
     pub(super) fn wrap(&self, text: &str, begin: usize, indent: usize) -> String {
-        let Some(columns) = self.columns else { return text.to_owned() };
-        let columns = columns.max(COLUMNS_MIN).max(indent + COLUMNS_MIN / 2);
-        let mut wrapped = String::new();
-        let (mut at, mut has_word) = (begin, false);
-        for (index, word) in text.split(' ').enumerate() {
-            let width = word.width();
-            if has_word && width > 0 && at + 1 + width > columns {
-                wrapped.truncate(wrapped.trim_end().len());
-                wrapped.push('\n');
-                wrapped.extend(iter::repeat_n(' ', indent));
-                (at, has_word) = (indent, false);
-            } else if index > 0 {
-                wrapped.push(' ');
-                at += 1;
-            }
-            wrapped.push_str(word);
-            at += width;
-            has_word |= width > 0;
-        }
-        wrapped
+        self.columns.map_or_else(|| text.to_owned(), |columns| wrap(text, begin, indent, columns))
+    }
+
+    /// Sentences, one or more lines, each wrapped at spaces below its own beginning.
+    pub(super) fn prose(&self, text: &str) -> String {
+        prose(text, self.columns)
     }
 
     /// A folder with `~` for the user's home.
@@ -156,10 +144,68 @@ impl Terminal {
     }
 }
 
+/// The columns of the terminal that `stream` writes to; `None` for another target.
+fn columns_of(stream: &(impl IsTerminal + AsFd)) -> Option<usize> {
+    let size = || tcgetwinsize(stream).ok().map(|size| usize::from(size.ws_col));
+    let columns = || size().filter(|columns| *columns > 0).unwrap_or(COLUMNS_UNKNOWN);
+    stream.is_terminal().then(columns)
+}
+
+/// Sentences for stderr, wrapped if it is a terminal.
+pub(super) fn prose_of_stderr(text: &str) -> String {
+    prose(text, columns_of(&io::stderr()))
+}
+
+/// Wraps each line that is a sentence. Shape: a line of a file's text (`5 | types = ..`) stays whole,
+/// as the marks below it are aligned with it.
+fn prose(text: &str, columns: Option<usize>) -> String {
+    let Some(columns) = columns else { return text.to_owned() };
+    let line = |line: &str| {
+        let (own, end) = line.strip_suffix('\n').map_or((line, ""), |own| (own, "\n"));
+        let blank = own.len() - own.trim_start().len();
+        let label =
+            LABELS.iter().find(|label| own.get(blank..).is_some_and(|rest| rest.starts_with(**label)));
+        let is_of_file = own.contains(" | ");
+        let indent = blank + label.map_or(INDENT, |label| label.len());
+        if is_of_file { line.to_owned() } else { wrap(own, 0, indent, columns) + end }
+    };
+    text.split_inclusive('\n').map(line).collect()
+}
+
+fn wrap(text: &str, begin: usize, indent: usize, columns: usize) -> String {
+    let columns = columns.max(COLUMNS_MIN).max(indent + COLUMNS_MIN / 2);
+    let mut wrapped = String::new();
+    let (mut at, mut has_word) = (begin, false);
+    for (index, word) in text.split(' ').enumerate() {
+        let width = width_of(word);
+        if has_word && width > 0 && at + 1 + width > columns {
+            wrapped.truncate(wrapped.trim_end().len());
+            wrapped.push('\n');
+            wrapped.extend(iter::repeat_n(' ', indent));
+            (at, has_word) = (indent, false);
+        } else if index > 0 {
+            wrapped.push(' ');
+            at += 1;
+        }
+        wrapped.push_str(word);
+        at += width;
+        has_word |= width > 0;
+    }
+    wrapped
+}
+
+/// Width of a word without its colours.
+fn width_of(word: &str) -> usize {
+    let mut parts = word.split("\u{1b}[");
+    let first = parts.next().map_or(0, UnicodeWidthStr::width);
+    let rest = parts.map(|part| part.split_once('m').map_or(part, |(_, text)| text).width());
+    first + rest.sum::<usize>()
+}
+
 /// Whether a terminal's user wants colours.
 ///
 /// Source: <https://no-color.org>, and terminfo's name of a terminal without capabilities.
-fn wants_colours(variable: impl Fn(&str) -> Option<OsString>) -> bool {
+pub(super) fn wants_colours(variable: impl Fn(&str) -> Option<OsString>) -> bool {
     let is_refused = variable("NO_COLOR").is_some_and(|value| !value.is_empty());
     !is_refused && variable("TERM").is_none_or(|terminal| terminal != "dumb")
 }
@@ -279,5 +325,29 @@ pub(super) mod tests {
         {
             assert_eq!(pipe().folder(path), shown);
         }
+    }
+
+    #[test]
+    fn sentences_are_wrapped_below_their_beginning_and_lines_of_files_are_not() {
+        let text = "\
+note: a sentence that is longer than a narrow terminal
+  = help: define it in the events.toml of the folder
+5 | types = [\"deploy.*.finished\"]  # a line of a file
+aside: failed to publish: no daemon runs at this socket
+";
+        let expected = "\
+note: a sentence that is longer than a
+      narrow terminal
+  = help: define it in the events.toml
+          of the folder
+5 | types = [\"deploy.*.finished\"]  # a line of a file
+aside: failed to publish: no daemon runs
+  at this socket
+";
+        assert_eq!(of_width(40).prose(text), expected);
+        assert_eq!(pipe().prose(text), text);
+        let red = "\u{1b}[31m'A'\u{1b}[0m";
+        let coloured = format!("{red} {red} {red} {red} {red} {red} {red} {red} {red} {red}");
+        assert_eq!(of_width(40).prose(&coloured), coloured, "colours take no columns");
     }
 }

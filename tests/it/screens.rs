@@ -301,6 +301,39 @@ fn everything_fits_a_terminal_of_eighty_columns_and_has_colours_only_there() {
     assert!(narrow.contains("  \u{2026}") && narrow.contains("north/shop  "), "{narrow}");
 }
 
+#[test]
+fn errors_notes_and_findings_fit_a_terminal_of_eighty_columns() {
+    let deep = "a-folder-with-a-long-name/".repeat(2);
+    let mut home =
+        Home::with(&[("subscribers/x.toml", "[subscriber]\nid = \"x\"\n[events]\ntypes = [\"made.up\"]\n")]);
+    home.set("HOME", home.path(&deep));
+    for (args, has_succeeded) in [
+        (&["status"][..], false),
+        (&["publish", "a.b"], false),
+        (&["publish", "A"], false),
+        (&["exchange", "demo", "aftertool"], false),
+        (&["edit", "nosuch"], false),
+        (&["check"], true),
+        (&["install", "claude-code"], true),
+        (&["edit", "tool_failure"], true),
+    ] {
+        let (mut terminal, other_end) = terminal_of(80);
+        let mut command = home.command(args);
+        command.stderr(other_end.try_clone().expect("another end")).stdout(other_end);
+        let mut child = command.spawn().expect("the program runs");
+        drop(command);
+        let mut shown = Vec::new();
+        terminal.read_to_end(&mut shown).ok();
+        assert_eq!(child.wait().expect("it ends").success(), has_succeeded, "{args:?}");
+        let (plain, _) = without_colours(&text(&shown).replace("\r\n", "\n"));
+        assert!(!plain.is_empty(), "{args:?}");
+        for line in plain.lines() {
+            let is_one_word = !line.trim().contains(' ');
+            assert!(line.chars().count() <= 80 || is_one_word, "{args:?}: {line}");
+        }
+    }
+}
+
 /// Characters that a terminal or a reader of lines may interpret, and JSON need not escape.
 const INVISIBLE: [char; 9] =
     ['\u{200b}', '\u{202e}', '\u{2028}', '\u{2029}', '\u{2066}', '\u{feff}', '\u{ad}', '\u{9b}', '\u{e0041}'];
