@@ -64,8 +64,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 use jiff::tz::TimeZone;
 
 use crate::{client::Client, version};
-pub use context::{complain, printable};
 use context::{Context, parse};
+pub use context::{complain, printable};
 pub use error::CliError;
 use error::refused;
 use folder::{absolute_folder, workspace_or_current};
@@ -220,6 +220,29 @@ enum Command {
     Places,
 }
 
+impl Command {
+    /// Whether it does its work also where the path of the socket is not known or cannot be used.
+    const fn works_without_socket(&self) -> bool {
+        matches!(
+            self,
+            Self::Run(_)
+                | Self::Demo(_)
+                | Self::Check(_)
+                | Self::Subscribers(_)
+                | Self::Edit(_)
+                | Self::Token(_)
+                | Self::Journal(_)
+                | Self::Backup(_)
+                | Self::Restore(_)
+                | Self::Completions(_)
+                | Self::Man(_)
+                | Self::Instructions(_)
+                | Self::ShellInit(_)
+                | Self::Places
+        )
+    }
+}
+
 /// The program's commands with their help.
 fn definition() -> clap::Command {
     help::with_groups(Cli::command())
@@ -259,13 +282,18 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, CliErro
         hook::forward(name, variable);
         return Ok(ExitCode::SUCCESS);
     }
-    let socket = Paths::socket_from_env(variable).map_err(CliError::Paths)?;
-    let client = Client::new(socket, ANSWER_TIMEOUT);
+    let client = match Paths::socket_from_env(variable) {
+        Ok(socket) => Client::new(socket, ANSWER_TIMEOUT),
+        Err(error) if cli.command.as_ref().is_some_and(Command::works_without_socket) => {
+            Client::without_socket(error.to_string(), ANSWER_TIMEOUT)
+        }
+        Err(error) => return Err(CliError::Paths(error)),
+    };
     // Not locked, because threads of `run` write the child's output.
     let mut stdout = io::stdout();
     let zone: Option<fn() -> TimeZone> = if cli.utc { None } else { Some(TimeZone::system) };
     let terminal = Terminal::of_stdout(zone, |name| env::var_os(name));
-    let context = Context { paths: Paths::from_env(variable), client, out: &mut stdout, terminal };
+    let context = Context { paths: Paths::named(variable), client, out: &mut stdout, terminal };
     dispatch(cli.command, context)
 }
 

@@ -53,6 +53,8 @@ type AnswerBody = Body<BufReader<Timed<UnixStream>>>;
 #[derive(Debug, Clone)]
 pub struct Client {
     socket: PathBuf,
+    /// Why there is no socket to connect to.
+    no_socket: Option<Box<str>>,
     timeout: Duration,
     patience: Patience,
 }
@@ -87,6 +89,8 @@ pub enum ClientError {
         /// The cause.
         source: io::Error,
     },
+    /// The path of the socket is not known or too long; the text says why.
+    NoSocket(Box<str>),
     /// The socket cannot be used.
     Socket {
         /// Its path.
@@ -116,6 +120,7 @@ impl fmt::Display for ClientError {
             Self::NoDaemon { socket, .. } => {
                 write!(f, "no daemon at {}: start it with `aside up`", socket.display())
             }
+            Self::NoSocket(why) => f.write_str(why),
             Self::Socket { socket, .. } => write!(f, "{} cannot be used as a socket", socket.display()),
             Self::Connection { doing, source } if is_timeout(source) => {
                 write!(f, "the daemon took too long to {doing}")
@@ -131,7 +136,7 @@ impl error::Error for ClientError {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         match self {
             // The message needs no cause.
-            Self::NoDaemon { .. } | Self::Silent => None,
+            Self::NoDaemon { .. } | Self::NoSocket(_) | Self::Silent => None,
             Self::Connection { source, .. } if is_timeout(source) => None,
             Self::Socket { source, .. } | Self::Connection { source, .. } | Self::NotHttp { source } => {
                 Some(source)
@@ -143,14 +148,19 @@ impl error::Error for ClientError {
 impl Client {
     /// A client for `socket`; a request with its answer may take `timeout` in total.
     pub fn new(socket: PathBuf, timeout: Duration) -> Self {
-        Self { socket, timeout, patience: Patience::Waits }
+        Self { socket, no_socket: None, timeout, patience: Patience::Waits }
+    }
+
+    /// A client whose requests all fail with this reason.
+    pub fn without_socket(why: String, timeout: Duration) -> Self {
+        Self { no_socket: Some(why.into()), ..Self::new(PathBuf::new(), timeout) }
     }
 
     /// The same with `timeout`, for a caller that must not be delayed: a daemon that did not answer
     /// within the last seconds is not asked ([`ClientError::Silent`]).
     pub fn impatient(&self, timeout: Duration) -> Self {
         let wait = if timeout > HOOK_DEADLINE { Wait::Long } else { Wait::Short };
-        Self { socket: self.socket.clone(), timeout, patience: Patience::Skips(wait) }
+        Self { timeout, patience: Patience::Skips(wait), ..self.clone() }
     }
 
     /// Path of the daemon's socket.
@@ -208,6 +218,9 @@ impl Client {
     }
 
     fn send(&self, request: Request) -> Result<(Head, Headers, AnswerBody), ClientError> {
+        if let Some(why) = &self.no_socket {
+            return Err(ClientError::NoSocket(why.clone()));
+        }
         let Patience::Skips(wait) = self.patience else { return self.attempt(request) };
         let mut silence = Silence::look(&self.socket, wait).ok_or(ClientError::Silent)?;
         let answer = self.attempt(request);

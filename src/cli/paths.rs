@@ -30,6 +30,14 @@ pub enum PathsError {
         /// The variable that would set it.
         variable: &'static str,
     },
+    /// The home depends on the working folder, so that each command would use another folder.
+    #[error("HOME is not absolute: `{}`; correct it, or set {variable}", home.display())]
+    Relative {
+        /// The variable that would set it.
+        variable: &'static str,
+        /// The home.
+        home: PathBuf,
+    },
     /// The system has no sockets with such a path.
     #[error(
         "the socket's path has {} bytes, and at most {SOCKET_BYTES_MAX} are possible: {}; set ASIDE_SOCKET to a shorter one",
@@ -51,8 +59,15 @@ impl Paths {
     /// alone, as in cron, `sudo` and containers. An empty variable counts as unset, and so does an
     /// XDG folder that is not absolute. Source: the XDG base directory specification.
     pub fn from_env(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, PathsError> {
+        let paths = Self::named(&variable)?;
+        Self::socket_from_env(&variable)?;
+        Ok(paths)
+    }
+
+    /// The same; the socket may be one that the system cannot have.
+    pub fn named(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, PathsError> {
         Ok(Self {
-            socket: Self::socket_from_env(&variable)?,
+            socket: socket(&variable)?,
             config: folder(&variable, "ASIDE_CONFIG", "XDG_CONFIG_HOME", ".config")?,
             state: state(&variable)?,
         })
@@ -66,11 +81,15 @@ impl Paths {
 
     /// Determines only the socket, which may be known when the others are not.
     pub fn socket_from_env(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, PathsError> {
-        let path = match given(&variable, "ASIDE_SOCKET") {
-            Some(socket) => socket,
-            None => state(&variable)?.join("aside.sock"),
-        };
+        let path = socket(&variable)?;
         if path.as_os_str().len() > SOCKET_BYTES_MAX { Err(PathsError::Long { path }) } else { Ok(path) }
+    }
+}
+
+fn socket(variable: &impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, PathsError> {
+    match given(variable, "ASIDE_SOCKET") {
+        Some(socket) => Ok(socket),
+        None => Ok(state(variable)?.join("aside.sock")),
     }
 }
 
@@ -87,11 +106,14 @@ fn folder(
     if let Some(folder) = given(variable, own) {
         return Ok(folder);
     }
-    given(variable, xdg)
-        .filter(|folder| folder.is_absolute())
-        .or_else(|| Some(given(variable, "HOME")?.join(below_home)))
-        .map(|folder| folder.join("aside"))
-        .ok_or(PathsError::Unknown { variable: own })
+    if let Some(folder) = given(variable, xdg).filter(|folder| folder.is_absolute()) {
+        return Ok(folder.join("aside"));
+    }
+    match given(variable, "HOME") {
+        Some(home) if home.is_absolute() => Ok(home.join(below_home).join("aside")),
+        Some(home) => Err(PathsError::Relative { variable: own, home }),
+        None => Err(PathsError::Unknown { variable: own }),
+    }
 }
 
 fn given(variable: &impl Fn(&str) -> Option<OsString>, name: &str) -> Option<PathBuf> {
@@ -161,6 +183,14 @@ mod tests {
         let socket = Paths::socket_from_env(|name| (name == "ASIDE_SOCKET").then(|| "/a.sock".into()));
         assert_eq!(socket, Ok(PathBuf::from("/a.sock")));
     }
+
+    #[test]
+    fn a_home_that_is_not_absolute_is_refused() {
+        let error = find(&[("HOME", "rel")]).expect_err("relative").to_string();
+        assert_eq!(error, "HOME is not absolute: `rel`; correct it, or set ASIDE_STATE");
+        assert!(find(&[("HOME", "rel"), ("ASIDE_STATE", "s"), ("ASIDE_CONFIG", "c")]).is_ok());
+    }
+
     #[test]
     fn too_long_socket_paths_are_refused() {
         let state = |bytes: usize| format!("/{}", "s".repeat(bytes - "/".len() - "/aside.sock".len()));

@@ -74,7 +74,11 @@ pub(super) struct Args {
 
 /// Runs the command; returns the exit code.
 pub(super) fn run(mut args: Args, context: &Context<'_>) -> Result<u8, CliError> {
-    args.session = args.session.map(|text| ids::addressee(&text, context)).transpose()?;
+    args.session = match args.session.as_deref().map(|text| ids::addressee(text, context)).transpose() {
+        // Without a daemon the command runs, and the warning about its events has the reason.
+        Err(CliError::Client { .. }) => args.session,
+        found => found?,
+    };
     let config = context.paths.as_ref().ok().map(|paths| paths.config.as_path());
     let plan = Plan::new(&args.matchers, &args.reports, &args.command, config).map_err(CliError::Usage)?;
     let sinks: [Sink; 2] = [Box::new(io::stdout()), Box::new(io::stderr())];

@@ -1,9 +1,14 @@
 //! `aside token`: tokens for access over TCP.
 
+use std::io;
+
 use super::{CliError, Context};
 use crate::{
     daemon,
-    server::tokens::{self, Scope},
+    server::{
+        TokensError,
+        tokens::{self, Scope},
+    },
 };
 
 #[derive(Debug, clap::Args)]
@@ -36,8 +41,14 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
             context.print(&format!("{token}\n"))
         }
         Action::List => {
+            let listed = match tokens::load(&file) {
+                Err(TokensError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                    return context.say("no token: `aside token new --scope SCOPES` creates one\n");
+                }
+                listed => listed.map_err(CliError::Tokens)?,
+            };
             let mut text = format!("{}\n", file.display());
-            for token in tokens::load(&file).map_err(CliError::Tokens)? {
+            for token in listed {
                 let scopes: Vec<String> = token.scopes.iter().map(Scope::to_string).collect();
                 let line = format!("  {}..  {:16}  {}", token.begin(), scopes.join(","), token.note);
                 text.push_str(&format!("{}\n", line.trim_end()));

@@ -198,6 +198,17 @@ fn what_is_missing_is_named_with_its_remedy() {
 }
 
 #[test]
+fn a_state_folder_that_cannot_be_made_is_found() {
+    let mut home = Home::new();
+    let file = home.path("file");
+    fs::write(&file, "").expect("written");
+    home.set("ASIDE_STATE", file.join("state"));
+    let said = remedy(&home, "state");
+    assert!(said.starts_with(&format!("{} cannot be used: ", file.display())), "{said}");
+    assert!(said.ends_with("set ASIDE_STATE to another one"), "{said}");
+}
+
+#[test]
 fn hooks_that_run_twice_or_another_program_or_not_at_all_are_found() {
     let (home, daemon) = installed();
     let plugin_hooks = home.path("home/.claude/skills/aside/hooks/hooks.json");

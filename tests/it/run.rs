@@ -194,3 +194,36 @@ fn a_slow_report_is_given_up() {
 fn a_report_on_hanging_disk_is_given_up() {
     run_with_hanging_report("statx");
 }
+
+#[test]
+fn a_command_runs_where_there_is_no_socket() {
+    let home = Home::new();
+    let long = home.path(&"x".repeat(120));
+    let nameless = |args: &[&str]| {
+        let mut command = home.command(args);
+        command.env_remove("ASIDE_SOCKET").env_remove("ASIDE_STATE").env_remove("HOME");
+        command
+    };
+    let too_long = |args: &[&str]| {
+        let mut command = home.command(args);
+        command.env("ASIDE_SOCKET", &long);
+        command
+    };
+    let reasons = ["neither ASIDE_STATE nor HOME is set", "the socket's path has "];
+    let ways: [&dyn Fn(&[&str]) -> std::process::Command; 2] = [&nameless, &too_long];
+    for (way, reason) in ways.into_iter().zip(reasons) {
+        let ran = way(&["run", "--", "sh", "-c", "echo out; exit 7"]).output().expect("it runs");
+        assert_eq!((ran.status.code(), text(&ran.stdout).as_str()), (Some(7), "out\n"));
+        let warning = text(&ran.stderr);
+        assert!(warning.starts_with("aside: warning: \"sh\" is not published: "), "{warning}");
+        assert!(warning.contains(reason) && warning.lines().count() == 1, "{warning}");
+        let refused = way(&["publish", "a.b"]).output().expect("it runs");
+        assert!(refused.status.code() == Some(1) && text(&refused.stderr).contains(reason), "{refused:?}");
+        assert!(way(&["instructions", "loop"]).output().expect("it runs").status.success());
+    }
+    // A name of a session is looked up; without a daemon the command runs all the same.
+    let ran = home.run(&["run", "--session", "b1c2@work", "--", "echo", "out"]);
+    assert_eq!((ran.status.code(), text(&ran.stdout).as_str()), (Some(0), "out\n"), "{ran:?}");
+    let warning = text(&ran.stderr);
+    assert!(warning.contains("no daemon at ") && warning.lines().count() == 1, "{warning}");
+}

@@ -313,6 +313,7 @@ fn errors_notes_and_findings_fit_a_terminal_of_eighty_columns() {
         (&["publish", "A"], false),
         (&["exchange", "demo", "aftertool"], false),
         (&["edit", "nosuch"], false),
+        (&["token", "list"], true),
         (&["check"], true),
         (&["install", "claude-code"], true),
         (&["edit", "tool_failure"], true),

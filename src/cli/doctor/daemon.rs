@@ -6,6 +6,8 @@ use std::{
     path::Path,
 };
 
+use rustix::fs::{Access, access};
+
 use super::Check;
 use crate::{
     cli::{Context, install::quoted, running::running},
@@ -29,7 +31,8 @@ pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
     match running {
         None => {
             let found = format!("nothing answers at {}", socket.display());
-            return vec![Check::fail(NAME, found, "aside up")];
+            let state = context.paths.as_ref().ok().and_then(|paths| not_writable(&paths.state));
+            return std::iter::once(Check::fail(NAME, found, "aside up")).chain(state).collect();
         }
         Some(daemon) => checks.push(match daemon.other_program() {
             Some(other) => {
@@ -72,6 +75,18 @@ fn config(config: &ConfigView) -> Vec<Check> {
             .map(|found| Check::fail(CONFIG, found.as_str(), remedy))
             .collect(),
     }
+}
+
+/// A check that failed, if a daemon could not make or write the state folder `path`.
+fn not_writable(path: &Path) -> Option<Check> {
+    let there = path.ancestors().find(|folder| fs::symlink_metadata(folder).is_ok())?;
+    let why = match access(there, Access::WRITE_OK | Access::EXEC_OK) {
+        Ok(()) if there.is_dir() => return None,
+        Ok(()) => "it is no folder".to_owned(),
+        Err(error) => io::Error::from(error).to_string(),
+    };
+    let remedy = "make it a folder that you can write, or set ASIDE_STATE to another one";
+    Some(Check::fail("state", format!("{} cannot be used: {why}", there.display()), remedy))
 }
 
 /// Whether no other user can access `path`.
