@@ -103,9 +103,9 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Install aside in an agent's harness, or in systemd
+    /// Install aside in an agent's client, or in systemd
     Install(install::Args),
-    /// Remove aside from a harness or systemd
+    /// Remove aside from a client or systemd
     Uninstall(install::RemoveArgs),
     /// Find what keeps notifications from their agent
     Doctor(doctor::Args),
@@ -139,7 +139,7 @@ enum Command {
     Why(why::Args),
     /// Rebuild the history's file from the journal
     Rebuild(rebuild::Args),
-    /// Take a session's pending notifications, as a harness does
+    /// Take a session's pending notifications, as a client does
     Exchange(exchange::Args),
     /// List pending notifications, and decide about them
     ///
@@ -156,7 +156,7 @@ enum Command {
     Mcp(mcp::Args),
     /// Send a notice to the user
     ///
-    /// By the harness's line, a desktop notification, a log, or a server of theirs.
+    /// By the client's line, a desktop notification, a log, or a server of theirs.
     Notify(notify::Args),
     /// Ask the user a question, and wait for the answer
     ///
@@ -194,7 +194,7 @@ enum Command {
     ///
     /// It takes a few seconds, and has a daemon of its own.
     Demo(demo::Args),
-    /// Handle a harness's hook on stdin
+    /// Handle a client's hook on stdin
     ///
     /// It always succeeds.
     Hook {

@@ -82,7 +82,7 @@ const GROUPS: [Group; 5] = [
             ("status", &["aside status", "aside status --verbose"]),
             ("sources", &["aside sources", "aside sources git", "aside sources --all"]),
             ("logs", &["aside logs -f"]),
-            ("token", &["aside token list"]),
+            ("token", &["aside token new --scope publish", "aside token list"]),
             ("journal", &["aside journal verify"]),
             ("rebuild", &["aside rebuild"]),
             ("backup", &["aside backup state.tar"]),
@@ -140,7 +140,7 @@ fn of_harness(example: &str) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use clap::{CommandFactory, Parser};
+    use clap::{CommandFactory, Parser, error::ErrorKind};
 
     use super::*;
     use crate::cli::{Cli, definition};
@@ -170,6 +170,61 @@ mod tests {
                 assert!(parsed.is_ok(), "{example}: {}", parsed.expect_err("refused"));
                 assert_eq!(words[1], *name, "{example}");
             }
+        }
+    }
+
+    /// The commands that the text of a page names, without its blocks.
+    fn named(page: &str) -> Vec<String> {
+        let mut is_block = false;
+        let prose = page.lines().filter(|line| {
+            let is_fence = line.starts_with("```");
+            is_block ^= is_fence;
+            !is_block && !is_fence
+        });
+        let prose = prose.collect::<Vec<_>>().join(" ");
+        let spans = prose.split('`').skip(1).step_by(2);
+        let is_command = |span: &&str| {
+            let word =
+                span.strip_prefix("aside ").and_then(|rest| rest.split(' ').next()).unwrap_or_default();
+            !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-')
+        };
+        spans.filter(is_command).map(|span| span.replace(['[', ']'], "")).collect()
+    }
+
+    #[test]
+    fn every_command_in_the_pages_is_understood() {
+        /// What aside prints, and not a command.
+        const PRINTED: &str = "aside cancelled this call";
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+        let pages = std::fs::read_dir(root.join("docs")).expect("a folder");
+        let pages = pages.map(|entry| entry.expect("an entry").path());
+        let pages = pages.filter(|path| path.extension().is_some_and(|end| end == "md"));
+        let mut count = 0;
+        for path in pages.chain([root.join("README.md")]) {
+            let page = std::fs::read_to_string(&path).expect("text");
+            for command in named(&page).iter().filter(|command| !command.starts_with(PRINTED)) {
+                count += 1;
+                let words = shlex::split(command).expect("words");
+                let Err(error) = definition().try_get_matches_from(&words) else { continue };
+                let is_short = matches!(
+                    error.kind(),
+                    ErrorKind::MissingRequiredArgument
+                        | ErrorKind::MissingSubcommand
+                        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+                );
+                assert!(is_short, "{}: `{command}`: {error}", path.display());
+            }
+        }
+        assert!(count > 100, "{count} commands");
+    }
+
+    #[test]
+    fn no_line_below_the_options_is_wrapped() {
+        let command = definition();
+        for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+            let after = below.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let wide: Vec<&str> = after.lines().filter(|line| line.chars().count() > 80).collect();
+            assert!(wide.is_empty(), "{}: {wide:?}", below.get_name());
         }
     }
 

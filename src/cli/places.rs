@@ -17,5 +17,5 @@ and templates/; in the state folder the journal and all that is made of it.";
 pub(super) fn run(context: &mut Context<'_>) -> Result<(), CliError> {
     let Paths { socket, config, state } = context.paths.clone().map_err(CliError::Paths)?;
     let lines = [("socket", socket), ("config", config), ("state", state)];
-    context.print(&lines.map(|(name, path)| format!("{name}  {}\n", path.display())).concat())
+    context.print(&lines.map(|(name, path)| format!("{name:6}  {}\n", path.display())).concat())
 }

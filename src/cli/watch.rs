@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     client::percent_encode,
-    watch::{Needs, ReminderKind},
+    watch::{Needs, ReminderKind, condition::FORMS},
     wire::watches::{ConditionView, WatchAnswer, WatchList, WatchView},
     words::Words,
 };
@@ -27,12 +27,14 @@ const PATH: &str = "/v1/watches";
 /// Displayed characters of a watch's id; the daemon accepts a prefix.
 const ID_CHARS: usize = 7;
 
+/// The forms of conditions, a line each.
+fn conditions() -> String {
+    let forms = FORMS.iter().map(|(_, form)| format!("\n  {form}"));
+    format!("Conditions:{}", forms.collect::<String>())
+}
+
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Conditions: exit PID, port [HOST:]PORT, no port .., http URL [STATUS], file PATH, no file PATH,
-change PATH, line FILE /REGEX/, ci [REF], event PATTERN, in 20m, in 3 turns, at 14:30, idle SESSION.
-Without a condition: the watches that are open."
-)]
+#[command(after_help = conditions())]
 pub(super) struct Args {
     /// The conditions, one quoted text each: 'exit 4711' 'port 3000'
     #[arg(value_name = "CONDITION")]
