@@ -52,6 +52,10 @@ const HOSTILE: [&str; 22] = [
     "\t",
 ];
 
+/// Keys that an injection writes about its notifications.
+const FRAME_KEYS: [&str; 7] =
+    ["notifications", "more", "subscriber", "severity", "untrusted_source", "redelivered", "cut"];
+
 fn shipped() -> CompiledRules {
     compile(&Sources::shipped(), &[]).rules
 }
@@ -91,6 +95,10 @@ fn what_the_shipped_templates_say() {
         };
         for (row, (event_type, _)) in rows.iter().zip(&events) {
             show(event_type, std::slice::from_ref(row));
+            let content = render(&rules, &name, std::slice::from_ref(row), 400).content;
+            let content = toon::decode(&content).expect("TOON");
+            let nested = FRAME_KEYS.iter().find(|key| content.get(**key).is_some());
+            assert_eq!(nested, None, "{name}: a text with a key of the frame is nested below another key");
         }
         show("all", &rows);
         let repeated: Vec<Row> = rows.iter().cloned().map(|row| Row { repeats: 3, ..row }).collect();
