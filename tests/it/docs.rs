@@ -37,11 +37,11 @@ const REQUIRED: [(&str, &str); 2] = [("subscriber", "id = \"example\""), ("event
 /// The heading above the table of the client's own messages, in the harness's document.
 const NATIVE: &str = "## What it says by itself";
 
-struct Block {
-    language: String,
-    text: String,
+pub(crate) struct Block {
+    pub(crate) language: String,
+    pub(crate) text: String,
     /// Its position, for messages.
-    place: String,
+    pub(crate) place: String,
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn read(document: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{document}: {error}"))
 }
 
-fn blocks(document: &str) -> Vec<Block> {
+pub(crate) fn blocks(document: &str) -> Vec<Block> {
     let text = read(document);
     let mut blocks: Vec<Block> = Vec::new();
     let mut is_open = false;

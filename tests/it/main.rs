@@ -14,6 +14,7 @@ mod demo;
 mod differences;
 mod docs;
 mod doctor;
+mod documented;
 mod doors;
 mod entries;
 mod faults;

@@ -230,13 +230,15 @@ fn each_screen_shows_sentences_and_texts_on_request() {
 }
 
 /// A terminal of `columns`: the test's end and the program's end.
-fn terminal_of(columns: u16) -> (File, OwnedFd) {
-    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+pub(crate) fn terminal_of(columns: u16) -> (File, OwnedFd) {
+    let terminal =
+        openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
     grantpt(&terminal).and_then(|()| unlockpt(&terminal)).expect("it can be used");
     tcsetwinsize(&terminal, Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 })
         .expect("a size");
     let other_end =
-        ioctl_tiocgptpeer(&terminal, OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("its other end");
+        ioctl_tiocgptpeer(&terminal, OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
+            .expect("its other end");
     (File::from(terminal), other_end)
 }
 
