@@ -61,7 +61,7 @@ const GROUPS: [Group; 5] = [
             ("exchange", &["aside exchange demo after_tool"]),
             ("notify", &["aside notify 'the deploy is done'"]),
             ("ask", &["aside ask 'Deploy now?' --choice yes --choice no"]),
-            ("answer", &["aside answer", "aside answer last yes"]),
+            ("answer", &["aside answer", "aside answer q5f0c2e yes"]),
             ("instructions", &["aside instructions loop"]),
         ],
     },
