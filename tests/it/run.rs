@@ -199,19 +199,17 @@ fn a_report_on_hanging_disk_is_given_up() {
 fn a_command_runs_where_there_is_no_socket() {
     let home = Home::new();
     let long = home.path(&"x".repeat(120));
-    let nameless = |args: &[&str]| {
-        let mut command = home.command(args);
-        command.env_remove("ASIDE_SOCKET").env_remove("ASIDE_STATE").env_remove("HOME");
-        command
-    };
-    let too_long = |args: &[&str]| {
-        let mut command = home.command(args);
-        command.env("ASIDE_SOCKET", &long);
-        command
-    };
-    let reasons = ["neither ASIDE_STATE nor HOME is set", "the socket's path has "];
-    let ways: [&dyn Fn(&[&str]) -> std::process::Command; 2] = [&nameless, &too_long];
-    for (way, reason) in ways.into_iter().zip(reasons) {
+    for (socket, reason) in
+        [(None, "neither ASIDE_STATE nor HOME is set"), (Some(&long), "the socket's path has ")]
+    {
+        let way = |args: &[&str]| {
+            let mut command = home.command(args);
+            match socket {
+                Some(long) => command.env("ASIDE_SOCKET", long),
+                None => command.env_remove("ASIDE_SOCKET").env_remove("ASIDE_STATE").env_remove("HOME"),
+            };
+            command
+        };
         let ran = way(&["run", "--", "sh", "-c", "echo out; exit 7"]).output().expect("it runs");
         assert_eq!((ran.status.code(), text(&ran.stdout).as_str()), (Some(7), "out\n"));
         let warning = text(&ran.stderr);
