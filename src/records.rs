@@ -182,8 +182,8 @@ pub const fn kind_name(kind: u8) -> Option<&'static str> {
 
 /// The name of a record: that of its event's id; `None` if it has no event.
 pub fn name_of_record(kind: u8, body: &[u8]) -> Option<u64> {
-    let event = (kind == EVENT).then(|| codec::decode(body).ok()).flatten()?;
-    Some(name_of_id(event.id))
+    let id = (kind == EVENT).then(|| codec::id(body)).flatten()?;
+    Some(name_of_id(id))
 }
 
 /// Whether a record of this kind may be left out when it cannot be applied. Without one of rules,

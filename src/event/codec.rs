@@ -19,6 +19,8 @@ const VERSION: u8 = 3;
 /// The first version with [`Provenance::Own`] and [`Provenance::Quoted`].
 const OWN_SINCE: u8 = 3;
 const ABSENT: u32 = u32::MAX;
+/// Where the id is, in bytes: after the version, the severity and the timestamp.
+const ID_AT: usize = 10;
 /// Added to the severity's rank when the daemon made the id.
 const GENERATED_ID: u8 = 0x80;
 /// The bits next to the severity's rank that hold the provenance's number, and their position.
@@ -48,6 +50,12 @@ pub fn id_origin(body: &[u8]) -> IdOrigin {
         Some(rank) if rank & GENERATED_ID != 0 => IdOrigin::Daemon,
         Some(_) | None => IdOrigin::Producer,
     }
+}
+
+/// Reads the event's id from a record body, without the rest; `None` if the body is damaged there.
+pub fn id(body: &[u8]) -> Option<&str> {
+    let mut fields = Fields { body, at: ID_AT };
+    fields.required().ok()
 }
 
 /// Appends `event` to `body`.
@@ -183,6 +191,7 @@ mod tests {
             let mut body = Vec::new();
             encode(&example(), origin, &mut body);
             assert_eq!((id_origin(&body), decode(&body)), (origin, Ok(example())));
+            assert_eq!((id(&body), id(&body[..ID_AT + 2])), (Some(example().id), None));
         }
     }
 

@@ -20,7 +20,7 @@ use crate::{
 /// The file that is being written.
 pub(crate) const UNFINISHED_NAME: &str = "unfinished.names";
 const SUFFIX: &str = ".names";
-const MAGIC: [u8; 8] = *b"asidenam";
+const MAGIC: [u8; 8] = *b"asidesip";
 const HEADER_BYTES: usize = 36;
 const ENTRY_BYTES: usize = 12;
 const PAGE_BYTES: usize = 4_096;

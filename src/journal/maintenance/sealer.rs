@@ -66,8 +66,9 @@ impl Sealer {
         while self.store.maintenance.wait() {
             // Out of memory can surface as a panic; unfinished work is retried at the next signal.
             let work = || {
-                self.work();
+                // Names first: a sealed segment takes longer to read.
                 self.namer.work(&self.store, &self.synced, PAUSE);
+                self.work();
             };
             if catch_unwind(AssertUnwindSafe(work)).is_err() {
                 tracing::error!("sealing failed; it is retried");
