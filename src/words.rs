@@ -51,7 +51,7 @@ mod tests {
     use super::counted;
 
     #[test]
-    fn one_is_counted_in_the_singular() {
+    fn a_count_of_one_is_singular() {
         assert_eq!(
             [0, 1, 2, 21].map(|count| counted(count, "row")),
             ["0 rows", "1 row", "2 rows", "21 rows"]

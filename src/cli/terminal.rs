@@ -328,7 +328,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn sentences_are_wrapped_below_their_beginning_and_lines_of_files_are_not() {
+    fn sentences_wrap_and_lines_of_files_do_not() {
         let text = "\
 note: a sentence that is longer than a narrow terminal
   = help: define it in the events.toml of the folder

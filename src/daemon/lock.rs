@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_waits_for_the_child_of_a_killed_one() {
+    fn start_waits_for_child_of_a_killed_one() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let child = StateLock::take_to_replay(folder.path()).expect("it is free");
         let ends = thread::spawn(move || {

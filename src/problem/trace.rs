@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_foreign_by_where_tools_install_libraries() {
+    fn files_where_tools_install_libraries_are_foreign() {
         for (file, expected) in [
             ("node_modules/x/a.js", true),
             ("/w/node_modules/.pnpm/x@1.0.0/node_modules/x/a.js", true),

@@ -37,7 +37,7 @@ impl Source for Parting {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_source_handed_over_is_published_at_a_stop_and_a_panic() {
+async fn handed_over_events_survive_a_stop_or_panic() {
     for panics in [false, true] {
         let clock: Clock = Arc::new(|| Timestamp::ZERO);
         let files = Arc::new(MemoryFiles::new());

@@ -301,7 +301,7 @@ fn checks_that_end_count_for_the_branch_and_session_that_are_meant() {
 }
 
 #[test]
-fn checks_of_another_push_or_owner_do_not_end_a_watch() {
+fn checks_of_another_push_end_no_watch() {
     let ended = |event_type: &str, session: Option<&str>, reason: &str| Event {
         source: OWN_SOURCE.into(),
         payload: Payload::from(

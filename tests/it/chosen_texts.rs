@@ -61,7 +61,7 @@ fn every_form_of_file_and_text_is_checked() {
 }
 
 #[test]
-fn texts_of_other_files_are_tried_where_they_are_chosen() {
+fn chosen_texts_of_other_files_are_tried() {
     let test = "[[tests]]\nname = \"t\"\nat = [[\"0ms\", \"own.event\", { x = 1, diagnostics = 5 }]]\nexpect = [{ at = \"2s\", decoded = {} }]\n";
     // Both texts fail with this event.
     let head = |subscriber: &str| {

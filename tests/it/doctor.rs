@@ -198,7 +198,7 @@ fn what_is_missing_is_named_with_its_remedy() {
 }
 
 #[test]
-fn a_state_folder_that_cannot_be_made_is_found() {
+fn unusable_state_folder_is_found() {
     let mut home = Home::new();
     let file = home.path("file");
     fs::write(&file, "").expect("written");

@@ -168,7 +168,7 @@ fn started_by_after_a_wake(start: &Value) -> Value {
 }
 
 #[test]
-fn an_observed_start_says_who_began_the_turn_after_a_wake() {
+fn observed_start_says_who_began_the_turn() {
     let start =
         |by: &str| json!([{ "type": "agent.turn.start", "source": "bot", "payload": { "started_by": by } }]);
     assert_eq!(started_by_after_a_wake(&start("client")), "aside");

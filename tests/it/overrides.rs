@@ -150,7 +150,7 @@ fn later_templates_are_the_text() {
 }
 
 #[test]
-fn rewording_a_part_of_a_core_subscriber_changes_its_text() {
+fn rewording_part_of_a_core_subscriber_changes_text() {
     let shipped = shipped_rules();
     for (id, taken, left) in [
         ("tool_failure", "tool.call.failure", "tool.call.timeout"),

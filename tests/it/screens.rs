@@ -120,7 +120,7 @@ max_size = 2
 "#;
 
 #[test]
-fn events_that_are_collected_are_counted_as_open_batches() {
+fn collected_events_count_as_open_batches() {
     let home = Home::with(&[("subscribers/slow.toml", SLOW)]);
     let _daemon = home.serve();
     let publish = || home.print(&["publish", "test.slow", "--session", SESSION]);
@@ -304,7 +304,7 @@ fn everything_fits_a_terminal_of_eighty_columns_and_has_colours_only_there() {
 }
 
 #[test]
-fn errors_notes_and_findings_fit_a_terminal_of_eighty_columns() {
+fn errors_and_findings_fit_eighty_columns() {
     let deep = "a-folder-with-a-long-name/".repeat(2);
     let mut home =
         Home::with(&[("subscribers/x.toml", "[subscriber]\nid = \"x\"\n[events]\ntypes = [\"made.up\"]\n")]);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn somebody_who_wants_to_know_has_the_first_answer_at_once_and_joins_what_is_followed() {
+fn asker_joins_a_follow_and_gets_its_answer() {
     let mut world = World::new();
     let session = SessionId::new("s1");
     let wanted = |by: &'static str, reference| Wanted {
@@ -26,7 +26,7 @@ fn somebody_who_wants_to_know_has_the_first_answer_at_once_and_joins_what_is_fol
 }
 
 #[test]
-fn an_end_is_of_the_last_push_unless_a_later_one_is_followed() {
+fn watch_ends_with_the_last_push_followed() {
     let mut world = World::new();
     world.pushed(1);
     let plan = world.follows.take_plan().expect("a plan");

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_that_began_again_outlasts_the_keys_before_it() {
+    fn restarted_state_outlasts_the_keys_before_it() {
         const RESOLVED: u128 = 1;
         const FIRING: u128 = 2;
         let mut keys = IdempotencyKeys::new(3);

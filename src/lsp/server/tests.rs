@@ -260,7 +260,7 @@ fn a_run_ends_in_order_or_is_ended() {
 }
 
 #[test]
-fn a_slow_start_that_reports_its_work_is_not_ended() {
+fn slow_start_that_reports_work_is_not_ended() {
     let mut lab = Lab::new();
     lab.step("write a");
     for _ in 0..4 {

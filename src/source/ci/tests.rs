@@ -178,7 +178,7 @@ async fn a_program_that_nobody_waits_for_is_killed() {
 }
 
 #[tokio::test]
-async fn work_that_was_given_up_keeps_the_lock_until_it_is_done() {
+async fn abandoned_work_keeps_the_lock_until_its_end() {
     static LOCK: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
     let (begin, begun) = tokio::sync::oneshot::channel();
     let (finish, finished) = std::sync::mpsc::sync_channel::<()>(1);
