@@ -24,7 +24,8 @@ impl EventRef<'_> {
 /// The name under which the journal finds an event by its `id`, whatever its source.
 ///
 /// Shape: a SipHash of 64 bits without a key, the same in every process. A record is compared with
-/// the id before it is an answer, so ids that share a name only cost time.
+/// the id before it is an answer. Ids that share a name cost a look-up time, and a producer that
+/// searches for such ids can find some.
 pub fn name_of_id(id: &str) -> u64 {
     SipHasher13::new().hash(id.as_bytes())
 }
