@@ -89,7 +89,6 @@ pub use pulse::Pulse;
 pub use push::push_wakes;
 pub use registry::Registry;
 pub use room::Rooms;
-pub use router::openapi;
 pub use tokens::{Tokens, TokensError};
 pub use transcripts::{TRANSCRIPTS_MAX, look_for_injections};
 

@@ -4,14 +4,14 @@ use std::{fs, path::Path, time::Duration};
 
 use axum::{Json, extract::State, http::StatusCode};
 use serde::Serialize;
-use utoipa::ToSchema;
 
+#[cfg(test)]
+use crate::wire::error::ErrorBody;
 use crate::{
     journal::AppendError,
     server::{App, error::ApiError, history},
     time::duration_millis,
     wire::{
-        error::ErrorBody,
         history::ProjectionView,
         views::{DiskView, StatusView},
     },
@@ -22,7 +22,8 @@ const SNAPSHOTS_FOLDER: &str = "snapshots";
 const RULES_FOLDER: &str = "rules";
 
 /// Liveness of the daemon.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub(crate) struct Health {
     /// `ok`, or `degraded` while there is a problem that does not stop publishing.
     status: &'static str,
@@ -37,7 +38,7 @@ pub(crate) struct Health {
 }
 
 /// Shows the status of the daemon.
-#[utoipa::path(get, path = "/v1/status", tag = "admin", responses((status = 200, body = StatusView)))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/status", tag = "admin", responses((status = 200, body = StatusView))))]
 pub(crate) async fn status(State(app): State<App>) -> Result<Json<StatusView>, ApiError> {
     status_of(&app).await.map(Json)
 }
@@ -91,10 +92,10 @@ const HELD_UP_MAX: Duration = Duration::from_secs(5);
 
 /// Reports that the daemon runs, its event loop makes progress, and its journal accepts events.
 /// Queries neither the loop nor the disk.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     get, path = "/healthz", tag = "admin",
     responses((status = 200, body = Health), (status = 503, body = ErrorBody), (status = 507, body = ErrorBody)),
-)]
+))]
 pub(crate) async fn healthz(State(app): State<App>) -> Result<Json<Health>, ApiError> {
     let lag = app.journal.lag();
     let held_up = app.engine.pulse().held_up(lag);
@@ -117,10 +118,10 @@ pub(crate) async fn healthz(State(app): State<App>) -> Result<Json<Health>, ApiE
 ///
 /// Answers once the old one is deleted. History requests are answered throughout, with the progress
 /// of the rebuild.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     post, path = "/v1/admin/rebuild", tag = "admin",
     responses((status = 202, body = ProjectionView), (status = 503, body = ErrorBody)),
-)]
+))]
 pub(crate) async fn rebuild(State(app): State<App>) -> Result<(StatusCode, Json<ProjectionView>), ApiError> {
     let unavailable = |why| ApiError::new(StatusCode::SERVICE_UNAVAILABLE, why);
     app.projection.rebuild().await.map_err(unavailable)?;

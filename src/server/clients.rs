@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Shows the current wake routes of sessions, and hook input that could not be used.
-#[utoipa::path(get, path = "/v1/clients", tag = "sessions", responses((status = 200, body = ClientsView)))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/clients", tag = "sessions", responses((status = 200, body = ClientsView))))]
 pub(crate) async fn clients(State(app): State<App>) -> Result<Json<ClientsView>, ApiError> {
     let routes = app.registry.wake_routes();
     let mut attached = routes.attached();

@@ -9,8 +9,9 @@ use axum::{
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use utoipa::IntoParams;
 
+#[cfg(test)]
+use crate::wire::{error::ErrorBody, event::EventView, publish::Results};
 use crate::{
     event::{EVENT_BYTES_MAX, EventRef, Seq, codec},
     journal::{ReadError, Record, RecordBuf},
@@ -34,10 +35,9 @@ use crate::{
         FieldError,
         body::{self, BodyKind, Items},
         cloudevents,
-        error::ErrorBody,
-        event::{self, Defaults, EventView, to_masked_json},
+        event::{self, Defaults, to_masked_json},
         history::{EventWithHistory, LedgerLine, OtherEvent, raw},
-        publish::{Results, ResultsKind, Summary},
+        publish::{ResultsKind, Summary},
     },
 };
 
@@ -45,7 +45,8 @@ use crate::{
 const SAME_ID_MAX: usize = 16;
 
 /// The format of the answer.
-#[derive(Debug, Deserialize, IntoParams)]
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(utoipa::IntoParams))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PublishParams {
     /// `full`: a verdict for each event. `summary`: counts, and the first refusals. The default is
@@ -59,7 +60,7 @@ pub(crate) struct PublishParams {
 /// binary mode, according to its content type. Each event has its own verdict; (source, id) makes
 /// publishing idempotent. An NDJSON body of any length is published as it arrives; with `Accept:
 /// application/x-ndjson` each batch is acknowledged by a line as soon as it is published.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     post, path = "/v1/events", tag = "events",
     params(PublishParams),
     request_body(content(
@@ -74,7 +75,7 @@ pub(crate) struct PublishParams {
         (status = 415, description = "Unknown content type", body = ErrorBody),
         (status = 503, description = "The journal accepts no records", body = ErrorBody),
     ),
-)]
+))]
 pub(crate) async fn publish(
     State(app): State<App>,
     Params(params): Params<PublishParams>,
@@ -199,7 +200,8 @@ fn check_lone(body: &[u8]) -> Result<(), ApiError> {
 }
 
 /// Selects one of several events with the same id.
-#[derive(Debug, Deserialize, IntoParams)]
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(utoipa::IntoParams))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EventParams {
     /// The event's source; if absent, the newest event of that id, with the others in `others`.
@@ -208,7 +210,7 @@ pub(crate) struct EventParams {
 
 /// Shows an event, by its id or its position, and its outcome; to a process of a session, what is of
 /// that session or of none.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     get, path = "/v1/events/{id}", tag = "events",
     params(("id" = String, Path, description = "The event's id, or its position in the journal"), EventParams),
     responses(
@@ -216,7 +218,7 @@ pub(crate) struct EventParams {
         (status = 403, body = ErrorBody, description = "It is addressed to another session than the process's own"),
         (status = 404, body = ErrorBody),
     ),
-)]
+))]
 pub(crate) async fn get(
     State(app): State<App>,
     actor: Actor,

@@ -12,6 +12,8 @@ use axum::{
 };
 use sha2::{Digest, Sha256};
 
+#[cfg(test)]
+use crate::wire::{error::ErrorBody, exchange::ExchangeView};
 use crate::{
     call::Call,
     event::{Event, EventRef, SessionId, catalogue},
@@ -33,11 +35,8 @@ use crate::{
     },
     wire::{
         FieldError,
-        error::ErrorBody,
         event::ParsedEvent,
-        exchange::{
-            AnswerView, ExchangeRequest, ExchangeView, KnownFacts, join, of_answer, of_request, parse,
-        },
+        exchange::{AnswerView, ExchangeRequest, KnownFacts, join, of_answer, of_request, parse},
         instructions::INSTRUCTIONS,
         names::checked_name,
         views::SessionView,
@@ -63,7 +62,7 @@ const NOTICE_HEADER: &str = "aside-notice";
 /// Answers 204 when there is nothing to deliver and nothing to do; the headers `aside-pending`,
 /// `aside-check-before-tool` and `aside-notice` then hold the values of the body. A repeated request with the same
 /// session and carrier gets the same answer. The first exchange opens the session.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     post, path = "/v1/sessions/{id}/exchange", tag = "sessions",
     params(("id" = String, Path, description = "The session")),
     request_body = ExchangeView,
@@ -71,7 +70,7 @@ const NOTICE_HEADER: &str = "aside-notice";
         (status = 200, body = AnswerView<'static>), (status = 204),
         (status = 400, body = ErrorBody), (status = 409, body = ErrorBody), (status = 503, body = ErrorBody),
     ),
-)]
+))]
 pub(crate) async fn exchange(
     State(app): State<App>,
     IdSegment(session): IdSegment,
@@ -198,7 +197,7 @@ async fn untaken(app: &App, request: &ExchangeRequest<'_>) -> Result<Vec<FieldEr
 
 /// Reports that an injection did not reach the agent, because its carrier was lost; its
 /// notifications are pending again.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     post, path = "/v1/sessions/{id}/undelivered/{injection}", tag = "sessions",
     params(
         ("id" = String, Path, description = "The session"),
@@ -208,7 +207,7 @@ async fn untaken(app: &App, request: &ExchangeRequest<'_>) -> Result<Vec<FieldEr
         (status = 204), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
         (status = 503, body = ErrorBody),
     ),
-)]
+))]
 pub(crate) async fn undelivered(
     State(app): State<App>,
     Path((session, injection)): Path<(String, String)>,

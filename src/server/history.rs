@@ -4,8 +4,9 @@
 
 use axum::{Json, extract::State, http::StatusCode};
 use serde::Deserialize;
-use utoipa::IntoParams;
 
+#[cfg(test)]
+use crate::wire::error::ErrorBody;
 use crate::{
     event::{Seq, SessionId},
     projection::{
@@ -23,9 +24,7 @@ use crate::{
     },
     session::Readable,
     wire::{
-        FieldError,
-        error::ErrorBody,
-        hint,
+        FieldError, hint,
         history::{
             ClosedSessionPage, EventPage, InjectionPage, MessagePage, NamedInjections, NotificationPage,
             NotificationWithHistory, ProjectionView, raw, read_limit, read_moment,
@@ -35,7 +34,8 @@ use crate::{
 };
 
 /// Selects events.
-#[derive(Debug, Default, Deserialize, IntoParams)]
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(utoipa::IntoParams))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EventsParams {
     /// Only types that match this pattern, such as `tool.**`.
@@ -62,14 +62,14 @@ pub(crate) struct EventsParams {
 
 /// Lists the events that a subscriber took or that were throttled, and their outcome; to a process of
 /// a session, those addressed to that session or to none.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     get, path = "/v1/events", tag = "events", params(EventsParams),
     responses(
         (status = 200, body = EventPage), (status = 400, body = ErrorBody),
         (status = 403, body = ErrorBody, description = "`session` is another one than the process's own"),
         (status = 503, body = ErrorBody),
     ),
-)]
+))]
 pub(crate) async fn events(
     State(app): State<App>,
     actor: Actor,
@@ -119,7 +119,8 @@ async fn readable(app: &App, actor: Actor, named: Option<&str>) -> Result<Readab
 const NAMED_MAX: usize = 8;
 
 /// Selects notifications.
-#[derive(Debug, Default, Deserialize, IntoParams)]
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(utoipa::IntoParams))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NotificationsParams {
     /// Only those that were queued for this session.
@@ -142,14 +143,14 @@ pub(crate) struct NotificationsParams {
 
 /// Lists the notifications, and the state of each in every session that it reached; to a process of a
 /// session, those that are for that session or for none, or reached it, with its own states.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     get, path = "/v1/notifications", tag = "notifications", params(NotificationsParams),
     responses(
         (status = 200, body = NotificationPage), (status = 400, body = ErrorBody),
         (status = 403, body = ErrorBody, description = "`session` is another one than the process's own"),
         (status = 503, body = ErrorBody),
     ),
-)]
+))]
 pub(crate) async fn notifications(
     State(app): State<App>,
     actor: Actor,
@@ -177,7 +178,7 @@ pub(crate) async fn notifications(
 
 /// Shows a notification, its events, and its outcome; to a process of a session, what is of that
 /// session or of none.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     get, path = "/v1/notifications/{id}", tag = "notifications",
     params(("id" = String, Path, description = "The notification")),
     responses(
@@ -185,7 +186,7 @@ pub(crate) async fn notifications(
         (status = 403, body = ErrorBody, description = "It is of another session than the process's own"),
         (status = 404, body = ErrorBody), (status = 503, body = ErrorBody),
     ),
-)]
+))]
 pub(crate) async fn notification(
     State(app): State<App>,
     actor: Actor,
@@ -207,7 +208,8 @@ pub(crate) async fn notification(
 }
 
 /// Selects a page.
-#[derive(Debug, Default, Deserialize, IntoParams)]
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(utoipa::IntoParams))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PageParams {
     /// Most entries: 1 to 1000, 100 if it is absent.
@@ -218,11 +220,11 @@ pub(crate) struct PageParams {
 
 /// Lists the system messages of a session: every notification delivered to it, with the delivered
 /// text.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     get, path = "/v1/sessions/{id}/messages", tag = "sessions",
     params(("id" = String, Path, description = "The session, open or closed"), PageParams),
     responses((status = 200, body = MessagePage), (status = 404, body = ErrorBody), (status = 503, body = ErrorBody)),
-)]
+))]
 pub(crate) async fn messages(
     State(app): State<App>,
     SessionSegment(session): SessionSegment,
@@ -241,11 +243,11 @@ pub(crate) async fn messages(
 }
 
 /// Lists the injections of a session, each with the text written for its carrier.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     get, path = "/v1/sessions/{id}/injections", tag = "sessions",
     params(("id" = String, Path, description = "The session, open or closed"), PageParams),
     responses((status = 200, body = InjectionPage), (status = 404, body = ErrorBody), (status = 503, body = ErrorBody)),
-)]
+))]
 pub(crate) async fn injections(
     State(app): State<App>,
     SessionSegment(session): SessionSegment,
@@ -264,7 +266,7 @@ pub(crate) async fn injections(
 }
 
 /// Shows an injection by the short name in its text; to a process of a session, one of that session.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     get, path = "/v1/injections/{id}", tag = "sessions",
     params(("id" = String, Path, description = "The short name")),
     responses(
@@ -272,7 +274,7 @@ pub(crate) async fn injections(
         (status = 403, body = ErrorBody, description = "It is of another session than the process's own"),
         (status = 404, body = ErrorBody), (status = 503, body = ErrorBody),
     ),
-)]
+))]
 pub(crate) async fn named_injections(
     State(app): State<App>,
     actor: Actor,
@@ -285,10 +287,10 @@ pub(crate) async fn named_injections(
 }
 
 /// Lists the closed sessions.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     get, path = "/v1/history/sessions", tag = "sessions", params(PageParams),
     responses((status = 200, body = ClosedSessionPage), (status = 503, body = ErrorBody)),
-)]
+))]
 pub(crate) async fn closed_sessions(
     State(app): State<App>,
     Params(params): Params<PageParams>,

@@ -10,6 +10,8 @@ use axum::{
 };
 use bytes::Bytes;
 
+#[cfg(test)]
+use crate::wire::error::ErrorBody;
 use crate::{
     event::{Event, SessionId},
     exchange::Exchange,
@@ -32,14 +34,13 @@ use crate::{
         wake_routes::KnownSocket,
         wrote,
     },
-    wire::error::ErrorBody,
 };
 
 /// Takes one hook call of a harness.
 ///
 /// The body is the hook's stdin, unchanged. Answers 200 with the hook's stdout, or 204 when it has
 /// to print nothing.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     post, path = "/v1/hooks/{harness}", tag = "sessions",
     params(("harness" = String, Path, description = "The harness, by its name in `aside hook NAME`")),
     request_body(content = Object, content_type = "application/json"),
@@ -47,7 +48,7 @@ use crate::{
         (status = 200, content_type = "application/json", body = String), (status = 204),
         (status = 400, body = ErrorBody), (status = 404, body = ErrorBody), (status = 503, body = ErrorBody),
     ),
-)]
+))]
 pub(crate) async fn hook(
     State(app): State<App>,
     Segment(harness): Segment,

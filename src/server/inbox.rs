@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use axum::{Json, extract::State, http::StatusCode};
 use serde::Deserialize;
-use utoipa::IntoParams;
 
+#[cfg(test)]
+use crate::wire::error::ErrorBody;
 use crate::{
     event::{Scope, SessionId},
     exchange::Decision,
@@ -24,11 +25,12 @@ use crate::{
         questions::open_count,
     },
     time::duration_millis,
-    wire::{FieldError, error::ErrorBody, inbox::InboxList, views::WaitingView},
+    wire::{FieldError, inbox::InboxList, views::WaitingView},
 };
 
 /// Selects the queue.
-#[derive(Debug, Deserialize, IntoParams)]
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(utoipa::IntoParams))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct InboxParams {
     /// A session; every session if it is absent.
@@ -54,7 +56,8 @@ const PAGE_MAX: usize = 1_000;
 const UNCLAIMED: &str = "unclaimed";
 
 /// Selects a page of pending notifications.
-#[derive(Debug, Deserialize, IntoParams)]
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(utoipa::IntoParams))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListParams {
     /// A session; every session if it is absent.
@@ -98,14 +101,14 @@ fn write_start(start: &PageStart) -> String {
 
 /// Lists pending notifications, each with a line for a person and its text; to a process of a
 /// session, those of that session.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     get, path = "/v1/inbox", tag = "inbox", params(ListParams),
     responses(
         (status = 200, body = InboxList), (status = 400, body = ErrorBody),
         (status = 403, body = ErrorBody, description = "`session` is another one than the process's own"),
         (status = 404, body = ErrorBody),
     ),
-)]
+))]
 pub(crate) async fn list(
     State(app): State<App>,
     actor: Actor,
@@ -145,7 +148,7 @@ fn view(Waiting { notification, place, age }: Waiting) -> WaitingView {
 }
 
 /// Dismisses a pending notification: it is not delivered.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     post, path = "/v1/notifications/{id}/dismiss", tag = "inbox",
     params(("id" = String, Path, description = "The notification"), InboxParams),
     responses(
@@ -153,7 +156,7 @@ fn view(Waiting { notification, place, age }: Waiting) -> WaitingView {
         (status = 403, body = ErrorBody, description = "It is of another session than the process's own"),
         (status = 404, body = ErrorBody),
     ),
-)]
+))]
 pub(crate) async fn dismiss(
     state: State<App>,
     id: Segment,
@@ -164,7 +167,7 @@ pub(crate) async fn dismiss(
 }
 
 /// Releases a notification that waits for the user's approval.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     post, path = "/v1/notifications/{id}/discuss", tag = "inbox",
     params(("id" = String, Path, description = "The notification"), InboxParams),
     responses(
@@ -172,7 +175,7 @@ pub(crate) async fn dismiss(
         (status = 403, body = ErrorBody, description = "It is of another session than the process's own"),
         (status = 404, body = ErrorBody),
     ),
-)]
+))]
 pub(crate) async fn discuss(
     state: State<App>,
     id: Segment,

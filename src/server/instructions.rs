@@ -5,7 +5,7 @@ use axum::Json;
 use crate::wire::instructions::{INSTRUCTIONS, InstructionsView};
 
 /// Shows what the texts of aside are, for a model's instructions.
-#[utoipa::path(get, path = "/v1/instructions", tag = "sessions", responses((status = 200, body = InstructionsView)))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/instructions", tag = "sessions", responses((status = 200, body = InstructionsView))))]
 pub(crate) async fn get() -> Json<InstructionsView> {
     Json(InstructionsView { instructions: INSTRUCTIONS })
 }

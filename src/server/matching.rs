@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use axum::{Json, body::Body, extract::State};
 
+#[cfg(test)]
+use crate::wire::{error::ErrorBody, event::EventView};
 use crate::{
     engine::{Explanation, Verdict},
     event::{Event, catalogue},
     nearest::nearest,
     server::{App, auth::Route, error::ApiError, extract::read_body, intake::NewIds},
     wire::{
-        error::ErrorBody,
-        event::{self, Defaults, EventView},
+        event::{self, Defaults},
         matching::{MatchView, TakerView},
     },
 };
@@ -23,11 +24,11 @@ const SESSIONS_SHOWN_MAX: usize = 20;
 ///
 /// The body is one event as it would be published; nothing is published. Checks types and filters,
 /// but not repeats, rates and batches.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     post, path = "/v1/match", tag = "events",
     request_body = EventView,
     responses((status = 200, body = MatchView), (status = 400, body = ErrorBody), (status = 503, body = ErrorBody)),
-)]
+))]
 pub(crate) async fn explain(
     State(app): State<App>,
     route: Route,

@@ -7,6 +7,8 @@
 //! Bounds: [`MCP_CONNECTIONS_MAX`](super::registry::MCP_CONNECTIONS_MAX) connections,
 //! [`MESSAGE_BYTES_MAX`] and [`screened::VALUES_MAX`] values a message, [`bounded::CALLS_MAX`]
 //! concurrent calls of a connection.
+#[cfg(test)]
+use crate::wire::error::ErrorBody;
 
 mod bounded;
 mod caller;
@@ -52,8 +54,6 @@ use crate::server::{
     extract,
 };
 
-use crate::wire::error::ErrorBody;
-
 /// Longest message in bytes: a call's arguments are a few hundred characters.
 const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 /// Protocol name in the `Upgrade` header.
@@ -63,10 +63,10 @@ const PROTOCOL: &str = "mcp";
 ///
 /// Only on the Unix socket, and only with `Upgrade: mcp`; `aside mcp` makes this request. Answers
 /// 101, after which each side sends one JSON-RPC message a line.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     post, path = "/v1/mcp", tag = "mcp",
     responses((status = 101), (status = 426, body = ErrorBody), (status = 503, body = ErrorBody)),
-)]
+))]
 pub(crate) async fn connect(
     State(app): State<App>,
     route: Route,

@@ -28,10 +28,10 @@ use crate::server::{App, admin, error::ApiError};
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Shows counts, latencies and sizes as OpenMetrics text.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     get, path = "/metrics", tag = "admin",
     responses((status = 200, content_type = "application/openmetrics-text", body = String)),
-)]
+))]
 pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, ApiError> {
     let status = admin::status_of(&app).await?;
     let text = write(families::all(&status, &app.meters, &read_process())).map_err(|error| {

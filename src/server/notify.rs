@@ -9,6 +9,8 @@ use axum::{Json, body::Body, extract::State};
 use futures_util::future::join_all;
 use uuid::Uuid;
 
+#[cfg(test)]
+use crate::wire::error::ErrorBody;
 use crate::{
     event::{Event, SessionId},
     ledger::Suppressed,
@@ -18,10 +20,7 @@ use crate::{
     sink::{ALL_PER_MINUTE_MAX, Notice, PER_MINUTE_MAX, Parts, Target, Verdict, seconds_ago},
     source::sinks::check,
     time::{Timestamp, duration_millis},
-    wire::{
-        error::ErrorBody,
-        notify::{NotifyAnswer, NotifyRequest, SinkList, SinkView},
-    },
+    wire::notify::{NotifyAnswer, NotifyRequest, SinkList, SinkView},
 };
 
 /// Log target of the notices' texts.
@@ -31,10 +30,10 @@ const LOG_TARGET: &str = "llm_notify";
 ///
 /// Shape: without `session`, its origin is the session whose client is the requesting process or an
 /// ancestor of it.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     post, path = "/v1/notify", tag = "notifications",
     responses((status = 200, body = NotifyAnswer), (status = 400, body = ErrorBody)),
-)]
+))]
 pub(crate) async fn send(
     State(app): State<App>,
     actor: Actor,
@@ -49,7 +48,7 @@ pub(crate) async fn send(
 
 /// Checks the sinks for notices to the user: programs, files, and whether servers accept a
 /// connection.
-#[utoipa::path(get, path = "/v1/sinks", tag = "notifications", responses((status = 200, body = SinkList)))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/sinks", tag = "notifications", responses((status = 200, body = SinkList))))]
 pub(crate) async fn sinks(State(app): State<App>) -> Result<Json<SinkList>, ApiError> {
     let rules = app.engine.rules().await?;
     let look = async |sink: &Sink| {

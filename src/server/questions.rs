@@ -13,8 +13,9 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde::Deserialize;
-use utoipa::IntoParams;
 
+#[cfg(test)]
+use crate::wire::error::ErrorBody;
 use crate::{
     event::SessionId,
     publisher::Records,
@@ -33,7 +34,6 @@ use crate::{
         question::{Chosen, End, PER_ASKER_MAX, QUESTIONS_MAX, taken_event},
     },
     wire::{
-        error::ErrorBody,
         notify::NotifyAnswer,
         questions::{
             AnswerRequest, Asked, ID_KIND, QuestionEnd, QuestionList, QuestionRequest, QuestionView,
@@ -48,7 +48,8 @@ const BOUNDS: Bounds = Bounds { what: "questions", per_owner: PER_ASKER_MAX, all
 const WAIT_DEFAULT: Duration = Duration::from_secs(30);
 
 /// Wait parameters.
-#[derive(Debug, Deserialize, IntoParams)]
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(utoipa::IntoParams))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EndParams {
     /// Such as `30s` or `500ms`; 30 seconds if absent, at most 10 minutes.
@@ -59,13 +60,13 @@ pub(crate) struct EndParams {
 ///
 /// Shape: without `session`, its origin is the session whose client is the requesting process or an
 /// ancestor of it.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     post, path = "/v1/questions", tag = "notifications",
     responses(
         (status = 201, body = Asked), (status = 400, body = ErrorBody),
         (status = 409, body = ErrorBody, description = "The maximum number is open"),
     ),
-)]
+))]
 pub(crate) async fn create(
     State(app): State<App>,
     actor: Actor,
@@ -146,7 +147,7 @@ async fn open(app: &App) -> Result<Vec<Arc<Question>>, ApiError> {
 }
 
 /// Lists the open questions; to a process of a session, those of that session.
-#[utoipa::path(get, path = "/v1/questions", tag = "notifications", responses((status = 200, body = QuestionList)))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/questions", tag = "notifications", responses((status = 200, body = QuestionList))))]
 pub(crate) async fn list(State(app): State<App>, actor: Actor) -> Result<Json<QuestionList>, ApiError> {
     let (mut open, access) = (open(&app).await?, actor.access(&app).await?);
     if access.own().is_some() {
@@ -159,7 +160,7 @@ pub(crate) async fn list(State(app): State<App>, actor: Actor) -> Result<Json<Qu
 }
 
 /// Answers a question. A question accepts one answer.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     post, path = "/v1/questions/{id}", tag = "notifications",
     params(("id" = String, Path, description = "The question's id, or a prefix of it")),
     responses(
@@ -167,7 +168,7 @@ pub(crate) async fn list(State(app): State<App>, actor: Actor) -> Result<Json<Qu
         (status = 403, body = ErrorBody, description = "A session answers its own question, or another one's"),
         (status = 409, body = ErrorBody, description = "It has ended, or the prefix is ambiguous"),
     ),
-)]
+))]
 pub(crate) async fn answer(
     State(app): State<App>,
     actor: Actor,
@@ -265,7 +266,7 @@ fn over(id: &str, end: &End) -> ApiError {
 /// Waits for the end of a question.
 ///
 /// Answers at once if it has ended, and 204 on a timeout.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     get, path = "/v1/questions/{id}/wait", tag = "notifications",
     params(("id" = String, Path, description = "The question"), EndParams),
     responses(
@@ -273,7 +274,7 @@ fn over(id: &str, end: &End) -> ApiError {
         (status = 403, body = ErrorBody, description = "It is of another session than the process's own"),
         (status = 404, body = ErrorBody),
     ),
-)]
+))]
 pub(crate) async fn wait(
     State(app): State<App>,
     Segment(id): Segment,
@@ -323,7 +324,7 @@ async fn end_of(app: &App, id: &str) -> Result<End, ApiError> {
 
 /// Acknowledges that the caller has the end of a question, so that the session is not notified of
 /// it.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     post, path = "/v1/questions/{id}/taken", tag = "notifications",
     params(("id" = String, Path, description = "The question")),
     responses(
@@ -331,7 +332,7 @@ async fn end_of(app: &App, id: &str) -> Result<End, ApiError> {
         (status = 403, body = ErrorBody, description = "It is of another session than the process's own"),
         (status = 404, body = ErrorBody),
     ),
-)]
+))]
 pub(crate) async fn taken(
     State(app): State<App>,
     Segment(id): Segment,

@@ -7,25 +7,24 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
+#[cfg(test)]
+use crate::wire::{error::ErrorBody, views::ReloadView};
 use crate::{
     server::{App, config_handle::ReloadRefusal, error::ApiError},
-    wire::{
-        error::ErrorBody,
-        views::{RefusedReloadView, ReloadView},
-    },
+    wire::views::RefusedReloadView,
 };
 
 /// Reloads the configuration, all or nothing.
 ///
 /// Answers once the rules are in the journal: later events are handled by them. With an error in
 /// any file nothing changes, and the answer has every finding.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     post, path = "/v1/reload", tag = "admin",
     responses(
         (status = 200, body = ReloadView), (status = 422, body = RefusedReloadView),
         (status = 500, body = ErrorBody), (status = 503, body = ErrorBody), (status = 507, body = ErrorBody),
     ),
-)]
+))]
 pub(crate) async fn reload(State(app): State<App>) -> Result<Response, ApiError> {
     match app.config.reload().await? {
         Ok(reloaded) => Ok(Json(reloaded).into_response()),

@@ -1,11 +1,13 @@
 //! All routes, and the OpenAPI document.
+//!
+//! The document is a file, because it changes only with the code: a test writes it from the
+//! attributes of the handlers, and fails where it differs.
 
 use axum::{
-    Json, Router,
-    http::{Method, StatusCode, Uri},
+    Router,
+    http::{HeaderName, Method, StatusCode, Uri, header::CONTENT_TYPE},
+    routing,
 };
-use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder};
-use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::server::{
     App, admin, clients, error::ApiError, events, exchange, history, hooks, inbox, instructions, matching,
@@ -14,74 +16,96 @@ use crate::server::{
 
 /// The routes. Access control is added by the servers.
 pub(crate) fn router(app: App) -> Router {
-    let (router, _) = routes().split_for_parts();
-    router.fallback(no_such_path).method_not_allowed_fallback(no_such_method).with_state(app)
+    routes().fallback(no_such_path).method_not_allowed_fallback(no_such_method).with_state(app)
 }
 
-/// The API as an OpenAPI document.
-pub fn openapi() -> OpenApi {
-    routes().split_for_parts().1
+/// One row a route: its method, its path, and its handler.
+macro_rules! routes {
+    ($($method:ident $path:literal $module:ident :: $handler:ident,)*) => {
+        fn routes() -> Router<App> {
+            Router::new()$(.route($path, routing::$method($module::$handler)))*
+        }
+
+        #[cfg(test)]
+        const ROUTES: &[(&str, &str)] = &[$((stringify!($method), $path)),*];
+
+        #[cfg(test)]
+        #[derive(utoipa::OpenApi)]
+        #[openapi(
+            info(
+                title = "aside",
+                description = "Events in, notifications out at the safe points of an agent's turn"
+            ),
+            paths($($module::$handler),*),
+        )]
+        struct Attributes;
+    };
 }
 
-fn routes() -> OpenApiRouter<App> {
-    let info = InfoBuilder::new()
-        .title("aside")
-        .version(env!("CARGO_PKG_VERSION"))
-        .description(Some("Events in, notifications out at the safe points of an agent's turn"))
-        .build();
-    OpenApiRouter::with_openapi(OpenApiBuilder::new().info(info).build())
-        .routes(routes!(events::publish, history::events))
-        .routes(routes!(stream::events))
-        .routes(routes!(events::get))
-        .routes(routes!(matching::explain))
-        .routes(routes!(exchange::exchange))
-        .routes(routes!(history::notifications))
-        .routes(routes!(history::notification))
-        .routes(routes!(history::messages))
-        .routes(routes!(history::injections))
-        .routes(routes!(history::named_injections))
-        .routes(routes!(history::closed_sessions))
-        .routes(routes!(sessions::list))
-        .routes(routes!(sessions::get))
-        .routes(routes!(sessions::wait))
-        .routes(routes!(stream::session))
-        .routes(routes!(exchange::undelivered))
-        .routes(routes!(instructions::get))
-        .routes(routes!(hooks::hook))
-        .routes(routes!(statusline::status_line))
-        .routes(routes!(clients::clients))
-        .routes(routes!(sources::sources))
-        .routes(routes!(watches::list, watches::set))
-        .routes(routes!(watches::cancel))
-        .routes(routes!(mcp::connect))
-        .routes(routes!(webhooks::webhook))
-        .routes(routes!(webhooks::list))
-        .routes(routes!(webhooks::alerts))
-        .routes(routes!(notify::send))
-        .routes(routes!(shell::report))
-        .routes(routes!(notify::sinks))
-        .routes(routes!(questions::list, questions::create))
-        .routes(routes!(questions::answer))
-        .routes(routes!(questions::wait))
-        .routes(routes!(questions::taken))
-        .routes(routes!(inbox::list))
-        .routes(routes!(inbox::dismiss))
-        .routes(routes!(inbox::discuss))
-        .routes(routes!(admin::status))
-        .routes(routes!(admin::rebuild))
-        .routes(routes!(reload::reload))
-        .routes(routes!(admin::healthz))
-        .routes(routes!(metrics::metrics))
-        .routes(routes!(document))
+routes! {
+    post "/v1/events" events::publish,
+    get "/v1/events" history::events,
+    get "/v1/events/stream" stream::events,
+    get "/v1/events/{id}" events::get,
+    post "/v1/match" matching::explain,
+    post "/v1/sessions/{id}/exchange" exchange::exchange,
+    get "/v1/notifications" history::notifications,
+    get "/v1/notifications/{id}" history::notification,
+    get "/v1/sessions/{id}/messages" history::messages,
+    get "/v1/sessions/{id}/injections" history::injections,
+    get "/v1/injections/{id}" history::named_injections,
+    get "/v1/history/sessions" history::closed_sessions,
+    get "/v1/sessions" sessions::list,
+    get "/v1/sessions/{id}" sessions::get,
+    get "/v1/sessions/{id}/wait" sessions::wait,
+    get "/v1/sessions/{id}/stream" stream::session,
+    post "/v1/sessions/{id}/undelivered/{injection}" exchange::undelivered,
+    get "/v1/instructions" instructions::get,
+    post "/v1/hooks/{harness}" hooks::hook,
+    post "/v1/statusline/{harness}" statusline::status_line,
+    get "/v1/clients" clients::clients,
+    get "/v1/sources" sources::sources,
+    get "/v1/watches" watches::list,
+    post "/v1/watches" watches::set,
+    delete "/v1/watches/{id}" watches::cancel,
+    post "/v1/mcp" mcp::connect,
+    post "/v1/webhooks/{name}" webhooks::webhook,
+    get "/v1/webhooks" webhooks::list,
+    post "/api/v2/alerts" webhooks::alerts,
+    post "/v1/notify" notify::send,
+    post "/v1/shell" shell::report,
+    get "/v1/sinks" notify::sinks,
+    get "/v1/questions" questions::list,
+    post "/v1/questions" questions::create,
+    post "/v1/questions/{id}" questions::answer,
+    get "/v1/questions/{id}/wait" questions::wait,
+    post "/v1/questions/{id}/taken" questions::taken,
+    get "/v1/inbox" inbox::list,
+    post "/v1/notifications/{id}/dismiss" inbox::dismiss,
+    post "/v1/notifications/{id}/discuss" inbox::discuss,
+    get "/v1/status" admin::status,
+    post "/v1/admin/rebuild" admin::rebuild,
+    post "/v1/reload" reload::reload,
+    get "/healthz" admin::healthz,
+    get "/metrics" metrics::metrics,
+    get "/v1/openapi.json" document::get,
 }
 
-/// The API as an OpenAPI document.
-#[utoipa::path(
-    get, path = "/v1/openapi.json", tag = "admin",
-    responses((status = 200, content_type = "application/json", body = Object)),
-)]
-async fn document() -> Json<utoipa::openapi::OpenApi> {
-    Json(openapi())
+/// The OpenAPI document.
+mod document {
+    use super::{CONTENT_TYPE, HeaderName};
+
+    /// The text of the file.
+    const TEXT: &str = include_str!("../../docs/openapi.json");
+
+    /// The API as an OpenAPI document.
+    #[cfg_attr(test, utoipa::path(
+        get, path = "/v1/openapi.json", tag = "admin",
+        responses((status = 200, content_type = "application/json", body = Object)),
+    ))]
+    pub(super) async fn get() -> ([(HeaderName, &'static str); 1], &'static str) {
+        ([(CONTENT_TYPE, "application/json")], TEXT)
+    }
 }
 
 async fn no_such_path(uri: Uri) -> ApiError {
@@ -90,4 +114,44 @@ async fn no_such_path(uri: Uri) -> ApiError {
 
 async fn no_such_method(method: Method, uri: Uri) -> ApiError {
     ApiError::new(StatusCode::METHOD_NOT_ALLOWED, format!("`{}` does not support {method}", uri.path()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{env, fs, path::Path};
+
+    use utoipa::OpenApi as _;
+
+    use super::{Attributes, ROUTES};
+
+    #[test]
+    fn document_is_built_from_the_attributes() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/openapi.json");
+        let built = Attributes::openapi().to_pretty_json().expect("serializes") + "\n";
+        if env::var_os("ASIDE_BLESS").is_some() {
+            fs::write(&path, &built).expect("written");
+        }
+        let file = fs::read_to_string(&path).expect("a file");
+        assert!(file == built, "docs/openapi.json differs; write it with ASIDE_BLESS=1");
+    }
+
+    #[test]
+    fn document_lists_every_route() {
+        let document = serde_json::to_value(Attributes::openapi()).expect("serializes");
+        let mut documented = Vec::new();
+        for (path, methods) in document["paths"].as_object().expect("paths") {
+            for (method, operation) in methods.as_object().expect("methods") {
+                assert!(operation["summary"].is_string() || operation["description"].is_string(), "{path}");
+                documented.push((method.as_str(), path.as_str()));
+            }
+        }
+        documented.sort_unstable();
+        let mut routes = ROUTES.to_vec();
+        routes.sort_unstable();
+        assert_eq!(documented, routes);
+        let schemas = document["components"]["schemas"].as_object().expect("schemas");
+        for name in ["Event", "Exchange", "Answer", "StatusView", "SessionView", "ErrorBody"] {
+            assert!(schemas.contains_key(name), "{name} among {:?}", schemas.keys());
+        }
+    }
 }

@@ -9,8 +9,9 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde::Deserialize;
-use utoipa::{IntoParams, ToSchema};
 
+#[cfg(test)]
+use crate::wire::error::ErrorBody;
 use crate::{
     event::SessionId,
     server::{
@@ -23,7 +24,6 @@ use crate::{
     },
     wire::{
         FieldError,
-        error::ErrorBody,
         views::{PendingView, SessionList, SessionView},
     },
 };
@@ -35,7 +35,7 @@ const WAIT_SECONDS_DEFAULT: u64 = 30;
 const WAIT_SECONDS_MAX: u64 = 600;
 
 /// Lists the sessions; to a process of a session, without the queues of others.
-#[utoipa::path(get, path = "/v1/sessions", tag = "sessions", responses((status = 200, body = SessionList)))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/sessions", tag = "sessions", responses((status = 200, body = SessionList))))]
 pub(crate) async fn list(State(app): State<App>, actor: Actor) -> Result<Json<SessionList>, ApiError> {
     let access = actor.access(&app).await?;
     let sessions = app.engine.sessions().await?.into_iter().map(|session| shown(session, &access));
@@ -50,11 +50,11 @@ fn shown(session: SessionView, access: &Access) -> SessionView {
 }
 
 /// Shows one session; to a process of a session, without the queue of another one.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     get, path = "/v1/sessions/{id}", tag = "sessions",
     params(("id" = String, Path, description = "The session")),
     responses((status = 200, body = SessionView), (status = 404, body = ErrorBody)),
-)]
+))]
 pub(crate) async fn get(
     State(app): State<App>,
     SessionSegment(session): SessionSegment,
@@ -65,7 +65,8 @@ pub(crate) async fn get(
 }
 
 /// Wait parameters.
-#[derive(Debug, Deserialize, IntoParams)]
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(utoipa::IntoParams))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WaitParams {
     /// Such as `30s` or `500ms`; 30 seconds if absent, at most 10 minutes.
@@ -75,7 +76,8 @@ pub(crate) struct WaitParams {
 }
 
 /// The awaited state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum WaitFor {
     /// The queue has a notification for the agent.
@@ -99,14 +101,14 @@ impl WaitFor {
 ///
 /// Answers at once if that is the case, and 204 on a timeout. A session can be waited for once its
 /// first exchange has opened it.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     get, path = "/v1/sessions/{id}/wait", tag = "sessions",
     params(("id" = String, Path, description = "The session"), WaitParams),
     responses(
         (status = 200, body = PendingView), (status = 204),
         (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
     ),
-)]
+))]
 pub(crate) async fn wait(
     State(app): State<App>,
     SessionSegment(session): SessionSegment,

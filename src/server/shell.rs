@@ -3,18 +3,20 @@
 
 use axum::{Json, body::Body, extract::State};
 use serde::Serialize;
-use utoipa::ToSchema;
 use uuid::Uuid;
 
+#[cfg(test)]
+use crate::wire::error::ErrorBody;
 use crate::{
     publisher::Records,
     server::{App, actor::Actor, error::ApiError, extract::read_body},
     shell::Ran,
-    wire::{error::ErrorBody, request},
+    wire::request,
 };
 
 /// The outcome of a report.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub(crate) struct Reported {
     /// Whether it was published as an event.
     published: bool,
@@ -25,10 +27,10 @@ pub(crate) struct Reported {
 }
 
 /// Takes a command that the user's shell has run.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     post, path = "/v1/shell", tag = "events",
     responses((status = 200, body = Reported), (status = 400, body = ErrorBody)),
-)]
+))]
 pub(crate) async fn report(
     State(app): State<App>,
     actor: Actor,

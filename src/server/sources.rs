@@ -10,8 +10,9 @@ use std::{
 
 use axum::{Json, extract::State};
 use serde::Deserialize;
-use utoipa::IntoParams;
 
+#[cfg(test)]
+use crate::wire::error::ErrorBody;
 use crate::{
     config::producers::{self, Kind, PRODUCERS, Producer},
     lsp,
@@ -26,7 +27,6 @@ use crate::{
     source::lsp::missing_servers,
     source::troubles::Troubles,
     wire::{
-        error::ErrorBody,
         history::ProjectionView,
         sources::{CountView, LooksView, SlowView, SourceView, SourcesView, UnservedView},
     },
@@ -38,7 +38,8 @@ const SINCE: &str = "7d";
 const OTHERS_MAX: usize = 20;
 
 /// Start of the counts.
-#[derive(Debug, Default, Deserialize, IntoParams)]
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(utoipa::IntoParams))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SourcesParams {
     /// RFC 3339, or a duration before now, such as `30m`, `12h` or `7d`; `7d` if absent.
@@ -49,10 +50,10 @@ pub(crate) struct SourcesParams {
 ///
 /// Counts at most the newest 20,000 events and 20,000 deliveries; `since` in the answer is the
 /// actual start.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     get, path = "/v1/sources", tag = "admin", params(SourcesParams),
     responses((status = 200, body = SourcesView), (status = 400, body = ErrorBody), (status = 503, body = ErrorBody)),
-)]
+))]
 pub(crate) async fn sources(
     State(app): State<App>,
     Params(params): Params<SourcesParams>,

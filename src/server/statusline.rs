@@ -8,6 +8,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
+#[cfg(test)]
+use crate::wire::error::ErrorBody;
 use crate::{
     harness::{kind::Kind, readable},
     server::{
@@ -18,10 +20,7 @@ use crate::{
         naming::session_of,
         questions::open_count,
     },
-    wire::{
-        error::ErrorBody,
-        views::{QueueView, SessionView},
-    },
+    wire::views::{QueueView, SessionView},
 };
 
 /// Prefix of the numbers; a full circle, which other status lines use to mark new items.
@@ -32,13 +31,13 @@ const DOT: char = '\u{25cf}';
 /// Answers 200 with the text to show: the number and urgency of pending notifications, or 204
 /// without any. The context gauge is kept for the session's next exchange. A process of another
 /// session is refused.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     post, path = "/v1/statusline/{harness}", tag = "sessions",
     params(("harness" = String, Path, description = "The harness, by its name in `aside hook NAME`")),
     request_body(content = Object, content_type = "application/json"),
     responses((status = 200, content_type = "text/plain", body = String), (status = 204), (status = 400, body = ErrorBody),
         (status = 403, body = ErrorBody), (status = 404, body = ErrorBody)),
-)]
+))]
 pub(crate) async fn status_line(
     State(app): State<App>,
     Segment(harness): Segment,

@@ -22,8 +22,9 @@ use axum::{
 use serde::Deserialize;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_stream::StreamExt;
-use utoipa::{IntoParams, ToSchema};
 
+#[cfg(test)]
+use crate::wire::{error::ErrorBody, event::EventView};
 use crate::{
     engine::io::Pending,
     event::{Pattern, Seq, SessionId, Severity, codec},
@@ -48,8 +49,7 @@ use crate::{
     },
     wire::{
         FieldError,
-        error::ErrorBody,
-        event::{EventView, to_json},
+        event::to_json,
         names::{read_name, read_workspace},
         views::{PendingView, WakeView},
     },
@@ -61,7 +61,8 @@ const READ_RECORDS_MAX: usize = 256;
 const READY_BYTES_MAX: usize = 32 * 1024;
 
 /// Selects events to stream.
-#[derive(Debug, Deserialize, IntoParams)]
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(utoipa::IntoParams))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct StreamParams {
     /// Only types that match this pattern, such as `tool.**`.
@@ -77,14 +78,14 @@ pub(crate) struct StreamParams {
 ///
 /// Each has its position as the id, so a client that reconnects with `Last-Event-ID` continues
 /// without a gap.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     get, path = "/v1/events/stream", tag = "events",
     params(
         StreamParams,
         ("Last-Event-ID" = Option<u64>, Header, description = "The position of the last event that was received"),
     ),
     responses((status = 200, content_type = "text/event-stream", body = EventView), (status = 400, body = ErrorBody)),
-)]
+))]
 pub(crate) async fn events(
     State(app): State<App>,
     actor: Actor,
@@ -264,7 +265,8 @@ impl Tail {
 }
 
 /// Parameters of a session's stream.
-#[derive(Debug, Deserialize, IntoParams)]
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(utoipa::IntoParams))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct QueueParams {
     /// `monitor`: the caller wakes the session: it prints the `sentence` of each event `wake`, or makes
@@ -300,7 +302,8 @@ impl QueueParams {
     }
 }
 
-#[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 enum RouteParam {
     Monitor,
@@ -308,14 +311,14 @@ enum RouteParam {
 
 /// Streams the number of pending notifications of the session, at once and after each change,
 /// without text.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     get, path = "/v1/sessions/{id}/stream", tag = "sessions",
     params(("id" = String, Path, description = "The session"), QueueParams),
     responses(
         (status = 200, content_type = "text/event-stream", body = PendingView),
         (status = 404, body = ErrorBody),
     ),
-)]
+))]
 pub(crate) async fn session(
     State(app): State<App>,
     IdSegment(id): IdSegment,

@@ -10,8 +10,9 @@ use axum::{Json, body::Body, extract::State, http::StatusCode};
 use futures_util::future::try_join_all;
 use serde::Deserialize;
 use tokio::time::timeout;
-use utoipa::IntoParams;
 
+#[cfg(test)]
+use crate::wire::error::ErrorBody;
 use crate::{
     event::SessionId,
     publisher::Records,
@@ -38,7 +39,6 @@ use crate::{
     },
     wire::{
         FieldError,
-        error::ErrorBody,
         watches::{ConditionView, WatchAnswer, WatchList, WatchRequest, WatchView},
     },
 };
@@ -51,7 +51,8 @@ const LOOKS_MAX: Duration = Duration::from_secs(6);
 const AFTER_TIME: Duration = Duration::from_secs(60);
 
 /// Selects watches.
-#[derive(Debug, Deserialize, IntoParams)]
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(utoipa::IntoParams))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WatchParams {
     /// A session; all if it is absent.
@@ -59,14 +60,14 @@ pub(crate) struct WatchParams {
 }
 
 /// Lists the open watches; to a process of a session, those of that session and its folder.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     get, path = "/v1/watches", tag = "watches", params(WatchParams),
     responses(
         (status = 200, body = WatchList), (status = 400, body = ErrorBody),
         (status = 403, body = ErrorBody, description = "`session` is another one than the process's own"),
         (status = 404, body = ErrorBody),
     ),
-)]
+))]
 pub(crate) async fn list(
     State(app): State<App>,
     actor: Actor,
@@ -87,7 +88,7 @@ pub(crate) async fn list(
 
 /// Ends a watch before it comes true. A process of a session ends those of that session and its
 /// folder only.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     delete, path = "/v1/watches/{id}", tag = "watches",
     params(("id" = String, Path, description = "The watch's id, or a prefix of it")),
     responses(
@@ -95,7 +96,7 @@ pub(crate) async fn list(
         (status = 403, body = ErrorBody, description = "It is of another session than the process's own"),
         (status = 404, body = ErrorBody), (status = 409, body = ErrorBody),
     ),
-)]
+))]
 pub(crate) async fn cancel(
     State(app): State<App>,
     Segment(id): Segment,
@@ -131,13 +132,13 @@ pub(crate) async fn end(app: &App, open: &[Arc<Watch>], id: &str) -> Result<Arc<
 ///
 /// Shape: without `session` and `workspace` it is for the session whose client is the requesting
 /// process or an ancestor of it.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     post, path = "/v1/watches", tag = "watches",
     responses(
         (status = 201, body = WatchAnswer), (status = 200, body = WatchAnswer, description = "It is true already"),
         (status = 400, body = ErrorBody), (status = 409, body = ErrorBody),
     ),
-)]
+))]
 pub(crate) async fn set(
     State(app): State<App>,
     actor: Actor,

@@ -14,9 +14,10 @@ use axum::{
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
-use utoipa::ToSchema;
 use uuid::Uuid;
 
+#[cfg(test)]
+use crate::wire::error::ErrorBody;
 use crate::{
     config::webhooks::{Sender, Webhooks},
     event::{Event, Payload, Provenance, strip_text},
@@ -38,7 +39,7 @@ use crate::{
     },
     wire::{
         FieldError,
-        error::{ErrorBody, ErrorView},
+        error::ErrorView,
         event::check_size,
         names::checked_name,
         publish::NumberedError,
@@ -48,7 +49,8 @@ use crate::{
 };
 
 /// The outcome of a body.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub(crate) struct Taken {
     /// Number of its new events.
     published: usize,
@@ -87,7 +89,7 @@ struct Report {
 }
 
 /// Lists the permitted senders of webhooks, and whether their secrets can be read.
-#[utoipa::path(get, path = "/v1/webhooks", tag = "admin", responses((status = 200, body = SenderList)))]
+#[cfg_attr(test, utoipa::path(get, path = "/v1/webhooks", tag = "admin", responses((status = 200, body = SenderList))))]
 pub(crate) async fn list(State(app): State<App>) -> Json<SenderList> {
     let known = app.config.webhooks();
     let view = |(kind, sender): (&Kind, &Sender)| SenderView {
@@ -110,7 +112,7 @@ pub(crate) async fn list(State(app): State<App>) -> Json<SenderList> {
 /// It is signed with the secret of `[webhooks.NAME]`; a sender without one sends a token with the
 /// scope `publish`, or uses the Unix socket. A repeated delivery publishes nothing if it is signed
 /// and has an id, and a repeated alert publishes nothing.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     post, path = "/v1/webhooks/{name}", tag = "events",
     params(("name" = String, Path, description = "`github`, `gitlab`, `forgejo`, `standard` or `alertmanager`")),
     request_body(content = Object, content_type = "application/json"),
@@ -118,7 +120,7 @@ pub(crate) async fn list(State(app): State<App>) -> Json<SenderList> {
         (status = 202, body = Taken), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody),
         (status = 404, body = ErrorBody), (status = 503, body = ErrorBody),
     ),
-)]
+))]
 pub(crate) async fn webhook(
     State(app): State<App>,
     Segment(name): Segment,
@@ -159,14 +161,14 @@ pub(crate) async fn webhook(
 /// An array of alerts with `labels`, `annotations`, `startsAt` and `endsAt`, as in version 2 of
 /// Alertmanager's API. A repeated alert publishes nothing until it is resolved. Each alert has its
 /// own verdict; the body is refused only if all of them are invalid.
-#[utoipa::path(
+#[cfg_attr(test, utoipa::path(
     post, path = "/api/v2/alerts", tag = "events",
     request_body(content = Vec<Object>, content_type = "application/json"),
     responses(
         (status = 200, body = Taken), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody),
         (status = 503, body = ErrorBody),
     ),
-)]
+))]
 pub(crate) async fn alerts(State(app): State<App>, body: Body) -> Result<Json<Taken>, ApiError> {
     let known = app.config.webhooks();
     let (_, sender) = expected(&known, Kind::Alertmanager.as_str())?;

@@ -3,10 +3,10 @@
 use std::ops::Not;
 
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 /// Wake routes of sessions, and problems with hooks.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct ClientsView {
     /// The sessions that can be woken, by id; every other session is reached by its hooks alone.
     pub attached: Vec<AttachedView>,
@@ -15,7 +15,8 @@ pub struct ClientsView {
 }
 
 /// The wake route of one session.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct AttachedView {
     /// Its id.
@@ -25,12 +26,13 @@ pub struct AttachedView {
     /// Whether the client keeps messages of others from its model, so that the session is reached by
     /// its hooks alone.
     #[serde(skip_serializing_if = "Not::not")]
-    #[schema(required = false)]
+    #[cfg_attr(test, schema(required = false))]
     pub is_held: bool,
 }
 
 /// One kind of problem.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct TroubleView {
     /// `left_out`, `refused` or `unknown_harness`, and the field or name; `other` beyond 32 kinds.

@@ -1,17 +1,18 @@
 //! Refusals as JSON.
 
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 /// The body of every refusal.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct ErrorBody {
     /// The error.
     pub error: ErrorView,
 }
 
 /// The error in a request or one of its events.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct ErrorView {
     /// The invalid field, such as `severity` or `observe[2].type`; absent when the whole is
     /// unusable.

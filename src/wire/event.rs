@@ -9,7 +9,6 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
-use utoipa::ToSchema;
 
 use crate::{
     event::{
@@ -211,59 +210,60 @@ pub fn to_masked_json(event: &EventRef<'_>, seq: Option<Seq>) -> String {
 }
 
 /// An event; only `type` is required for publishing.
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
-#[schema(as = Event)]
+#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+#[cfg_attr(test, schema(as = Event))]
 pub struct EventView<'a> {
     /// Its position in the journal; output only.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(read_only)]
+    #[cfg_attr(test, schema(read_only))]
     pub seq: Option<u64>,
     /// Unique for its source; generated if absent.
-    #[schema(required = false)]
+    #[cfg_attr(test, schema(required = false))]
     #[serde(borrow)]
-    #[schema(value_type = String)]
+    #[cfg_attr(test, schema(value_type = String))]
     pub id: Cow<'a, str>,
     /// 2 to 8 dotted segments of letters, digits, `_` and `-`.
     #[serde(rename = "type")]
     #[serde(borrow)]
-    #[schema(value_type = String)]
+    #[cfg_attr(test, schema(value_type = String))]
     pub event_type: Cow<'a, str>,
     /// The component it comes from; `api` if absent.
-    #[schema(required = false)]
+    #[cfg_attr(test, schema(required = false))]
     #[serde(borrow)]
-    #[schema(value_type = String)]
+    #[cfg_attr(test, schema(value_type = String))]
     pub source: Cow<'a, str>,
     /// `debug`, `info`, `warning` (or `warn`), `error` or `critical`; the catalogue's default for
     /// the type if absent.
-    #[schema(required = false)]
-    #[schema(value_type = String)]
+    #[cfg_attr(test, schema(required = false))]
+    #[cfg_attr(test, schema(value_type = String))]
     pub severity: Severity,
     /// RFC 3339; the time of receipt if absent.
-    #[schema(required = false)]
+    #[cfg_attr(test, schema(required = false))]
     pub timestamp: String,
     /// A JSON object, nested at most 16 deep; empty if absent.
-    #[schema(required = false, value_type = Object)]
+    #[cfg_attr(test, schema(required = false, value_type = Object))]
     #[serde(borrow)]
     pub payload: &'a RawValue,
     /// The producer's own deduplication key.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(borrow)]
-    #[schema(value_type = Option<String>)]
+    #[cfg_attr(test, schema(value_type = Option<String>))]
     pub dedupe_key: Option<Cow<'a, str>>,
     /// The session it is addressed to.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(borrow)]
-    #[schema(value_type = Option<String>)]
+    #[cfg_attr(test, schema(value_type = Option<String>))]
     pub session: Option<Cow<'a, str>>,
     /// The folder it concerns, absolute.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(borrow)]
-    #[schema(value_type = Option<String>)]
+    #[cfg_attr(test, schema(value_type = Option<String>))]
     pub workspace: Option<Cow<'a, str>>,
     /// Id of the causing event or notification.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(borrow)]
-    #[schema(value_type = Option<String>)]
+    #[cfg_attr(test, schema(value_type = Option<String>))]
     pub cause: Option<Cow<'a, str>>,
 }
 

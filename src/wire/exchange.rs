@@ -12,8 +12,9 @@ use std::{borrow::Cow, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use utoipa::ToSchema;
 
+#[cfg(test)]
+use crate::wire::event::EventView;
 use crate::{
     event::{OWN_SOURCE, Provenance, SessionId, catalogue::OwnSeverities},
     exchange::{
@@ -24,7 +25,7 @@ use crate::{
     time::Timestamp,
     wire::{
         FieldError,
-        event::{self, Defaults, EventView, ParsedEvent},
+        event::{self, Defaults, ParsedEvent},
         harness::{self, HarnessView},
         names::{checked_name, read_name, read_workspace},
         request::{self, AtMost, Text},
@@ -132,21 +133,22 @@ pub fn parse<'a>(
 }
 
 /// An exchange in a request and in the journal, which omits the observed events.
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
-#[schema(as = Exchange)]
+#[cfg_attr(test, schema(as = Exchange))]
 pub struct ExchangeView<'a> {
     /// `turn_start`, `before_tool`, `after_tool`, `turn_end` or `immediate`.
     #[serde(deserialize_with = "request::word")]
-    #[schema(value_type = String)]
+    #[cfg_attr(test, schema(value_type = String))]
     point: InjectionPoint,
     /// Id of the message that will carry the answer; a repeated id gets the same answer.
     #[serde(borrow)]
-    #[schema(value_type = String)]
+    #[cfg_attr(test, schema(value_type = String))]
     carrier: Text<'a>,
     /// The harness's name of the turn.
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
+    #[cfg_attr(test, schema(value_type = Option<String>))]
     turn: Option<Text<'a>>,
     /// The harness's name of the step, a text or a whole number: one call of the model in the turn,
     /// another one once the model has answered. Another step confirms what this one released.
@@ -156,53 +158,53 @@ pub struct ExchangeView<'a> {
         deserialize_with = "request::text_or_number",
         skip_serializing_if = "Option::is_none"
     )]
-    #[schema(value_type = Option<StepView>)]
+    #[cfg_attr(test, schema(value_type = Option<StepView>))]
     step: Option<Text<'a>>,
     /// The harness; absent fields stay unchanged.
     #[serde(default, deserialize_with = "harness::of_request", skip_serializing_if = "Option::is_none")]
     harness: Option<HarnessView>,
     /// The tool whose call or result this is about.
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
+    #[cfg_attr(test, schema(value_type = Option<String>))]
     tool: Option<Text<'a>>,
     /// Events to publish, at most 100; those without an address are for this session.
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Vec<EventView>>)]
+    #[cfg_attr(test, schema(value_type = Option<Vec<EventView>>))]
     observe: Option<AtMost<&'a RawValue, OBSERVE_MAX>>,
     /// Injections known to have arrived, at most 64.
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Vec<String>>)]
+    #[cfg_attr(test, schema(value_type = Option<Vec<String>>))]
     ack: Option<AtMost<Text<'a>, ACKS_MAX>>,
     /// Ids of calls whose results the model has, at most 100. A `tool.call.failure` or
     /// `tool.call.timeout` with such a `call_id` is counted, and not delivered to this session.
     /// Those of `observe` are added.
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Vec<String>>)]
+    #[cfg_attr(test, schema(value_type = Option<Vec<String>>))]
     known_calls: Option<AtMost<Text<'a>, KNOWN_CALLS_MAX>>,
     /// Limits below the configured ones.
     #[serde(default, deserialize_with = "request::object", skip_serializing_if = "Option::is_none")]
     budget: Option<BudgetView>,
     /// `xml`, `markdown`, `toon`, `json` or `line`; the configured one if absent.
     #[serde(default, deserialize_with = "request::optional_word", skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
+    #[cfg_attr(test, schema(value_type = Option<String>))]
     format: Option<Format>,
     /// What the carrying message does besides: `continue` when text at `turn_end` makes the agent
     /// go on, `cancel` when text at `before_tool` comes in place of the call; `none` if absent.
     #[serde(default, deserialize_with = "request::optional_word", skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
+    #[cfg_attr(test, schema(value_type = Option<String>))]
     carrier_effect: Option<EffectWord>,
     /// What happened to the model's context: `compacted`; `resumed` when the conversation goes on
     /// with its history; `cleared` when it is empty and the session replaces another one; `forked`
     /// when it is a copy of another one's; `unchanged`. If absent, `resumed` when another process
     /// (`harness.pid` and its start) continues the session, else `unchanged`.
     #[serde(default, deserialize_with = "request::optional_word", skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
+    #[cfg_attr(test, schema(value_type = Option<String>))]
     context: Option<ContextWord>,
     /// The session that this one replaces or is a copy of. If absent, the session in which the same
     /// process was last active, if `harness` states that the process has one conversation at a
     /// time.
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
+    #[cfg_attr(test, schema(value_type = Option<String>))]
     from: Option<Text<'a>>,
     /// Whether the answer may have a `notice` for the user; false if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -212,12 +214,13 @@ pub struct ExchangeView<'a> {
     /// requests everything that is pending: the session's state does not change. After `wake` and
     /// `pull` nothing is confirmed. `agent` if absent.
     #[serde(default, deserialize_with = "request::optional_word", skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
+    #[cfg_attr(test, schema(value_type = Option<String>))]
     trigger: Option<Trigger>,
 }
 
 /// The name of a step.
-#[derive(ToSchema)]
+#[cfg(test)]
+#[derive(utoipa::ToSchema)]
 #[schema(as = Step)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "it describes the field in the API's document")]
@@ -227,9 +230,10 @@ enum StepView {
 }
 
 /// The limits of an injection.
-#[derive(Debug, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
-#[schema(as = Budget)]
+#[cfg_attr(test, schema(as = Budget))]
 struct BudgetView {
     /// Most notifications.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -435,8 +439,9 @@ fn name<'a>(
 }
 
 /// The answer to an exchange.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Answer)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
+#[cfg_attr(test, schema(as = Answer))]
 pub struct AnswerView<'a> {
     /// The injection's short name, to be acknowledged by `ack`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -472,7 +477,8 @@ pub struct AnswerView<'a> {
 }
 
 /// One notification of an injection.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 struct ReleasedView<'a> {
     /// Its id.
     id: &'a str,
@@ -487,7 +493,8 @@ struct ReleasedView<'a> {
 }
 
 /// A further action requested of the harness.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 enum DirectiveView<'a> {
     /// Let the agent continue.

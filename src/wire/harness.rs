@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize};
-use utoipa::ToSchema;
 
 use crate::{
     exchange::{Conversations, Harness},
@@ -11,25 +10,26 @@ use crate::{
 };
 
 /// Facts about a harness; in an answer, unknown fields are ignored.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(default)]
-#[schema(as = Harness)]
+#[cfg_attr(test, schema(as = Harness))]
 pub struct HarnessView {
     /// Its name, in lower case, which is also the source of its events.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
+    #[cfg_attr(test, schema(value_type = Option<String>))]
     pub name: Option<Arc<str>>,
     /// The harness's version.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
+    #[cfg_attr(test, schema(value_type = Option<String>))]
     pub version: Option<Arc<str>>,
     /// The folder the session works in, absolute.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
+    #[cfg_attr(test, schema(value_type = Option<String>))]
     pub workspace: Option<Arc<str>>,
     /// The user of the agent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
+    #[cfg_attr(test, schema(value_type = Option<String>))]
     pub user: Option<Arc<str>>,
     /// The harness's process.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,11 +41,11 @@ pub struct HarnessView {
     /// `one_per_process` if the process has one conversation at a time, so that a new session there
     /// continues the previous one; `many` if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
+    #[cfg_attr(test, schema(value_type = Option<String>))]
     pub conversations: Option<Conversations>,
     /// The parent session of a subagent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
+    #[cfg_attr(test, schema(value_type = Option<String>))]
     pub parent: Option<Arc<str>>,
 }
 

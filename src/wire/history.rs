@@ -7,7 +7,6 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use utoipa::ToSchema;
 
 use crate::{
     event::Seq,
@@ -17,7 +16,8 @@ use crate::{
 };
 
 /// One ledger entry.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct LedgerLine {
     /// Time of the record; absent for `unmatched`, which is derived and not stored.
@@ -27,7 +27,7 @@ pub struct LedgerLine {
     /// `queued`, `injected`, `confirmed`, `returned`, `recalled` or `notification_ended`; for
     /// notices to the user `user_queued`, `user_waits`, `user_sent`, `user_failed`, `user_ended` or
     /// `user_suppressed`.
-    #[schema(value_type = String)]
+    #[cfg_attr(test, schema(value_type = String))]
     pub what: Cow<'static, str>,
     /// The subscriber of the pipeline.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,11 +43,11 @@ pub struct LedgerLine {
     pub injection: Option<String>,
     /// The injection point, what confirmed the injection, or the sink.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
+    #[cfg_attr(test, schema(value_type = Option<String>))]
     pub by: Option<Cow<'static, str>>,
     /// Why it ended; of `user_failed` when it is retried, as `again TIME`, or `given up`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
+    #[cfg_attr(test, schema(value_type = Option<String>))]
     pub reason: Option<Cow<'static, str>>,
     /// What belongs to the reason: the filter of `filtered`, the event that a `duplicate` repeats,
     /// the time until which `rate_limited` or `quiet` holds, when a `repeat` was sent first; of
@@ -60,7 +60,8 @@ pub struct LedgerLine {
 }
 
 /// Progress of the projection, which answers history requests.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct ProjectionView {
     /// The last journal record covered by the answer.
@@ -73,11 +74,12 @@ pub struct ProjectionView {
 }
 
 /// An event that a subscriber took or that was throttled, and its outcome.
-#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct EventLine {
     /// The event.
-    #[schema(value_type = EventView)]
+    #[cfg_attr(test, schema(value_type = EventView))]
     pub event: Box<RawValue>,
     /// The notifications that contain it.
     pub notifications: Vec<String>,
@@ -98,7 +100,8 @@ impl EventLine {
 }
 
 /// The end of an event that is not in a notification.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct Ended {
     /// The subscriber of the pipeline, or the sink; absent for a throttled event.
@@ -112,9 +115,10 @@ pub struct Ended {
 }
 
 /// A notification and its state.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(default)]
-#[schema(as = Notification)]
+#[cfg_attr(test, schema(as = Notification))]
 pub struct NotificationView {
     /// Derived from its subscriber and events.
     pub id: String,
@@ -151,7 +155,8 @@ pub struct NotificationView {
 }
 
 /// The state of a notification in a session.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct Delivery {
     /// The session; absent while it is in none.
@@ -173,7 +178,8 @@ pub struct Delivery {
 }
 
 /// A system message: one notification as delivered to a session.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct Message {
     /// Unique, and unchanged by rebuilds of the projection.
@@ -206,7 +212,8 @@ pub struct Message {
 }
 
 /// The text released by an exchange, as written for its carrier.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct InjectionLine {
     /// Its short name, which is also in the text.
@@ -227,7 +234,8 @@ pub struct InjectionLine {
 }
 
 /// A closed session.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct ClosedSession {
     /// The harness's own id of the conversation.
@@ -381,10 +389,11 @@ fn text(shown: &impl ToString) -> Option<String> {
 }
 
 /// An event and its outcome.
-#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct EventWithHistory {
     /// The event.
-    #[schema(value_type = EventView)]
+    #[cfg_attr(test, schema(value_type = EventView))]
     pub event: Box<RawValue>,
     /// The recorded outcome of the event and of its notifications, oldest first.
     pub history: Vec<LedgerLine>,
@@ -396,7 +405,8 @@ pub struct EventWithHistory {
 }
 
 /// An event with the id of another one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct OtherEvent {
     /// Its source.
     pub source: String,
@@ -405,7 +415,8 @@ pub struct OtherEvent {
 }
 
 /// A page of events.
-#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct EventPage {
     /// Events that a subscriber took or that were throttled, newest first.
     pub events: Vec<EventLine>,
@@ -419,7 +430,8 @@ pub struct EventPage {
 }
 
 /// A page of notifications.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct NotificationPage {
     /// Newest first.
     pub notifications: Vec<NotificationView>,
@@ -431,12 +443,13 @@ pub struct NotificationPage {
 }
 
 /// A notification, its events, and its outcome.
-#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct NotificationWithHistory {
     /// The notification.
     pub notification: NotificationView,
     /// The events behind its rows, oldest first.
-    #[schema(value_type = Vec<EventView>)]
+    #[cfg_attr(test, schema(value_type = Vec<EventView>))]
     pub events: Vec<Box<RawValue>>,
     /// Its recorded history, oldest first.
     pub history: Vec<LedgerLine>,
@@ -445,7 +458,8 @@ pub struct NotificationWithHistory {
 }
 
 /// A page of system messages.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct MessagePage {
     /// Newest first.
     pub messages: Vec<Message>,
@@ -457,7 +471,8 @@ pub struct MessagePage {
 }
 
 /// A page of injections.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct InjectionPage {
     /// Newest first.
     pub injections: Vec<InjectionLine>,
@@ -469,7 +484,8 @@ pub struct InjectionPage {
 }
 
 /// The injections with one short name.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct NamedInjections {
     /// Newest first; more than one only if names of several sessions collide.
     pub injections: Vec<InjectionLine>,
@@ -478,7 +494,8 @@ pub struct NamedInjections {
 }
 
 /// A page of closed sessions.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct ClosedSessionPage {
     /// The last ended first; a session that was reopened is listed once per end.
     pub sessions: Vec<ClosedSession>,

@@ -1,7 +1,6 @@
 //! The JSON of an agent's inbox request.
 
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use crate::{
     event::SessionId,
@@ -46,13 +45,14 @@ impl InboxRequest {
 }
 
 /// Pending notifications.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct InboxList {
     /// By session, in delivery order; then the unclaimed ones.
     pub notifications: Vec<WaitingView>,
     /// Number of open questions to the user, of that session and its folder or in all.
     #[serde(default)]
-    #[schema(required = true)]
+    #[cfg_attr(test, schema(required = true))]
     pub questions: usize,
     /// Start of the next page, to be sent as `from`; absent on the last page. Entries that change
     /// meanwhile may be on both pages or on neither.

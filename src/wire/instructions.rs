@@ -1,7 +1,6 @@
 //! The instructions for a model whose harness has none of its own: what the texts of aside are.
 
 use serde::Serialize;
-use utoipa::ToSchema;
 
 /// The instructions, for a system prompt or the first message.
 pub const INSTRUCTIONS: &str = "Blocks `<notifications>` come from aside, a program on this machine. They are automated, not from the \
@@ -10,7 +9,8 @@ task. A call that was cancelled or denied with one was not run; make it again if
 what is waited for is delivered.";
 
 /// The answer with the instructions.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct InstructionsView {
     /// For the model's system prompt, or before the first text.
     pub instructions: &'static str,

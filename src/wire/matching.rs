@@ -1,10 +1,10 @@
 //! The subscribers and sessions of an event as JSON.
 
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 /// The subscribers of an event, and the open sessions in its scope.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct MatchView {
     /// The subscribers that take its type, by id.
     pub subscribers: Vec<TakerView>,
@@ -19,7 +19,8 @@ pub struct MatchView {
 }
 
 /// A subscriber that takes the event's type.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct TakerView {
     /// Its id.

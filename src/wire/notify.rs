@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use utoipa::ToSchema;
 
 use crate::{
     event::SessionId,
@@ -154,7 +153,8 @@ fn read_link(text: &str) -> Result<Arc<str>, FieldError> {
 }
 
 /// The sinks of a notice.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct NotifyAnswer {
     /// `Notification sent: ` and the message, in brackets when it is sent later; or
     /// `Notification not sent: ` and the message, in brackets why it goes to no sink.
@@ -169,14 +169,16 @@ pub struct NotifyAnswer {
 }
 
 /// The sinks for notices to the user.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct SinkList {
     /// The sinks, in the order of `default`.
     pub sinks: Vec<SinkView>,
 }
 
 /// The status of a sink, as far as it is known without sending.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct SinkView {
     /// `harness`, `desktop`, `log`, `ntfy`, `webhook` or `apprise`.

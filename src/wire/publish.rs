@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use crate::wire::error::ErrorView;
 
@@ -13,7 +12,8 @@ pub const SCOPE_HEADER: &str = "aside-scope";
 pub const SCOPE_OF_CALLER: &str = "caller";
 
 /// The outcome of each event of a request.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Results {
     /// In the order of the request.
     pub results: Vec<ResultView>,
@@ -24,7 +24,8 @@ pub struct Results {
 }
 
 /// How outcomes are answered: one by one, or as counts and the first refusals.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ResultsKind {
     /// A [`ResultView`] for each event.
@@ -34,7 +35,8 @@ pub enum ResultsKind {
 }
 
 /// The outcome of one event: published (with `seq` and `id`), or refused (with `error`).
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct ResultView {
     /// Its position in the journal; a duplicate has the position of the first.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,7 +49,7 @@ pub struct ResultView {
     pub duplicate: bool,
     /// The session to which the daemon addressed it, because the publisher runs below its client.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
+    #[cfg_attr(test, schema(value_type = Option<String>))]
     pub session: Option<Arc<str>>,
     /// Why it was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -55,7 +57,8 @@ pub struct ResultView {
 }
 
 /// Counted outcomes of the events of a request.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Summary {
     /// Published and new.
     pub accepted: u64,
@@ -79,7 +82,8 @@ pub struct Summary {
 }
 
 /// Why one event was refused.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct NumberedError {
     /// Its line in the body, or its index in the array, from 1.
     pub number: u64,

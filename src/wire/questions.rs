@@ -4,7 +4,6 @@ use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use utoipa::ToSchema;
 
 use crate::{
     notification::Category,
@@ -161,7 +160,8 @@ pub fn read_answer(body: &[u8], choices: &[Arc<str>]) -> Result<AnswerRequest, F
 }
 
 /// An open question.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct QuestionView {
     /// Its id.
@@ -203,14 +203,16 @@ impl From<&Question> for QuestionView {
 }
 
 /// The open questions.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct QuestionList {
     /// Oldest first.
     pub questions: Vec<QuestionView>,
 }
 
 /// The end of a question.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct QuestionEnd {
     /// Its id.
     pub question: String,
@@ -226,7 +228,8 @@ pub struct QuestionEnd {
 }
 
 /// The answer to a new question.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct Asked {
     /// The question.
     pub question: QuestionView,

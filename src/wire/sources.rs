@@ -1,7 +1,6 @@
 //! Sources as JSON: whether each can publish, and the outcome of its events.
 
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use crate::wire::history::ProjectionView;
 
@@ -11,7 +10,8 @@ pub const DOCTOR_SESSION: &str = "doctor-";
 pub const DOCTOR_AGENT: &str = "doctor";
 
 /// All sources.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct SourcesView {
     /// Start of the counts.
     pub since: String,
@@ -31,7 +31,8 @@ pub struct SourcesView {
 }
 
 /// One source.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct SourceView {
     /// Its name: as in docs/sources.md if built in, else the `source` of its events.
@@ -65,7 +66,8 @@ pub struct SourceView {
 }
 
 /// A subscriber without a built-in source of its events.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct UnservedView {
     /// Its id.
     pub subscriber: String,
@@ -77,7 +79,8 @@ pub struct UnservedView {
 }
 
 /// Counts of events and deliveries.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct CountView {
     /// Events that a subscriber takes.
@@ -92,7 +95,8 @@ pub struct CountView {
 }
 
 /// Looks of all probes together, at each exchange that runs them.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct LooksView {
     /// Their number.
@@ -108,7 +112,8 @@ pub struct LooksView {
 }
 
 /// A folder in which looks take too long.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct SlowView {
     /// The folder.

@@ -7,7 +7,6 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use crate::{
     engine::io::Pending,
@@ -17,7 +16,8 @@ use crate::{
 };
 
 /// The status of the daemon.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct StatusView {
     /// The program's version.
     pub version: String,
@@ -58,7 +58,8 @@ pub struct StatusView {
 }
 
 /// The parts of the state folder, in bytes.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct DiskView {
     /// The journal's files, with preallocated space.
@@ -97,7 +98,8 @@ pub fn clock_trouble(ahead_ms: i64) -> Option<String> {
 }
 
 /// The journal.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct JournalView {
     /// The last written record.
@@ -136,7 +138,8 @@ pub struct JournalView {
 }
 
 /// The active rules.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct RulesView {
     /// Content hash: lower-case hex of a SHA-256.
@@ -148,7 +151,8 @@ pub struct RulesView {
 }
 
 /// The configuration's files, as last read: at the start, or by a reload.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct ConfigView {
     /// `in_force`; `refused` when a reload was, so that the earlier rules stay active; `partly`
@@ -175,7 +179,8 @@ impl ConfigView {
 }
 
 /// Findings in the configuration's files.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct FindingsView {
     /// Findings that prevent the use of an entry.
@@ -184,14 +189,15 @@ pub struct FindingsView {
     pub warnings: usize,
     /// The first 200, errors first, each as `aside check --json` prints it: `level`, `file`,
     /// `line`, `column`, `key`, `message`, `allowed`, `nearest` and `note`.
-    #[schema(value_type = Vec<Object>)]
+    #[cfg_attr(test, schema(value_type = Vec<Object>))]
     pub findings: serde_json::Value,
     /// The same in the format of `aside check`.
     pub report: String,
 }
 
 /// The configuration was reloaded, and is active.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct ReloadView {
     /// Whether the files differ from the earlier active ones.
     pub changed: bool,
@@ -213,7 +219,8 @@ pub struct ReloadView {
 }
 
 /// Counts of events.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct EventCounts {
     /// Journaled.
@@ -232,7 +239,8 @@ pub struct EventCounts {
 ///
 /// Shape: a notification for several sessions is counted once as created, and per session in later
 /// states.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct NotificationCounts {
     /// Created.
@@ -263,7 +271,8 @@ pub struct NotificationCounts {
 /// Five bytes of JSON count as a token, which underestimates the cost of the raw side. The raw side
 /// is counted once per session, and an injection at each release. Both sides are without
 /// undelivered notifications.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct TokenCounts {
     /// Tokens of all injections, wrappers included.
@@ -284,7 +293,8 @@ impl TokenCounts {
 }
 
 /// Counts of sessions.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct SessionCounts {
     /// Currently open.
@@ -298,7 +308,8 @@ pub struct SessionCounts {
 }
 
 /// Counts of one subscriber.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct SubscriberCounts {
     /// Whether it is enabled.
@@ -320,7 +331,8 @@ pub struct SubscriberCounts {
 }
 
 /// A failed template or `where`; generic tables were delivered, or events were left out.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct FailingView {
     /// The template, or `where of` the subscriber.
@@ -337,7 +349,8 @@ pub struct FailingView {
 }
 
 /// One session. A daemon of another version may omit a field.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct SessionView {
     /// The harness's own id of the conversation.
@@ -355,22 +368,23 @@ pub struct SessionView {
     pub state: String,
     /// Its queue; absent in an answer to a process of another session.
     #[serde(flatten)]
-    #[schema(value_type = QueueView)]
+    #[cfg_attr(test, schema(value_type = QueueView))]
     pub queue: Option<QueueView>,
 }
 
 /// The state of a session's queue; all or nothing of it is there.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct QueueView {
     /// Notifications in it.
-    #[schema(required = false)]
+    #[cfg_attr(test, schema(required = false))]
     pub pending: u32,
     /// The highest priority among them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top: Option<String>,
     /// Number of notifications with that priority.
     #[serde(default, skip_serializing_if = "is_zero")]
-    #[schema(required = false)]
+    #[cfg_attr(test, schema(required = false))]
     pub top_count: u32,
     /// Notifications that wait for the user's approval.
     #[serde(default)]
@@ -381,7 +395,7 @@ pub struct QueueView {
     pub wake: Option<String>,
     /// The reason, in one line.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
+    #[cfg_attr(test, schema(value_type = Option<String>))]
     pub reason: Option<Arc<str>>,
     /// Unconfirmed injections.
     #[serde(default)]
@@ -389,7 +403,8 @@ pub struct QueueView {
 }
 
 /// A pending notification.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct WaitingView {
     /// Its id.
@@ -413,7 +428,7 @@ pub struct WaitingView {
     /// text.
     pub sentence: String,
     /// Its text, as TOON.
-    #[schema(value_type = String)]
+    #[cfg_attr(test, schema(value_type = String))]
     pub text: Arc<str>,
 }
 
@@ -427,20 +442,21 @@ impl WaitingView {
 }
 
 /// The state of a session's queue, without text.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct PendingView {
     /// The session.
     pub session: String,
     /// Number of notifications for the agent.
     #[serde(default)]
-    #[schema(required = true)]
+    #[cfg_attr(test, schema(required = true))]
     pub pending: u32,
     /// The highest priority among them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top: Option<String>,
     /// Number of notifications that wait for the user's approval.
     #[serde(default, skip_serializing_if = "is_zero")]
-    #[schema(required = false)]
+    #[cfg_attr(test, schema(required = false))]
     pub for_user: u32,
     /// The action that the queue requests of the harness: `start_turn`, `inject_and_continue` or
     /// `cancel_and_restart`.
@@ -448,12 +464,13 @@ pub struct PendingView {
     pub wake: Option<String>,
     /// The reason, in one line.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
+    #[cfg_attr(test, schema(value_type = Option<String>))]
     pub reason: Option<Arc<str>>,
 }
 
 /// What an idle session is woken for, for a monitor that prints it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct WakeView {
     /// One sentence for a person.
     pub sentence: String,
@@ -479,7 +496,8 @@ impl PendingView {
 }
 
 /// The body of a refused reload.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct RefusedReloadView {
     /// The refusal.
     #[serde(flatten)]
@@ -490,7 +508,8 @@ pub struct RefusedReloadView {
 }
 
 /// All known sessions.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct SessionList {
     /// By id.
     pub sessions: Vec<SessionView>,

@@ -3,7 +3,6 @@
 use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use crate::{
     event::{SessionId, strip_text},
@@ -104,7 +103,8 @@ pub(super) fn read_expires(text: &str) -> Result<Duration, FieldError> {
 }
 
 /// An open watch.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct WatchView {
     /// Its id.
@@ -112,7 +112,7 @@ pub struct WatchView {
     /// Its conditions.
     pub conditions: Vec<ConditionView>,
     /// `any` or `all`.
-    #[schema(value_type = String)]
+    #[cfg_attr(test, schema(value_type = String))]
     pub needs: Needs,
     /// The note for its notification.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -130,7 +130,8 @@ pub struct WatchView {
 }
 
 /// One condition.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct ConditionView {
     /// Its text, as written.
@@ -158,7 +159,8 @@ impl From<&Watch> for WatchView {
 }
 
 /// The outcome of a watch request.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct WatchAnswer {
     /// The watch that was set.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -169,7 +171,8 @@ pub struct WatchAnswer {
 }
 
 /// The open watches.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct WatchList {
     /// Oldest first.
     pub watches: Vec<WatchView>,

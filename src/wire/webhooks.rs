@@ -1,10 +1,10 @@
 //! The permitted senders of webhooks as JSON.
 
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 /// The permitted senders of webhooks.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 pub struct SenderList {
     /// In the order of their names.
     pub senders: Vec<SenderView>,
@@ -14,7 +14,8 @@ pub struct SenderList {
 }
 
 /// A permitted sender.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(test, derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct SenderView {
     /// `github`, `gitlab`, `forgejo`, `standard` or `alertmanager`.
