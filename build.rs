@@ -15,7 +15,8 @@ use std::{
 };
 
 /// Everything that is compiled or embedded.
-const SOURCES: [&str; 7] = ["src", "share", "config", "subscribers", "templates", "Cargo.toml", "Cargo.lock"];
+const SOURCES: [&str; 8] =
+    ["src", "crates", "share", "config", "subscribers", "templates", "Cargo.toml", "Cargo.lock"];
 
 fn main() -> io::Result<()> {
     println!("cargo:rerun-if-changed=build.rs");

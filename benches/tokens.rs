@@ -16,10 +16,10 @@ use aside::{
     notification::Tokens,
     pipeline::{render::RenderInput, row::Row},
     rules::CompiledRules,
-    tokens, toon,
 };
 use report::row as target;
 use serde_json::{Value, json};
+use toon::tokens;
 
 /// Rows of a notification.
 const ROWS: [u32; 5] = [1, 2, 3, 5, 10];

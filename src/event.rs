@@ -26,7 +26,7 @@ pub use field_index::Field;
 pub use field_path::{FieldPath, FieldValue};
 pub use payload::{
     EVENT_BYTES_MAX, FIELD_CHARS_MAX, NESTING_MAX, Payload, PayloadError, WithEscape, clean_text, cut_text,
-    is_invisible, strip_text,
+    strip_text,
 };
 pub use provenance::Provenance;
 pub use secrets::{is_harmless, is_secret_field, mask_field, mask_secrets, mask_value};

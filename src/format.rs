@@ -328,7 +328,7 @@ notifications[2]:
                 assert!(replacing.starts_with(&begin), "{format:?}: {replacing}");
                 assert!(!alone.contains(NOT_RUN) && replacing.matches(NOT_RUN).count() == 1, "{replacing}");
                 let decoded = match format {
-                    Format::Toon => crate::toon::decode(&replacing).ok(),
+                    Format::Toon => ::toon::decode(&replacing).ok(),
                     Format::Json => serde_json::from_str(&replacing).ok(),
                     Format::Xml | Format::Markdown | Format::Line => continue,
                 };

@@ -39,8 +39,6 @@ pub mod ledger;
 pub mod notification;
 pub mod rate;
 pub mod session;
-pub mod tokens;
-pub mod toon;
 pub mod transcript;
 
 // Decides: independent parts, for the engine, the sources and the server. Only `lsp` uses another

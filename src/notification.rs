@@ -14,18 +14,19 @@ use std::{fmt, ops::Not, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantArray};
+use toon::Document;
 
 use crate::{
     event::{Scope, Seq, Severity},
     name::ShortName,
     snapshot,
     time::Timestamp,
-    toon::Document,
     words::Words,
 };
 
 pub use counts::{Counts, Detail, NAMED_MAX};
 pub use resolution::Resolution;
+pub use toon::Tokens;
 pub use version::{Ordinal, Relation, Version};
 pub use word::{Category, Level, WORDS_MAX, Word};
 
@@ -291,10 +292,6 @@ impl State {
             }
     }
 }
-
-/// A number of language-model tokens; an estimate unless documented otherwise.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
-pub struct Tokens(pub u32);
 
 /// The key for an untrusted source: of an item, and in a table with rows of several sources.
 pub const UNTRUSTED_SOURCE: &str = "untrusted_source";

@@ -14,7 +14,9 @@ use super::{
     paths::{Paths, PathsError},
     terminal::{Terminal, prose_of_stderr},
 };
-use crate::{client::Client, event::is_invisible};
+use toon::is_invisible;
+
+use crate::client::Client;
 
 /// State shared by all commands.
 pub(super) struct Context<'a> {

@@ -27,7 +27,9 @@ use std::{
 use serde_json::{Value, json};
 
 use super::{CliError, Context, of_harness::listed, parse, refused, terminal::Tone};
-use crate::{client::Client, daemon::monotonic_now, event::Seq, tokens};
+use toon::tokens;
+
+use crate::{client::Client, daemon::monotonic_now, event::Seq};
 use screen::Screen;
 
 /// The session of the scripted agent.

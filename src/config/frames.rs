@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use strum::VariantArray;
+use toon::tokens;
 
 use crate::{
     event::{Scope, Severity},
@@ -13,7 +14,6 @@ use crate::{
         Tokens,
     },
     time::Timestamp,
-    tokens,
 };
 
 /// The shortest possible content; the rest of the text is the frame.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use sha2::{Digest, Sha256};
+use toon::tokens;
 
 use crate::{
     conversation::injector::{Candidate, Writer},
@@ -11,7 +12,6 @@ use crate::{
     format::{self, Overflow},
     notification::{Counts, Cut, Detail, Notification, SubscriberId, Tokens},
     time::Timestamp,
-    tokens,
 };
 
 /// Digits of an injection's id: 32^6 ids, unique within one transcript.

@@ -5,11 +5,9 @@
 //! cut and explains how to read the whole content.
 
 use serde_json::Value;
+use toon::Document;
 
-use crate::{
-    notification::{Cut, NotificationId},
-    toon::{self, Document},
-};
+use crate::notification::{Cut, NotificationId};
 
 use super::toon::decode;
 

@@ -7,11 +7,9 @@
 use std::borrow::Cow;
 
 use serde_json::Value;
+use toon::has_control_token;
 
-use crate::{
-    json,
-    toon::{self, has_control_token},
-};
+use crate::json;
 
 /// Returns a document without control tokens that decodes to the same value.
 ///

@@ -6,7 +6,6 @@
 use serde_json::{Map, Value};
 
 use super::part::{Fields, LIST, Part, push_field, push_line, values};
-use crate::toon;
 
 /// An item of the list.
 pub(super) enum Entry<'a> {
@@ -187,7 +186,7 @@ mod tests {
             ),
         ] {
             assert_eq!(written(made), expected, "{what}");
-            assert!(crate::toon::decode(expected).is_ok(), "{what}");
+            assert!(toon::decode(expected).is_ok(), "{what}");
         }
     }
 

@@ -8,10 +8,9 @@ use super::{
     tests::{counts, item, notification},
     *,
 };
-use crate::{
-    notification::{Counts, Notification, Priority},
-    toon::{self, control_tokens, has_control_token},
-};
+use ::toon::{self, control_tokens, has_control_token};
+
+use crate::notification::{Counts, Notification, Priority};
 
 /// Fragments that end, begin or forge a part of a format or of a harness's wrapper.
 const PIECES: [&str; 37] = [

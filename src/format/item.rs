@@ -1,11 +1,11 @@
 //! The input of a writer: notifications, and the counts of omitted ones.
 
 use serde_json::{Map, Value};
+use toon::Document;
 
 use crate::{
     event::Severity,
     notification::{Counts, Cut, Notification, UNTRUSTED_SOURCE},
-    toon::Document,
 };
 
 /// One notification to write.

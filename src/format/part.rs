@@ -8,10 +8,9 @@ use super::{
     Item,
     item::{CUT, REDELIVERED},
 };
-use crate::{
-    notification::UNTRUSTED_SOURCE,
-    toon::{self, Document, Form},
-};
+use toon::{Document, Form};
+
+use crate::notification::UNTRUSTED_SOURCE;
 
 /// The root key of the overflow line.
 pub(super) const MORE: &str = "more";

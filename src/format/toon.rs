@@ -27,7 +27,6 @@ pub(super) use super::part::decode;
 use crate::{
     exchange::{NOT_RUN, Replaces},
     notification::Counts,
-    toon,
 };
 
 /// Writes the document alone.

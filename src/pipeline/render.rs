@@ -37,11 +37,11 @@ mod template;
 use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::Value;
+use toon::tokens;
 
 use crate::{
     notification::{Tokens, Word},
     pipeline::{row::Row, sandbox::account::Account},
-    tokens, toon,
     words::counted,
 };
 

@@ -29,7 +29,6 @@ use crate::{
         rule::Subscriber,
     },
     time::Timestamp,
-    toon,
 };
 
 /// The time of the examples.

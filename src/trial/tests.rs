@@ -18,7 +18,6 @@ use crate::{
     rules::CompiledRules,
     sink::Notice,
     time::Timestamp,
-    toon,
 };
 
 /// The start time of a test.

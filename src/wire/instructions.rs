@@ -19,7 +19,7 @@ pub struct InstructionsView {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tokens;
+    use toon::tokens;
 
     #[test]
     fn the_instructions_are_short() {

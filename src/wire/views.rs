@@ -7,11 +7,11 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
+use toon::tokens;
 
 use crate::{
     engine::io::Pending,
     time::short_duration,
-    tokens,
     wire::{error::ErrorBody, harness::HarnessView, history::ProjectionView},
 };
 

@@ -13,7 +13,6 @@ use aside::{
         render::{RenderInput, Templates},
         row::Row,
     },
-    toon,
 };
 
 /// Most KiB by which the process may grow.

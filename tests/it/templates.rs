@@ -12,9 +12,9 @@ use aside::{
     },
     rules::CompiledRules,
     time::Timestamp,
-    tokens, toon,
 };
 use serde_json::{Value, json};
+use toon::tokens;
 
 /// Each shipped subscriber with events that it is made for.
 fn fixtures() -> Vec<(String, Vec<(String, Value)>)> {

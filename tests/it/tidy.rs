@@ -21,6 +21,7 @@ use rooms::is_within;
 use rust_text::{Placed, Token, paths, tokens};
 use tree::dependencies;
 pub(crate) use tree::read_tree;
+use tree::{CRATES, read_crates};
 
 /// Longest file, tests included.
 const LINES_MAX: usize = 600;
@@ -183,6 +184,7 @@ fn the_tree_is_tidy() {
     for folder in ["src", "tests", "benches"] {
         read_tree(root, &root.join(folder), &mut files);
     }
+    read_crates(root, &mut files);
     assert!(files.contains_key("src/lib.rs") && files.contains_key("tests/it/tidy.rs"), "nothing was read");
     let cargo = fs::read_to_string(root.join("Cargo.toml")).expect("Cargo.toml is next to src");
     let mut findings = check(&files, &dependencies(&cargo));
@@ -300,6 +302,9 @@ fn own_path<'p>(path: &'p str, module: &Module, is_top: bool) -> Option<&'p str>
     if ["main", "hook_main"].contains(&module.name) {
         return path.strip_prefix("aside::");
     }
+    if path.split("::").next().is_some_and(|first| CRATES.contains(&first)) {
+        return Some(path);
+    }
     // Two steps lead to the root from a file below the top, one step from a file at the top. An
     // inline module adds a step, so a path that does not begin with a module's name counts as the
     // file's own.
@@ -353,6 +358,7 @@ fn check_orphans(files: &BTreeMap<String, String>) -> Vec<Finding> {
             || path == "src/hook_main.rs"
             || path == "tests/it/main.rs"
             || path.starts_with("benches/")
+            || CRATES.iter().any(|name| path == format!("src/{name}.rs"))
     };
     let mut findings = Vec::new();
     for path in files.keys().filter(|path| !is_root(path)) {

@@ -14,13 +14,15 @@ use std::{
 use serde_json::{Value, json};
 
 use super::Check;
+use toon::tokens;
+
 use crate::{
     cli::{
         Context,
         install::{places::Places, plan::FILE_BYTES_MAX, templates::SERVERS},
     },
     harness::kind::Kind,
-    regular_file, tokens,
+    regular_file,
 };
 
 const NAME: &str = "tools";

@@ -13,7 +13,6 @@ pub(super) mod placeholders;
 use serde_json::Value;
 
 use super::{ROWS_MAX, draft::Body, table::clean_event::REPEATS};
-use crate::toon;
 
 use self::{
     line::{Line, Symbol},

@@ -3,10 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::{cut, free_key::free_key};
-use crate::{
-    notification::{SubscriberId, Word},
-    toon,
-};
+use crate::notification::{SubscriberId, Word};
 
 /// Why an attempt to render failed.
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::free_key::free_key;
-use crate::{notification::UNTRUSTED_SOURCE, toon};
+use crate::notification::UNTRUSTED_SOURCE;
 
 use self::{
     clean_event::{Cell, REPEATS},

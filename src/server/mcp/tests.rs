@@ -1,9 +1,10 @@
 use std::io::Write;
 
 use super::*;
+use toon::tokens::estimate;
+
 use crate::{
     time::Timestamp,
-    tokens::estimate,
     wire::questions::{Asked, QuestionView},
 };
 

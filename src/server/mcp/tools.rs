@@ -20,7 +20,6 @@ use crate::{
     },
     sink::question::Awaited,
     time::{Timestamp, short_duration},
-    toon,
     watch::Watch,
     wire::{
         FieldError, hint,

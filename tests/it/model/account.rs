@@ -18,8 +18,8 @@ use aside::{
     notification::{InjectionPoint, NotificationId, Priority, SubscriberId},
     rules::CompiledRules,
     time::Timestamp,
-    tokens,
 };
+use toon::tokens;
 
 use super::{Content, Record, carriers::Carriers, conditions::Conditions, offers::LeftBy, text::check_text};
 use crate::support::generations;

@@ -1,7 +1,7 @@
 //! Messages of the client or of aside about an event, in the requests after it.
 
-use aside::tokens;
 use serde_json::{Value, json};
+use toon::tokens;
 
 use super::{LABEL, calls::PRINTED, texts};
 

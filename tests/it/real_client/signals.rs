@@ -10,9 +10,9 @@ use std::{
     time::Duration,
 };
 
-use aside::tokens;
 use rustix::process::Pid;
 use serde_json::{Value, json};
+use toon::tokens;
 
 use super::{
     api::{Api, Turn},

@@ -9,8 +9,8 @@ use std::{
     },
 };
 
-use aside::tokens;
 use serde_json::{Value, json};
+use toon::tokens;
 
 use super::{
     LABEL,

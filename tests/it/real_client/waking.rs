@@ -8,9 +8,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use aside::tokens::estimate;
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
+use toon::tokens::estimate;
 
 use super::{
     api::{Api, Turn},

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use aside::{exchange::Format, format::line::LINE_CHARS_MAX, toon};
+use aside::{exchange::Format, format::line::LINE_CHARS_MAX};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 

@@ -32,7 +32,6 @@ const DATA: &[&str] = &[
     "ledger",
     "session",
     "toon",
-    "tokens",
     "transcript",
 ];
 /// A module, its layer, and the other parts of this crate that it may use.
@@ -76,8 +75,7 @@ pub(super) const MODULES: &[Module] = &[
     alone("raw_json", 1, &[]),
     module("ledger", 1, &[]),
     module("session", 1, &[]),
-    module("toon", 1, &[]),
-    module("tokens", 1, &[]),
+    alone("toon", 0, &[]),
     module("transcript", 1, &[]),
     module("paths", 2, &[]),
     module("pipeline", 2, &[]),

@@ -20,6 +20,23 @@ pub(crate) fn read_tree(root: &Path, folder: &Path, files: &mut BTreeMap<String,
     }
 }
 
+/// The crates of this workspace below `crates/`. Each counts as a module of the program: its file
+/// `x.rs` as `src/NAME/x.rs`, and its root as `src/NAME.rs`.
+pub(super) const CRATES: &[&str] = &["toon"];
+
+/// The Rust files of [`CRATES`], by their paths as modules, with `crate` as such a path too.
+pub(super) fn read_crates(root: &Path, files: &mut BTreeMap<String, String>) {
+    for name in CRATES {
+        let folder = root.join("crates").join(name).join("src");
+        let mut own = BTreeMap::new();
+        read_tree(&folder, &folder, &mut own);
+        for (path, text) in own {
+            let path = if path == "lib.rs" { format!("src/{name}.rs") } else { format!("src/{name}/{path}") };
+            files.insert(path, text.replace("crate::", &format!("crate::{name}::")));
+        }
+    }
+}
+
 /// The crates in `Cargo.toml`, by their names in code.
 pub(super) fn dependencies(cargo: &str) -> BTreeSet<String> {
     let mut is_dependency = false;

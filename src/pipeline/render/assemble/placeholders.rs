@@ -7,7 +7,7 @@
 
 use serde_json::Value;
 
-use crate::{pipeline::render::OUTPUT_BYTES_MAX, toon};
+use crate::pipeline::render::OUTPUT_BYTES_MAX;
 
 /// Most bytes printed by one run of a template; above the limit of a notification, because omitted
 /// rows are printed too.

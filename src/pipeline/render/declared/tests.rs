@@ -12,7 +12,6 @@ use crate::{
         row::Row,
     },
     time::Timestamp,
-    toon,
 };
 
 fn render(layout: &Layout, templates: &Templates, rows: &[Row], max_tokens: u32) -> Rendered {

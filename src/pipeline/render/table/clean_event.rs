@@ -21,7 +21,6 @@ use crate::{
         row::Row,
         sandbox::account::{Account, steps_of_text},
     },
-    toon,
 };
 
 /// The column with the count of repeats.

@@ -31,7 +31,6 @@ use crate::{
             account::{NESTING_MAX, account, admit_text, weigh},
         },
     },
-    toon,
 };
 
 /// The filter by which an absent value prints nothing, as in the text of one event.

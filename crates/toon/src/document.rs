@@ -271,7 +271,7 @@ mod tests {
     use serde_json::{Map, Value, json};
 
     use super::*;
-    use crate::toon::encode;
+    use crate::encode;
 
     /// Checks the property of accepted texts.
     fn is_right_about(text: &str) -> bool {

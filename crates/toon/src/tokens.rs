@@ -5,7 +5,11 @@
 //! tokenizers differ by a factor; choose a budget accordingly. Weights for scripts other
 //! than Latin are rough.
 
-use crate::notification::Tokens;
+use serde::{Deserialize, Serialize};
+
+/// A number of language-model tokens; an estimate unless documented otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+pub struct Tokens(pub u32);
 
 /// Weights are in hundredths of a token.
 const UNIT: u64 = 100;

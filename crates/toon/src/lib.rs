@@ -8,7 +8,7 @@
 //! token.
 //!
 //! ```
-//! use aside::toon;
+//! use aside_toon as toon;
 //! use serde_json::json;
 //!
 //! let text = toon::encode(&json!({"fails": [{"tool": "grep", "code": 2}, {"tool": "fetch", "code": null}]}));
@@ -19,11 +19,15 @@
 mod control;
 mod document;
 mod encode;
+mod invisible;
 mod scalar;
 mod text;
+pub mod tokens;
 
 pub use control::{control_token_at, control_tokens, escape_control_tokens, has_control_token};
 pub use document::{Document, FlatField, Form, flat_fields};
 pub use encode::{encode, encode_field, write_table};
+pub use invisible::is_invisible;
 pub use scalar::{write_key, write_number, write_quoted, write_scalar, write_text};
 pub use text::{INDENT, ToonError, decode, lines};
+pub use tokens::Tokens;

@@ -300,7 +300,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::toon::decode;
+    use crate::decode;
 
     #[test]
     fn each_shape_takes_its_canonical_form() {

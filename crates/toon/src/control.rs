@@ -21,7 +21,7 @@
 //! DeepSeek, GLM, `MiniMax`, Kimi, Cohere, Phi, Granite, Falcon, `InternLM`, EXAONE, gpt-oss, and the
 //! blocks that two clients of agents write into a context.
 
-use crate::event::is_invisible;
+use crate::is_invisible;
 
 /// Most bytes between `>>` and `<<`.
 const WORD_BYTES_MAX: usize = 64;
