@@ -354,7 +354,7 @@ impl Journal {
     /// Errors: a record cannot be read.
     pub fn find_named(
         &self,
-        name: u64,
+        name: &[u8],
         most: usize,
         is_wanted: impl FnMut(&RecordBuf) -> bool,
     ) -> Result<Vec<RecordBuf>, ReadError> {

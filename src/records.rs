@@ -17,7 +17,6 @@ use self::body::{
     Asked, Asking, Bare, Carried, Cause, Closed, Decided, Moved, MovedTo, Opened, RELEASES_SINCE, Rules,
     Seen, Skipped, VERSION, Versioned, of_its_time,
 };
-pub use self::idempotency::name_of_id;
 use crate::{
     engine::io::{Input, RequestId},
     event::{
@@ -180,10 +179,11 @@ pub const fn kind_name(kind: u8) -> Option<&'static str> {
     })
 }
 
-/// The name of a record: that of its event's id; `None` if it has no event.
-pub fn name_of_record(kind: u8, body: &[u8]) -> Option<u64> {
+/// The name by which the journal finds a record: its event's id, whatever the source; `None` if it
+/// has no event.
+pub fn name_of_record(kind: u8, body: &[u8]) -> Option<&[u8]> {
     let id = (kind == EVENT).then(|| codec::id(body)).flatten()?;
-    Some(name_of_id(id))
+    Some(id.as_bytes())
 }
 
 /// Whether a record of this kind may be left out when it cannot be applied. Without one of rules,

@@ -27,7 +27,7 @@ struct Names {
     first: Seq,
     /// The first record whose name was not read.
     next: Seq,
-    names: Vec<u64>,
+    hashes: Vec<u64>,
     offsets: Vec<u32>,
 }
 
@@ -38,10 +38,11 @@ pub(crate) fn find(
     store: &Arc<Store>,
     written: &watch::Receiver<Seq>,
     recent: &Recent,
-    name: u64,
+    name: &[u8],
     most: usize,
     mut is_wanted: impl FnMut(&RecordBuf) -> bool,
 ) -> Result<Vec<RecordBuf>, ReadError> {
+    let Some(hasher) = store.names.get() else { return Ok(Vec::new()) };
     let mut found = Vec::new();
     let mut end = written.borrow().next();
     let segments = store.read_segments().clone();
@@ -58,7 +59,7 @@ pub(crate) fn find(
                 }
                 let mut names = recent.0.lock().unwrap_or_else(PoisonError::into_inner);
                 names.read(store, written, segment.first, end)?;
-                names.find(name)
+                names.find(hasher.key.hash(name))
             }
         };
         for seq in seqs.into_iter().rev().filter(|seq| *seq < end) {
@@ -78,7 +79,8 @@ pub(crate) fn find(
     Ok(found)
 }
 
-/// The names of the records from `next` to before `end`, and how far they could be read.
+/// The hashes of the names of the records from `next` to before `end`, and how far they could be
+/// read.
 pub(crate) fn read_names(
     store: &Arc<Store>,
     written: &watch::Receiver<Seq>,
@@ -87,7 +89,7 @@ pub(crate) fn read_names(
     end: Seq,
     mut go_on: impl FnMut(Entry) -> bool,
 ) -> Result<Seq, ReadError> {
-    let Some(name_of) = store.names.get() else { return Ok(end) };
+    let Some(hasher) = store.names.get() else { return Ok(end) };
     let mut reader = Reader::new(Arc::clone(store), written.clone(), next);
     while reader.position() < end {
         let left = usize::try_from(end.0 - reader.position().0).unwrap_or(BATCH_RECORDS_MAX);
@@ -105,8 +107,8 @@ pub(crate) fn read_names(
         for record in records.iter() {
             count += 1;
             let offset = u32::try_from(record.seq.0.saturating_sub(first.0)).unwrap_or(u32::MAX);
-            if let Some(name) = name_of(record)
-                && !go_on((name, offset))
+            if let Some(hash) = hasher.hash_of(record)
+                && !go_on((hash, offset))
             {
                 return Ok(record.seq);
             }
@@ -130,18 +132,18 @@ impl Names {
         if self.first != first {
             *self = Self { first, next: first, ..Self::default() };
         }
-        let (names, offsets) = (&mut self.names, &mut self.offsets);
-        self.next = read_names(store, written, first, self.next, end, |(name, offset)| {
-            names.push(name);
+        let (hashes, offsets) = (&mut self.hashes, &mut self.offsets);
+        self.next = read_names(store, written, first, self.next, end, |(hash, offset)| {
+            hashes.push(hash);
             offsets.push(offset);
             true
         })?;
         Ok(())
     }
 
-    fn find(&self, name: u64) -> Vec<Seq> {
-        let all = self.names.iter().zip(&self.offsets);
-        let same = all.filter(|(known, _)| **known == name);
+    fn find(&self, hash: u64) -> Vec<Seq> {
+        let all = self.hashes.iter().zip(&self.offsets);
+        let same = all.filter(|(known, _)| **known == hash);
         same.map(|(_, offset)| Seq(self.first.0 + u64::from(*offset))).collect()
     }
 }
@@ -153,7 +155,7 @@ mod tests {
     use super::*;
     use crate::{
         journal::{
-            Journal, JournalSettings, Level, Retention,
+            Journal, JournalSettings, Level, Record, Retention,
             files::Files,
             log::memory::{MemoryFiles, Operation},
             testing::{SEGMENT_BYTES, batch_of, number_of},
@@ -163,13 +165,19 @@ mod tests {
 
     const RECORDS: u64 = 100;
 
-    /// Opens a journal in which two numbers share a name, and waits until its names are made.
+    /// The name of a record: its number without the last digit, so that ten share one.
+    fn name_of(record: Record<'_>) -> Option<&[u8]> {
+        let digits = record.body.split(|byte| *byte == b' ').next()?;
+        Some(digits.split_last()?.1)
+    }
+
+    /// Opens a journal, and waits until its names are made.
     fn open(files: &MemoryFiles, seal: bool) -> Journal {
         let settings = JournalSettings {
             segment_bytes: SEGMENT_BYTES,
             seal,
             retention: Retention::default(),
-            names: Some(|record| Some(number_of(record.body) / 2)),
+            names: Some(name_of),
             ..JournalSettings::default()
         };
         let clock = Arc::new(|| Timestamp::ZERO);
@@ -178,20 +186,23 @@ mod tests {
         opened.journal
     }
 
-    fn named(journal: &Journal, name: u64) -> Vec<u64> {
-        let found = journal.find_named(name, 9, |_| true).expect("readable");
+    /// The numbers of the records with the name of `number`, newest first.
+    fn named_as(journal: &Journal, number: u64) -> Vec<u64> {
+        let digits = number.to_string();
+        let name = digits.as_bytes().split_last().expect("a digit").1;
+        let found = journal.find_named(name, 20, |_| true).expect("readable");
         found.iter().map(|record| number_of(&record.body)).collect()
     }
 
     fn assert_all_found(journal: &Journal, from: u64, context: &str) {
         for number in from..=RECORDS {
-            let expected: Vec<u64> = [number / 2 * 2 + 1, number / 2 * 2]
-                .into_iter()
+            let expected: Vec<u64> = (number / 10 * 10..number / 10 * 10 + 10)
+                .rev()
                 .filter(|n| (from..=RECORDS).contains(n))
                 .collect();
-            assert_eq!(named(journal, number / 2), expected, "{context}");
+            assert_eq!(named_as(journal, number), expected, "{context}");
         }
-        assert!(named(journal, 1_000).is_empty(), "{context}");
+        assert!(named_as(journal, 1_000).is_empty(), "{context}");
     }
 
     fn names_in(files: &MemoryFiles) -> Vec<String> {
@@ -208,7 +219,7 @@ mod tests {
             let journal = open(&files, seal);
             for number in 1..=RECORDS {
                 journal.append_blocking(batch_of([number]), Level::Synced).expect("appended");
-                assert!(named(&journal, number / 2).contains(&number), "{number}: at once");
+                assert!(named_as(&journal, number).contains(&number), "{number}: at once");
             }
             journal.inner.store.maintenance.wait_until_idle();
             assert_all_found(&journal, 1, "by files and memory");
@@ -233,6 +244,23 @@ mod tests {
             assert!(names_in(&files).iter().all(|name| names::first_of(name) >= Some(Seq(first))));
             journal.close_blocking().expect("closed");
         }
+    }
+
+    #[test]
+    fn two_journals_hash_one_name_differently() {
+        let contents = [0, 1].map(|_| {
+            let files = MemoryFiles::new();
+            let journal = open(&files, false);
+            journal.append_blocking(batch_of(1..=RECORDS), Level::Synced).expect("appended");
+            journal.inner.store.maintenance.wait_until_idle();
+            journal.close_blocking().expect("closed");
+            let file = files.open(&names_in(&files)[0]).expect("made");
+            let mut bytes = vec![0; usize::try_from(file.size().expect("sized")).expect("small")];
+            file.read_at(&mut bytes, 0).expect("read");
+            bytes
+        });
+        let hashes = contents.map(|bytes| names::hashes_in(&bytes));
+        assert!(!hashes[0].is_empty() && hashes[0].is_disjoint(&hashes[1]), "{hashes:?}");
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub struct JournalSettings {
     /// The kind of record that every segment begins with: the newest one is written again at the
     /// beginning, so that a reader of any segment knows it. `None` for no such kind.
     pub preface: Option<RecordKind>,
-    /// The names under which `Journal::find_named` finds records. `None` if it finds none.
+    /// The names by which `Journal::find_named` finds records. `None` if it finds none.
     pub names: Option<NameOf>,
 }
 

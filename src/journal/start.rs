@@ -25,6 +25,7 @@ use crate::{
             clock::Clock,
             files::Files,
             idempotency::IdempotencyKeys,
+            names::NameHasher,
             recover::{Cut, OpenError, Recovered, ScanReport, apply::apply},
             store::Store,
         },
@@ -96,8 +97,8 @@ impl Running {
             source,
         })?;
         let store = Arc::new(Store::new(files, segments, &clock));
-        if let Some(names) = settings.names {
-            store.names.get_or_init(|| names);
+        if let Some(name_of) = settings.names {
+            store.names.get_or_init(|| NameHasher::new(name_of));
         }
         let (written_sender, written) = watch::channel(last);
         let (synced_sender, synced) = watch::channel(last);

@@ -1,7 +1,6 @@
 //! The idempotency key of an event, which detects that it was already published.
 
 use sha2::{Digest, Sha256};
-use siphasher::sip::SipHasher13;
 
 use crate::event::EventRef;
 
@@ -19,15 +18,6 @@ impl EventRef<'_> {
         let digest: [u8; 32] = hash.finalize().into();
         u128::from_le_bytes(*digest.first_chunk().expect("32 bytes begin with 16"))
     }
-}
-
-/// The name under which the journal finds an event by its `id`, whatever its source.
-///
-/// Shape: a SipHash of 64 bits without a key, the same in every process. A record is compared with
-/// the id before it is an answer. Ids that share a name cost a look-up time, and a producer that
-/// searches for such ids can find some.
-pub fn name_of_id(id: &str) -> u64 {
-    SipHasher13::new().hash(id.as_bytes())
 }
 
 #[cfg(test)]

@@ -303,7 +303,7 @@ async fn find_in_journal(app: &App, wanted: Wanted) -> Result<Option<Looked<Foun
     let search = move || -> Result<Option<Looked<Found>>, ReadError> {
         let Wanted { name, source, readable } = wanted;
         let is_named = |found: &RecordBuf| as_event(&found.as_record()).is_some_and(|event| event.id == name);
-        let mut all = journal.find_named(records::name_of_id(&name), SAME_ID_MAX, is_named)?;
+        let mut all = journal.find_named(name.as_bytes(), SAME_ID_MAX, is_named)?;
         let source_of = |found: &RecordBuf| as_event(&found.as_record()).map(|event| event.source.to_owned());
         let of_source = |found: &RecordBuf| source.is_none() || source_of(found) == source;
         if !all.iter().any(of_source) && source.is_none() {

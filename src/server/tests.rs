@@ -39,7 +39,7 @@ use crate::{
     event::{Seq, SessionId, Severity},
     exchange::{Answer, Exchange, Injection, InjectionId, Released, Role},
     harness::kind::Kind,
-    journal::{Clock, Journal, JournalSettings, Record, memory::MemoryFiles},
+    journal::{Clock, Journal, JournalSettings, memory::MemoryFiles},
     ledger::LedgerEntry,
     meter::Meters,
     notification::{Notification, NotificationId, Priority, SubscriberId},
@@ -96,8 +96,10 @@ pub(super) fn daemon_with(
 ) -> Daemon {
     let clock: Clock = Arc::new(clock);
     let files = Arc::new(MemoryFiles::new());
-    let names: fn(Record<'_>) -> Option<u64> = |found| records::name_of_record(found.kind.0, found.body);
-    let settings = JournalSettings { names: Some(names), ..JournalSettings::default() };
+    let settings = JournalSettings {
+        names: Some(|found| records::name_of_record(found.kind.0, found.body)),
+        ..JournalSettings::default()
+    };
     let opened = Journal::open(files, settings, clock.clone(), &|_| None).expect("opened");
     let (engine, asked) = EngineHandle::new(monotonic);
     let (others, queries) = mpsc::channel(1);

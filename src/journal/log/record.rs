@@ -53,8 +53,9 @@ const UNSYNCED_BYTES: usize = 4;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordKind(pub u8);
 
-/// The name under which a record is found, as a hash; `None` for a record without one.
-pub type NameOf = fn(Record<'_>) -> Option<u64>;
+/// The name under which a record is found, a part of its body; `None` for a record without one.
+/// Several records can have one name.
+pub type NameOf = for<'a> fn(Record<'a>) -> Option<&'a [u8]>;
 
 /// One record, borrowed from the bytes it was read from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -17,8 +17,7 @@ use crate::{
         files::Files,
         health::Health,
         maintenance_signal::MaintenanceSignal,
-        names,
-        record::NameOf,
+        names::{self, NameHasher},
         sealed::SealedFile,
         segment::Segment,
         segment_file::{UNFINISHED_NAME, name_of},
@@ -69,8 +68,8 @@ pub(crate) struct Store {
     pub(crate) poison: watch::Sender<Option<Poisoned>>,
     /// The meters of sync durations, once set.
     pub(crate) meters: OnceLock<Arc<Meters>>,
-    /// The name of a record, if records are found by names.
-    pub(crate) names: OnceLock<NameOf>,
+    /// Hashes the names of records, if records are found by names.
+    pub(crate) names: OnceLock<NameHasher>,
     pub(crate) health: Health,
 }
 

@@ -8,7 +8,7 @@ use crate::{
     event::Seq,
     journal::{
         log::{
-            names::{self, Identity},
+            names::{self, Identity, NameHasher},
             reader::{ReadError, Reader},
             segment::Segment,
             store::Store,
@@ -76,6 +76,7 @@ fn make(
     following: Seq,
     pause: Duration,
 ) -> Result<bool, String> {
+    let Some(NameHasher { key, .. }) = store.names.get().copied() else { return Ok(true) };
     let (first, last) = (segment.first, following.previous());
     let said = |error: ReadError| error.to_string();
     let mut reader = Reader::new(Arc::clone(store), written.clone(), last);
@@ -101,7 +102,7 @@ fn make(
     }
     let _changing = store.changing_files.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if store.firsts().contains(&first) {
-        names::write(store.files.as_ref(), identity, entries).map_err(|error| error.to_string())?;
+        names::write(store.files.as_ref(), identity, key, entries).map_err(|error| error.to_string())?;
     }
     Ok(true)
 }
