@@ -247,6 +247,19 @@ mod tests {
     }
 
     #[test]
+    fn records_of_one_long_batch_are_found_by_name() {
+        for seal in [false, true] {
+            let files = MemoryFiles::new();
+            let journal = open(&files, seal);
+            journal.append_blocking(batch_of(1..=RECORDS), Level::Synced).expect("appended");
+            journal.inner.store.maintenance.wait_until_idle();
+            assert!(journal.inner.store.read_segments().iter().rev().skip(1).all(|full| full.has_names()));
+            assert_all_found(&journal, 1, "in files");
+            journal.close_blocking().expect("closed");
+        }
+    }
+
+    #[test]
     fn two_journals_hash_one_name_differently() {
         let contents = [0, 1].map(|_| {
             let files = MemoryFiles::new();

@@ -30,12 +30,7 @@ pub(crate) struct Namer {
 
 impl Namer {
     /// Makes the files that are missing; returns false if the journal closes first.
-    pub(crate) fn work(
-        &mut self,
-        store: &Arc<Store>,
-        written: &watch::Receiver<Seq>,
-        pause: Duration,
-    ) -> bool {
+    pub(crate) fn work(&mut self, store: &Arc<Store>, pause: Duration) -> bool {
         if store.names.get().is_none() {
             return true;
         }
@@ -44,7 +39,7 @@ impl Namer {
             tidy(store);
         }
         while let Some((segment, following)) = self.next(store) {
-            match make(store, written, &segment, following, pause) {
+            match make(store, &segment, following, pause) {
                 Ok(true) => segment.set_has_names(true),
                 Ok(false) => return false,
                 Err(error) => {
@@ -69,29 +64,27 @@ impl Namer {
 }
 
 /// Makes the file of a segment unless it is there; returns false if the journal closes first.
-fn make(
-    store: &Arc<Store>,
-    written: &watch::Receiver<Seq>,
-    segment: &Segment,
-    following: Seq,
-    pause: Duration,
-) -> Result<bool, String> {
+fn make(store: &Arc<Store>, segment: &Segment, following: Seq, pause: Duration) -> Result<bool, String> {
     let Some(NameHasher { key, .. }) = store.names.get().copied() else { return Ok(true) };
     let (first, last) = (segment.first, following.previous());
     let said = |error: ReadError| error.to_string();
+    // The segment is full and durable. The journal's own position may not say so yet: a large batch
+    // is published after its last segment.
+    let written = watch::channel(last).1;
     let mut reader = Reader::new(Arc::clone(store), written.clone(), last);
     let sum = match reader.next_batch(1) {
         // Retention deleted it.
         Err(ReadError::Gone { .. }) => return Ok(true),
         records => records.map_err(said)?.iter().next().map(|record| record.checksum()),
     };
-    let identity = Identity { first, last, sum: sum.unwrap_or_default() };
+    let Some(sum) = sum else { return Err(format!("record {last} is not there")) };
+    let identity = Identity { first, last, sum };
     if names::is_there(store.files.as_ref(), identity) {
         return Ok(true);
     }
     let mut entries = Vec::new();
     let mut is_open = true;
-    read_names(store, written, first, first, following, |entry| {
+    let read_to = read_names(store, &written, first, first, following, |entry| {
         entries.push(entry);
         is_open = entries.len() % NAMES_AT_ONCE != 0 || store.maintenance.pause(pause);
         is_open
@@ -99,6 +92,9 @@ fn make(
     .map_err(said)?;
     if !is_open {
         return Ok(false);
+    }
+    if read_to < following {
+        return Err(format!("record {read_to} is not there"));
     }
     let _changing = store.changing_files.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if store.firsts().contains(&first) {

@@ -67,7 +67,7 @@ impl Sealer {
             // Out of memory can surface as a panic; unfinished work is retried at the next signal.
             let work = || {
                 // Names first: a sealed segment takes longer to read.
-                self.namer.work(&self.store, &self.synced, PAUSE);
+                self.namer.work(&self.store, PAUSE);
                 self.work();
             };
             if catch_unwind(AssertUnwindSafe(work)).is_err() {
