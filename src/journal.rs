@@ -348,8 +348,9 @@ impl Journal {
     /// The records called `name` (see [`JournalSettings::names`]) that `is_wanted` accepts, newest
     /// first, at most `most`.
     ///
-    /// Reads the names of the newest segment and, in others, the page that has the name. A segment
-    /// whose file of names is not made yet is read instead.
+    /// Compares the names of the newest segment, in memory, and reads some pages of the files of
+    /// the others. Records of the newest segment from before the start are read, once. So is a
+    /// segment whose file of names is lost, or could not be made.
     ///
     /// Errors: a record cannot be read.
     pub fn find_named(

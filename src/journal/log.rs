@@ -12,6 +12,7 @@ pub(crate) mod maintenance_signal;
 pub(crate) mod mark;
 pub mod memory;
 pub(crate) mod names;
+pub(crate) mod noted;
 pub(crate) mod reader;
 pub mod record;
 pub(crate) mod recover;

@@ -1,5 +1,5 @@
 //! Finds records by their names: in full segments by the file of names of each, in the newest
-//! one by names in memory.
+//! one by the names that were noted when its records were written.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,7 +17,8 @@ use crate::{
 /// Most records per read.
 const BATCH_RECORDS_MAX: usize = 4_096;
 
-/// The names of a segment without a file of names, read as they are needed: twelve bytes a record.
+/// The names of records that no file has and that were not noted, read as they are needed: twelve
+/// bytes a record, of one segment.
 #[derive(Debug, Default)]
 pub(crate) struct Recent(Mutex<Names>);
 
@@ -57,9 +58,16 @@ pub(crate) fn find(
                     store.files.remove(&names::name_of(segment.first)).ok();
                     store.maintenance.ask();
                 }
-                let mut names = recent.0.lock().unwrap_or_else(PoisonError::into_inner);
-                names.read(store, written, segment.first, end)?;
-                names.find(hasher.key.hash(name))
+                let hash = hasher.key.hash(name);
+                let (from, noted) = segment.noted.find(hash).unwrap_or((end, Vec::new()));
+                let mut seqs = Vec::new();
+                if from > segment.first {
+                    let mut names = recent.0.lock().unwrap_or_else(PoisonError::into_inner);
+                    names.read(store, written, segment.first, from)?;
+                    seqs = names.find(hash);
+                }
+                seqs.extend(noted);
+                seqs
             }
         };
         for seq in seqs.into_iter().rev().filter(|seq| *seq < end) {
@@ -155,10 +163,14 @@ mod tests {
     use super::*;
     use crate::{
         journal::{
-            Journal, JournalSettings, Level, Record, Retention,
+            AppendBatch, Durability, Journal, JournalSettings, Level, NameOf, OpenError, Record, RecordKind,
+            Retention,
             files::Files,
-            log::memory::{MemoryFiles, Operation},
-            testing::{SEGMENT_BYTES, batch_of, number_of},
+            log::{
+                memory::{Faults, MemoryFiles, Operation},
+                noted::NOTED_SEGMENTS_MAX,
+            },
+            testing::{HOUR, SEGMENT_BYTES, batch_of, number_of},
         },
         time::Timestamp,
     };
@@ -171,19 +183,26 @@ mod tests {
         Some(digits.split_last()?.1)
     }
 
+    const SETTINGS: JournalSettings = JournalSettings {
+        segment_bytes: SEGMENT_BYTES,
+        durability: Durability::Sync,
+        sync_within: HOUR,
+        seal: false,
+        retention: Retention { age: None, bytes: None },
+        preface: None,
+        names: Some(name_of),
+    };
+
+    fn try_open(files: &MemoryFiles, settings: JournalSettings) -> Result<Journal, OpenError> {
+        let clock = Arc::new(|| Timestamp::ZERO);
+        let opened = Journal::open(Arc::new(files.clone()), settings, clock, &|_| None)?;
+        opened.journal.inner.store.maintenance.wait_until_idle();
+        Ok(opened.journal)
+    }
+
     /// Opens a journal, and waits until its names are made.
     fn open(files: &MemoryFiles, seal: bool) -> Journal {
-        let settings = JournalSettings {
-            segment_bytes: SEGMENT_BYTES,
-            seal,
-            retention: Retention::default(),
-            names: Some(name_of),
-            ..JournalSettings::default()
-        };
-        let clock = Arc::new(|| Timestamp::ZERO);
-        let opened = Journal::open(Arc::new(files.clone()), settings, clock, &|_| None).expect("opened");
-        opened.journal.inner.store.maintenance.wait_until_idle();
-        opened.journal
+        try_open(files, JournalSettings { seal, ..SETTINGS }).expect("opened")
     }
 
     /// The numbers of the records with the name of `number`, newest first.
@@ -260,6 +279,87 @@ mod tests {
     }
 
     #[test]
+    fn records_of_many_starts_are_found_by_name() {
+        for seal in [false, true] {
+            let files = MemoryFiles::new();
+            for begin in (1..=RECORDS).step_by(3) {
+                let journal = open(&files, seal);
+                for number in begin..=RECORDS.min(begin + 2) {
+                    journal.append_blocking(batch_of([number]), Level::Synced).expect("appended");
+                    assert_all_found_upto(&journal, number);
+                }
+                journal.close_blocking().expect("closed");
+            }
+            assert_all_found(&open(&files, seal), 1, "at the end");
+        }
+    }
+
+    fn assert_all_found_upto(journal: &Journal, last: u64) {
+        for number in 1..=last {
+            assert!(named_as(journal, number).contains(&number), "{number} of {last}");
+        }
+    }
+
+    #[test]
+    fn a_power_loss_at_any_write_loses_no_name() {
+        let last = 25;
+        // Returns the last record that was answered as durable.
+        let run = |files: &MemoryFiles| {
+            let Ok(journal) = try_open(files, JournalSettings { seal: true, ..SETTINGS }) else { return 0 };
+            let is_appended = |number: &u64| {
+                let appended = journal.append_blocking(batch_of([*number]), Level::Synced);
+                appended.is_ok() && !files.is_cut()
+            };
+            let appended = (1..=last).take_while(is_appended).count() as u64;
+            journal.inner.store.maintenance.wait_until_idle();
+            // The power may be lost before.
+            journal.close_blocking().ok();
+            appended
+        };
+        let count = {
+            let files = MemoryFiles::new();
+            assert_eq!(run(&files), last);
+            files.operations()
+        };
+        let writes = (1..=count.writes).map(|at| Faults { cut_after_write: Some(at), ..Faults::default() });
+        let syncs = (1..=count.syncs).map(|at| Faults { cut_after_sync: Some(at), ..Faults::default() });
+        let failures = (1..=count.writes).map(|at| Faults { fail_write: Some(at), ..Faults::default() });
+        for faults in writes.chain(syncs).chain(failures) {
+            let files = MemoryFiles::new();
+            files.set_faults(faults);
+            let appended = run(&files);
+            let left = files.after_power_loss(1);
+            let journal = open(&left, true);
+            let stored = journal.written().borrow().0;
+            assert!(stored >= appended, "{faults:?}");
+            assert_all_found_upto(&journal, stored);
+            journal.inner.store.maintenance.wait_until_idle();
+            assert_all_found_upto(&journal, stored);
+        }
+    }
+
+    /// The bytes that are read of a journal of 6 MB while it is written, with or without names.
+    fn bytes_read(names: Option<NameOf>) -> u64 {
+        let files = MemoryFiles::new();
+        let settings = JournalSettings { segment_bytes: 2 << 20, names, ..SETTINGS };
+        let journal = try_open(&files, settings).expect("opened");
+        for number in 0..6_000_u64 {
+            let body = format!("{number} {}", "x".repeat(1_000));
+            let batch = AppendBatch::of(RecordKind(1), body.as_bytes(), None).expect("small");
+            journal.append_blocking(batch, Level::Written).expect("appended");
+        }
+        journal.inner.store.maintenance.wait_until_idle();
+        assert_eq!(names_in(&files).len(), if names.is_some() { 3 } else { 0 });
+        files.read_bytes()
+    }
+
+    #[test]
+    fn names_are_made_without_reading_the_segment() {
+        let more = bytes_read(Some(name_of)) - bytes_read(None);
+        assert!(more < 1 << 20, "{more} bytes");
+    }
+
+    #[test]
     fn two_journals_hash_one_name_differently() {
         let contents = [0, 1].map(|_| {
             let files = MemoryFiles::new();
@@ -284,6 +384,9 @@ mod tests {
         journal.append_blocking(batch_of(1..=RECORDS), Level::Synced).expect("appended");
         journal.inner.store.maintenance.wait_until_idle();
         assert_eq!(names_in(&files), Vec::<String>::new());
+        let segments = journal.inner.store.read_segments().clone();
+        let noted = segments.iter().filter(|segment| segment.noted.find(0).is_some()).count();
+        assert_eq!((noted, segments.len() > 9), (NOTED_SEGMENTS_MAX, true));
         assert_all_found(&journal, 1, "without files");
         journal.close_blocking().expect("closed");
     }

@@ -49,7 +49,7 @@ pub(crate) const IN_FLIGHT_MAX: usize = 4_096;
 #[derive(Debug)]
 pub(crate) struct Running {
     pub(crate) store: Arc<Store>,
-    /// The names of the newest segment's records, as far as they were asked for.
+    /// The names of records from before the start, as far as they were asked for.
     pub(crate) recent: Recent,
     pub(crate) group: Arc<GroupCommit>,
     #[cfg(test)]

@@ -26,6 +26,7 @@ use crate::{
             clock::Clock,
             failure::Poisoned,
             idempotency::{IdempotencyKey, IdempotencyKeys},
+            names::NO_NAME,
             record::{self, Record, RecordKind},
             segment::Segment,
             segment_file::HEADER_BYTES,
@@ -102,6 +103,8 @@ pub(crate) struct Place {
 #[derive(Debug, Default)]
 pub(crate) struct Group {
     buffer: Vec<u8>,
+    /// The hashes of the names of its records, if records are found by names.
+    hashes: Vec<u64>,
     on_write: Vec<Waiter>,
     on_sync: Vec<Waiter>,
     /// Released when the group is written.
@@ -265,6 +268,9 @@ impl Writer {
         self.place.segment.note_place(seq, used);
         let record = Record { kind, seq, time: self.place.time, body };
         record::encode(record, self.place.durable, &mut self.group.buffer);
+        if let Some(hasher) = self.store.names.get() {
+            self.group.hashes.push(hasher.hash_of(record).unwrap_or(NO_NAME));
+        }
         self.place.last = seq;
         self.preface.note(kind, body);
     }
@@ -277,12 +283,18 @@ impl Writer {
         if self.group.buffer.is_empty() {
             return Ok(());
         }
-        let Place { segment, offset, time, .. } = &mut self.place;
+        let Place { segment, offset, time, last, .. } = &mut self.place;
         segment
             .file
             .write_at(&self.group.buffer, *offset)
             .map_err(|error| self.store.poison("write", &segment.name(), error))?;
         *offset += self.group.buffer.len() as u64;
+        let hashes = &mut self.group.hashes;
+        if !hashes.is_empty() {
+            // Before the records can be read, so that each of them is found.
+            segment.noted.note(Seq(last.0 + 1 - hashes.len() as u64), hashes);
+            hashes.clear();
+        }
         segment.set_end(*offset, *time);
         self.group.buffer.clear();
         self.group.buffer.shrink_to(GROUP_BYTES_MAX);
@@ -310,6 +322,7 @@ impl Writer {
     fn commit(&mut self, role: Role) -> Option<SyncDuty> {
         if let Err(poisoned) = self.write() {
             self.group.buffer.clear();
+            self.group.hashes.clear();
             sync::refuse(&mut self.group.on_write, &poisoned);
             sync::refuse(&mut self.group.on_sync, &poisoned);
             self.group.held.clear();

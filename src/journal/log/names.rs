@@ -34,6 +34,8 @@ use crate::{
 pub(crate) const UNFINISHED_NAME: &str = "unfinished.names";
 const SUFFIX: &str = ".names";
 const MAGIC: [u8; 8] = *b"asidenm1";
+/// In a list of hashes, stands for a record without a name.
+pub(crate) const NO_NAME: u64 = 0;
 const KEY_BYTES: usize = 16;
 const HEADER_BYTES: usize = 52;
 const ENTRY_BYTES: usize = 12;
@@ -82,7 +84,7 @@ impl NameKey {
         Self(key)
     }
 
-    /// The hash of a name: SipHash-1-3, never zero.
+    /// The hash of a name: SipHash-1-3, never [`NO_NAME`].
     pub(crate) fn hash(&self, name: &[u8]) -> u64 {
         SipHasher13::new_with_key(&self.0).hash(name).max(1)
     }

@@ -13,6 +13,7 @@ use crate::{
     journal::log::{
         cursor::Cursor,
         files::File,
+        noted::NotedNames,
         sealed::{Seal, SealedFile},
         segment_file::{HEADER_BYTES, name_of},
     },
@@ -49,6 +50,8 @@ pub(crate) struct Segment {
     time: AtomicU64,
     is_named: AtomicBool,
     has_names: AtomicBool,
+    /// The names of its records, until a file has them.
+    pub(crate) noted: Arc<NotedNames>,
 }
 
 impl Segment {
@@ -62,6 +65,7 @@ impl Segment {
             time: AtomicU64::new(0),
             is_named: AtomicBool::new(false),
             has_names: AtomicBool::new(false),
+            noted: Arc::default(),
         }
     }
 
@@ -122,6 +126,13 @@ impl Segment {
     /// Records whether the file of names is there.
     pub(crate) fn set_has_names(&self, has_names: bool) {
         self.has_names.store(has_names, Ordering::Release);
+    }
+
+    /// Takes over what is known of the names of `other`, a segment of the same records.
+    pub(crate) fn with_names_of(mut self, other: &Self) -> Self {
+        self.noted = Arc::clone(&other.noted);
+        self.set_has_names(other.has_names());
+        self
     }
 
     /// The time of its last record; zero when it has none.

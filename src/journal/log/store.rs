@@ -18,6 +18,7 @@ use crate::{
         health::Health,
         maintenance_signal::MaintenanceSignal,
         names::{self, NameHasher},
+        noted::NOTED_SEGMENTS_MAX,
         sealed::SealedFile,
         segment::Segment,
         segment_file::{UNFINISHED_NAME, name_of},
@@ -139,8 +140,13 @@ impl Store {
         self.segments.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Adds the next segment, and frees the memory of the names of one that was not named in time.
     pub(crate) fn add_segment(&self, segment: Arc<Segment>) {
-        self.segments.write().unwrap_or_else(PoisonError::into_inner).push(segment);
+        let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
+        segments.push(segment);
+        if let Some(old) = segments.iter().nth_back(NOTED_SEGMENTS_MAX) {
+            old.noted.forget();
+        }
     }
 
     pub(crate) fn firsts(&self) -> Vec<Seq> {
@@ -181,11 +187,10 @@ impl Store {
             return self.files.remove(UNFINISHED_NAME);
         }
         self.files.rename(UNFINISHED_NAME, &name_of(first))?;
-        let sealed = Arc::new(Segment::sealed(sealed));
+        let sealed = Segment::sealed(sealed);
         let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(place) = segments.iter_mut().find(|segment| segment.first == first) {
-            sealed.set_has_names(place.has_names());
-            *place = sealed;
+            *place = Arc::new(sealed.with_names_of(place));
         }
         drop(segments);
         self.files.sync_dir()

@@ -40,7 +40,10 @@ impl Namer {
         }
         while let Some((segment, following)) = self.next(store) {
             match make(store, &segment, following, pause) {
-                Ok(true) => segment.set_has_names(true),
+                Ok(true) => {
+                    segment.set_has_names(true);
+                    segment.noted.forget();
+                }
                 Ok(false) => return false,
                 Err(error) => {
                     // A look-up reads the segment instead.
@@ -63,7 +66,8 @@ impl Namer {
     }
 }
 
-/// Makes the file of a segment unless it is there; returns false if the journal closes first.
+/// Makes the file of a segment unless it is there, from the noted names and those of earlier
+/// records, which are read; returns false if the journal closes first.
 fn make(store: &Arc<Store>, segment: &Segment, following: Seq, pause: Duration) -> Result<bool, String> {
     let Some(NameHasher { key, .. }) = store.names.get().copied() else { return Ok(true) };
     let (first, last) = (segment.first, following.previous());
@@ -82,9 +86,10 @@ fn make(store: &Arc<Store>, segment: &Segment, following: Seq, pause: Duration) 
     if names::is_there(store.files.as_ref(), identity) {
         return Ok(true);
     }
+    let (noted_from, noted) = segment.noted.entries(first).unwrap_or((following, Vec::new()));
     let mut entries = Vec::new();
     let mut is_open = true;
-    let read_to = read_names(store, &written, first, first, following, |entry| {
+    let read_to = read_names(store, &written, first, first, noted_from, |entry| {
         entries.push(entry);
         is_open = entries.len() % NAMES_AT_ONCE != 0 || store.maintenance.pause(pause);
         is_open
@@ -93,9 +98,10 @@ fn make(store: &Arc<Store>, segment: &Segment, following: Seq, pause: Duration) 
     if !is_open {
         return Ok(false);
     }
-    if read_to < following {
+    if read_to < noted_from {
         return Err(format!("record {read_to} is not there"));
     }
+    entries.extend(noted);
     let _changing = store.changing_files.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if store.firsts().contains(&first) {
         names::write(store.files.as_ref(), identity, key, entries).map_err(|error| error.to_string())?;

@@ -65,22 +65,20 @@ impl Sealer {
         background::lower_priority(background::LOWEST);
         while self.store.maintenance.wait() {
             // Out of memory can surface as a panic; unfinished work is retried at the next signal.
-            let work = || {
-                // Names first: a sealed segment takes longer to read.
-                self.namer.work(&self.store, PAUSE);
-                self.work();
-            };
-            if catch_unwind(AssertUnwindSafe(work)).is_err() {
+            if catch_unwind(AssertUnwindSafe(|| self.work())).is_err() {
                 tracing::error!("sealing failed; it is retried");
                 self.store.files.remove(UNFINISHED_NAME).ok();
             }
         }
     }
 
-    /// Deletes and seals until there is no work, or the journal closes.
+    /// Deletes, writes names and seals until there is no work, or the journal closes.
     fn work(&mut self) {
         self.forget();
-        while let Some((segment, following)) = self.next_full() {
+        // Names first and after each segment: they are in memory until the file has them.
+        while self.namer.work(&self.store, PAUSE)
+            && let Some((segment, following)) = self.next_full()
+        {
             match self.seal(&segment, following) {
                 Ok(true) => self.forget(),
                 Ok(false) => return,
