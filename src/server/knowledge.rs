@@ -71,6 +71,11 @@ impl Knowledge {
         self.open.get(session)?.clone()
     }
 
+    /// Whether anything is known of a session: facts, or a folder.
+    pub(crate) fn knows(&self, session: &SessionId) -> bool {
+        self.sessions.contains_key(session) || self.folder_of(session).is_some()
+    }
+
     /// Notes that a session is closed.
     pub fn publish_closed(&self, session: &SessionId) {
         self.open.remove(session);
@@ -86,7 +91,8 @@ impl Knowledge {
         let Shared { limits, settings } = self.shared.read().unwrap_or_else(PoisonError::into_inner).clone();
         let known = self.sessions.get(session).map(|known| Arc::clone(&known)).unwrap_or_default();
         let mut view = View { known, others: Vec::new(), limits };
-        for entry in &self.sessions {
+        // Without a folder no other session is near; each part of the map has a lock.
+        for entry in workspace.iter().flat_map(|_| &self.sessions) {
             let is_open = |id: &SessionId| self.open.contains_key(id);
             view.add(session, workspace, entry.pair(), is_open, now);
         }

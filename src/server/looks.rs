@@ -100,6 +100,11 @@ impl Looks {
         slow
     }
 
+    /// Whether calls of a session wait for its next look.
+    pub(super) fn has_missed(&self, session: &SessionId) -> bool {
+        self.missed.contains_key(session)
+    }
+
     /// Takes the calls that a look at `point` has to cover: those without a look yet, with `calls`
     /// appended. A look before a tool covers only the call that begins.
     pub(super) fn take_missed(&self, session: &SessionId, point: InjectionPoint, calls: Vec<Call>) -> Missed {

@@ -148,6 +148,14 @@ fn input(app: &App, exchange: &Exchange, said: Said) -> Option<LookInput> {
     })
 }
 
+/// Whether there is nothing to look at, by what is known without a look: no folder, and no call. So
+/// it is on servers, whose sessions have no folder.
+fn has_no_folder(app: &App, exchange: &Exchange, said: &Said) -> bool {
+    let (looks, session) = (app.registry.looks(), &exchange.session);
+    let is_named = exchange.harness.workspace.is_some() || !said.calls.is_empty();
+    !is_named && !looks.knowledge.knows(session) && !looks.has_missed(session)
+}
+
 fn machine(input: &LookInput, app: &App, is_comparing: &Arc<AtomicBool>) -> Machine {
     Machine {
         contents: Arc::clone(&app.registry.looks().contents),
@@ -201,7 +209,7 @@ async fn look_through(
     said: Said,
     through: Option<impl FnOnce(Machine) -> Box<dyn Facts> + Send + 'static>,
 ) -> Vec<Event> {
-    if !probe::is_asked(exchange, &said.calls) {
+    if !probe::is_asked(exchange, &said.calls) || has_no_folder(app, exchange, &said) {
         return Vec::new();
     }
     let patience = said.patience.unwrap_or(CALLER_WAITS);
@@ -219,7 +227,7 @@ async fn look_through(
     let at_once = if through.is_none() { run_at_once(&input, app) } else { None };
     let found = match at_once {
         Some(found) => Some(found),
-        None => run_on_a_thread(app, looking, input, patience, through).await,
+        None => Box::pin(run_on_a_thread(app, looking, input, patience, through)).await,
     };
     events.extend(found.unwrap_or_default());
     events
