@@ -116,6 +116,17 @@ impl Actor {
         if self.0.route == Route::Tcp || processes.is_empty() {
             return Ok(());
         }
+        Box::pin(self.check_known_call(app, session, client)).await
+    }
+
+    /// The same, once a process of a session is known.
+    async fn check_known_call(
+        self,
+        app: &App,
+        session: &SessionId,
+        client: Option<Process>,
+    ) -> Result<(), ApiError> {
+        let processes = app.registry.processes();
         let near = self.0.near(app);
         if near.as_ref().is_some_and(|near| near.sessions.contains(session)) {
             return Ok(());

@@ -1,5 +1,8 @@
 //! The single call of a harness: appends its events and the exchange to the journal in one batch,
 //! and waits for the answer of the event loop.
+//!
+//! What few exchanges need has a future of its own on the heap (`Box::pin`): the future of an
+//! exchange is copied as a whole, and has the size of the largest of its parts.
 
 use std::{cell::LazyCell, sync::Arc, time::Duration};
 
@@ -112,8 +115,10 @@ pub(crate) async fn exchange(
         .map_or((None, None), |known| (known.harness.name.as_deref(), known.harness.workspace.as_deref()));
     request.set_sources(harness);
     let mut remarks = of_request(&request.exchange, &request.observed, KnownFacts { harness, workspace });
-    // Without an answer of the engine there are no remarks; the exchange then reports the reason.
-    remarks.extend(untaken(&app, &request).await.unwrap_or_default());
+    if !request.observed.is_empty() {
+        // Without an answer of the engine there are no remarks; the exchange then reports the reason.
+        remarks.extend(Box::pin(untaken(&app, &request)).await.unwrap_or_default());
+    }
     let observed = request.observed.iter().map(ParsedEvent::as_event);
     let folder = request.exchange.harness.workspace.as_deref().or(workspace);
     let call = |event: EventRef<'_>| Call::of_event(event.event_type, event.payload, folder);
@@ -145,10 +150,13 @@ pub(crate) async fn exchange(
 async fn check_origin(app: &App, actor: Actor, exchange: &Exchange) -> Result<(), ApiError> {
     let Some(origin) = exchange.context.origin() else { return Ok(()) };
     // One that is not known has no queue.
-    match app.engine.session(origin.clone()).await? {
-        Some(_) => actor.check(app, origin).await,
-        None => Ok(()),
-    }
+    let check = async {
+        match app.engine.session(origin.clone()).await? {
+            Some(_) => actor.check(app, origin).await,
+            None => Ok(()),
+        }
+    };
+    Box::pin(check).await
 }
 
 /// The known session of a request, if something in the request depends on it; most do not.
@@ -156,7 +164,7 @@ async fn known_facts(app: &App, request: &ExchangeRequest<'_>) -> Option<Session
     if !request.needs_known_session() {
         return None;
     }
-    app.engine.session(request.exchange.session.clone()).await.ok().flatten()
+    Box::pin(app.engine.session(request.exchange.session.clone())).await.ok().flatten()
 }
 
 /// The instructions for a model whose harness has none of its own.

@@ -26,7 +26,7 @@ pub(crate) async fn session_of(
     if let Some(known) = names.get(&id, harness) {
         return Ok(known);
     }
-    match app.engine.named(id.clone(), harness.map(Into::into)).await? {
+    match Box::pin(app.engine.named(id.clone(), harness.map(Into::into))).await? {
         Named::One(session) if session.as_str().len() > NAME_BYTES_MAX && session != id => {
             let message = format!("`{id}` is a session of another harness; give yours another id");
             Err(ApiError::new(StatusCode::CONFLICT, message))

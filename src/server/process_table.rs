@@ -82,7 +82,8 @@ impl Processes {
 
     /// Whether no process is known.
     pub(crate) fn is_empty(&self) -> bool {
-        self.by_process.is_empty()
+        // The count first: the map has a lock for each of its parts.
+        self.clients() == 0 || self.by_process.is_empty()
     }
 
     /// Whether the session's process is known and has not ended.

@@ -258,7 +258,7 @@ impl Registry {
         let (sender, answer) = oneshot::channel();
         self.waiters.insert(request, sender);
         self.awaited.fetch_add(1, Ordering::Relaxed);
-        Waiter { registry: self.clone(), session: session.clone(), request, answer }
+        Waiter { registry: self.clone(), session: session.clone(), request, answer: Some(answer) }
     }
 
     /// Whether an exchange waits for its answer. Costs one atomic load, so a publisher may call it
@@ -281,7 +281,8 @@ pub(crate) struct Waiter {
     registry: Arc<Registry>,
     session: SessionId,
     request: RequestId,
-    answer: oneshot::Receiver<Reply>,
+    /// `None` once it has the answer; the loop has then removed it from the registry.
+    answer: Option<oneshot::Receiver<Reply>>,
 }
 
 impl Waiter {
@@ -294,7 +295,9 @@ impl Waiter {
     ///
     /// Errors: the daemon stops, or another harness has an open session of the same id.
     pub(crate) async fn answer(&mut self) -> Result<Answer, ApiError> {
-        let reply = (&mut self.answer).await.map_err(|_| ApiError::stopping())?;
+        let waiting = self.answer.as_mut().ok_or_else(ApiError::stopping)?;
+        let reply = waiting.await.map_err(|_| ApiError::stopping())?;
+        self.answer = None;
         reply.map_err(|harness| {
             // Both sessions began at the same time; a retry gets a separate session.
             self.registry.names.forget(&self.session);
@@ -307,11 +310,12 @@ impl Waiter {
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        self.registry.waiters.remove(&self.request);
         self.registry.awaited.fetch_sub(1, Ordering::Relaxed);
+        let Some(waiting) = &mut self.answer else { return };
+        self.registry.waiters.remove(&self.request);
         // The loop no longer finds it, but an answer may have arrived since the last poll.
-        self.answer.close();
-        let untaken = self.answer.try_recv().ok().and_then(Result::ok).and_then(|answer| answer.injection);
+        waiting.close();
+        let untaken = waiting.try_recv().ok().and_then(Result::ok).and_then(|answer| answer.injection);
         if let Some(injection) = untaken {
             let lost = (self.session.clone(), injection.id);
             self.registry.lost.lock().unwrap_or_else(PoisonError::into_inner).push(lost);
@@ -365,7 +369,7 @@ mod tests {
         assert_eq!((first.request(), second.request()), (RequestId(7), RequestId(8)));
         assert!(registry.answer(RequestId(7), answer()));
         assert!(!registry.answer(RequestId(7), answer()));
-        assert_eq!(first.answer.try_recv(), Ok(Ok(answer())));
+        assert_eq!(first.answer().now_or_never().and_then(Result::ok), Some(answer()));
         drop(second);
         assert!(!registry.answer(RequestId(8), answer()));
         drop(first);
