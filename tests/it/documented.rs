@@ -214,7 +214,7 @@ fn plain(text: &str) -> String {
         (r"\b[wuq][0-9a-f]{6,7}\b", "ID"),
         (r"for [^ ]+, until", "for WHO, until"),
         (r"(?m)^(ID +)[^ ]+", "${1}WHO"),
-        (r"(?m)\bin \d+[smhd]( \d+[smhd])?( |$)", "in TIME "),
+        (r"(?m)\b(in \d+[smhd]( \d+[smhd])?|tomorrow \d\d:\d\d)( |$)", "in TIME "),
         (r"sent \d+ s ago", "sent TIME ago"),
         (r"(?m) +$", ""),
         (r" {2,}", " "),
