@@ -126,23 +126,17 @@ pub enum Trigger {
 }
 
 /// The effect of the message that carries an injection, besides its text.
-///
-/// Before version 4 of the record the values were `always`, `only_to_continue` and
-/// `only_to_cancel`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CarrierEffect {
     /// None.
     #[default]
-    #[serde(alias = "always")]
     None,
     /// At `turn_end`, text makes the agent continue, so it is sent only if a notification requires
     /// that.
-    #[serde(alias = "only_to_continue")]
     Continue,
     /// At `before_tool`, text replaces the call, so it is sent only if a notification justifies
     /// that.
-    #[serde(alias = "only_to_cancel")]
     Cancel,
 }
 
@@ -323,7 +317,6 @@ pub struct Answer {
     /// decision, each shown once, and those that this answer delivers.
     pub notice: Option<Arc<str>>,
     /// Whether it has the first text of its context, which the model may need explained.
-    #[serde(default)]
     pub is_first_text: bool,
     /// The fields of this request that had no effect; not kept for a repeated request.
     #[serde(skip)]
@@ -434,7 +427,6 @@ pub struct Injection {
     /// A summary in one sentence for the user; empty if the harness shows none and the turn does not
     /// continue with the text. Only the format `line` includes it, so a client that shows the text to
     /// the user puts it first.
-    #[serde(default)]
     pub sentence: Arc<str>,
     /// The role of the message for the text.
     pub role: Role,

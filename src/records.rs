@@ -14,8 +14,8 @@ use std::{borrow::Cow, sync::Arc};
 use serde::{Serialize, de::DeserializeOwned};
 
 use self::body::{
-    Asked, Asking, Bare, Carried, Cause, Closed, Decided, Moved, MovedTo, Opened, RELEASES_SINCE, Rules,
-    Seen, Skipped, VERSION, Versioned, of_its_time,
+    Asked, Asking, Bare, Carried, Cause, Closed, Decided, Moved, MovedTo, Opened, Rules, Seen, Skipped,
+    VERSION, Versioned,
 };
 use crate::{
     engine::io::{Input, RequestId},
@@ -320,14 +320,14 @@ pub fn decode(kind: u8, seq: Seq, body: &[u8]) -> Result<RecordInput<'_>, Record
             Input::Event { seq, event }
         }
         EXCHANGE => {
-            let Versioned { v, rest } = body.read_versioned::<Asked>()?;
-            let release = if v >= RELEASES_SINCE { Release::Recorded(None) } else { Release::Decide };
-            let (request, exchange) = (RequestId(rest.request), rest.into_exchange().into());
-            Input::Exchange { seq, request, exchange, release }
+            let asked: Asked = body.read()?;
+            let (request, exchange) = (RequestId(asked.request), asked.into_exchange().into());
+            Input::Exchange { seq, request, exchange, release: Release::Recorded(None) }
         }
         ACK => {
             let Carried { session, injection, by } = body.read()?;
-            Input::Ack { session: session.into_owned(), injection, by: by.unwrap_or(ConfirmedBy::Ack) }
+            let by = by.ok_or_else(|| body.broken("missing field `by`"))?;
+            Input::Ack { session: session.into_owned(), injection, by }
         }
         UNDELIVERED => {
             let Carried { session, injection, by: _ } = body.read()?;
@@ -335,7 +335,7 @@ pub fn decode(kind: u8, seq: Seq, body: &[u8]) -> Result<RecordInput<'_>, Record
         }
         SESSION_OPENED => {
             let Opened { session, harness } = body.read()?;
-            Input::SessionOpened { session: session.into_owned(), harness: of_its_time(harness) }
+            Input::SessionOpened { session: session.into_owned(), harness }
         }
         SESSION_CLOSED => {
             let Closed { session, may_return, cause, pid, pid_started } = body.read()?;
@@ -393,10 +393,6 @@ struct Body<'a> {
 
 impl Body<'_> {
     fn read<T: DeserializeOwned>(self) -> Result<T, RecordError> {
-        self.read_versioned().map(|read| read.rest)
-    }
-
-    fn read_versioned<T: DeserializeOwned>(self) -> Result<Versioned<T>, RecordError> {
         let Self { seq, kind, bytes } = self;
         let read: Result<Versioned<T>, _> = serde_json::from_slice(bytes);
         let version = match &read {
@@ -407,7 +403,7 @@ impl Body<'_> {
         if let Some(version) = version.filter(|version| *version > VERSION) {
             return Err(RecordError::Version { seq, kind, version });
         }
-        read.map_err(|error| self.broken(&error.to_string()))
+        read.map(|read| read.rest).map_err(|error| self.broken(&error.to_string()))
     }
 
     fn broken(self, what: &str) -> RecordError {

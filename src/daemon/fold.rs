@@ -130,11 +130,8 @@ impl Fold {
         let seq = record.seq;
         let decoded = records::decode(record.kind.0, seq, record.body);
         Ok(match decoded.map_err(|source| FoldError::Record { seq, source })? {
-            RecordInput::Input(Input::Exchange { seq, request, exchange, release }) => {
-                let release = match (release, &mut self.ahead) {
-                    (Release::Recorded(_), Some(ahead)) => ahead.release_of(seq),
-                    (Release::Decide, _) | (Release::Recorded(_), None) => Release::Decide,
-                };
+            RecordInput::Input(Input::Exchange { seq, request, exchange, release: _ }) => {
+                let release = self.ahead.as_mut().map_or(Release::Decide, |ahead| ahead.release_of(seq));
                 Input::Exchange { seq, request, exchange, release }
             }
             RecordInput::Input(input) => input,

@@ -9,15 +9,12 @@
 use strum::VariantArray;
 
 use crate::{
-    event::{EventRef, EventType, OWN_SOURCE, Provenance, Severity},
+    event::{EventRef, EventType, Provenance, Severity},
     time::Timestamp,
 };
 
-/// Version 1 had no provenance; its events are read as local. Before version 3, aside's own events
-/// were local ones of the source `aside`, which any process of the user could name.
-const VERSION: u8 = 3;
-/// The first version with [`Provenance::Own`] and [`Provenance::Quoted`].
-const OWN_SINCE: u8 = 3;
+/// The version that this program writes, and the newest that it reads.
+const VERSION: u8 = 1;
 const ABSENT: u32 = u32::MAX;
 /// Where the id is, in bytes: after the version, the severity and the timestamp.
 const ID_AT: usize = 10;
@@ -89,7 +86,7 @@ pub fn encode(event: &EventRef<'_>, id: IdOrigin, body: &mut Vec<u8>) {
 pub fn decode(body: &[u8]) -> Result<EventRef<'_>, EventCodecError> {
     let mut fields = Fields { body, at: 0 };
     let [version] = fields.array()?;
-    if !(1..=VERSION).contains(&version) {
+    if version != VERSION {
         return Err(EventCodecError { at: 0 });
     }
     let [bits] = fields.array()?;
@@ -103,11 +100,6 @@ pub fn decode(body: &[u8]) -> Result<EventRef<'_>, EventCodecError> {
     let event_type = fields.required()?;
     EventType::check(event_type).map_err(|_| EventCodecError { at: fields.at })?;
     let source = fields.required()?;
-    let provenance = match (provenance, version < OWN_SINCE && source == OWN_SOURCE) {
-        (Provenance::Local, true) => Provenance::Own,
-        (Provenance::Remote, true) => Provenance::Quoted,
-        (written, _) => written,
-    };
     Ok(EventRef {
         id,
         event_type,
@@ -196,22 +188,13 @@ mod tests {
     }
 
     #[test]
-    fn old_local_events_of_aside_are_own() {
-        for (version, source, provenance, expected) in [
-            (1, OWN_SOURCE, Provenance::Local, Provenance::Own),
-            (2, OWN_SOURCE, Provenance::Local, Provenance::Own),
-            (2, OWN_SOURCE, Provenance::Remote, Provenance::Quoted),
-            (2, OWN_SOURCE, Provenance::Harness, Provenance::Harness),
-            (2, "cli", Provenance::Local, Provenance::Local),
-            (3, OWN_SOURCE, Provenance::Local, Provenance::Local),
-            (3, OWN_SOURCE, Provenance::Own, Provenance::Own),
-            (3, OWN_SOURCE, Provenance::Quoted, Provenance::Quoted),
-        ] {
-            let mut body = Vec::new();
-            encode(&EventRef { source, provenance, ..example() }, IdOrigin::Producer, &mut body);
+    fn another_version_is_an_error_at_the_first_byte() {
+        let mut body = Vec::new();
+        encode(&example(), IdOrigin::Producer, &mut body);
+        assert_eq!(body[0], VERSION);
+        for version in [0, VERSION + 1, u8::MAX] {
             body[0] = version;
-            let read = decode(&body).map(|event| event.provenance);
-            assert_eq!(read, Ok(expected), "{version} {source} {provenance:?}");
+            assert_eq!(decode(&body), Err(EventCodecError { at: 0 }), "{version}");
         }
     }
 

@@ -7,8 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     event::{Seq, SessionId},
     exchange::{
-        Budget, CarrierEffect, ContextChange, Conversations, Decision, Exchange, Format, Harness,
-        InjectionId, Trigger,
+        Budget, CarrierEffect, ContextChange, Decision, Exchange, Format, Harness, InjectionId, Trigger,
     },
     ledger::ConfirmedBy,
     notification::{InjectionPoint, NotificationId},
@@ -16,20 +15,9 @@ use crate::{
     wire::exchange::ExchangeView,
 };
 
-/// The version of every JSON body that is written.
-///
-/// Version 1 had no `context` and `from` in an exchange, no `by` in an ack, and no `may_return` in
-/// a closed session; a body without them keeps its meaning of that version. From version 3 on, a
-/// [`RELEASED`](super::RELEASED) follows an exchange that released something; for an earlier
-/// exchange, a replay decides what it releases. Before version 4, `context` was `begins` and
-/// `carrier_effect` was `carries`, with other words.
-pub(super) const VERSION: u32 = 4;
-/// The first version whose releases are separate records; see [`VERSION`].
-pub(super) const RELEASES_SINCE: u32 = 3;
-
-/// Name of the harness whose processes have one conversation at a time, in records older than the
-/// field for it.
-const ONE_PER_PROCESS_BEFORE: &str = "claude-code";
+/// The version of every JSON body that is written, and the newest that is read. A field that a later
+/// version adds needs no new version; one whose meaning changes does.
+pub(super) const VERSION: u32 = 1;
 
 /// A body. The decoder only checks that required fields are present: the API validates requests,
 /// and may become stricter. Unknown fields are of later versions and skipped.
@@ -68,9 +56,8 @@ pub(super) struct Asked {
     #[serde(default)]
     pub(super) budget: Budget,
     pub(super) format: Option<Format>,
-    #[serde(default, alias = "carries")]
+    #[serde(default)]
     pub(super) carrier_effect: CarrierEffect,
-    #[serde(alias = "begins")]
     pub(super) context: Option<Context>,
     pub(super) from: Option<SessionId>,
     #[serde(default)]
@@ -84,12 +71,9 @@ pub(super) struct Asked {
 #[serde(rename_all = "snake_case")]
 pub(super) enum Context {
     Unchanged,
-    #[serde(alias = "epoch")]
     Compacted,
     Resumed,
-    #[serde(alias = "clear")]
     Cleared,
-    #[serde(alias = "fork")]
     Forked,
 }
 
@@ -196,7 +180,7 @@ impl Asked {
             carrier: self.carrier,
             turn: self.turn,
             step: self.step,
-            harness: of_its_time(self.harness),
+            harness: self.harness,
             tool: self.tool,
             acks: self.ack,
             known_calls: self.known_calls,
@@ -208,12 +192,4 @@ impl Asked {
             trigger: self.trigger,
         }
     }
-}
-
-/// Adds a fact that old records implied: a client at a terminal has one conversation at a time.
-pub(super) fn of_its_time(harness: Harness) -> Harness {
-    let is_older = harness.conversations.is_none() && harness.pid.is_some();
-    let is_client = harness.name.as_deref() == Some(ONE_PER_PROCESS_BEFORE);
-    let conversations = (is_older && is_client).then_some(Conversations::OnePerProcess);
-    Harness { conversations: conversations.or(harness.conversations), ..harness }
 }

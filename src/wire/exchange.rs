@@ -246,7 +246,7 @@ struct BudgetView {
     max_chars: Option<u32>,
 }
 
-/// The words of [`CarrierEffect`], without those of old records.
+/// The words of [`CarrierEffect`].
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum EffectWord {

@@ -11,11 +11,8 @@ use aside::harness::table::KINDS;
 use super::Finding;
 
 /// Where they are allowed, and why.
-const EXCEPTIONS: &[(&str, &str)] = &[
-    ("src/harness.rs", "the parent of the harnesses"),
-    ("src/harness/", "their folder"),
-    ("src/records/body.rs", "old records leave out what one harness was known by, and stay readable"),
-];
+const EXCEPTIONS: &[(&str, &str)] =
+    &[("src/harness.rs", "the parent of the harnesses"), ("src/harness/", "their folder")];
 
 /// The line before a module that only tests use.
 const FOR_TESTS: &str = "#[cfg(test)]\n";
