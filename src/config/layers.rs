@@ -9,11 +9,10 @@
 //! workspace's own layer is not included: it needs the user's trust first.
 //!
 //! The bundle is JSON:
-//! `{"version":2,"files":[{"layer":"user","name":"aside.toml","sha256":"..."}]}`. The texts are
+//! `{"version":1,"files":[{"layer":"user","name":"aside.toml","sha256":"..."}]}`. The texts are
 //! stored next to it, each under the SHA-256 of its bytes, so that an edit costs one file (storage:
 //! `daemon/rules.rs`). The path of the layer's folder is not included: the same files in another
-//! home are the same generation. Version 1 had `path` and `text` in place of `sha256`; it is read
-//! but not written.
+//! home are the same generation.
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
@@ -23,7 +22,7 @@ use sha2::{Digest, Sha256};
 use crate::{config::shipped, hex::hex};
 
 /// The version of the bundle's format.
-const BUNDLE_VERSION: u32 = 2;
+const BUNDLE_VERSION: u32 = 1;
 
 /// The owner of a layer; ordered, a later one overrides an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -151,9 +150,7 @@ struct Bundle {
 struct ListedFile {
     layer: LayerKind,
     name: Arc<str>,
-    sha256: Option<String>,
-    path: Option<Arc<str>>,
-    text: Option<Arc<str>>,
+    sha256: String,
 }
 
 #[derive(Serialize)]
@@ -291,7 +288,7 @@ impl Sources {
 
     /// Reads the output of [`Sources::to_bundle`]; `text_of` returns the text for a hash.
     ///
-    /// Shape: a file that has no path in the bundle is shown as `layer:name`.
+    /// Shape: the path of a file is `layer:name`.
     ///
     /// Errors: the bundle is damaged or of a later version, or a text is missing.
     pub fn from_bundle(
@@ -302,10 +299,10 @@ impl Sources {
         if version > BUNDLE_VERSION {
             return Err(BundleError::Version { found: version });
         }
-        let files = files.into_iter().map(|ListedFile { layer, name, sha256, path, text }| {
-            let text = text.or_else(|| text_of(sha256.as_deref()?));
+        let files = files.into_iter().map(|ListedFile { layer, name, sha256 }| {
+            let text = text_of(&sha256);
             let text = text.ok_or_else(|| BundleError::Text { layer, name: Arc::clone(&name) })?;
-            let path = path.unwrap_or_else(|| format!("{layer}:{name}").into());
+            let path = format!("{layer}:{name}").into();
             Ok::<_, BundleError>(SourceFile { layer, name, path, text })
         });
         Ok(Self::new(files.collect::<Result<Vec<_>, _>>()?))
@@ -314,7 +311,7 @@ impl Sources {
     /// The hashes of the texts of a bundle; empty if the bundle is damaged.
     pub(crate) fn texts_of_bundle(bundle: &[u8]) -> impl Iterator<Item = String> {
         let bundle: Option<Bundle> = serde_json::from_slice(bundle).ok();
-        bundle.into_iter().flat_map(|bundle| bundle.files).filter_map(|file| file.sha256)
+        bundle.into_iter().flat_map(|bundle| bundle.files).map(|file| file.sha256)
     }
 
     /// Names the content: lower-case hex of the SHA-256 of the bundle.
@@ -391,19 +388,13 @@ mod tests {
 
     #[test]
     fn the_shape_of_a_bundle_stays_readable() {
-        let kept = r#"{"version":2,"files":[{"layer":"user","name":"aside.toml","sha256":"9e26bf369911c45c243c684147b23fc9e1dcfcf257d299a1c632016a6fcd33f4"}]}"#;
+        let kept = r#"{"version":1,"files":[{"layer":"user","name":"aside.toml","sha256":"9e26bf369911c45c243c684147b23fc9e1dcfcf257d299a1c632016a6fcd33f4"}]}"#;
         let sources = Sources::new([file(LayerKind::User, "aside.toml")]);
         assert_eq!(sources.to_bundle(), kept);
         assert_eq!(
             read(kept).expect("a bundle").files(),
             [SourceFile { path: "user:aside.toml".into(), ..file(LayerKind::User, "aside.toml") }]
         );
-    }
-
-    #[test]
-    fn a_bundle_of_version_1_is_read() {
-        let kept = r#"{"version":1,"files":[{"layer":"user","name":"aside.toml","path":"user/aside.toml","text":"x = 1\n"}]}"#;
-        assert_eq!(read(kept).expect("a bundle"), Sources::new([file(LayerKind::User, "aside.toml")]));
     }
 
     #[test]
@@ -418,10 +409,10 @@ mod tests {
 
     #[test]
     fn a_bundle_of_a_later_version_or_without_its_texts_is_refused() {
-        let error = read(r#"{"version":3,"files":[]}"#).expect_err("version 3");
-        assert_eq!(error.to_string(), "bundle of rules has version 3, this program reads up to 2");
+        let error = read(r#"{"version":2,"files":[]}"#).expect_err("version 2");
+        assert_eq!(error.to_string(), "bundle of rules has version 2, this program reads up to 1");
         assert!(read("{").is_err());
-        let lost = r#"{"version":2,"files":[{"layer":"user","name":"aside.toml","sha256":"00"}]}"#;
+        let lost = r#"{"version":1,"files":[{"layer":"user","name":"aside.toml","sha256":"00"}]}"#;
         let error = read(lost).expect_err("its text is not there");
         assert_eq!(error.to_string(), "the text of `aside.toml` (user layer) is missing");
     }

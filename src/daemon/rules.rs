@@ -303,7 +303,7 @@ impl RulesStore {
     /// are stored, or twice as many as were `named_before`. No rules may be stored meanwhile.
     ///
     /// Shape: the number of named bundles; `named_before` if that was not checked. A journal whose
-    /// first record is not of rules (an earlier version began that segment) may need rules that
+    /// first record is not of rules (that record was lost) may need rules that
     /// none of its records names, so nothing is deleted then.
     pub(super) fn collect_unnamed(
         &self,
