@@ -12,7 +12,10 @@ use super::{Doing, Failed, ProjectionError};
 
 /// The version of the tables, kept in the file's header; incremented with every change of the tables
 /// or of their content.
-pub(super) const VERSION: i64 = 6;
+pub(super) const VERSION: i64 = 1;
+/// The application of the file, kept in its header: `asid` as a number. Files that builds before the
+/// first release wrote have none.
+const APPLICATION: i64 = 0x6173_6964;
 
 /// Most bytes that the write-ahead log keeps after a checkpoint.
 const WAL_BYTES_KEPT: i64 = 16 * 1024 * 1024;
@@ -87,9 +90,13 @@ pub(super) fn open_for_writing(path: &Path) -> Result<Connection, ProjectionErro
         connection.pragma_update(None, "journal_size_limit", WAL_BYTES_KEPT)?;
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+        let application: i64 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
         let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
         if tables == 0 {
-            connection.execute_batch(&format!("BEGIN;{TABLES}PRAGMA user_version = {VERSION};COMMIT;"))?;
+            let header = format!("PRAGMA application_id = {APPLICATION};PRAGMA user_version = {VERSION};");
+            connection.execute_batch(&format!("BEGIN;{TABLES}{header}COMMIT;"))?;
+        } else if application != APPLICATION {
+            return Err(Failed::Content("it is of another program or of an unreleased build of aside"));
         } else if version != VERSION {
             return Err(Failed::Content("it is of another version"));
         }
