@@ -127,7 +127,6 @@ pub struct Wanted<'a> {
 
 /// All open follows.
 #[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
 pub struct Follows {
     open: BTreeMap<Arc<str>, Arc<Follow>>,
     gate: Gate,

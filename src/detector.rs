@@ -34,7 +34,6 @@ sources! {
 
 /// All detectors, with their state.
 #[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
 pub struct Detectors {
     loops: loops::Loops,
 }

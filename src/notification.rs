@@ -318,7 +318,6 @@ pub struct Notification {
     /// Its effect on a running turn, if it is critical.
     pub interrupt: Interrupt,
     /// Whether it reports an occurrence or only conditions.
-    #[serde(default)]
     pub nature: Nature,
     /// The untrusted sources of its events in one line; `None` if all of them are trusted.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -136,7 +136,6 @@ pub struct Wake {
     /// One line of explanation: a priority and a subscriber.
     pub reason: Arc<str>,
     /// The number of pending notifications that may wake the agent.
-    #[serde(default)]
     pub causes: u32,
 }
 

@@ -109,7 +109,6 @@ fn throttled_event(source: &str, by: ThrottledBy, throttled: Throttled, at: Time
 #[derive(Deserialize)]
 struct ThrottleState {
     open: BTreeMap<Window, Throttled>,
-    #[serde(default)]
     sources: Buckets<String>,
 }
 

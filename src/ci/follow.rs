@@ -36,7 +36,6 @@ pub struct Follow {
     /// The top folder of the repository.
     pub(super) top: Option<String>,
     /// The repository at GitHub that its remotes name; known with the commit.
-    #[serde(default)]
     pub(super) remote: Option<Remote>,
     /// When it began.
     pub(super) began: Timestamp,

@@ -28,7 +28,6 @@ pub(super) fn gap(age: Duration) -> Duration {
 
 /// The calls of the last hour, and pauses.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
 pub(super) struct Gate {
     /// The calls, oldest first.
     calls: VecDeque<Timestamp>,

@@ -31,7 +31,6 @@ pub const LOG_MAX: usize = 4_000;
 
 /// The broadcasts that some session may not have taken.
 #[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
 pub(crate) struct Fanout {
     /// The number of the first broadcast in the log.
     first: u64,
@@ -49,7 +48,6 @@ pub(crate) struct Fanout {
 #[derive(Debug, Serialize, Deserialize)]
 struct Sweep {
     /// The last session visited.
-    #[serde(default)]
     last: SessionKey,
     /// When the pass ends, all sessions have taken the broadcasts before this number.
     until: u64,

@@ -43,7 +43,6 @@ pub(super) enum Lifecycle {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Session {
     /// Assigned by the table.
-    #[serde(default)]
     pub(super) key: SessionKey,
     #[serde(skip)]
     pub(super) lifecycle: Lifecycle,
@@ -55,36 +54,28 @@ pub(super) struct Session {
     #[serde(default, skip_serializing_if = "Not::not")]
     pub(super) is_in_new_process: bool,
     /// The id given by its harness, if it is called by its full name.
-    #[serde(default)]
     pub(super) own_id: Option<SessionId>,
     pub(super) opened_at: Timestamp,
     /// Since when it has been open without interruption.
-    #[serde(default)]
     pub(super) open_since: Timestamp,
     pub(super) last_seen: Timestamp,
     pub(super) injector: Injector,
     /// The sessions that it continues, oldest first: a scope that concerns one of them concerns it.
-    #[serde(alias = "former")]
     pub(super) predecessors: Vec<SessionId>,
     pub(super) state: SessionState,
     /// The number of the first broadcast that it has not taken.
-    #[serde(default)]
     pub(super) taken: u64,
     /// When its harness last reported its state.
-    #[serde(default)]
     pub(super) state_at: Timestamp,
     /// When a client was last reported as attached.
-    #[serde(default)]
     pub(super) attached_at: Option<Timestamp>,
     /// Its turns, as its exchanges show them.
-    #[serde(default)]
     pub(super) turns: Turns,
     /// Its start was reported, and no turn has started since.
     pub(super) is_opening: bool,
     /// Its end was reported because its user cleared the conversation.
     pub(super) is_cleared: bool,
     /// The queue state last published to watchers.
-    #[serde(alias = "told")]
     pub(super) published: Published,
     /// Its queue's weight when that was last added to the total of all queues.
     #[serde(skip)]
@@ -93,7 +84,6 @@ pub(super) struct Session {
 
 /// The published state of a session's queue; the fields are those of [`Pending`].
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
 pub(super) struct Published {
     count: u32,
     top: Option<Priority>,

@@ -56,14 +56,11 @@ pub(crate) struct Table {
 
 /// Counts of evicted sessions.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default)]
 pub(super) struct Evictions {
     /// Since the journal began.
     pub(super) count: u64,
     /// Since the last event that reported them.
-    #[serde(alias = "unsaid")]
     pub(super) unreported: u64,
-    #[serde(alias = "said_at")]
     pub(super) reported_at: Option<Timestamp>,
 }
 
@@ -368,13 +365,10 @@ impl Serialize for Table {
     }
 }
 
-/// The snapshot form, as it is read. A session of an old snapshot has no key; such sessions get
-/// keys in id order.
+/// The snapshot form, as it is read.
 #[derive(Default, Deserialize)]
-#[serde(default)]
 struct Restored {
     open: BTreeMap<SessionId, Session>,
-    #[serde(alias = "away")]
     suspended: BTreeMap<SessionId, Session>,
     last_key: SessionKey,
     announced: Vec<SessionId>,
@@ -387,19 +381,14 @@ impl From<Restored> for Table {
         let open = open.into_iter().map(|all| (Lifecycle::Open, all));
         let suspended = suspended.into_iter().map(|all| (Lifecycle::Suspended, all));
         for (lifecycle, (id, session)) in open.chain(suspended) {
-            let key = if session.key == SessionKey::default() {
-                table.last_key.0 += 1;
-                table.last_key
-            } else {
-                session.key
-            };
+            let key = session.key;
             let weight = session.injector.weight();
             table.aliases.extend(session.predecessors.iter().map(|predecessor| (predecessor.clone(), key)));
             if let Some(own) = &session.own_id {
                 table.namesakes.insert(own.clone(), id.clone());
             }
             table.pressure.change(key, None, weight);
-            table.sessions.insert(key, Session { key, weight, lifecycle, ..session });
+            table.sessions.insert(key, Session { weight, lifecycle, ..session });
             table.by_id.insert(id, key);
             table.set_lifecycle(key, lifecycle);
         }

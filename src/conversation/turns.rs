@@ -18,7 +18,6 @@ const TURN_IDS_MAX: usize = 8;
 /// Shape: a harness that reports the starts or ends of its turns by events is believed: its
 /// exchanges do not count them again.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default)]
 pub(super) struct Turns {
     /// An exchange was made in a turn whose end no exchange has shown.
     is_under_way: bool,

@@ -43,7 +43,6 @@ pub(super) struct Waiting {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     left_by: Option<SessionId>,
     /// Whether it may have been delivered there.
-    #[serde(default)]
     pub(super) earlier: Earlier,
 }
 
@@ -65,7 +64,6 @@ pub(super) type Evicted = BTreeMap<SubscriberId, u32>;
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(from = "UnclaimedState")]
 pub(crate) struct Unclaimed {
-    #[serde(rename = "kept")]
     waiting: BTreeMap<Key, Waiting>,
     #[serde(skip)]
     by_scope: BTreeMap<Scope, BTreeSet<Key>>,
@@ -269,12 +267,8 @@ impl Confirmed {
 
 /// The snapshot form; the indices are rebuilt.
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
 struct UnclaimedState {
-    /// The earlier form, by expiry and arrival, without the session that left it.
-    #[serde(with = "snapshot::shared::map")]
-    waiting: BTreeMap<(Timestamp, u64), Arc<Notification>>,
-    kept: BTreeMap<Key, Waiting>,
+    waiting: BTreeMap<Key, Waiting>,
     arrivals: u64,
     evicted: BTreeMap<Scope, Evicted>,
     confirmed: Confirmed,
@@ -282,14 +276,9 @@ struct UnclaimedState {
 
 impl From<UnclaimedState> for Unclaimed {
     fn from(state: UnclaimedState) -> Self {
-        let UnclaimedState { waiting, kept, arrivals, evicted, confirmed } = state;
+        let UnclaimedState { waiting, arrivals, evicted, confirmed } = state;
         let mut unclaimed = Self { arrivals, evicted, confirmed, ..Self::default() };
-        for ((expires_at, arrival), notification) in waiting {
-            let key = (notification.priority, arrival);
-            let waiting = Waiting { notification, expires_at, left_by: None, earlier: Earlier::Not };
-            unclaimed.insert(key, waiting);
-        }
-        for (key, waiting) in kept {
+        for (key, waiting) in waiting {
             unclaimed.insert(key, waiting);
         }
         unclaimed
@@ -298,7 +287,6 @@ impl From<UnclaimedState> for Unclaimed {
 
 /// The snapshot form of the confirmed ones.
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
 struct ConfirmedState {
     newest_last: VecDeque<NotificationId>,
 }

@@ -18,7 +18,7 @@ use std::{
 };
 
 pub use self::file::{FORMAT_VERSION, Unusable};
-use self::file::{Form, HEADER_BYTES_MAX, Header, LastRecord, Section};
+use self::file::{HEADER_BYTES, Header, LastRecord, Section};
 use super::{fold::Fold, rules::RulesStore};
 use crate::{
     event::Seq,
@@ -26,7 +26,7 @@ use crate::{
         IdempotencyKey, IdempotencyKeys, Journal, ReadError, RecoveryHint, ScanReport,
         files::{File, Files},
     },
-    snapshot::{Damaged, form_3},
+    snapshot::Damaged,
     time::Timestamp,
 };
 
@@ -45,8 +45,6 @@ const UNFINISHED: &str = "unfinished";
 const SUFFIX: &str = ".snap";
 /// The end of the name of one that belongs to another journal.
 const SET_ASIDE_SUFFIX: &str = ".snap.unmatched";
-/// The files of keys used by snapshots of earlier formats.
-const KEYS_SUFFIX: &str = ".keys";
 /// Digits of a position in a name, so that names sort as positions do.
 const SEQ_DIGITS: usize = 20;
 
@@ -282,7 +280,7 @@ impl Snapshots {
         let Capture { seq, time, ref state } = *capture;
         let keys = keys.get(..keys.partition_point(|key| key.seq <= seq)).unwrap_or_default();
         let keys = file::encode_keys(keys);
-        let last = LastRecord { seq, time, checksum: Some(record_checksum) };
+        let last = LastRecord { seq, time, checksum: record_checksum };
         let head = [Header::encode(last, Section::new(&keys), Section::new(state)), keys].concat();
         let written = self.write_named(&name_of(seq), &head, state);
         if written.is_err() {
@@ -305,7 +303,7 @@ impl Snapshots {
         self.files.sync_dir().map_err(self.failed("sync the folder of", name))
     }
 
-    /// Keeps the newest two usable ones, and removes the others and the key files of older formats.
+    /// Keeps the newest two usable ones, and removes the others.
     fn note_written(&self, written: Seq) -> Result<(), WriteError> {
         let older: Vec<Seq> = self.kept().iter().copied().filter(|other| *other < written).collect();
         let mut kept = vec![written];
@@ -319,8 +317,7 @@ impl Snapshots {
         kept.reverse();
         self.kept().clone_from(&kept);
         for name in self.files.list().map_err(self.failed("list", ""))? {
-            let is_needless = seq_of(&name).is_some_and(|seq| !kept.contains(&seq));
-            if is_needless || name.ends_with(KEYS_SUFFIX) {
+            if seq_of(&name).is_some_and(|seq| !kept.contains(&seq)) {
                 self.files.remove(&name).map_err(self.failed("remove", &name))?;
             }
         }
@@ -331,30 +328,23 @@ impl Snapshots {
         let file = self.files.open(&name_of(seq))?;
         let size = usize::try_from(file.size()?).unwrap_or(usize::MAX);
         let bytes = read_begin(file.as_ref(), size)?;
-        let Header { form, last, keys, state } = header_of(&bytes, size, seq)?;
-        let (_, content) = bytes.split_at_checked(form.header_bytes()).unwrap_or_default();
+        let Header { last, keys, state } = header_of(&bytes, size, seq)?;
+        let (_, content) = bytes.split_at_checked(HEADER_BYTES).unwrap_or_default();
         let (key_bytes, state_bytes) = content.split_at_checked(keys.length).unwrap_or_default();
         state.check(state_bytes)?;
-        let fold = match form {
-            Form::Present | Form::Keyless => Fold::from_state(rules.clone(), state_bytes)?,
-            Form::Nameless => Fold::from_state(rules.clone(), &form_3::to_present(state_bytes)?)?,
-        };
+        let fold = Fold::from_state(rules.clone(), state_bytes)?;
         if fold.applied != seq {
             return Err(Unusable::Name { named: seq, seq: fold.applied });
         }
-        let keys = match form {
-            Form::Keyless | Form::Nameless => None,
-            Form::Present if keys.check(key_bytes).is_err() => {
-                let path = self.files.path(&name_of(seq));
-                let path = path.display();
-                tracing::warn!(%path, "the idempotency keys of a snapshot are damaged; the journal's are used");
-                None
-            }
-            Form::Present => {
-                let mut known = IdempotencyKeys::default();
-                known.remember_all(file::decode_keys(key_bytes));
-                Some(known)
-            }
+        let keys = if keys.check(key_bytes).is_ok() {
+            let mut known = IdempotencyKeys::default();
+            known.remember_all(file::decode_keys(key_bytes));
+            Some(known)
+        } else {
+            let path = self.files.path(&name_of(seq));
+            let path = path.display();
+            tracing::warn!(%path, "the idempotency keys of a snapshot are damaged; the journal's are used");
+            None
         };
         Ok(Loaded { fold, keys, last })
     }
@@ -362,7 +352,7 @@ impl Snapshots {
     fn read_header(&self, seq: Seq) -> Result<Header, Unusable> {
         let file = self.files.open(&name_of(seq))?;
         let size = usize::try_from(file.size()?).unwrap_or(usize::MAX);
-        header_of(&read_begin(file.as_ref(), HEADER_BYTES_MAX.min(size))?, size, seq)
+        header_of(&read_begin(file.as_ref(), HEADER_BYTES.min(size))?, size, seq)
     }
 
     fn failed(&self, operation: &'static str, name: &str) -> impl FnOnce(io::Error) -> WriteError + use<> {

@@ -52,14 +52,12 @@ settings! {
 
 /// The last calls of each session.
 #[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
 pub(super) struct Loops {
     sessions: BTreeMap<SessionId, Tail>,
 }
 
 /// The end of a session's calls.
 #[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
 struct Tail {
     /// The last [`PERIOD_MAX`], oldest first.
     calls: VecDeque<Call>,

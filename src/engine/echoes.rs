@@ -18,7 +18,6 @@ const KNOWN_MAX: usize = 1_024;
 
 /// The newest failures of calls, and those that their session knows.
 #[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
 pub struct Echoes {
     /// Oldest first.
     failures: VecDeque<Failure>,

@@ -26,7 +26,6 @@ use crate::{
 
 /// The state of an engine except its rules; store their hash with it.
 #[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
 pub struct EngineState<'a> {
     pipelines: BTreeMap<SubscriberId, Memory<'a>>,
     sessions: Held<'a, Table>,

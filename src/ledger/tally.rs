@@ -9,12 +9,11 @@ use serde::{Deserialize, Serialize};
 use super::LedgerEntry;
 use crate::notification::{Notification, SubscriberId, Tokens};
 
-/// The text of a [`super::Reason`], including those that only an earlier version had.
+/// The text of a [`super::Reason`]; owned when it was read from a snapshot.
 pub type Word = Cow<'static, str>;
 
 /// The counts since the journal began.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
 pub struct Tally {
     /// Events received.
     pub events: u64,
@@ -22,7 +21,6 @@ pub struct Tally {
     pub unmatched: u64,
     /// Events not dispatched because their chain of causes is too long or their source exceeded its
     /// rate.
-    #[serde(alias = "held_back")]
     pub throttled: u64,
     /// Events skipped at a start.
     pub skipped: u64,
@@ -49,7 +47,6 @@ pub struct Tally {
 
 /// The counts of one subscriber.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
 pub struct SubscriberTally {
     /// Events that waited in an open batch.
     pub batched: u64,

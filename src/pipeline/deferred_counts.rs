@@ -16,7 +16,6 @@ pub(crate) const DEFERRED_SCOPES_MAX: usize = 1_024;
 
 /// Counts of events without a row of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
 pub(crate) struct DeferredCounts {
     /// Repeats of events whose row was already in a notification.
     pub(crate) repeats: u32,
@@ -26,7 +25,6 @@ pub(crate) struct DeferredCounts {
 
 /// The counts of one subscriber.
 #[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
 pub(crate) struct DeferredByScope {
     scopes: BTreeMap<Scope, (DeferredCounts, Timestamp)>,
 }

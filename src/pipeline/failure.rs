@@ -77,7 +77,6 @@ pub struct Failing {
 
 /// The reported places, and the failed parts.
 #[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
 pub(crate) struct Failures {
     places: BTreeMap<(FailedPart, Option<usize>), Reported>,
     failing: BTreeMap<FailedPart, Failing>,

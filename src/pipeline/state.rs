@@ -19,12 +19,10 @@ use crate::{
 
 /// The memory of a subscriber.
 #[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
 pub struct Memory<'a> {
     dedupe: Held<'a, Dedupe>,
     batcher: Held<'a, Batcher>,
     limiter: Held<'a, Buckets<Scope>>,
-    #[serde(alias = "carry")]
     deferred: Held<'a, DeferredByScope>,
     failures: Held<'a, Failures>,
     newest: Held<'a, Newest>,

@@ -42,7 +42,6 @@ pub struct Known {
     /// Number of findings so far.
     said: u64,
     /// The limit of a model, from the session's last compaction.
-    #[serde(alias = "learnt")]
     pub(super) observed_limit: Option<Limit>,
 }
 

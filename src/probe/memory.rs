@@ -41,7 +41,6 @@ const OTHERS_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The known state of all sessions.
 #[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
 pub struct Memory {
     sessions: BTreeMap<SessionId, Arc<Known>>,
     /// Context limit of each model, in tokens.

@@ -68,7 +68,6 @@ struct Open {
     /// The sinks that have not accepted it yet; at least one.
     ways: BTreeMap<Sink, Way>,
     /// When it is sent, if that is later than its own time.
-    #[serde(default)]
     from: Option<Timestamp>,
 }
 
@@ -79,13 +78,11 @@ struct Way {
     /// The end of its wait, or for the harness its expiry; `None` means that it is due.
     at: Option<Timestamp>,
     /// Whether it waits for the end of quiet hours.
-    #[serde(default)]
     is_quiet: bool,
 }
 
 /// The snapshot form.
 #[derive(Default, Deserialize)]
-#[serde(default)]
 struct Stored {
     open: BTreeMap<u64, Open>,
     said: u64,

@@ -36,7 +36,6 @@ pub(super) struct Passed {
 pub(super) struct Limits {
     speakers: BTreeMap<Arc<str>, Speaker>,
     /// The times of all sent notices, oldest first; at most [`ALL_PER_MINUTE_MAX`].
-    #[serde(default)]
     sent: VecDeque<Timestamp>,
 }
 
@@ -45,7 +44,6 @@ struct Speaker {
     /// Sent notices, oldest first; at most [`PER_MINUTE_MAX`].
     sent: VecDeque<Sent>,
     held: NotSent,
-    #[serde(default)]
     keys: Keys,
     /// The time of the last notice, sent or not.
     last: Timestamp,
@@ -57,7 +55,6 @@ struct Sent {
     level: Level,
     context: Arc<str>,
     message: Arc<str>,
-    #[serde(default)]
     link: Option<Arc<str>>,
 }
 

@@ -10,7 +10,6 @@ pub struct NotSent {
     /// Repeats of a notice that was sent.
     pub repeats: u64,
     /// Notices over the rate limit.
-    #[serde(alias = "over_rate")]
     pub rate_limited: u64,
 }
 

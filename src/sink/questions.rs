@@ -53,7 +53,6 @@ pub struct Questions {
 
 /// The snapshot form.
 #[derive(Default, Deserialize)]
-#[serde(default)]
 struct Stored {
     open: BTreeMap<Arc<str>, Arc<Question>>,
     ended: VecDeque<(Arc<str>, End)>,

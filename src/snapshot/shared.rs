@@ -73,32 +73,6 @@ pub mod list {
     }
 }
 
-/// References as the values of a map.
-pub mod map {
-    use super::{Arc, BTreeMap, Deserialize, Deserializer, Ref, Serialize, Serializer, Shared};
-
-    /// Encodes the map in key order.
-    pub fn serialize<K, T, S>(things: &BTreeMap<K, Arc<T>>, to: S) -> Result<S::Ok, S::Error>
-    where
-        K: Serialize,
-        T: Shared,
-        S: Serializer,
-    {
-        to.collect_map(things.iter().map(|(key, thing)| (key, Ref(Arc::clone(thing)))))
-    }
-
-    /// Decodes the output of `serialize`.
-    pub fn deserialize<'de, K, T, D>(from: D) -> Result<BTreeMap<K, Arc<T>>, D::Error>
-    where
-        K: Deserialize<'de> + Ord,
-        T: Shared,
-        D: Deserializer<'de>,
-    {
-        let things = <BTreeMap<K, Ref<T>>>::deserialize(from)?;
-        Ok(things.into_iter().map(|(key, Ref(thing))| (key, thing)).collect())
-    }
-}
-
 /// A reference on its own.
 struct Ref<T>(Arc<T>);
 
@@ -153,14 +127,6 @@ impl WrittenTables {
         let number = table.push();
         table.numbers.insert(address, number);
         Ok(number)
-    }
-
-    /// Adds an encoded value; returns its number.
-    pub(super) fn push(&mut self, table: &'static str, value: &[u8]) -> u32 {
-        let table = self.0.entry(table).or_default();
-        table.scratch.clear();
-        table.scratch.extend_from_slice(value);
-        table.push()
     }
 
     pub(super) fn append_to(&self, bytes: &mut Vec<u8>) {

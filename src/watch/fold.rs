@@ -144,9 +144,7 @@ pub struct Watches {
 }
 
 /// Their state in a snapshot.
-#[derive(Deserialize)]
-#[serde(default)]
-#[derive(Default)]
+#[derive(Default, Deserialize)]
 struct Stored {
     open: BTreeMap<Arc<str>, Arc<Watch>>,
     said: VecDeque<(SessionId, Seq)>,

@@ -228,7 +228,7 @@ const CASES: [Case; 13] = [
         |files, [_, newer]| files.rename(&name(newer), &name(newer.next())).expect("renamed"),
         Some(0),
     ),
-    ("one is unfinished", |files, _| replace(files, "unfinished", b"asidesnp"), Some(1)),
+    ("one is unfinished", |files, _| replace(files, "unfinished", b"asidshot"), Some(1)),
     ("both are damaged", |files, kept| kept.iter().for_each(|seq| flip(files, &name(*seq), 40)), None),
 ];
 

@@ -26,7 +26,6 @@ pub(super) struct Held {
     /// The injection that replaced the first call.
     pub(super) injection: InjectionId,
     turn: Option<Arc<str>>,
-    #[serde(default)]
     step: Option<Arc<str>>,
     since: Timestamp,
 }

@@ -42,17 +42,13 @@ pub(super) struct Lease {
     pub(super) carrier: Arc<str>,
     pub(super) turn: Option<Arc<str>>,
     /// The turn and step for which it counts.
-    #[serde(default)]
     pub(super) place: Place,
     /// It was released at the end of the turn, and no call of a tool came since.
-    #[serde(default)]
     pub(super) is_at_end: bool,
     /// A wake route pushed it, so its client may hold it back.
-    #[serde(default)]
     pub(super) is_pushed: bool,
     pub(super) released_at: Timestamp,
-    /// How long it lasts without an exchange; zero in the state of an older program.
-    #[serde(default)]
+    /// How long it lasts without an exchange.
     pub(super) lasts: Duration,
     pub(super) expires_at: Timestamp,
     /// Number of answers with it that are not known to be lost.
@@ -266,21 +262,12 @@ pub const TIME_OF_A_FIXED_CARRIER: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Kept {
     carrier: Arc<str>,
-    /// `None` in the state of an older program; then the carrier alone decides.
-    #[serde(default)]
-    point: Option<InjectionPoint>,
-    #[serde(default)]
+    point: InjectionPoint,
     turn: Option<Arc<str>>,
-    #[serde(default)]
     answered: Answered,
-    #[serde(default)]
     answered_at: Timestamp,
-    /// `None` in the state of an older program, which kept it without limit.
-    #[serde(default)]
-    kept_until: Option<Timestamp>,
-    #[serde(default)]
+    kept_until: Timestamp,
     repeats: u32,
-    #[serde(default)]
     has_shown_fixed_carrier: bool,
     answer: Answer,
 }
@@ -288,11 +275,9 @@ struct Kept {
 impl Kept {
     /// Whether `exchange` is a repetition of the answered message.
     fn is_for(&self, exchange: &Exchange, turns: &Turns, now: Timestamp) -> bool {
-        let is_other_point = self.point.is_some_and(|point| point != exchange.point);
-        let is_over = self.kept_until.is_some_and(|until| until <= now);
         self.carrier == exchange.carrier
-            && !is_other_point
-            && !is_over
+            && self.point == exchange.point
+            && now < self.kept_until
             && turns.is_repeated(exchange, self.turn.as_ref(), self.answered)
     }
 
@@ -359,11 +344,11 @@ impl Answers {
         *self.carriers.entry(Arc::clone(&carrier)).or_default() += 1;
         self.newest_last.push_back(Kept {
             carrier,
-            point: Some(exchange.point),
+            point: exchange.point,
             turn: exchange.turn.clone(),
             answered: turns.answered(),
             answered_at: now,
-            kept_until: Some(now + lease),
+            kept_until: now + lease,
             repeats: 0,
             has_shown_fixed_carrier: false,
             answer,
@@ -432,12 +417,7 @@ struct LeasesState {
 impl From<LeasesState> for Leases {
     fn from(LeasesState { open }: LeasesState) -> Self {
         let mut leases = Self::default();
-        for mut lease in open {
-            if lease.lasts.is_zero() {
-                lease.lasts = lease.expires_at.since(lease.released_at);
-            }
-            leases.open(lease);
-        }
+        open.into_iter().for_each(|lease| leases.open(lease));
         leases
     }
 }

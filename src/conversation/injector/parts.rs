@@ -34,15 +34,12 @@ pub struct Injector {
     pub(super) answers: Answers,
     pub(super) recent: RecentIds,
     /// The delivered conditions that may still hold.
-    #[serde(alias = "told")]
     pub(super) delivered: Delivered,
     /// A batch of tool calls that is being cancelled.
-    #[serde(default)]
     pub(super) held: Option<Held>,
     /// The next exchange releases everything, because the harness was woken or interrupted for it.
     pub(super) releases_all: bool,
     pub(super) turn: Option<Arc<str>>,
-    #[serde(default)]
     pub(super) turns: Turns,
     /// Number of consecutive requests to the agent to continue.
     pub(super) continuations: u32,
@@ -51,7 +48,6 @@ pub struct Injector {
     pub(super) evicted: BTreeMap<SubscriberId, u32>,
     /// The injection with the first text of the present context; `None` if it had none, or if that
     /// text may not have arrived.
-    #[serde(default)]
     pub(super) first_text: Option<InjectionId>,
     #[serde(skip)]
     pub(super) outputs: VecDeque<LedgerEntry>,

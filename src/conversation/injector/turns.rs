@@ -33,7 +33,6 @@ pub enum Beginning {
 
 /// The turns and steps, as the exchanges of the agent name them.
 #[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
 pub(super) struct Turns {
     number: u64,
     name: Option<Arc<str>>,

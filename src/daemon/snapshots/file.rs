@@ -1,13 +1,10 @@
 //! The format of a snapshot's file: a header, the idempotency keys, the state.
 //!
-//! The header, little-endian: `asidesnp`, the format version (4 bytes), the checksum of the last
+//! The header, little-endian: `asidshot`, the format version (4 bytes), the checksum of the last
 //! record that is in it (4, see [`Record::checksum`]), the number of that record (8), its time (8),
 //! the lengths of keys and state in bytes (8 each), their CRC-32C (4 each), and the CRC-32C of the
 //! preceding header (4). A key is 16 bytes and the record of its event 8, oldest first. `Fold`
 //! defines the state. Nothing in a file is used before its checksum is verified.
-//!
-//! Formats 3 and 4 have no checksum of the record. After its time they have its place in the
-//! journal (16 bytes), which is ignored now. Instead of the keys they have the names of key files.
 
 use crate::{
     event::Seq,
@@ -19,32 +16,19 @@ use crate::{
 
 /// The version of the format, and of the state in it. Raise it when a change would make an earlier
 /// program misread either. A change of the state's fields does not change the format.
-pub const FORMAT_VERSION: u32 = 6;
+pub const FORMAT_VERSION: u32 = 1;
 
-/// The previous version, still readable: some fields of its state have earlier names, which are
-/// aliases, and its sessions have no keys.
-const RENAMED_VERSION: u32 = 5;
-
-/// An earlier version, still readable: its idempotency keys are in files of their own.
-const KEYLESS_VERSION: u32 = 4;
-
-/// The version before that one, still readable: its state has no names.
-const NAMELESS_VERSION: u32 = 3;
-
-/// The longest header.
-pub(super) const HEADER_BYTES_MAX: usize = 76;
-
-const MAGIC: [u8; 8] = *b"asidesnp";
+const MAGIC: [u8; 8] = *b"asidshot";
+/// The first bytes of snapshots that builds before the first release wrote.
+const UNRELEASED_MAGIC: [u8; 8] = *b"asidesnp";
 /// The header's length.
-const HEADER_BYTES: usize = 60;
+pub(super) const HEADER_BYTES: usize = 60;
 /// The length of a key with its record.
 const KEY_BYTES: usize = 24;
 
 /// The header of a snapshot's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
-    /// The format of the rest; new files have the present format.
-    pub(super) form: Form,
     pub(super) last: LastRecord,
     pub(super) keys: Section,
     pub(super) state: Section,
@@ -55,19 +39,8 @@ pub(super) struct Header {
 pub(super) struct LastRecord {
     pub(super) seq: Seq,
     pub(super) time: Timestamp,
-    /// See [`Record::checksum`]; earlier formats lack it.
-    pub(super) checksum: Option<u32>,
-}
-
-/// The format of the content.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
-    /// With keys.
-    Present,
-    /// With the names of key files.
-    Keyless,
-    /// As [`Form::Keyless`], and the state has its fields in order, without names.
-    Nameless,
+    /// See [`Record::checksum`].
+    pub(super) checksum: u32,
 }
 
 /// A part of the file.
@@ -86,8 +59,11 @@ pub enum Unusable {
     /// It has no snapshot header.
     #[error("it is not a snapshot")]
     NotASnapshot,
-    /// A later version of the program wrote it, or one that is too old.
-    #[error("it has format {found}, this program reads {NAMELESS_VERSION} to {FORMAT_VERSION}")]
+    /// A build before the first release wrote it.
+    #[error("it was written by an unreleased build of aside, whose formats are not read")]
+    Unreleased,
+    /// A later version of the program wrote it.
+    #[error("it has format {found}, this program reads {FORMAT_VERSION}")]
     Format {
         /// Its format.
         found: u32,
@@ -146,27 +122,8 @@ impl LastRecord {
     /// Errors: it is another record.
     pub(super) fn check(&self, found: Option<Record<'_>>) -> Result<(), Unusable> {
         let Some(found) = found.filter(|found| found.kind.0 != LOST) else { return Ok(()) };
-        let is_same = found.time == self.time && self.checksum.is_none_or(|sum| sum == found.checksum());
+        let is_same = found.time == self.time && found.checksum() == self.checksum;
         if is_same { Ok(()) } else { Err(Unusable::OtherRecord { seq: self.seq }) }
-    }
-}
-
-impl Form {
-    fn of_version(version: u32) -> Option<Self> {
-        match version {
-            FORMAT_VERSION | RENAMED_VERSION => Some(Self::Present),
-            KEYLESS_VERSION => Some(Self::Keyless),
-            NAMELESS_VERSION => Some(Self::Nameless),
-            _ => None,
-        }
-    }
-
-    /// The length of the header in this format.
-    pub(super) fn header_bytes(self) -> usize {
-        match self {
-            Self::Present => HEADER_BYTES,
-            Self::Keyless | Self::Nameless => HEADER_BYTES_MAX,
-        }
     }
 }
 
@@ -184,12 +141,12 @@ impl Section {
 }
 
 impl Header {
-    /// Encodes a header of the present format.
+    /// Encodes a header.
     pub(super) fn encode(record: LastRecord, keys: Section, state: Section) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES);
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
-        bytes.extend_from_slice(&record.checksum.unwrap_or_default().to_le_bytes());
+        bytes.extend_from_slice(&record.checksum.to_le_bytes());
         bytes.extend_from_slice(&record.seq.0.to_le_bytes());
         bytes.extend_from_slice(&record.time.as_millis().to_le_bytes());
         bytes.extend_from_slice(&(keys.length as u64).to_le_bytes());
@@ -204,6 +161,9 @@ impl Header {
     ///
     /// Errors: this program cannot use it.
     pub(super) fn decode(bytes: &[u8], size: usize) -> Result<Self, Unusable> {
+        if bytes.starts_with(&UNRELEASED_MAGIC) {
+            return Err(Unusable::Unreleased);
+        }
         if !bytes.starts_with(&MAGIC) {
             return Err(Unusable::NotASnapshot);
         }
@@ -211,32 +171,29 @@ impl Header {
         let mut fields = Fields { bytes, at: MAGIC.len() };
         // The version comes first: a later one may have another header.
         let Some(version) = fields.u32() else { return Err(length) };
-        let Some(form) = Form::of_version(version) else { return Err(Unusable::Format { found: version }) };
-        let Some(header) = Self::read(form, &mut fields) else { return Err(length) };
+        if version != FORMAT_VERSION {
+            return Err(Unusable::Format { found: version });
+        }
+        let Some(header) = Self::read(&mut fields) else { return Err(length) };
         let summed = bytes.get(..fields.at).map(crc32c::crc32c);
         if fields.u32() != summed {
             return Err(Unusable::Checksum);
         }
-        let expected =
-            form.header_bytes().saturating_add(header.keys.length).saturating_add(header.state.length);
+        let expected = HEADER_BYTES.saturating_add(header.keys.length).saturating_add(header.state.length);
         if expected != size {
             return Err(Unusable::Length { found: size, expected });
         }
         Ok(header)
     }
 
-    fn read(form: Form, fields: &mut Fields<'_>) -> Option<Self> {
-        // Earlier formats had the engine's behavior here.
-        let checksum = Some(fields.u32()?).filter(|_| form == Form::Present);
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let checksum = fields.u32()?;
         let seq = Seq(fields.u64()?);
         let time = Timestamp::from_millis(fields.u64()?);
-        if form != Form::Present {
-            fields.array::<16>()?;
-        }
         let [keys, state] = [fields.length()?, fields.length()?];
         let keys = Section { length: keys, checksum: fields.u32()? };
         let state = Section { length: state, checksum: fields.u32()? };
-        Some(Self { form, last: LastRecord { seq, time, checksum }, keys, state })
+        Some(Self { last: LastRecord { seq, time, checksum }, keys, state })
     }
 }
 
@@ -289,8 +246,7 @@ mod tests {
     use super::*;
     use crate::journal::RecordKind;
 
-    const LAST: LastRecord =
-        LastRecord { seq: Seq(7), time: Timestamp::from_millis(9), checksum: Some(0xabcd) };
+    const LAST: LastRecord = LastRecord { seq: Seq(7), time: Timestamp::from_millis(9), checksum: 0xabcd };
 
     #[test]
     fn a_header_is_read_as_it_was_written_and_any_change_of_it_is_noticed() {
@@ -298,7 +254,7 @@ mod tests {
         let bytes = Header::encode(LAST, keys, state);
         assert_eq!(bytes.len(), HEADER_BYTES);
         let size = HEADER_BYTES + 48 + 5;
-        let header = Header { form: Form::Present, last: LAST, keys, state };
+        let header = Header { last: LAST, keys, state };
         assert_eq!(Header::decode(&bytes, size).expect("just written"), header);
         for at in 0..bytes.len() {
             let mut changed = bytes.clone();
@@ -316,27 +272,31 @@ mod tests {
     }
 
     #[test]
+    fn a_snapshot_of_an_unreleased_build_is_named() {
+        let mut bytes = Header::encode(LAST, Section::new(&[]), Section::new(b"state"));
+        bytes[..UNRELEASED_MAGIC.len()].copy_from_slice(&UNRELEASED_MAGIC);
+        let size = HEADER_BYTES + 5;
+        let error = Header::decode(&bytes, size).expect_err("refused").to_string();
+        assert!(error.contains("an unreleased build of aside"), "{error}");
+    }
+
+    #[test]
     fn a_record_is_distinguished_from_another_one_of_its_number() {
         let record =
             Record { kind: RecordKind(1), seq: Seq(7), time: Timestamp::from_millis(9), body: b"one" };
-        let last = LastRecord { checksum: Some(record.checksum()), ..LAST };
-        let older = LastRecord { checksum: None, ..LAST };
+        let last = LastRecord { checksum: record.checksum(), ..LAST };
         let later = Record { time: Timestamp::from_millis(10), ..record };
         let other = Record { body: b"two", ..record };
         let lost = Record { kind: RecordKind(LOST), ..later };
-        for (found, by_all, by_time) in [
-            (Some(record), true, true),
-            (Some(later), false, false),
-            (Some(other), false, true),
-            (Some(Record { kind: RecordKind(2), ..record }), false, true),
-            (Some(lost), true, true),
-            (None, true, true),
+        for (found, is_same) in [
+            (Some(record), true),
+            (Some(later), false),
+            (Some(other), false),
+            (Some(Record { kind: RecordKind(2), ..record }), false),
+            (Some(lost), true),
+            (None, true),
         ] {
-            assert_eq!(
-                (last.check(found).is_ok(), older.check(found).is_ok()),
-                (by_all, by_time),
-                "{found:?}"
-            );
+            assert_eq!(last.check(found).is_ok(), is_same, "{found:?}");
         }
     }
 }

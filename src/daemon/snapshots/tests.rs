@@ -59,9 +59,9 @@ fn a_snapshot_has_the_newest_keys_of_the_records_up_to_it() {
 }
 
 #[test]
-fn the_newest_two_are_kept_and_what_older_forms_needed_goes() {
+fn the_newest_two_are_kept_with_foreign_files() {
     let files = MemoryFiles::new();
-    for name in ["00000000000000000003.keys", "unfinished", "notes"] {
+    for name in ["unfinished", "notes"] {
         files.create(name).expect("created").write_at(&[7; 9_000], 0).expect("written");
     }
     let snapshots = open(&files);
@@ -70,32 +70,6 @@ fn the_newest_two_are_kept_and_what_older_forms_needed_goes() {
     }
     assert_eq!(names(&files), [&name_of(Seq(12)), &name_of(Seq(20)), "notes"]);
     assert_eq!(loaded(&files), Some((20, keys([2, 4]))));
-}
-
-/// A file of the previous format: a longer header, and the names of key files.
-fn form_4(seq: u64, state: &[u8]) -> Vec<u8> {
-    let list = [7; 32];
-    let mut bytes = b"asidesnp\x04\0\0\0\0\0\0\0".to_vec();
-    for number in [seq, 0, 1, 16, list.len() as u64, state.len() as u64] {
-        bytes.extend_from_slice(&number.to_le_bytes());
-    }
-    for part in [&list, state] {
-        bytes.extend_from_slice(&crc32c::crc32c(part).to_le_bytes());
-    }
-    bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
-    [&bytes[..], &list, state].concat()
-}
-
-#[test]
-fn the_form_before_is_read_without_its_keys() {
-    let files = MemoryFiles::new();
-    let bytes = form_4(5, &capture(5).state);
-    files.create(&name_of(Seq(5))).expect("created").write_at(&bytes, 0).expect("written");
-    let loaded = open(&files).load(&rules()).expect("usable");
-    assert_eq!((loaded.fold.applied, loaded.keys.is_none()), (Seq(5), true));
-    assert_eq!(loaded.hint(), RecoveryHint { seq: Seq(5), keys_upto: Seq::ZERO });
-    let last = LastRecord { seq: Seq(5), time: Timestamp::ZERO, checksum: None };
-    assert_eq!(loaded.last, last);
 }
 
 #[test]

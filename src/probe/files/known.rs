@@ -63,9 +63,7 @@ pub(super) struct Awaited {
     pub(super) state: State,
     /// Byte offset in the transcript from which the announcement is searched.
     pub(super) from: u64,
-    /// Time of the first look that found the change; zero in records of versions without this
-    /// field.
-    #[serde(default)]
+    /// Time of the first look that found the change.
     pub(super) since: Timestamp,
     /// Whether an exchange after that look had no announcement. The change is then a finding once
     /// [`WRITTEN_AFTER`](crate::transcript::WRITTEN_AFTER) has passed, or the file has changed

@@ -8,9 +8,7 @@ use super::{
     super::world::{World, edited, ran, read, shown, wrote, wrote_whole},
     WRITTEN_AFTER,
     guard::Guard,
-    known::{Awaited, State},
 };
-use crate::time::Timestamp;
 
 const A: &str = "/w/a.rs";
 
@@ -266,13 +264,6 @@ fn a_change_at_the_end_of_a_turn_is_found_with_the_next_prompt() {
     assert!(after_a_call(&mut world).is_empty());
     world.wait(WRITTEN_AFTER);
     assert_eq!(world.prompt("s"), ["modified path=a.rs lines=1"]);
-}
-
-#[test]
-fn a_change_that_an_earlier_version_awaited_is_found() {
-    let awaited = r#"{"state":"absent","from":7,"is_late":true}"#;
-    let awaited: Awaited = serde_json::from_str(awaited).expect("without the time of the first look");
-    assert_eq!(awaited, Awaited { state: State::Absent, from: 7, since: Timestamp::ZERO, is_late: true });
 }
 
 #[test]
