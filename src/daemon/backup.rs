@@ -509,7 +509,7 @@ mod tests {
         let file = folder.path().join("a.tar");
         backup(&state, &file).expect("backed up");
         let mut bytes = fs::read(&file).expect("read");
-        let is_header = |window: &[u8]| window.starts_with(b"asid") && window.ends_with(&[1, 0, 0, 0]);
+        let is_header = |window: &[u8]| window.starts_with(b"aslg") && window.ends_with(&[1, 0, 0, 0]);
         let at = bytes.windows(12).position(is_header).expect("a segment");
         bytes[at + 60] ^= 1;
         fs::write(&file, &bytes).expect("written");

@@ -19,6 +19,9 @@ pub const JOURNAL_FOLDER: &str = "journal";
 /// The subfolder in which a backup is unpacked and checked.
 pub(super) const RESTORING_FOLDER: &str = "restoring";
 
+/// The first bytes of the segments of builds before the first release.
+const UNRELEASED_MAGIC: [u8; 4] = *b"asid";
+
 /// The second word of the lock file while a child of a start replays the journal.
 const REPLAYS: &str = "replays";
 /// Longest time that a check for a running daemon holds the lock, and how many such times to wait.
@@ -32,9 +35,25 @@ pub(super) struct StateLock {
     _journal: File,
 }
 
+/// The state folder is of a build before the first release, whose formats no program reads.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{} was written by an unreleased build of aside, whose formats are not read; move the state folder {} away, and \
+     the next start makes a new one", path.display(), folder.display()
+)]
+pub struct UnreleasedError {
+    /// The oldest segment of its journal.
+    pub path: PathBuf,
+    /// The state folder.
+    pub folder: PathBuf,
+}
+
 /// Why the state folder cannot be locked.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
+    /// An unreleased build wrote it.
+    #[error(transparent)]
+    Unreleased(#[from] UnreleasedError),
     /// Another daemon has it.
     #[error("the state folder {} is in use by another daemon{}", folder.display(), by(pid))]
     Held {
@@ -67,7 +86,8 @@ impl StateLock {
     /// Locks `folder` for this process: a file in it, and its journal folder, because the file
     /// might be deleted by mistake.
     ///
-    /// Errors: another daemon has the lock, or nothing can be created in the folder.
+    /// Errors: another daemon has the lock, an unreleased build wrote the folder, or nothing can be
+    /// created in it.
     pub(super) fn take(folder: &Path) -> Result<Self, LockError> {
         Self::take_as(folder, "")
     }
@@ -79,6 +99,7 @@ impl StateLock {
     }
 
     fn take_as(folder: &Path, purpose: &str) -> Result<Self, LockError> {
+        refuse_unreleased(folder)?;
         let path = folder.join(LOCK_FILE);
         let journal_path = folder.join(JOURNAL_FOLDER);
         let io_error = |path: &Path, source: io::Error| {
@@ -148,6 +169,21 @@ fn note_pid(mut file: &File, purpose: &str) -> io::Result<()> {
     file.set_len(0)?;
     file.rewind()?;
     writeln!(file, "{}", format!("{} {purpose}", std::process::id()).trim_end())
+}
+
+/// Refuses the state folder of a build before the first release; changes nothing.
+///
+/// Errors: its oldest segment is of such a build. A segment that cannot be read is left to others.
+pub fn refuse_unreleased(folder: &Path) -> Result<(), UnreleasedError> {
+    let entries = fs::read_dir(folder.join(JOURNAL_FOLDER)).into_iter().flatten().flatten();
+    let is_segment = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "seg");
+    let Some(path) = entries.map(|entry| entry.path()).filter(is_segment).min() else { return Ok(()) };
+    let mut magic = [0; UNRELEASED_MAGIC.len()];
+    let read = File::open(&path).and_then(|mut file| file.read_exact(&mut magic));
+    if read.is_ok() && magic == UNRELEASED_MAGIC {
+        return Err(UnreleasedError { path, folder: folder.to_owned() });
+    }
+    Ok(())
 }
 
 /// Whether a restore into the state folder `folder` was killed before it had a journal.

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, io, path::Path, sync::Arc};
 
+pub use super::lock::{UnreleasedError, refuse_unreleased};
 use super::{
     limits,
     lock::{JOURNAL_FOLDER, LockError, StateLock, is_restore_interrupted},
@@ -27,6 +28,9 @@ pub enum MaintenanceError {
     /// A restore was interrupted.
     #[error("use {}: a restore into it did not finish; restore again", .0.display())]
     Unrestored(std::path::PathBuf),
+    /// An unreleased build wrote it.
+    #[error("use the state folder")]
+    Unreleased(#[from] UnreleasedError),
     /// The folder of the journal cannot be used.
     #[error("open the journal's folder")]
     Folder(#[source] io::Error),
@@ -97,6 +101,7 @@ pub(super) fn files(state: &Path) -> Result<DirFiles, MaintenanceError> {
     if is_restore_interrupted(state) {
         return Err(MaintenanceError::Unrestored(state.to_owned()));
     }
+    refuse_unreleased(state)?;
     let folder = state.join(JOURNAL_FOLDER);
     // A check must not create the folder.
     if !folder.is_dir() {

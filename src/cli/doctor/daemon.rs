@@ -11,6 +11,7 @@ use rustix::fs::{Access, access};
 use super::Check;
 use crate::{
     cli::{Context, install::quoted, running::running},
+    daemon::maintenance::{UnreleasedError, refuse_unreleased},
     server,
     version::{BUILD, VERSION},
     wire::views::{ConfigView, clock_trouble},
@@ -31,7 +32,7 @@ pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
     match running {
         None => {
             let found = format!("nothing answers at {}", socket.display());
-            let state = context.paths.as_ref().ok().and_then(|paths| not_writable(&paths.state));
+            let state = context.paths.as_ref().ok().and_then(|paths| unusable(&paths.state));
             return std::iter::once(Check::fail(NAME, found, "aside up")).chain(state).collect();
         }
         Some(daemon) => checks.push(match daemon.other_program() {
@@ -77,8 +78,14 @@ fn config(config: &ConfigView) -> Vec<Check> {
     }
 }
 
-/// A check that failed, if a daemon could not make or write the state folder `path`.
-fn not_writable(path: &Path) -> Option<Check> {
+/// A check that failed, if a daemon could not make, write or read the state folder `path`.
+fn unusable(path: &Path) -> Option<Check> {
+    if let Err(UnreleasedError { path, folder }) = refuse_unreleased(path) {
+        let found = format!("{} was written by an unreleased build of aside", path.display());
+        let folder = folder.display().to_string();
+        let remedy = format!("mv {} {}", quoted(&folder), quoted(&format!("{folder}.unreleased")));
+        return Some(Check::fail("state", found, remedy));
+    }
     let there = path.ancestors().find(|folder| fs::symlink_metadata(folder).is_ok())?;
     let why = match access(there, Access::WRITE_OK | Access::EXEC_OK) {
         Ok(()) if there.is_dir() => return None,

@@ -16,13 +16,8 @@ use crate::journal::log::{
 
 /// A new identity.
 fn random() -> JournalId {
-    loop {
-        let [a, b, c, d, ..] = RandomState::new().hash_one(0).to_le_bytes();
-        let id = JournalId([a, b, c, d]);
-        if id != JournalId::NONE {
-            return id;
-        }
-    }
+    let [a, b, c, d, ..] = RandomState::new().hash_one(0).to_le_bytes();
+    JournalId([a, b, c, d])
 }
 
 /// The identity for a new segment: the journal's, else a new one.
@@ -41,7 +36,7 @@ pub(crate) fn foreign(files: &dyn Files) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// The segments that have an identity.
+/// The segments whose headers are valid, with their identities.
 fn all(files: &dyn Files) -> io::Result<Vec<(String, JournalId)>> {
     let mut ids = Vec::new();
     for name in files.list()? {
@@ -62,13 +57,13 @@ fn most_common(ids: &[(String, JournalId)]) -> Option<JournalId> {
     counts.into_iter().max_by_key(|(_, count)| *count).map(|(id, _)| id)
 }
 
-/// The identity in a file; `None` if it has none, or the file is damaged or gone.
+/// The identity in a file; `None` if its header is damaged, or the file is gone.
 fn of_file(files: &dyn Files, name: &str) -> io::Result<Option<JournalId>> {
     match files.open(name) {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::IsADirectory) => {
             Ok(None)
         }
-        file => Ok(segment_file::id_of(file?.as_ref())?.filter(|id| *id != JournalId::NONE)),
+        file => segment_file::id_of(file?.as_ref()),
     }
 }
 
@@ -81,7 +76,7 @@ mod tests {
             OpenError, RecordKind, RepairMode, Tombstone,
             log::memory::MemoryFiles,
             repair,
-            testing::{filled, numbers, open, try_open, try_open_plainly},
+            testing::{filled, try_open, try_open_plainly},
             verify,
         },
     };
@@ -124,20 +119,5 @@ mod tests {
                 assert!(try_open_plainly(&files).is_ok(), "{name}");
             }
         }
-    }
-
-    #[test]
-    fn segments_without_an_identity_belong_to_any_journal() {
-        let files = filled(40, false);
-        for name in
-            files.list().expect("listed").iter().filter(|name| segment_file::first_of(name) < Some(Seq(20)))
-        {
-            if segment_file::first_of(name).is_some() {
-                let file = files.open(name).expect("there");
-                file.write_at(&segment_file::header(1, JournalId::NONE), 0).expect("written");
-            }
-        }
-        assert_eq!(foreign(&files).expect("listed"), Vec::<String>::new());
-        assert_eq!(numbers(&open(&files).journal), (1..=40).collect::<Vec<_>>());
     }
 }

@@ -7,9 +7,8 @@
 //! Numbers are little-endian. `length` counts the bytes after the checksum. The checksum covers the
 //! length and all bytes after the checksum. `unsynced` is the number of records directly before
 //! this one that were not known to be durable when it was written, so each record states how far
-//! the journal was durable. Version 1 lacks it. A length of zero is the preallocated rest of a
-//! segment. The module reads and writes bytes in memory. It does not depend on their storage or on
-//! the meaning of a body.
+//! the journal was durable. A length of zero is the preallocated rest of a segment. The module reads
+//! and writes bytes in memory. It does not depend on their storage or on the meaning of a body.
 //!
 //! ```
 //! use aside::{event::Seq, journal::record::{self, Decoded, Record, RecordKind}, time::Timestamp};
@@ -32,10 +31,7 @@ use crate::{event::Seq, time::Timestamp};
 pub const BODY_BYTES_MAX: usize = 1 << 20;
 
 /// The version of the framing that this program writes, and the newest that it reads.
-pub const RECORD_VERSION: u8 = 2;
-
-/// The first version, which does not state how far the journal was durable.
-const VERSION_WITHOUT_DURABLE: u8 = 1;
+pub const RECORD_VERSION: u8 = 1;
 
 /// The size of a record without its body, in bytes.
 pub const OVERHEAD_BYTES: usize = PREFIX_BYTES + HEAD_BYTES + UNSYNCED_BYTES;
@@ -193,16 +189,13 @@ pub fn decode(bytes: &[u8]) -> Decoded<'_> {
     let Some((head, rest)) = counted.split_first_chunk::<HEAD_BYTES>() else { return Decoded::Incomplete };
     let [kind, version, numbers @ ..] = *head;
     let seq = Seq(number(numbers.first_chunk()));
-    let (durable, body) = match version {
-        VERSION_WITHOUT_DURABLE => (Seq::ZERO, rest),
-        RECORD_VERSION => {
-            let Some((unsynced, body)) = rest.split_first_chunk::<UNSYNCED_BYTES>() else {
-                return Decoded::Damaged(Damage::Length(length));
-            };
-            (durable_before(seq, u32::from_le_bytes(*unsynced)), body)
-        }
-        version => return Decoded::Damaged(Damage::Version(version)),
+    if version != RECORD_VERSION {
+        return Decoded::Damaged(Damage::Version(version));
+    }
+    let Some((unsynced, body)) = rest.split_first_chunk::<UNSYNCED_BYTES>() else {
+        return Decoded::Damaged(Damage::Length(length));
     };
+    let durable = durable_before(seq, u32::from_le_bytes(*unsynced));
     let time = Timestamp::from_millis(number(numbers.last_chunk()));
     let record = Record { kind: RecordKind(kind), seq, time, body };
     Decoded::Record { record, durable, size: PREFIX_BYTES + HEAD_BYTES + rest_bytes }
@@ -294,25 +287,14 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_version_2_do_not_change() {
+    fn the_bytes_of_version_1_do_not_change() {
         let record =
             Record { kind: RecordKind(3), seq: Seq(9), time: Timestamp::from_millis(1), body: b"ab" };
         let mut bytes = Vec::new();
         encode(record, Seq(5), &mut bytes);
         let (framing, rest) = bytes.split_at(8);
         assert_eq!(&framing[..4], [24, 0, 0, 0]);
-        assert_eq!(rest, [3, 2, 9, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, b'a', b'b']);
-    }
-
-    #[test]
-    fn a_record_of_version_1_is_read_and_does_not_say_what_was_durable() {
-        let mut bytes = [20, 0, 0, 0, 0, 0, 0, 0].to_vec();
-        bytes.extend([3, 1, 2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, b'a', b'b']);
-        let crc = crc32c::crc32c_append(crc32c::crc32c(&bytes[..4]), &bytes[8..]);
-        bytes[4..8].copy_from_slice(&crc.to_le_bytes());
-        let record =
-            Record { kind: RecordKind(3), seq: Seq(2), time: Timestamp::from_millis(1), body: b"ab" };
-        assert_eq!(decode(&bytes), Decoded::Record { record, durable: Seq::ZERO, size: bytes.len() });
+        assert_eq!(rest, [3, 1, 9, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, b'a', b'b']);
     }
 
     fn encoded(kind: RecordKind, seq: Seq, time: Timestamp, body: &[u8]) -> Vec<u8> {

@@ -48,7 +48,7 @@ pub(crate) const BLOCK_HEAD_BYTES: usize = 12;
 
 const ENTRY_BYTES: usize = 24;
 const SEAL_BYTES: usize = 64;
-const SEAL_MAGIC: [u8; 8] = *b"asidesel";
+const SEAL_MAGIC: [u8; 8] = *b"aslgseal";
 
 /// The damage of a sealed segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -422,9 +422,9 @@ mod tests {
     /// A sealed file, and its content before sealing.
     fn sealed(numbers: std::ops::Range<u64>) -> (MemoryFiles, Vec<u8>) {
         let files = MemoryFiles::new();
-        let mut raw = segment_file::header(1, JournalId::NONE).to_vec();
+        let mut raw = segment_file::header(1, JournalId::EXAMPLE).to_vec();
         let mut seal_writer =
-            SealWriter::new(files.create("a").expect("created"), Seq(numbers.start), JournalId::NONE)
+            SealWriter::new(files.create("a").expect("created"), Seq(numbers.start), JournalId::EXAMPLE)
                 .expect("begun");
         for number in numbers {
             let body = body(number);

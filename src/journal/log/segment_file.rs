@@ -31,15 +31,15 @@ pub(crate) const PLAIN_VERSION: u32 = 1;
 pub(crate) const SEALED_VERSION: u32 = 2;
 
 /// The first bytes of every segment; its journal's identity follows.
-const MAGIC: [u8; 4] = *b"asid";
+const MAGIC: [u8; 4] = *b"aslg";
 
 /// The identity of a journal: random, chosen with its first segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct JournalId(pub(crate) [u8; 4]);
 
+#[cfg(test)]
 impl JournalId {
-    /// That of segments from before there was one; belongs to any journal.
-    pub(crate) const NONE: Self = Self(*b"ejnl");
+    pub(crate) const EXAMPLE: Self = Self(*b"test");
 }
 
 /// The result of reading a header.
@@ -118,18 +118,13 @@ pub(crate) fn header(version: u32, id: JournalId) -> [u8; HEADER_BYTES as usize]
     header
 }
 
-/// Reads the type of a file. A newer format needs a valid checksum, else the header is damaged.
-/// Files of the two formats from before the checksum have zeros in its place.
+/// Reads the type of a file. Every format needs a valid checksum, else the header is damaged.
 pub(crate) fn header_of(file: &dyn File) -> io::Result<Header> {
     let mut found = [0; HEADER_BYTES as usize];
     file.read_at(&mut found, 0)?;
-    let [_, _, _, _, i0, i1, i2, i3, v0, v1, v2, v3, sum @ ..] = found;
+    let [_, _, _, _, i0, i1, i2, i3, v0, v1, v2, v3, ..] = found;
     let (id, version) = (JournalId([i0, i1, i2, i3]), u32::from_le_bytes([v0, v1, v2, v3]));
-    let mut expected = header(version, id);
-    if sum == [0; 4] && version <= SEALED_VERSION && id == JournalId::NONE {
-        expected[12..].fill(0);
-    }
-    if found != expected {
+    if found != header(version, id) {
         return Ok(Header::Other);
     }
     Ok(match version {
@@ -193,14 +188,14 @@ mod tests {
     #[test]
     fn a_prepared_file_is_taken_again_unless_it_was_used() {
         let files = MemoryFiles::new();
-        let file = prepare(&files, 4_096, JournalId::NONE).expect("prepared");
+        let file = prepare(&files, 4_096, JournalId::EXAMPLE).expect("prepared");
         assert_eq!(header_of(file.as_ref()).expect("read"), Header::Plain);
         let writes = files.operations().writes;
-        prepare(&files, 4_096, JournalId::NONE).expect("taken");
+        prepare(&files, 4_096, JournalId::EXAMPLE).expect("taken");
         assert_eq!(files.operations().writes, writes + 1, "its header alone");
         file.write_at(&[1], 4_000).expect("written");
         assert_eq!(used_end(file.as_ref(), HEADER_BYTES).expect("read"), Some(4_001));
-        let again = prepare(&files, 4_096, JournalId::NONE).expect("prepared");
+        let again = prepare(&files, 4_096, JournalId::EXAMPLE).expect("prepared");
         assert_eq!(used_end(again.as_ref(), HEADER_BYTES).expect("read"), None);
     }
 
@@ -208,10 +203,10 @@ mod tests {
     fn what_a_killed_process_prepared_is_on_the_disk_before_it_is_taken() {
         let files = MemoryFiles::new();
         let file = files.create(NEXT_NAME).expect("created");
-        let written = file.write_at(&header(PLAIN_VERSION, JournalId::NONE), 0);
+        let written = file.write_at(&header(PLAIN_VERSION, JournalId::EXAMPLE), 0);
         written.and_then(|()| fill_with_zeros(file.as_ref(), HEADER_BYTES, 4_096)).expect("written");
         let killed = files.after_kill();
-        prepare(&killed, 4_096, JournalId::NONE).expect("taken");
+        prepare(&killed, 4_096, JournalId::EXAMPLE).expect("taken");
         for seed in 0..20 {
             let left = killed.after_power_loss(seed);
             let file = left.open(NEXT_NAME).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
@@ -223,27 +218,23 @@ mod tests {
     fn nothing_is_written_where_there_is_too_little_space() {
         let files = MemoryFiles::new();
         files.set_space(Some(4_095));
-        let error = prepare(&files, 4_096, JournalId::NONE).map(|_| ()).expect_err("too little");
+        let error = prepare(&files, 4_096, JournalId::EXAMPLE).map(|_| ()).expect_err("too little");
         assert_eq!((error.kind(), files.operations().writes), (io::ErrorKind::StorageFull, 0));
         assert_eq!(files.list().expect("listed"), Vec::<String>::new());
         files.set_space(Some(4_096));
-        prepare(&files, 4_096, JournalId::NONE).expect("enough");
+        prepare(&files, 4_096, JournalId::EXAMPLE).expect("enough");
     }
 
     #[test]
     fn headers_of_newer_formats_and_damaged_ones_are_distinguished() {
         let files = MemoryFiles::new();
-        let file = prepare(&files, 64, JournalId::NONE).expect("prepared");
+        let file = prepare(&files, 64, JournalId::EXAMPLE).expect("prepared");
         let kind_of = |header: &[u8]| {
             file.write_at(header, 0).expect("written");
             header_of(file.as_ref()).expect("read")
         };
         let kinds = [Header::Plain, Header::Sealed, Header::Newer(3)];
-        assert_eq!([1, 2, 3].map(|version| kind_of(&header(version, JournalId::NONE))), kinds);
-        // Headers from before the checksum existed.
-        let kinds = [Header::Plain, Header::Sealed, Header::Other];
-        let without_sum = |version| [&header(version, JournalId::NONE)[..12], &[0; 4]].concat();
-        assert_eq!([1, 2, 3].map(|version| kind_of(&without_sum(version))), kinds);
+        assert_eq!([1, 2, 3].map(|version| kind_of(&header(version, JournalId::EXAMPLE))), kinds);
         for bit in 0..8 * HEADER_BYTES as usize {
             let mut flipped = header(SEALED_VERSION, JournalId(*b"1234"));
             flipped[bit / 8] ^= 1 << (bit % 8);

@@ -448,7 +448,10 @@ mod tests {
             body: body.as_bytes(),
         };
         record::encode(old, Seq(40), &mut old_record);
-        let header = segment_file::header(9, segment_file::JournalId::NONE);
+        let filled = filled(40, false);
+        let first = filled.open(&segments(&filled)[0]).expect("there");
+        let id = segment_file::id_of(first.as_ref()).expect("read").expect("valid");
+        let header = segment_file::header(9, id);
         // The number of the segment or the prepared file, and its content from an offset on.
         let cases = [
             (1, 0, header.to_vec()),
@@ -457,7 +460,7 @@ mod tests {
             (usize::MAX, 16, [old_record, newer_record(42)].concat()),
         ];
         for (at, offset, bytes) in cases {
-            let files = filled(40, false);
+            let files = filled.after_kill();
             let name = segments(&files).get(at).cloned().unwrap_or(segment_file::NEXT_NAME.to_owned());
             write(&files, &name, offset, &bytes);
             let before = files.operations();

@@ -27,7 +27,7 @@ use crate::{
             health::ADVICE,
             sealed::{SealWriter, SealedFile},
             segment::Segment,
-            segment_file::{self, HEADER_BYTES, JournalId, UNFINISHED_NAME},
+            segment_file::{self, HEADER_BYTES, UNFINISHED_NAME},
             store::Store,
         },
         maintenance::{
@@ -186,7 +186,8 @@ pub(crate) fn seal(
     mut go_on: impl FnMut() -> bool,
 ) -> io::Result<Option<SealedFile>> {
     let file = files.create(UNFINISHED_NAME)?;
-    let id = segment_file::id_of(segment.file.as_ref())?.unwrap_or(JournalId::NONE);
+    let id = segment_file::id_of(segment.file.as_ref())?;
+    let id = id.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "its header is damaged"))?;
     let mut seal_writer = SealWriter::new(Arc::clone(&file), segment.first, id)?;
     let mut cursor = Cursor::new(Arc::clone(&segment.file), HEADER_BYTES);
     let mut expected = segment.first;

@@ -15,7 +15,7 @@ use crate::{
         idempotency::IdempotencyKeys,
         identity, mark,
         segment::Segment,
-        segment_file::{self, HEADER_BYTES, JournalId, NEXT_NAME, PLAIN_VERSION, UNFINISHED_NAME},
+        segment_file::{self, HEADER_BYTES, NEXT_NAME, PLAIN_VERSION, UNFINISHED_NAME},
     },
     time::Timestamp,
 };
@@ -156,7 +156,7 @@ impl Scanner<'_> {
     /// Copies part of a file, durably, to a new file with a segment header.
     fn keep(&self, file: &dyn File, (begin, end): (u64, u64), kept: &str) -> io::Result<()> {
         let copy = self.files.create(kept)?;
-        copy.write_at(&header_again(file)?, 0)?;
+        copy.write_at(&header_again(self.files, file)?, 0)?;
         copy_part(file, (begin, end), copy.as_ref(), HEADER_BYTES)?;
         copy.sync_data()?;
         self.files.sync_dir()
@@ -170,7 +170,7 @@ impl Scanner<'_> {
         }
         let begin = offset_after(segment, durable).map_err(|source| self.failed("read", name, source))?;
         let written = match begin {
-            Some(begin) => header_again(file)
+            Some(begin) => header_again(self.files, file)
                 .and_then(|header| file.write_at(&header, 0))
                 .and_then(|()| copy_part(file, (begin, segment.end()), file, begin)),
             None => Ok(()),
@@ -180,9 +180,12 @@ impl Scanner<'_> {
     }
 }
 
-/// The header of an unsealed file, with the identity that it has.
-fn header_again(file: &dyn File) -> io::Result<[u8; HEADER_BYTES as usize]> {
-    let id = segment_file::id_of(file)?.unwrap_or(JournalId::NONE);
+/// The header of an unsealed file, with its own identity, or the journal's if that is damaged.
+fn header_again(files: &dyn Files, file: &dyn File) -> io::Result<[u8; HEADER_BYTES as usize]> {
+    let id = match segment_file::id_of(file)? {
+        Some(id) => id,
+        None => identity::for_new_segment(files)?,
+    };
     Ok(segment_file::header(PLAIN_VERSION, id))
 }
 

@@ -417,7 +417,7 @@ fn a_newer_format_and_a_newer_record_are_refused() {
     file.write_at(&[3], 8).expect("written");
     let found = error(&files);
     assert!(found.contains(&format!("memory/{FIRST} is not a segment")), "{found}");
-    file.write_at(&segment_file::header(3, segment_file::JournalId::NONE), 0).expect("written");
+    file.write_at(&segment_file::header(3, segment_file::JournalId::EXAMPLE), 0).expect("written");
     let found = error(&files);
     assert!(found.contains("has format 3, this program reads up to 2"), "{found}");
 
@@ -431,7 +431,7 @@ fn a_newer_format_and_a_newer_record_are_refused() {
     files.open(FIRST).expect("there").write_at(&bytes, HEADER_BYTES + size(1)).expect("written");
     let found = error(&files);
     let said =
-        "cannot be read: its version 3 is newer than 2, the newest this program reads; start the newer";
+        "cannot be read: its version 2 is newer than 1, the newest this program reads; start the newer";
     assert!(found.contains(said), "{found}");
 }
 
