@@ -74,7 +74,10 @@ impl Scheduled {
         let mut planner = Planner::new(self.alive);
         let mut alarm = None;
         loop {
-            let plan = planner.plan(&settings.schedule.list, (self.wall)(), &(self.zone)());
+            let schedules = &settings.schedule.list;
+            // To find the zone lists the files of all zones: a tenth of a start.
+            let zone = if schedules.is_empty() { TimeZone::UTC } else { (self.zone)() };
+            let plan = planner.plan(schedules, (self.wall)(), &zone);
             for due in &plan.due {
                 out.publish(due.event((out.clock)())).await;
             }
