@@ -155,7 +155,7 @@ fn compile_templates<'s>(
             let message =
                 format!("`{}` is not used: the name of a template ends in {TEMPLATE_SUFFIX}", shown(name));
             found.push(Diagnostic::error(Place::file(&file.path), "", message).into_warning());
-        } else if let Err(error) = templates.add(name, file.text.to_string()) {
+        } else if let Err(error) = templates.add(name, &file.text) {
             let bad = bad_template(file, &error);
             let note = "the template of this name in an earlier layer stays in use";
             found.push(if templates.contains(name) { bad.with_note(note) } else { bad });

@@ -503,7 +503,7 @@ mod tests {
             text: text.into(),
         };
         let mut templates = Templates::new();
-        templates.add("ci.toon.j2", "ci: 1\n".into()).expect("a template");
+        templates.add("ci.toon.j2", "ci: 1\n").expect("a template");
         let context = Context {
             templates: KnownTemplates {
                 compiled: &templates,

@@ -20,7 +20,7 @@
 use std::{
     fmt,
     ops::Range,
-    sync::{Arc, LazyLock},
+    sync::{Arc, LazyLock, OnceLock},
 };
 
 use minijinja::{
@@ -55,8 +55,13 @@ const GRAMMAR: Grammar =
 static ENVIRONMENT: LazyLock<Environment<'static>> =
     LazyLock::new(|| sandbox::environment(UndefinedBehavior::Chainable, CONDITION_FUEL));
 
-/// A compiled `where`.
+/// A `where`: compiled, or to be compiled at the first test.
 pub struct Condition {
+    source: Arc<str>,
+    compiled: OnceLock<Result<Compiled, ConditionError>>,
+}
+
+struct Compiled {
     program: Program,
     is_constant: bool,
 }
@@ -89,21 +94,29 @@ impl Condition {
             let message = format!("longer than {CONDITION_BYTES_MAX} bytes");
             return Err(ConditionError { message, range: Some(CONDITION_BYTES_MAX..source.len()) });
         }
-        let checked =
-            sandbox::check_expression(source, &GRAMMAR).map_err(|fault| condition_error(source, fault))?;
-        let program = Program::expression(source, checked.guarded)
-            .map_err(|error| ConditionError { message: message(&error), range: error.range() })?;
-        Ok(Self { program, is_constant: checked.asks.is_empty() })
+        let source = source.into();
+        let compiled = Compiled::new(&source)?;
+        Ok(Self { source, compiled: Ok(compiled).into() })
+    }
+
+    /// Takes a text without a fault; it is compiled at the first test, and a fault is a failure of
+    /// each test.
+    pub fn deferred(source: &str) -> Self {
+        Self { source: source.into(), compiled: OnceLock::new() }
+    }
+
+    fn compiled(&self) -> Result<&Compiled, &ConditionError> {
+        self.compiled.get_or_init(|| Compiled::new(&self.source)).as_ref()
     }
 
     /// Its text.
     pub fn source(&self) -> &str {
-        self.program.source()
+        &self.source
     }
 
     /// Whether it reads no field of an event, so that it accepts all events or none.
     pub fn is_constant(&self) -> bool {
-        self.is_constant
+        self.compiled().is_ok_and(|compiled| compiled.is_constant)
     }
 
     /// Whether `event` meets the condition. Truth is as in minijinja.
@@ -111,11 +124,21 @@ impl Condition {
     /// Errors: an operation that is invalid for its values, or more than [`CONDITION_FUEL`] or
     /// [`CONDITION_STEPS`].
     pub fn test(&self, event: &Arc<Event>) -> Result<bool, ConditionFailure> {
+        let compiled =
+            self.compiled().map_err(|error| ConditionFailure { message: error.message.clone() })?;
         let view = Value::from_object(EventView(Arc::clone(event)));
-        let tested = self.program.run(&ENVIRONMENT, view, &mut String::new(), |value, _| {
+        let tested = compiled.program.run(&ENVIRONMENT, view, &mut String::new(), |value, _| {
             value.is_some_and(|value| value.is_true())
         });
         tested.map_err(|error| ConditionFailure { message: message(&error) })
+    }
+}
+
+impl Compiled {
+    fn new(source: &Arc<str>) -> Result<Self, ConditionError> {
+        let (program, checked) = Program::expression(Arc::clone(source), &GRAMMAR)
+            .map_err(|fault| condition_error(source, fault))?;
+        Ok(Self { program, is_constant: checked.asks.is_empty() })
     }
 }
 
@@ -135,7 +158,7 @@ fn condition_error(source: &str, fault: Fault) -> ConditionError {
 
 impl fmt::Debug for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Condition").field(&self.program.source()).finish()
+        f.debug_tuple("Condition").field(&self.source).finish()
     }
 }
 
@@ -308,6 +331,23 @@ mod tests {
             workspace: Some("/w".into()),
             cause: None,
         })
+    }
+
+    #[test]
+    fn a_deferred_condition_is_compiled_at_its_first_test() {
+        for source in ["payload.percentage > 80", "source == 'ci'", "paylod.x > 1", "source =="] {
+            let (deferred, compiled) = (Condition::deferred(source), Condition::compile(source));
+            assert_eq!((deferred.source(), deferred.compiled.get().is_none()), (source, true));
+            let expected = match &compiled {
+                Ok(condition) => condition.test(&event()),
+                Err(error) => Err(ConditionFailure { message: error.message.clone() }),
+            };
+            for _ in 0..2 {
+                assert_eq!(deferred.test(&event()), expected, "{source}");
+            }
+            assert!(!deferred.is_constant(), "{source}");
+        }
+        assert!(Condition::deferred("1 > 0").is_constant());
     }
 
     #[test]

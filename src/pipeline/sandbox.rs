@@ -18,7 +18,7 @@ mod rewrite;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use minijinja::{
     AutoEscape, Environment, Error, State, UndefinedBehavior,
@@ -30,7 +30,7 @@ use self_cell::self_cell;
 
 pub(super) use self::{
     guarded::Guarded,
-    lint::{Cause, Fault, Grammar, check_expression, check_template},
+    lint::{Cause, Checked, Fault, Grammar},
     rewrite::{OwnText, Trace},
 };
 
@@ -42,7 +42,7 @@ const RECURSION_MAX: usize = 32;
 self_cell!(
     /// Code, and the source from which it borrows names.
     struct Code {
-        owner: Box<str>,
+        owner: Arc<str>,
         #[covariant]
         dependent: Instructions,
     }
@@ -55,35 +55,51 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Compiles a template, with the accesses that [`check_template`] found to be guarded.
+    /// Checks and compiles a template.
     ///
-    /// Errors: bad syntax.
-    pub(super) fn template(source: &str, guarded: Guarded, trace: Trace) -> Result<Self, Error> {
-        let code = Code::try_new(source.into(), |source| {
+    /// Errors: bad syntax, or the first forbidden thing.
+    pub(super) fn template(source: Arc<str>, grammar: &Grammar) -> Result<(Self, Checked), Fault> {
+        Self::checked(source, |source| {
             let tree = parse_template(source)?;
-            let mut generator = CodeGenerator::new(NAME, source);
-            generator.compile_stmt(&tree);
-            Ok::<_, Error>(rewrite::rewrite(&generator.finish().0, &guarded, trace))
-        })?;
-        Ok(Self { code, guarded })
+            let checked = lint::check_template(&tree, grammar)?;
+            Ok((template_code(source, &tree, &checked.guarded, Trace::Off), checked))
+        })
     }
 
-    /// Compiles an expression, as [`Program::template`] does.
+    /// Checks and compiles an expression.
     ///
-    /// Errors: bad syntax.
-    pub(super) fn expression(source: &str, guarded: Guarded) -> Result<Self, Error> {
-        let code = Code::try_new(source.into(), |source| {
+    /// Errors: as for [`Program::template`].
+    pub(super) fn expression(source: Arc<str>, grammar: &Grammar) -> Result<(Self, Checked), Fault> {
+        Self::checked(source, |source| {
             let tree = machinery::parse_expr(source)?;
+            let checked = lint::check_expression(&tree, grammar)?;
             let mut generator = CodeGenerator::new(NAME, source);
             generator.compile_expr(&tree);
-            Ok::<_, Error>(rewrite::rewrite(&generator.finish().0, &guarded, Trace::Off))
+            Ok((rewrite::rewrite(&generator.finish().0, &checked.guarded, Trace::Off), checked))
+        })
+    }
+
+    fn checked(
+        source: Arc<str>,
+        compile: impl for<'s> FnOnce(&'s str) -> Result<(Instructions<'s>, Checked), Fault>,
+    ) -> Result<(Self, Checked), Fault> {
+        let mut found = None;
+        let code = Code::try_new(source, |source| {
+            let (code, checked) = compile(source)?;
+            found = Some(checked);
+            Ok::<_, Fault>(code)
         })?;
-        Ok(Self { code, guarded })
+        let checked = found.expect("code was checked");
+        Ok((Self { code, guarded: checked.guarded.clone() }, checked))
     }
 
     /// The same template, with the line of each piece of its own text.
     pub(super) fn traced(&self) -> Result<Self, Error> {
-        Self::template(self.source(), self.guarded.clone(), Trace::Lines)
+        let guarded = self.guarded.clone();
+        let code = Code::try_new(Arc::clone(self.code.borrow_owner()), |source| {
+            Ok::<_, Error>(template_code(source, &parse_template(source)?, &guarded, Trace::Lines))
+        })?;
+        Ok(Self { code, guarded })
     }
 
     /// The source text.
@@ -109,9 +125,19 @@ impl Program {
     }
 }
 
-/// Parses a template in the same way as [`Program::template`].
-pub(super) fn parse_template(source: &str) -> Result<ast::Stmt<'_>, Error> {
+fn parse_template(source: &str) -> Result<ast::Stmt<'_>, Error> {
     machinery::parse(source, NAME, SyntaxConfig::default())
+}
+
+fn template_code<'s>(
+    source: &'s str,
+    tree: &ast::Stmt<'s>,
+    guarded: &Guarded,
+    trace: Trace,
+) -> Instructions<'s> {
+    let mut generator = CodeGenerator::new(NAME, source);
+    generator.compile_stmt(tree);
+    rewrite::rewrite(&generator.finish().0, guarded, trace)
 }
 
 /// An environment with exactly the allowed filters, tests and functions.

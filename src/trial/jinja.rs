@@ -197,7 +197,7 @@ fn first_difference(
     examples: &[Arc<Event>],
 ) -> Option<String> {
     let mut templates = Templates::new();
-    if let Err(error) = templates.add("text.toon.j2", text.to_owned()) {
+    if let Err(error) = templates.add("text.toon.j2", text) {
         return Some(format!("no template writes it: {}", error.message));
     }
     let template = Layout::Template("text.toon.j2".into());

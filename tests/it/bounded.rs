@@ -68,7 +68,7 @@ fn a_template_that_would_take_gigabytes_fails_and_loses_no_event() {
     let before = largest();
     for source in TEMPLATES {
         let mut templates = Templates::new();
-        if templates.add("t", source.to_owned()).is_err() {
+        if templates.add("t", source).is_err() {
             continue;
         }
         let rendered = templates.render("t", &RenderInput::new(&subscriber, &rows, Tokens(800)));

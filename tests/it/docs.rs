@@ -252,7 +252,7 @@ fn render_subscriber(block: &Block, rows: &[Row]) -> Rendered {
 fn render(block: &Block, rows: &[Row]) -> Rendered {
     let mut templates = Templates::new();
     templates
-        .add("example", block.text.clone())
+        .add("example", &block.text)
         .unwrap_or_else(|error| panic!("{}, line {} of it: {error}", block.place, error.line));
     templates.render("example", &input(&SubscriberId::new("example"), rows))
 }

@@ -5,7 +5,11 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::{CleanRows, RenderFailure, RenderInput, TemplateError, draft::Attempt, template::Template};
+use super::{
+    CleanRows, RenderFailure, RenderInput, TemplateError,
+    draft::Attempt,
+    template::{Kind, Template},
+};
 use crate::event::cut_text;
 
 /// Most events of a batch with words of their own; the rest is counted.
@@ -22,7 +26,12 @@ impl Sentence {
     ///
     /// Errors: as for [`super::Templates::add`]; `notify` is refused too.
     pub fn compile(source: &str) -> Result<Self, TemplateError> {
-        Template::of_sentence(source).map(Self)
+        Template::compile(Kind::Sentence, source).map(Self)
+    }
+
+    /// Takes a source without a fault; it is compiled when it first runs.
+    pub fn deferred(source: &str) -> Self {
+        Self(Template::deferred(Kind::Sentence, source))
     }
 
     /// The payload fields that it names as `payload.name`.
@@ -63,7 +72,10 @@ fn failure(failed: Attempt) -> RenderFailure {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{super::tests::row, *};
+    use super::{
+        super::{Templates, tests::row},
+        *,
+    };
     use crate::{
         notification::{SubscriberId, Tokens},
         pipeline::row::Row,
@@ -88,6 +100,28 @@ mod tests {
         assert_eq!(said("{{ payload.absent }}", &payloads), Ok(Vec::new()));
         let long = said("{{ payload.id }}", &[json!({ "id": "x".repeat(5_000) })]).expect("words");
         assert!(long.iter().all(|words| words.chars().count() < CHARS_MAX + 30), "{long:?}");
+    }
+
+    #[test]
+    fn a_deferred_template_is_compiled_when_it_first_runs() {
+        let rows = [row(json!({ "id": 7 }), 1)];
+        let (id, words) = (SubscriberId::new("orders"), "order {{ payload.id }}");
+        let input = RenderInput::new(&id, &rows, Tokens(200));
+        assert_eq!(Sentence::deferred(words).render(&input), Ok(vec!["order 7".into()]));
+        assert_eq!(Sentence::deferred(words), Sentence::compile(words).expect("words"));
+        assert_eq!(Sentence::deferred(words).fields().len(), 1);
+
+        let bad = Sentence::deferred("x\n{{ events }}");
+        assert!(bad.fields().is_empty());
+        let failed = bad.render(&input).expect_err("no such variable");
+        assert_eq!((failed.line, failed.message.contains("has no `events`")), (Some(2), true), "{failed:?}");
+        let mut templates = Templates::new();
+        templates.add_deferred("good", "a: {{ events[0].payload.id }}");
+        templates.add_deferred("bad", "{{ a");
+        assert_eq!(templates.render("good", &input).content, "a: 7");
+        let rendered = templates.render("bad", &input);
+        assert_eq!(rendered.failure.map(|failure| failure.line), Some(Some(1)));
+        assert!(rendered.content.contains('7'), "the generic table: {}", rendered.content);
     }
 
     #[test]

@@ -115,8 +115,26 @@ impl View {
     }
 }
 
-/// A compiled template, with the names it uses.
+/// What a template sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A batch.
+    Batch,
+    /// One event.
+    Event,
+    /// One event; it prints plain text.
+    Sentence,
+}
+
+/// A template: compiled, or to be compiled when it first runs.
 pub(super) struct Template {
+    kind: Kind,
+    source: Arc<str>,
+    compiled: OnceLock<Result<Compiled, TemplateError>>,
+}
+
+/// A compiled template, with the names it uses.
+struct Compiled {
     program: Program,
     view: View,
     printed: Counts,
@@ -126,7 +144,7 @@ pub(super) struct Template {
 
 impl PartialEq for Template {
     fn eq(&self, other: &Self) -> bool {
-        (self.view, self.program.source()) == (other.view, other.program.source())
+        (self.kind, &self.source) == (other.kind, &other.source)
     }
 }
 
@@ -134,52 +152,58 @@ impl Eq for Template {}
 
 impl fmt::Debug for Template {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Template").field(&self.program.source()).finish()
+        f.debug_tuple("Template").field(&self.source).finish()
+    }
+}
+
+impl Compiled {
+    fn new(kind: Kind, source: &Arc<str>) -> Result<Self, TemplateError> {
+        let view = match kind {
+            Kind::Batch => View::Batch,
+            Kind::Event => View::Event,
+            Kind::Sentence => View::Sentence,
+        };
+        lint::check_text(source)?;
+        let (program, checked) = Program::template(Arc::clone(source), view.grammar())
+            .map_err(|fault| lint::template_error(source, fault))?;
+        let is_optional = view == View::Batch && checked.filters.contains(filters::OPTIONAL);
+        let view = if is_optional { View::OptionalBatch } else { view };
+        let asks = |name: &str| checked.asks.contains(name);
+        let printed = match kind {
+            Kind::Batch => Counts {
+                row_repeats: source.contains(".repeats"),
+                repeats: asks("repeats"),
+                suppressed: asks("suppressed"),
+                sources: false,
+            },
+            Kind::Event => Counts { row_repeats: asks(REPEATS), ..Counts::default() },
+            Kind::Sentence => Counts::default(),
+        };
+        Ok(Self { program, view, printed, fields: checked.fields })
     }
 }
 
 impl Template {
-    /// Compiles and checks a source that sees a batch.
-    pub(super) fn compile(source: &str) -> Result<Self, TemplateError> {
-        let printed = |asks: &BTreeSet<String>| Counts {
-            row_repeats: source.contains(".repeats"),
-            repeats: asks.contains("repeats"),
-            suppressed: asks.contains("suppressed"),
-            sources: false,
-        };
-        Self::of_view(View::Batch, source, printed)
+    /// Compiles and checks a source.
+    pub(super) fn compile(kind: Kind, source: &str) -> Result<Self, TemplateError> {
+        let source = source.into();
+        let compiled = Compiled::new(kind, &source)?;
+        Ok(Self { kind, source, compiled: Ok(compiled).into() })
     }
 
-    /// Compiles and checks a source that sees one event.
-    pub(super) fn of_event(source: &str) -> Result<Self, TemplateError> {
-        let printed =
-            |asks: &BTreeSet<String>| Counts { row_repeats: asks.contains(REPEATS), ..Counts::default() };
-        Self::of_view(View::Event, source, printed)
+    /// A source that is compiled when the template first runs; a fault in it is a failure of each run.
+    pub(super) fn deferred(kind: Kind, source: &str) -> Self {
+        Self { kind, source: source.into(), compiled: OnceLock::new() }
     }
 
-    /// Compiles and checks a source that sees one event and prints plain text.
-    pub(super) fn of_sentence(source: &str) -> Result<Self, TemplateError> {
-        Self::of_view(View::Sentence, source, |_| Counts::default())
+    fn compiled(&self) -> Result<&Compiled, &TemplateError> {
+        self.compiled.get_or_init(|| Compiled::new(self.kind, &self.source)).as_ref()
     }
 
-    fn of_view(
-        view: View,
-        source: &str,
-        printed: impl FnOnce(&BTreeSet<String>) -> Counts,
-    ) -> Result<Self, TemplateError> {
-        lint::check_text(source)?;
-        let checked = sandbox::check_template(source, view.grammar())
-            .map_err(|fault| lint::template_error(source, fault))?;
-        let is_optional = view == View::Batch && checked.filters.contains(filters::OPTIONAL);
-        let view = if is_optional { View::OptionalBatch } else { view };
-        let program = Program::template(source, checked.guarded, Trace::Off)
-            .map_err(|error| lint::template_error(source, (&error).into()))?;
-        Ok(Self { program, view, printed: printed(&checked.asks), fields: checked.fields })
-    }
-
-    /// The payload fields that it names as `payload.name`.
+    /// The payload fields that it names as `payload.name`; none if it does not compile.
     pub(super) fn fields(&self) -> &BTreeSet<String> {
-        &self.fields
+        static NONE: BTreeSet<String> = BTreeSet::new();
+        self.compiled().map_or(&NONE, |compiled| &compiled.fields)
     }
 
     /// Runs the template and converts its output into one strict document.
@@ -189,13 +213,13 @@ impl Template {
         events: &Shown,
         account: &Arc<Account>,
     ) -> Result<Draft, Attempt> {
-        let Ran { text: output, placeholders, said } =
-            execute(&self.program, self.view, input, events, account)?;
+        let compiled = self.compiled().map_err(unusable)?;
+        let Ran { text: output, placeholders, said } = compiled.execute(input, events, account)?;
         let body = assemble::document(&output, &placeholders).map_err(|misfit| match misfit {
             Misfit::TooMuch => Attempt::TooBig,
             Misfit::Nothing => Attempt::Nothing,
             Misfit::Wrong { line, message } => {
-                let line = line.and_then(|line| self.line(line, input, events, account));
+                let line = line.and_then(|line| compiled.line(line, input, events, account));
                 Attempt::Failed { line, message }
             }
         })?;
@@ -203,7 +227,8 @@ impl Template {
             Body::Written { shows_repeats, .. } => *shows_repeats,
             Body::Decoded { value, .. } => has_key(value, REPEATS),
         };
-        let printed = Counts { row_repeats: self.printed.row_repeats || shows_repeats, ..self.printed };
+        let printed = compiled.printed;
+        let printed = Counts { row_repeats: printed.row_repeats || shows_repeats, ..printed };
         let Placeholders { left_out, absent, .. } = placeholders;
         Ok(Draft { body, printed, left_out, absent, words: said.words() })
     }
@@ -215,8 +240,25 @@ impl Template {
         events: &Shown,
         account: &Arc<Account>,
     ) -> Result<String, Attempt> {
-        let Ran { text, placeholders, said: _ } = execute(&self.program, self.view, input, events, account)?;
+        let compiled = self.compiled().map_err(unusable)?;
+        let Ran { text, placeholders, said: _ } = compiled.execute(input, events, account)?;
         placeholders.expand(&text).map_err(|_| Attempt::TooBig)
+    }
+}
+
+/// The failure of a template that does not compile.
+fn unusable(error: &TemplateError) -> Attempt {
+    Attempt::Failed { line: Some(error.line), message: error.message.clone() }
+}
+
+impl Compiled {
+    fn execute(
+        &self,
+        input: &RenderInput<'_>,
+        events: &Shown,
+        account: &Arc<Account>,
+    ) -> Result<Ran, Attempt> {
+        execute(&self.program, self.view, input, events, account)
     }
 
     /// The line of the template that wrote a line of its output: runs a failed template once more,

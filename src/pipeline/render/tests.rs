@@ -42,9 +42,7 @@ impl<'a> Case<'a> {
 
     fn render(&self) -> Rendered {
         let mut templates = Templates::new();
-        templates
-            .add("t", self.template.to_owned())
-            .unwrap_or_else(|error| panic!("{error}: {}", self.template));
+        templates.add("t", self.template).unwrap_or_else(|error| panic!("{error}: {}", self.template));
         let subscriber = SubscriberId::new("sub");
         let input = RenderInput {
             subscriber_name: "Sub",
@@ -454,7 +452,7 @@ proptest! {
     #[test]
     fn any_template_text_gives_something_strict(template in "[a-c:,\\[\\]{}\"# \n0-9-]{0,40}") {
         let mut templates = Templates::new();
-        prop_assume!(templates.add("t", template.clone()).is_ok());
+        prop_assume!(templates.add("t", &template).is_ok());
         Case::new(&template, [json!({"message": "m"})]).render();
     }
 }

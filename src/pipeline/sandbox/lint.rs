@@ -5,7 +5,7 @@
 //! cannot be meant, each with its position. It visits every expression, also those of slices. It
 //! also collects the variables in use.
 
-use std::{collections::BTreeSet, ops::Range};
+use std::{collections::BTreeSet, ops::Range, sync::LazyLock};
 
 use minijinja::{
     Error,
@@ -15,7 +15,7 @@ use minijinja::{
     },
 };
 
-use super::{filters, guarded::Guarded, parse_template};
+use super::{filters, guarded::Guarded};
 use crate::nearest::nearest;
 
 /// Names with a meaning of their own in some places of minijinja.
@@ -24,6 +24,10 @@ const IMPLIED: [&str; 3] = ["loop", "caller", "self"];
 const SEVERITY: &str = "severity";
 /// The variable whose fields a producer chooses.
 const PAYLOAD: &str = "payload";
+
+/// The filters and tests of every program.
+static FILTERS: LazyLock<BTreeSet<&'static str>> = LazyLock::new(|| filters::filter_names().collect());
+static TESTS: LazyLock<BTreeSet<&'static str>> = LazyLock::new(|| filters::test_names().collect());
 
 /// The additional names of one kind of program.
 #[derive(Debug, Clone, Copy)]
@@ -58,8 +62,8 @@ pub(in crate::pipeline) enum Cause {
     Refused,
 }
 
-impl From<&Error> for Fault {
-    fn from(error: &Error) -> Self {
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
         let message = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
         Self { message, range: error.range(), line: error.line(), cause: Cause::Syntax }
     }
@@ -78,30 +82,26 @@ pub(in crate::pipeline) struct Checked {
     pub(in crate::pipeline) guarded: Guarded,
 }
 
-/// Checks a template.
+/// Checks a parsed template.
 ///
-/// Errors: bad syntax, or the first forbidden thing.
-pub(in crate::pipeline) fn check_template(source: &str, grammar: &Grammar) -> Result<Checked, Fault> {
-    let tree = parse_template(source).map_err(|error| Fault::from(&error))?;
+/// Errors: the first forbidden thing.
+pub(super) fn check_template(tree: &Stmt<'_>, grammar: &Grammar) -> Result<Checked, Fault> {
     let mut walk = Walk::new(grammar);
-    walk.statement(&tree);
+    walk.statement(tree);
     walk.end()
 }
 
-/// Checks an expression.
+/// Checks a parsed expression.
 ///
 /// Errors: as for [`check_template`].
-pub(in crate::pipeline) fn check_expression(source: &str, grammar: &Grammar) -> Result<Checked, Fault> {
-    let tree = minijinja::machinery::parse_expr(source).map_err(|error| Fault::from(&error))?;
+pub(super) fn check_expression(tree: &Expr<'_>, grammar: &Grammar) -> Result<Checked, Fault> {
     let mut walk = Walk::new(grammar);
-    walk.expression(&tree);
+    walk.expression(tree);
     walk.end()
 }
 
 struct Walk<'g, 's> {
     grammar: &'g Grammar,
-    filters: BTreeSet<&'static str>,
-    tests: BTreeSet<&'static str>,
     /// Names defined by the source, innermost scope last.
     scopes: Vec<BTreeSet<&'s str>>,
     asks: BTreeSet<String>,
@@ -115,8 +115,6 @@ impl<'g, 's> Walk<'g, 's> {
     fn new(grammar: &'g Grammar) -> Self {
         Self {
             grammar,
-            filters: filters::filter_names().chain(grammar.filters.iter().copied()).collect(),
-            tests: filters::test_names().collect(),
             scopes: vec![BTreeSet::new()],
             asks: BTreeSet::new(),
             fields: BTreeSet::new(),
@@ -410,15 +408,17 @@ impl<'g, 's> Walk<'g, 's> {
     }
 
     fn filter(&mut self, name: &str, place: Range<usize>) {
-        if self.filters.contains(name) {
-            self.used.extend(self.grammar.filters.iter().find(|own| **own == name));
+        let own = self.grammar.filters.iter().find(|own| **own == name);
+        self.used.extend(own);
+        if own.is_some() || FILTERS.contains(name) {
             return;
         }
         let refused = filters::REFUSED_FILTERS.iter().find(|(refused, _)| *refused == name);
         let message = match refused {
             Some((_, why)) => (*why).to_owned(),
             None => {
-                let hint = match nearest(name, self.filters.iter().copied()) {
+                let known: BTreeSet<&str> = FILTERS.iter().chain(self.grammar.filters).copied().collect();
+                let hint = match nearest(name, known) {
                     Some(nearest) => format!("did you mean `{nearest}`?"),
                     None => "those that write TOON are toon, toon_key and toon_row".to_owned(),
                 };
@@ -429,10 +429,10 @@ impl<'g, 's> Walk<'g, 's> {
     }
 
     fn test(&mut self, name: &str, place: Range<usize>) {
-        if self.tests.contains(name) {
+        if TESTS.contains(name) {
             return;
         }
-        let hint = nearest(name, self.tests.iter().copied())
+        let hint = nearest(name, TESTS.iter().copied())
             .map_or_else(String::new, |nearest| format!("; did you mean `{nearest}`?"));
         self.refuse(place, format!("unknown test `{name}`{hint}"));
     }

@@ -240,7 +240,7 @@ proptest! {
     ) {
         let rows = rows_of(payloads, repeated);
         let mut templates = Templates::new();
-        templates.add("t", same.2.to_owned()).expect("it compiles");
+        templates.add("t", same.2).expect("it compiles");
         let written = render(&declared(None, Some(of_same(&same))), &templates, &rows, max_tokens);
         let run = render(&Layout::Template("t".into()), &templates, &rows, max_tokens);
         prop_assert_eq!(written.content, run.content);
@@ -255,7 +255,7 @@ proptest! {
     ) {
         let rows = rows_of(payloads, 1);
         let mut templates = Templates::new();
-        templates.add("t", same.2.to_owned()).expect("it compiles");
+        templates.add("t", same.2).expect("it compiles");
         let lines = render(&declared(None, Some(of_same(&same))), &templates, &rows, PLENTY);
         let in_table = render(&Layout::Template("t".into()), &templates, &rows, PLENTY);
         let [lines, in_table] = [lines, in_table].map(|rendered| toon::decode(&rendered.content).expect("strict"));
@@ -285,7 +285,7 @@ fn each_row_names_its_own_untrusted_source() {
     let tool = declared(None, Some(Table::new("fails", Some(vec![Column::new("tool", ["tool_name"])]))));
     let all = declared(None, Some(Table::new("fails", None)));
     let mut templates = Templates::new();
-    templates.add("t", "{{ rows|toon(key='fails') }}".into()).expect("a template");
+    templates.add("t", "{{ rows|toon(key='fails') }}").expect("a template");
     for (what, layout, header, names_sources) in [
         ("declared", tool.clone(), "fails[3]{untrusted_source,tool,repeats}:", true),
         (

@@ -24,7 +24,7 @@ impl<'t> Code<'t> {
     pub fn of(source: &'t str) -> Result<Self, TemplateError> {
         let (mut names, mut printed, mut start) = (BTreeSet::new(), Vec::new(), 0);
         for token in tokenize(source, false, SyntaxConfig::default()) {
-            let (token, span) = token.map_err(|error| lint::template_error(source, (&error).into()))?;
+            let (token, span) = token.map_err(|error| lint::template_error(source, error.into()))?;
             if let Token::Ident(name) = token {
                 names.insert(name);
             } else if let Token::VariableStart = token {

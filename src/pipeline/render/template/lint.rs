@@ -126,7 +126,7 @@ mod tests {
             ("{% for e in events %}{{ loop.cycle() }}{% endfor %}", 1, 25, "`cycle`"),
             ("{% macro m(a) %}{% endmacro %}{{ m(*rows) }}", 1, 37, "unpack"),
         ] {
-            let error = Templates::new().add("t", source.to_owned()).expect_err(source);
+            let error = Templates::new().add("t", source).expect_err(source);
             assert!(error.message.contains(part), "{source}: {error}");
             assert_eq!((error.line, error.column), (line, column), "{source}: {error}");
         }
@@ -143,7 +143,7 @@ mod tests {
             "{% for safe in rows %}{{ safe.include }}{% endfor %}",
             "{% set x = namespace(n=0) %}{% macro m(y) %}{{ y }}{% endmacro %}a: {{ m(x.n) }}",
         ] {
-            assert_eq!(Templates::new().add("t", source.to_owned()), Ok(()), "{source}");
+            assert_eq!(Templates::new().add("t", source), Ok(()), "{source}");
         }
     }
 }
