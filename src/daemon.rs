@@ -169,6 +169,8 @@ pub async fn run(options: ServeOptions, passed: Passed, on_ready: impl FnOnce())
     let failed = has_errors.then(|| Outgoing::Event(reload::failed(&usable.report, recovered.clock.now())));
     let outbox = unpublished.chain(failed).collect();
     let mut daemon = Daemon::start(options, passed, recovered, &usable, in_force, outbox).await?;
+    // Nothing needs the texts of the files and their tests any more.
+    drop(usable);
     daemon.log_ready();
     on_ready();
     daemon.journal.prepare_next_file();
