@@ -17,6 +17,7 @@ pub mod load;
 
 pub mod layers;
 pub mod shipped;
+pub mod text;
 
 mod catalogue;
 mod fallback;

@@ -269,7 +269,7 @@ mod examples {
                 layer: LayerKind::User,
                 name: Arc::clone(&file.name),
                 path: Arc::clone(&file.name),
-                text: Arc::clone(&file.text),
+                text: (&*file.text).into(),
             });
         let sources = Sources::shipped().with(copies, []);
         let compiled = compile(&sources, &[]);

@@ -7,7 +7,10 @@ use std::{
 };
 
 use crate::{
-    config::report::{Diagnostic, Place},
+    config::{
+        report::{Diagnostic, Place},
+        text::Text,
+    },
     problem::{
         format::text_of,
         matcher::{FILE_BYTES_MAX, MatcherError, Matchers},
@@ -54,7 +57,7 @@ impl Unread {
                 Diagnostic::error(Place::file(&file), "", format!("only {FILES_MAX} files are read"))
             }
             ReadError::Matcher(error) => {
-                let text: Arc<str> = self.text.as_str().into();
+                let text = Text::from(self.text.as_str());
                 let place = match error.position {
                     Some((line, _)) => Place::line_of(&file, &text, line),
                     None => Place::file(&file),

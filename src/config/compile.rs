@@ -21,6 +21,7 @@ use crate::{
         report::{Diagnostic, Level, Place, Report, sentence, shown},
         subscriber::Context,
         subscribers::{self, Subscribers},
+        text::Text,
         webhooks::{self, Webhooks},
     },
     event::{EventType, catalogue::CatalogueEntry},
@@ -155,7 +156,7 @@ fn compile_templates<'s>(
             let message =
                 format!("`{}` is not used: the name of a template ends in {TEMPLATE_SUFFIX}", shown(name));
             found.push(Diagnostic::error(Place::file(&file.path), "", message).into_warning());
-        } else if let Err(error) = templates.add(name, &file.text) {
+        } else if let Err(error) = add_template(&mut templates, name, &file.text) {
             let bad = bad_template(file, &error);
             let note = "the template of this name in an earlier layer stays in use";
             found.push(if templates.contains(name) { bad.with_note(note) } else { bad });
@@ -164,6 +165,14 @@ fn compile_templates<'s>(
         }
     }
     (templates, layers)
+}
+
+fn add_template(templates: &mut Templates, name: &str, text: &Text) -> Result<(), TemplateError> {
+    if text.is_of_program() {
+        templates.add_deferred(name, text);
+        return Ok(());
+    }
+    templates.add(name, text)
 }
 
 /// The name of a template in subscribers' files.

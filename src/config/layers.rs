@@ -14,15 +14,24 @@
 //! `daemon/rules.rs`). The path of the layer's folder is not included: the same files in another
 //! home are the same generation.
 
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    fmt,
+    sync::{Arc, LazyLock},
+};
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
-use crate::{config::shipped, hex::hex};
+use crate::config::{
+    shipped,
+    text::{Text, sha256_hex},
+};
 
 /// The version of the bundle's format.
 const BUNDLE_VERSION: u32 = 1;
+
+/// The layer in the binary, without the tests of its subscribers.
+static SHIPPED: LazyLock<Sources> = LazyLock::new(|| Sources::of_shipped(shipped::rules()));
 
 /// The owner of a layer; ordered, a later one overrides an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -93,7 +102,7 @@ impl FileKind {
 }
 
 /// One file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceFile {
     /// Its layer.
     pub layer: LayerKind,
@@ -102,7 +111,7 @@ pub struct SourceFile {
     /// Its path for display.
     pub path: Arc<str>,
     /// Its text.
-    pub text: Arc<str>,
+    pub text: Text,
 }
 
 /// A file or folder that is left out of the rules.
@@ -163,7 +172,7 @@ struct WrittenBundle<'a> {
 struct WrittenFile<'a> {
     layer: LayerKind,
     name: &'a str,
-    sha256: String,
+    sha256: &'a str,
 }
 
 /// Why a text is not a bundle.
@@ -198,7 +207,13 @@ impl Sources {
 
     /// The layer in the binary, without the tests of its subscribers.
     pub fn shipped() -> Self {
-        Self::of_shipped(shipped::rules())
+        SHIPPED.clone()
+    }
+
+    /// The text in the binary whose SHA-256 is `sha256`, in lower-case hex.
+    pub(crate) fn shipped_text(sha256: &str) -> Option<Text> {
+        let found = SHIPPED.files.iter().find(|file| file.text.sha256() == sha256);
+        found.map(|file| file.text.clone())
     }
 
     /// The layer in the binary, complete.
@@ -211,7 +226,7 @@ impl Sources {
             layer: LayerKind::Shipped,
             name: name.into(),
             path: format!("shipped:{name}").into(),
-            text: text.into(),
+            text: Text::of_program(text),
         }))
     }
 
@@ -280,7 +295,7 @@ impl Sources {
         let files = self.files.iter().map(|file| WrittenFile {
             layer: file.layer,
             name: &file.name,
-            sha256: sha256_hex(file.text.as_bytes()),
+            sha256: file.text.sha256(),
         });
         let bundle = WrittenBundle { version: BUNDLE_VERSION, files: files.collect() };
         serde_json::to_string(&bundle).expect("strings and numbers are JSON")
@@ -291,10 +306,7 @@ impl Sources {
     /// Shape: the path of a file is `layer:name`.
     ///
     /// Errors: the bundle is damaged or of a later version, or a text is missing.
-    pub fn from_bundle(
-        bundle: &[u8],
-        text_of: impl Fn(&str) -> Option<Arc<str>>,
-    ) -> Result<Self, BundleError> {
+    pub fn from_bundle(bundle: &[u8], text_of: impl Fn(&str) -> Option<Text>) -> Result<Self, BundleError> {
         let Bundle { version, files } = serde_json::from_slice(bundle)?;
         if version > BUNDLE_VERSION {
             return Err(BundleError::Version { found: version });
@@ -318,11 +330,6 @@ impl Sources {
     pub fn hash(&self) -> String {
         sha256_hex(self.to_bundle().as_bytes())
     }
-}
-
-/// Lower-case hex of the SHA-256 of `bytes`.
-pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
 }
 
 #[cfg(test)]

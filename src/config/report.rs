@@ -20,7 +20,7 @@ use std::{fmt, ops::Range, sync::Arc};
 use annotate_snippets::{AnnotationKind, Element, Group, Level as Label, Renderer, Snippet};
 use strum::IntoStaticStr;
 
-use crate::{event::clean_text, nearest::nearest};
+use crate::{config::text::Text, event::clean_text, nearest::nearest};
 
 /// Most characters of a file's text that a message repeats.
 const SHOWN_CHARS_MAX: usize = 64;
@@ -75,7 +75,7 @@ pub struct Place {
     pub file: Arc<str>,
     /// Bytes of the text; empty if it concerns the whole file.
     pub span: Range<usize>,
-    text: Arc<str>,
+    text: Text,
 }
 
 impl fmt::Debug for Place {
@@ -86,10 +86,10 @@ impl fmt::Debug for Place {
 
 impl Place {
     /// A range of a text; a span outside the text becomes its end.
-    pub(crate) fn new(file: &Arc<str>, text: &Arc<str>, span: Range<usize>) -> Self {
+    pub(crate) fn new(file: &Arc<str>, text: &Text, span: Range<usize>) -> Self {
         let is_inside = text.get(span.clone()).is_some();
         let span = if is_inside { span } else { text.len()..text.len() };
-        Self { file: Arc::clone(file), span, text: Arc::clone(text) }
+        Self { file: Arc::clone(file), span, text: text.clone() }
     }
 
     /// A whole file.
@@ -98,7 +98,7 @@ impl Place {
     }
 
     /// A line of a text, from 1; the first line if the text has fewer.
-    pub(crate) fn line_of(file: &Arc<str>, text: &Arc<str>, line: usize) -> Self {
+    pub(crate) fn line_of(file: &Arc<str>, text: &Text, line: usize) -> Self {
         let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1));
         let start = starts.take(line).last().unwrap_or(0);
         let length = text.get(start..).and_then(|rest| rest.lines().next()).map_or(0, str::len);

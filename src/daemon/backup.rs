@@ -426,6 +426,8 @@ mod tests {
             assert_eq!(names(&restored.join("snapshots")), ["1.snap"]);
             let rules = RulesStore::new(&restored).sources(&hash).expect("all of them");
             assert_eq!(rules.to_bundle(), Sources::shipped().to_bundle());
+            let wrong = RulesStore::new(&restored).verify().expect("listed");
+            assert_eq!(wrong, Vec::<String>::new(), "the program's own texts are stored too");
             assert!(!restored.join("rules/b.unfinished").exists());
             let journal = open(&restored, seal);
             assert_eq!(records(&journal), expected);

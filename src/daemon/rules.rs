@@ -24,7 +24,8 @@ use crate::{
     causes::with_causes,
     config::{
         compile::compile,
-        layers::{BundleError, LayerKind, SourceFile, Sources, sha256_hex},
+        layers::{BundleError, LayerKind, SourceFile, Sources},
+        text::{Text, sha256_hex},
     },
     journal::{Journal, ReadError},
     records::{self, RecordInput},
@@ -126,7 +127,7 @@ impl RulesStore {
                 has_written |= self.write(&sha256_hex(pack.as_bytes()), PACK, pack.as_bytes())?;
             }
             for file in own {
-                has_written |= self.write(&sha256_hex(file.text.as_bytes()), TEXT, file.text.as_bytes())?;
+                has_written |= self.write(file.text.sha256(), TEXT, file.text.as_bytes())?;
             }
             if self.write(&hash, BUNDLE, bundle.as_bytes())? || has_written {
                 fs::File::open(&self.folder)?.sync_all()?;
@@ -211,29 +212,34 @@ impl RulesStore {
         self.folder.parent().map_or(Ok(()), |state| fs::File::open(state)?.sync_all())
     }
 
-    /// The files stored under `hash`.
+    /// The files stored under `hash`. Texts that are in the program too are not read.
     ///
     /// Errors: one is missing, or does not match its name.
     pub fn sources(&self, hash: &str) -> Result<Sources, RulesError> {
+        self.sources_with(hash, Sources::shipped_text)
+    }
+
+    /// The files stored under `hash`; texts that are `known` by their SHA-256 are not read.
+    fn sources_with(&self, hash: &str, known: fn(&str) -> Option<Text>) -> Result<Sources, RulesError> {
         let bundle = self.read(hash, BUNDLE)?;
         let packs = OnceCell::new();
-        let text = |sha256: &str| match self.read(sha256, TEXT) {
-            Ok(text) => String::from_utf8(text).ok().map(Arc::from),
-            Err(_) => packs.get_or_init(|| self.packed()).get(sha256).cloned(),
+        let stored = |sha256: &str| match self.read(sha256, TEXT) {
+            Ok(text) => String::from_utf8(text).ok().map(Text::from),
+            Err(_) => packs.get_or_init(|| self.packed()).get(sha256).map(|text| text.as_str().into()),
         };
-        Sources::from_bundle(&bundle, text)
+        Sources::from_bundle(&bundle, |sha256| known(sha256).or_else(|| stored(sha256)))
             .map_err(|source| RulesError::Bundle { path: self.path(hash, BUNDLE), source })
     }
 
     /// The texts of all readable packs, by their SHA-256.
-    fn packed(&self) -> BTreeMap<String, Arc<str>> {
+    fn packed(&self) -> BTreeMap<String, String> {
         let files = paths_in(&self.folder).unwrap_or_default();
         let packs = files.iter().filter_map(|path| name_of(path).filter(|(_, kind)| *kind == PACK));
         packs.filter_map(|(hash, _)| self.pack(hash).ok()).flatten().collect()
     }
 
     /// The texts of one pack.
-    fn pack(&self, hash: &str) -> Result<BTreeMap<String, Arc<str>>, RulesError> {
+    fn pack(&self, hash: &str) -> Result<BTreeMap<String, String>, RulesError> {
         let bytes = self.read(hash, PACK)?;
         serde_json::from_slice(&bytes)
             .map_err(|source| RulesError::Bundle { path: self.path(hash, PACK), source: source.into() })
@@ -289,7 +295,7 @@ impl RulesStore {
         for path in paths_in(&self.folder)? {
             let Some((hash, extension)) = name_of(&path) else { continue };
             let found = match extension {
-                BUNDLE => self.sources(hash).map(|_| ()),
+                BUNDLE => self.sources_with(hash, |_| None).map(|_| ()),
                 TEXT => self.read(hash, TEXT).map(|_| ()),
                 PACK => self.pack(hash).map(|_| ()),
                 _ => Ok(()),
@@ -373,8 +379,7 @@ impl RulesStore {
 
 /// The texts of `files` as a pack.
 fn pack(files: &[&SourceFile]) -> String {
-    let texts: BTreeMap<String, &str> =
-        files.iter().map(|file| (sha256_hex(file.text.as_bytes()), &*file.text)).collect();
+    let texts: BTreeMap<&str, &str> = files.iter().map(|file| (file.text.sha256(), &*file.text)).collect();
     serde_json::to_string(&texts).expect("strings are JSON")
 }
 
@@ -524,6 +529,19 @@ mod tests {
             store.load(&hash).expect("mended");
             fs::remove_dir(path.with_extension("damaged")).expect("kept next to it");
         }
+    }
+
+    #[test]
+    fn texts_of_the_program_need_no_pack() {
+        let state = tempfile::tempdir().expect("a folder");
+        let store = RulesStore::new(state.path());
+        let hash = store.keep(&Sources::shipped()).expect("kept");
+        let pack = names(state.path()).into_iter().find(|name| name.ends_with(PACK)).expect("a pack");
+        fs::remove_file(state.path().join("rules").join(pack)).expect("removed");
+        let read = store.sources(&hash).expect("in the program");
+        assert!(read.files().iter().all(|file| file.text.is_of_program()));
+        assert_eq!(read.hash(), hash);
+        assert_eq!(store.verify().expect("listed").len(), 1, "another program needs it");
     }
 
     #[test]
