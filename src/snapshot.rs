@@ -1,10 +1,11 @@
 //! The encoding of state in snapshots.
 //!
-//! Shape: [MessagePack](https://msgpack.org) in which every struct field and enum variant has its
-//! name. The types of the state derive `serde::Serialize` and `serde::Deserialize`, so a later
+//! Shape: CBOR ([RFC 8949](https://www.rfc-editor.org/rfc/rfc8949)) in which every struct field and
+//! enum variant has its name. The types of the state derive `serde::Serialize` and `serde::Deserialize`, so a later
 //! version can read an earlier one's state: `#[serde(default)]` sets a field that it added,
-//! `#[serde(alias = "..")]` names one that it renamed, and a field that it removed is ignored. State is kept in ordered collections, so equal state has equal
-//! bytes; an index of other state is left out and rebuilt.
+//! `#[serde(alias = "..")]` names one that it renamed, and a field that it removed is ignored. State
+//! is kept in ordered collections, so equal state has equal bytes; an index of other state is left
+//! out and rebuilt.
 //!
 //! A value in several places behind an `Arc` ([`Shared`]) is written once, into a table of its
 //! type, and referred to by its number in that table: a field of the type `Arc<T>` has
@@ -61,7 +62,7 @@ pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Damaged> {
 ///
 /// Errors: its type cannot be encoded.
 pub fn append_named<T: Serialize>(value: &T, to: &mut Vec<u8>) -> Result<(), Damaged> {
-    value.serialize(&mut rmp_serde::Serializer::new(to).with_struct_map())?;
+    value.serialize(&mut minicbor_serde::Serializer::new(to))?;
     Ok(())
 }
 
@@ -69,9 +70,10 @@ pub fn append_named<T: Serialize>(value: &T, to: &mut Vec<u8>) -> Result<(), Dam
 ///
 /// Errors: the bytes are not an encoded `T`.
 pub fn from_named<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Damaged> {
-    let mut rest = bytes;
-    let value = T::deserialize(&mut rmp_serde::Deserializer::new(&mut rest))?;
-    if rest.is_empty() { Ok(value) } else { Err(Damaged::new("trailing bytes")) }
+    let mut reader = minicbor_serde::Deserializer::new(bytes);
+    let value = T::deserialize(&mut reader)?;
+    let is_whole = reader.decoder().position() == bytes.len();
+    if is_whole { Ok(value) } else { Err(Damaged::new("trailing bytes")) }
 }
 
 /// Appends the tables to a value, and fills in the reserved length before it.
@@ -184,7 +186,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_give_a_value_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let framed = [&(bytes.len() as u64).to_le_bytes()[..], &bytes, &[0x80]].concat();
+            let framed = [&(bytes.len() as u64).to_le_bytes()[..], &bytes, &[0xa0]].concat();
             for bytes in [&bytes, &framed] {
                 if let Ok(whole) = read::<Whole>(bytes) {
                     prop_assert_eq!(read::<Whole>(&write(&whole).expect("read")), Ok(whole));

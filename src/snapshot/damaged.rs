@@ -1,5 +1,9 @@
 //! The error of encoding and decoding.
 
+use std::convert::Infallible;
+
+use minicbor_serde::error::{DecodeError, EncodeError};
+
 /// Invalid bytes, or state that cannot be encoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the state is damaged: {0}")]
@@ -12,14 +16,14 @@ impl Damaged {
     }
 }
 
-impl From<rmp_serde::encode::Error> for Damaged {
-    fn from(error: rmp_serde::encode::Error) -> Self {
+impl From<EncodeError<Infallible>> for Damaged {
+    fn from(error: EncodeError<Infallible>) -> Self {
         Self(error.to_string())
     }
 }
 
-impl From<rmp_serde::decode::Error> for Damaged {
-    fn from(error: rmp_serde::decode::Error) -> Self {
+impl From<DecodeError> for Damaged {
+    fn from(error: DecodeError) -> Self {
         Self(error.to_string())
     }
 }

@@ -13,7 +13,7 @@ use std::{
 };
 
 use hashbrown::HashMap;
-use rmp::{decode, encode};
+use minicbor::{Decoder, Encoder};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 
 use super::Damaged;
@@ -131,10 +131,10 @@ impl WrittenTables {
 
     pub(super) fn append_to(&self, bytes: &mut Vec<u8>) {
         let in_memory = "a vector takes every byte";
-        encode::write_map_len(bytes, u32::try_from(self.0.len()).unwrap_or(u32::MAX)).expect(in_memory);
+        Encoder::new(&mut *bytes).map(self.0.len() as u64).expect(in_memory);
         for (name, table) in &self.0 {
-            encode::write_str(bytes, name).expect(in_memory);
-            encode::write_array_len(bytes, table.count).expect(in_memory);
+            let mut head = Encoder::new(&mut *bytes);
+            head.str(name).and_then(|head| head.array(table.count.into())).expect(in_memory);
             bytes.extend_from_slice(&table.blocks);
         }
     }
@@ -142,7 +142,7 @@ impl WrittenTables {
 
 impl WrittenTable {
     fn push(&mut self) -> u32 {
-        encode::write_bin(&mut self.blocks, &self.scratch).expect("a vector takes every byte");
+        Encoder::new(&mut self.blocks).bytes(&self.scratch).expect("a vector takes every byte");
         let number = self.count;
         self.count += 1;
         number
@@ -165,23 +165,20 @@ struct Slot {
 impl ReadTables {
     /// Finds the values; decodes none of them.
     pub(super) fn of(bytes: &[u8]) -> Result<Self, Damaged> {
-        let damaged = |_| Damaged::new("its tables cannot be read");
-        let mut rest = bytes;
+        let damaged = || Damaged::new("its tables cannot be read");
+        let mut from = Decoder::new(bytes);
         let mut tables = BTreeMap::new();
-        for _ in 0..decode::read_map_len(&mut rest).map_err(damaged)? {
-            let (name, after) =
-                decode::read_str_from_slice(rest).map_err(|_| Damaged::new("a table has no name"))?;
-            rest = after;
+        for _ in 0..from.map().ok().flatten().ok_or_else(damaged)? {
+            let name = from.str().map_err(|_| Damaged::new("a table has no name"))?.to_owned();
             let mut slots = Vec::new();
-            for _ in 0..decode::read_array_len(&mut rest).map_err(damaged)? {
-                let length = decode::read_bin_len(&mut rest).map_err(damaged)? as usize;
-                let begin = bytes.len() - rest.len();
-                rest = rest.get(length..).ok_or_else(|| Damaged::new("a table is truncated"))?;
-                slots.push(Slot { at: begin..begin + length, read: None });
+            for _ in 0..from.array().ok().flatten().ok_or_else(damaged)? {
+                let value = from.bytes().map_err(|_| Damaged::new("a table is truncated"))?;
+                let end = from.position();
+                slots.push(Slot { at: end - value.len()..end, read: None });
             }
-            tables.insert(name.to_owned(), slots);
+            tables.insert(name, slots);
         }
-        if !rest.is_empty() {
+        if from.position() != bytes.len() {
             return Err(Damaged::new("trailing bytes after its tables"));
         }
         Ok(Self { bytes: bytes.to_vec(), tables, texts: HashSet::new() })
