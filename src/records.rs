@@ -14,7 +14,7 @@ use std::{borrow::Cow, sync::Arc};
 use serde::{Serialize, de::DeserializeOwned};
 
 use self::body::{
-    Asked, Asking, Bare, Carried, Cause, Closed, Decided, Moved, MovedTo, Opened, Rules, Seen, Skipped,
+    Asked, Asking, Bare, Carried, Cause, Closed, Decided, Head, Moved, MovedTo, Opened, Rules, Seen, Skipped,
     VERSION, Versioned,
 };
 use crate::{
@@ -303,6 +303,9 @@ pub fn encode_bare(body: &mut Vec<u8>) {
     write(Bare {}, body);
 }
 
+/// The beginning of a body with content.
+const HEAD: &[u8] = b"{\"v\":1,";
+
 fn write(rest: impl Serialize, body: &mut Vec<u8>) {
     let written = Versioned { v: VERSION, rest };
     serde_json::to_writer(body, &written).expect("text and numbers always serialize into memory");
@@ -394,16 +397,17 @@ struct Body<'a> {
 impl Body<'_> {
     fn read<T: DeserializeOwned>(self) -> Result<T, RecordError> {
         let Self { seq, kind, bytes } = self;
-        let read: Result<Versioned<T>, _> = serde_json::from_slice(bytes);
-        let version = match &read {
-            Ok(read) => Some(read.v),
-            // A later version may have another structure.
-            Err(_) => serde_json::from_slice::<Versioned<Bare>>(bytes).ok().map(|read| read.v),
-        };
-        if let Some(version) = version.filter(|version| *version > VERSION) {
-            return Err(RecordError::Version { seq, kind, version });
+        // The version is a field that no body has, so it is skipped: a flattened body would be copied.
+        let read = serde_json::from_slice(bytes);
+        if read.is_ok() && bytes.starts_with(HEAD) {
+            return read.map_err(|error| self.broken(&error.to_string()));
         }
-        read.map(|read| read.rest).map_err(|error| self.broken(&error.to_string()))
+        match serde_json::from_slice(bytes) {
+            // A later version may have another structure.
+            Ok(Head { v: version }) if version > VERSION => Err(RecordError::Version { seq, kind, version }),
+            Ok(Head { .. }) => read.map_err(|error| self.broken(&error.to_string())),
+            Err(error) => Err(self.broken(&error.to_string())),
+        }
     }
 
     fn broken(self, what: &str) -> RecordError {

@@ -21,11 +21,17 @@ pub(super) const VERSION: u32 = 1;
 
 /// A body. The decoder only checks that required fields are present: the API validates requests,
 /// and may become stricter. Unknown fields are of later versions and skipped.
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize)]
 pub(super) struct Versioned<T> {
     pub(super) v: u32,
     #[serde(flatten)]
     pub(super) rest: T,
+}
+
+/// The version of a body.
+#[derive(Deserialize)]
+pub(super) struct Head {
+    pub(super) v: u32,
 }
 
 /// An exchange as written, without the observed events, which are separate records.
