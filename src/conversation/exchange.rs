@@ -129,7 +129,7 @@ impl Sessions {
         session: SessionKey,
         exchange: &Exchange,
         decided: Decided,
-        injection: &InjectionId,
+        injection: impl FnOnce() -> InjectionId,
         for_user: Option<&str>,
         now: Timestamp,
     ) -> Answer {

@@ -270,12 +270,12 @@ impl Injector {
     /// carrier.
     ///
     /// Take the ledger entries with [`Self::take_outputs`] before the answer is sent. `injection`
-    /// is not used up when nothing is released.
+    /// is called if something is released.
     pub fn release(
         &mut self,
         exchange: &Exchange,
         decided: Decided,
-        injection: &InjectionId,
+        injection: impl FnOnce() -> InjectionId,
         terms: Terms<'_>,
         now: Timestamp,
     ) -> Answer {
@@ -291,7 +291,7 @@ impl Injector {
         let starts_turn = starts_turn && !is_pull;
         let injection = fitted.map(|fitted| Injection {
             starts_turn,
-            ..self.open_lease(exchange, fitted, directive.as_ref(), injection, lease, now)
+            ..self.open_lease(exchange, fitted, directive.as_ref(), &injection(), lease, now)
         });
         let is_first_text = injection.is_some() && self.first_text.is_none() && !is_pull;
         if let Some(first) = injection.as_ref().filter(|_| is_first_text) {

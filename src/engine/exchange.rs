@@ -4,7 +4,7 @@
 use super::{
     io::{Output, RequestId},
     parts::{Engine, pipeline},
-    text::{Text, injection_id},
+    text::{LazyId, Text, injection_id},
 };
 use crate::{
     conversation::{
@@ -130,10 +130,10 @@ impl Engine {
         release: &Release,
         now: Timestamp,
     ) -> Answer {
-        let injection = match release {
+        let injection = LazyId::new(Box::new(|| match release {
             Release::Recorded(Some(record)) => record.injection,
             Release::Decide | Release::Recorded(None) => injection_id(exchange, seq, now),
-        };
+        }));
         let limits = limits(&self.rules, exchange);
         let (offer, evicted) = self.sessions.offer(session, exchange, &limits, now);
         let format = exchange.format.unwrap_or(self.rules.injection.format);
@@ -158,7 +158,8 @@ impl Engine {
             self.for_user.show(&exchange.session, folder, &exchange.carrier, now)
         });
         let (for_user, entries) = shown.flatten().unzip();
-        let answer = self.sessions.release(session, exchange, decided, &injection, for_user.as_deref(), now);
+        let answer =
+            self.sessions.release(session, exchange, decided, || *injection, for_user.as_deref(), now);
         self.record_all(entries.unwrap_or_default());
         answer
     }

@@ -1,6 +1,6 @@
 //! The id and the text of an injection.
 
-use std::collections::BTreeMap;
+use std::{cell::LazyCell, collections::BTreeMap};
 
 use sha2::{Digest, Sha256};
 use toon::tokens;
@@ -19,14 +19,17 @@ const INJECTION_ID_LEN: usize = 6;
 /// Crockford's alphabet, which has no letter that looks like a digit.
 const INJECTION_ID_ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
+/// The id of an injection, made when it is first needed: most exchanges release nothing.
+pub(super) type LazyId<'made> = LazyCell<InjectionId, Box<dyn FnOnce() -> InjectionId + 'made>>;
+
 /// Parameters of the rendered text of an injection.
-pub(super) struct Text<'a> {
+pub(super) struct Text<'a, 'made> {
     pub(super) format: Format,
-    pub(super) injection: &'a InjectionId,
+    pub(super) injection: &'a LazyId<'made>,
     pub(super) evicted: &'a BTreeMap<SubscriberId, u32>,
 }
 
-impl Writer for Text<'_> {
+impl Writer for Text<'_, '_> {
     fn write(&self, chosen: &[Candidate], left_out: Counts, detail: Detail, replaces: Replaces) -> String {
         let items: Vec<_> = chosen.iter().map(item).collect();
         let overflow = Overflow { pending: left_out, evicted: Counts::new(self.evicted, detail) };

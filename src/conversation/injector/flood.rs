@@ -89,7 +89,7 @@ proptest! {
             }
             let id = InjectionId::new(&format!("i{turn}"));
             let terms = Terms { lease: Duration::from_secs(900), has_delivery_notice: true, for_user: None, starts_turn: false };
-            injector.release(&exchange, decided, &id, terms, Timestamp::ZERO);
+            injector.release(&exchange, decided, || id, terms, Timestamp::ZERO);
             prop_assert!(due == 0 || injector.pending().0 < before);
         }
         let rest = injector.pending().0;

@@ -413,7 +413,7 @@ impl Pair {
             for_user: None,
             starts_turn: false,
         };
-        let answer = self.injector.release(exchange, decided, &id, terms, now);
+        let answer = self.injector.release(exchange, decided, || id, terms, now);
         let (expected, goes_on) = self.naive.exchange(exchange, self.now);
         let released = answer.injection.map_or(Vec::new(), |injection| injection.notifications);
         let names: Vec<NotificationId> = released.iter().map(|released| released.id).collect();

@@ -168,7 +168,7 @@ fn the_start_of_a_session_is_no_turn() {
     let limits = super::tests::limits(10);
     let decided = fit(story.injector.offer(&start, &limits), &limits, &super::tests::Brief);
     let id = InjectionId::new("i0");
-    story.injector.release(&start, decided, &id, super::tests::TERMS, now);
+    story.injector.release(&start, decided, || id, super::tests::TERMS, now);
     story.ledger();
     story.exchange(&exchange(TurnStart, "prompt"), 2);
     assert!(story.ledger().is_empty(), "the first prompt carries both");

@@ -210,7 +210,7 @@ fn a_carrier_that_never_changes_is_noticed_once() {
         for_user: None,
         starts_turn: false,
     };
-    story.injector.release(&same, Decided::default(), &id, terms, Timestamp::ZERO);
+    story.injector.release(&same, Decided::default(), || id, terms, Timestamp::ZERO);
     let mut shown = Vec::new();
     for second in (0..200).step_by(10) {
         let now = Timestamp::from_millis(second * 1_000);
@@ -334,7 +334,7 @@ fn a_delivery_is_not_shown_where_that_is_switched_off() {
     let decided = fit(story.injector.offer(&shown("c1"), &limits), &limits, &Brief);
     let terms = Terms { has_delivery_notice: false, ..TERMS };
     let answer =
-        story.injector.release(&shown("c1"), decided, &InjectionId::new("i1"), terms, Timestamp::ZERO);
+        story.injector.release(&shown("c1"), decided, || InjectionId::new("i1"), terms, Timestamp::ZERO);
     let sentence = answer.injection.map(|injection| injection.sentence);
     assert_eq!((sentence.as_deref(), answer.notice), (Some("ci"), None));
 }

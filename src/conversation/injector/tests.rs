@@ -56,7 +56,7 @@ impl Story {
         let decided = fit(offer, &limits, &Brief);
         self.injections += 1;
         let id = InjectionId::new(&format!("i{}", self.injections));
-        self.injector.release(exchange, decided, &id, TERMS, now)
+        self.injector.release(exchange, decided, || id, TERMS, now)
     }
 
     pub(super) fn timeout(&mut self, now: u64) {
