@@ -26,8 +26,10 @@ macro_rules! routes {
             Router::new()$(.route($path, routing::$method($module::$handler)))*
         }
 
+        /// The method, the path and the operation of each row.
         #[cfg(test)]
-        const ROUTES: &[(&str, &str)] = &[$((stringify!($method), $path)),*];
+        const ROUTES: &[(&str, &str, &str)] =
+            &[$((stringify!($method), $path, concat!(stringify!($module), "_", stringify!($handler)))),*];
 
         #[cfg(test)]
         #[derive(utoipa::OpenApi)]
@@ -118,16 +120,27 @@ async fn no_such_method(method: Method, uri: Uri) -> ApiError {
 
 #[cfg(test)]
 mod tests {
-    use std::{env, fs, path::Path};
+    use std::{collections::BTreeSet, env, fs, path::Path};
 
+    use serde_json::Value;
     use utoipa::OpenApi as _;
 
     use super::{Attributes, ROUTES};
 
+    /// The document of the handlers' attributes. The name of an operation has its module, because
+    /// names must be unique.
+    fn built() -> Value {
+        let mut document = serde_json::to_value(Attributes::openapi()).expect("serializes");
+        for (method, path, operation) in ROUTES {
+            document["paths"][path][method]["operationId"] = (*operation).into();
+        }
+        document
+    }
+
     #[test]
     fn document_is_built_from_the_attributes() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/openapi.json");
-        let built = Attributes::openapi().to_pretty_json().expect("serializes") + "\n";
+        let built = serde_json::to_string_pretty(&built()).expect("serializes") + "\n";
         if env::var_os("ASIDE_BLESS").is_some() {
             fs::write(&path, &built).expect("written");
         }
@@ -137,18 +150,21 @@ mod tests {
 
     #[test]
     fn document_lists_every_route() {
-        let document = serde_json::to_value(Attributes::openapi()).expect("serializes");
+        let document = built();
         let mut documented = Vec::new();
         for (path, methods) in document["paths"].as_object().expect("paths") {
             for (method, operation) in methods.as_object().expect("methods") {
                 assert!(operation["summary"].is_string() || operation["description"].is_string(), "{path}");
+                assert!(operation["responses"].is_object(), "{method} {path} has no attributes");
                 documented.push((method.as_str(), path.as_str()));
             }
         }
         documented.sort_unstable();
-        let mut routes = ROUTES.to_vec();
+        let mut routes: Vec<_> = ROUTES.iter().map(|(method, path, _)| (*method, *path)).collect();
         routes.sort_unstable();
         assert_eq!(documented, routes);
+        let operations: BTreeSet<&str> = ROUTES.iter().map(|(.., operation)| *operation).collect();
+        assert_eq!(operations.len(), ROUTES.len(), "an operation has two routes");
         let schemas = document["components"]["schemas"].as_object().expect("schemas");
         for name in ["Event", "Exchange", "Answer", "StatusView", "SessionView", "ErrorBody"] {
             assert!(schemas.contains_key(name), "{name} among {:?}", schemas.keys());
