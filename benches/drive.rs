@@ -11,8 +11,8 @@ use aside::{
     event::{EventRef, Seq, SessionId, Severity},
     exchange::{Exchange, Harness, Release},
     notification::InjectionPoint,
-    time::Timestamp,
 };
+use journal::time::Timestamp;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Events between two exchanges: the batches are full then, so that each exchange takes all

@@ -10,8 +10,8 @@ use aside::{
     event::{EventRef, Provenance, Seq, SessionId, Severity},
     exchange::{Budget, Exchange, Release},
     notification::InjectionPoint,
-    time::Timestamp,
 };
+use journal::time::Timestamp;
 
 use crate::rules;
 

@@ -26,8 +26,8 @@ use aside::{
     notification::InjectionPoint,
     probe::{self, Memory, Moment, Settings},
     server::{Contents, Machine},
-    time::Timestamp,
 };
+use journal::time::Timestamp;
 use report::row;
 use support::{Size, load, machine, quantile};
 

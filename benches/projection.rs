@@ -16,12 +16,12 @@ use aside::{
     engine::RequestId,
     event::{EventRef, Seq, SessionId, Severity},
     exchange::Exchange,
-    journal::{AppendBatch, Journal, JournalSettings, Level, RecordKind, memory::MemoryFiles},
     notification::InjectionPoint,
     projection::{Notes, Writer},
     records,
-    time::Timestamp,
 };
+use journal::time::Timestamp;
+use journal::{AppendBatch, Journal, JournalSettings, Level, RecordKind, memory::MemoryFiles};
 use rustix::time::{ClockId, clock_gettime};
 use support::{Size, machine, quantile};
 

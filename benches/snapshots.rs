@@ -19,8 +19,8 @@ use aside::{
     event::{EventRef, Seq, SessionId, Severity},
     exchange::Harness,
     snapshot,
-    time::Timestamp,
 };
+use journal::time::Timestamp;
 use rustix::time::{ClockId, clock_gettime};
 use support::{Size, machine, quantile};
 

@@ -34,11 +34,12 @@ use self::{
     follow::End,
     schedule::{CALLS_MAX, FOLLOWED_FOR, Gate, gap},
 };
+use journal::time::Timestamp;
+
 use crate::{
     call::push::{Push, pushes},
     event::{Event, EventRef, Provenance, Seq, SessionId, Trust},
     hash::hash_parts,
-    time::Timestamp,
 };
 
 /// The type of the event for a harness's report of a successful call.

@@ -70,11 +70,12 @@ use self::{
     views::About,
     watchdog::Watchdog,
 };
+use journal::{Journal, Opened, Pace, Poisoned};
+use journal::{meter::Meters, time::Timestamp};
+
 use crate::{
     config::{daemon::HttpConfig, last_good::Usable},
     harness::Transcript,
-    journal::{Journal, Opened, Pace, Poisoned},
-    meter::Meters,
     program::Programs,
     projection::{FILE_NAME, Projection, Writer},
     publisher::Publisher,
@@ -85,7 +86,6 @@ use crate::{
         self, Clocks, Source, ci::Asking, log::Following, lsp::Servers, paths::Searching,
         schedule::Scheduled, sinks::Sinks, watching::Watching,
     },
-    time::Timestamp,
     version,
     wire::views::clock_trouble,
 };
@@ -540,7 +540,7 @@ mod tests {
     use std::{convert::Infallible, future};
 
     use super::*;
-    use crate::journal::{Journal, JournalSettings, memory::MemoryFiles};
+    use journal::{Journal, JournalSettings, memory::MemoryFiles};
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_does_not_let_go_takes_nothing_from_the_other_phases() {

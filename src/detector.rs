@@ -17,11 +17,12 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use self::finding::Finding;
+use journal::time::Timestamp;
+
 use crate::{
     event::{Event, EventRef, SessionId},
     hash::first_64_bits,
     settings::sources,
-    time::Timestamp,
 };
 
 /// Type prefixes of the events for detectors: harness reports about agents.

@@ -34,11 +34,12 @@ pub use self::{
     routing::SUBSCRIBER_FAILED,
     state::EngineState,
 };
+use journal::time::Timestamp;
+
 use crate::{
     conversation::{Suspension, TAKEN_PER_TICK},
     event::{EventRef, Seq, SessionId},
     ledger::LedgerEntry,
-    time::Timestamp,
 };
 
 impl Engine {

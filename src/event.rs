@@ -18,12 +18,13 @@ mod trust;
 pub mod catalogue;
 pub mod codec;
 
-pub use envelope::{Event, EventRef, OWN_SOURCE, Scope, Seq, SessionId, Severity, SeverityError};
+pub use envelope::{Event, EventRef, OWN_SOURCE, Scope, SessionId, Severity, SeverityError};
 pub use event_type::{
     EventType, EventTypeError, Pattern, PatternSegment, SEGMENTS_MAX, SEGMENTS_MIN, TYPE_BYTES_MAX,
 };
 pub use field_index::Field;
 pub use field_path::{FieldPath, FieldValue};
+pub use journal::Seq;
 pub use payload::{
     EVENT_BYTES_MAX, FIELD_CHARS_MAX, NESTING_MAX, Payload, PayloadError, WithEscape, clean_text, cut_text,
     strip_text,

@@ -10,7 +10,7 @@
 //! ```
 //! # use aside::{event::{Scope, Severity}, exchange::{Format, InjectionId, Replaces}, format::{Item, Overflow, write}};
 //! # use aside::notification::{Counts, Detail, InjectionPoint, Notification, NotificationId, Priority, SubscriberId, Tokens};
-//! # use aside::time::Timestamp;
+//! # use journal::time::Timestamp;
 //! # let notification = Notification {
 //! #     id: NotificationId::new("n1"), subscriber: SubscriberId::new("tool_failure"), scope: Scope::All,
 //! #     priority: Priority::High, inject_at: InjectionPoint::AfterTool, severity: Severity::Error,
@@ -101,8 +101,8 @@ mod tests {
             Activation, Counts, Cut, Detail, InjectionPoint, Interrupt, Nature, Notification, NotificationId,
             Priority, SubscriberId, Tokens,
         },
-        time::Timestamp,
     };
+    use journal::time::Timestamp;
 
     pub(super) fn notification(name: &str, priority: Priority, content: &str) -> Notification {
         Notification {

@@ -9,6 +9,7 @@ mod reason;
 mod tally;
 mod word;
 
+use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use strum::{EnumDiscriminants, IntoStaticStr};
 
@@ -16,7 +17,6 @@ use crate::{
     event::{Seq, SessionId},
     exchange::InjectionId,
     notification::{InjectionPoint, NotificationId, Sink, SubscriberId},
-    time::Timestamp,
 };
 
 pub use entry_kind::EntryKind;

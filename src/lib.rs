@@ -22,13 +22,11 @@ pub mod words;
 
 pub mod hash;
 pub mod hex;
-pub mod meter;
 pub mod name;
 pub mod nearest;
 pub mod raw_json;
 pub mod settings;
 pub mod snapshot;
-pub mod time;
 pub mod version;
 
 pub mod call;
@@ -73,10 +71,8 @@ pub mod wire;
 pub mod trial;
 
 // Moves bytes.
-pub mod background;
 pub mod causes;
 pub mod daemon;
-pub mod journal;
 mod produced;
 pub mod program;
 pub mod projection;

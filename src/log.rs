@@ -7,13 +7,13 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use journal::time::Timestamp;
 use regex::bytes::{Regex, RegexBuilder};
 use serde_json::{Map, Value, json};
 
 use crate::{
     event::{Event, Provenance, Severity, cut_text, mask_secrets, strip_text, terminal_line},
     settings::{Entries, Entry, Keys, entry_folder, entry_name, entry_text},
-    time::Timestamp,
 };
 
 /// The minimum time between two events of a log.

@@ -12,6 +12,7 @@ mod word;
 
 use std::{fmt, ops::Not, str::FromStr, sync::Arc};
 
+use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantArray};
 use toon::Document;
@@ -20,7 +21,6 @@ use crate::{
     event::{Scope, Seq, Severity},
     name::ShortName,
     snapshot,
-    time::Timestamp,
     words::Words,
 };
 

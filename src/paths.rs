@@ -12,12 +12,12 @@ use std::{
 };
 
 use globset::{GlobBuilder, GlobMatcher};
+use journal::time::Timestamp;
 use serde_json::{Map, json};
 
 use crate::{
     event::{Event, Provenance, Severity, cut_text, strip_text},
     settings::{Entries, Entry, Form, Keys, entry_folder, entry_name, entry_text},
-    time::Timestamp,
 };
 
 /// Most changes of one scan that are reported individually; the last event has the number of the

@@ -44,6 +44,8 @@ pub use crate::pipeline::{
     output::PipelineOutput,
     state::Memory,
 };
+use journal::time::Timestamp;
+
 use crate::{
     event::{Event, Scope, Seq},
     hex::hex,
@@ -64,7 +66,6 @@ use crate::{
         weight::Weight,
     },
     rate::Buckets,
-    time::Timestamp,
 };
 
 /// A running subscriber.

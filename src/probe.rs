@@ -44,13 +44,14 @@ pub use self::{
     memory::{Memory, View},
     moment::{Moment, OtherSession, Pushed},
 };
+use journal::time::Timestamp;
+
 use crate::{
     call::{Call, TouchKind},
     event::{Event, EventRef, Severity},
     exchange::{ContextChange, Exchange, Trigger},
     notification::InjectionPoint,
     settings::sources,
-    time::Timestamp,
 };
 
 /// Type of the event with a probe's notes.

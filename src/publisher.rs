@@ -6,7 +6,7 @@
 
 mod records;
 
-use crate::journal::{AppendError, Appended, Appending, Journal, Level};
+use journal::{AppendError, Appended, Appending, Journal, Level};
 
 pub use records::Records;
 
@@ -65,12 +65,12 @@ mod tests {
         engine::io::RequestId,
         event::{Event, Payload, Provenance, Seq, SessionId, Severity},
         exchange::{Decision, Exchange, Harness, InjectionId, Process, ReleaseRecord},
-        journal::{JournalSettings, Outcome, memory::MemoryFiles},
         ledger::ConfirmedBy,
         notification::{InjectionPoint, NotificationId},
         records,
-        time::Timestamp,
     };
+    use journal::time::Timestamp;
+    use journal::{JournalSettings, Outcome, memory::MemoryFiles};
 
     #[tokio::test]
     async fn every_record_is_read_again_as_what_it_was_added_as() {

@@ -7,7 +7,7 @@ use std::{borrow::Borrow, collections::BTreeMap, num::NonZeroU32, time::Duration
 
 use serde::{Deserialize, Serialize};
 
-use crate::time::{Timestamp, duration_millis};
+use journal::time::{Timestamp, duration_millis};
 
 /// Most buckets of a table, about 200 bytes each. When it is reached, the least recently used one
 /// is evicted; it starts full again.

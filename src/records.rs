@@ -17,6 +17,8 @@ use self::body::{
     Asked, Asking, Bare, Carried, Cause, Closed, Decided, Head, Moved, MovedTo, Opened, Rules, Seen, Skipped,
     VERSION, Versioned,
 };
+use journal::time::Timestamp;
+
 use crate::{
     engine::io::{Input, RequestId},
     event::{
@@ -26,7 +28,6 @@ use crate::{
     exchange::{Decision, Exchange, Harness, InjectionId, Process, Release, ReleaseRecord},
     ledger::ConfirmedBy,
     notification::NotificationId,
-    time::Timestamp,
     wire::{exchange::ExchangeView, harness::HarnessView},
 };
 

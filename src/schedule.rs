@@ -12,19 +12,19 @@
 //! let standup = Schedule::new("standup", "0 9 * * 1-5").expect("a pattern");
 //! let sunday: Timestamp = "2026-11-22T12:00:00Z".parse()?;
 //! assert_eq!(standup.next(sunday, &TimeZone::UTC), "2026-11-23T09:00:00Z".parse().ok());
-//! # Ok::<(), aside::time::TimestampError>(())
+//! # Ok::<(), journal::time::TimestampError>(())
 //! ```
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use croner::{Cron, errors::CronError};
 use jiff::{Zoned, tz::TimeZone};
+use journal::time::Timestamp;
 use serde_json::json;
 
 use crate::{
     event::{Event, Severity},
     settings::{Entries, Entry, Keys, entry_folder, entry_name, entry_text},
-    time::Timestamp,
 };
 
 /// The greatest age at which a missed time is published late; an older one is no longer useful.

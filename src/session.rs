@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
+use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
@@ -12,7 +13,6 @@ use crate::{
     event::SessionId,
     exchange::{Directive, Harness},
     notification::{InjectionPoint, Priority},
-    time::Timestamp,
 };
 
 impl_as_str!(SessionState, WakeKind);

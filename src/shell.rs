@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use journal::time::{Timestamp, short_duration};
 use serde::Deserialize;
 use serde_json::json;
 use strum::IntoStaticStr;
@@ -13,7 +14,6 @@ use strum::IntoStaticStr;
 use crate::{
     event::{Event, Scope, SessionId, Severity, cut_text, mask_secrets, strip_text},
     settings::settings,
-    time::{Timestamp, short_duration},
 };
 
 /// The type of the event.

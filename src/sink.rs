@@ -37,10 +37,9 @@ pub use self::{
     settings::{Apprise, Log, Ntfy, RETRY, Settings, Url, Webhook},
     text::{Target, clean_line},
 };
-use crate::{
-    notification::Sink,
-    time::{Timestamp, duration_millis},
-};
+use journal::time::{Timestamp, duration_millis};
+
+use crate::notification::Sink;
 use serde::Deserialize;
 
 /// The payload of a [`SENT`], [`FAILED`] or [`WAITS`] event.

@@ -36,6 +36,8 @@ use std::{
 };
 
 use futures_util::FutureExt;
+use journal::Clock;
+use journal::time::{Timestamp, duration_millis, short_duration};
 use serde_json::json;
 use tokio::{
     io::unix::AsyncFd,
@@ -47,10 +49,8 @@ use tokio_stream::{Stream, StreamExt};
 use crate::{
     causes::with_causes,
     event::{Event, Severity},
-    journal::Clock,
     produced::produced,
     publisher::{Publisher, Records},
-    time::{Timestamp, duration_millis, short_duration},
 };
 
 /// The wait before a failed source is restarted; doubled after each further failure.

@@ -13,11 +13,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 pub use self::lineage::Lineage;
+use journal::time::{Timestamp, deadlines::Deadlines};
+
 use crate::{
     event::{Event, EventRef, SessionId, Severity},
     ledger::ThrottledBy,
     rate::{Buckets, Rate},
-    time::{Timestamp, deadlines::Deadlines},
 };
 
 /// Longest chain of causes that is dispatched.

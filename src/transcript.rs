@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::{call::TouchKind, time::Timestamp};
+use journal::time::Timestamp;
+
+use crate::call::TouchKind;
 
 /// The longest delay of a client's writes: its transcript and its logs contain an occurrence within
 /// this time of the first check, or never.

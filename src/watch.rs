@@ -23,10 +23,9 @@ pub use self::{
     condition::{Condition, ReadPosition},
     fold::Watches,
 };
-use crate::{
-    event::{Event, EventRef, Provenance, Scope, SessionId, Severity},
-    time::{Timestamp, short_duration},
-};
+use journal::time::{Timestamp, short_duration};
+
+use crate::event::{Event, EventRef, Provenance, Scope, SessionId, Severity};
 
 /// The type of the event that sets a watch; its payload is a [`Watch`].
 pub const SET: &str = "watch.set";

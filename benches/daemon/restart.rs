@@ -4,7 +4,7 @@
 
 use std::{env, fs, time::Instant};
 
-use aside::journal::JournalSettings;
+use journal::JournalSettings;
 
 use crate::{
     events::{Events, Matching},

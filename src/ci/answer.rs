@@ -8,10 +8,11 @@ use std::{sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use super::reply::{Context, Pull, Reply, Written};
+use journal::time::{Timestamp, duration_millis};
+
 use crate::{
     event::{cut_text, strip_text},
     hash::hash_parts,
-    time::{Timestamp, duration_millis},
 };
 
 /// The type of the event with a follow's commit; its payload is a [`Found`](super::Found).

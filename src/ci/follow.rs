@@ -5,7 +5,9 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use super::{Checks, Head, Outcome, Output, PrState, Remote, reply};
-use crate::{event::SessionId, hash::hash_parts, time::Timestamp};
+use journal::time::Timestamp;
+
+use crate::{event::SessionId, hash::hash_parts};
 
 /// Up to this age an end must be answered twice, because checks appear one after another at first.
 const SETTLED_AFTER: Duration = Duration::from_secs(60);

@@ -9,10 +9,11 @@ use super::{
     answer::{line, name},
     follow::End,
 };
+use journal::time::{Timestamp, short_duration};
+
 use crate::{
     event::{Event, EventRef, Provenance, Severity},
     hash::hash_parts,
-    time::{Timestamp, short_duration},
     words::counted,
 };
 

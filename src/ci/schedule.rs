@@ -4,7 +4,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::time::Timestamp;
+use journal::time::Timestamp;
 
 /// Most calls for one push.
 pub(super) const CALLS_MAX: u32 = 60;

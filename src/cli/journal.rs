@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use clap::Subcommand;
 
 use super::{CliError, Context};
+use journal::{RepairMode, Verified};
+
 use crate::{
     daemon::maintenance::{self, MaintenanceError},
     event::Seq,
-    journal::{RepairMode, Verified},
     words::counted,
 };
 

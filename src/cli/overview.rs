@@ -18,10 +18,11 @@ use super::{
     terminal::Tone,
     terminal::one_line,
 };
+use journal::time::Timestamp;
+
 use crate::{
     causes::with_causes,
     notification::Priority,
-    time::Timestamp,
     wire::{
         history::{Delivery, NotificationPage, NotificationView},
         inbox::InboxList,

@@ -30,10 +30,9 @@ use std::{
 use uuid::Uuid;
 
 use super::{CliError, Context, ids, workspace_or_current};
-use crate::{
-    client::Client,
-    time::{Timestamp, duration_millis},
-};
+use journal::time::{Timestamp, duration_millis};
+
+use crate::client::Client;
 use child::{Ending, Running, Sink};
 use command_line::command_line;
 use pieces::Piece;

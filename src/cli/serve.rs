@@ -29,10 +29,11 @@ use self::{
     log_file::LogFile,
 };
 use super::{CliError, client_program::own_name, hook::small_program, install::quoted, paths::Paths};
+use journal::NEEDED_THREADS;
+
 use crate::{
     client::HOOK_PROGRAM,
     daemon::{self, Passed, Replaying, ServeOptions, Watcher, planted},
-    journal::NEEDED_THREADS,
 };
 pub(super) use log_file::older as older_log;
 
@@ -61,7 +62,7 @@ thread_local! {
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The log level on stderr: error, warn, info, debug or trace, also for one module, as in
-    /// `warn,aside::journal=debug`
+    /// `warn,journal=debug`
     #[arg(long, value_name = "FILTER", default_value = "info", value_parser = parse_filter)]
     log: String,
     /// The format: text, or one JSON object a line

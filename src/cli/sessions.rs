@@ -11,10 +11,9 @@ use super::{
     table::{Cell, Table},
     terminal::{Terminal, Tone},
 };
-use crate::{
-    time::Timestamp,
-    wire::views::{SessionList, SessionView},
-};
+use journal::time::Timestamp;
+
+use crate::wire::views::{SessionList, SessionView};
 
 pub(super) const PATH: &str = "/v1/sessions";
 

@@ -20,7 +20,9 @@ use rustix::termios::tcgetwinsize;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 pub(super) use self::{moments::Moments, one_line::one_line};
-use crate::{daemon::Clock, time::Timestamp};
+use journal::time::Timestamp;
+
+use crate::daemon::Clock;
 
 /// Columns of a terminal that does not report them.
 const COLUMNS_UNKNOWN: usize = 80;

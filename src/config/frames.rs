@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use journal::time::Timestamp;
 use strum::VariantArray;
 use toon::tokens;
 
@@ -13,7 +14,6 @@ use crate::{
         Activation, InjectionPoint, Interrupt, Nature, Notification, NotificationId, Priority, SubscriberId,
         Tokens,
     },
-    time::Timestamp,
 };
 
 /// The shortest possible content; the rest of the text is the frame.

@@ -3,14 +3,13 @@
 //! Their shape is checked, and the value without effect is accepted, so that a file with all the
 //! defaults loads. Any other value is an error: an accepted key must have its effect.
 
-use crate::{
-    config::{
-        patterns,
-        raw::{Parsed, Section, Value},
-        report::shown,
-        values,
-    },
-    time::{hours::minutes, parse_duration},
+use journal::time::{hours::minutes, parse_duration};
+
+use crate::config::{
+    patterns,
+    raw::{Parsed, Section, Value},
+    report::shown,
+    values,
 };
 
 /// Checks the keys of `[limits]`.

@@ -6,6 +6,10 @@
 use std::{fmt, num::NonZeroU32, ops::RangeInclusive, path::Path, str::FromStr, time::Duration};
 
 use jiff::SignedDuration;
+use journal::time::{
+    hours::{Hours, HoursError},
+    parse_duration,
+};
 
 use crate::{
     config::{
@@ -16,10 +20,6 @@ use crate::{
     nearest::nearest,
     notification::Activation,
     rate::Rate,
-    time::{
-        hours::{Hours, HoursError},
-        parse_duration,
-    },
     words::Words,
 };
 

@@ -9,11 +9,12 @@ use super::{
     session::{Lifecycle, Session, Update, is_of_another},
     sessions::{SessionOutput, Sessions},
 };
+use journal::time::Timestamp;
+
 use crate::{
     event::{Event, SessionId, Severity},
     exchange::Harness,
     session::SessionChange,
-    time::Timestamp,
 };
 
 /// Most open sessions. A new one evicts the session that was silent for longest, preferring those

@@ -10,11 +10,12 @@ use super::{
     sessions::{SessionOutput, Sessions},
     table::Table,
 };
+use journal::time::Timestamp;
+
 use crate::{
     event::SessionId,
     exchange::ContextChange,
     session::{Pending, SessionChange},
-    time::Timestamp,
 };
 
 /// Most sessions that one session can continue; older ones concern no session. Each is a

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use super::{fanout::DIRECT_MAX, injector::Injector, key::SessionKey, sessions::Sessions};
+use journal::time::Timestamp;
+
 use crate::{
     event::{Scope, SessionId},
     exchange::{Decision, InjectionId},
     ledger::{ConfirmedBy, LedgerEntry, Reason},
     notification::{InjectionPoint, Notification, NotificationId, Resolution},
     session::SessionState,
-    time::Timestamp,
 };
 
 /// The open sessions that a notification concerns.

@@ -10,11 +10,12 @@ use super::{
     session::{Lifecycle, Published},
     sessions::{SessionOutput, Sessions},
 };
+use journal::time::Timestamp;
+
 use crate::{
     event::SessionId,
     exchange::Process,
     session::{Pending, SessionChange, SessionState},
-    time::Timestamp,
 };
 
 /// Most suspended sessions; the one that ended first is evicted. The state of each is bounded like

@@ -9,12 +9,13 @@ use super::{
     sessions::Sessions,
     turns::Passed,
 };
+use journal::time::Timestamp;
+
 use crate::{
     event::Scope,
     exchange::{Answer, ContextChange, Exchange, InjectionId, Release, ReleaseRecord, Trigger},
     ledger::ConfirmedBy,
     notification::{InjectionPoint, Notification, SubscriberId},
-    time::Timestamp,
 };
 
 /// How an exchange begins.

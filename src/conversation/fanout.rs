@@ -12,10 +12,11 @@ use std::{collections::VecDeque, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use super::key::SessionKey;
+use journal::time::Timestamp;
+
 use crate::{
     notification::{Notification, NotificationId, Resolution},
     snapshot,
-    time::Timestamp,
 };
 
 /// Most sessions that get a notification at once; one for more is a broadcast. An event for so many

@@ -71,13 +71,14 @@ use self::{
     point::Selection,
     queue::Queue,
 };
+use journal::time::Timestamp;
+
 use crate::{
     event::SessionId,
     exchange::{Answer, Decision, Directive, Exchange, Injection, InjectionId, Trigger},
     ledger::{ConfirmedBy, LedgerEntry, Reason},
     notification::{InjectionPoint, Notification, NotificationId, Priority, SubscriberId},
     session::{SessionState, Wake},
-    time::Timestamp,
 };
 
 /// Most consecutive requests to an agent to continue at the end of its turn, so that no subscriber

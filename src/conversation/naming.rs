@@ -94,10 +94,8 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        conversation::{Suspension, tests::sessions},
-        time::Timestamp,
-    };
+    use crate::conversation::{Suspension, tests::sessions};
+    use journal::time::Timestamp;
 
     const LATER: Timestamp = Timestamp::from_millis(2);
 

@@ -17,12 +17,13 @@ use super::{
     sessions::Sessions,
     table::Table,
 };
+use journal::time::Timestamp;
+
 use crate::{
     event::{Scope, SessionId},
     exchange::InjectionId,
     ledger::{ConfirmedBy, LedgerEntry, Reason},
     notification::Notification,
-    time::Timestamp,
 };
 
 /// The destination of a notification that a session left.

@@ -87,8 +87,8 @@ mod tests {
         conversation::{Suspension, tests::sessions},
         exchange::{ContextChange, Conversations, Exchange, Harness, Release},
         notification::InjectionPoint,
-        time::Timestamp,
     };
+    use journal::time::Timestamp;
 
     const NOW: Timestamp = Timestamp::from_millis(1);
 

@@ -16,13 +16,14 @@ use super::{
     settings::{SessionSettings, Settings},
     turns::Turns,
 };
+use journal::time::Timestamp;
+
 use crate::{
     event::{Scope, SessionId},
     exchange::{Conversations, Harness, Process},
     ledger::LedgerEntry,
     notification::{Notification, Priority},
     session::{Pending, SessionState, Wake},
-    time::Timestamp,
 };
 
 /// How long a client reported as attached counts as attached; the report repeats every hour.

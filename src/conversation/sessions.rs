@@ -14,13 +14,14 @@ use super::{
     table::Table,
     unclaimed::Unclaimed,
 };
+use journal::time::Timestamp;
+
 use crate::{
     event::{Event, SessionId},
     exchange::Decision,
     ledger::{LedgerEntry, Reason},
     notification::{Notification, NotificationId, SubscriberId},
     session::{Pending, SessionChange},
-    time::Timestamp,
 };
 
 /// Every session with its queue, the broadcasts that some have not taken, and the notifications

@@ -16,10 +16,11 @@ use super::{
     session::{Lifecycle, Session, is_of_another},
     settings::SessionSettings,
 };
+use journal::time::{Timestamp, deadlines::Deadlines};
+
 use crate::{
     event::{Scope, SessionId},
     exchange::Harness,
-    time::{Timestamp, deadlines::Deadlines},
 };
 
 /// Most sessions whose start was reported before their first exchange; beyond that the first

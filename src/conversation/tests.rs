@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use super::{InjectionSettings, SessionSettings, Sessions, Settings};
+use journal::time::Timestamp;
+
 use crate::{
     event::SessionId,
     exchange::Harness,
     notification::{Notification, Priority},
-    time::Timestamp,
 };
 
 const NOW: Timestamp = Timestamp::from_millis(1);

@@ -3,6 +3,8 @@
 use serde::Deserialize;
 
 use super::{session::Session, sessions::Sessions, turns::Passed};
+use journal::time::Timestamp;
+
 use crate::{
     event::{EventRef, SessionId, Trust},
     exchange::{Answer, Exchange, Trigger},
@@ -11,7 +13,6 @@ use crate::{
         CLEARED, CLOSING_EVENT, OPENING_EVENT, SessionState, TURN_START_EVENT, WAITING_EVENT,
         is_started_by_client,
     },
-    time::Timestamp,
 };
 
 impl Sessions {

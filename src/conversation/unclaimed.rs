@@ -17,12 +17,13 @@ use hashbrown::HashSet;
 use serde::{Deserialize, Serialize};
 
 use super::injector::Earlier;
+use journal::time::Timestamp;
+
 use crate::{
     event::{Scope, SessionId},
     exchange::InjectionId,
     notification::{Notification, NotificationId, Priority, Resolution, SubscriberId},
     snapshot,
-    time::Timestamp,
 };
 
 /// Most notifications that wait in one scope: the length of the queue that takes them.

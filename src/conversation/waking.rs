@@ -65,8 +65,8 @@ mod tests {
         event::{EventRef, SessionId, Severity, Trust},
         exchange::{Exchange, Harness, Release},
         notification::{InjectionPoint, Priority},
-        time::Timestamp,
     };
+    use journal::time::Timestamp;
 
     fn at(seconds: u64) -> Timestamp {
         Timestamp::from_millis(seconds * 1_000)

@@ -28,7 +28,7 @@ use super::{
     make_private, rules,
     snapshots::FOLDER as SNAPSHOTS,
 };
-use crate::journal::{Pinned, Verified, VerifyError, files::DirFiles};
+use journal::{Pinned, Verified, VerifyError, files::DirFiles};
 
 const RULES: &str = "rules";
 /// The extension of a snapshot. Snapshots and rules files are copied unchanged; all other files
@@ -350,10 +350,10 @@ mod tests {
             snapshots::{Capture, Snapshots},
         },
         event::Seq,
-        journal::{
-            AppendBatch, IdempotencyKey, Journal, JournalSettings, Level, RecordBuf, record::RecordKind,
-        },
-        time::Timestamp,
+    };
+    use journal::time::Timestamp;
+    use journal::{
+        AppendBatch, IdempotencyKey, Journal, JournalSettings, Level, RecordBuf, record::RecordKind,
     };
 
     fn open(state: &Path, seal: bool) -> Journal {

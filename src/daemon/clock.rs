@@ -14,7 +14,7 @@ use std::{
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::time::{Timestamp, duration_millis};
+use journal::time::{Timestamp, duration_millis};
 
 /// How far the wall clock may fall behind before it counts as set back; less is a drift correction,
 /// and time waits for it.

@@ -22,14 +22,15 @@ use super::{
     views::{self, About},
     watchdog::Watchdog,
 };
+use journal::time::Timestamp;
+use journal::{AppendError, Closed, Journal, Pace, ReadError, Reader};
+
 use crate::{
     engine::{Engine, Output, RequestId, SUBSCRIBER_FAILED, io::SessionChange},
     event::{Event, Seq, SessionId},
     exchange::{Answer, InjectionId, ReleaseRecord},
-    journal::{AppendError, Closed, Journal, Pace, ReadError, Reader},
     publisher::{Publisher, Records},
     server::{Pulse, Query, Registry},
-    time::Timestamp,
 };
 
 /// Duration of a slice, independent of the cost of its records. Queries, deadlines and waiting

@@ -8,16 +8,17 @@ use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use super::{look_ahead::LookAhead, rules::RulesStore};
+use journal::time::Timestamp;
+use journal::{Reader, Record};
+
 use crate::{
     engine::{Engine, EngineState, Input, Output},
     event::Seq,
     exchange::Release,
-    journal::{Reader, Record},
     projection::Notes,
     records::{self, RecordError, RecordInput, Skip, SkipDecision},
     rules::CompiledRules,
     snapshot::{self, Damaged},
-    time::Timestamp,
 };
 
 /// An engine, and the store of the rules of any time.

@@ -5,10 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use journal::Reader;
+
 use crate::{
     event::Seq,
     exchange::{Release, ReleaseRecord},
-    journal::Reader,
     records::{self, RecordInput},
 };
 
@@ -84,11 +85,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::{
-        exchange::InjectionId,
-        journal::{AppendBatch, Journal, JournalSettings, Level, RecordKind, memory::MemoryFiles},
-        time::Timestamp,
-    };
+    use crate::exchange::InjectionId;
+    use journal::time::Timestamp;
+    use journal::{AppendBatch, Journal, JournalSettings, Level, RecordKind, memory::MemoryFiles};
 
     /// A journal of `records` records. Each pair is the position of a release, and of its exchange.
     fn journal(records: u64, released: &[(u64, u64)]) -> Journal {

@@ -10,12 +10,13 @@ use super::{
     skipped::skip_of,
     snapshots::{FOLDER as SNAPSHOTS, Snapshots},
 };
+use journal::{
+    self, Record, RepairError, RepairMode, Repaired, Tombstone, Verified, VerifyError, files::DirFiles,
+    record::RecordKind,
+};
+
 use crate::{
     event::Seq,
-    journal::{
-        self, Record, RepairError, RepairMode, Repaired, Tombstone, Verified, VerifyError, files::DirFiles,
-        record::RecordKind,
-    },
     records::{self, Skip, SkipDecision},
 };
 

@@ -46,8 +46,9 @@ pub(super) use self::{
     file::open,
 };
 use super::fold::Fold;
+use journal::background;
+
 use crate::{
-    background,
     event::Seq,
     projection::{Command, Notes, Projection, ProjectionError, Writer},
 };

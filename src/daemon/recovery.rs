@@ -19,20 +19,21 @@ use super::{
     rules::RulesStore,
     snapshots::{FOLDER as SNAPSHOTS, Snapshots, Unusable},
 };
+use journal::time::Timestamp;
+use journal::{
+    Clock as JournalClock, Durability, IdempotencyKeys, Journal, JournalSettings, OpenError, Opened, Reader,
+    Record, RecordKind, RecoveryHint, Retention, SYNC_WITHIN, ScanReport,
+    files::{DirFiles, Files},
+};
+
 use crate::{
     config::daemon::{Durability as Configured, JournalConfig},
     event::{
         Event, Seq,
         codec::{self, IdOrigin},
     },
-    journal::{
-        Clock as JournalClock, Durability, IdempotencyKeys, Journal, JournalSettings, OpenError, Opened,
-        Reader, Record, RecordKind, RecoveryHint, Retention, SYNC_WITHIN, ScanReport,
-        files::{DirFiles, Files},
-    },
     projection::{FILE_NAME, Notes, ProjectionError, Writer},
     records,
-    time::Timestamp,
 };
 
 /// How often a replay tells the service manager that it goes on, at most.

@@ -26,6 +26,9 @@ use super::{
     event_loop::{self, FULL_RETRY},
     rules::{RulesError, RulesStore},
 };
+use journal::time::Timestamp;
+use journal::{AppendError, Appended, Journal};
+
 use crate::{
     causes::with_causes,
     config::{
@@ -40,10 +43,8 @@ use crate::{
         Event, Severity,
         catalogue::{self, OwnSeverities},
     },
-    journal::{AppendError, Appended, Journal},
     publisher::{Publisher, Records},
     server::{ConfigHandle, ConfigState, RELOADS_MAX, ReloadRefusal, ReloadRequest},
-    time::Timestamp,
     trial,
     wire::views::{ConfigView, FindingsView, ReloadView},
     words::counted,

@@ -19,11 +19,12 @@ use super::{
     skipped::Skipped,
     snapshots::Snapshots,
 };
+use journal::{Journal, OpenError, ReadError, Reader, Record};
+
 use crate::{
     causes::with_causes,
     engine::Output,
     event::{Event, Seq, codec},
-    journal::{Journal, OpenError, ReadError, Reader, Record},
     projection::Notes,
     publisher::{Publisher, Records},
     records,

@@ -20,6 +20,8 @@ use std::{
 };
 
 use super::ready::ReadyRules;
+use journal::{Journal, ReadError};
+
 use crate::{
     causes::with_causes,
     config::{
@@ -27,7 +29,6 @@ use crate::{
         layers::{BundleError, LayerKind, SourceFile, Sources},
         text::{Text, sha256_hex},
     },
-    journal::{Journal, ReadError},
     records::{self, RecordInput},
     rules::CompiledRules,
 };
@@ -428,10 +429,8 @@ fn name_of(path: &Path) -> Option<(&str, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        journal::{AppendBatch, JournalSettings, Level, RecordKind, memory::MemoryFiles},
-        time::Timestamp,
-    };
+    use journal::time::Timestamp;
+    use journal::{AppendBatch, JournalSettings, Level, RecordKind, memory::MemoryFiles};
 
     fn sources(max_tokens: u32) -> Sources {
         let file = |layer, name: &str, text: String| SourceFile {

@@ -13,9 +13,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use journal::{Journal, ReadError, Record};
+
 use crate::{
     event::Seq,
-    journal::{Journal, ReadError, Record},
     records::{self, RecordInput, Skip, SkipDecision},
 };
 
@@ -156,10 +157,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::{
-        journal::{AppendBatch, JournalSettings, Level, RecordKind, memory::MemoryFiles},
-        time::Timestamp,
-    };
+    use journal::time::Timestamp;
+    use journal::{AppendBatch, JournalSettings, Level, RecordKind, memory::MemoryFiles};
 
     /// A journal of 40 records; each pair is the position of a `skipped` record and the record it
     /// skips.

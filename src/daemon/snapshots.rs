@@ -20,15 +20,13 @@ use std::{
 pub use self::file::{FORMAT_VERSION, Unusable};
 use self::file::{HEADER_BYTES, Header, LastRecord, Section};
 use super::{fold::Fold, rules::RulesStore};
-use crate::{
-    event::Seq,
-    journal::{
-        IdempotencyKey, IdempotencyKeys, Journal, ReadError, RecoveryHint, ScanReport,
-        files::{File, Files},
-    },
-    snapshot::Damaged,
-    time::Timestamp,
+use journal::time::Timestamp;
+use journal::{
+    IdempotencyKey, IdempotencyKeys, Journal, ReadError, RecoveryHint, ScanReport,
+    files::{File, Files},
 };
+
+use crate::{event::Seq, snapshot::Damaged};
 
 /// Their folder in the state folder.
 pub const FOLDER: &str = "snapshots";
@@ -265,7 +263,7 @@ impl Snapshots {
     /// bytes were written.
     ///
     /// `record_checksum` is that of the capture's last record, see
-    /// [`Record::checksum`](crate::journal::Record::checksum). `keys` are the remembered
+    /// [`Record::checksum`](journal::Record::checksum). `keys` are the remembered
     /// idempotency keys, in order; those of later records are left out. The journal must be durable
     /// up to the capture's record, and up to the events that were pending when it was made.
     ///

@@ -3,17 +3,18 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::fold::Fold;
+use journal::Journal;
+use journal::time::{Timestamp, duration_millis};
+
 use crate::{
     config::daemon::{Durability, DurabilityKind},
     conversation::{SessionView as OpenSession, injector::PendingView as PendingNotification},
     engine::Engine,
-    journal::Journal,
     ledger::{SubscriberTally, Word},
     notification::{Notification, Priority},
     pipeline::rule::Activity,
     projection::Projection,
     server::{Outstanding, PageStart, Query, Waiting, WaitingPage, WaitingPlace},
-    time::{Timestamp, duration_millis},
     version,
     wire::{
         harness::HarnessView,

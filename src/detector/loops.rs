@@ -20,12 +20,13 @@ use super::{
     comparable::{Comparable, present},
     finding::Finding,
 };
+use journal::time::Timestamp;
+
 use crate::{
     event::{EventRef, SessionId, Severity, cut_text, strip_text},
     hash::first_64_bits,
     session::{CLOSING_EVENT, is_started_by_client},
     settings::settings,
-    time::Timestamp,
 };
 
 /// The longest detected sequence of calls.

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::parts::{Engine, pipeline};
+use journal::time::Timestamp;
+
 use crate::{
     ci::Wanted,
     event::{Event, EventRef, Seq, SessionId},
@@ -15,7 +17,6 @@ use crate::{
         NOTED,
         pause::{CHECKS, PAUSE_ENDED},
     },
-    time::Timestamp,
     watch::{self, Condition},
 };
 

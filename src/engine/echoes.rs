@@ -82,10 +82,8 @@ impl Echoes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        event::{Provenance, Severity},
-        time::Timestamp,
-    };
+    use crate::event::{Provenance, Severity};
+    use journal::time::Timestamp;
 
     fn observe(echoes: &mut Echoes, seq: u64, event_type: &str, session: Option<&str>, payload: &str) {
         let event = EventRef {

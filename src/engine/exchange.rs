@@ -6,6 +6,8 @@ use super::{
     parts::{Engine, pipeline},
     text::{LazyId, Text, injection_id},
 };
+use journal::time::Timestamp;
+
 use crate::{
     conversation::{
         Begun, Passed, SessionKey,
@@ -17,7 +19,6 @@ use crate::{
     notification::{InjectionPoint, Notification, Priority},
     pipeline::Pipeline,
     rules::CompiledRules,
-    time::Timestamp,
 };
 
 impl Engine {

@@ -7,6 +7,8 @@
 use std::sync::Arc;
 
 pub use crate::session::{Pending, SessionChange};
+use journal::time::Timestamp;
+
 use crate::{
     event::{Event, EventRef, Seq, SessionId},
     exchange::{Answer, Decision, Exchange, Harness, InjectionId, Process, Release, ReleaseRecord},
@@ -14,7 +16,6 @@ use crate::{
     notification::{Notification, NotificationId},
     rules::CompiledRules,
     sink::Notice,
-    time::Timestamp,
 };
 
 /// An input, in the order of the journal.

@@ -3,6 +3,8 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use super::{echoes::Echoes, io::Output};
+use journal::time::{Timestamp, deadlines::Deadlines};
+
 use crate::{
     ci::Follows,
     conversation::{SessionKey, SessionOutput, Sessions},
@@ -15,7 +17,6 @@ use crate::{
     rules::CompiledRules,
     sink::{Deliveries, Questions},
     throttle::{Lineage, Throttle},
-    time::{Timestamp, deadlines::Deadlines},
     watch::Watches,
 };
 

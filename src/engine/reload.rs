@@ -6,6 +6,8 @@ use std::{
 };
 
 use super::parts::Engine;
+use journal::time::Timestamp;
+
 use crate::{
     notification::SubscriberId,
     pipeline::{
@@ -13,7 +15,6 @@ use crate::{
         rule::{Activity, Subscriber},
     },
     rules::CompiledRules,
-    time::Timestamp,
 };
 
 impl Engine {

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::{io::Output, parts::Engine};
+use journal::time::Timestamp;
+
 use crate::{
     conversation::Concerned,
     event::{Event, SessionId, Severity},
     ledger::{LedgerEntry, Reason},
     notification::{Audience, Notification, SubscriberId},
     pipeline::{Failure, PipelineOutput},
-    time::Timestamp,
 };
 
 /// The type of the event that reports a failed template or `where`.

@@ -8,6 +8,8 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{echoes::Echoes, parts::Engine};
+use journal::time::deadlines::Deadlines;
+
 use crate::{
     ci::Follows,
     conversation::{Fanout, Sessions, Table, Unclaimed},
@@ -20,7 +22,6 @@ use crate::{
     sink::{Deliveries, Questions},
     snapshot::Held,
     throttle::{Lineage, Throttle},
-    time::deadlines::Deadlines,
     watch::Watches,
 };
 

@@ -2,6 +2,7 @@
 
 use std::{cell::LazyCell, collections::BTreeMap};
 
+use journal::time::Timestamp;
 use sha2::{Digest, Sha256};
 use toon::tokens;
 
@@ -11,7 +12,6 @@ use crate::{
     exchange::{Exchange, Format, InjectionId, Replaces},
     format::{self, Overflow},
     notification::{Counts, Cut, Detail, Notification, SubscriberId, Tokens},
-    time::Timestamp,
 };
 
 /// Digits of an injection's id: 32^6 ids, unique within one transcript.

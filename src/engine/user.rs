@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use super::{io::Output, parts::Engine};
+use journal::time::Timestamp;
+
 use crate::{
     event::{Scope, mask_secrets},
     format,
     ledger::Subject,
     notification::{Audience, Level, Notification, Priority, Sink, Word},
     sink::{MESSAGE_CHARS_MAX, Notice, clean_line},
-    time::Timestamp,
 };
 
 impl Engine {

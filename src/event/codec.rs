@@ -6,12 +6,10 @@
 //! An absent optional field has the length `u32::MAX`. The payload stays JSON text. A JSON envelope
 //! would need a parse per event and reader; this encoding needs none.
 
+use journal::time::Timestamp;
 use strum::VariantArray;
 
-use crate::{
-    event::{EventRef, EventType, Provenance, Severity},
-    time::Timestamp,
-};
+use crate::event::{EventRef, EventType, Provenance, Severity};
 
 /// The version that this program writes, and the newest that it reads.
 const VERSION: u8 = 1;

@@ -5,6 +5,7 @@
 
 use std::{borrow::Borrow, fmt, str::FromStr, sync::Arc};
 
+use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use strum::{IntoStaticStr, VariantArray};
@@ -12,33 +13,7 @@ use strum::{IntoStaticStr, VariantArray};
 use crate::{
     event::{EventType, Payload, Provenance},
     snapshot,
-    time::Timestamp,
 };
-
-/// The position of a record in the journal; the first record has 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
-pub struct Seq(pub u64);
-
-impl Seq {
-    /// The position before the first record.
-    pub const ZERO: Self = Self(0);
-
-    /// The next position; saturates, because clients send positions too.
-    pub const fn next(self) -> Self {
-        Self(self.0.saturating_add(1))
-    }
-
-    /// The previous position; the first one and [`Seq::ZERO`] return [`Seq::ZERO`].
-    pub const fn previous(self) -> Self {
-        Self(self.0.saturating_sub(1))
-    }
-}
-
-impl fmt::Display for Seq {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
 
 /// The id of one agent conversation; a subagent has its own.
 ///
@@ -345,12 +320,6 @@ impl Event {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn no_position_has_one_after_it_that_is_before_it() {
-        assert_eq!(Seq(6).next(), Seq(7));
-        assert_eq!(Seq(u64::MAX).next(), Seq(u64::MAX));
-    }
 
     #[test]
     fn a_workspace_concerns_sessions_in_under_and_above_it() {

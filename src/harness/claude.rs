@@ -43,6 +43,7 @@ mod transcript;
 
 use std::{borrow::Cow, sync::Arc};
 
+use journal::time::Timestamp;
 use serde_json::{Value, json, value::RawValue};
 
 use crate::{
@@ -55,7 +56,6 @@ use crate::{
         stdin::read,
     },
     notification::InjectionPoint,
-    time::Timestamp,
     wire::{
         FieldError,
         names::{read_name, read_workspace},

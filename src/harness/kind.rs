@@ -3,6 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
+use journal::time::Timestamp;
+
 use crate::{
     event::SessionId,
     exchange::Answer,
@@ -11,7 +13,6 @@ use crate::{
         native::Native, process::Process, program::Program, round_trip::RoundTrip, session_file::SessionFile,
         status_line::StatusLine,
     },
-    time::Timestamp,
     transcript,
 };
 

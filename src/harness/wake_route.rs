@@ -6,7 +6,9 @@
 
 use std::time::Duration;
 
-use crate::{session::WakeKind, time::Timestamp};
+use journal::time::Timestamp;
+
+use crate::session::WakeKind;
 
 /// A wake route of a session; the first ones have precedence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -23,10 +23,11 @@ use super::{
     server::{Need, Server},
     switch::{Kind, Settings},
 };
+use journal::time::Timestamp;
+
 use crate::{
     event::{Event, SessionId},
     problem::{Change, Origin},
-    time::Timestamp,
 };
 
 /// Most concurrent runs. A further one has to wait until a run has been unused for a minute, and

@@ -10,10 +10,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Writer;
+use journal::time::Timestamp;
+
 use crate::{
     event::SessionId,
     problem::{Change, Problem, Problems},
-    time::Timestamp,
 };
 
 /// Most notified sessions of a folder. The one with the oldest write is evicted, and gets no

@@ -25,7 +25,9 @@ use super::{
     message::{Incoming, answer, initialize, language_of, notice, request},
     uri,
 };
-use crate::{problem::Problem, time::Timestamp};
+use journal::time::Timestamp;
+
+use crate::problem::Problem;
 
 /// Most open documents of a server. The one with the oldest write is closed for a new one.
 pub const DOCUMENTS_MAX: usize = 50;

@@ -10,6 +10,7 @@ use std::{
     sync::Arc,
 };
 
+use journal::time::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
@@ -20,7 +21,6 @@ use crate::{
         rule::{BatchMode, Batching},
     },
     snapshot,
-    time::Timestamp,
 };
 
 /// Most open batches of a subscriber: far above sessions times groups in use. With full batches

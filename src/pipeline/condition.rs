@@ -308,10 +308,8 @@ impl Object for JsonView {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        event::{Payload, Severity},
-        time::Timestamp,
-    };
+    use crate::event::{Payload, Severity};
+    use journal::time::Timestamp;
 
     fn event() -> Arc<Event> {
         let payload = r#"{

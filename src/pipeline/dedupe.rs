@@ -8,6 +8,7 @@ use std::{collections::VecDeque, hash::BuildHasher, time::Duration};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
+use journal::time::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
@@ -15,7 +16,6 @@ use crate::{
     notification::{Resolution, State, StateKey, Version},
     pipeline::{key::KeyWriter, rule::DedupeRule, weight::Weight},
     snapshot,
-    time::Timestamp,
 };
 
 /// Most keys of a subscriber, at most about 400 bytes each. When it is reached, the one that ends

@@ -6,9 +6,10 @@
 
 use std::collections::BTreeMap;
 
+use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{event::Scope, time::Timestamp};
+use crate::event::Scope;
 
 /// Most scopes with counts, about 150 bytes each. When it is reached, the least recently raised
 /// counts are evicted.

@@ -6,9 +6,10 @@
 
 use std::{collections::BTreeMap, mem::discriminant, sync::Arc, time::Duration};
 
+use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{notification::SubscriberId, time::Timestamp};
+use crate::notification::SubscriberId;
 
 /// Shortest time between two reports of a place that fails intermittently.
 pub(crate) const REPORT_INTERVAL: Duration = Duration::from_secs(60);

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 
+use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -14,7 +15,6 @@ use crate::{
     hash::first_64_bits,
     notification::{Ordinal, Relation, StateKey, Version},
     pipeline::rule::Subscriber,
-    time::Timestamp,
 };
 
 /// Most states of a subscriber whose newest versions are known, at most some 600 bytes each. When it

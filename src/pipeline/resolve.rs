@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use super::{Pipeline, PipelineOutput};
+use journal::time::Timestamp;
+
 use crate::{
     event::{Event, Seq, Trust},
     ledger::Reason,
@@ -15,7 +17,6 @@ use crate::{
         rule::Subscriber,
         unresolved::condition_of,
     },
-    time::Timestamp,
 };
 
 impl Pipeline {

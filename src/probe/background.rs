@@ -11,11 +11,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{Facts, Finding, Moment, facts::end_of, kind::Probe};
+use journal::time::Timestamp;
+
 use crate::{
     call::{Call, RUNNING},
     event::{EventRef, Severity, cut_text, strip_text},
     settings::settings,
-    time::Timestamp,
 };
 
 /// Default time limit for the client's report.

@@ -33,11 +33,12 @@ use self::{
     known::{Awaited, Observed, Said, State},
 };
 use super::{Facts, Finding, Fingerprint, Moment, facts::Entry, finding::shown_path};
+use journal::time::Timestamp;
+
 use crate::{
     event::Severity,
     hash::first_64_bits,
     settings::{Form, settings},
-    time::Timestamp,
     transcript::{Transcript, WRITTEN_AFTER},
 };
 

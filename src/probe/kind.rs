@@ -1,7 +1,9 @@
 //! The common interface of all kinds of probes.
 
 use super::{Facts, Finding, Moment};
-use crate::{event::EventRef, time::Timestamp};
+use journal::time::Timestamp;
+
+use crate::event::EventRef;
 
 /// Known state of one kind, which every look compares with the current state.
 pub(super) trait Probe {

@@ -12,10 +12,11 @@ use std::{
 };
 
 use super::{Entry, Facts, Fingerprint, Known, Moment, Settings, Space, facts::ContentHash, git, look};
+use journal::time::Timestamp;
+
 use crate::{
     call::{Call, command},
     event::Event,
-    time::Timestamp,
 };
 
 /// How long before the later calls a change may be and still count as theirs, in milliseconds: git

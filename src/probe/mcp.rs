@@ -16,12 +16,13 @@ use super::{
     facts::{end_of, end_of_file},
     kind::Probe,
 };
+use journal::time::{Timestamp, duration_millis};
+
 use crate::{
     call::ServerCall,
     event::{Severity, cut_text, strip_text},
     notification::InjectionPoint,
     settings::settings,
-    time::{Timestamp, duration_millis},
     transcript::{Connection, Connections, ServerSaid, ServerState, Transcript, WRITTEN_AFTER},
 };
 

@@ -13,10 +13,11 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{Known, NOTED, Noted, OtherSession, Pushed, context::Limit, published::Published};
+use journal::time::Timestamp;
+
 use crate::{
     event::{EventRef, Seq, SessionId, Severity},
     session::OPENING_EVENT,
-    time::Timestamp,
 };
 
 /// Most known sessions; beyond it the one inactive for the longest time is evicted.

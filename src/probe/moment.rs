@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{files::Known as KnownFiles, git::Known as KnownRepository};
+use journal::time::Timestamp;
+
 use crate::{
     call::Call,
     event::SessionId,
     notification::InjectionPoint,
-    time::Timestamp,
     transcript::{Gauge, Transcript},
 };
 

@@ -7,11 +7,9 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::{Finding, Moment, Pushed, finding::shown_path};
-use crate::{
-    event::Severity,
-    settings::settings,
-    time::{Timestamp, short_duration},
-};
+use journal::time::{Timestamp, short_duration};
+
+use crate::{event::Severity, settings::settings};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Most named paths.

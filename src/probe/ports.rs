@@ -18,11 +18,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{Entry, Facts, Finding, Moment, facts::end_of, kind::Probe};
+use journal::time::{Timestamp, short_duration};
+
 use crate::{
     call::{Call, RUNNING, command::may_end_processes},
     event::{EventRef, Severity, cut_text, strip_text},
     settings::settings,
-    time::{Timestamp, short_duration},
 };
 
 /// Default minimum time between two looks at a closed port: longer than a server takes to reload

@@ -67,10 +67,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{
-        event::{Event, Payload, Provenance, Severity},
-        time::Timestamp,
-    };
+    use crate::event::{Event, Payload, Provenance, Severity};
+    use journal::time::Timestamp;
 
     fn published(changes: &[(u64, Value)]) -> Published {
         let mut published = Published::default();

@@ -14,6 +14,8 @@ use super::{
     facts::{ContentHash, HASHED_BYTES_MAX, KEPT_BYTES_MAX},
     look,
 };
+use journal::time::Timestamp;
+
 use crate::{
     call::{
         Call, Touch, TouchKind,
@@ -21,7 +23,6 @@ use crate::{
     },
     event::{Event, SessionId},
     notification::InjectionPoint,
-    time::Timestamp,
     transcript::{self, Connection, Connections, Gauge, Reader, ServerSaid, ServerState, Transcript, Usage},
 };
 

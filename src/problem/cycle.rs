@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::matcher::Background;
-use crate::time::Timestamp;
+use journal::time::Timestamp;
 
 /// How long a tool that does not announce ends has to be silent to count as settled.
 pub const QUIET: Duration = Duration::from_secs(1);

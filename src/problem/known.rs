@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{Level, Problem};
-use crate::time::Timestamp;
+use journal::time::Timestamp;
 
 /// Most remembered problems of one tool. Beyond that, new problems are only counted, not listed, as
 /// long as others are listed.

@@ -3,7 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use super::{Change, Level, Listed};
-use crate::{event::Severity, hash::hash_parts, time::duration_millis};
+use journal::time::duration_millis;
+
+use crate::{event::Severity, hash::hash_parts};
 
 /// The type of the event that a problem was found.
 pub const FOUND: &str = "problem.found";
@@ -129,10 +131,8 @@ fn joined(folder: &str, file: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        problem::{Problem, Problems},
-        time::Timestamp,
-    };
+    use crate::problem::{Problem, Problems};
+    use journal::time::Timestamp;
 
     fn problem(file: &str) -> Problem {
         Problem {

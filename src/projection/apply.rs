@@ -8,6 +8,8 @@ use super::{
     notes::{Note, NoteContent, Place},
     sql::to_sql,
 };
+use journal::time::Timestamp;
+
 use crate::{
     engine::SessionChange,
     event::{EventRef, Scope, Seq, SessionId, codec},
@@ -15,7 +17,6 @@ use crate::{
     format,
     ledger::LedgerEntry,
     notification::{Notification, NotificationId},
-    time::Timestamp,
     wire::history::LedgerLine,
 };
 

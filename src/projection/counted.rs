@@ -8,10 +8,9 @@ use super::{
     View, rows,
     sql::{from_sql, to_sql},
 };
-use crate::{
-    time::Timestamp,
-    wire::sources::{DOCTOR_AGENT, DOCTOR_SESSION},
-};
+use journal::time::Timestamp;
+
+use crate::wire::sources::{DOCTOR_AGENT, DOCTOR_SESSION};
 
 /// Most of the newest events and deliveries that are counted; this takes some 40 ms and 100 ms on a
 /// machine with two cores.

@@ -7,10 +7,11 @@ use super::{
     rows::{Conditions, IS_READABLE},
     sql::to_sql,
 };
+use journal::time::Timestamp;
+
 use crate::{
     event::{Pattern, Seq, Severity},
     session::Readable,
-    time::Timestamp,
     wire::history::{Ended, EventLine, LedgerLine, raw},
 };
 

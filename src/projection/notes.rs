@@ -6,15 +6,16 @@
 
 use std::{mem, sync::Arc};
 
+use journal::Record;
+use journal::time::Timestamp;
+
 use crate::{
     engine::{Output, SessionChange},
     event::{Seq, SessionId},
     exchange::Injection,
-    journal::Record,
     ledger::{LedgerEntry, Subject},
     notification::Notification,
     records,
-    time::Timestamp,
 };
 
 /// Bits of a place for the numbers of the notes of one record: one record can close a session with

@@ -7,10 +7,11 @@ use super::{
     rows::{Conditions, IS_READABLE},
     sql::from_sql,
 };
+use journal::time::Timestamp;
+
 use crate::{
     notification::Priority,
     session::Readable,
-    time::Timestamp,
     wire::history::{Delivery, LedgerLine, NotificationView},
 };
 

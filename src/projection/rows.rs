@@ -6,11 +6,12 @@ use rusqlite::{Connection, Row, types::Value};
 use strum::VariantArray;
 
 use super::sql::from_sql;
+use journal::time::Timestamp;
+
 use crate::{
     event::{EventRef, Provenance, Seq, SessionId, Severity},
     notification::{InjectionPoint, Priority},
     session::Readable,
-    time::Timestamp,
     wire::{event::to_masked_json, history::LedgerLine},
 };
 

@@ -10,15 +10,16 @@ use super::{
     dump::{count, dump, execute},
     *,
 };
+use journal::time::Timestamp;
+use journal::{Record, RecordKind};
+
 use crate::{
     engine::{Output, SessionChange},
     event::{EventRef, Seq, SessionId, Severity},
     exchange::{Answer, Harness, Injection, InjectionId, Role},
-    journal::{Record, RecordKind},
     ledger::LedgerEntry,
     notification::{InjectionPoint, NotificationId, SubscriberId},
     records,
-    time::Timestamp,
 };
 
 fn file() -> (TempDir, PathBuf) {

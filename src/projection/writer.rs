@@ -12,7 +12,9 @@ use super::{
     Doing, Notes, Place, ProjectionError, apply, schema,
     sql::{from_sql, to_sql},
 };
-use crate::{event::Seq, time::Timestamp};
+use journal::time::Timestamp;
+
+use crate::event::Seq;
 
 /// Most kept events; each takes about a kilobyte with its outcome.
 pub const EVENTS_MAX: u64 = 250_000;

@@ -1,14 +1,15 @@
 //! Records to append: each with its kind, its body encoded by `records`, and its idempotency key.
 
+use journal::time::Timestamp;
+use journal::{AppendBatch, BodyTooLarge, RecordKind};
+
 use crate::{
     engine::io::RequestId,
     event::{Event, EventRef, Seq, SessionId},
     exchange::{Decision, Exchange, Harness, InjectionId, Process, ReleaseRecord},
-    journal::{AppendBatch, BodyTooLarge, RecordKind},
     ledger::ConfirmedBy,
     notification::NotificationId,
     records::{self, SkipDecision},
-    time::Timestamp,
 };
 
 /// Records with consecutive positions and the same time.

@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
+use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -11,7 +12,6 @@ use crate::{
     },
     ledger::ConfirmedBy,
     notification::{InjectionPoint, NotificationId},
-    time::Timestamp,
     wire::exchange::ExchangeView,
 };
 

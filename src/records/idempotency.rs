@@ -22,10 +22,8 @@ impl EventRef<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{
-        event::{EventRef, Provenance, Severity},
-        time::Timestamp,
-    };
+    use crate::event::{EventRef, Provenance, Severity};
+    use journal::time::Timestamp;
 
     #[test]
     fn an_idempotency_key_depends_on_source_and_id_and_stays_the_same() {

@@ -7,10 +7,11 @@ use serde::Serialize;
 
 #[cfg(test)]
 use crate::wire::error::ErrorBody;
+use journal::AppendError;
+use journal::time::duration_millis;
+
 use crate::{
-    journal::AppendError,
     server::{App, error::ApiError, history},
-    time::duration_millis,
     wire::{
         history::ProjectionView,
         views::{DiskView, StatusView},

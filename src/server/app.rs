@@ -2,6 +2,8 @@
 
 use std::{ops::Deref, sync::Arc, time::Duration};
 
+use journal::{Clock, Journal};
+use journal::{meter::Meters, time::Timestamp};
 use tokio::{
     sync::{mpsc, watch},
     time::timeout,
@@ -9,15 +11,12 @@ use tokio::{
 
 use crate::{
     harness::Transcript,
-    journal::{Clock, Journal},
-    meter::Meters,
     projection::Projection,
     publisher::{Publisher, Records},
     server::{
         config_handle::ConfigHandle, engine_handle::EngineHandle, error::ApiError, registry::Registry,
         room::Rooms,
     },
-    time::Timestamp,
 };
 
 /// How long an answer waits for the history to reach the journal's end; it follows within

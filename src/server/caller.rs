@@ -127,9 +127,9 @@ mod tests {
     use super::*;
     use crate::{
         event::{Severity, catalogue::OwnSeverities},
-        time::Timestamp,
         wire::event::{Defaults, parse},
     };
+    use journal::time::Timestamp;
 
     const NOW: Timestamp = Timestamp::from_millis(1);
 

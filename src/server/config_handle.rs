@@ -2,12 +2,12 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use journal::AppendError;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{
     config::webhooks::Webhooks,
     event::catalogue::OwnSeverities,
-    journal::AppendError,
     server::error::ApiError,
     wire::views::{ConfigView, FindingsView, ReloadView},
 };

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use journal::meter::MonotonicClock;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
@@ -9,7 +10,6 @@ use crate::{
     engine::Explanation,
     event::{Event, SessionId},
     exchange::{Decision, InjectionId},
-    meter::MonotonicClock,
     notification::{Notification, NotificationId},
     rules::CompiledRules,
     server::{Pulse, error::ApiError},

@@ -5,10 +5,10 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
+use journal::{AppendError, BodyTooLarge};
 
 use crate::{
     causes::with_causes,
-    journal::{AppendError, BodyTooLarge},
     projection::ProjectionError,
     wire::{
         FieldError,
@@ -128,7 +128,7 @@ mod tests {
     use std::{io, sync::Arc};
 
     use super::*;
-    use crate::journal::Poisoned;
+    use journal::Poisoned;
 
     #[test]
     fn what_no_journal_record_can_hold_is_too_large() {

@@ -12,9 +12,10 @@ use serde_json::value::RawValue;
 
 #[cfg(test)]
 use crate::wire::{error::ErrorBody, event::EventView, publish::Results};
+use journal::{ReadError, Record, RecordBuf};
+
 use crate::{
     event::{EVENT_BYTES_MAX, EventRef, Seq, codec},
-    journal::{ReadError, Record, RecordBuf},
     ledger::LedgerEntry,
     projection::{Looked, ProjectionError, View},
     records,

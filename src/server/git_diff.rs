@@ -11,16 +11,14 @@ use std::{
     time::Duration,
 };
 
+use journal::meter::MonotonicClock;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
     process::{Pid, PidfdFlags, pidfd_open},
 };
 
-use crate::{
-    meter::MonotonicClock,
-    program::{Ids, Programs},
-};
+use crate::program::{Ids, Programs};
 
 /// Most bytes of paths that are read: some 20,000 paths.
 const OUTPUT_BYTES_MAX: usize = 1024 * 1024;

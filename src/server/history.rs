@@ -406,7 +406,7 @@ pub(crate) fn moment(
     app: &App,
     field: &'static str,
     text: Option<&str>,
-) -> Result<Option<crate::time::Timestamp>, ApiError> {
+) -> Result<Option<journal::time::Timestamp>, ApiError> {
     text.map(|text| read_moment(field, text, app.now())).transpose().map_err(ApiError::bad)
 }
 

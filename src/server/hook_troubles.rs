@@ -8,7 +8,9 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use crate::{event::clean_text, time::Timestamp, wire::clients::TroubleView};
+use journal::time::Timestamp;
+
+use crate::{event::clean_text, wire::clients::TroubleView};
 
 /// Most kinds of problem that are counted separately; further kinds are counted together as
 /// [`OTHER`].

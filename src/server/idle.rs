@@ -6,13 +6,13 @@
 
 use std::{convert::Infallible, time::Duration};
 
+use journal::time::{Timestamp, duration_millis};
 use tokio::time::timeout;
 
 use crate::{
     event::SessionId,
     publisher::Records,
     server::{App, client_folder::read_session_file, error::ApiError},
-    time::{Timestamp, duration_millis},
 };
 
 /// Interval of polling while an urgent notification is pending.

@@ -7,6 +7,8 @@ use serde::Deserialize;
 
 #[cfg(test)]
 use crate::wire::error::ErrorBody;
+use journal::time::duration_millis;
+
 use crate::{
     event::{Scope, SessionId},
     exchange::Decision,
@@ -24,7 +26,6 @@ use crate::{
         notify::{place_of, session_for},
         questions::open_count,
     },
-    time::duration_millis,
     wire::{FieldError, inbox::InboxList, views::WaitingView},
 };
 

@@ -3,12 +3,12 @@
 use std::{ops::Range, sync::Arc};
 
 use axum::http::StatusCode;
+use journal::meter::{self, Meters};
+use journal::{Appended, Appending, Level, Outcome};
 use uuid::Uuid;
 
 use crate::{
     event::codec::IdOrigin,
-    journal::{Appended, Appending, Level, Outcome},
-    meter::{self, Meters},
     publisher::Records,
     server::{
         App,

@@ -9,12 +9,12 @@ use std::{
 };
 
 use dashmap::DashMap;
+use journal::time::Timestamp;
 
 use crate::{
     event::SessionId,
     probe::{Known, Settings, View, memory::Changes},
     program::Workspaces,
-    time::Timestamp,
 };
 
 /// A copy of the facts of sessions.

@@ -2,6 +2,8 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
+use journal::time::Timestamp;
+
 use crate::{
     call::Call,
     event::{Event, SessionId},
@@ -11,7 +13,6 @@ use crate::{
         late::{self, Answers, Caught, Later},
     },
     server::facts::Within,
-    time::Timestamp,
     transcript::{Gauge, Reader, Transcript},
 };
 

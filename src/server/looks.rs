@@ -137,7 +137,7 @@ impl Looks {
 mod tests {
     use super::*;
     use crate::notification::InjectionPoint::{AfterTool, BeforeTool};
-    use crate::time::Timestamp;
+    use journal::time::Timestamp;
 
     #[test]
     fn what_no_look_has_had_is_kept_for_the_next_one_within_bounds() {

@@ -87,7 +87,7 @@ mod tests {
         let nearest_of = |event_type: &str| {
             let body = format!(r#"{{"type":"{event_type}"}}"#);
             let none = catalogue::OwnSeverities::default();
-            let defaults = Defaults::api(crate::time::Timestamp::ZERO, Route::Unix.of_events(), &none);
+            let defaults = Defaults::api(journal::time::Timestamp::ZERO, Route::Unix.of_events(), &none);
             let parsed = event::parse(body.as_bytes(), &defaults, &mut String::new).expect("an event");
             let nobody = Explanation { subscribers: Vec::new(), sessions: Vec::new() };
             view(&nobody, &parsed.as_event().to_event(), &["shop.order.placed".to_owned()]).nearest

@@ -11,6 +11,8 @@ use uuid::Uuid;
 
 #[cfg(test)]
 use crate::wire::error::ErrorBody;
+use journal::time::{Timestamp, duration_millis};
+
 use crate::{
     event::{Event, SessionId},
     ledger::Suppressed,
@@ -19,7 +21,6 @@ use crate::{
     server::{App, actor::Actor, error::ApiError, extract::read_body, naming::session_of},
     sink::{ALL_PER_MINUTE_MAX, Notice, PER_MINUTE_MAX, Parts, Target, Verdict, seconds_ago},
     source::sinks::check,
-    time::{Timestamp, duration_millis},
     wire::notify::{NotifyAnswer, NotifyRequest, SinkList, SinkView},
 };
 

@@ -7,6 +7,7 @@
 use std::{collections::HashSet, convert::Infallible, sync::Arc, time::Duration};
 
 use futures_util::{future::BoxFuture, stream::FuturesUnordered};
+use journal::time::{Timestamp, duration_millis};
 use rustix::param::clock_ticks_per_second;
 use tokio_stream::StreamExt;
 
@@ -25,7 +26,6 @@ use crate::{
         process_table::Processes,
     },
     source::process::{self, running, stat},
-    time::{Timestamp, duration_millis},
 };
 
 /// Most watched processes, one open file each; the end of others is found when another process is

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use crate::meter::MonotonicClock;
+use journal::meter::MonotonicClock;
 
 /// The value in place of a start time: the loop is idle.
 const WAITS: u64 = 0;

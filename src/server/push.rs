@@ -8,6 +8,7 @@ use std::{
 };
 
 use futures_util::stream::FuturesUnordered;
+use journal::time::Timestamp;
 use tokio::{io::AsyncWriteExt, net::UnixStream, time::timeout};
 use tokio_stream::StreamExt;
 
@@ -21,7 +22,6 @@ use crate::{
         wake_routes::KnownSocket,
     },
     source::process::running,
-    time::Timestamp,
 };
 
 /// How long a client may take to accept a connection or a message; a stuck client must not delay

@@ -16,6 +16,7 @@ use std::{
 
 use axum::http::StatusCode;
 use dashmap::DashMap;
+use journal::time::Timestamp;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use crate::{
@@ -28,7 +29,6 @@ use crate::{
         looks::Looks, name_cache::Names, process_table::Processes, wake_routes::WakeRoutes,
     },
     source::inputs::Inputs,
-    time::Timestamp,
     transcript::Gauge,
 };
 

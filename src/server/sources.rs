@@ -200,13 +200,11 @@ fn shown(count: &Count) -> CountView {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        config::{
-            compile::compile,
-            layers::{LayerKind, SourceFile, Sources},
-        },
-        time::Timestamp,
+    use crate::config::{
+        compile::compile,
+        layers::{LayerKind, SourceFile, Sources},
     };
+    use journal::time::Timestamp;
 
     fn here(files: &[(&str, &str)], harnesses: &[&str]) -> Here {
         let file = |(name, text): &(&str, &str)| SourceFile {

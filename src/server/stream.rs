@@ -25,12 +25,13 @@ use tokio_stream::StreamExt;
 
 #[cfg(test)]
 use crate::wire::{error::ErrorBody, event::EventView};
+use journal::{ReadError, Reader, record::Record};
+
 use crate::{
     engine::io::Pending,
     event::{Pattern, Seq, SessionId, Severity, codec},
     exchange::Harness,
     harness::kind::Kind,
-    journal::{ReadError, Reader, record::Record},
     produced::produced,
     records,
     server::{

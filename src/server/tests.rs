@@ -33,22 +33,22 @@ use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 use tower::ServiceExt;
 
 use super::*;
+use journal::{Clock, Journal, JournalSettings, memory::MemoryFiles};
+use journal::{meter::Meters, time::Timestamp};
+
 use crate::{
     conversation::Named,
     engine::io::{Input, Pending, RequestId},
     event::{Seq, SessionId, Severity},
     exchange::{Answer, Exchange, Injection, InjectionId, Released, Role},
     harness::kind::Kind,
-    journal::{Clock, Journal, JournalSettings, memory::MemoryFiles},
     ledger::LedgerEntry,
-    meter::Meters,
     notification::{Notification, NotificationId, Priority, SubscriberId},
     projection::{Command, FILE_NAME, Projection},
     publisher::Publisher,
     records::{self, RecordInput},
     rules::CompiledRules,
     session::{Wake, WakeKind},
-    time::Timestamp,
     wire::{
         harness::HarnessView,
         views::{QueueView, SessionView},
@@ -183,7 +183,7 @@ async fn next_text(stream: &mut BodyDataStream) -> Option<String> {
 fn journaled(app: &App, from: u64) -> Vec<(&'static str, String)> {
     let mut reader = app.journal.read_from(Seq(from));
     let records = reader.next_batch(1_000).expect("readable");
-    let show = |found: crate::journal::record::Record<'_>| {
+    let show = |found: journal::record::Record<'_>| {
         let kind = records::kind_name(found.kind.0).expect("known");
         let said = match records::decode(found.kind.0, found.seq, found.body).expect("readable") {
             RecordInput::Input(Input::Event { event, .. }) => event.event_type.to_owned(),

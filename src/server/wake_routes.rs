@@ -13,6 +13,7 @@ use std::{
 };
 
 use dashmap::{DashMap, DashSet};
+use journal::time::Timestamp;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::{
@@ -25,7 +26,6 @@ use crate::{
     },
     server::{client_folder::ClientFolder, process_table::Processes},
     session::WakeKind,
-    time::Timestamp,
     wire::clients::AttachedView,
 };
 

@@ -13,6 +13,8 @@ use tokio::time::timeout;
 
 #[cfg(test)]
 use crate::wire::error::ErrorBody;
+use journal::time::Timestamp;
+
 use crate::{
     event::SessionId,
     publisher::Records,
@@ -31,7 +33,6 @@ use crate::{
         ci,
         watching::{Look, LookError, look},
     },
-    time::Timestamp,
     watch::{
         ALL_MAX, Condition, EXPIRES_DEFAULT, EXPIRES_MAX, Needs, PER_OWNER_MAX, Part, Watch,
         condition::{Terms, parse},

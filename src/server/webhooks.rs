@@ -18,10 +18,11 @@ use uuid::Uuid;
 
 #[cfg(test)]
 use crate::wire::error::ErrorBody;
+use journal::Outcome;
+
 use crate::{
     config::webhooks::{Sender, Webhooks},
     event::{Event, Payload, Provenance, strip_text},
-    journal::Outcome,
     nearest::nearest,
     publisher::Records,
     server::{

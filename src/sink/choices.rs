@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::time::Timestamp;
+use journal::time::Timestamp;
 
 /// Fewest and most choices: with fewer it would be a notice, and a desktop shows at most that many
 /// buttons.

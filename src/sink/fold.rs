@@ -13,11 +13,12 @@ use super::{
     limits::{Limits, Passed},
     question,
 };
+use journal::time::Timestamp;
+
 use crate::{
     event::{EventRef, Seq, SessionId},
     ledger::{LedgerEntry, NotSent, Step, Subject, Suppressed},
     notification::Sink,
-    time::Timestamp,
 };
 
 /// Most open notices; beyond that the oldest is evicted.

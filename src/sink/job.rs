@@ -5,10 +5,11 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::{Notice, clean_line};
+use journal::time::Timestamp;
+
 use crate::{
     event::{Event, Severity},
     notification::Sink,
-    time::Timestamp,
 };
 
 /// The type of the event that a sink accepted a notice.

@@ -11,7 +11,9 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{NotSent, Notice, progress::Keys};
-use crate::{ledger::Suppressed, notification::Level, time::Timestamp};
+use journal::time::Timestamp;
+
+use crate::{ledger::Suppressed, notification::Level};
 
 /// Most notices of one speaker that are sent within a minute: more than a person reads.
 pub const PER_MINUTE_MAX: usize = 6;

@@ -12,10 +12,11 @@ use super::{
     progress::{DONE, KEY_CHARS_MAX},
     text::{self, Span, Target},
 };
+use journal::time::Timestamp;
+
 use crate::{
     event::{Event, EventRef, Scope, SessionId},
     notification::{Category, Level, link},
-    time::Timestamp,
     words::Words,
 };
 

@@ -6,10 +6,11 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::{hex::hex, time::Timestamp};
+use crate::hex::hex;
 
 /// Longest key, in characters.
 pub const KEY_CHARS_MAX: usize = 64;

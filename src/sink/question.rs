@@ -10,10 +10,11 @@ use serde_json::{Map, Value, json};
 
 use super::Notice;
 pub use super::choices::{CHOICE_CHARS_MAX, CHOICES, short};
+use journal::time::{Timestamp, short_duration};
+
 use crate::{
     event::{Event, SessionId, Severity},
     notification::Level,
-    time::{Timestamp, short_duration},
 };
 
 /// The type of the event that asks a question; its payload is a [`Question`].

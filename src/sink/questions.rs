@@ -10,10 +10,9 @@ use serde::{Deserialize, Serialize};
 use super::question::{
     ASKED, Awaited, CHOICES, CHOSEN, Chosen, End, IsTaken, QUESTIONS_MAX, Question, TAKEN, TAKEN_WITHIN,
 };
-use crate::{
-    event::{Event, EventRef, SessionId},
-    time::Timestamp,
-};
+use journal::time::Timestamp;
+
+use crate::event::{Event, EventRef, SessionId};
 
 /// Most remembered ends, for callers that ask again after a restart.
 const ENDED_MAX: usize = 256;

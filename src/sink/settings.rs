@@ -3,10 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use super::Job;
-use crate::{
-    notification::{Level, Sink},
-    time::{Timestamp, hours::Hours},
-};
+use journal::time::{Timestamp, hours::Hours};
+
+use crate::notification::{Level, Sink};
 
 /// The settings of the sinks.
 #[derive(Debug, Clone, PartialEq, Eq)]

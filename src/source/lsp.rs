@@ -35,6 +35,8 @@ use self::{
     writes::{IsOpen, Writes, Wrote},
 };
 use super::{Clocks, Outlet, Source, events_of, failed, pause_if, values::values};
+use journal::time::Timestamp;
+
 use crate::{
     event::Event,
     lsp::{
@@ -43,7 +45,6 @@ use crate::{
     },
     program::Programs,
     rules::outside,
-    time::Timestamp,
 };
 
 /// Largest file that is sent to a server, in bytes. Larger ones are ignored.

@@ -34,13 +34,14 @@ use super::{
     troubles::Troubles,
     values::changes,
 };
+use journal::time::Timestamp;
+
 use crate::{
     event::Event,
     hash::first_64_bits,
     paths::{Search, Seen, Stamp, compare},
     rules::outside,
     settings::Entry,
-    time::Timestamp,
 };
 
 /// Most searches: entries times folders of open sessions.

@@ -17,7 +17,9 @@ use tokio::{io::unix::AsyncFd, sync::watch};
 use tokio_stream::{Stream, StreamExt};
 
 use super::{Clocks, Outlet, Source, events_of, readiness, values::values};
-use crate::{event::Event, rules::outside, schedule::Planner, time::Timestamp};
+use journal::time::Timestamp;
+
+use crate::{event::Event, rules::outside, schedule::Planner};
 
 /// Size of a read from the alarm: its number of expirations.
 const COUNT_BYTES: usize = 8;

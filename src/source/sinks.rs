@@ -35,12 +35,13 @@ use self::{
     outcome::{TRY_MAX, failed, never},
 };
 use super::{Clocks, Outlet, Source, events_of, values::values};
+use journal::time::Timestamp;
+
 use crate::{
     event::Event,
     notification::Sink,
     program::Programs,
     sink::{Answered, Choices, Job, Outbound, Settings, question::Chosen},
-    time::Timestamp,
 };
 
 /// The time limit of an attempt by a command, which may call a server itself.

@@ -6,9 +6,10 @@ use std::{
 };
 
 use super::*;
+use journal::{Journal, JournalSettings, memory::MemoryFiles};
+
 use crate::{
     event::{Seq, codec},
-    journal::{Journal, JournalSettings, memory::MemoryFiles},
     records,
 };
 

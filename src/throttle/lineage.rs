@@ -99,10 +99,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{
-        event::{Event, Severity},
-        time::Timestamp,
-    };
+    use crate::event::{Event, Severity};
+    use journal::time::Timestamp;
 
     #[test]
     fn the_oldest_chain_is_forgotten_when_the_table_is_full() {

@@ -9,6 +9,8 @@ use std::{
 use serde_json::Value;
 
 use super::hints;
+use journal::time::Timestamp;
+
 use crate::{
     config::{
         compile::{Compiled, template_name},
@@ -28,7 +30,6 @@ use crate::{
         row::Row,
         rule::Subscriber,
     },
-    time::Timestamp,
 };
 
 /// The time of the examples.

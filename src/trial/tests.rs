@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use journal::time::Timestamp;
 use serde_json::{Map, Value};
 
 use crate::{
@@ -17,7 +18,6 @@ use crate::{
     pipeline::rule::Subscriber,
     rules::CompiledRules,
     sink::Notice,
-    time::Timestamp,
 };
 
 /// The start time of a test.

@@ -15,13 +15,13 @@
 
 use std::time::Duration;
 
+use journal::time::{Timestamp, duration_millis, parse_duration};
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     event::{Pattern, SessionId, strip_text},
     nearest::nearest,
-    time::{Timestamp, duration_millis, parse_duration},
 };
 
 /// Longest text of a condition, in bytes: a path and a regular expression.

@@ -8,10 +8,9 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{ALL_MAX, CANCELLED, CONDITIONS_MAX, Condition, FAILED, MET, Met, Part, SET, Step, Watch};
-use crate::{
-    event::{Event, EventRef, Pattern, Provenance, Seq, SessionId, Trust},
-    time::Timestamp,
-};
+use journal::time::Timestamp;
+
+use crate::event::{Event, EventRef, Pattern, Provenance, Seq, SessionId, Trust};
 
 /// Types of the events for the end of a push's checks; the payload is a [`ChecksEnded`].
 const CHECKS_ENDED: [&str; 3] = ["ci.run.completed", "ci.run.failed", "ci.follow.ended"];

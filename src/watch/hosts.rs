@@ -43,10 +43,8 @@ pub fn addresses(host: &str) -> &'static [IpAddr] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        time::Timestamp,
-        watch::condition::{Terms, parse},
-    };
+    use crate::watch::condition::{Terms, parse};
+    use journal::time::Timestamp;
 
     #[test]
     fn only_another_machine_is_remote() {

@@ -12,11 +12,12 @@ use super::{
     body::text,
     field::{clean, is_name},
 };
+use journal::time::Timestamp;
+
 use crate::{
     event::Severity,
     hex::hex,
     raw_json::{each_entry, each_item, is_array, is_object, json},
-    time::Timestamp,
 };
 
 /// Most alerts of one request; Prometheus sends 64 at a time.

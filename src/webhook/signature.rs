@@ -12,7 +12,9 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::{Headers, Kind};
-use crate::{hex::hex, time::Timestamp};
+use journal::time::Timestamp;
+
+use crate::hex::hex;
 
 /// Largest difference between the time of a signature and now, in seconds; an older body may be a
 /// replay.

@@ -5,7 +5,7 @@ use super::{
     signature::{Refused, check, standard_key, standard_signature},
     *,
 };
-use crate::time::Timestamp;
+use journal::time::Timestamp;
 
 const NOW: Timestamp = Timestamp::from_millis(1_614_265_330_000);
 

@@ -14,13 +14,13 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use journal::time::Timestamp;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, value::RawValue};
 
 use crate::{
     event::{Provenance, catalogue::OwnSeverities, codec::IdOrigin, cut_text},
     raw_json,
-    time::Timestamp,
     wire::{
         FieldError,
         event::{

@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 
+use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 
@@ -17,7 +18,6 @@ use crate::{
         codec::IdOrigin,
         mask_value,
     },
-    time::Timestamp,
     wire::{
         FieldError,
         names::{NAME_BYTES_MAX, check_printable, read_name, read_workspace},
@@ -331,7 +331,7 @@ pub(super) fn read_timestamp(
     now: Timestamp,
 ) -> Result<Timestamp, FieldError> {
     said.map_or(Ok(now), |text| {
-        text.parse().map_err(|error: crate::time::TimestampError| FieldError::new(field, error.to_string()))
+        text.parse().map_err(|error: journal::time::TimestampError| FieldError::new(field, error.to_string()))
     })
 }
 

@@ -15,6 +15,8 @@ use serde_json::value::RawValue;
 
 #[cfg(test)]
 use crate::wire::event::EventView;
+use journal::time::Timestamp;
+
 use crate::{
     event::{OWN_SOURCE, Provenance, SessionId, catalogue::OwnSeverities},
     exchange::{
@@ -22,7 +24,6 @@ use crate::{
         InjectionId, NOT_RUN, Released, Role, Trigger,
     },
     notification::{InjectionPoint, Tokens},
-    time::Timestamp,
     wire::{
         FieldError,
         event::{self, Defaults, ParsedEvent},

@@ -5,13 +5,13 @@
 
 use std::borrow::Cow;
 
+use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::{
     event::Seq,
     ledger::{LedgerEntry, Reason, Step, Subject},
-    time::Timestamp,
     wire::{FieldError, event::EventView, harness::HarnessView},
 };
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -13,7 +14,6 @@ use crate::{
         CONTEXT_CHARS_MAX, CONTEXT_DEFAULT, MESSAGE_CHARS_MAX, Notice, Progress, clean_line,
         progress::{DONE, KEY_CHARS_MAX},
     },
-    time::Timestamp,
     wire::{
         FieldError,
         names::{read_name, read_workspace},

@@ -6,12 +6,12 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use journal::time::short_duration;
 use serde::{Deserialize, Serialize};
 use toon::tokens;
 
 use crate::{
     engine::io::Pending,
-    time::short_duration,
     wire::{error::ErrorBody, harness::HarnessView, history::ProjectionView},
 };
 

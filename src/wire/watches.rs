@@ -2,11 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
+use journal::time::parse_duration;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     event::{SessionId, strip_text},
-    time::parse_duration,
     watch::{CONDITIONS_MAX, EXPIRES_MAX, NOTE_CHARS_MAX, Needs, ReminderKind, Watch},
     wire::{
         FieldError,

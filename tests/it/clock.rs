@@ -7,12 +7,9 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use aside::{
-    journal::{AppendBatch, Journal, JournalSettings, Level, files::DirFiles, record::RecordKind},
-    records,
-    time::Timestamp,
-    webhook::signature::standard_signature,
-};
+use aside::{records, webhook::signature::standard_signature};
+use journal::time::Timestamp;
+use journal::{AppendBatch, Journal, JournalSettings, Level, files::DirFiles, record::RecordKind};
 
 use crate::support::daemon::{Home, text};
 

@@ -17,14 +17,14 @@ use aside::{
     engine::{Output, RequestId},
     event::{Event, Payload, Seq, SessionId, Severity, codec},
     exchange::{Budget, CarrierEffect, ContextChange, Exchange, Harness, InjectionId, Trigger},
-    journal::{
-        AppendError, Level, Record, RecordBuf, RecordKind,
-        memory::{Faults, MemoryFiles},
-    },
     ledger::{ConfirmedBy, LedgerEntry},
     notification::InjectionPoint,
     records::{self, RecordInput},
-    time::Timestamp,
+};
+use journal::time::Timestamp;
+use journal::{
+    AppendError, Level, Record, RecordBuf, RecordKind,
+    memory::{Faults, MemoryFiles},
 };
 use serde_json::json;
 use strum::VariantArray;
@@ -491,7 +491,7 @@ struct Interrupted {
 }
 
 /// The number of writes and syncs of the workload.
-fn operations() -> aside::journal::memory::Operations {
+fn operations() -> journal::memory::Operations {
     let files = MemoryFiles::new();
     WORKLOAD.open_and_make_calls(&files);
     files.operations()

@@ -25,9 +25,9 @@ use aside::{
         render::{RenderInput, Rendered, Templates},
         row::Row,
     },
-    time::Timestamp,
     trial::run_test,
 };
+use journal::time::Timestamp;
 use serde_json::Value;
 
 const DOCUMENTS: [&str; 2] = ["README.md", "docs/subscribers.md"];

@@ -10,8 +10,8 @@ use aside::{
     event::{Event, Payload, Provenance, SessionId, Severity},
     notification::InjectionPoint,
     probe::{self, Memory, Moment, Settings},
-    time::Timestamp,
 };
+use journal::time::Timestamp;
 use serde_json::{Value, json};
 
 use self::machine::{Machine, now, run};

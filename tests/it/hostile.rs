@@ -15,8 +15,8 @@ use aside::{
     exchange::{Exchange, Format, Harness, Injection},
     format::line::LINE_CHARS_MAX,
     notification::{InjectionPoint, Priority},
-    time::Timestamp,
 };
+use journal::time::Timestamp;
 use proptest::{
     prelude::*,
     test_runner::{Config, TestRunner},

@@ -20,12 +20,12 @@ use aside::{
     daemon::{fold::Fold, rules::RulesStore},
     engine::{Input, Output, io::RequestId},
     event::{Seq, codec},
-    journal::{Journal, JournalSettings, files::DirFiles},
     ledger::LedgerEntry,
     records::{self, RecordInput},
-    time::Timestamp,
     wire::{exchange::AnswerView, instructions::INSTRUCTIONS},
 };
+use journal::time::Timestamp;
+use journal::{Journal, JournalSettings, files::DirFiles};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 

@@ -24,8 +24,8 @@ use aside::{
     },
     ledger::ConfirmedBy,
     notification::{InjectionPoint, Tokens},
-    time::Timestamp,
 };
+use journal::time::Timestamp;
 use proptest::{prelude::*, test_runner::RngSeed};
 use serde_json::json;
 

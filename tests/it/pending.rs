@@ -8,8 +8,8 @@ use aside::{
     event::{Event, Payload, Provenance, SessionId, Severity},
     exchange::{Answer, Budget, Exchange, Format, Harness},
     notification::{InjectionPoint, Tokens},
-    time::Timestamp,
 };
+use journal::time::Timestamp;
 use serde_json::json;
 use strum::VariantArray;
 

@@ -18,8 +18,8 @@ use aside::{
     ledger::{ConfirmedBy, LedgerEntry},
     notification::{InjectionPoint, NotificationId},
     rules::CompiledRules,
-    time::Timestamp,
 };
+use journal::time::Timestamp;
 use proptest::{prelude::*, test_runner::RngSeed};
 use serde_json::json;
 

@@ -6,13 +6,12 @@ use aside::{
     engine::{Output, RequestId},
     event::{Event, Seq, SessionId},
     exchange::{Answer, Exchange, ReleaseRecord},
-    journal::{
-        AppendBatch, Journal, JournalSettings, Level, RecordBuf, RecordKind, files::DirFiles,
-        memory::MemoryFiles,
-    },
     notification::InjectionPoint,
     records::{self, RecordInput},
-    time::Timestamp,
+};
+use journal::time::Timestamp;
+use journal::{
+    AppendBatch, Journal, JournalSettings, Level, RecordBuf, RecordKind, files::DirFiles, memory::MemoryFiles,
 };
 use serde_json::json;
 use tempfile::TempDir;

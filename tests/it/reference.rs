@@ -11,11 +11,11 @@ use aside::{
     daemon::rules::RulesStore,
     engine::Output,
     event::{EventRef, Seq, Severity},
-    journal::{Level, memory::MemoryFiles},
     ledger::LedgerEntry,
     records,
-    time::Timestamp,
 };
+use journal::time::Timestamp;
+use journal::{Level, memory::MemoryFiles};
 use tempfile::TempDir;
 
 use crate::support::event_loop::{Append, Disk};

@@ -15,10 +15,10 @@ use aside::{
     },
     event::{Event, Payload, Seq, SessionId, Severity},
     exchange::Harness,
-    journal::{Level, Outcome, RecordBuf, files::Files, memory::MemoryFiles},
     records,
-    time::Timestamp,
 };
+use journal::time::Timestamp;
+use journal::{Level, Outcome, RecordBuf, files::Files, memory::MemoryFiles};
 use serde_json::json;
 use tempfile::TempDir;
 

@@ -17,11 +17,11 @@ use aside::{
     engine::RequestId,
     event::{Seq, SessionId},
     exchange::Exchange,
-    journal::{Journal, JournalSettings, Level, files::DirFiles, memory::MemoryFiles},
     notification::InjectionPoint,
     records,
-    time::Timestamp,
 };
+use journal::time::Timestamp;
+use journal::{Journal, JournalSettings, Level, files::DirFiles, memory::MemoryFiles};
 use rustix::process::{Pid, Signal};
 use serde_json::json;
 

@@ -7,9 +7,9 @@ use aside::{
     config::{compile::compile, layers::Sources, webhooks::Webhooks},
     event::{Event, Payload, Provenance, Seq, catalogue},
     pipeline::{Pipeline, PipelineOutput},
-    time::Timestamp,
     webhook::{Kind, said},
 };
+use journal::time::Timestamp;
 use serde_json::{Value, json};
 
 /// A body: its sender, the sender's name of the event, and the text.

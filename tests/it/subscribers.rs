@@ -13,9 +13,9 @@ use aside::{
     ledger::{LedgerEntry, Reason},
     notification::{InjectionPoint, SubscriberId},
     rules::CompiledRules,
-    time::Timestamp,
     trial::run_test,
 };
+use journal::time::Timestamp;
 use serde_json::Value;
 
 const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);

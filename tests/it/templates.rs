@@ -11,8 +11,8 @@ use aside::{
         row::Row,
     },
     rules::CompiledRules,
-    time::Timestamp,
 };
+use journal::time::Timestamp;
 use serde_json::{Value, json};
 use toon::tokens;
 

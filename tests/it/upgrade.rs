@@ -17,14 +17,14 @@ use aside::{
     engine::{Output, RequestId},
     event::{Seq, SessionId},
     exchange::{Exchange, Harness},
-    journal::{
-        IdempotencyKey, JournalSettings, Level,
-        files::{DirFiles, Files},
-        memory::MemoryFiles,
-    },
     notification::InjectionPoint,
     records,
-    time::Timestamp,
+};
+use journal::time::Timestamp;
+use journal::{
+    IdempotencyKey, JournalSettings, Level,
+    files::{DirFiles, Files},
+    memory::MemoryFiles,
 };
 use serde_json::json;
 use tempfile::TempDir;

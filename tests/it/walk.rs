@@ -20,14 +20,14 @@ use aside::{
     engine::{Output, RequestId},
     event::{Event, Payload, Provenance, SessionId, Severity},
     exchange::Exchange,
-    journal::{
-        Level, Outcome,
-        files::Files,
-        memory::{MemoryFiles, Operation},
-    },
     notification::InjectionPoint,
     records,
-    time::Timestamp,
+};
+use journal::time::Timestamp;
+use journal::{
+    Level, Outcome,
+    files::Files,
+    memory::{MemoryFiles, Operation},
 };
 use serde_json::json;
 use tempfile::TempDir;

@@ -13,8 +13,8 @@ use aside::{
     ledger::{LedgerEntry, Reason},
     notification::InjectionPoint,
     probe::{self, Known, Moment, View},
-    time::Timestamp,
 };
+use journal::time::Timestamp;
 use serde_json::{Value, json};
 
 use crate::git::machine::{Machine, now, run};

@@ -19,13 +19,12 @@ use super::{
     publishing::Publishing,
     task::Task,
 };
-use crate::{
-    problem::{
-        Origin, Problem, Problems,
-        collector::{Collector, Stream},
-        cycle::Cycle,
-    },
-    time::Timestamp,
+use journal::time::Timestamp;
+
+use crate::problem::{
+    Origin, Problem, Problems,
+    collector::{Collector, Stream},
+    cycle::Cycle,
 };
 
 /// Wait when nothing is due.

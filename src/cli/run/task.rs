@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::child::Ending;
-use crate::time::duration_millis;
+use journal::time::duration_millis;
 
 /// The source of these events.
 const SOURCE: &str = "run";

@@ -13,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+use journal::meter::MonotonicClock;
 use serde_json::{Map, Value};
 use tracing::{
     Event, Level, Metadata, Subscriber,
@@ -29,7 +30,7 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-use crate::{causes::with_causes, meter::MonotonicClock};
+use crate::causes::with_causes;
 
 /// Most lines of one call site in one [`WINDOW`], at the levels `info` and above.
 const LINES_MAX: u32 = 10;
@@ -352,7 +353,7 @@ mod tests {
 
     #[test]
     fn a_filter_that_cannot_be_read_is_an_error() {
-        assert!(parse_filter("warn,aside::journal=debug").is_ok());
+        assert!(parse_filter("warn,journal=debug").is_ok());
         assert!(parse_filter("aside=loud").is_err());
     }
 

@@ -1,8 +1,9 @@
 //! Times: relative and local for users, or exact and in UTC.
 
 use jiff::{Zoned, tz::TimeZone};
+use journal::time::Timestamp;
 
-use crate::{cli::terminal::one_line::one_line, time::Timestamp};
+use crate::cli::terminal::one_line::one_line;
 
 const MINUTE: i64 = 60;
 const HOUR: i64 = 60 * MINUTE;

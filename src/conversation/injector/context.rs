@@ -6,10 +6,11 @@
 //! the context. Unconfirmed injections return to the queue.
 
 use super::{entry::Entry, lease::Answers, parts::Injector};
+use journal::time::Timestamp;
+
 use crate::{
     ledger::{LedgerEntry, Reason},
     notification::Priority,
-    time::Timestamp,
 };
 
 impl Injector {

@@ -5,12 +5,12 @@ use std::{
     sync::Arc,
 };
 
+use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     notification::{Notification, Priority, Resolution, SubscriberId},
     snapshot,
-    time::Timestamp,
 };
 
 /// Most remembered conditions of a session: as many as three injections hold, since everything

@@ -2,6 +2,7 @@
 
 use std::{cmp::Reverse, ops::Not, sync::Arc};
 
+use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -9,7 +10,6 @@ use crate::{
     ledger::Redelivered,
     notification::{Activation, InjectionPoint, Interrupt, Notification, Priority},
     snapshot,
-    time::Timestamp,
 };
 
 /// Notifications that are released together.

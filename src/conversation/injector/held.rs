@@ -7,12 +7,12 @@
 
 use std::{sync::Arc, time::Duration};
 
+use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     exchange::{Exchange, InjectionId},
     notification::InjectionPoint,
-    time::Timestamp,
 };
 
 /// How long calls count as one batch if nothing else ends it. They arrive within a second, because

@@ -11,13 +11,13 @@ use std::{
 };
 
 use hashbrown::{HashMap, HashSet};
+use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     exchange::{Answer, Exchange, InjectionId},
     ledger::ConfirmedBy,
     notification::{InjectionPoint, NotificationId, Resolution, SubscriberId},
-    time::Timestamp,
 };
 
 use super::{

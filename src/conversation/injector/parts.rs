@@ -16,12 +16,13 @@ use super::{
     recent::RecentIds,
     turns::Turns,
 };
+use journal::time::Timestamp;
+
 use crate::{
     event::{SessionId, Severity},
     exchange::InjectionId,
     ledger::{ConfirmedBy, LedgerEntry, Reason},
     notification::{Notification, Priority, SubscriberId},
-    time::Timestamp,
 };
 
 /// The pending and leased notifications of one session.

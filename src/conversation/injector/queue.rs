@@ -15,13 +15,13 @@ use std::{
 };
 
 use hashbrown::HashMap;
+use journal::time::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use strum::VariantArray;
 
 use crate::{
     exchange::InjectionId,
     notification::{InjectionPoint, Notification, NotificationId, Priority, StateKey, SubscriberId},
-    time::Timestamp,
 };
 
 use super::{

@@ -2,10 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
+use journal::time::Timestamp;
+
 use crate::{
     exchange::InjectionId,
     notification::{InjectionPoint, Notification, NotificationId},
-    time::Timestamp,
 };
 
 use super::{

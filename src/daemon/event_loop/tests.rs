@@ -10,6 +10,8 @@ use serde_json::json;
 use tokio::task::{JoinHandle, yield_now};
 
 use super::*;
+use journal::{JournalSettings, memory::MemoryFiles};
+
 use crate::{
     config::layers::{LayerKind, SourceFile, Sources},
     daemon::{
@@ -20,7 +22,6 @@ use crate::{
     },
     event::{Payload, Provenance, Severity},
     exchange::{Exchange, Harness},
-    journal::{JournalSettings, memory::MemoryFiles},
     notification::InjectionPoint,
     projection::{FILE_NAME, Projection},
     records,

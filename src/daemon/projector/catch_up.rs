@@ -11,9 +11,10 @@ use super::{
     feed::TRANSACTION_NOTES_MAX,
     file,
 };
+use journal::{Journal, ReadError, Reader};
+
 use crate::{
     event::Seq,
-    journal::{Journal, ReadError, Reader},
     projection::{Notes, ProjectionError, Writer},
 };
 

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use journal::{Journal, ReadError};
+
 use crate::{
     event::Seq,
-    journal::{Journal, ReadError},
     projection::{ProjectionError, Writer},
 };
 

@@ -20,12 +20,14 @@ use super::{
     feed::KEPT_NOTES_MAX,
     *,
 };
+use journal::time::Timestamp;
+use journal::{AppendBatch, Journal, JournalSettings, Level, Reader, RecordKind, memory::MemoryFiles};
+
 use crate::{
     config::layers::{LayerKind, SourceFile, Sources},
     engine::RequestId,
     event::{EventRef, SessionId, Severity},
     exchange::{Exchange, Harness, InjectionId},
-    journal::{AppendBatch, Journal, JournalSettings, Level, Reader, RecordKind, memory::MemoryFiles},
     notification::InjectionPoint,
     projection::{
         BYTES_MAX, FILE_NAME, View,
@@ -35,7 +37,6 @@ use crate::{
     },
     records,
     session::Readable,
-    time::Timestamp,
 };
 
 const SUBSCRIBERS: [(&str, &str); 3] = [

@@ -3,11 +3,12 @@
 use std::fs;
 
 use super::*;
+use journal::{JournalSettings, memory::MemoryFiles};
+
 use crate::{
     config::daemon::DaemonConfig,
     daemon::{clock::clock_fn, fold::Fold},
     event::Seq,
-    journal::{JournalSettings, memory::MemoryFiles},
     records::{self, RecordInput},
 };
 

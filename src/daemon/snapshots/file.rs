@@ -6,13 +6,10 @@
 //! preceding header (4). A key is 16 bytes and the record of its event 8, oldest first. `Fold`
 //! defines the state. Nothing in a file is used before its checksum is verified.
 
-use crate::{
-    event::Seq,
-    journal::{IdempotencyKey, OpenError, Record},
-    records::LOST,
-    snapshot::Damaged,
-    time::Timestamp,
-};
+use journal::time::Timestamp;
+use journal::{IdempotencyKey, OpenError, Record};
+
+use crate::{event::Seq, records::LOST, snapshot::Damaged};
 
 /// The version of the format, and of the state in it. Raise it when a change would make an earlier
 /// program misread either. A change of the state's fields does not change the format.
@@ -244,7 +241,7 @@ impl Fields<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::RecordKind;
+    use journal::RecordKind;
 
     const LAST: LastRecord = LastRecord { seq: Seq(7), time: Timestamp::from_millis(9), checksum: 0xabcd };
 

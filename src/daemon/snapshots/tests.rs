@@ -1,7 +1,7 @@
 //! Tests which snapshots and idempotency keys are kept, also after a crash.
 
 use super::*;
-use crate::journal::{
+use journal::{
     AppendBatch, IDEMPOTENCY_KEYS_MAX, JournalSettings, Level, RecordKind,
     memory::{Faults, MemoryFiles, Operation},
 };

@@ -17,11 +17,9 @@ use tokio::{
 };
 
 use super::{Capture, Snapshots, WriteError};
-use crate::{
-    event::Seq,
-    journal::{IdempotencyKey, Journal},
-    projection::Projection,
-};
+use journal::{IdempotencyKey, Journal};
+
+use crate::{event::Seq, projection::Projection};
 
 /// Bytes of records after which a snapshot is taken, even if the records are few: half a segment.
 const RECORD_BYTES_MAX: u64 = 32 << 20;
@@ -154,10 +152,8 @@ fn write(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        journal::{AppendBatch, Journal, JournalSettings, Level, RecordKind, memory::MemoryFiles},
-        time::Timestamp,
-    };
+    use journal::time::Timestamp;
+    use journal::{AppendBatch, Journal, JournalSettings, Level, RecordKind, memory::MemoryFiles};
 
     fn journal() -> Journal {
         let (files, settings) = (Arc::new(MemoryFiles::new()), JournalSettings::default());
@@ -206,11 +202,11 @@ mod tests {
             () = tokio::task::yield_now() => {}
         }
         assert_eq!(snapshots.oldest_needed(), None);
-        assert!(crate::journal::files::Files::list(&files).expect("listed").is_empty());
+        assert!(journal::files::Files::list(&files).expect("listed").is_empty());
         journal.close().await.expect("closed");
         drop(schedule);
         writer.await.expect("it cannot fail");
-        let names = crate::journal::files::Files::list(&files).expect("listed");
+        let names = journal::files::Files::list(&files).expect("listed");
         assert_eq!(names, ["00000000000000000001.snap"]);
     }
 }

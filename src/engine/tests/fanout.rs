@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use journal::time::Timestamp;
+
 use crate::{
     conversation::{DIRECT_MAX, LOG_MAX, TAKEN_PER_TICK},
     engine::{Engine, Input, Output, RequestId, WakeReason},
@@ -13,7 +15,6 @@ use crate::{
     },
     rules::CompiledRules,
     snapshot,
-    time::Timestamp,
 };
 
 const SESSIONS: usize = 200;

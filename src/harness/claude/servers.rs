@@ -9,9 +9,10 @@ use std::{borrow::Cow, path::Path};
 use serde::Deserialize;
 
 use super::lines::lines_with;
+use journal::time::Timestamp;
+
 use crate::{
     call::ServerCall,
-    time::Timestamp,
     transcript::{Connection, Connections, ServerSaid, ServerState},
 };
 

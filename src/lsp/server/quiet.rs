@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::Value;
 
-use crate::time::Timestamp;
+use journal::time::Timestamp;
 
 /// How long a server has to be silent to count as quiet. Source: OpenCode waits 150 ms, and a
 /// compiler run started by a save begins some milliseconds after the previous one has ended.

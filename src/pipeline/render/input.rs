@@ -2,10 +2,11 @@
 
 use std::{ops::Range, sync::Arc};
 
+use journal::time::Timestamp;
+
 use crate::{
     notification::{SubscriberId, Tokens},
     pipeline::row::Row,
-    time::Timestamp,
 };
 
 /// Most rows of one notification, so that a table stays near its header; further rows are counted.

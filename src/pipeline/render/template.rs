@@ -36,6 +36,8 @@ use super::{
         rows::Rows,
     },
 };
+use journal::time::Timestamp;
+
 use crate::{
     event::FIELD_CHARS_MAX,
     notification::SubscriberId,
@@ -43,7 +45,6 @@ use crate::{
         self, Grammar, OwnText, Program, Trace,
         account::{self, ACCOUNT, Account},
     },
-    time::Timestamp,
 };
 
 /// Most instructions of one run; a table of 100 rows with 10 columns needs about 20,000.

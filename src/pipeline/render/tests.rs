@@ -2,10 +2,11 @@ use proptest::prelude::*;
 use serde_json::{Map, json};
 
 use super::*;
+use journal::time::Timestamp;
+
 use crate::{
     event::{Event, FIELD_CHARS_MAX, Payload, Seq, Severity, clean_text},
     notification::{Category, Level, SubscriberId},
-    time::Timestamp,
 };
 
 pub(super) const PLENTY: u32 = 100_000;

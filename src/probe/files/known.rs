@@ -5,7 +5,9 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use super::super::facts::{ContentHash, Fingerprint};
-use crate::{call::TouchKind, time::Timestamp};
+use journal::time::Timestamp;
+
+use crate::call::TouchKind;
 
 /// The known files of a session, by absolute path.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]

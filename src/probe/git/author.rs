@@ -8,11 +8,12 @@ use super::{
     known::{Known, OWN_MAX},
     reflog::{Entry, Last},
 };
+use journal::time::Timestamp;
+
 use crate::{
     call::command::{Step, steps},
     event::SessionId,
     probe::{Moment, OtherSession, finding::name_towards},
-    time::Timestamp,
 };
 
 /// How far a move's time may differ from its log entry: git records whole seconds, and reads the

@@ -13,13 +13,14 @@ use super::{
     reflog::{Action, Head, Id},
     repository::{Operation, Repository, relative, shown},
 };
+use journal::time::Timestamp;
+
 use crate::{
     event::Severity,
     probe::{
         Finding,
         facts::{Entry, Facts},
     },
-    time::Timestamp,
 };
 
 /// Most named files of a finding.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{finding::Moved, reflog::Last, repository::Repository};
-use crate::time::Timestamp;
+use journal::time::Timestamp;
 
 /// Most of a session's own moves that are kept, so that other sessions can attribute them.
 pub(super) const OWN_MAX: usize = 8;

@@ -7,11 +7,12 @@ use serde_json::{Value, json};
 
 use self::world::{World, id};
 use super::*;
+use journal::time::Timestamp;
+
 use crate::{
     call::Call,
     event::SessionId,
     probe::{self, memory::KnownSession},
-    time::Timestamp,
 };
 
 /// The state of a session at a look after a call from second 990 to second 1,000.

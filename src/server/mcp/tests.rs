@@ -1,12 +1,10 @@
 use std::io::Write;
 
 use super::*;
+use journal::time::Timestamp;
 use toon::tokens::estimate;
 
-use crate::{
-    time::Timestamp,
-    wire::questions::{Asked, QuestionView},
-};
+use crate::wire::questions::{Asked, QuestionView};
 
 /// Most tokens that all tool definitions together may add to each request of a model.
 ///

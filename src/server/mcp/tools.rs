@@ -7,6 +7,8 @@ use rmcp::model::Tool;
 use serde::de::IgnoredAny;
 
 use super::caller::Called;
+use journal::time::{Timestamp, short_duration};
+
 use crate::{
     event::{EventRef, SessionId, strip_text},
     exchange::{Exchange, Trigger},
@@ -19,7 +21,6 @@ use crate::{
         watches::{self, Begun},
     },
     sink::question::Awaited,
-    time::{Timestamp, short_duration},
     watch::Watch,
     wire::{
         FieldError, hint,

@@ -2,10 +2,13 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::{
-    ledger::{Reason, ReasonText},
+use journal::{
     meter::{BOUNDS_US, Histogram, Meters},
     time::Timestamp,
+};
+
+use crate::{
+    ledger::{Reason, ReasonText},
     wire::{
         history::ProjectionView,
         views::{

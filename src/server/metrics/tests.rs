@@ -4,14 +4,13 @@ use super::{
     families::{OTHERS, SUBSCRIBERS_MAX},
     *,
 };
-use crate::{
-    meter::Meters,
-    wire::{
-        history::ProjectionView,
-        views::{
-            ConfigView, DiskView, EventCounts, JournalView, NotificationCounts, RulesView, SessionCounts,
-            StatusView, SubscriberCounts, TokenCounts,
-        },
+use journal::meter::Meters;
+
+use crate::wire::{
+    history::ProjectionView,
+    views::{
+        ConfigView, DiskView, EventCounts, JournalView, NotificationCounts, RulesView, SessionCounts,
+        StatusView, SubscriberCounts, TokenCounts,
     },
 };
 

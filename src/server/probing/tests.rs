@@ -12,6 +12,8 @@ use rustix::event::{Timespec, poll};
 use serde_json::json;
 
 use super::*;
+use journal::time::Timestamp;
+
 use crate::{
     call::{Touch, TouchKind},
     event::Severity,
@@ -21,7 +23,6 @@ use crate::{
         Registry,
         tests::{Daemon, daemon_with},
     },
-    time::Timestamp,
 };
 
 /// What delays each access to a file.

@@ -1,12 +1,13 @@
 //! History tests: pages, filters, and the progress in answers.
 
 use super::*;
+use journal::record::{Record, RecordKind};
+
 use crate::{
     config::producers::PRODUCERS,
     engine::{Output, SessionChange},
     event::EventRef,
     exchange::Harness,
-    journal::record::{Record, RecordKind},
     ledger::{ConfirmedBy, Reason},
     notification::{Activation, InjectionPoint, Interrupt, Nature, Tokens},
     projection::{Notes, Writer},

@@ -4,13 +4,14 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::*;
+use journal::time::Timestamp;
+use journal::{Clock, Journal, JournalSettings, memory::MemoryFiles};
+
 use crate::{
     ci::{Follows, Wanted},
     event::{Seq, SessionId, Trust, codec},
-    journal::{Clock, Journal, JournalSettings, memory::MemoryFiles},
     publisher::{Publisher, Records},
     source::{keep_running, pause},
-    time::Timestamp,
 };
 
 const COMMIT: &str = "1111111111111111111111111111111111111111";

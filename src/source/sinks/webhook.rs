@@ -10,9 +10,10 @@ use super::{
     json::fields,
     outcome::{failed, never, read_secret},
 };
+use journal::time::Timestamp;
+
 use crate::{
     sink::{Answered, NOTICE, Notice, Url},
-    time::Timestamp,
     webhook::signature::{standard_key, standard_signature},
 };
 

@@ -17,10 +17,9 @@ use super::{
     looked::Look,
     *,
 };
-use crate::{
-    time::Timestamp,
-    watch::condition::{Terms, parse},
-};
+use journal::time::Timestamp;
+
+use crate::watch::condition::{Terms, parse};
 
 /// Longest wait for a condition that becomes true at once.
 const SOON: Duration = Duration::from_secs(20);

@@ -10,10 +10,8 @@ use std::{
     time::UNIX_EPOCH,
 };
 
-use aside::{
-    probe::{Entry, Facts, Fingerprint, Space, facts::ContentHash},
-    time::Timestamp,
-};
+use aside::probe::{Entry, Facts, Fingerprint, Space, facts::ContentHash};
+use journal::time::Timestamp;
 
 /// The current file system, for any time.
 #[derive(Debug)]

@@ -17,8 +17,8 @@ use aside::{
     ledger::{LedgerEntry, Reason, ThrottledBy},
     notification::{InjectionPoint, NotificationId, Priority, SubscriberId},
     rules::CompiledRules,
-    time::Timestamp,
 };
+use journal::time::Timestamp;
 use toon::tokens;
 
 use super::{Content, Record, carriers::Carriers, conditions::Conditions, offers::LeftBy, text::check_text};

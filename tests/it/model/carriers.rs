@@ -6,8 +6,8 @@ use aside::{
     event::SessionId,
     exchange::{Answer, Exchange, InjectionId},
     notification::InjectionPoint,
-    time::Timestamp,
 };
+use journal::time::Timestamp;
 
 /// The exchanges of each session that were no repetitions, in order.
 #[derive(Debug, Default)]

@@ -7,8 +7,8 @@ use aside::{
     event::SessionId,
     exchange::{Answer, ContextChange, Exchange},
     notification::{NotificationId, Priority},
-    time::Timestamp,
 };
+use journal::time::Timestamp;
 
 use super::account::{Account, Known, Place};
 

@@ -15,9 +15,9 @@ use aside::{
     exchange::{Answer, Directive, InjectionId, Released},
     ledger::{ConfirmedBy, LedgerEntry, Reason},
     notification::{InjectionPoint, NotificationId, Priority},
-    time::Timestamp,
     wire::history::LedgerLine,
 };
+use journal::time::Timestamp;
 
 use super::timeline::{Action, Emitted, Scenario, Step};
 use crate::support::drive::Drive;

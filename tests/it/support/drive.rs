@@ -16,8 +16,8 @@ use aside::{
     event::{Event, Seq, SessionId},
     exchange::{Exchange, Release},
     rules::CompiledRules,
-    time::Timestamp,
 };
+use journal::time::Timestamp;
 
 use crate::support::restored::restored;
 

@@ -6,8 +6,8 @@ use aside::{
     config::layers::{LayerKind, SourceFile, Sources},
     daemon::rules::RulesStore,
     event::{Event, Payload, Provenance, SessionId, Severity},
-    time::Timestamp,
 };
+use journal::time::Timestamp;
 use serde_json::json;
 
 /// The subscriber's file.

@@ -21,12 +21,12 @@ use aside::{
     },
     engine::Output,
     event::{Event, Seq, codec},
-    journal::{
-        AppendBatch, AppendError, Appended, Journal, JournalSettings, Level, OpenError, Reader, Record,
-        RecordBuf, RecordKind, memory::MemoryFiles,
-    },
     records,
-    time::Timestamp,
+};
+use journal::time::Timestamp;
+use journal::{
+    AppendBatch, AppendError, Appended, Journal, JournalSettings, Level, OpenError, Reader, Record,
+    RecordBuf, RecordKind, memory::MemoryFiles,
 };
 
 /// Most records that are read at a time.

@@ -12,8 +12,8 @@ use aside::{
     exchange::Harness,
     notification::Notification,
     pipeline::rule::Subscriber,
-    time::Timestamp,
 };
+use journal::time::Timestamp;
 use serde_json::Value;
 
 /// The time at which a session opens; the first event follows a minute later.

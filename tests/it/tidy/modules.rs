@@ -12,7 +12,8 @@ const TABLE: &str = "tests/it/tidy/modules.rs";
 
 /// Layers 0 and 1; every `module` may use them, an `alone` may not.
 const DATA: &[&str] = &[
-    "time",
+    "journal::Seq",
+    "journal::time",
     "causes",
     "hash",
     "hex",
@@ -55,8 +56,6 @@ pub(super) const DECIDING: u8 = 3;
 
 #[rustfmt::skip]
 pub(super) const MODULES: &[Module] = &[
-    alone("time", 0, &[]),
-    alone("meter", 0, &[]),
     alone("causes", 0, &[]),
     alone("version", 0, &[]),
     alone("hash", 0, &[]),
@@ -110,8 +109,7 @@ pub(super) const MODULES: &[Module] = &[
     module("records", DECIDING, &["engine::io", "wire"]),
     module("harness", DECIDING, &["engine::io", "records", "wire"]),
     module("trial", 4, &["config", "engine", "format", "pipeline", "rules", "sink"]),
-    alone("background", 4, &[]),
-    module("journal", 4, &["background", "meter"]),
+    alone("journal", 4, &[]),
     alone("produced", 4, &[]),
     module("publisher", 4, &["engine::io", "journal", "records"]),
     alone("program", 4, &[]),
@@ -122,16 +120,16 @@ pub(super) const MODULES: &[Module] = &[
         "sink", "watch", "webhook",
     ]),
     module("server", 5, &[
-        "config", "conversation", "engine", "format", "harness", "journal", "lsp", "meter", "pipeline", "probe",
+        "config", "conversation", "engine", "format", "harness", "journal", "lsp", "pipeline", "probe",
         "produced", "program", "projection", "publisher", "records", "regular_file", "rules", "shell", "sink",
         "source", "watch", "webhook", "wire",
     ]),
     module("daemon", 5, &[
-        "background", "config", "conversation", "engine", "harness", "journal", "meter", "pipeline",
+        "config", "conversation", "engine", "harness", "journal", "pipeline",
         "program", "projection", "publisher", "records", "rules", "server", "source", "trial", "wire",
     ]),
     module("cli", 6, &[
-        "client", "config", "daemon", "harness", "journal", "meter", "problem", "regular_file", "server", "sink",
+        "client", "config", "daemon", "harness", "journal", "problem", "regular_file", "server", "sink",
         "source", "trial", "watch", "wire",
     ]),
     alone("client", 6, &[]),

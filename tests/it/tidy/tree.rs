@@ -22,7 +22,7 @@ pub(crate) fn read_tree(root: &Path, folder: &Path, files: &mut BTreeMap<String,
 
 /// The crates of this workspace below `crates/`. Each counts as a module of the program: its file
 /// `x.rs` as `src/NAME/x.rs`, and its root as `src/NAME.rs`.
-pub(super) const CRATES: &[&str] = &["toon"];
+pub(super) const CRATES: &[&str] = &["journal", "toon"];
 
 /// The Rust files of [`CRATES`], by their paths as modules, with `crate` as such a path too.
 pub(super) fn read_crates(root: &Path, files: &mut BTreeMap<String, String>) {

@@ -2,6 +2,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use journal::time::Timestamp;
+
 use crate::{
     notification::{SubscriberId, Tokens},
     pipeline::{
@@ -11,7 +13,6 @@ use crate::{
         },
         row::Row,
     },
-    time::Timestamp,
 };
 
 fn render(layout: &Layout, templates: &Templates, rows: &[Row], max_tokens: u32) -> Rendered {

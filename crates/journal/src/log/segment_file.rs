@@ -1,0 +1,245 @@
+//! The file of a segment: its name, its header, and how the next one is prepared.
+//!
+//! A preallocated file has a header (magic, identity of the journal, format version, checksum), then
+//! records without gaps, then zeros. The next file is prepared ahead under its own name. It gets a
+//! segment's name when all records before it are synced, so only the last segment, or the prepared
+//! file after it, can have a torn end.
+
+use std::{io, sync::Arc};
+
+use crate::{
+    Seq,
+    log::{
+        cursor::READ_BYTES,
+        files::{File, Files, fill_with_zeros},
+    },
+};
+
+/// The file that is prepared, or is already being filled, and has no segment's name yet.
+pub(crate) const NEXT_NAME: &str = "next.seg";
+
+/// The offset of the first record of a segment, in bytes.
+pub(crate) const HEADER_BYTES: u64 = 16;
+
+/// The file in which a segment is sealed or repaired before it gets the segment's name.
+pub(crate) const UNFINISHED_NAME: &str = "unfinished.seg";
+
+/// The format of a segment that can be appended to.
+pub(crate) const PLAIN_VERSION: u32 = 1;
+
+/// The format of a sealed segment, and the newest that this program reads.
+pub(crate) const SEALED_VERSION: u32 = 2;
+
+/// The first bytes of every segment; its journal's identity follows.
+const MAGIC: [u8; 4] = *b"aslg";
+
+/// The identity of a journal: random, chosen with its first segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct JournalId(pub(crate) [u8; 4]);
+
+#[cfg(test)]
+impl JournalId {
+    pub(crate) const EXAMPLE: Self = Self(*b"test");
+}
+
+/// The result of reading a header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Header {
+    /// A segment of framed records.
+    Plain,
+    /// A sealed segment.
+    Sealed,
+    /// A segment of a newer format.
+    Newer(u32),
+    /// Not a segment.
+    Other,
+}
+
+/// The file name of the segment that begins with `first`.
+pub(crate) fn name_of(first: Seq) -> String {
+    format!("{:020}.seg", first.0)
+}
+
+/// The first record of the segment with this file name; `None` for other files.
+pub(crate) fn first_of(name: &str) -> Option<Seq> {
+    let seq = Seq(name.strip_suffix(".seg")?.parse().ok()?);
+    (name_of(seq) == name).then_some(seq)
+}
+
+/// Creates an empty segment of `size` bytes of the journal `id` under [`NEXT_NAME`], durably.
+///
+/// A file that an earlier run prepared but did not fill is reused and synced again: that run may
+/// have been killed before its sync, or its sync may have failed. On a disk with too little space
+/// nothing is written, so that other writers keep the rest.
+pub(crate) fn prepare(files: &dyn Files, size: u64, id: JournalId) -> io::Result<Arc<dyn File>> {
+    let header = header(PLAIN_VERSION, id);
+    let mut there = 0;
+    if files.list()?.iter().any(|name| name == NEXT_NAME) {
+        let file = files.open(NEXT_NAME)?;
+        there = file.size()?;
+        if there == size
+            && header_of(file.as_ref())? == Header::Plain
+            && used_end(file.as_ref(), HEADER_BYTES)?.is_none()
+        {
+            file.write_at(&header, 0)?;
+            file.sync_data()?;
+            files.sync_dir()?;
+            return Ok(file);
+        }
+    }
+    if files.free_bytes().is_ok_and(|free| free.saturating_add(there) < size) {
+        return Err(io::ErrorKind::StorageFull.into());
+    }
+    let file = files.create(NEXT_NAME)?;
+    let prepared = file
+        .write_at(&header, 0)
+        .and_then(|()| fill_with_zeros(file.as_ref(), HEADER_BYTES, size))
+        .and_then(|()| file.sync_data())
+        .and_then(|()| files.sync_dir());
+    if prepared.is_err() {
+        // On a full disk other writers need this space. The first error matters more than a failure
+        // here.
+        files.remove(NEXT_NAME).ok();
+    }
+    prepared.map(|()| file)
+}
+
+/// The header of a segment.
+///
+/// Shape: four magic bytes, the journal's identity, the format, and the CRC-32C of all; numbers are
+/// little-endian.
+pub(crate) fn header(version: u32, id: JournalId) -> [u8; HEADER_BYTES as usize] {
+    let mut header = [0; HEADER_BYTES as usize];
+    header[..4].copy_from_slice(&MAGIC);
+    header[4..8].copy_from_slice(&id.0);
+    header[8..12].copy_from_slice(&version.to_le_bytes());
+    let sum = crc32c::crc32c(&header[..12]);
+    header[12..].copy_from_slice(&sum.to_le_bytes());
+    header
+}
+
+/// Reads the type of a file. Every format needs a valid checksum, else the header is damaged.
+pub(crate) fn header_of(file: &dyn File) -> io::Result<Header> {
+    let mut found = [0; HEADER_BYTES as usize];
+    file.read_at(&mut found, 0)?;
+    let [_, _, _, _, i0, i1, i2, i3, v0, v1, v2, v3, ..] = found;
+    let (id, version) = (JournalId([i0, i1, i2, i3]), u32::from_le_bytes([v0, v1, v2, v3]));
+    if found != header(version, id) {
+        return Ok(Header::Other);
+    }
+    Ok(match version {
+        0 => Header::Other,
+        PLAIN_VERSION => Header::Plain,
+        SEALED_VERSION => Header::Sealed,
+        newer => Header::Newer(newer),
+    })
+}
+
+/// The identity in a file's header; `None` if the header is damaged.
+pub(crate) fn id_of(file: &dyn File) -> io::Result<Option<JournalId>> {
+    if header_of(file)? == Header::Other {
+        return Ok(None);
+    }
+    let mut found = [0; HEADER_BYTES as usize];
+    file.read_at(&mut found, 0)?;
+    let [_, _, _, _, i0, i1, i2, i3, ..] = found;
+    Ok(Some(JournalId([i0, i1, i2, i3])))
+}
+
+/// Whether the first read of the record space has a byte that is not zero.
+pub(crate) fn begins_used(file: &dyn File) -> io::Result<bool> {
+    let mut buffer = vec![0; READ_BYTES];
+    let count = file.read_at(&mut buffer, HEADER_BYTES)?;
+    Ok(buffer.iter().take(count).any(|byte| *byte != 0))
+}
+
+/// The end of the last nonzero byte after `offset`; `None` when all are zero.
+pub(crate) fn used_end(file: &dyn File, offset: u64) -> io::Result<Option<u64>> {
+    let mut buffer = vec![0; READ_BYTES];
+    let (mut offset, mut end) = (offset, None);
+    loop {
+        let count = file.read_at(&mut buffer, offset)?;
+        let there = buffer.get(..count).unwrap_or_default();
+        if there.is_empty() {
+            return Ok(end);
+        }
+        // Nearly all of it is zero, and the compiler vectorizes a fold without an exit.
+        if there.iter().fold(0, |all, byte| all | byte) != 0 {
+            end = there.iter().rposition(|byte| *byte != 0).map(|at| offset + at as u64 + 1);
+        }
+        offset += count as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::memory::MemoryFiles;
+
+    #[test]
+    fn a_name_tells_the_first_record_and_nothing_else_is_a_name() {
+        assert_eq!(name_of(Seq(1)), "00000000000000000001.seg");
+        assert_eq!(first_of("00000000000000000042.seg"), Some(Seq(42)));
+        for other in ["42.seg", "next.seg", "00000000000000000042.seg.bak", "+0000000000000000042.seg"] {
+            assert_eq!(first_of(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_prepared_file_is_taken_again_unless_it_was_used() {
+        let files = MemoryFiles::new();
+        let file = prepare(&files, 4_096, JournalId::EXAMPLE).expect("prepared");
+        assert_eq!(header_of(file.as_ref()).expect("read"), Header::Plain);
+        let writes = files.operations().writes;
+        prepare(&files, 4_096, JournalId::EXAMPLE).expect("taken");
+        assert_eq!(files.operations().writes, writes + 1, "its header alone");
+        file.write_at(&[1], 4_000).expect("written");
+        assert_eq!(used_end(file.as_ref(), HEADER_BYTES).expect("read"), Some(4_001));
+        let again = prepare(&files, 4_096, JournalId::EXAMPLE).expect("prepared");
+        assert_eq!(used_end(again.as_ref(), HEADER_BYTES).expect("read"), None);
+    }
+
+    #[test]
+    fn what_a_killed_process_prepared_is_on_the_disk_before_it_is_taken() {
+        let files = MemoryFiles::new();
+        let file = files.create(NEXT_NAME).expect("created");
+        let written = file.write_at(&header(PLAIN_VERSION, JournalId::EXAMPLE), 0);
+        written.and_then(|()| fill_with_zeros(file.as_ref(), HEADER_BYTES, 4_096)).expect("written");
+        let killed = files.after_kill();
+        prepare(&killed, 4_096, JournalId::EXAMPLE).expect("taken");
+        for seed in 0..20 {
+            let left = killed.after_power_loss(seed);
+            let file = left.open(NEXT_NAME).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            assert_eq!(header_of(file.as_ref()).expect("read"), Header::Plain, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_written_where_there_is_too_little_space() {
+        let files = MemoryFiles::new();
+        files.set_space(Some(4_095));
+        let error = prepare(&files, 4_096, JournalId::EXAMPLE).map(|_| ()).expect_err("too little");
+        assert_eq!((error.kind(), files.operations().writes), (io::ErrorKind::StorageFull, 0));
+        assert_eq!(files.list().expect("listed"), Vec::<String>::new());
+        files.set_space(Some(4_096));
+        prepare(&files, 4_096, JournalId::EXAMPLE).expect("enough");
+    }
+
+    #[test]
+    fn headers_of_newer_formats_and_damaged_ones_are_distinguished() {
+        let files = MemoryFiles::new();
+        let file = prepare(&files, 64, JournalId::EXAMPLE).expect("prepared");
+        let kind_of = |header: &[u8]| {
+            file.write_at(header, 0).expect("written");
+            header_of(file.as_ref()).expect("read")
+        };
+        let kinds = [Header::Plain, Header::Sealed, Header::Newer(3)];
+        assert_eq!([1, 2, 3].map(|version| kind_of(&header(version, JournalId::EXAMPLE))), kinds);
+        for bit in 0..8 * HEADER_BYTES as usize {
+            let mut flipped = header(SEALED_VERSION, JournalId(*b"1234"));
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(kind_of(&flipped), Header::Other, "bit {bit}");
+        }
+        assert_eq!(header_of(files.create("empty").expect("created").as_ref()).expect("read"), Header::Other);
+    }
+}
