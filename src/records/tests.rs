@@ -270,7 +270,7 @@ fn bodies_of_another_kind_or_version_are_refused() {
             EXCHANGE,
             br#"{"v":1,"request":1,"session":"s1","point":"x","carrier":"c"}"#,
             "record 9 (exchange) cannot be read",
-            "unknown variant `x`, expected one of `immediate`, `turn_start`, `before_tool`, `after_tool`, `turn_end` at line 1 column 60",
+            "unknown variant `x`, expected one of `immediate`, `turn_start`, `before_tool`, `after_tool`, `turn_end` at line 1 column 45",
         ),
         (
             SESSION_OPENED,
