@@ -1,10 +1,11 @@
 //! The reasons why an event or a notification was not delivered, each with its word, its detail and
 //! its sentences.
 
+use journal::time::Timestamp;
 use serde::Deserialize;
 use strum::{EnumDiscriminants, EnumIter, IntoEnumIterator};
 
-use super::{Seq, Timestamp, word::of_word};
+use super::{Seq, word::of_word};
 
 /// The reason why an event or a notification was not delivered.
 #[derive(Debug, Clone, PartialEq, Eq, EnumDiscriminants)]
