@@ -118,19 +118,6 @@ fn what_had_not_left_when_the_process_died_is_delivered_by_the_next_one() {
 }
 
 #[test]
-fn an_exchange_of_an_earlier_version_is_decided_as_it_was() {
-    let life = Life::of_three_released();
-    let mut daemon = life.started(|records| {
-        records.retain(|record| !is_released(record));
-        for (_, body, _) in records.iter_mut().filter(|record| record.0 == records::EXCHANGE) {
-            let text = String::from_utf8(body.clone()).expect("JSON");
-            *body = text.replacen("\"v\":4", "\"v\":2", 1).into_bytes();
-        }
-    });
-    assert_eq!(answer(&mut daemon, "c2"), "", "all three left then");
-}
-
-#[test]
 fn the_state_after_a_start_is_the_one_before_it() {
     let life = Life::of_three_released();
     let daemon = life.started(|_| ());
