@@ -276,7 +276,7 @@ fn bodies_of_another_kind_or_version_are_refused() {
             SESSION_OPENED,
             br#"{"v":1,"session":"s1","harness":{"pid":-1}}"#,
             "record 9 (session_opened) cannot be read",
-            "invalid value: integer `-1`, expected u32 at line 1 column 43",
+            "invalid value: integer `-1`, expected u32 at line 1 column 41",
         ),
     ];
     for (kind, body, expected, source) in cases {
