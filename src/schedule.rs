@@ -6,8 +6,9 @@
 //! [`MISSED_MAX`] old.
 //!
 //! ```
-//! use aside::{schedule::Schedule, time::Timestamp};
+//! use aside::schedule::Schedule;
 //! use jiff::tz::TimeZone;
+//! use journal::time::Timestamp;
 //!
 //! let standup = Schedule::new("standup", "0 9 * * 1-5").expect("a pattern");
 //! let sunday: Timestamp = "2026-11-22T12:00:00Z".parse()?;

@@ -16,7 +16,8 @@
 //! whose session is `<session_id>/<agent_id>`. A turn is a `prompt_id`.
 //!
 //! ```
-//! use aside::{harness::{HookEnv, claude}, time::Timestamp};
+//! use aside::harness::{HookEnv, claude};
+//! use journal::time::Timestamp;
 //!
 //! let stdin = br#"{"hook_event_name":"SessionEnd","session_id":"s1","reason":"logout"}"#;
 //! let call = claude::parse(stdin, &HookEnv::default(), Timestamp::from_millis(1))?;

@@ -119,7 +119,7 @@ impl Actor {
         Box::pin(self.check_known_call(app, session, client)).await
     }
 
-    /// The same, once a process of a session is known.
+    /// Checks a call while processes of sessions are known.
     async fn check_known_call(
         self,
         app: &App,

@@ -5,7 +5,8 @@
 //! caller adds the machine's state at the start of a watch (start of a process, content of a file).
 //!
 //! ```
-//! use aside::{time::Timestamp, watch::condition::{Condition, Terms, parse}};
+//! use aside::watch::condition::{Condition, Terms, parse};
+//! use journal::time::Timestamp;
 //!
 //! let terms = Terms { now: Timestamp::ZERO, utc_offset: &|_| 0, folder: Some("/w") };
 //! assert_eq!(parse("no file build.lock", &terms), Ok(Condition::File { path: "/w/build.lock".into(), exists: false }));
