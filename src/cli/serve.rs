@@ -62,7 +62,7 @@ thread_local! {
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The log level on stderr: error, warn, info, debug or trace, also for one module, as in
-    /// `warn,journal=debug`
+    /// `warn,aside_journal=debug`
     #[arg(long, value_name = "FILTER", default_value = "info", value_parser = parse_filter)]
     log: String,
     /// The format: text, or one JSON object a line

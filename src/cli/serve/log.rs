@@ -276,7 +276,7 @@ mod tests {
         },
     };
 
-    use super::*;
+    use super::{super::Args, *};
 
     /// The seconds of each test's clock; thread-local, because tests run in parallel.
     static SECONDS: AtomicU64 = AtomicU64::new(0);
@@ -353,8 +353,20 @@ mod tests {
 
     #[test]
     fn a_filter_that_cannot_be_read_is_an_error() {
-        assert!(parse_filter("warn,journal=debug").is_ok());
+        assert!(parse_filter("warn,aside_journal=debug").is_ok());
         assert!(parse_filter("aside=loud").is_err());
+    }
+
+    #[test]
+    fn documented_module_of_a_filter_exists() {
+        let help = <Args as clap::Args>::augment_args(clap::Command::new("serve")).render_long_help();
+        let pages = [help.to_string(), include_str!("../../../docs/operations.md").to_owned()];
+        for page in pages {
+            let (module, _) = page.split_once("=debug`").expect("an example");
+            let module = module.rsplit(',').next().expect("after a level");
+            let path = std::any::type_name::<journal::Journal>();
+            assert!(path.starts_with(&format!("{module}::")), "{module} is not in {path}");
+        }
     }
 
     struct Written(Arc<Mutex<Vec<u8>>>);
