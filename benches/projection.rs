@@ -20,8 +20,9 @@ use aside::{
     projection::{Notes, Writer},
     records,
 };
-use journal::time::Timestamp;
-use journal::{AppendBatch, Journal, JournalSettings, Level, RecordKind, memory::MemoryFiles};
+use journal::{
+    AppendBatch, Journal, JournalSettings, Level, RecordKind, memory::MemoryFiles, time::Timestamp,
+};
 use rustix::time::{ClockId, clock_gettime};
 use support::{Size, machine, quantile};
 

@@ -70,8 +70,7 @@ use self::{
     views::About,
     watchdog::Watchdog,
 };
-use journal::{Journal, Opened, Pace, Poisoned};
-use journal::{meter::Meters, time::Timestamp};
+use journal::{Journal, Opened, Pace, Poisoned, meter::Meters, time::Timestamp};
 
 use crate::{
     config::{daemon::HttpConfig, last_good::Usable},

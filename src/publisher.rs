@@ -69,8 +69,7 @@ mod tests {
         notification::{InjectionPoint, NotificationId},
         records,
     };
-    use journal::time::Timestamp;
-    use journal::{JournalSettings, Outcome, memory::MemoryFiles};
+    use journal::{JournalSettings, Outcome, memory::MemoryFiles, time::Timestamp};
 
     #[tokio::test]
     async fn every_record_is_read_again_as_what_it_was_added_as() {

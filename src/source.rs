@@ -36,8 +36,10 @@ use std::{
 };
 
 use futures_util::FutureExt;
-use journal::Clock;
-use journal::time::{Timestamp, duration_millis, short_duration};
+use journal::{
+    Clock,
+    time::{Timestamp, duration_millis, short_duration},
+};
 use serde_json::json;
 use tokio::{
     io::unix::AsyncFd,

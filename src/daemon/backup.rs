@@ -351,9 +351,9 @@ mod tests {
         },
         event::Seq,
     };
-    use journal::time::Timestamp;
     use journal::{
         AppendBatch, IdempotencyKey, Journal, JournalSettings, Level, RecordBuf, record::RecordKind,
+        time::Timestamp,
     };
 
     fn open(state: &Path, seal: bool) -> Journal {

@@ -22,8 +22,7 @@ use super::{
     views::{self, About},
     watchdog::Watchdog,
 };
-use journal::time::Timestamp;
-use journal::{AppendError, Closed, Journal, Pace, ReadError, Reader};
+use journal::{AppendError, Closed, Journal, Pace, ReadError, Reader, time::Timestamp};
 
 use crate::{
     engine::{Engine, Output, RequestId, SUBSCRIBER_FAILED, io::SessionChange},

@@ -8,8 +8,7 @@ use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use super::{look_ahead::LookAhead, rules::RulesStore};
-use journal::time::Timestamp;
-use journal::{Reader, Record};
+use journal::{Reader, Record, time::Timestamp};
 
 use crate::{
     engine::{Engine, EngineState, Input, Output},

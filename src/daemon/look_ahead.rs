@@ -86,8 +86,9 @@ mod tests {
 
     use super::*;
     use crate::exchange::InjectionId;
-    use journal::time::Timestamp;
-    use journal::{AppendBatch, Journal, JournalSettings, Level, RecordKind, memory::MemoryFiles};
+    use journal::{
+        AppendBatch, Journal, JournalSettings, Level, RecordKind, memory::MemoryFiles, time::Timestamp,
+    };
 
     /// A journal of `records` records. Each pair is the position of a release, and of its exchange.
     fn journal(records: u64, released: &[(u64, u64)]) -> Journal {

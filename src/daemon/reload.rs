@@ -26,8 +26,7 @@ use super::{
     event_loop::{self, FULL_RETRY},
     rules::{RulesError, RulesStore},
 };
-use journal::time::Timestamp;
-use journal::{AppendError, Appended, Journal};
+use journal::{AppendError, Appended, Journal, time::Timestamp};
 
 use crate::{
     causes::with_causes,

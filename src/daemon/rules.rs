@@ -429,8 +429,7 @@ fn name_of(path: &Path) -> Option<(&str, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use journal::time::Timestamp;
-    use journal::{AppendBatch, JournalSettings, Level, RecordKind, memory::MemoryFiles};
+    use journal::{AppendBatch, JournalSettings, Level, RecordKind, memory::MemoryFiles, time::Timestamp};
 
     fn sources(max_tokens: u32) -> Sources {
         let file = |layer, name: &str, text: String| SourceFile {

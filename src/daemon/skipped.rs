@@ -157,8 +157,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use journal::time::Timestamp;
-    use journal::{AppendBatch, JournalSettings, Level, RecordKind, memory::MemoryFiles};
+    use journal::{AppendBatch, JournalSettings, Level, RecordKind, memory::MemoryFiles, time::Timestamp};
 
     /// A journal of 40 records; each pair is the position of a `skipped` record and the record it
     /// skips.

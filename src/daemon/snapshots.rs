@@ -20,10 +20,10 @@ use std::{
 pub use self::file::{FORMAT_VERSION, Unusable};
 use self::file::{HEADER_BYTES, Header, LastRecord, Section};
 use super::{fold::Fold, rules::RulesStore};
-use journal::time::Timestamp;
 use journal::{
     IdempotencyKey, IdempotencyKeys, Journal, ReadError, RecoveryHint, ScanReport,
     files::{File, Files},
+    time::Timestamp,
 };
 
 use crate::{event::Seq, snapshot::Damaged};

@@ -3,8 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::fold::Fold;
-use journal::Journal;
-use journal::time::{Timestamp, duration_millis};
+use journal::{
+    Journal,
+    time::{Timestamp, duration_millis},
+};
 
 use crate::{
     config::daemon::{Durability, DurabilityKind},

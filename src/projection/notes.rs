@@ -6,8 +6,7 @@
 
 use std::{mem, sync::Arc};
 
-use journal::Record;
-use journal::time::Timestamp;
+use journal::{Record, time::Timestamp};
 
 use crate::{
     engine::{Output, SessionChange},

@@ -10,8 +10,7 @@ use super::{
     dump::{count, dump, execute},
     *,
 };
-use journal::time::Timestamp;
-use journal::{Record, RecordKind};
+use journal::{Record, RecordKind, time::Timestamp};
 
 use crate::{
     engine::{Output, SessionChange},

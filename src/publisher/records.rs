@@ -1,7 +1,6 @@
 //! Records to append: each with its kind, its body encoded by `records`, and its idempotency key.
 
-use journal::time::Timestamp;
-use journal::{AppendBatch, BodyTooLarge, RecordKind};
+use journal::{AppendBatch, BodyTooLarge, RecordKind, time::Timestamp};
 
 use crate::{
     engine::io::RequestId,

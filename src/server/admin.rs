@@ -7,8 +7,7 @@ use serde::Serialize;
 
 #[cfg(test)]
 use crate::wire::error::ErrorBody;
-use journal::AppendError;
-use journal::time::duration_millis;
+use journal::{AppendError, time::duration_millis};
 
 use crate::{
     server::{App, error::ApiError, history},

@@ -2,8 +2,7 @@
 
 use std::{ops::Deref, sync::Arc, time::Duration};
 
-use journal::{Clock, Journal};
-use journal::{meter::Meters, time::Timestamp};
+use journal::{Clock, Journal, meter::Meters, time::Timestamp};
 use tokio::{
     sync::{mpsc, watch},
     time::timeout,

@@ -3,8 +3,10 @@
 use std::{ops::Range, sync::Arc};
 
 use axum::http::StatusCode;
-use journal::meter::{self, Meters};
-use journal::{Appended, Appending, Level, Outcome};
+use journal::{
+    Appended, Appending, Level, Outcome,
+    meter::{self, Meters},
+};
 use uuid::Uuid;
 
 use crate::{

@@ -33,8 +33,7 @@ use tokio_stream::{StreamExt, wrappers::ReceiverStream};
 use tower::ServiceExt;
 
 use super::*;
-use journal::{Clock, Journal, JournalSettings, memory::MemoryFiles};
-use journal::{meter::Meters, time::Timestamp};
+use journal::{Clock, Journal, JournalSettings, memory::MemoryFiles, meter::Meters, time::Timestamp};
 
 use crate::{
     conversation::Named,

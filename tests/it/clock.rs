@@ -8,8 +8,9 @@ use std::{
 };
 
 use aside::{records, webhook::signature::standard_signature};
-use journal::time::Timestamp;
-use journal::{AppendBatch, Journal, JournalSettings, Level, files::DirFiles, record::RecordKind};
+use journal::{
+    AppendBatch, Journal, JournalSettings, Level, files::DirFiles, record::RecordKind, time::Timestamp,
+};
 
 use crate::support::daemon::{Home, text};
 

@@ -21,10 +21,10 @@ use aside::{
     notification::InjectionPoint,
     records::{self, RecordInput},
 };
-use journal::time::Timestamp;
 use journal::{
     AppendError, Level, Record, RecordBuf, RecordKind,
     memory::{Faults, MemoryFiles},
+    time::Timestamp,
 };
 use serde_json::json;
 use strum::VariantArray;

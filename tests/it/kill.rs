@@ -24,8 +24,7 @@ use aside::{
     records::{self, RecordInput},
     wire::{exchange::AnswerView, instructions::INSTRUCTIONS},
 };
-use journal::time::Timestamp;
-use journal::{Journal, JournalSettings, files::DirFiles};
+use journal::{Journal, JournalSettings, files::DirFiles, time::Timestamp};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 

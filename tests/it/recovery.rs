@@ -9,9 +9,9 @@ use aside::{
     notification::InjectionPoint,
     records::{self, RecordInput},
 };
-use journal::time::Timestamp;
 use journal::{
-    AppendBatch, Journal, JournalSettings, Level, RecordBuf, RecordKind, files::DirFiles, memory::MemoryFiles,
+    AppendBatch, Journal, JournalSettings, Level, RecordBuf, RecordKind, files::DirFiles,
+    memory::MemoryFiles, time::Timestamp,
 };
 use serde_json::json;
 use tempfile::TempDir;

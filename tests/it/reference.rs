@@ -14,8 +14,7 @@ use aside::{
     ledger::LedgerEntry,
     records,
 };
-use journal::time::Timestamp;
-use journal::{Level, memory::MemoryFiles};
+use journal::{Level, memory::MemoryFiles, time::Timestamp};
 use tempfile::TempDir;
 
 use crate::support::event_loop::{Append, Disk};

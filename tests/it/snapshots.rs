@@ -17,8 +17,7 @@ use aside::{
     exchange::Harness,
     records,
 };
-use journal::time::Timestamp;
-use journal::{Level, Outcome, RecordBuf, files::Files, memory::MemoryFiles};
+use journal::{Level, Outcome, RecordBuf, files::Files, memory::MemoryFiles, time::Timestamp};
 use serde_json::json;
 use tempfile::TempDir;
 

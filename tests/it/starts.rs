@@ -20,8 +20,7 @@ use aside::{
     notification::InjectionPoint,
     records,
 };
-use journal::time::Timestamp;
-use journal::{Journal, JournalSettings, Level, files::DirFiles, memory::MemoryFiles};
+use journal::{Journal, JournalSettings, Level, files::DirFiles, memory::MemoryFiles, time::Timestamp};
 use rustix::process::{Pid, Signal};
 use serde_json::json;
 

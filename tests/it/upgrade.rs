@@ -20,11 +20,11 @@ use aside::{
     notification::InjectionPoint,
     records,
 };
-use journal::time::Timestamp;
 use journal::{
     IdempotencyKey, JournalSettings, Level,
     files::{DirFiles, Files},
     memory::MemoryFiles,
+    time::Timestamp,
 };
 use serde_json::json;
 use tempfile::TempDir;

@@ -23,11 +23,11 @@ use aside::{
     notification::InjectionPoint,
     records,
 };
-use journal::time::Timestamp;
 use journal::{
     Level, Outcome,
     files::Files,
     memory::{MemoryFiles, Operation},
+    time::Timestamp,
 };
 use serde_json::json;
 use tempfile::TempDir;

@@ -14,7 +14,7 @@ use std::{
 
 use crate::{
     AppendError, IdempotencyKeys, Journal, Level, OpenError, Opened, ReadError, Record, RecordKind,
-    RecoveryHint, RepairMode, Tombstone,
+    RecoveryHint, RepairMode, Seq, Tombstone,
     log::{
         files::Files,
         mark::MARK_NAME,
@@ -24,8 +24,8 @@ use crate::{
     maintenance::{repair::repair, verify::verify},
     settings::JournalSettings,
     testing::{HOUR, SEGMENT_BYTES, batch_of, number_of},
+    time::Timestamp,
 };
-use crate::{Seq, time::Timestamp};
 
 /// Number of walks; `ASIDE_WALK_SEEDS` overrides it. `ASIDE_WALK_SEED` is the number of the first
 /// walk; without `ASIDE_WALK_SEEDS` it is the only one.

@@ -20,8 +20,9 @@ use super::{
     feed::KEPT_NOTES_MAX,
     *,
 };
-use journal::time::Timestamp;
-use journal::{AppendBatch, Journal, JournalSettings, Level, Reader, RecordKind, memory::MemoryFiles};
+use journal::{
+    AppendBatch, Journal, JournalSettings, Level, Reader, RecordKind, memory::MemoryFiles, time::Timestamp,
+};
 
 use crate::{
     config::layers::{LayerKind, SourceFile, Sources},

@@ -6,8 +6,7 @@
 //! preceding header (4). A key is 16 bytes and the record of its event 8, oldest first. `Fold`
 //! defines the state. Nothing in a file is used before its checksum is verified.
 
-use journal::time::Timestamp;
-use journal::{IdempotencyKey, OpenError, Record};
+use journal::{IdempotencyKey, OpenError, Record, time::Timestamp};
 
 use crate::{event::Seq, records::LOST, snapshot::Damaged};
 

@@ -152,8 +152,9 @@ fn write(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use journal::time::Timestamp;
-    use journal::{AppendBatch, Journal, JournalSettings, Level, RecordKind, memory::MemoryFiles};
+    use journal::{
+        AppendBatch, Journal, JournalSettings, Level, RecordKind, memory::MemoryFiles, time::Timestamp,
+    };
 
     fn journal() -> Journal {
         let (files, settings) = (Arc::new(MemoryFiles::new()), JournalSettings::default());

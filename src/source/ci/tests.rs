@@ -4,8 +4,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::*;
-use journal::time::Timestamp;
-use journal::{Clock, Journal, JournalSettings, memory::MemoryFiles};
+use journal::{Clock, Journal, JournalSettings, memory::MemoryFiles, time::Timestamp};
 
 use crate::{
     ci::{Follows, Wanted},

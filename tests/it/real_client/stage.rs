@@ -9,8 +9,10 @@ use std::{
     time::Duration,
 };
 
-use journal::record::{self, Decoded, Record};
-use journal::time::Timestamp;
+use journal::{
+    record::{self, Decoded, Record},
+    time::Timestamp,
+};
 use serde_json::{Value, json};
 
 use super::{calls::put, client::aside, settled_home};

@@ -23,10 +23,9 @@ use aside::{
     event::{Event, Seq, codec},
     records,
 };
-use journal::time::Timestamp;
 use journal::{
     AppendBatch, AppendError, Appended, Journal, JournalSettings, Level, OpenError, Reader, Record,
-    RecordBuf, RecordKind, memory::MemoryFiles,
+    RecordBuf, RecordKind, memory::MemoryFiles, time::Timestamp,
 };
 
 /// Most records that are read at a time.
