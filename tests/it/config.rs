@@ -196,8 +196,25 @@ fn every_shipped_file_is_in_the_binary_and_has_nothing_wrong() {
     shipped.retain(|name| *name != "aside.toml");
     shipped.sort_unstable();
     assert_eq!(shipped, wanted);
-    assert_eq!(compile(&Sources::shipped(), &[]).report.to_string(), "");
-    assert_eq!(compile(&Sources::shipped_with_tests(), &[]).report.to_string(), "");
+    for sources in [Sources::shipped(), Sources::shipped_with_tests()] {
+        assert_eq!(compile(&sources, &[]).report.to_string(), "");
+        assert_eq!(checked(&sources, |text| text.to_owned()), "", "what a start leaves to its first use");
+        for (begin, fault) in [
+            ("where = \"", "absent_name and "),
+            ("one = \"\"\"", "{{ absent_name }}"),
+            ("sentence = '''", "{{ absent_name }}"),
+        ] {
+            let planted = checked(&sources, |text| text.replace(begin, &format!("{begin}{fault}")));
+            assert!(planted.contains("absent_name"), "a fault after `{begin}` is not seen: {planted}");
+        }
+    }
+}
+
+/// What is wrong with the files that ship, read and checked as those of a user are.
+fn checked(sources: &Sources, edit: impl Fn(&str) -> String) -> String {
+    let files = sources.files().iter();
+    let files = files.map(|file| SourceFile { text: edit(&file.text).into(), ..file.clone() });
+    compile(&Sources::new(files), &[]).report.to_string()
 }
 
 #[test]
