@@ -10,6 +10,8 @@ use std::{
     time::Duration,
 };
 
+use journal::unreleased_segment;
+
 /// The file in the state folder that its daemon keeps locked. Its first word is the id of the process.
 pub const LOCK_FILE: &str = "daemon.lock";
 
@@ -18,9 +20,6 @@ pub const LOCK_FILE: &str = "daemon.lock";
 pub const JOURNAL_FOLDER: &str = "journal";
 /// The subfolder in which a backup is unpacked and checked.
 pub(super) const RESTORING_FOLDER: &str = "restoring";
-
-/// The first bytes of the segments of builds before the first release.
-const UNRELEASED_MAGIC: [u8; 4] = *b"asid";
 
 /// The second word of the lock file while a child of a start replays the journal.
 const REPLAYS: &str = "replays";
@@ -175,12 +174,7 @@ fn note_pid(mut file: &File, purpose: &str) -> io::Result<()> {
 ///
 /// Errors: its oldest segment is of such a build. A segment that cannot be read is left to others.
 pub fn refuse_unreleased(folder: &Path) -> Result<(), UnreleasedError> {
-    let entries = fs::read_dir(folder.join(JOURNAL_FOLDER)).into_iter().flatten().flatten();
-    let is_segment = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "seg");
-    let Some(path) = entries.map(|entry| entry.path()).filter(is_segment).min() else { return Ok(()) };
-    let mut magic = [0; UNRELEASED_MAGIC.len()];
-    let read = File::open(&path).and_then(|mut file| file.read_exact(&mut magic));
-    if read.is_ok() && magic == UNRELEASED_MAGIC {
+    if let Some(path) = unreleased_segment(&folder.join(JOURNAL_FOLDER)) {
         return Err(UnreleasedError { path, folder: folder.to_owned() });
     }
     Ok(())

@@ -67,6 +67,7 @@ pub use self::{
         record::{self, NameOf, Record, RecordKind},
         recover::{Cut, KeyOf, OpenError, RecoveryHint, ScanReport},
         sealed::SealDamage,
+        segment_file::unreleased_segment,
         store::{ForgetError, Stored},
     },
     maintenance::{

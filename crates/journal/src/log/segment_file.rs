@@ -5,7 +5,12 @@
 //! segment's name when all records before it are synced, so only the last segment, or the prepared
 //! file after it, can have a torn end.
 
-use std::{io, sync::Arc};
+use std::{
+    fs,
+    io::{self, Read},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use crate::{
     Seq,
@@ -32,6 +37,9 @@ pub(crate) const SEALED_VERSION: u32 = 2;
 
 /// The first bytes of every segment; its journal's identity follows.
 const MAGIC: [u8; 4] = *b"aslg";
+
+/// The first bytes of the segments of builds before the first release, whose formats nothing reads.
+const UNRELEASED_MAGIC: [u8; 4] = *b"asid";
 
 /// The identity of a journal: random, chosen with its first segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,6 +72,17 @@ pub(crate) fn name_of(first: Seq) -> String {
 pub(crate) fn first_of(name: &str) -> Option<Seq> {
     let seq = Seq(name.strip_suffix(".seg")?.parse().ok()?);
     (name_of(seq) == name).then_some(seq)
+}
+
+/// The oldest segment in `folder`, if a build before the first release wrote it.
+///
+/// Errors: none; a folder or a segment that cannot be read is refused where the journal is opened.
+pub fn unreleased_segment(folder: &Path) -> Option<PathBuf> {
+    let paths = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
+    let oldest = paths.filter(|path| path.extension().is_some_and(|extension| extension == "seg")).min()?;
+    let mut magic = [0; UNRELEASED_MAGIC.len()];
+    fs::File::open(&oldest).and_then(|mut file| file.read_exact(&mut magic)).ok()?;
+    (magic == UNRELEASED_MAGIC).then_some(oldest)
 }
 
 /// Creates an empty segment of `size` bytes of the journal `id` under [`NEXT_NAME`], durably.
