@@ -1,12 +1,15 @@
 //! An exchange: confirms injections, closes due batches, and releases the notifications of its
 //! point.
 
+use std::cell::LazyCell;
+
+use journal::time::Timestamp;
+
 use super::{
     io::{Output, RequestId},
     parts::{Engine, pipeline},
-    text::{LazyId, Text, injection_id},
+    text::{Text, injection_id},
 };
-use journal::time::Timestamp;
 
 use crate::{
     conversation::{
@@ -131,10 +134,10 @@ impl Engine {
         release: &Release,
         now: Timestamp,
     ) -> Answer {
-        let injection = LazyId::new(Box::new(|| match release {
+        let injection = LazyCell::new(|| match release {
             Release::Recorded(Some(record)) => record.injection,
             Release::Decide | Release::Recorded(None) => injection_id(exchange, seq, now),
-        }));
+        });
         let limits = limits(&self.rules, exchange);
         let (offer, evicted) = self.sessions.offer(session, exchange, &limits, now);
         let format = exchange.format.unwrap_or(self.rules.injection.format);

@@ -19,17 +19,15 @@ const INJECTION_ID_LEN: usize = 6;
 /// Crockford's alphabet, which has no letter that looks like a digit.
 const INJECTION_ID_ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
-/// The id of an injection, made when it is first needed: most exchanges release nothing.
-pub(super) type LazyId<'made> = LazyCell<InjectionId, Box<dyn FnOnce() -> InjectionId + 'made>>;
-
 /// Parameters of the rendered text of an injection.
-pub(super) struct Text<'a, 'made> {
+pub(super) struct Text<'a, F> {
     pub(super) format: Format,
-    pub(super) injection: &'a LazyId<'made>,
+    /// Made when it is first needed: most exchanges release nothing.
+    pub(super) injection: &'a LazyCell<InjectionId, F>,
     pub(super) evicted: &'a BTreeMap<SubscriberId, u32>,
 }
 
-impl Writer for Text<'_, '_> {
+impl<F: FnOnce() -> InjectionId> Writer for Text<'_, F> {
     fn write(&self, chosen: &[Candidate], left_out: Counts, detail: Detail, replaces: Replaces) -> String {
         let items: Vec<_> = chosen.iter().map(item).collect();
         let overflow = Overflow { pending: left_out, evicted: Counts::new(self.evicted, detail) };
