@@ -172,11 +172,9 @@ pub(super) fn read(
 
 /// The lines of one event.
 fn read_one(value: &Value<'_>) -> Parsed<EventText> {
-    let source = values::words(value)?;
-    if value.file().text.is_of_program() {
-        return Ok(EventText::deferred(source));
-    }
-    EventText::compile(source).map_err(|error| vec![unusable(value, "one", source, &error)])
+    values::source(value, EventText::deferred, |source| {
+        EventText::compile(source).map_err(|error| vec![unusable(value, "one", source, &error)])
+    })
 }
 
 /// Most bytes of `sentence`; its output is one line of which a client shows about 100 characters.
@@ -184,16 +182,14 @@ const SENTENCE_BYTES_MAX: usize = 1_000;
 
 /// The words for a person about one event.
 fn read_sentence(value: &Value<'_>) -> Parsed<Sentence> {
-    let source = values::words(value)?;
-    if value.file().text.is_of_program() {
-        return Ok(Sentence::deferred(source));
-    }
-    if source.len() > SENTENCE_BYTES_MAX {
-        let message =
-            format!("`sentence` has at most {SENTENCE_BYTES_MAX} bytes, this one has {}", source.len());
-        return Err(vec![value.error(message)]);
-    }
-    Sentence::compile(source).map_err(|error| vec![unusable(value, "sentence", source, &error)])
+    values::source(value, Sentence::deferred, |source| {
+        if source.len() > SENTENCE_BYTES_MAX {
+            let message =
+                format!("`sentence` has at most {SENTENCE_BYTES_MAX} bytes, this one has {}", source.len());
+            return Err(vec![value.error(message)]);
+        }
+        Sentence::compile(source).map_err(|error| vec![unusable(value, "sentence", source, &error)])
+    })
 }
 
 /// A template in a subscriber's file that does not compile.

@@ -285,8 +285,7 @@ fn read_events(section: &mut Section<'_>, file: &SourceFile, context: &Context<'
 
 fn read_where(section: &mut Section<'_>) -> Option<Condition> {
     let condition = section.read("where", read_condition)?;
-    let is_checked = |value: &Value<'_>| !value.file().text.is_of_program();
-    if section.value("where").is_some_and(is_checked) && condition.is_constant() {
+    if condition.is_constant() {
         let message = "`where` uses no field of the event, so it matches all events or none";
         section.object("where", |value| value.error(message).into_warning());
     }
@@ -294,10 +293,10 @@ fn read_where(section: &mut Section<'_>) -> Option<Condition> {
 }
 
 fn read_condition(value: &Value<'_>) -> Parsed<Condition> {
-    let source = values::words(value)?;
-    if value.file().text.is_of_program() {
-        return Ok(Condition::deferred(source));
-    }
+    values::source(value, Condition::deferred, |source| compile_condition(value, source))
+}
+
+fn compile_condition(value: &Value<'_>, source: &str) -> Parsed<Condition> {
     if source.len() > CONDITION_BYTES_MAX {
         let message =
             format!("`where` has at most {CONDITION_BYTES_MAX} bytes, this one has {}", source.len());

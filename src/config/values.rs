@@ -44,6 +44,17 @@ pub(crate) fn words<'s>(value: &Value<'s>) -> Parsed<&'s str> {
     }
 }
 
+/// A source in the language of templates: checked by `compile`; or, in a file of the program, whose
+/// tests check it, compiled at its first use.
+pub(crate) fn source<T>(
+    value: &Value<'_>,
+    deferred: impl FnOnce(&str) -> T,
+    compile: impl FnOnce(&str) -> Parsed<T>,
+) -> Parsed<T> {
+    let source = words(value)?;
+    if value.file().text.is_of_program() { Ok(deferred(source)) } else { compile(source) }
+}
+
 /// A string that is parsed.
 pub(crate) fn parsed<T: FromStr<Err: fmt::Display>>(value: &Value<'_>) -> Parsed<T> {
     text(value)?.parse().map_err(|error| vec![value.error(sentence(error))])
