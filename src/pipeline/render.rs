@@ -49,7 +49,7 @@ use self::{
     cut::Lost,
     draft::{Attempt, Body, Draft, Printed},
     table::clean_event::{CleanEvent, Shown},
-    template::{Kind, Template},
+    template::{Template, View},
 };
 
 pub use self::{
@@ -114,13 +114,13 @@ impl Templates {
     /// Errors: bad syntax, something forbidden in templates, an unknown filter or variable; nothing
     /// is stored then.
     pub fn add(&mut self, name: &str, source: &str) -> Result<(), TemplateError> {
-        self.by_name.insert(name.to_owned(), Template::compile(Kind::Batch, source)?);
+        self.by_name.insert(name.to_owned(), Template::compile(View::Batch, source)?);
         Ok(())
     }
 
     /// Stores a template without a fault, replacing an earlier one; it is compiled when it first runs.
     pub fn add_deferred(&mut self, name: &str, source: &str) {
-        self.by_name.insert(name.to_owned(), Template::deferred(Kind::Batch, source));
+        self.by_name.insert(name.to_owned(), Template::deferred(View::Batch, source));
     }
 
     /// Whether a template of that name exists.

@@ -13,7 +13,7 @@ use super::{
     draft::{Attempt, Body, Draft, Printed},
     finished, fit_draft, generic_in_place, generic_table, most, occurrences, shortened, smallest,
     table::{Table, rows::Rows},
-    template::{Kind, Template},
+    template::{Template, View},
 };
 use crate::pipeline::failure::FailedPart;
 
@@ -104,12 +104,12 @@ impl EventText {
     ///
     /// Errors: as for [`Templates::add`].
     pub fn compile(source: &str) -> Result<Self, TemplateError> {
-        Template::compile(Kind::Event, source).map(Self)
+        Template::compile(View::Event, source).map(Self)
     }
 
     /// Takes a source without a fault; it is compiled when it first runs.
     pub fn deferred(source: &str) -> Self {
-        Self(Template::deferred(Kind::Event, source))
+        Self(Template::deferred(View::Event, source))
     }
 
     /// The payload fields that it names as `payload.name`.

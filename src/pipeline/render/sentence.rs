@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use super::{
     CleanRows, RenderFailure, RenderInput, TemplateError,
     draft::Attempt,
-    template::{Kind, Template},
+    template::{Template, View},
 };
 use crate::event::cut_text;
 
@@ -26,12 +26,12 @@ impl Sentence {
     ///
     /// Errors: as for [`super::Templates::add`]; `notify` is refused too.
     pub fn compile(source: &str) -> Result<Self, TemplateError> {
-        Template::compile(Kind::Sentence, source).map(Self)
+        Template::compile(View::Sentence, source).map(Self)
     }
 
     /// Takes a source without a fault; it is compiled when it first runs.
     pub fn deferred(source: &str) -> Self {
-        Self(Template::deferred(Kind::Sentence, source))
+        Self(Template::deferred(View::Sentence, source))
     }
 
     /// The payload fields that it names as `payload.name`.
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deferred_template_is_compiled_when_it_first_runs() {
+    fn deferred_template_compiles_when_it_first_runs() {
         let rows = [row(json!({ "id": 7 }), 1)];
         let (id, words) = (SubscriberId::new("orders"), "order {{ payload.id }}");
         let input = RenderInput::new(&id, &rows, Tokens(200));

@@ -42,7 +42,7 @@ use crate::{
     event::FIELD_CHARS_MAX,
     notification::SubscriberId,
     pipeline::sandbox::{
-        self, Grammar, OwnText, Program, Trace,
+        self, Checked, Grammar, OwnText, Program, Trace,
         account::{self, ACCOUNT, Account},
     },
 };
@@ -86,50 +86,52 @@ static OPTIONAL_ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
 
 /// The variables of a template, and the effect of printing an absent value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum View {
-    /// All events of a batch. Printing an absent value is a failure.
+pub(super) enum View {
+    /// All events of a batch. Printing an absent value is a failure; elsewhere it is nothing if the
+    /// template has the filter `optional`.
     Batch,
-    /// The same, for a template with the filter `optional`: an absent value is nothing where it is not
-    /// printed.
-    OptionalBatch,
     /// The fields of one event. An absent value prints nothing.
     Event,
-    /// The same, for plain text instead of TOON.
+    /// The fields of one event, for plain text instead of TOON.
     Sentence,
 }
 
 impl View {
     const fn grammar(self) -> &'static Grammar {
         match self {
-            Self::Batch | Self::OptionalBatch => &GRAMMAR,
+            Self::Batch => &GRAMMAR,
             Self::Event => &EVENT_GRAMMAR,
             Self::Sentence => &SENTENCE_GRAMMAR,
         }
     }
 
-    fn environment(self) -> &'static Environment<'static> {
+    fn environment(self, checked: &Checked) -> &'static Environment<'static> {
         match self {
+            Self::Batch if checked.filters.contains(filters::OPTIONAL) => &OPTIONAL_ENVIRONMENT,
             Self::Batch => &ENVIRONMENT,
-            Self::OptionalBatch => &OPTIONAL_ENVIRONMENT,
             Self::Event | Self::Sentence => &EVENT_ENVIRONMENT,
+        }
+    }
+
+    /// The counts that a template prints by its variables.
+    fn printed(self, source: &str, checked: &Checked) -> Counts {
+        let asks = |name: &str| checked.asks.contains(name);
+        match self {
+            Self::Batch => Counts {
+                row_repeats: source.contains(".repeats"),
+                repeats: asks("repeats"),
+                suppressed: asks("suppressed"),
+                sources: false,
+            },
+            Self::Event => Counts { row_repeats: asks(REPEATS), ..Counts::default() },
+            Self::Sentence => Counts::default(),
         }
     }
 }
 
-/// What a template sees.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// A batch.
-    Batch,
-    /// One event.
-    Event,
-    /// One event; it prints plain text.
-    Sentence,
-}
-
 /// A template: compiled, or to be compiled when it first runs.
 pub(super) struct Template {
-    kind: Kind,
+    view: View,
     source: Arc<str>,
     compiled: OnceLock<Result<Compiled, TemplateError>>,
 }
@@ -138,6 +140,7 @@ pub(super) struct Template {
 struct Compiled {
     program: Program,
     view: View,
+    environment: &'static Environment<'static>,
     printed: Counts,
     /// The payload fields that it names.
     fields: BTreeSet<String>,
@@ -145,7 +148,7 @@ struct Compiled {
 
 impl PartialEq for Template {
     fn eq(&self, other: &Self) -> bool {
-        (self.kind, &self.source) == (other.kind, &other.source)
+        (self.view, &self.source) == (other.view, &other.source)
     }
 }
 
@@ -158,47 +161,30 @@ impl fmt::Debug for Template {
 }
 
 impl Compiled {
-    fn new(kind: Kind, source: &Arc<str>) -> Result<Self, TemplateError> {
-        let view = match kind {
-            Kind::Batch => View::Batch,
-            Kind::Event => View::Event,
-            Kind::Sentence => View::Sentence,
-        };
+    fn new(view: View, source: &Arc<str>) -> Result<Self, TemplateError> {
         lint::check_text(source)?;
         let (program, checked) = Program::template(Arc::clone(source), view.grammar())
             .map_err(|fault| lint::template_error(source, fault))?;
-        let is_optional = view == View::Batch && checked.filters.contains(filters::OPTIONAL);
-        let view = if is_optional { View::OptionalBatch } else { view };
-        let asks = |name: &str| checked.asks.contains(name);
-        let printed = match kind {
-            Kind::Batch => Counts {
-                row_repeats: source.contains(".repeats"),
-                repeats: asks("repeats"),
-                suppressed: asks("suppressed"),
-                sources: false,
-            },
-            Kind::Event => Counts { row_repeats: asks(REPEATS), ..Counts::default() },
-            Kind::Sentence => Counts::default(),
-        };
-        Ok(Self { program, view, printed, fields: checked.fields })
+        let (environment, printed) = (view.environment(&checked), view.printed(source, &checked));
+        Ok(Self { program, view, environment, printed, fields: checked.fields })
     }
 }
 
 impl Template {
     /// Compiles and checks a source.
-    pub(super) fn compile(kind: Kind, source: &str) -> Result<Self, TemplateError> {
+    pub(super) fn compile(view: View, source: &str) -> Result<Self, TemplateError> {
         let source = source.into();
-        let compiled = Compiled::new(kind, &source)?;
-        Ok(Self { kind, source, compiled: Ok(compiled).into() })
+        let compiled = Compiled::new(view, &source)?;
+        Ok(Self { view, source, compiled: Ok(compiled).into() })
     }
 
     /// A source that is compiled when the template first runs; a fault in it is a failure of each run.
-    pub(super) fn deferred(kind: Kind, source: &str) -> Self {
-        Self { kind, source: source.into(), compiled: OnceLock::new() }
+    pub(super) fn deferred(view: View, source: &str) -> Self {
+        Self { view, source: source.into(), compiled: OnceLock::new() }
     }
 
     fn compiled(&self) -> Result<&Compiled, &TemplateError> {
-        self.compiled.get_or_init(|| Compiled::new(self.kind, &self.source)).as_ref()
+        self.compiled.get_or_init(|| Compiled::new(self.view, &self.source)).as_ref()
     }
 
     /// The payload fields that it names as `payload.name`; none if it does not compile.
@@ -215,7 +201,8 @@ impl Template {
         account: &Arc<Account>,
     ) -> Result<Draft, Attempt> {
         let compiled = self.compiled().map_err(unusable)?;
-        let Ran { text: output, placeholders, said } = compiled.execute(input, events, account)?;
+        let Ran { text: output, placeholders, said } =
+            compiled.execute(&compiled.program, input, events, account)?;
         let body = assemble::document(&output, &placeholders).map_err(|misfit| match misfit {
             Misfit::TooMuch => Attempt::TooBig,
             Misfit::Nothing => Attempt::Nothing,
@@ -242,7 +229,8 @@ impl Template {
         account: &Arc<Account>,
     ) -> Result<String, Attempt> {
         let compiled = self.compiled().map_err(unusable)?;
-        let Ran { text, placeholders, said: _ } = compiled.execute(input, events, account)?;
+        let Ran { text, placeholders, said: _ } =
+            compiled.execute(&compiled.program, input, events, account)?;
         placeholders.expand(&text).map_err(|_| Attempt::TooBig)
     }
 }
@@ -253,15 +241,6 @@ fn unusable(error: &TemplateError) -> Attempt {
 }
 
 impl Compiled {
-    fn execute(
-        &self,
-        input: &RenderInput<'_>,
-        events: &Shown,
-        account: &Arc<Account>,
-    ) -> Result<Ran, Attempt> {
-        execute(&self.program, self.view, input, events, account)
-    }
-
     /// The line of the template that wrote a line of its output: runs a failed template once more,
     /// with line numbers in its output.
     fn line(
@@ -272,8 +251,54 @@ impl Compiled {
         account: &Arc<Account>,
     ) -> Option<usize> {
         let traced = self.program.traced().ok()?;
-        let ran = execute(&traced, self.view, input, events, account).ok()?;
+        let ran = self.execute(&traced, input, events, account).ok()?;
         assemble::template_line(&ran.text, &ran.placeholders, output_line)
+    }
+
+    /// Runs `program`: this one, or its copy with the lines.
+    fn execute(
+        &self,
+        program: &Program,
+        input: &RenderInput<'_>,
+        events: &Shown,
+        account: &Arc<Account>,
+    ) -> Result<Ran, Attempt> {
+        let context = Context {
+            count: events.len(),
+            shown: events.clone(),
+            events: OnceLock::new(),
+            rows: OnceLock::new(),
+            repeats: input.repeats,
+            suppressed: input.suppressed,
+            subscriber: input.subscriber.clone(),
+            subscriber_name: input.subscriber_name.into(),
+            now: input.now,
+            account: Arc::clone(account),
+        };
+        let root = match self.view {
+            View::Batch => Printed::from_object(context),
+            View::Event | View::Sentence => {
+                let event = Arc::new(EventView::new(events.clone(), 0));
+                Printed::from_object(EventContext { event, batch: Arc::new(context) })
+            }
+        };
+        let mut output = String::with_capacity(program.source().len());
+        let ended = program.run(self.environment, root, &mut output, |_, state| {
+            let (instructions, _) = state.fuel_levels().unwrap_or_default();
+            let placeholders =
+                state.get_extension_mut::<Placeholders>().map(std::mem::take).unwrap_or_default();
+            (
+                placeholders,
+                state.get_extension_mut::<Said>().map(std::mem::take).unwrap_or_default(),
+                instructions,
+            )
+        });
+        // A failed run may have used all of its fuel.
+        let instructions = ended.as_ref().map_or(FUEL, |(.., instructions)| *instructions);
+        let is_paid = account.spend(instructions);
+        let (placeholders, said, _) = ended.map_err(|error| failed(&error))?;
+        is_paid.map_err(|error| failed(&error))?;
+        Ok(Ran { text: output, placeholders, said })
     }
 }
 
@@ -282,50 +307,6 @@ struct Ran {
     text: String,
     placeholders: Placeholders,
     said: Said,
-}
-
-fn execute(
-    program: &Program,
-    view: View,
-    input: &RenderInput<'_>,
-    events: &Shown,
-    account: &Arc<Account>,
-) -> Result<Ran, Attempt> {
-    let context = Context {
-        count: events.len(),
-        shown: events.clone(),
-        events: OnceLock::new(),
-        rows: OnceLock::new(),
-        repeats: input.repeats,
-        suppressed: input.suppressed,
-        subscriber: input.subscriber.clone(),
-        subscriber_name: input.subscriber_name.into(),
-        now: input.now,
-        account: Arc::clone(account),
-    };
-    let root = match view {
-        View::Batch | View::OptionalBatch => Printed::from_object(context),
-        View::Event | View::Sentence => {
-            let event = Arc::new(EventView::new(events.clone(), 0));
-            Printed::from_object(EventContext { event, batch: Arc::new(context) })
-        }
-    };
-    let mut output = String::with_capacity(program.source().len());
-    let ended = program.run(view.environment(), root, &mut output, |_, state| {
-        let (instructions, _) = state.fuel_levels().unwrap_or_default();
-        let placeholders = state.get_extension_mut::<Placeholders>().map(std::mem::take).unwrap_or_default();
-        (
-            placeholders,
-            state.get_extension_mut::<Said>().map(std::mem::take).unwrap_or_default(),
-            instructions,
-        )
-    });
-    // A failed run may have used all of its fuel.
-    let instructions = ended.as_ref().map_or(FUEL, |(.., instructions)| *instructions);
-    let is_paid = account.spend(instructions);
-    let (placeholders, said, _) = ended.map_err(|error| failed(&error))?;
-    is_paid.map_err(|error| failed(&error))?;
-    Ok(Ran { text: output, placeholders, said })
 }
 
 /// The variables of one render. Most templates use two or three, so expensive ones are created on
