@@ -26,6 +26,11 @@ pub(super) const CRATES: &[&str] = &["journal", "toon"];
 
 /// The Rust files of [`CRATES`], by their paths as modules, with `crate` as such a path too.
 pub(super) fn read_crates(root: &Path, files: &mut BTreeMap<String, String>) {
+    let folders = fs::read_dir(root.join("crates")).expect("a folder");
+    let mut names: Vec<_> =
+        folders.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
+    names.sort_unstable();
+    assert_eq!(names, CRATES, "each crate is in the list");
     for name in CRATES {
         let folder = root.join("crates").join(name).join("src");
         let mut own = BTreeMap::new();
