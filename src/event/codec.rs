@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_an_error_at_the_first_byte() {
+    fn another_version_fails_at_the_first_byte() {
         let mut body = Vec::new();
         encode(&example(), IdOrigin::Producer, &mut body);
         assert_eq!(body[0], VERSION);

@@ -148,8 +148,8 @@ fn input(app: &App, exchange: &Exchange, said: Said) -> Option<LookInput> {
     })
 }
 
-/// Whether there is nothing to look at, by what is known without a look: no folder, and no call. So
-/// it is on servers, whose sessions have no folder.
+/// Whether [`input`] would find nothing to look at, known without its work: no folder, no call and
+/// no facts. On servers, sessions have no folder.
 fn has_no_folder(app: &App, exchange: &Exchange, said: &Said) -> bool {
     let (looks, session) = (app.registry.looks(), &exchange.session);
     let is_named = exchange.harness.workspace.is_some() || !said.calls.is_empty();

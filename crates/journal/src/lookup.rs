@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_one_long_batch_are_found_by_name() {
+    fn records_of_a_long_batch_are_found() {
         for seal in [false, true] {
             let files = MemoryFiles::new();
             let journal = open(&files, seal);
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_power_loss_at_any_write_loses_no_name() {
+    fn power_loss_at_any_write_loses_no_name() {
         let last = 25;
         // Returns the last record that was answered as durable.
         let run = |files: &MemoryFiles| {

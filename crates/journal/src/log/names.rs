@@ -8,10 +8,10 @@
 //! ```
 //!
 //! Numbers are little-endian; a checksum covers the bytes before it, and the last page is filled
-//! with zeros. An offset is the distance from the first record. Whoever writes an event chooses its
-//! name, so the hash has a random key: without it nobody can find names of one hash, each of which
-//! would cost every look-up of another one a read. The file is derived: one that is lost, damaged
-//! or of another version is made again.
+//! with zeros. An offset is the distance from the first record. A producer chooses the name of an
+//! event, so the hash has a random key. A producer that knew it could send many names of one hash,
+//! and each would cost a look-up of any of them a read. The file is derived: one that is lost,
+//! damaged or of another version is made again.
 
 use std::{
     fmt,
@@ -34,7 +34,7 @@ use crate::{
 pub(crate) const UNFINISHED_NAME: &str = "unfinished.names";
 const SUFFIX: &str = ".names";
 const MAGIC: [u8; 8] = *b"asidenm1";
-/// In a list of hashes, stands for a record without a name.
+/// In a list of hashes, the entry of a record without a name.
 pub(crate) const NO_NAME: u64 = 0;
 const KEY_BYTES: usize = 16;
 const HEADER_BYTES: usize = 52;
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn names_with_one_hash_differ_under_another_key() {
-        // The first byte stands for the whole hash, so that names that share it can be found.
+        // The first byte is all of the hash, so that names that share it can be found.
         let first_byte = |key: NameKey, name: u32| key.hash(&name.to_le_bytes()).to_le_bytes()[0];
         let (one, other) = (NameKey::random(), NameKey::random());
         let alike: Vec<u32> = (0..100_000).filter(|name| first_byte(one, *name) == 7).collect();
