@@ -11,7 +11,7 @@
 //! and writes bytes in memory. It does not depend on their storage or on the meaning of a body.
 //!
 //! ```
-//! use aside_journal::{event::Seq, journal::record::{self, Decoded, Record, RecordKind}, time::Timestamp};
+//! use aside_journal::{Seq, record::{self, Decoded, Record, RecordKind}, time::Timestamp};
 //!
 //! let mut bytes = Vec::new();
 //! let written = Record { kind: RecordKind(1), seq: Seq(7), time: Timestamp::from_millis(5), body: b"body" };
