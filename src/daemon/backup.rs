@@ -62,6 +62,9 @@ pub enum BackupError {
         /// Number of damaged places.
         places: usize,
     },
+    /// An unreleased build wrote the backup.
+    #[error("use the backup: {} is of an unreleased build of aside, whose formats are not read", .0.display())]
+    Unreleased(PathBuf),
     /// A file in the backup does not belong in a state folder.
     #[error("use the backup: `{}` is not a file of a state folder", .0.display().to_string().escape_default())]
     Foreign(PathBuf),
@@ -258,7 +261,11 @@ fn unpack(tar: fs::File, file: &Path, state: &Path) -> Result<Verified, BackupEr
     // to its place before.
     let folder = fs::File::open(&unfinished).map_err(io_error("sync", &unfinished))?;
     rustix::fs::syncfs(&folder).map_err(|error| io_error("sync", &unfinished)(error.into()))?;
-    let (verified, _) = maintenance::verify(&unfinished)?;
+    let (verified, _) = maintenance::verify(&unfinished).map_err(|error| {
+        // The folder that it names is removed.
+        let is_unreleased = matches!(error, MaintenanceError::Unreleased(_));
+        if is_unreleased { BackupError::Unreleased(file.to_owned()) } else { error.into() }
+    })?;
     match verified.findings() {
         0 => {}
         places => return Err(BackupError::Damaged { places }),
@@ -536,6 +543,22 @@ mod tests {
         fs::write(&file, tar.into_inner().expect("finished")).expect("written");
         let error = restore(&file, &restored).expect_err("foreign").to_string();
         assert!(error.starts_with("use the backup: `journal/.."), "{error}");
+    }
+
+    #[test]
+    fn a_backup_of_unreleased_builds_is_refused() {
+        let (folder, state, journal) = state(false);
+        journal.close_blocking().expect("closed");
+        let file = folder.path().join("a.tar");
+        backup(&state, &file).expect("backed up");
+        let mut bytes = fs::read(&file).expect("read");
+        let at = bytes.windows(4).position(|window| window == b"aslg").expect("a segment");
+        bytes[at..at + 4].copy_from_slice(b"asid");
+        fs::write(&file, &bytes).expect("written");
+        let restored = folder.path().join("restored");
+        let error = restore(&file, &restored).expect_err("refused").to_string();
+        let expected = format!("use the backup: {} is of an unreleased build", file.display());
+        assert!(error.starts_with(&expected) && !restored.exists(), "{error}");
     }
 
     #[test]
