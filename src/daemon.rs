@@ -75,6 +75,7 @@ use journal::{Journal, Opened, Pace, Poisoned, meter::Meters, time::Timestamp};
 use crate::{
     config::{daemon::HttpConfig, last_good::Usable},
     harness::Transcript,
+    outside::Generation,
     program::Programs,
     projection::{FILE_NAME, Projection, Writer},
     publisher::Publisher,
@@ -187,7 +188,8 @@ fn recover(options: &ServeOptions) -> Result<(Recovered, Usable, Result<String, 
     let compiled = &usable.compiled;
     let (rules, kept) = reload::keep(rules, &usable.sources);
     if kept.is_ok() {
-        rules.hand_over(Arc::new(compiled.rules.clone()));
+        let outside = Arc::clone(&compiled.outside);
+        rules.hand_over(Generation { rules: Arc::new(compiled.rules.clone()), outside });
     }
     let journal = &compiled.daemon.journal;
     let recovered = recovery::recover(&options.state, journal, &rules, &options.replaying)?;
@@ -301,7 +303,7 @@ impl Daemon {
         let channels = (reloads.handle(), transcripts, intake);
         let app = new_app(&journal, &clock, engine, projection.clone(), channels, programs);
         // Sources start with the current settings, so that no source treats them as a change.
-        app.registry.sources().publish_settings(&fold.engine.rules().outside);
+        app.registry.sources().publish_settings(&fold.outside);
         let schedule = Schedule::new(orders.clone(), settings.journal.snapshot_records, snapshot);
         let event_loop = EventLoop {
             fold,

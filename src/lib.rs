@@ -63,6 +63,7 @@ pub mod webhook;
 pub mod config;
 pub mod engine;
 pub mod harness;
+pub mod outside;
 pub mod records;
 pub mod rules;
 pub mod wire;

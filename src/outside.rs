@@ -1,10 +1,12 @@
 //! `[sources]` of `aside.toml` for sources that wait for something outside. To add one, add a row.
+//!
+//! The engine does not know them; the daemon publishes them to the sources.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
-    ci::switch as ci, log, lsp::switch as lsp, paths, schedule, settings::sources, shell,
-    watch::hosts as watch,
+    ci::switch as ci, log, lsp::switch as lsp, paths, rules::CompiledRules, schedule, settings::sources,
+    shell, watch::hosts as watch,
 };
 
 sources! {
@@ -16,4 +18,20 @@ sources! {
     log "log" "lines of logs" "`[[sources.log]]` in aside.toml" list;
     paths "paths" "changes of listed files" "`[[sources.paths]]` in aside.toml" list;
     schedule "schedule" "scheduled times" "`[[sources.schedule]]` in aside.toml" list;
+}
+
+/// What stays in force from one `rules` record to the next.
+#[derive(Debug, Clone)]
+pub struct Generation {
+    /// The rules of the engine.
+    pub rules: Arc<CompiledRules>,
+    /// The settings of the sources.
+    pub outside: Arc<Settings>,
+}
+
+impl Generation {
+    /// In force before the journal's first record.
+    pub fn none() -> Self {
+        Self { rules: Arc::new(CompiledRules::none()), outside: Arc::default() }
+    }
 }

@@ -4,11 +4,10 @@
 //! Built by `config::compile` and immutable: a reload builds new rules, which are an input of the
 //! engine.
 
-pub mod outside;
-
 use std::sync::Arc;
 
 use crate::{
+    ci,
     conversation::{self, InjectionSettings, SessionSettings},
     detector,
     event::{EventRef, Provenance, Trust},
@@ -38,8 +37,8 @@ pub struct CompiledRules {
     pub detectors: detector::Settings,
     /// The tables of `[sources]` for probes.
     pub probes: Arc<probe::Settings>,
-    /// The tables of `[sources]` for sources that wait for something outside.
-    pub outside: Arc<outside::Settings>,
+    /// `[sources.ci]`.
+    pub ci: ci::switch::Settings,
     /// Whether `[webhooks]` has a sender.
     pub takes_webhooks: bool,
     /// `[sinks]` of `aside.toml`.
@@ -80,7 +79,7 @@ impl CompiledRules {
             sources: SourceSettings { rate: None, remote_rate: None },
             detectors: detector::Settings::default(),
             probes: Arc::default(),
-            outside: Arc::default(),
+            ci: ci::switch::Settings::default(),
             takes_webhooks: false,
             sinks: Arc::default(),
             wake: Arc::default(),

@@ -26,6 +26,7 @@ use crate::{
     },
     event::{EventType, catalogue::CatalogueEntry},
     notification::SubscriberId,
+    outside::{self, Generation},
     pipeline::render::{TemplateError, Templates},
     rules::CompiledRules,
 };
@@ -35,6 +36,8 @@ use crate::{
 pub struct Compiled {
     /// The rules of the engine.
     pub rules: CompiledRules,
+    /// The settings of the sources.
+    pub outside: Arc<outside::Settings>,
     /// The settings of the daemon.
     pub daemon: DaemonConfig,
     /// The tests in the subscribers' files: of every subscriber in `rules`, including the ones that
@@ -56,6 +59,13 @@ pub struct Compiled {
     pub left_out: BTreeSet<Arc<str>>,
     /// Errors and warnings; the rest is usable even if this holds errors.
     pub report: Report,
+}
+
+impl Compiled {
+    /// What stays in force, without the rest.
+    pub fn into_generation(self) -> Generation {
+        Generation { rules: Arc::new(self.rules), outside: self.outside }
+    }
 }
 
 /// Compiles all files at once.
@@ -104,11 +114,12 @@ pub fn compile(sources: &Sources, known_types: &[&str]) -> Compiled {
             sources: settings.sources,
             detectors: settings.detectors,
             probes: settings.probes,
-            outside: settings.outside,
+            ci: settings.outside.ci.clone(),
             takes_webhooks: !settings.senders.is_empty(),
             sinks: settings.sinks,
             wake: settings.wake,
         },
+        outside: settings.outside,
         daemon: settings.daemon,
         tests,
         declared,

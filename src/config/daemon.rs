@@ -23,9 +23,10 @@ use crate::{
     detector,
     exchange::Format,
     notification::Tokens,
+    outside,
     pipeline::activation::WakeSettings,
     probe,
-    rules::{SourceSettings, outside},
+    rules::SourceSettings,
     sink,
     webhook::Kind,
 };

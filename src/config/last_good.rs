@@ -248,7 +248,7 @@ mod tests {
                 usable(read(&[(name, &text), ("subscribers/a.toml", &subscriber("a", ""))]), None, &[]);
             let left = &usable.compiled;
             assert!(usable.report.error_count() > 0, "{name}: {}", usable.report);
-            assert_eq!(left.rules.outside, shipped.rules.outside, "{name}");
+            assert_eq!(left.outside, shipped.outside, "{name}");
             assert_eq!(left.rules.probes, shipped.rules.probes, "{name}");
             assert_eq!(left.events.len(), shipped.events.len(), "{name}");
             assert!(left.webhooks.own_rows.is_empty(), "{name}");

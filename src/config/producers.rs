@@ -12,9 +12,10 @@ use crate::{
     detector,
     event::catalogue::{self, CatalogueEntry},
     harness::table::KINDS,
+    outside::{self, Generation},
     pipeline::rule::{Activity, Subscriber},
     probe::{self, Facts, git},
-    rules::{CompiledRules, outside},
+    rules::CompiledRules,
     settings::Row,
     webhook,
     words::Words,
@@ -123,12 +124,13 @@ impl Kind {
         matches!(self, Self::Probe(_) | Self::Detector(_) | Self::Source(_) | Self::List(_))
     }
 
-    /// Whether these rules allow it to publish.
-    pub fn is_on(self, rules: &CompiledRules) -> bool {
+    /// Whether the rules and settings in force allow it to publish.
+    pub fn is_on(self, in_force: &Generation) -> bool {
+        let Generation { rules, outside } = in_force;
         match self {
             Self::Probe(is_on) => is_on(&rules.probes),
             Self::Detector(is_on) => is_on(&rules.detectors),
-            Self::Source(is_on) | Self::List(is_on) => is_on(&rules.outside),
+            Self::Source(is_on) | Self::List(is_on) => is_on(outside),
             Self::Webhook => rules.takes_webhooks,
             Self::Harness | Self::Command | Self::Daemon => true,
         }
@@ -221,7 +223,7 @@ mod tests {
         layers::{LayerKind, SourceFile, Sources},
     };
 
-    fn rules(files: &[(&str, &str)]) -> CompiledRules {
+    fn in_force(files: &[(&str, &str)]) -> Generation {
         let file = |(name, text): &(&str, &str)| SourceFile {
             layer: LayerKind::User,
             name: (*name).into(),
@@ -230,16 +232,16 @@ mod tests {
         };
         let compiled = compile(&Sources::shipped().with(files.iter().map(file), []), &[]);
         assert_eq!(compiled.report.to_string(), "");
-        compiled.rules
+        compiled.into_generation()
     }
 
     #[test]
     fn a_row_is_switched_by_its_own_table_and_no_other() {
-        let shipped = rules(&[]);
+        let shipped = in_force(&[]);
         for row in switched().filter(|row| !row.kind.is_list()) {
             let was_on = row.kind.is_on(&shipped);
             assert_eq!(was_on, row.name != "lsp", "{}", row.name);
-            let turned = rules(&[(
+            let turned = in_force(&[(
                 "aside.toml",
                 &format!(
                     "[sources.{}]
@@ -265,7 +267,7 @@ enabled = {}
         let lists: BTreeSet<&str> = switched().filter(|row| row.kind.is_list()).map(|row| row.name).collect();
         assert_eq!(examples.iter().map(|(name, _)| *name).collect::<BTreeSet<_>>(), lists);
         for (name, keys) in examples {
-            let on = rules(&[("aside.toml", &format!("[[sources.{name}]]\n{keys}"))]);
+            let on = in_force(&[("aside.toml", &format!("[[sources.{name}]]\n{keys}"))]);
             let found = switched().filter(|row| row.kind.is_list() && row.kind.is_on(&on));
             assert_eq!(found.map(|row| row.name).collect::<Vec<_>>(), [name]);
         }
@@ -306,17 +308,17 @@ enabled = {}
     #[test]
     fn a_source_whose_subscribers_are_off_is_distinguished_from_others() {
         let git = Producer::find("git").expect("a row");
-        assert_eq!(git.switched_off_subscribers(&rules(&[])), Vec::<&str>::new());
+        assert_eq!(git.switched_off_subscribers(&in_force(&[]).rules), Vec::<&str>::new());
         let text = "[subscriber]\nid = \"git_change\"\nenabled = false\n[events]\ntypes = [\"git.**\"]\n";
         let off = [("subscribers/git_change.toml", text)];
-        assert_eq!(git.switched_off_subscribers(&rules(&off)), ["git_change"]);
+        assert_eq!(git.switched_off_subscribers(&in_force(&off).rules), ["git_change"]);
     }
 
     #[test]
     fn a_subscriber_waits_for_others_when_nothing_publishes_what_it_asks_for() {
         let own =
             |id: &str, types: &str| format!("[subscriber]\nid = \"{id}\"\n[events]\ntypes = [{types}]\n");
-        let rules = rules(&[
+        let Generation { rules, .. } = in_force(&[
             ("subscribers/checks.toml", &own("checks", "\"ide.**\"")),
             ("subscribers/deploys.toml", &own("deploys", "\"ide.**\", \"deploy.*\"")),
             ("subscribers/handles.toml", &own("handles", "\"tool.**\"")),

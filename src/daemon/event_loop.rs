@@ -170,7 +170,7 @@ impl EventLoop {
     fn publish_settings(&self) {
         let rules = self.fold.engine.rules();
         self.registry.knowledge().publish_settings(Arc::clone(&rules.probes));
-        self.registry.sources().publish_settings(&rules.outside);
+        self.registry.sources().publish_settings(&self.fold.outside);
     }
 
     /// Appends a tick and notes its position; returns whether the disk is too full.

@@ -14,9 +14,9 @@ use crate::{
     engine::{Engine, EngineState, Input, Output},
     event::Seq,
     exchange::Release,
+    outside::{self, Generation},
     projection::Notes,
     records::{self, RecordError, RecordInput, Skip, SkipDecision},
-    rules::CompiledRules,
     snapshot::{self, Damaged},
 };
 
@@ -27,6 +27,8 @@ pub struct Fold {
     pub engine: Engine,
     /// The store of the rules that `rules` records name.
     pub rules: RulesStore,
+    /// The settings of the sources, of the rules in force.
+    pub outside: Arc<outside::Settings>,
     /// Reads later records during a replay.
     ahead: Option<LookAhead>,
     /// Notes for the projection, while it is fed.
@@ -63,9 +65,10 @@ struct FoldState<'a> {
 impl Fold {
     /// The state before the journal's first record: an engine without rules.
     pub fn new(rules: RulesStore) -> Self {
-        let engine = Engine::new(Arc::new(CompiledRules::none()));
+        let Generation { rules: in_force, outside } = Generation::none();
+        let engine = Engine::new(in_force);
         let (applied, applied_at) = (Seq::ZERO, Timestamp::ZERO);
-        Self { engine, rules, ahead: None, notes: None, applied, applied_at }
+        Self { engine, rules, outside, ahead: None, notes: None, applied, applied_at }
     }
 
     /// Starts the use of later records: an exchange of an earlier process then releases the same
@@ -84,7 +87,7 @@ impl Fold {
     ///
     /// Errors: it cannot be written.
     pub fn to_state(&self) -> Result<Vec<u8>, Damaged> {
-        let Self { engine, rules: _, ahead: _, notes: _, applied, applied_at } = self;
+        let Self { engine, rules: _, outside: _, ahead: _, notes: _, applied, applied_at } = self;
         snapshot::write(&FoldState {
             rules: Cow::Borrowed(&engine.rules().hash),
             applied: *applied,
@@ -100,13 +103,9 @@ impl Fold {
     /// Errors: the bytes are not a valid state.
     pub fn from_state(rules: RulesStore, state: &[u8]) -> Result<Self, Damaged> {
         let FoldState { rules: hash, applied, applied_at, engine } = snapshot::read(state)?;
-        let compiled = if hash.is_empty() {
-            Arc::new(CompiledRules::none())
-        } else {
-            rules.load_or_nearest(&hash, None)
-        };
-        let engine = Engine::from_state(compiled, engine);
-        Ok(Self { engine, rules, ahead: None, notes: None, applied, applied_at })
+        let in_force = if hash.is_empty() { Generation::none() } else { rules.load_or_nearest(&hash, None) };
+        let (engine, outside) = (Engine::from_state(in_force.rules, engine), in_force.outside);
+        Ok(Self { engine, rules, outside, ahead: None, notes: None, applied, applied_at })
     }
 
     /// Applies one record to the engine. Drain [`Fold::poll_output`] afterwards.
@@ -149,8 +148,10 @@ impl Fold {
             // Every start and every segment repeats the current ones.
             RecordInput::Rules { hash } if hash == self.engine.rules().hash => Input::Tick,
             RecordInput::Rules { hash } => {
-                let nearest = self.rules.load_or_nearest(&hash, Some(self.engine.rules()));
-                Input::RulesReplaced(nearest)
+                let (rules, outside) = (Arc::clone(self.engine.rules()), Arc::clone(&self.outside));
+                let nearest = self.rules.load_or_nearest(&hash, Some(Generation { rules, outside }));
+                self.outside = nearest.outside;
+                Input::RulesReplaced(nearest.rules)
             }
         })
     }

@@ -7,21 +7,21 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::rules::CompiledRules;
+use crate::outside::Generation;
 
 /// Holds the most recently compiled rules.
 #[derive(Debug, Clone, Default)]
-pub(super) struct ReadyRules(Arc<Mutex<Option<Arc<CompiledRules>>>>);
+pub(super) struct ReadyRules(Arc<Mutex<Option<Generation>>>);
 
 impl ReadyRules {
     /// Stores rules, replacing earlier ones.
-    pub(super) fn put(&self, rules: Arc<CompiledRules>) {
+    pub(super) fn put(&self, rules: Generation) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(rules);
     }
 
     /// The rules with this hash, if they are the stored ones.
-    pub(super) fn get(&self, hash: &str) -> Option<Arc<CompiledRules>> {
+    pub(super) fn get(&self, hash: &str) -> Option<Generation> {
         let ready = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        ready.as_ref().filter(|rules| &*rules.hash == hash).cloned()
+        ready.as_ref().filter(|ready| &*ready.rules.hash == hash).cloned()
     }
 }

@@ -42,6 +42,7 @@ use crate::{
         Event, Severity,
         catalogue::{self, OwnSeverities},
     },
+    outside::Generation,
     publisher::{Publisher, Records},
     server::{ConfigHandle, ConfigState, RELOADS_MAX, ReloadRefusal, ReloadRequest},
     trial,
@@ -326,7 +327,7 @@ impl Reloader {
         let rules = Arc::new(compiled.rules);
         let changed = *rules.hash != *self.in_force.hash;
         if changed || self.in_force.waits {
-            self.store.hand_over(Arc::clone(&rules));
+            self.store.hand_over(Generation { rules: Arc::clone(&rules), outside: compiled.outside });
             let named = append(&self.publisher, &rules.hash).await?;
             self.in_force = InForce { hash: rules.hash.to_string(), waits: false };
             self.note_current().await;

@@ -29,6 +29,7 @@ use crate::{
         layers::{BundleError, LayerKind, SourceFile, Sources},
         text::{Text, sha256_hex},
     },
+    outside::Generation,
     records::{self, RecordInput},
     rules::CompiledRules,
 };
@@ -247,7 +248,7 @@ impl RulesStore {
     }
 
     /// Stores compiled rules for the next load of their hash.
-    pub fn hand_over(&self, rules: Arc<CompiledRules>) {
+    pub fn hand_over(&self, rules: Generation) {
         self.ready.put(rules);
     }
 
@@ -255,7 +256,7 @@ impl RulesStore {
     /// from the bundle.
     ///
     /// Errors: those of [`RulesStore::sources`].
-    pub fn load(&self, hash: &str) -> Result<Arc<CompiledRules>, RulesError> {
+    pub fn load(&self, hash: &str) -> Result<Generation, RulesError> {
         if let Some(ready) = self.ready.get(hash) {
             return Ok(ready);
         }
@@ -264,25 +265,22 @@ impl RulesStore {
         if errors > 0 {
             tracing::debug!(hash, errors, "stored rules have errors; the files concerned are left out");
         }
-        Ok(Arc::new(CompiledRules { hash: hash.into(), ..compiled.rules }))
+        let rules = Arc::new(CompiledRules { hash: hash.into(), ..compiled.rules });
+        Ok(Generation { rules, outside: compiled.outside })
     }
 
     /// The rules stored under `hash`; if they are lost, those `in_force`, or else the current ones.
-    pub(super) fn load_or_nearest(
-        &self,
-        hash: &str,
-        in_force: Option<&Arc<CompiledRules>>,
-    ) -> Arc<CompiledRules> {
+    pub(super) fn load_or_nearest(&self, hash: &str, in_force: Option<Generation>) -> Generation {
         let lost = match self.load(hash) {
             Ok(rules) => return rules,
             Err(lost) => lost,
         };
-        let in_force = in_force.filter(|rules| !rules.hash.is_empty()).map(Arc::clone);
+        let in_force = in_force.filter(|known| !known.rules.hash.is_empty());
         let current = || self.current.as_deref().and_then(|current| self.load(current).ok());
-        let nearest = in_force.or_else(current).unwrap_or_else(|| Arc::new(CompiledRules::none()));
+        let nearest = in_force.or_else(current).unwrap_or_else(Generation::none);
         tracing::error!(
             error = &lost as &dyn Error,
-            instead = &*nearest.hash,
+            instead = &*nearest.rules.hash,
             "earlier rules are lost; the nearest ones are used"
         );
         nearest
@@ -467,7 +465,7 @@ mod tests {
         let named = BTreeSet::from([Arc::from(second.as_str())]);
         assert_eq!(store.collect(&named).expect("collected"), 2);
         assert!(store.load(&first).is_err());
-        assert_eq!(store.load(&second).expect("there").subscribers.len(), 1);
+        assert_eq!(store.load(&second).expect("there").rules.subscribers.len(), 1);
         assert_eq!(names(state.path()).len(), 4);
         assert_eq!(
             store.collect(&BTreeSet::new()).expect("collected"),
@@ -518,7 +516,7 @@ mod tests {
             let wrong = store.verify().expect("listed");
             assert!(wrong.iter().any(|sentence| sentence.contains(&name[..16])), "{wrong:?}");
             store.keep(&sources(500)).expect("kept");
-            assert_eq!(store.load(&hash).expect("mended").subscribers.len(), 1);
+            assert_eq!(store.load(&hash).expect("mended").rules.subscribers.len(), 1);
             assert_eq!(store.verify().expect("listed"), Vec::<String>::new());
             fs::remove_file(&path).expect("removed");
             fs::create_dir(&path).expect("a folder in its place");
@@ -550,10 +548,10 @@ mod tests {
         let current = store.keep(&sources(600)).expect("kept");
         let in_force = store.load(&hash).expect("there");
         let store = store.with_current(&current);
-        assert_eq!(&*store.load_or_nearest("00", Some(&in_force)).hash, hash);
-        let none = Arc::new(CompiledRules::none());
-        assert_eq!(&*store.load_or_nearest("00", Some(&none)).hash, current);
-        assert_eq!(&*store.load_or_nearest("00", None).hash, current);
-        assert_eq!(&*RulesStore::new(state.path()).load_or_nearest("00", None).hash, "");
+        let nearest = |store: &RulesStore, known| store.load_or_nearest("00", known).rules.hash.to_string();
+        assert_eq!(nearest(&store, Some(in_force)), hash);
+        assert_eq!(nearest(&store, Some(Generation::none())), current);
+        assert_eq!(nearest(&store, None), current);
+        assert_eq!(nearest(&RulesStore::new(state.path()), None), "");
     }
 }

@@ -53,7 +53,7 @@ impl Engine {
     pub fn new(rules: Arc<CompiledRules>) -> Self {
         let pipelines = rules.subscribers.iter().cloned().map(Pipeline::new).collect();
         let mut ci = Follows::default();
-        ci.apply(&rules.outside.ci);
+        ci.apply(&rules.ci);
         Self {
             matcher: rules.matcher(),
             resolvers: rules.resolvers(),

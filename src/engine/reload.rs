@@ -45,7 +45,7 @@ impl Engine {
             self.throttle.forget_rates();
         }
         self.restore_pipeline_deadlines();
-        self.ci.apply(&rules.outside.ci);
+        self.ci.apply(&rules.ci);
         if self.rules.sinks.quiet != rules.sinks.quiet {
             self.for_user.forget_quiet();
         }

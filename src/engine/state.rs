@@ -116,7 +116,7 @@ impl Engine {
             .collect();
         let parts = (sessions.into_owned(), fanout.into_owned(), unclaimed.into_owned());
         let mut ci = ci.into_owned();
-        ci.apply(&rules.outside.ci);
+        ci.apply(&rules.ci);
         let mut engine = Self {
             matcher: rules.matcher(),
             resolvers: rules.resolvers(),

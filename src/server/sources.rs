@@ -16,8 +16,8 @@ use crate::wire::error::ErrorBody;
 use crate::{
     config::producers::{self, Kind, PRODUCERS, Producer},
     lsp,
+    outside::Generation,
     projection::counted::{COUNTED_MAX, Count, Counted},
-    rules::CompiledRules,
     server::{
         App,
         error::ApiError,
@@ -64,7 +64,7 @@ pub(crate) async fn sources(
     let (counted, projected) = read.await?;
     let open = app.engine.sessions().await?.into_iter().filter(|session| session.is_open);
     let here = Here {
-        rules: app.engine.rules().await?,
+        in_force: Generation { rules: app.engine.rules().await?, outside: app.registry.sources().settings() },
         origins: app.config.origins(),
         harnesses: open.filter_map(|session| session.harness.name).collect(),
         troubles: Arc::clone(&app.registry.sources().troubles),
@@ -92,7 +92,7 @@ fn looks(app: &App) -> LooksView {
 
 /// Facts that decide whether a source can publish.
 struct Here {
-    rules: Arc<CompiledRules>,
+    in_force: Generation,
     /// The file of each setting, by its key.
     origins: Arc<BTreeMap<String, Arc<str>>>,
     /// Harnesses with an open session.
@@ -148,7 +148,7 @@ impl Here {
             about: Some(row.about.to_owned()),
             needs: Some(row.needs.to_string()),
             missing: (is_on && row.name == lsp::NAME)
-                .then(|| missing_servers(&self.rules.outside.lsp))
+                .then(|| missing_servers(&self.in_force.outside.lsp))
                 .flatten(),
             types: row.types().map(|entry| entry.event_type.to_string()).collect(),
             count: shown(&count),
@@ -157,13 +157,14 @@ impl Here {
 
     /// Whether it can publish, and why not or why no subscriber takes its events.
     fn state(&self, row: &Producer) -> (bool, Option<String>) {
-        if !row.kind.is_on(&self.rules) && row.kind.is_list() {
+        let is_on = row.kind.is_on(&self.in_force);
+        if !is_on && row.kind.is_list() {
             return (false, Some(format!("aside.toml has no [[sources.{}]]", row.name)));
         }
-        if !row.kind.is_on(&self.rules) && matches!(row.kind, Kind::Webhook) {
+        if !is_on && matches!(row.kind, Kind::Webhook) {
             return (false, Some("no [webhooks.NAME] in aside.toml has enabled = true".to_owned()));
         }
-        if !row.kind.is_on(&self.rules) {
+        if !is_on {
             let setting = format!("[sources.{}] enabled = false", row.name);
             let file = self.origins.get(&format!("sources.{}.enabled", row.name));
             let why = file.map_or_else(|| setting.clone(), |file| format!("{setting} in {file}"));
@@ -172,7 +173,11 @@ impl Here {
         if matches!(row.kind, Kind::Harness) && !self.harnesses.contains(row.name) {
             return (false, Some("no session of it is open".to_owned()));
         }
-        let off = if row.kind.is_switched() { row.switched_off_subscribers(&self.rules) } else { Vec::new() };
+        let off = if row.kind.is_switched() {
+            row.switched_off_subscribers(&self.in_force.rules)
+        } else {
+            Vec::new()
+        };
         let why = || format!("no subscriber matches its events; switched off: {}", off.join(", "));
         (true, (!off.is_empty()).then(why))
     }
@@ -188,7 +193,7 @@ impl Here {
             let types = rule.types.iter().map(ToString::to_string).collect();
             UnservedView { subscriber: rule.id.to_string(), types, count: shown(&sum) }
         };
-        producers::unserved(&self.rules).map(view).collect()
+        producers::unserved(&self.in_force.rules).map(view).collect()
     }
 }
 
@@ -216,8 +221,8 @@ mod tests {
         let compiled = compile(&Sources::shipped().with(files.iter().map(file), []), &[]);
         assert_eq!(compiled.report.to_string(), "");
         Here {
-            rules: Arc::new(compiled.rules),
-            origins: Arc::new(compiled.origins),
+            origins: Arc::new(compiled.origins.clone()),
+            in_force: compiled.into_generation(),
             harnesses: harnesses.iter().map(|name| (*name).into()).collect(),
             troubles: Arc::default(),
         }

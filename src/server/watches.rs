@@ -272,8 +272,8 @@ async fn read(app: &App, request: &WatchRequest, owner: Owner) -> Result<Watch, 
     let now = app.now();
     let offset = |at: Timestamp| (app.utc_offset)(at);
     let terms = Terms { now, utc_offset: &offset, folder: owner.folder.as_deref() };
-    let rules = app.engine.rules().await?;
-    let (settings, is_asking) = (rules.outside.watch.clone(), rules.outside.ci.enabled);
+    let in_force = app.registry.sources().settings();
+    let (settings, is_asking) = (&in_force.watch, in_force.ci.enabled);
     if !settings.enabled {
         let message = "watches are disabled: [sources.watch] enabled = false";
         return Err(ApiError::new(StatusCode::CONFLICT, message));

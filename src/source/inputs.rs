@@ -8,7 +8,7 @@ use tokio::sync::watch::Sender;
 use super::{lsp::writes::Writes, troubles::Troubles, watching::Open};
 use crate::{
     ci::Plan,
-    rules::outside,
+    outside,
     sink::{Outbound, Question},
 };
 
@@ -37,6 +37,11 @@ pub struct Inputs {
 }
 
 impl Inputs {
+    /// The newest settings.
+    pub fn settings(&self) -> Arc<outside::Settings> {
+        Arc::clone(&self.settings.borrow())
+    }
+
     /// Publishes the settings, if they are from other rules than before.
     pub fn publish_settings(&self, settings: &Arc<outside::Settings>) {
         self.settings.send_if_modified(|known| {

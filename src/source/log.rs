@@ -27,7 +27,7 @@ use super::{
 use crate::{
     event::Event,
     log::{Lines, Log, Place},
-    rules::outside,
+    outside,
     settings::Entry,
 };
 

@@ -43,8 +43,8 @@ use crate::{
         self, Action, End, Fleet, RunId, Write, Writer,
         switch::{Settings, root_of},
     },
+    outside,
     program::Programs,
-    rules::outside,
 };
 
 /// Largest file that is sent to a server, in bytes. Larger ones are ignored.

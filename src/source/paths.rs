@@ -39,8 +39,8 @@ use journal::time::Timestamp;
 use crate::{
     event::Event,
     hash::first_64_bits,
+    outside,
     paths::{Search, Seen, Stamp, compare},
-    rules::outside,
     settings::Entry,
 };
 

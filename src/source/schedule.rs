@@ -19,7 +19,7 @@ use tokio_stream::{Stream, StreamExt};
 use super::{Clocks, Outlet, Source, events_of, readiness, values::values};
 use journal::time::Timestamp;
 
-use crate::{event::Event, rules::outside, schedule::Planner};
+use crate::{event::Event, outside, schedule::Planner};
 
 /// Size of a read from the alarm: its number of expirations.
 const COUNT_BYTES: usize = 8;

@@ -94,7 +94,7 @@ fn alone(rules: &CompiledRules, rule: &Arc<Subscriber>) -> CompiledRules {
         sources: rules.sources.clone(),
         detectors: rules.detectors.clone(),
         probes: rules.probes.clone(),
-        outside: Arc::clone(&rules.outside),
+        ci: rules.ci.clone(),
         takes_webhooks: rules.takes_webhooks,
         sinks: Arc::clone(&rules.sinks),
         wake: Arc::clone(&rules.wake),

@@ -18,8 +18,7 @@ use aside::{
     event::catalogue,
     harness::table::KINDS,
     notification::SubscriberId,
-    probe,
-    rules::outside,
+    outside, probe,
 };
 
 use crate::tidy::read_tree;

@@ -94,15 +94,15 @@ pub(super) const MODULES: &[Module] = &[
     module("problem", 2, &[]),
     module("lsp", 2, &["problem"]),
     module("rules", DECIDING, &[
-        "ci", "conversation", "detector", "log", "lsp", "matcher", "paths", "pipeline", "probe", "schedule",
-        "shell", "sink", "watch",
+        "ci", "conversation", "detector", "matcher", "pipeline", "probe", "sink",
     ]),
+    module("outside", DECIDING, &["ci", "log", "lsp", "paths", "rules", "schedule", "shell", "watch"]),
     module("engine", DECIDING, &[
         "ci", "conversation", "detector", "format", "matcher", "pipeline", "probe", "rules", "sink",
         "throttle", "watch",
     ]),
     module("config", DECIDING, &[
-        "conversation", "detector", "format", "harness::table", "pipeline", "probe", "rules", "sink", "watch",
+        "conversation", "detector", "format", "harness::table", "outside", "pipeline", "probe", "rules", "sink", "watch",
         "webhook",
     ]),
     module("wire", DECIDING, &["engine::io", "sink", "watch"]),
@@ -116,7 +116,7 @@ pub(super) const MODULES: &[Module] = &[
     alone("regular_file", 4, &[]),
     module("projection", 4, &["engine", "format", "journal", "records", "wire"]),
     module("source", 4, &[
-        "ci", "harness", "journal", "log", "lsp", "paths", "produced", "program", "publisher", "records", "rules", "schedule",
+        "ci", "harness", "journal", "log", "lsp", "outside", "paths", "produced", "program", "publisher", "records", "schedule",
         "sink", "watch", "webhook",
     ]),
     module("server", 5, &[
@@ -125,7 +125,7 @@ pub(super) const MODULES: &[Module] = &[
         "source", "watch", "webhook", "wire",
     ]),
     module("daemon", 5, &[
-        "config", "conversation", "engine", "harness", "journal", "pipeline",
+        "config", "conversation", "engine", "harness", "journal", "outside", "pipeline",
         "program", "projection", "publisher", "records", "rules", "server", "source", "trial", "wire",
     ]),
     module("cli", 6, &[
