@@ -3,13 +3,11 @@
 //! One session takes everything, in one turn, so that each exchange confirms the injections before
 //! it. A run fails if notifications are left, because then it would measure a queue.
 
-use aside::{
-    engine::{
-        Engine,
-        io::{Input, RequestId},
-    },
+use engine::{
+    Engine,
     event::{EventRef, Seq, SessionId, Severity},
     exchange::{Exchange, Harness, Release},
+    io::{Input, RequestId},
     notification::InjectionPoint,
 };
 use journal::time::Timestamp;
@@ -112,7 +110,7 @@ fn event<'a>(id: &'a str, payload: &'a str, now: Timestamp) -> EventRef<'a> {
         id,
         event_type: "bench.hot.order",
         source: "bench",
-        provenance: aside::event::Provenance::Harness,
+        provenance: engine::event::Provenance::Harness,
         severity: Severity::Info,
         timestamp: now,
         payload,

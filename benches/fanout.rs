@@ -12,10 +12,10 @@ mod fed;
 mod rules;
 mod support;
 
-use aside::{
-    engine::io::{Input, WakeReason},
+use engine::{
     event::SessionId,
     exchange::Exchange,
+    io::{Input, WakeReason},
     notification::InjectionPoint,
 };
 use fed::{Fed, now};

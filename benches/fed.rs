@@ -2,13 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use aside::{
-    engine::{
-        Engine,
-        io::{Input, RequestId},
-    },
+use engine::{
+    Engine,
     event::{EventRef, Provenance, Seq, SessionId, Severity},
     exchange::{Budget, Exchange, Release},
+    io::{Input, RequestId},
     notification::InjectionPoint,
 };
 use journal::time::Timestamp;

@@ -1,9 +1,7 @@
 //! Engines whose events match five subscribers; each makes one table of every ten events.
 
-use aside::{
-    config::layers::{SourceFile, Sources},
-    event::Seq,
-};
+use aside::config::layers::{SourceFile, Sources};
+use engine::event::Seq;
 
 use crate::{
     drive::{self, Run},

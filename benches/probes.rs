@@ -20,12 +20,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use aside::{
+use aside::server::{Contents, Machine};
+use engine::{
     call::{Call, Touch, TouchKind},
     event::SessionId,
     notification::InjectionPoint,
     probe::{self, Memory, Moment, Settings},
-    server::{Contents, Machine},
 };
 use journal::time::Timestamp;
 use report::row;
@@ -106,7 +106,7 @@ impl<'w> World<'w> {
         self.look_after(&[]).len()
     }
 
-    fn look_after(&self, calls: &[Call]) -> Vec<aside::event::Event> {
+    fn look_after(&self, calls: &[Call]) -> Vec<engine::event::Event> {
         let view = self.memory.view(&self.session, Some(self.workspace), |_| true, NOW);
         let facts = Machine {
             contents: Arc::clone(&self.contents),

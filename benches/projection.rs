@@ -13,12 +13,14 @@ use std::{path::Path, sync::Arc};
 use aside::{
     config::layers::{LayerKind, SourceFile, Sources},
     daemon::{fold::Fold, rules::RulesStore},
-    engine::RequestId,
+    projection::{Notes, Writer},
+    records,
+};
+use engine::{
+    RequestId,
     event::{EventRef, Seq, SessionId, Severity},
     exchange::Exchange,
     notification::InjectionPoint,
-    projection::{Notes, Writer},
-    records,
 };
 use journal::{
     AppendBatch, Journal, JournalSettings, Level, RecordKind, memory::MemoryFiles, time::Timestamp,
@@ -111,7 +113,7 @@ fn event<'a>(number: usize, id: &'a str, payload: &'a str) -> EventRef<'a> {
         id,
         event_type: if number.is_multiple_of(MATCHING) { "bench.hot" } else { "bench.cold" },
         source: "bench",
-        provenance: aside::event::Provenance::Harness,
+        provenance: engine::event::Provenance::Harness,
         severity: Severity::Warning,
         timestamp: Timestamp::from_millis(1_700_000_000_000),
         payload,

@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use aside::{
-    config::{
-        compile::compile,
-        layers::{LayerKind, SourceFile, Sources},
-    },
-    engine::Engine,
+use aside::config::{
+    compile::compile,
+    layers::{LayerKind, SourceFile, Sources},
 };
+use engine::Engine;
 
 /// An engine with these files as the user's layer, each a path and a text.
 pub(crate) fn engine(files: impl IntoIterator<Item = (String, String)>) -> Engine {

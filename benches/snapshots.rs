@@ -10,14 +10,15 @@ mod support;
 
 use std::sync::Arc;
 
-use aside::{
-    config::{
-        compile::compile,
-        layers::{LayerKind, SourceFile, Sources},
-    },
-    engine::{Engine, WakeReason, io::Input},
+use aside::config::{
+    compile::compile,
+    layers::{LayerKind, SourceFile, Sources},
+};
+use engine::{
+    Engine, WakeReason,
     event::{EventRef, Seq, SessionId, Severity},
     exchange::Harness,
+    io::Input,
     snapshot,
 };
 use journal::time::Timestamp;
@@ -118,7 +119,7 @@ fn event<'a>(id: &'a str, payload: &'a str, session: Option<&'a str>) -> EventRe
         id,
         event_type: "bench.order",
         source: "bench",
-        provenance: aside::event::Provenance::Harness,
+        provenance: engine::event::Provenance::Harness,
         severity: Severity::Info,
         timestamp: NOW,
         payload,

@@ -10,8 +10,8 @@ mod report;
 
 use std::sync::Arc;
 
-use aside::{
-    config::{compile::compile, layers::Sources},
+use aside::config::{compile::compile, layers::Sources};
+use engine::{
     event::{Event, Payload, Seq},
     notification::Tokens,
     pipeline::{render::RenderInput, row::Row},

@@ -23,7 +23,6 @@ mod folder;
 mod generated;
 mod help;
 mod history;
-pub mod hook;
 mod ids;
 mod inbox;
 mod install;
@@ -35,7 +34,6 @@ mod mcp;
 mod notify;
 mod of_harness;
 mod overview;
-pub mod paths;
 mod places;
 mod publish;
 mod rebuild;
@@ -63,13 +61,14 @@ use std::{env, ffi::OsString, io, process::ExitCode, time::Duration};
 use clap::{CommandFactory, Parser, Subcommand};
 use jiff::tz::TimeZone;
 
-use crate::{client::Client, version};
+use crate::version;
 use context::{Context, parse};
 pub use context::{complain, printable};
 pub use error::CliError;
 use error::refused;
 use folder::{absolute_folder, workspace_or_current};
-use paths::Paths;
+use hook::client::Client;
+use hook::paths::Paths;
 use terminal::Terminal;
 
 /// Time limit of a request with its answer; a publish may wait for a slow disk.
@@ -359,7 +358,7 @@ mod tests {
     use serde_json::Value;
 
     use super::{error::refusal, *};
-    use crate::client::fake::FakeDaemon;
+    use hook::client::fake::FakeDaemon;
 
     /// Runs a command against `daemon`; returns its output, or its error as one line.
     pub(super) fn run_against(daemon: &FakeDaemon, args: &[&str]) -> Result<String, String> {

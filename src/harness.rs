@@ -27,32 +27,13 @@ pub mod wake_route;
 pub use seen::ids_in;
 pub use stdin::readable;
 
-use crate::{
+use crate::{causes::shortened, wire::FieldError};
+use engine::{
     call::Call,
-    causes::shortened,
     event::{Event, SessionId},
     exchange::Exchange,
-    wire::FieldError,
 };
-
-/// Possible headers of a hook call: variables of the client, listed in
-/// [`kind::Variables::forwarded`].
-pub mod header {
-    /// The harness's process.
-    pub const PID: &str = "aside-pid";
-    /// How the harness was started.
-    pub const ENTRYPOINT: &str = "aside-entrypoint";
-    /// The folder the harness was started in.
-    pub const PROJECT: &str = "aside-project";
-    /// The session.
-    pub const SESSION: &str = "aside-session";
-    /// The working folder of the requesting process; of `aside mcp` alone.
-    pub const CWD: &str = "aside-cwd";
-    /// The client's message socket.
-    pub const MESSAGE_SOCKET: &str = "aside-message-socket";
-    /// The token that the socket requires.
-    pub const MESSAGE_TOKEN: &str = "aside-message-token";
-}
+use hook::harness::header;
 
 /// The headers of a hook call by name, decoded by [`header_text`].
 pub type Headers<'a> = &'a dyn Fn(&str) -> Option<String>;

@@ -11,7 +11,7 @@ use journal::time::Timestamp;
 use regex::bytes::{Regex, RegexBuilder};
 use serde_json::{Map, Value, json};
 
-use crate::{
+use engine::{
     event::{Event, Provenance, Severity, cut_text, mask_secrets, strip_text, terminal_line},
     settings::{Entries, Entry, Keys, entry_folder, entry_name, entry_text},
 };

@@ -17,7 +17,7 @@ pub mod uri;
 use std::sync::Arc;
 
 pub use self::fleet::{Action, End, Fleet, RunId, Write};
-use crate::event::SessionId;
+use engine::event::SessionId;
 
 /// The name of the source.
 pub const NAME: &str = "lsp";

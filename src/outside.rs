@@ -4,10 +4,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::{
-    ci::switch as ci, log, lsp::switch as lsp, paths, rules::CompiledRules, schedule, settings::sources,
-    shell, watch::hosts as watch,
-};
+use crate::{log, lsp::switch as lsp, paths, schedule, shell};
+use engine::{ci::switch as ci, rules::CompiledRules, settings::sources, watch::hosts as watch};
 
 sources! {
     // Module, name in `[sources]`, subject of its events, and its requirement.

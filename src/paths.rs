@@ -15,7 +15,7 @@ use globset::{GlobBuilder, GlobMatcher};
 use journal::time::Timestamp;
 use serde_json::{Map, json};
 
-use crate::{
+use engine::{
     event::{Event, Provenance, Severity, cut_text, strip_text},
     settings::{Entries, Entry, Form, Keys, entry_folder, entry_name, entry_text},
 };

@@ -23,7 +23,7 @@ pub use self::{
     known::{Change, FOUND_MAX, KNOWN_MAX, Listed, Problems},
     report::{CLEARED, FIXED, FOUND, Origin, Report},
 };
-use crate::event::{cut_text, strip_text};
+use engine::event::{cut_text, strip_text};
 
 /// Longest file name, in characters.
 const FILE_CHARS_MAX: usize = 400;
@@ -32,7 +32,7 @@ const CODE_CHARS_MAX: usize = 100;
 /// Longest message, in characters.
 const MESSAGE_CHARS_MAX: usize = 500;
 
-impl_as_str!(Level);
+engine::words::impl_as_str!(Level);
 
 /// The level of a problem, worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, IntoStaticStr)]

@@ -61,13 +61,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{
-        engine::io::RequestId,
+    use crate::records;
+    use engine::{
         event::{Event, Payload, Provenance, Seq, SessionId, Severity},
         exchange::{Decision, Exchange, Harness, InjectionId, Process, ReleaseRecord},
+        io::RequestId,
         ledger::ConfirmedBy,
         notification::{InjectionPoint, NotificationId},
-        records,
     };
     use journal::{JournalSettings, Outcome, memory::MemoryFiles, time::Timestamp};
 

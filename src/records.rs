@@ -5,7 +5,6 @@
 //! a replay gets the same inputs as live traffic.
 
 mod body;
-mod idempotency;
 #[cfg(test)]
 mod tests;
 
@@ -19,16 +18,16 @@ use self::body::{
 };
 use journal::time::Timestamp;
 
-use crate::{
-    engine::io::{Input, RequestId},
+use crate::wire::{exchange::ExchangeView, harness::HarnessView};
+use engine::{
     event::{
         EventRef, Seq, SessionId,
         codec::{self, IdOrigin},
     },
     exchange::{Decision, Exchange, Harness, InjectionId, Process, Release, ReleaseRecord},
+    io::{Input, RequestId},
     ledger::ConfirmedBy,
     notification::NotificationId,
-    wire::{exchange::ExchangeView, harness::HarnessView},
 };
 
 /// An event.

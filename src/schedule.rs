@@ -23,7 +23,7 @@ use jiff::{Zoned, tz::TimeZone};
 use journal::time::Timestamp;
 use serde_json::json;
 
-use crate::{
+use engine::{
     event::{Event, Severity},
     settings::{Entries, Entry, Keys, entry_folder, entry_name, entry_text},
 };

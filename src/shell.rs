@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::json;
 use strum::IntoStaticStr;
 
-use crate::{
+use engine::{
     event::{Event, Scope, SessionId, Severity, cut_text, mask_secrets, strip_text},
     settings::settings,
 };
@@ -46,7 +46,7 @@ pub struct Ran {
     pub workspace: String,
 }
 
-impl_as_str!(Left);
+engine::words::impl_as_str!(Left);
 
 /// The reason why a command does not become an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]

@@ -50,10 +50,10 @@ use tokio_stream::{Stream, StreamExt};
 
 use crate::{
     causes::with_causes,
-    event::{Event, Severity},
     produced::produced,
     publisher::{Publisher, Records},
 };
+use engine::event::{Event, Severity};
 
 /// The wait before a failed source is restarted; doubled after each further failure.
 const BACK_OFF_MIN: Duration = Duration::from_secs(1);

@@ -18,12 +18,12 @@ use self::{
     body::{Fields, Top},
     field::clean,
 };
-use crate::{
+use engine::{
     event::{EventType, Severity},
     raw_json,
 };
 
-impl_as_str!(Kind);
+engine::words::impl_as_str!(Kind);
 
 /// The kind of sender, which determines how a body is signed and where its event is named. Its word
 /// is the name in paths and in `aside.toml`, and the source of the events.

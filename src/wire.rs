@@ -27,7 +27,8 @@ pub mod webhooks;
 
 use std::borrow::Cow;
 
-use crate::{causes::shortened, nearest::nearest};
+use crate::causes::shortened;
+use engine::nearest::nearest;
 
 /// Longest excerpt of client input in an error, in characters.
 const EXCERPT_CHARS_MAX: usize = 64;

@@ -24,13 +24,9 @@ use super::{
     terminal::one_line,
     workspace_or_current,
 };
-use crate::{
-    client::{ClientError, percent_encode},
-    notification::Category,
-    sink::question::short,
-    wire::questions::{Asked, QuestionEnd, QuestionList, QuestionView},
-    words::Words,
-};
+use crate::wire::questions::{Asked, QuestionEnd, QuestionList, QuestionView};
+use engine::{notification::Category, sink::question::short, words::Words};
+use hook::client::{ClientError, percent_encode};
 
 const PATH: &str = "/v1/questions";
 /// The exit code of a question that nobody answered in time.
@@ -237,7 +233,8 @@ fn list(args: &AnswerArgs, context: &mut Context<'_>) -> Result<(), CliError> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{cli::tests::run_against, client::fake::FakeDaemon};
+    use crate::cli::tests::run_against;
+    use hook::client::fake::FakeDaemon;
 
     const ASKED: &str = r#"{"question":{"id":"q5f0c2e81b7a94d36","message":"Deploy?","choices":["yes","no"],"level":"info","context":"llm",
         "asked_at":"2026-11-21T12:00:00Z","expires_at":"2026-11-21T13:00:00Z"},"sinks":["log"]}"#;

@@ -24,11 +24,12 @@ use serde::de::DeserializeOwned;
 
 use super::{CliError, of_harness::harness, terminal::one_line};
 use crate::{
-    client::{Client, percent_encode},
-    exchange::LINE_BEGIN,
-    harness::{header, kind::Kind},
+    harness::kind::Kind,
     wire::views::{PendingView, WakeView},
 };
+use engine::exchange::LINE_BEGIN;
+use hook::client::{Client, percent_encode};
+use hook::harness::header;
 use started_by::StartedBy;
 
 /// Shortest and longest pause before a reconnect to the daemon.

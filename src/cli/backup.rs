@@ -4,10 +4,8 @@
 use std::path::PathBuf;
 
 use super::{CliError, Context};
-use crate::{
-    daemon::backup::{self, Kept},
-    words::counted,
-};
+use crate::daemon::backup::{self, Kept};
+use engine::words::counted;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {

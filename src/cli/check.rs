@@ -14,10 +14,9 @@ use crate::{
         load::{SYSTEM_FOLDER, read_layers, with_file},
         report::{Diagnostic, Report},
     },
-    event::catalogue,
     trial,
-    words::counted,
 };
+use engine::{event::catalogue, words::counted};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -173,10 +172,8 @@ pub(super) fn counts(errors: usize, warnings: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        cli::tests::run_against,
-        client::fake::{FakeDaemon, Scratch},
-    };
+    use crate::cli::tests::run_against;
+    use hook::client::fake::{FakeDaemon, Scratch};
 
     fn write(folder: &Path, name: &str, text: &str) -> String {
         let path = folder.join(name);

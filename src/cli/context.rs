@@ -11,12 +11,12 @@ use serde_json::Value;
 
 use super::{
     error::{CliError, refused},
-    paths::{Paths, PathsError},
     terminal::{Terminal, prose_of_stderr},
 };
+use hook::paths::{Paths, PathsError};
 use toon::is_invisible;
 
-use crate::client::Client;
+use hook::client::Client;
 
 /// State shared by all commands.
 pub(super) struct Context<'a> {

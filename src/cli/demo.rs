@@ -29,7 +29,9 @@ use serde_json::{Value, json};
 use super::{CliError, Context, of_harness::listed, parse, refused, terminal::Tone};
 use toon::tokens;
 
-use crate::{client::Client, daemon::monotonic_now, event::Seq};
+use crate::daemon::monotonic_now;
+use engine::event::Seq;
+use hook::client::Client;
 use screen::Screen;
 
 /// The session of the scripted agent.

@@ -18,10 +18,10 @@ use crate::{
         listing::{self, Listed, ListedState},
         load::{layers_of, read_layers},
     },
-    event::catalogue,
     trial,
     wire::hint,
 };
+use engine::event::catalogue;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -198,10 +198,8 @@ fn inheriting(one: &Listed) -> String {
 mod tests {
     use std::fs;
 
-    use crate::{
-        cli::tests::run_in,
-        client::fake::{FakeDaemon, Scratch},
-    };
+    use crate::cli::tests::run_in;
+    use hook::client::fake::{FakeDaemon, Scratch};
 
     fn run(folder: &Scratch, args: &[&str]) -> Result<String, String> {
         run_in(&FakeDaemon::silent(), folder.path(), args)

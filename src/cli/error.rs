@@ -9,16 +9,16 @@ use std::{
 use super::{
     down::DownError,
     install::InstallError,
-    paths::PathsError,
     terminal::{one_line, prose_of_stderr, wants_colours},
     up::UpError,
 };
 use crate::{
-    client::ClientError,
     daemon::{DaemonError, backup::BackupError, maintenance::MaintenanceError},
     server::TokensError,
     wire::error::{ErrorBody, ErrorView},
 };
+use hook::client::ClientError;
+use hook::paths::PathsError;
 
 /// Why a command failed; its text follows "failed to".
 #[derive(Debug, thiserror::Error)]

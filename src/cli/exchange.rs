@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{CliError, Context, ids, parse, workspace_or_current};
-use crate::{client::percent_encode, exchange::Format, notification::InjectionPoint};
+use engine::{exchange::Format, notification::InjectionPoint};
+use hook::client::percent_encode;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -86,7 +87,7 @@ fn object<const N: usize>(fields: [(&str, Option<Value>); N]) -> Value {
 mod tests {
     use super::*;
     use crate::cli::tests::{bodies, run_against};
-    use crate::client::fake::FakeDaemon;
+    use hook::client::fake::FakeDaemon;
 
     #[test]
     fn what_is_released_is_printed_as_text_or_as_the_whole_answer() {

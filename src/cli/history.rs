@@ -9,15 +9,12 @@ use super::{
     parse,
     table::{Cell, Table},
 };
-use crate::{
-    client::percent_encode,
-    sink,
-    wire::{
-        event::EventView,
-        history::{EventLine, EventPage, NotificationPage, NotificationView, ProjectionView},
-    },
-    words::counted,
+use crate::wire::{
+    event::EventView,
+    history::{EventLine, EventPage, NotificationPage, NotificationView, ProjectionView},
 };
+use engine::{sink, words::counted};
+use hook::client::percent_encode;
 
 const DOING: &str = "read the history";
 /// Most pages read to fill one page, from which the probes of `aside doctor` are removed.
@@ -273,7 +270,8 @@ pub(super) fn lag(projection: &ProjectionView) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::{cli::tests::run_against, client::fake::FakeDaemon};
+    use crate::cli::tests::run_against;
+    use hook::client::fake::FakeDaemon;
 
     /// The history requests to the daemon.
     fn asked(daemon: &FakeDaemon) -> Vec<String> {

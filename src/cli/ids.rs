@@ -11,16 +11,12 @@ use serde::de::DeserializeOwned;
 
 use super::{CliError, Context, doctor_probe, parse, terminal::one_line};
 
-use crate::{
-    client::percent_encode,
-    wire::{
-        history::{
-            ClosedSession, ClosedSessionPage, EventLine, EventPage, NotificationPage, NotificationView,
-        },
-        inbox::InboxList,
-        views::{SessionList, SessionView},
-    },
+use crate::wire::{
+    history::{ClosedSession, ClosedSessionPage, EventLine, EventPage, NotificationPage, NotificationView},
+    inbox::InboxList,
+    views::{SessionList, SessionView},
 };
+use hook::client::percent_encode;
 
 /// Fewest characters of an accepted prefix.
 const SHORT_CHARS_MIN: usize = 4;
@@ -314,7 +310,8 @@ fn get_if_listed<T: DeserializeOwned + Default>(context: &Context<'_>, path: &st
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{cli::tests::run_against, client::fake::FakeDaemon};
+    use crate::cli::tests::run_against;
+    use hook::client::fake::FakeDaemon;
 
     const A: &str = "b1c2d3e4-0000-4000-8000-000000000001";
     const B: &str = "b1c2d3e5-0000-4000-8000-000000000002";

@@ -182,9 +182,9 @@ fn indented(text: &str, indent: usize, terminal: &Terminal) -> String {
 mod tests {
     use crate::{
         cli::tests::run_against,
-        client::fake::FakeDaemon,
         wire::{inbox::InboxList, views::WaitingView},
     };
+    use hook::client::fake::FakeDaemon;
 
     #[test]
     fn pending_notifications_are_shown_with_their_sentences() {

@@ -20,7 +20,9 @@ use std::{env, path::Path};
 
 use clap::Subcommand;
 
-use super::{CliError, Context, of_harness::Of, paths::Paths};
+use hook::paths::Paths;
+
+use super::{CliError, Context, of_harness::Of};
 pub(super) use error::InstallError;
 use outcome::Outcome;
 pub(super) use settings::quoted;

@@ -32,7 +32,8 @@ pub(super) fn run(args: &Args, context: &mut Context<'_>) -> Result<(), CliError
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{cli::tests::run_against, client::fake::FakeDaemon};
+    use crate::cli::tests::run_against;
+    use hook::client::fake::FakeDaemon;
 
     #[test]
     fn a_loop_and_each_harness_have_their_instructions() {

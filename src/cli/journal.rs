@@ -7,11 +7,8 @@ use clap::Subcommand;
 use super::{CliError, Context};
 use journal::{RepairMode, Verified};
 
-use crate::{
-    daemon::maintenance::{self, MaintenanceError},
-    event::Seq,
-    words::counted,
-};
+use crate::daemon::maintenance::{self, MaintenanceError};
+use engine::{event::Seq, words::counted};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {

@@ -196,7 +196,8 @@ mod tests {
     use std::io::Write;
 
     use super::*;
-    use crate::{cli::terminal::tests::pipe, client::fake::Scratch};
+    use crate::cli::terminal::tests::pipe;
+    use hook::client::fake::Scratch;
 
     #[test]
     fn a_stderr_is_a_file_or_is_said_to_be_elsewhere() {

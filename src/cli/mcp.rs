@@ -5,10 +5,9 @@
 use std::env;
 
 use super::{CliError, Context, refused, workspace_or_current};
-use crate::{
-    client::{PumpEnd, start_if_absent},
-    harness::{header, table::KINDS},
-};
+use crate::harness::table::KINDS;
+use hook::client::{PumpEnd, start_if_absent};
+use hook::harness::header;
 
 const PATH: &str = "/v1/mcp";
 const PROTOCOL: &str = "mcp";

@@ -7,7 +7,8 @@ use clap::builder::PossibleValuesParser;
 use serde_json::{Map, Value};
 
 use super::{CliError, Context, absolute_folder, ids, parse, terminal::one_line, workspace_or_current};
-use crate::{notification::Category, wire::notify::NotifyAnswer, words::Words};
+use crate::wire::notify::NotifyAnswer;
+use engine::{notification::Category, words::Words};
 
 const DOING: &str = "notify the user";
 

@@ -22,7 +22,6 @@ use journal::time::Timestamp;
 
 use crate::{
     causes::with_causes,
-    notification::Priority,
     wire::{
         history::{Delivery, NotificationPage, NotificationView},
         inbox::InboxList,
@@ -30,6 +29,7 @@ use crate::{
         views::{NotificationCounts, StatusView},
     },
 };
+use engine::notification::Priority;
 
 /// Most rows of each table, so that all fit on a screen of 24 lines.
 const ROWS_MAX: usize = 3;
@@ -193,7 +193,8 @@ fn get<T: DeserializeOwned>(context: &Context<'_>, path: &str) -> Result<T, CliE
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{cli::tests::context, client::fake::FakeDaemon};
+    use crate::cli::tests::context;
+    use hook::client::fake::FakeDaemon;
 
     #[test]
     fn a_part_that_cannot_be_read_is_reported_with_its_cause() {

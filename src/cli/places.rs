@@ -1,6 +1,8 @@
 //! `aside places`: where the daemon's socket and files are.
 
-use super::{CliError, Context, paths::Paths};
+use hook::paths::Paths;
+
+use super::{CliError, Context};
 
 /// How the places are found.
 pub(super) const HELP: &str = "\

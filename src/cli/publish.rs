@@ -23,13 +23,11 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
 use super::{CliError, Context, absolute_folder, complain, ids, parse, refused, workspace_or_current};
-use crate::{
-    event::{EventType, Severity},
-    wire::{
-        error::ErrorView,
-        publish::{NumberedError, Published, ResultView, Results, Summary},
-    },
+use crate::wire::{
+    error::ErrorView,
+    publish::{NumberedError, Published, ResultView, Results, Summary},
 };
+use engine::event::{EventType, Severity};
 
 const DOING: &str = "publish";
 /// The content type of one event per line.
@@ -338,7 +336,7 @@ mod tests {
 
     use super::*;
     use crate::cli::tests::{bodies, run_against};
-    use crate::client::fake::{FakeDaemon, Scratch};
+    use hook::client::fake::{FakeDaemon, Scratch};
 
     const STDIN: Input<'static> = Input { name: "-", workspace: None, as_json: false };
 

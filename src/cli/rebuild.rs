@@ -9,10 +9,10 @@ use serde::Deserialize;
 
 use super::{CliError, Context, parse};
 use crate::{
-    client::ClientError,
     daemon::{self, Rebuilt},
     wire::history::ProjectionView,
 };
+use hook::client::ClientError;
 
 const DOING: &str = "rebuild the history";
 /// Poll interval of the daemon's progress.
@@ -67,7 +67,8 @@ fn offline(context: &mut Context<'_>) -> Result<(), CliError> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{cli::tests::run_against, client::fake::FakeDaemon};
+    use crate::cli::tests::run_against;
+    use hook::client::fake::FakeDaemon;
 
     #[test]
     fn a_running_daemon_is_asked_and_followed() {

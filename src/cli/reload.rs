@@ -2,10 +2,8 @@
 
 use super::{CliError, Context, check, parse, refused, status::HASH_CHARS};
 
-use crate::{
-    wire::views::{ConfigView, FindingsView, ReloadView},
-    words::counted,
-};
+use crate::wire::views::{ConfigView, FindingsView, ReloadView};
+use engine::words::counted;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -84,7 +82,8 @@ impl ReloadView {
 
 #[cfg(test)]
 mod tests {
-    use crate::{cli::tests::run_against, client::fake::FakeDaemon};
+    use crate::cli::tests::run_against;
+    use hook::client::fake::FakeDaemon;
 
     #[test]
     fn the_outcome_is_shown_with_the_findings() {

@@ -32,9 +32,9 @@ use uuid::Uuid;
 use super::{CliError, Context, ids, workspace_or_current};
 use journal::time::{Timestamp, duration_millis};
 
-use crate::client::Client;
 use child::{Ending, Running, Sink};
 use command_line::command_line;
+use hook::client::Client;
 use pieces::Piece;
 use plan::Plan;
 use problems::{Follower, Mode};
@@ -172,7 +172,7 @@ mod tests {
 
     use super::{child::tests::Collected, publishing::PUBLISH_TIMEOUT, *};
     use crate::cli::tests::bodies;
-    use crate::client::fake::{FakeDaemon, Scratch};
+    use hook::client::fake::{FakeDaemon, Scratch};
 
     struct Ran {
         code: u8,

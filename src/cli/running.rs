@@ -5,10 +5,10 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::{
-    client::Client,
     version::{BUILD, VERSION},
     wire::views::ConfigView,
 };
+use hook::client::Client;
 
 /// Time limit of a running daemon's status.
 pub(super) const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
@@ -58,7 +58,7 @@ pub(super) fn running(client: &Client) -> Option<Running> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::fake::FakeDaemon;
+    use hook::client::fake::FakeDaemon;
 
     #[test]
     fn a_daemon_of_another_version_is_one_that_runs() {

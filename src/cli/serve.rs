@@ -28,13 +28,13 @@ use self::{
     log::{LogFormat, log_to, parse_filter},
     log_file::LogFile,
 };
-use super::{CliError, client_program::own_name, hook::small_program, install::quoted, paths::Paths};
+use hook::{paths::Paths, small_program};
+
+use super::{CliError, client_program::own_name, install::quoted};
 use journal::NEEDED_THREADS;
 
-use crate::{
-    client::HOOK_PROGRAM,
-    daemon::{self, Passed, Replaying, ServeOptions, Watcher, planted},
-};
+use crate::daemon::{self, Passed, Replaying, ServeOptions, Watcher, planted};
+use hook::client::HOOK_PROGRAM;
 pub(super) use log_file::older as older_log;
 
 /// Worker threads of the runtime: one for the engine's loop, one for connections.
@@ -261,7 +261,8 @@ fn is_broken(thread: Option<&str>, is_in_task: bool, place: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{cli::tests::run_against, client::fake::FakeDaemon};
+    use crate::cli::tests::run_against;
+    use hook::client::fake::FakeDaemon;
 
     #[test]
     fn a_log_file_that_cannot_be_opened_is_named() {

@@ -108,7 +108,8 @@ impl SessionView {
 
 #[cfg(test)]
 mod tests {
-    use crate::{cli::tests::run_against, client::fake::FakeDaemon};
+    use crate::cli::tests::run_against;
+    use hook::client::fake::FakeDaemon;
 
     #[test]
     fn sessions_are_listed_by_when_they_were_heard_of() {

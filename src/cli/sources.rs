@@ -11,7 +11,6 @@ use super::{
 };
 use crate::{
     causes::with_causes,
-    client::percent_encode,
     config::producers::Producer,
     server::Machine,
     source::{Source, ci::Asking},
@@ -20,8 +19,9 @@ use crate::{
         sources::{CountView, SourceView, SourcesView},
         views::SessionList,
     },
-    words::counted,
 };
+use engine::words::counted;
+use hook::client::percent_encode;
 
 const DOING: &str = "list the sources";
 
@@ -264,12 +264,12 @@ mod tests {
     use super::*;
     use crate::{
         cli::tests::run_against,
-        client::fake::FakeDaemon,
         wire::{
             history::ProjectionView,
             sources::{LooksView, UnservedView},
         },
     };
+    use hook::client::fake::FakeDaemon;
 
     fn view() -> SourcesView {
         let source =

@@ -14,13 +14,11 @@ use super::{
     table::{self, Cell, Table},
     terminal::Terminal,
 };
-use crate::{
-    wire::{
-        history::ProjectionView,
-        views::{DiskView, JournalView, NotificationCounts, StatusView, SubscriberCounts, TokenCounts},
-    },
-    words::counted,
+use crate::wire::{
+    history::ProjectionView,
+    views::{DiskView, JournalView, NotificationCounts, StatusView, SubscriberCounts, TokenCounts},
 };
+use engine::words::counted;
 
 /// Displayed characters of the rules' hash; enough to notice a change.
 pub(super) const HASH_CHARS: usize = 12;
@@ -229,12 +227,12 @@ mod tests {
     use super::*;
     use crate::{
         cli::tests::run_against,
-        client::fake::FakeDaemon,
         wire::{
             sources::SourcesView,
             views::{ConfigView, EventCounts, RulesView, SessionCounts},
         },
     };
+    use hook::client::fake::FakeDaemon;
 
     fn counts(counts: &[(&str, u64)]) -> Counts {
         counts.iter().map(|(word, count)| ((*word).to_owned(), *count)).collect()

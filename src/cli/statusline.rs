@@ -13,10 +13,8 @@ use std::{
 };
 
 use super::{CliError, of_harness::harness};
-use crate::{
-    client::{Client, HOOK_DEADLINE, hook_deadline},
-    harness::kind::Kind,
-};
+use crate::harness::kind::Kind;
+use hook::client::{Client, HOOK_DEADLINE, hook_deadline};
 
 /// Longest accepted input, in bytes; a client writes a few thousand.
 const STDIN_BYTES_MAX: u64 = 1024 * 1024;

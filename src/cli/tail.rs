@@ -6,10 +6,8 @@ use super::{
     CliError, Context, refused,
     terminal::{self, Terminal, Tone, one_line},
 };
-use crate::{
-    client::{StreamEvent, percent_encode},
-    event::{Pattern, Seq, Severity},
-};
+use engine::event::{Pattern, Seq, Severity};
+use hook::client::{StreamEvent, percent_encode};
 
 const DOING: &str = "follow the events";
 /// Width of a time without a date, to the millisecond.
@@ -81,7 +79,7 @@ fn line(event: &StreamEvent, value: &Value, terminal: &Terminal) -> String {
 #[cfg(test)]
 mod tests {
     use crate::cli::tests::run_against;
-    use crate::client::fake::FakeDaemon;
+    use hook::client::fake::FakeDaemon;
 
     const STREAM: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n: hello\n\n\
         id: 7\ndata: {\"id\":\"e1\",\"type\":\"task.failed\",\"source\":\"run\",\"severity\":\"error\",\

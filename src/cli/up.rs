@@ -21,17 +21,17 @@ use std::{
 
 use super::{
     CliError, Context, down,
-    paths::Paths,
     running::{Running, running},
 };
 use crate::{
-    client::Client,
     daemon::LOCK_FILE,
     harness::table::KINDS,
     version::{BUILD, VERSION},
 };
 use error::READY_TIMEOUT;
 pub(super) use error::UpError;
+use hook::client::Client;
+use hook::paths::Paths;
 
 /// Number of checks of the socket, and the pause between them, for a daemon that another process
 /// has started.
@@ -181,7 +181,7 @@ fn spawn(paths: &Paths, filter: &str, stdout: UnixStream, log: &Log, log_file: F
 mod tests {
     use super::*;
     use crate::cli::running::STATUS_TIMEOUT;
-    use crate::client::fake::FakeDaemon;
+    use hook::client::fake::FakeDaemon;
 
     #[test]
     fn a_start_waits_for_another_one_that_has_not_said_yet_which_process_it_is() {

@@ -16,12 +16,12 @@ use super::{
     terminal::one_line,
     workspace_or_current,
 };
-use crate::{
-    client::percent_encode,
+use crate::wire::watches::{ConditionView, WatchAnswer, WatchList, WatchView};
+use engine::{
     watch::{Needs, ReminderKind, condition::FORMS},
-    wire::watches::{ConditionView, WatchAnswer, WatchList, WatchView},
     words::Words,
 };
+use hook::client::percent_encode;
 
 const PATH: &str = "/v1/watches";
 /// Displayed characters of a watch's id; the daemon accepts a prefix.
@@ -207,7 +207,8 @@ fn waits_for(watch: &WatchView) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::{cli::tests::run_against, client::fake::FakeDaemon};
+    use crate::cli::tests::run_against;
+    use hook::client::fake::FakeDaemon;
 
     #[test]
     fn a_watch_is_set_for_where_the_command_runs() {

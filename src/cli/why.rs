@@ -14,7 +14,6 @@ use super::{
 };
 use crate::{
     causes::with_causes,
-    client::percent_encode,
     wire::{
         error::ErrorView,
         event::EventView,
@@ -24,6 +23,7 @@ use crate::{
         },
     },
 };
+use hook::client::percent_encode;
 
 const DOING: &str = "look it up";
 /// The text for entries that the history has deleted.
@@ -263,9 +263,9 @@ impl Page<'_, '_> {
 mod tests {
     use crate::{
         cli::tests::run_against,
-        client::fake::FakeDaemon,
         wire::history::{Delivery, NotificationPage, NotificationView},
     };
+    use hook::client::fake::FakeDaemon;
 
     const EVENT: &str = r#"{"seq":12,"id":"e1","type":"ci.check.failed","severity":"error","source":"ci","timestamp":"2026-11-21T12:00:00Z","payload":{"job":"build"}}"#;
 

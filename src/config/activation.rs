@@ -3,12 +3,12 @@
 
 use toml::de::DeValue;
 
-use crate::{
-    config::{
-        raw::{Parsed, Section, Value},
-        report::shown,
-        values,
-    },
+use crate::config::{
+    raw::{Parsed, Section, Value},
+    report::shown,
+    values,
+};
+use engine::{
     event::Pattern,
     notification::{Activation, Priority},
     pipeline::activation::{THRESHOLD, WakeSettings},

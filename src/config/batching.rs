@@ -4,13 +4,11 @@ use std::{num::NonZeroU32, ops::RangeInclusive, time::Duration};
 
 use strum::{IntoStaticStr, VariantArray};
 
-use crate::{
-    config::{
-        raw::{Parsed, Section, Value},
-        values,
-    },
-    pipeline::rule::{BatchMode, Batching, DedupeRule, Keep},
+use crate::config::{
+    raw::{Parsed, Section, Value},
+    values,
 };
+use engine::pipeline::rule::{BatchMode, Batching, DedupeRule, Keep};
 
 /// Longest batch window in ms.
 const WINDOW_MS_MAX: u64 = 10_000;

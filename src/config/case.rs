@@ -8,15 +8,13 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use serde_json::{Map, Value as Json, json};
 use toml::de::DeValue;
 
-use crate::{
-    config::{
-        layers::SourceFile,
-        raw::{Document, Parsed, Section, Value},
-        report::{Diagnostic, Place, shown},
-        values,
-    },
-    event::{EventType, Severity},
+use crate::config::{
+    layers::SourceFile,
+    raw::{Document, Parsed, Section, Value},
+    report::{Diagnostic, Place, shown},
+    values,
 };
+use engine::event::{EventType, Severity};
 
 /// Latest time in a test: longer than any window; a later one is probably a typing mistake.
 const TEST_TIME_MAX: Duration = Duration::from_secs(30 * 24 * 3600);

@@ -8,18 +8,16 @@ use std::collections::BTreeMap;
 
 use serde_json::Value as Json;
 
-use crate::{
-    config::{
-        case,
-        layers::SourceFile,
-        raw::{Document, Parsed, Value, finish_all},
-        report::Diagnostic,
-        values,
-    },
-    event::{
-        EventType, Payload,
-        catalogue::{self, CatalogueEntry},
-    },
+use crate::config::{
+    case,
+    layers::SourceFile,
+    raw::{Document, Parsed, Value, finish_all},
+    report::Diagnostic,
+    values,
+};
+use engine::event::{
+    EventType, Payload,
+    catalogue::{self, CatalogueEntry},
 };
 
 /// The entries of all layers above the shipped one, by type.

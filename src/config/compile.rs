@@ -24,9 +24,11 @@ use crate::{
         text::Text,
         webhooks::{self, Webhooks},
     },
+    outside::{self, Generation},
+};
+use engine::{
     event::{EventType, catalogue::CatalogueEntry},
     notification::SubscriberId,
-    outside::{self, Generation},
     pipeline::render::{TemplateError, Templates},
     rules::CompiledRules,
 };

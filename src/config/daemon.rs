@@ -19,16 +19,18 @@ use crate::{
         sinks, sources, subscriber, values,
         webhooks::{self, Sender},
     },
+    outside,
+    webhook::Kind,
+};
+use engine::{
     conversation::{InjectionSettings, SessionSettings},
     detector,
     exchange::Format,
     notification::Tokens,
-    outside,
     pipeline::activation::WakeSettings,
     probe,
     rules::SourceSettings,
     sink,
-    webhook::Kind,
 };
 
 const SECTIONS: [&str; 8] =
@@ -322,7 +324,7 @@ mod tests {
         layers::{LayerKind, SourceFile},
         producers,
     };
-    use crate::words::Words;
+    use engine::words::Words;
 
     const SHIPPED: &str = include_str!("../../config/aside.toml");
 

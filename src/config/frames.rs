@@ -6,7 +6,7 @@ use journal::time::Timestamp;
 use strum::VariantArray;
 use toon::tokens;
 
-use crate::{
+use engine::{
     event::{Scope, Severity},
     exchange::{Format, InjectionId, Replaces},
     format::{Item, Overflow, write},

@@ -5,13 +5,13 @@ use std::{
     sync::Arc,
 };
 
-use crate::{
-    config::{
-        layers::{LayerKind, SourceFile},
-        raw::{Parsed, Section, Value},
-        report::{Diagnostic, Place, sentence, shown},
-        values,
-    },
+use crate::config::{
+    layers::{LayerKind, SourceFile},
+    raw::{Parsed, Section, Value},
+    report::{Diagnostic, Place, sentence, shown},
+    values,
+};
+use engine::{
     nearest::nearest,
     notification::SubscriberId,
     pipeline::render::{

@@ -3,8 +3,8 @@
 
 use std::{ops::RangeInclusive, time::Duration};
 
-use crate::{
-    config::{patterns, raw::Section, unsupported, values},
+use crate::config::{patterns, raw::Section, unsupported, values};
+use engine::{
     event::FieldPath,
     pipeline::rule::{OrderRule, ResolveRule},
     rate::Rate,

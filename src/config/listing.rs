@@ -2,18 +2,16 @@
 
 use strum::IntoStaticStr;
 
-use crate::{
-    config::{
-        compile::{Compiled, template_name},
-        effective::{self, KeyInForce},
-        layers::{FileKind, LayerKind, SourceFile, Sources},
-        layout::TEMPLATE_SUFFIX,
-        report::Place,
-    },
-    pipeline::rule::{Activity, Subscriber},
+use crate::config::{
+    compile::{Compiled, template_name},
+    effective::{self, KeyInForce},
+    layers::{FileKind, LayerKind, SourceFile, Sources},
+    layout::TEMPLATE_SUFFIX,
+    report::Place,
 };
+use engine::pipeline::rule::{Activity, Subscriber};
 
-impl_as_str!(ListedState);
+engine::words::impl_as_str!(ListedState);
 
 /// Whether a subscriber runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]

@@ -11,10 +11,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{
-    config::layers::{FileKind, LayerKind, SourceFile, Sources, Unreadable},
-    nearest::nearest,
-};
+use crate::config::layers::{FileKind, LayerKind, SourceFile, Sources, Unreadable};
+use engine::nearest::nearest;
 
 /// Largest file of a layer in bytes; far larger than any template that can render within its
 /// budget.

@@ -9,15 +9,17 @@
 use std::{borrow::Cow, sync::LazyLock};
 
 use crate::{
-    detector,
-    event::catalogue::{self, CatalogueEntry},
     harness::table::KINDS,
     outside::{self, Generation},
+    webhook,
+};
+use engine::{
+    detector,
+    event::catalogue::{self, CatalogueEntry},
     pipeline::rule::{Activity, Subscriber},
     probe::{self, Facts, git},
     rules::CompiledRules,
     settings::Row,
-    webhook,
     words::Words,
 };
 

@@ -3,15 +3,13 @@
 
 use std::sync::Arc;
 
-use crate::{
-    config::{
-        raw::{Section, Value},
-        report::Diagnostic,
-    },
-    pipeline::{
-        remainder::covers,
-        rule::{OrderRule, ResolveRule, Subscriber},
-    },
+use crate::config::{
+    raw::{Section, Value},
+    report::Diagnostic,
+};
+use engine::pipeline::{
+    remainder::covers,
+    rule::{OrderRule, ResolveRule, Subscriber},
 };
 
 /// A core subscriber of an earlier layer.

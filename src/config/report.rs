@@ -20,7 +20,8 @@ use std::{fmt, ops::Range, sync::Arc};
 use annotate_snippets::{AnnotationKind, Element, Group, Level as Label, Renderer, Snippet};
 use strum::IntoStaticStr;
 
-use crate::{config::text::Text, event::clean_text, nearest::nearest};
+use crate::config::text::Text;
+use engine::{event::clean_text, nearest::nearest};
 
 /// Most characters of a file's text that a message repeats.
 const SHOWN_CHARS_MAX: usize = 64;
@@ -37,7 +38,7 @@ pub struct Report {
     diagnostics: Vec<Diagnostic>,
 }
 
-impl_as_str!(Level);
+engine::words::impl_as_str!(Level);
 
 /// Whether a finding makes something unusable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]

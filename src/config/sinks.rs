@@ -5,12 +5,12 @@
 
 use std::{ops::RangeInclusive, time::Duration};
 
-use crate::{
-    config::{
-        raw::{Parsed, Section, Value},
-        report::{Diagnostic, shown},
-        values,
-    },
+use crate::config::{
+    raw::{Parsed, Section, Value},
+    report::{Diagnostic, shown},
+    values,
+};
+use engine::{
     notification::Sink,
     sink::{Apprise, Log, Ntfy, Settings, Url, Webhook},
     watch::{condition::host_of, hosts::is_here},
@@ -154,13 +154,11 @@ fn no_url(value: &Value<'_>, text: &str) -> Diagnostic {
 
 #[cfg(test)]
 mod tests {
-    use crate::{
-        config::{
-            compile::{Compiled, compile},
-            layers::{LayerKind, SourceFile, Sources},
-        },
-        notification::Sink,
+    use crate::config::{
+        compile::{Compiled, compile},
+        layers::{LayerKind, SourceFile, Sources},
     };
+    use engine::notification::Sink;
 
     fn compiled(text: &str) -> Compiled {
         let file = SourceFile {

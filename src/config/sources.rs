@@ -3,13 +3,13 @@
 
 use std::{collections::BTreeMap, num::NonZeroU32, ops::RangeInclusive, sync::Arc, time::Duration};
 
-use crate::{
-    config::{
-        producers,
-        raw::{Parsed, Section, Value},
-        report::shown,
-        values,
-    },
+use crate::config::{
+    producers,
+    raw::{Parsed, Section, Value},
+    report::shown,
+    values,
+};
+use engine::{
     rate::Rate,
     rules::SourceSettings,
     settings::{ENTRIES_MAX, Entry, Form, Keys, Switch},

@@ -8,19 +8,19 @@ use std::{collections::BTreeMap, mem, ops::RangeInclusive, rc::Rc, sync::Arc};
 
 use strum::VariantArray as _;
 
-use crate::{
-    config::{
-        batching,
-        case::{self, SubscriberTest},
-        layers::SourceFile,
-        layout::{self, DeclaredPlaces, KnownTemplates, LayoutRule, OwnText},
-        limits::{self, Limits},
-        patterns,
-        protected::Protected,
-        raw::{Document, Parsed, Section, Value, finish_all},
-        report::{Diagnostic, Level, Place, sentence, shown},
-        unsupported, values,
-    },
+use crate::config::{
+    batching,
+    case::{self, SubscriberTest},
+    layers::SourceFile,
+    layout::{self, DeclaredPlaces, KnownTemplates, LayoutRule, OwnText},
+    limits::{self, Limits},
+    patterns,
+    protected::Protected,
+    raw::{Document, Parsed, Section, Value, finish_all},
+    report::{Diagnostic, Level, Place, sentence, shown},
+    unsupported, values,
+};
+use engine::{
     event::{FieldPath, Pattern, Severity},
     nearest::nearest,
     notification::{
@@ -491,10 +491,8 @@ mod tests {
     use std::{collections::BTreeSet, time::Duration};
 
     use super::*;
-    use crate::{
-        config::{frames, layers::LayerKind},
-        pipeline::{render::Templates, rule::BatchMode},
-    };
+    use crate::config::{frames, layers::LayerKind};
+    use engine::pipeline::{render::Templates, rule::BatchMode};
 
     /// Compiles a subscriber `ci` with these lines after its `[events]`.
     fn compiled(rest: &str) -> Subscriber {

@@ -7,17 +7,17 @@ use std::{
     sync::Arc,
 };
 
-use crate::{
-    config::{
-        case::SubscriberTest,
-        fallback,
-        layers::{FileKind, LayerKind, SourceFile, Sources},
-        layout::{DeclaredPlaces, OwnText},
-        protected::Protected,
-        raw::Document,
-        report::{Diagnostic, Place},
-        subscriber::{self, Context, SubscriberFile},
-    },
+use crate::config::{
+    case::SubscriberTest,
+    fallback,
+    layers::{FileKind, LayerKind, SourceFile, Sources},
+    layout::{DeclaredPlaces, OwnText},
+    protected::Protected,
+    raw::Document,
+    report::{Diagnostic, Place},
+    subscriber::{self, Context, SubscriberFile},
+};
+use engine::{
     nearest::nearest,
     notification::SubscriberId,
     pipeline::{

@@ -4,7 +4,7 @@ use std::{fmt, ops::Deref, sync::Arc, sync::OnceLock};
 
 use sha2::{Digest, Sha256};
 
-use crate::hex::hex;
+use engine::hex::hex;
 
 /// A file's text; clones share it, and its hash.
 #[derive(Clone)]

@@ -11,11 +11,11 @@ use journal::time::{
     parse_duration,
 };
 
-use crate::{
-    config::{
-        raw::{Parsed, Value},
-        report::{Diagnostic, Place, sentence, shown},
-    },
+use crate::config::{
+    raw::{Parsed, Value},
+    report::{Diagnostic, Place, sentence, shown},
+};
+use engine::{
     event::{EventType, FieldPath, Severity, catalogue::own},
     nearest::nearest,
     notification::Activation,

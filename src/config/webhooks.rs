@@ -186,7 +186,7 @@ mod tests {
     fn the_shipped_rows_are_rows_of_types_that_the_catalogue_has() {
         assert!(SHIPPED_ROWS.len() >= 15, "{} rows", SHIPPED_ROWS.len());
         for row in SHIPPED_ROWS.iter() {
-            let known = crate::event::catalogue::types().find(|entry| entry.event_type == row.event_type);
+            let known = engine::event::catalogue::types().find(|entry| entry.event_type == row.event_type);
             // This type of event is one that no row has, on purpose.
             if row.event_type.as_str().starts_with("webhook.") {
                 continue;

@@ -356,8 +356,8 @@ mod tests {
             rules::RulesStore,
             snapshots::{Capture, Snapshots},
         },
-        event::Seq,
     };
+    use engine::event::Seq;
     use journal::{
         AppendBatch, IdempotencyKey, Journal, JournalSettings, Level, RecordBuf, record::RecordKind,
         time::Timestamp,

@@ -25,11 +25,14 @@ use super::{
 use journal::{AppendError, Closed, Journal, Pace, ReadError, Reader, time::Timestamp};
 
 use crate::{
-    engine::{Engine, Output, RequestId, SUBSCRIBER_FAILED, io::SessionChange},
-    event::{Event, Seq, SessionId},
-    exchange::{Answer, InjectionId, ReleaseRecord},
     publisher::{Publisher, Records},
     server::{Pulse, Query, Registry},
+};
+use engine::{
+    Engine, Output, RequestId, SUBSCRIBER_FAILED,
+    event::{Event, Seq, SessionId},
+    exchange::{Answer, InjectionId, ReleaseRecord},
+    io::SessionChange,
 };
 
 /// Duration of a slice, independent of the cost of its records. Queries, deadlines and waiting

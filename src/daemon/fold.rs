@@ -11,12 +11,14 @@ use super::{look_ahead::LookAhead, rules::RulesStore};
 use journal::{Reader, Record, time::Timestamp};
 
 use crate::{
-    engine::{Engine, EngineState, Input, Output},
-    event::Seq,
-    exchange::Release,
     outside::{self, Generation},
     projection::Notes,
     records::{self, RecordError, RecordInput, Skip, SkipDecision},
+};
+use engine::{
+    Engine, EngineState, Input, Output,
+    event::Seq,
+    exchange::Release,
     snapshot::{self, Damaged},
 };
 

@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use journal::Reader;
 
-use crate::{
+use crate::records::{self, RecordInput};
+use engine::{
     event::Seq,
     exchange::{Release, ReleaseRecord},
-    records::{self, RecordInput},
 };
 
 /// Largest distance between an exchange and its release, in records. The release is written before
@@ -85,7 +85,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::exchange::InjectionId;
+    use engine::exchange::InjectionId;
     use journal::{
         AppendBatch, Journal, JournalSettings, Level, RecordKind, memory::MemoryFiles, time::Timestamp,
     };

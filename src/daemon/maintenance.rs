@@ -15,10 +15,8 @@ use journal::{
     record::RecordKind,
 };
 
-use crate::{
-    event::Seq,
-    records::{self, Skip, SkipDecision},
-};
+use crate::records::{self, Skip, SkipDecision};
+use engine::event::Seq;
 
 /// Why a state folder cannot be verified or repaired.
 #[derive(Debug, thiserror::Error)]

@@ -18,7 +18,7 @@ use std::{
 
 use rustix::process::{Signal, getpid, kill_process};
 
-use crate::event::Seq;
+use engine::event::Seq;
 
 /// The variable that plants a fault on a record.
 pub const VARIABLE: &str = "ASIDE_TEST_REPLAY";

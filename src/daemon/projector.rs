@@ -48,10 +48,8 @@ pub(super) use self::{
 use super::fold::Fold;
 use journal::background;
 
-use crate::{
-    event::Seq,
-    projection::{Command, Notes, Projection, ProjectionError, Writer},
-};
+use crate::projection::{Command, Notes, Projection, ProjectionError, Writer};
+use engine::event::Seq;
 
 /// How long the first notes wait for more to share their transaction: each transaction takes some
 /// twenty pages, however small. This delay of the history is not noticeable.

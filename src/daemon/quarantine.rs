@@ -20,7 +20,7 @@ use std::{
 
 use rustix::process::Signal;
 
-use crate::event::Seq;
+use engine::event::Seq;
 
 /// How many starts in a row end at one record before children replay it.
 const STARTS_MAX: u64 = 2;

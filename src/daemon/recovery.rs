@@ -28,12 +28,12 @@ use journal::{
 
 use crate::{
     config::daemon::{Durability as Configured, JournalConfig},
-    event::{
-        Event, Seq,
-        codec::{self, IdOrigin},
-    },
     projection::{FILE_NAME, Notes, ProjectionError, Writer},
     records,
+};
+use engine::event::{
+    Event, Seq,
+    codec::{self, IdOrigin},
 };
 
 /// How often a replay tells the service manager that it goes on, at most.
@@ -273,7 +273,7 @@ fn key_of(found: Record<'_>) -> Option<u128> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Payload, Provenance, Severity};
+    use engine::event::{Payload, Provenance, Severity};
 
     #[test]
     fn an_event_of_the_outbox_from_long_before_the_end_is_not_published() {

@@ -38,15 +38,17 @@ use crate::{
         load::{layers_of, read_layers, with_missing},
         report::{Diagnostic, Level, Report},
     },
-    event::{
-        Event, Severity,
-        catalogue::{self, OwnSeverities},
-    },
     outside::Generation,
     publisher::{Publisher, Records},
     server::{ConfigHandle, ConfigState, RELOADS_MAX, ReloadRefusal, ReloadRequest},
     trial,
     wire::views::{ConfigView, FindingsView, ReloadView},
+};
+use engine::{
+    event::{
+        Event, Severity,
+        catalogue::{self, OwnSeverities},
+    },
     words::counted,
 };
 

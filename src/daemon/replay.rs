@@ -23,11 +23,13 @@ use journal::{Journal, OpenError, ReadError, Reader, Record};
 
 use crate::{
     causes::with_causes,
-    engine::Output,
-    event::{Event, Seq, codec},
     projection::Notes,
     publisher::{Publisher, Records},
     records,
+};
+use engine::{
+    Output,
+    event::{Event, Seq, codec},
 };
 
 /// Most records per read.

@@ -31,8 +31,8 @@ use crate::{
     },
     outside::Generation,
     records::{self, RecordInput},
-    rules::CompiledRules,
 };
+use engine::rules::CompiledRules;
 
 const BUNDLE: &str = "json";
 const TEXT: &str = "text";

@@ -15,10 +15,8 @@ use std::{
 
 use journal::{Journal, ReadError, Record};
 
-use crate::{
-    event::Seq,
-    records::{self, RecordInput, Skip, SkipDecision},
-};
+use crate::records::{self, RecordInput, Skip, SkipDecision};
+use engine::event::Seq;
 
 /// The list's name in the state folder.
 const FILE_NAME: &str = "skipped";

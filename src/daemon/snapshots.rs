@@ -26,7 +26,7 @@ use journal::{
     time::Timestamp,
 };
 
-use crate::{event::Seq, snapshot::Damaged};
+use engine::{event::Seq, snapshot::Damaged};
 
 /// Their folder in the state folder.
 pub const FOLDER: &str = "snapshots";

@@ -10,11 +10,6 @@ use journal::{
 
 use crate::{
     config::daemon::{Durability, DurabilityKind},
-    conversation::{SessionView as OpenSession, injector::PendingView as PendingNotification},
-    engine::Engine,
-    ledger::{SubscriberTally, Word},
-    notification::{Notification, Priority},
-    pipeline::rule::Activity,
     projection::Projection,
     server::{Outstanding, PageStart, Query, Waiting, WaitingPage, WaitingPlace},
     version,
@@ -26,6 +21,13 @@ use crate::{
             RulesView, SessionCounts, SessionView, StatusView, SubscriberCounts, TokenCounts,
         },
     },
+};
+use engine::{
+    Engine,
+    conversation::{SessionView as OpenSession, injector::PendingView as PendingNotification},
+    ledger::{SubscriberTally, Word},
+    notification::{Notification, Priority},
+    pipeline::rule::Activity,
 };
 
 /// Constants of the running daemon, and the projection with its progress.

@@ -1,6 +1,6 @@
 //! Capabilities of a harness.
 
-use crate::exchange::{Budget, Conversations, Format};
+use engine::exchange::{Budget, Conversations, Format};
 
 /// Capabilities of one harness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

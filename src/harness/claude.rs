@@ -48,15 +48,11 @@ use journal::time::Timestamp;
 use serde_json::{Value, json, value::RawValue};
 
 use crate::{
-    call,
-    event::{Event, Provenance, SessionId, Severity, clean_text},
-    exchange::{Budget, CarrierEffect, ContextChange, Exchange, Harness},
     harness::{
-        HookCall, HookEnv, HookError, Then, Transcript, header,
+        HookCall, HookEnv, HookError, Then, Transcript,
         kind::{ClientFiles, Hooks, Kind, SessionFiles, Variables},
         stdin::read,
     },
-    notification::InjectionPoint,
     wire::{
         FieldError,
         names::{read_name, read_workspace},
@@ -64,6 +60,12 @@ use crate::{
 };
 use caps::CAPS;
 use compared::compared;
+use engine::{
+    call,
+    event::{Event, Provenance, SessionId, Severity, clean_text},
+    exchange::{Budget, CarrierEffect, ContextChange, Exchange, Harness},
+    notification::InjectionPoint,
+};
 use stdin::{
     Common, PendingCall, PostToolBatch, PostToolUseFailure, SessionEnd, SessionStart, Stop, ToolCall,
     UserPromptSubmit,
@@ -73,7 +75,7 @@ pub use reply::reply;
 
 /// Claude Code, in the table of harnesses.
 pub const KIND: Kind = Kind {
-    word: "claude",
+    word: hook::harness::CLAUDE.word,
     title: "Claude Code",
     caps: CAPS,
     program: installation::PROGRAM,
@@ -87,14 +89,7 @@ pub const KIND: Kind = Kind {
         }),
     },
     variables: Variables {
-        forwarded: &[
-            (header::PID, "CLAUDE_PID"),
-            (header::ENTRYPOINT, "CLAUDE_CODE_ENTRYPOINT"),
-            (header::PROJECT, "CLAUDE_PROJECT_DIR"),
-            (header::SESSION, "CLAUDE_CODE_SESSION_ID"),
-            (header::MESSAGE_SOCKET, "CLAUDE_CODE_MESSAGING_SOCKET"),
-            (header::MESSAGE_TOKEN, "CLAUDE_CODE_MESSAGING_TOKEN"),
-        ],
+        forwarded: hook::harness::CLAUDE.forwarded,
         folder: Some("CLAUDE_CONFIG_DIR"),
         prefixes: &["CLAUDE", "ANTHROPIC"],
     },

@@ -7,7 +7,7 @@ use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use crate::hex::hex;
+use engine::hex::hex;
 
 /// Most arguments that are sorted; more are digested in their order.
 const ARGUMENTS_MAX: usize = 1_000;

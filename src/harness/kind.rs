@@ -5,16 +5,12 @@ use std::path::{Path, PathBuf};
 
 use journal::time::Timestamp;
 
-use crate::{
-    event::SessionId,
-    exchange::Answer,
-    harness::{
-        HookCall, HookEnv, HookError, caps::Caps, installation::Installation, message_socket::MessageSockets,
-        native::Native, process::Process, program::Program, round_trip::RoundTrip, session_file::SessionFile,
-        status_line::StatusLine,
-    },
-    transcript,
+use crate::harness::{
+    HookCall, HookEnv, HookError, caps::Caps, installation::Installation, message_socket::MessageSockets,
+    native::Native, process::Process, program::Program, round_trip::RoundTrip, session_file::SessionFile,
+    status_line::StatusLine,
 };
+use engine::{event::SessionId, exchange::Answer, transcript};
 
 /// Parses the stdin of a client's status line.
 pub type ReadStatusLine = fn(&[u8]) -> Result<StatusLine, HookError>;
@@ -86,7 +82,7 @@ pub struct SessionFiles {
 /// it.
 #[derive(Debug)]
 pub struct Variables {
-    /// Those that a hook forwards: the header for each, of [`crate::harness::header`], and its
+    /// Those that a hook forwards: the header for each, of [`hook::harness::header`], and its
     /// name.
     pub forwarded: &'static [(&'static str, &'static str)],
     /// The one with the client's own folder, if any.

@@ -4,7 +4,8 @@ use std::{fmt, path::PathBuf};
 
 use serde_json::Value;
 
-use crate::{event::SessionId, harness::Headers};
+use crate::harness::Headers;
+use engine::event::SessionId;
 
 /// The message sockets of a harness's clients.
 #[derive(Debug)]

@@ -24,13 +24,13 @@ pub struct Native {
 /// Where a client's report is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Evidence {
-    /// In the transcript, as the announcement of a file: [`crate::transcript::Reader::changed`].
+    /// In the transcript, as the announcement of a file: [`engine::transcript::Reader::changed`].
     Announcement,
-    /// In the transcript, as the report of a command's end: [`crate::transcript::Reader::ended`].
+    /// In the transcript, as the report of a command's end: [`engine::transcript::Reader::ended`].
     End,
-    /// In the transcript, as a report about an MCP server: [`crate::transcript::Reader::servers`].
+    /// In the transcript, as a report about an MCP server: [`engine::transcript::Reader::servers`].
     Server,
-    /// In the result of the call: [`crate::call::Call::said_changed`].
+    /// In the result of the call: [`engine::call::Call::said_changed`].
     Result,
 }
 

@@ -2,7 +2,7 @@
 
 use memchr::memmem;
 
-use crate::exchange::InjectionId;
+use engine::exchange::InjectionId;
 
 /// The letters that JSON writes after a backslash (RFC 8259, section 7), all but `u`.
 const ESCAPES: &[u8] = b"bfnrt";

@@ -1,6 +1,6 @@
 //! A client's input for its status line, which may be the only source of the context gauge.
 
-use crate::{event::SessionId, transcript::Gauge};
+use engine::{event::SessionId, transcript::Gauge};
 
 /// A client's input for its status line.
 #[derive(Debug, Clone, PartialEq, Eq)]

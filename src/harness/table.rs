@@ -20,9 +20,16 @@ impl Kind {
     pub fn words() -> impl Iterator<Item = &'static str> {
         KINDS.into_iter().map(|kind| kind.word)
     }
+}
 
-    /// The variables forwarded by a hook of this harness; none for an unknown one.
-    pub fn forwarded(word: &str) -> &'static [(&'static str, &'static str)] {
-        Self::of_word(word).map_or(&[], |kind| kind.variables.forwarded)
+#[cfg(test)]
+mod tests {
+    use hook::harness::HARNESSES;
+
+    use super::Kind;
+
+    #[test]
+    fn a_hook_forwards_for_every_harness() {
+        assert_eq!(Kind::words().collect::<Vec<_>>(), HARNESSES.map(|harness| harness.word));
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use journal::time::Timestamp;
 
-use crate::session::WakeKind;
+use engine::session::WakeKind;
 
 /// A wake route of a session; the first ones have precedence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

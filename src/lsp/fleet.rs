@@ -25,10 +25,8 @@ use super::{
 };
 use journal::time::Timestamp;
 
-use crate::{
-    event::{Event, SessionId},
-    problem::{Change, Origin},
-};
+use crate::problem::{Change, Origin};
+use engine::event::{Event, SessionId};
 
 /// Most concurrent runs. A further one has to wait until a run has been unused for a minute, and
 /// replaces it.

@@ -12,10 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Writer;
 use journal::time::Timestamp;
 
-use crate::{
-    event::SessionId,
-    problem::{Change, Problem, Problems},
-};
+use crate::problem::{Change, Problem, Problems};
+use engine::event::SessionId;
 
 /// Most notified sessions of a folder. The one with the oldest write is evicted, and gets no
 /// further notifications about known errors.

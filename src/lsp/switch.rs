@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use crate::settings::{Form, Keys};
+use engine::settings::{Form, Keys};
 
 /// How long an unused server keeps running.
 const IDLE: Duration = Duration::from_secs(10 * 60);

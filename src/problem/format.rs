@@ -23,7 +23,7 @@ use crate::causes::shortened;
 /// Largest document, in bytes.
 pub const DOCUMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-impl_as_str!(Format);
+engine::words::impl_as_str!(Format);
 
 /// An output format. The word of a format that many tools write is also the name of the tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]

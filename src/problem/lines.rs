@@ -1,6 +1,6 @@
 //! Splits output bytes into lines of text, as a terminal shows them, of bounded length.
 
-use crate::event::terminal_line;
+use engine::event::terminal_line;
 
 /// Longest line, in bytes; the rest of a longer one is dropped. Source: cargo's JSON of one message
 /// has some 10 KiB.

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{Change, Level, Listed};
 use journal::time::duration_millis;
 
-use crate::{event::Severity, hash::hash_parts};
+use engine::{event::Severity, hash::hash_parts};
 
 /// The type of the event that a problem was found.
 pub const FOUND: &str = "problem.found";

@@ -10,14 +10,14 @@ use super::{
 };
 use journal::time::Timestamp;
 
-use crate::{
-    engine::SessionChange,
+use crate::wire::history::LedgerLine;
+use engine::{
+    SessionChange,
     event::{EventRef, Scope, Seq, SessionId, codec},
     exchange::{Harness, Injection},
     format,
     ledger::LedgerEntry,
     notification::{Notification, NotificationId},
-    wire::history::LedgerLine,
 };
 
 /// Numbers of added rows.

@@ -9,10 +9,10 @@ use super::{
 };
 use journal::time::Timestamp;
 
-use crate::{
+use crate::wire::history::{Ended, EventLine, LedgerLine, raw};
+use engine::{
     event::{Pattern, Seq, Severity},
     session::Readable,
-    wire::history::{Ended, EventLine, LedgerLine, raw},
 };
 
 /// Selects events.

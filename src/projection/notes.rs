@@ -8,13 +8,13 @@ use std::{mem, sync::Arc};
 
 use journal::{Record, time::Timestamp};
 
-use crate::{
-    engine::{Output, SessionChange},
+use crate::records;
+use engine::{
+    Output, SessionChange,
     event::{Seq, SessionId},
     exchange::Injection,
     ledger::{LedgerEntry, Subject},
     notification::Notification,
-    records,
 };
 
 /// Bits of a place for the numbers of the notes of one record: one record can close a session with

@@ -9,11 +9,8 @@ use super::{
 };
 use journal::time::Timestamp;
 
-use crate::{
-    notification::Priority,
-    session::Readable,
-    wire::history::{Delivery, LedgerLine, NotificationView},
-};
+use crate::wire::history::{Delivery, LedgerLine, NotificationView};
+use engine::{notification::Priority, session::Readable};
 
 const COLUMNS: &str = "place, priority, severity, created_at, expires_at, subscriber, id, inject_at, session, workspace, tokens, content, sentence";
 

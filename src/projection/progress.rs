@@ -10,7 +10,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-use crate::event::Seq;
+use engine::event::Seq;
 
 /// Positions of the event loop and of the projection's thread.
 #[derive(Debug)]

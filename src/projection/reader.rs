@@ -12,7 +12,7 @@ use rusqlite::{Connection, Transaction};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::{Doing, Failed, Progress, ProjectionError, schema, sql::from_sql, writer::BYTES_MAX};
-use crate::event::Seq;
+use engine::event::Seq;
 
 /// Most concurrent readers; further requests wait. On two cores, more readers would only delay each
 /// other.

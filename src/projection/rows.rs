@@ -8,11 +8,11 @@ use strum::VariantArray;
 use super::sql::from_sql;
 use journal::time::Timestamp;
 
-use crate::{
+use crate::wire::{event::to_masked_json, history::LedgerLine};
+use engine::{
     event::{EventRef, Provenance, Seq, SessionId, Severity},
     notification::{InjectionPoint, Priority},
     session::Readable,
-    wire::{event::to_masked_json, history::LedgerLine},
 };
 
 /// A condition that `session` is one of the readable ones, with `?` for their [`names`]; unset, it

@@ -8,15 +8,12 @@ use super::{
     Looked, Place, View, rows,
     rows::{Conditions, IS_READABLE},
 };
-use crate::{
-    event::SessionId,
-    session::Readable,
-    wire::{
-        exchange::started_by,
-        harness::HarnessView,
-        history::{ClosedSession, InjectionLine, Message},
-    },
+use crate::wire::{
+    exchange::started_by,
+    harness::HarnessView,
+    history::{ClosedSession, InjectionLine, Message},
 };
+use engine::{event::SessionId, session::Readable};
 
 /// The notifications of an injection. Their entries are of the injection's own record, so only that
 /// record's are read; the `+` keeps SQLite from reading those of the whole session.

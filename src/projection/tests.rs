@@ -12,13 +12,13 @@ use super::{
 };
 use journal::{Record, RecordKind, time::Timestamp};
 
-use crate::{
-    engine::{Output, SessionChange},
+use crate::records;
+use engine::{
+    Output, SessionChange,
     event::{EventRef, Seq, SessionId, Severity},
     exchange::{Answer, Harness, Injection, InjectionId, Role},
     ledger::LedgerEntry,
     notification::{InjectionPoint, NotificationId, SubscriberId},
-    records,
 };
 
 fn file() -> (TempDir, PathBuf) {
@@ -33,7 +33,7 @@ fn event_body(id: &str) -> Vec<u8> {
         id,
         event_type: "ci.check.failed",
         source: "ci",
-        provenance: crate::event::Provenance::Local,
+        provenance: engine::event::Provenance::Local,
         severity: Severity::Error,
         timestamp: Timestamp::from_millis(5),
         payload: "{}",
@@ -114,7 +114,7 @@ fn an_answer_that_is_asked_for_again_is_no_other_injection() {
     let answer = Answer { injection: Some(injection), ..Answer::default() };
     let session = SessionId::new("s1");
     let answered = || Output::Answer {
-        request: crate::engine::RequestId(1),
+        request: engine::RequestId(1),
         session: session.clone(),
         answer: answer.clone(),
         released: None,
@@ -122,7 +122,7 @@ fn an_answer_that_is_asked_for_again_is_no_other_injection() {
     let injected = Output::Record(LedgerEntry::Injected {
         notification: NotificationId::new("n1"),
         session: session.clone(),
-        injection: crate::exchange::InjectionId::new("abc123"),
+        injection: engine::exchange::InjectionId::new("abc123"),
         point: InjectionPoint::AfterTool,
         redelivered: None,
     });

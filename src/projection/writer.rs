@@ -14,7 +14,7 @@ use super::{
 };
 use journal::time::Timestamp;
 
-use crate::event::Seq;
+use engine::event::Seq;
 
 /// Most kept events; each takes about a kilobyte with its outcome.
 pub const EVENTS_MAX: u64 = 250_000;

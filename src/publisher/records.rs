@@ -2,13 +2,13 @@
 
 use journal::{AppendBatch, BodyTooLarge, RecordKind, time::Timestamp};
 
-use crate::{
-    engine::io::RequestId,
+use crate::records::{self, SkipDecision};
+use engine::{
     event::{Event, EventRef, Seq, SessionId},
     exchange::{Decision, Exchange, Harness, InjectionId, Process, ReleaseRecord},
+    io::RequestId,
     ledger::ConfirmedBy,
     notification::NotificationId,
-    records::{self, SkipDecision},
 };
 
 /// Records with consecutive positions and the same time.

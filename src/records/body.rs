@@ -5,14 +5,14 @@ use std::{borrow::Cow, sync::Arc};
 use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{
+use crate::wire::exchange::ExchangeView;
+use engine::{
     event::{Seq, SessionId},
     exchange::{
         Budget, CarrierEffect, ContextChange, Decision, Exchange, Format, Harness, InjectionId, Trigger,
     },
     ledger::ConfirmedBy,
     notification::{InjectionPoint, NotificationId},
-    wire::exchange::ExchangeView,
 };
 
 /// The version of every JSON body that is written, and the newest that is read. A field that a later

@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use super::*;
-use crate::{
+use engine::{
     event::Severity,
     exchange::{Budget, CarrierEffect, ContextChange, Directive, Format, Trigger},
     notification::{InjectionPoint, Tokens},
@@ -17,7 +17,7 @@ fn event() -> EventRef<'static> {
         id: "e1",
         event_type: "tool.call.failure",
         source: "tool_executor",
-        provenance: crate::event::Provenance::Local,
+        provenance: engine::event::Provenance::Local,
         severity: Severity::Error,
         timestamp: Timestamp::from_millis(5),
         payload: "{}",

@@ -9,11 +9,8 @@ use std::{collections::BTreeSet, mem};
 
 use axum::http::StatusCode;
 
-use crate::{
-    event::SessionId,
-    server::{App, error::ApiError, requester::Found},
-    session::Readable,
-};
+use crate::server::{App, error::ApiError, requester::Found};
+use engine::{event::SessionId, session::Readable};
 
 /// What a requester may read.
 #[derive(Debug, Clone)]

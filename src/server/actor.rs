@@ -11,7 +11,6 @@ use std::{convert::Infallible, sync::Arc};
 use axum::{extract::FromRequestParts, http::request::Parts};
 
 use crate::{
-    event::SessionId,
     harness::process::Process,
     server::{
         App,
@@ -21,6 +20,7 @@ use crate::{
         requester::{Found, Requester},
     },
 };
+use engine::event::SessionId;
 
 /// The process that makes a request, as far as what it may do is concerned.
 #[derive(Debug, Clone, Copy)]

@@ -12,15 +12,13 @@ use axum::{
 };
 use tokio::net::UnixStream;
 
-use crate::{
-    event::Provenance,
-    server::{
-        error::ApiError,
-        extract,
-        tokens::{Scope, Tokens},
-        webhook_paths,
-    },
+use crate::server::{
+    error::ApiError,
+    extract,
+    tokens::{Scope, Tokens},
+    webhook_paths,
 };
+use engine::event::Provenance;
 
 /// The process at the other end of a Unix socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

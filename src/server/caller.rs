@@ -11,9 +11,7 @@ use std::sync::{Arc, OnceLock};
 use axum::http::HeaderMap;
 
 use crate::{
-    event::{Provenance, SessionId},
     harness::native::{Evidence, Native},
-    pipeline::activation::MESSAGE_TYPE,
     server::{
         App,
         error::ApiError,
@@ -24,6 +22,10 @@ use crate::{
         event::ParsedEvent,
         publish::{SCOPE_HEADER, SCOPE_OF_CALLER},
     },
+};
+use engine::{
+    event::{Provenance, SessionId},
+    pipeline::activation::MESSAGE_TYPE,
 };
 
 /// The source of the events of `aside run`.
@@ -125,10 +127,8 @@ fn completed(event: &mut ParsedEvent<'_>, caller: &Known, wants_scope: bool) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        event::{Severity, catalogue::OwnSeverities},
-        wire::event::{Defaults, parse},
-    };
+    use crate::wire::event::{Defaults, parse};
+    use engine::event::{Severity, catalogue::OwnSeverities};
     use journal::time::Timestamp;
 
     const NOW: Timestamp = Timestamp::from_millis(1);

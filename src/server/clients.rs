@@ -4,8 +4,6 @@
 use axum::{Json, extract::State};
 
 use crate::{
-    event::SessionId,
-    exchange::Harness,
     harness::wake_route::WakeRoute,
     publisher::Records,
     server::{
@@ -18,6 +16,7 @@ use crate::{
     },
     wire::clients::ClientsView,
 };
+use engine::{event::SessionId, exchange::Harness};
 
 /// Shows the current wake routes of sessions, and hook input that could not be used.
 #[cfg_attr(test, utoipa::path(get, path = "/v1/clients", tag = "sessions", responses((status = 200, body = ClientsView))))]

@@ -7,10 +7,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{
     config::webhooks::Webhooks,
-    event::catalogue::OwnSeverities,
     server::error::ApiError,
     wire::views::{ConfigView, FindingsView, ReloadView},
 };
+use engine::event::catalogue::OwnSeverities;
 
 /// Most waiting reload requests, each for its own reload; further callers wait for room.
 pub const RELOADS_MAX: usize = 16;

@@ -6,15 +6,17 @@ use journal::meter::MonotonicClock;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
+    server::{Pulse, error::ApiError},
+    wire::views::{SessionView, StatusView},
+};
+use engine::{
+    Explanation,
     conversation::Named,
-    engine::Explanation,
     event::{Event, SessionId},
     exchange::{Decision, InjectionId},
     notification::{Notification, NotificationId},
     rules::CompiledRules,
-    server::{Pulse, error::ApiError},
     sink::{QuestionState, Verdict},
-    wire::views::{SessionView, StatusView},
 };
 
 /// Most queries that wait for the event loop; it answers each in microseconds, so reaching this

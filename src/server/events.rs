@@ -15,8 +15,6 @@ use crate::wire::{error::ErrorBody, event::EventView, publish::Results};
 use journal::{ReadError, Record, RecordBuf};
 
 use crate::{
-    event::{EVENT_BYTES_MAX, EventRef, Seq, codec},
-    ledger::LedgerEntry,
     projection::{Looked, ProjectionError, View},
     records,
     server::{
@@ -31,7 +29,6 @@ use crate::{
         lines,
         requester::Requester,
     },
-    session::Readable,
     wire::{
         FieldError,
         body::{self, BodyKind, Items},
@@ -40,6 +37,11 @@ use crate::{
         history::{EventWithHistory, LedgerLine, OtherEvent, raw},
         publish::{ResultsKind, Summary},
     },
+};
+use engine::{
+    event::{EVENT_BYTES_MAX, EventRef, Seq, codec},
+    ledger::LedgerEntry,
+    session::Readable,
 };
 
 /// Most events of one id that are found.

@@ -18,11 +18,7 @@ use sha2::{Digest, Sha256};
 #[cfg(test)]
 use crate::wire::{error::ErrorBody, exchange::ExchangeView};
 use crate::{
-    call::Call,
-    event::{Event, EventRef, SessionId, catalogue},
-    exchange::{Answer, Exchange, InjectionId},
     harness::kind::Kind,
-    hex::hex,
     publisher::Records,
     server::{
         App,
@@ -44,6 +40,12 @@ use crate::{
         names::checked_name,
         views::SessionView,
     },
+};
+use engine::{
+    call::Call,
+    event::{Event, EventRef, SessionId, catalogue},
+    exchange::{Answer, Exchange, InjectionId},
+    hex::hex,
 };
 
 /// How long an exchange waits for the event loop; far longer than any harness waits, so it is

@@ -13,7 +13,6 @@ use tokio::time::timeout;
 use tokio_stream::StreamExt;
 
 use crate::{
-    event::SessionId,
     server::{
         App,
         error::ApiError,
@@ -22,6 +21,7 @@ use crate::{
     },
     wire::{FieldError, names::checked_name},
 };
+use engine::event::SessionId;
 
 /// Largest body of most requests, in bytes: webhooks, notices, questions, watches.
 pub(crate) const BODY_BYTES_MAX: usize = 1024 * 1024;

@@ -8,7 +8,6 @@ use serde::Deserialize;
 #[cfg(test)]
 use crate::wire::error::ErrorBody;
 use crate::{
-    event::{Seq, SessionId},
     projection::{
         Looked, QueryResult, View,
         events::EventFilter,
@@ -22,7 +21,6 @@ use crate::{
         extract::{Params, Segment, SessionSegment},
         naming::known_session,
     },
-    session::Readable,
     wire::{
         FieldError, hint,
         history::{
@@ -30,6 +28,10 @@ use crate::{
             NotificationWithHistory, ProjectionView, raw, read_limit, read_moment,
         },
     },
+};
+use engine::{
+    event::{Seq, SessionId},
+    session::Readable,
     words::counted,
 };
 
@@ -91,9 +93,9 @@ fn event_filter(app: &App, params: EventsParams) -> Result<EventFilter, ApiError
     let pattern = params.event_type.as_deref().map(str::parse).transpose();
     let severity = params.severity.as_deref().map(str::parse).transpose();
     Ok(EventFilter {
-        pattern: pattern.map_err(|error: crate::event::EventTypeError| bad("type", error.to_string()))?,
+        pattern: pattern.map_err(|error: engine::event::EventTypeError| bad("type", error.to_string()))?,
         severity_min: severity
-            .map_err(|error: crate::event::SeverityError| bad("severity", error.to_string()))?,
+            .map_err(|error: engine::event::SeverityError| bad("severity", error.to_string()))?,
         source: params.source,
         session: params.session,
         workspace: params.workspace,
@@ -164,7 +166,7 @@ pub(crate) async fn notifications(
     let filter = NotificationFilter {
         readable: readable(&app, actor, params.session.as_deref()).await?,
         priority: priority
-            .map_err(|error: crate::notification::WordError| bad("priority", error.to_string()))?,
+            .map_err(|error: engine::notification::WordError| bad("priority", error.to_string()))?,
         session: params.session,
         subscriber: params.subscriber,
         state: params.state,

@@ -10,7 +10,8 @@ use std::{
 
 use journal::time::Timestamp;
 
-use crate::{event::clean_text, wire::clients::TroubleView};
+use crate::wire::clients::TroubleView;
+use engine::event::clean_text;
 
 /// Most kinds of problem that are counted separately; further kinds are counted together as
 /// [`OTHER`].

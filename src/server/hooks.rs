@@ -13,10 +13,7 @@ use bytes::Bytes;
 #[cfg(test)]
 use crate::wire::error::ErrorBody;
 use crate::{
-    event::{Event, SessionId},
-    exchange::Exchange,
     harness::{self, HookCall, HookEnv, HookError, Then, header_text, kind::Kind},
-    ledger::ConfirmedBy,
     publisher::Records,
     server::{
         App,
@@ -34,6 +31,11 @@ use crate::{
         wake_routes::KnownSocket,
         wrote,
     },
+};
+use engine::{
+    event::{Event, SessionId},
+    exchange::Exchange,
+    ledger::ConfirmedBy,
 };
 
 /// Takes one hook call of a harness.

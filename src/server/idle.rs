@@ -10,10 +10,10 @@ use journal::time::{Timestamp, duration_millis};
 use tokio::time::timeout;
 
 use crate::{
-    event::SessionId,
     publisher::Records,
     server::{App, client_folder::read_session_file, error::ApiError},
 };
+use engine::event::SessionId;
 
 /// Interval of polling while an urgent notification is pending.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

@@ -10,10 +10,6 @@ use crate::wire::error::ErrorBody;
 use journal::time::duration_millis;
 
 use crate::{
-    event::{Scope, SessionId},
-    exchange::Decision,
-    format,
-    notification::NotificationId,
     publisher::Records,
     server::{
         App,
@@ -27,6 +23,12 @@ use crate::{
         questions::open_count,
     },
     wire::{FieldError, inbox::InboxList, views::WaitingView},
+};
+use engine::{
+    event::{Scope, SessionId},
+    exchange::Decision,
+    format,
+    notification::NotificationId,
 };
 
 /// Selects the queue.
@@ -208,7 +210,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{
+    use engine::{
         event::Seq,
         notification::{Notification, Priority},
     };

@@ -10,7 +10,6 @@ use journal::{
 use uuid::Uuid;
 
 use crate::{
-    event::codec::IdOrigin,
     publisher::Records,
     server::{
         App,
@@ -23,6 +22,7 @@ use crate::{
         publish::{NumberedError, ResultView, Results, Summary},
     },
 };
+use engine::event::codec::IdOrigin;
 
 /// Most refusals that a summary lists; further ones are only counted.
 const SUMMARY_ERRORS_MAX: usize = 100;

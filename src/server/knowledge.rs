@@ -11,10 +11,10 @@ use std::{
 use dashmap::DashMap;
 use journal::time::Timestamp;
 
-use crate::{
+use crate::program::Workspaces;
+use engine::{
     event::SessionId,
     probe::{Known, Settings, View, memory::Changes},
-    program::Workspaces,
 };
 
 /// A copy of the facts of sessions.
@@ -104,7 +104,7 @@ impl Knowledge {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
+    use engine::{
         event::{Event, Payload, Provenance, Severity},
         probe::Memory,
     };

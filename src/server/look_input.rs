@@ -4,7 +4,8 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use journal::time::Timestamp;
 
-use crate::{
+use crate::server::facts::Within;
+use engine::{
     call::Call,
     event::{Event, SessionId},
     notification::InjectionPoint,
@@ -12,7 +13,6 @@ use crate::{
         self, Facts, Moment, OtherSession, Settings, View,
         late::{self, Answers, Caught, Later},
     },
-    server::facts::Within,
     transcript::{Gauge, Reader, Transcript},
 };
 

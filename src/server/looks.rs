@@ -10,9 +10,6 @@ use std::{
 use dashmap::{DashMap, DashSet};
 
 use crate::{
-    call::Call,
-    event::SessionId,
-    notification::InjectionPoint,
     program::Programs,
     server::{
         facts::Contents,
@@ -21,6 +18,7 @@ use crate::{
         mounts::Mounts,
     },
 };
+use engine::{call::Call, event::SessionId, notification::InjectionPoint};
 
 /// Most calls of a session that are kept for its next look; the oldest are evicted.
 const MISSED_CALLS_MAX: usize = 64;
@@ -136,7 +134,7 @@ impl Looks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::notification::InjectionPoint::{AfterTool, BeforeTool};
+    use engine::notification::InjectionPoint::{AfterTool, BeforeTool};
     use journal::time::Timestamp;
 
     #[test]

@@ -7,14 +7,16 @@ use axum::{Json, body::Body, extract::State};
 #[cfg(test)]
 use crate::wire::{error::ErrorBody, event::EventView};
 use crate::{
-    engine::{Explanation, Verdict},
-    event::{Event, catalogue},
-    nearest::nearest,
     server::{App, auth::Route, error::ApiError, extract::read_body, intake::NewIds},
     wire::{
         event::{self, Defaults},
         matching::{MatchView, TakerView},
     },
+};
+use engine::{
+    Explanation, Verdict,
+    event::{Event, catalogue},
+    nearest::nearest,
 };
 
 /// Most sessions that are listed; beyond it only the count is useful.

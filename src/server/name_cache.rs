@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dashmap::DashMap;
 
-use crate::event::SessionId;
+use engine::event::SessionId;
 
 /// Most cached answers: twice the number of sessions that can be open. The cache is cleared beyond
 /// it.

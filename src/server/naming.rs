@@ -6,12 +6,10 @@
 use axum::http::StatusCode;
 
 use crate::{
-    conversation::Named,
-    event::SessionId,
-    exchange::Exchange,
     server::{App, error::ApiError},
     wire::{FieldError, names::NAME_BYTES_MAX, views::SessionView},
 };
+use engine::{conversation::Named, event::SessionId, exchange::Exchange};
 
 /// The session with the id `id`, within `harness` if given.
 ///

@@ -14,14 +14,16 @@ use crate::wire::error::ErrorBody;
 use journal::time::{Timestamp, duration_millis};
 
 use crate::{
+    publisher::Records,
+    server::{App, actor::Actor, error::ApiError, extract::read_body, naming::session_of},
+    source::sinks::check,
+    wire::notify::{NotifyAnswer, NotifyRequest, SinkList, SinkView},
+};
+use engine::{
     event::{Event, SessionId},
     ledger::Suppressed,
     notification::{Level, Sink},
-    publisher::Records,
-    server::{App, actor::Actor, error::ApiError, extract::read_body, naming::session_of},
     sink::{ALL_PER_MINUTE_MAX, Notice, PER_MINUTE_MAX, Parts, Target, Verdict, seconds_ago},
-    source::sinks::check,
-    wire::notify::{NotifyAnswer, NotifyRequest, SinkList, SinkView},
 };
 
 /// Log target of the notices' texts.

@@ -18,18 +18,18 @@ use std::{
 use axum::http::HeaderMap;
 use tokio::time::timeout;
 
-use crate::{
+use crate::server::{
+    App,
+    extract::header,
+    facts::{Machine, Quick},
+    look_input::{LateLook, LookInput, Missed},
+};
+use engine::{
     call::Call,
     event::{Event, Provenance, SessionId},
     exchange::{ContextChange, Exchange},
     notification::InjectionPoint,
     probe::{self, Facts, late::Recorder},
-    server::{
-        App,
-        extract::header,
-        facts::{Machine, Quick},
-        look_input::{LateLook, LookInput, Missed},
-    },
     transcript::Reader,
 };
 

@@ -12,8 +12,6 @@ use rustix::param::clock_ticks_per_second;
 use tokio_stream::StreamExt;
 
 use crate::{
-    event::SessionId,
-    exchange,
     harness::{
         kind::Kind,
         process::{Process, ProcessStat},
@@ -27,6 +25,7 @@ use crate::{
     },
     source::process::{self, running, stat},
 };
+use engine::{event::SessionId, exchange};
 
 /// Most watched processes, one open file each; the end of others is found when another process is
 /// recorded or ends, or a monitor ends.

@@ -13,7 +13,6 @@ use tokio::{io::AsyncWriteExt, net::UnixStream, time::timeout};
 use tokio_stream::StreamExt;
 
 use crate::{
-    event::SessionId,
     harness::{message_socket::Inbound, wake_route::WakeRoute},
     server::{
         App,
@@ -23,6 +22,7 @@ use crate::{
     },
     source::process::running,
 };
+use engine::event::SessionId;
 
 /// How long a client may take to accept a connection or a message; a stuck client must not delay
 /// the others.

@@ -17,7 +17,6 @@ use serde::Deserialize;
 #[cfg(test)]
 use crate::wire::error::ErrorBody;
 use crate::{
-    event::SessionId,
     publisher::Records,
     server::{
         App,
@@ -29,16 +28,19 @@ use crate::{
         sessions::read_timeout,
         share::{Bounds, Held},
     },
-    sink::{
-        Question, QuestionState,
-        question::{Chosen, End, PER_ASKER_MAX, QUESTIONS_MAX, taken_event},
-    },
     wire::{
         notify::NotifyAnswer,
         questions::{
             AnswerRequest, Asked, ID_KIND, QuestionEnd, QuestionList, QuestionRequest, QuestionView,
             read_answer,
         },
+    },
+};
+use engine::{
+    event::SessionId,
+    sink::{
+        Question, QuestionState,
+        question::{Chosen, End, PER_ASKER_MAX, QUESTIONS_MAX, taken_event},
     },
 };
 
@@ -93,7 +95,9 @@ pub(crate) async fn ask(
     let now = app.now();
     let said = notice.into_notice(&id.unwrap_or_else(|| new_id(ID_KIND)), session, workspace, now);
     let caller = Some(actor.share(app).await?);
-    let question = Question { choices, expires_at: now + expires, awaited, caller, ..Question::of(&said) };
+    let mut question = Question::of(&said);
+    (question.choices, question.expires_at) = (choices, now + expires);
+    (question.awaited, question.caller) = (awaited, caller);
     // Two concurrent requests could both count as the last one within the bound.
     let _lock = app.registry.creation_lock().await;
     let open = open(app).await?;

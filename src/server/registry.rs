@@ -20,15 +20,17 @@ use journal::time::Timestamp;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use crate::{
-    engine::io::{Pending, RequestId},
-    event::SessionId,
-    exchange::{Answer, InjectionId},
     program::Programs,
     server::{
         connections::CONNECTIONS_MAX, error::ApiError, hook_troubles::HookTroubles, knowledge::Knowledge,
         looks::Looks, name_cache::Names, process_table::Processes, wake_routes::WakeRoutes,
     },
     source::inputs::Inputs,
+};
+use engine::{
+    event::SessionId,
+    exchange::{Answer, InjectionId},
+    io::{Pending, RequestId},
     transcript::Gauge,
 };
 
@@ -355,7 +357,7 @@ mod tests {
     use futures_util::FutureExt;
 
     use super::*;
-    use crate::exchange::{Injection, Role};
+    use engine::exchange::{Injection, Role};
 
     fn answer() -> Answer {
         Answer::default()

@@ -9,8 +9,7 @@ use std::{convert::Infallible, num::NonZeroI32, slice};
 use axum::{extract::FromRequestParts, http::request::Parts};
 
 use crate::{
-    event::SessionId,
-    harness::{header, kind::Kind, process::Process, table::KINDS},
+    harness::{kind::Kind, process::Process, table::KINDS},
     server::{
         App,
         auth::{PeerPid, Route},
@@ -21,6 +20,8 @@ use crate::{
     },
     source::process::Environment,
 };
+use engine::event::SessionId;
+use hook::harness::header;
 
 /// The origin of a request.
 #[derive(Debug, Clone, Copy)]

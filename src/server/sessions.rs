@@ -13,7 +13,6 @@ use serde::Deserialize;
 #[cfg(test)]
 use crate::wire::error::ErrorBody;
 use crate::{
-    event::SessionId,
     server::{
         App,
         access::Access,
@@ -27,6 +26,7 @@ use crate::{
         views::{PendingView, SessionList, SessionView},
     },
 };
+use engine::event::SessionId;
 
 /// Default wait of a long poll, in seconds; below the minute after which idle connections are often
 /// cut.

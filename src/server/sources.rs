@@ -183,7 +183,7 @@ impl Here {
     }
 
     fn unserved(&self, counted: &Counted) -> Vec<UnservedView> {
-        let view = |rule: &crate::pipeline::rule::Subscriber| {
+        let view = |rule: &engine::pipeline::rule::Subscriber| {
             let mut sum = Count::default();
             for ((_, event_type), count) in &counted.counts {
                 if rule.types.iter().any(|pattern| pattern.matches_text(event_type)) {

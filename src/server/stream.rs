@@ -28,9 +28,6 @@ use crate::wire::{error::ErrorBody, event::EventView};
 use journal::{ReadError, Reader, record::Record};
 
 use crate::{
-    engine::io::Pending,
-    event::{Pattern, Seq, SessionId, Severity, codec},
-    exchange::Harness,
     harness::kind::Kind,
     produced::produced,
     records,
@@ -54,6 +51,11 @@ use crate::{
         names::{read_name, read_workspace},
         views::{PendingView, WakeView},
     },
+};
+use engine::{
+    event::{Pattern, Seq, SessionId, Severity, codec},
+    exchange::Harness,
+    io::Pending,
 };
 
 /// Most records per read.
@@ -145,10 +147,10 @@ impl Filter {
         let pattern = params.pattern.as_deref().map(str::parse).transpose();
         let severity = params.severity.as_deref().map_or(Ok(Severity::Debug), str::parse);
         Ok(Self {
-            pattern: pattern.map_err(|error: crate::event::EventTypeError| {
+            pattern: pattern.map_err(|error: engine::event::EventTypeError| {
                 FieldError::new("pattern", error.to_string())
             })?,
-            severity_min: severity.map_err(|error: crate::event::SeverityError| {
+            severity_min: severity.map_err(|error: engine::event::SeverityError| {
                 FieldError::new("severity", error.to_string())
             })?,
         })

@@ -36,22 +36,24 @@ use super::*;
 use journal::{Clock, Journal, JournalSettings, memory::MemoryFiles, meter::Meters, time::Timestamp};
 
 use crate::{
-    conversation::Named,
-    engine::io::{Input, Pending, RequestId},
-    event::{Seq, SessionId, Severity},
-    exchange::{Answer, Exchange, Injection, InjectionId, Released, Role},
     harness::kind::Kind,
-    ledger::LedgerEntry,
-    notification::{Notification, NotificationId, Priority, SubscriberId},
     projection::{Command, FILE_NAME, Projection},
     publisher::Publisher,
     records::{self, RecordInput},
-    rules::CompiledRules,
-    session::{Wake, WakeKind},
     wire::{
         harness::HarnessView,
         views::{QueueView, SessionView},
     },
+};
+use engine::{
+    conversation::Named,
+    event::{Seq, SessionId, Severity},
+    exchange::{Answer, Exchange, Injection, InjectionId, Released, Role},
+    io::{Input, Pending, RequestId},
+    ledger::LedgerEntry,
+    notification::{Notification, NotificationId, Priority, SubscriberId},
+    rules::CompiledRules,
+    session::{Wake, WakeKind},
 };
 
 /// A daemon whose event loop is the test.

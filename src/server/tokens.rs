@@ -26,7 +26,8 @@ use strum::{IntoStaticStr, VariantArray};
 use subtle::ConstantTimeEq;
 
 use super::webhook_paths::{ALERTS_PATH, PATH};
-use crate::{hex::hex, regular_file, words::Words};
+use crate::regular_file;
+use engine::{hex::hex, words::Words};
 
 /// Random bytes of a new token: 256 bits.
 const TOKEN_BYTES: usize = 32;

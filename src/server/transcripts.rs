@@ -15,12 +15,11 @@ use std::{
 use tokio::sync::mpsc;
 
 use crate::{
-    exchange::InjectionId,
     harness::{self, Transcript},
-    ledger::ConfirmedBy,
     publisher::Records,
     server::{App, error::ApiError},
 };
+use engine::{exchange::InjectionId, ledger::ConfirmedBy};
 
 /// Most transcripts that wait for a search; a search takes about a millisecond, and the session's
 /// next hook makes up for a skipped one.

@@ -17,17 +17,15 @@ use journal::time::Timestamp;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::{
-    engine::io::Pending,
-    event::SessionId,
     harness::{
         message_socket::MessageSocket,
         process::Process,
         wake_route::{Attempts, Step, WakeRoute},
     },
     server::{client_folder::ClientFolder, process_table::Processes},
-    session::WakeKind,
     wire::clients::AttachedView,
 };
+use engine::{event::SessionId, io::Pending, session::WakeKind};
 
 /// Most known message sockets; beyond it new ones are ignored, and their sessions are reached by
 /// hooks alone.
@@ -304,7 +302,7 @@ mod tests {
     use futures_util::FutureExt;
 
     use super::*;
-    use crate::session::Wake;
+    use engine::session::Wake;
 
     const NOW: Timestamp = Timestamp::from_millis(1_000);
 

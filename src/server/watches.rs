@@ -16,7 +16,6 @@ use crate::wire::error::ErrorBody;
 use journal::time::Timestamp;
 
 use crate::{
-    event::SessionId,
     publisher::Records,
     server::{
         App,
@@ -28,19 +27,22 @@ use crate::{
         notify::{new_id, session_for},
         share::{Bounds, Held},
     },
-    session::SessionState,
     source::{
         ci,
         watching::{Look, LookError, look},
     },
+    wire::{
+        FieldError,
+        watches::{ConditionView, WatchAnswer, WatchList, WatchRequest, WatchView},
+    },
+};
+use engine::{
+    event::SessionId,
+    session::SessionState,
     watch::{
         ALL_MAX, Condition, EXPIRES_DEFAULT, EXPIRES_MAX, Needs, PER_OWNER_MAX, Part, Watch,
         condition::{Terms, parse},
         hosts::remote_host,
-    },
-    wire::{
-        FieldError,
-        watches::{ConditionView, WatchAnswer, WatchList, WatchRequest, WatchView},
     },
 };
 

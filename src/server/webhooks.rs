@@ -22,8 +22,6 @@ use journal::Outcome;
 
 use crate::{
     config::webhooks::{Sender, Webhooks},
-    event::{Event, Payload, Provenance, strip_text},
-    nearest::nearest,
     publisher::Records,
     server::{
         App,
@@ -46,6 +44,10 @@ use crate::{
         publish::NumberedError,
         webhooks::{SenderList, SenderView},
     },
+};
+use engine::{
+    event::{Event, Payload, Provenance, strip_text},
+    nearest::nearest,
     words::Words,
 };
 

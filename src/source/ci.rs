@@ -28,13 +28,13 @@ use tokio::{
 use tokio_stream::{Stream, StreamExt};
 
 use super::{Clocks, Outlet, Source, events_of, pause_if, values::values};
-use crate::{
+use crate::program::{Ids, Missing, Place, Program, Programs};
+use engine::{
     ci::{
         Follow, Found, Hosts, Next, Outcome, Output, Plan, Remote, commit_arguments, has_long_ids,
         read_commit,
     },
     event::Event,
-    program::{Ids, Missing, Place, Program, Programs},
 };
 
 /// The time limit of a call.

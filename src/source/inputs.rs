@@ -6,9 +6,9 @@ use std::sync::Arc;
 use tokio::sync::watch::Sender;
 
 use super::{lsp::writes::Writes, troubles::Troubles, watching::Open};
-use crate::{
+use crate::outside;
+use engine::{
     ci::Plan,
-    outside,
     sink::{Outbound, Question},
 };
 

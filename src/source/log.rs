@@ -25,11 +25,10 @@ use super::{
     values::changes,
 };
 use crate::{
-    event::Event,
     log::{Lines, Log, Place},
     outside,
-    settings::Entry,
 };
+use engine::{event::Event, settings::Entry};
 
 /// Most followed files.
 const FILES_MAX: usize = 256;

@@ -38,7 +38,6 @@ use super::{Clocks, Outlet, Source, events_of, failed, pause_if, values::values}
 use journal::time::Timestamp;
 
 use crate::{
-    event::Event,
     lsp::{
         self, Action, End, Fleet, RunId, Write, Writer,
         switch::{Settings, root_of},
@@ -46,6 +45,7 @@ use crate::{
     outside,
     program::Programs,
 };
+use engine::event::Event;
 
 /// Largest file that is sent to a server, in bytes. Larger ones are ignored.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;

@@ -37,12 +37,10 @@ use super::{
 use journal::time::Timestamp;
 
 use crate::{
-    event::Event,
-    hash::first_64_bits,
     outside,
     paths::{Search, Seen, Stamp, compare},
-    settings::Entry,
 };
+use engine::{event::Event, hash::first_64_bits, settings::Entry};
 
 /// Most searches: entries times folders of open sessions.
 const SEARCHES_MAX: usize = 256;

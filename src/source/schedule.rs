@@ -19,7 +19,8 @@ use tokio_stream::{Stream, StreamExt};
 use super::{Clocks, Outlet, Source, events_of, readiness, values::values};
 use journal::time::Timestamp;
 
-use crate::{event::Event, outside, schedule::Planner};
+use crate::{outside, schedule::Planner};
+use engine::event::Event;
 
 /// Size of a read from the alarm: its number of expirations.
 const COUNT_BYTES: usize = 8;

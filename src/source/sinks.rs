@@ -37,10 +37,10 @@ use self::{
 use super::{Clocks, Outlet, Source, events_of, values::values};
 use journal::time::Timestamp;
 
-use crate::{
+use crate::program::Programs;
+use engine::{
     event::Event,
     notification::Sink,
-    program::Programs,
     sink::{Answered, Choices, Job, Outbound, Settings, question::Chosen},
 };
 

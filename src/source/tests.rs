@@ -8,10 +8,8 @@ use std::{
 use super::*;
 use journal::{Journal, JournalSettings, memory::MemoryFiles};
 
-use crate::{
-    event::{Seq, codec},
-    records,
-};
+use crate::records;
+use engine::event::{Seq, codec};
 
 /// Publishes three events at once, and then asks for the stop or panics.
 struct Parting {

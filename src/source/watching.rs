@@ -28,7 +28,7 @@ pub use self::{
     looked::{Look, LookError},
 };
 use super::{Clocks, Outlet, Source, events_of, folders::Folders, pause, values::values};
-use crate::{
+use engine::{
     event::Event,
     watch::{Condition, Watch},
 };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::{nearest::nearest, pipeline::row::Row};
+use engine::{nearest::nearest, pipeline::row::Row};
 
 /// The fields of an event in a template.
 const EVENT_FIELDS: [&str; 9] =

@@ -9,14 +9,14 @@ use std::{fmt::Write as _, sync::Arc};
 use serde_json::{Value, json};
 
 use super::templates::{examples, input};
-use crate::{
-    config::{
-        compile::{Compiled, template_name},
-        declared::{self, DeclaredTable, DeclaredText},
-        effective,
-        layers::{FileKind, SourceFile, Sources},
-        layout::TEMPLATE_SUFFIX,
-    },
+use crate::config::{
+    compile::{Compiled, template_name},
+    declared::{self, DeclaredTable, DeclaredText},
+    effective,
+    layers::{FileKind, SourceFile, Sources},
+    layout::TEMPLATE_SUFFIX,
+};
+use engine::{
     event::{Event, Payload, Seq, catalogue::CatalogueEntry},
     pipeline::{
         render::{Code, EVENT_VARIABLES, Layout, OPTIONAL, Templates},

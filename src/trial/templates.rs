@@ -11,14 +11,14 @@ use serde_json::Value;
 use super::hints;
 use journal::time::Timestamp;
 
-use crate::{
-    config::{
-        compile::{Compiled, template_name},
-        effective,
-        layers::{FileKind, LayerKind, SourceFile, Sources},
-        layout::{DeclaredPlaces, TEMPLATE_SUFFIX},
-        report::{Diagnostic, Place, sentence},
-    },
+use crate::config::{
+    compile::{Compiled, template_name},
+    effective,
+    layers::{FileKind, LayerKind, SourceFile, Sources},
+    layout::{DeclaredPlaces, TEMPLATE_SUFFIX},
+    report::{Diagnostic, Place, sentence},
+};
+use engine::{
     event::{
         Event, Payload, Seq,
         catalogue::{CatalogueEntry, OwnSeverities},

@@ -5,13 +5,13 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use journal::time::Timestamp;
 use serde_json::{Map, Value};
 
-use crate::{
-    config::{
-        case::{SubscriberTest, TestEvent},
-        compile::Compiled,
-        report::{Diagnostic, sentence},
-    },
-    engine::{Engine, Input, Output},
+use crate::config::{
+    case::{SubscriberTest, TestEvent},
+    compile::Compiled,
+    report::{Diagnostic, sentence},
+};
+use engine::{
+    Engine, Input, Output,
     event::{Event, Payload, Provenance, Seq, SessionId, catalogue::OwnSeverities},
     format,
     notification::Notification,

@@ -14,7 +14,7 @@ use super::{
 };
 use journal::time::Timestamp;
 
-use crate::{
+use engine::{
     event::Severity,
     hex::hex,
     raw_json::{each_entry, each_item, is_array, is_object, json},

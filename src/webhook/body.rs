@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Result, Value, value::RawValue};
 
 use super::field::{Path, clean, is_name};
-use crate::raw_json::{each_entry, each_item, is_array, is_object};
+use engine::raw_json::{each_entry, each_item, is_array, is_object};
 
 /// Most fields that are read from a body without a matching row.
 const FIELDS_MAX: usize = 20;

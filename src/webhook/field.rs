@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::event::{cut_text, strip_text};
+use engine::event::{cut_text, strip_text};
 
 /// Longest text that is read from a field of a body, in characters.
 const TEXT_CHARS_MAX: usize = 500;

@@ -14,7 +14,7 @@ use subtle::ConstantTimeEq;
 use super::{Headers, Kind};
 use journal::time::Timestamp;
 
-use crate::hex::hex;
+use engine::hex::hex;
 
 /// Largest difference between the time of a signature and now, in seconds; an older body may be a
 /// replay.

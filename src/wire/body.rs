@@ -6,14 +6,12 @@
 
 use serde_json::value::RawValue;
 
-use crate::{
-    event::EVENT_BYTES_MAX,
-    wire::{
-        FieldError,
-        event::check_size,
-        request::{AtMost, kind_of},
-    },
+use crate::wire::{
+    FieldError,
+    event::check_size,
+    request::{AtMost, kind_of},
 };
+use engine::event::EVENT_BYTES_MAX;
 
 /// Most events in a body that is read whole; a longer list has to be NDJSON, which is answered
 /// while it is sent.

@@ -18,19 +18,19 @@ use journal::time::Timestamp;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, value::RawValue};
 
-use crate::{
+use crate::wire::{
+    FieldError,
+    event::{
+        ParsedEvent, check_payload, check_size, read_dedupe_key, read_severity, read_source, read_timestamp,
+        read_type,
+    },
+    excerpt,
+    names::{read_name, read_workspace},
+    request::{self, Text},
+};
+use engine::{
     event::{Provenance, catalogue::OwnSeverities, codec::IdOrigin, cut_text},
     raw_json,
-    wire::{
-        FieldError,
-        event::{
-            ParsedEvent, check_payload, check_size, read_dedupe_key, read_severity, read_source,
-            read_timestamp, read_type,
-        },
-        excerpt,
-        names::{read_name, read_workspace},
-        request::{self, Text},
-    },
 };
 
 /// Most extension attributes in a payload; of more, the first ones by name.

@@ -11,18 +11,16 @@ use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 
-use crate::{
-    event::{
-        EVENT_BYTES_MAX, EventRef, EventType, OWN_SOURCE, Payload, PayloadError, Provenance, Seq, Severity,
-        catalogue::{OwnSeverities, own},
-        codec::IdOrigin,
-        mask_value,
-    },
-    wire::{
-        FieldError,
-        names::{NAME_BYTES_MAX, check_printable, read_name, read_workspace},
-        request::{self, Text},
-    },
+use crate::wire::{
+    FieldError,
+    names::{NAME_BYTES_MAX, check_printable, read_name, read_workspace},
+    request::{self, Text},
+};
+use engine::event::{
+    EVENT_BYTES_MAX, EventRef, EventType, OWN_SOURCE, Payload, PayloadError, Provenance, Seq, Severity,
+    catalogue::{OwnSeverities, own},
+    codec::IdOrigin,
+    mask_value,
 };
 
 /// Longest dedupe key, in bytes; twice a name, because keys are often joined names.
@@ -319,7 +317,7 @@ pub(super) fn read_severity(
         || Ok(severities.default_severity(event_type)),
         |word| {
             word.parse()
-                .map_err(|error: crate::event::SeverityError| FieldError::new("severity", error.to_string()))
+                .map_err(|error: engine::event::SeverityError| FieldError::new("severity", error.to_string()))
         },
     )
 }
@@ -361,7 +359,7 @@ fn payload_error(error: &PayloadError) -> FieldError {
     let message = match error {
         PayloadError::Syntax(detail) => format!("is not JSON: {detail}"),
         PayloadError::NotAnObject(kind) => format!("must be a JSON object, not {kind}"),
-        PayloadError::TooDeep => format!("is nested deeper than {} levels", crate::event::NESTING_MAX),
+        PayloadError::TooDeep => format!("is nested deeper than {} levels", engine::event::NESTING_MAX),
     };
     FieldError::new("payload", message)
 }

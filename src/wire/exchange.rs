@@ -17,20 +17,20 @@ use serde_json::value::RawValue;
 use crate::wire::event::EventView;
 use journal::time::Timestamp;
 
-use crate::{
+use crate::wire::{
+    FieldError,
+    event::{self, Defaults, ParsedEvent},
+    harness::{self, HarnessView},
+    names::{checked_name, read_name, read_workspace},
+    request::{self, AtMost, Text},
+};
+use engine::{
     event::{OWN_SOURCE, Provenance, SessionId, catalogue::OwnSeverities},
     exchange::{
         Answer, Budget, CarrierEffect, ContextChange, Conversations, Directive, Exchange, Format, Harness,
         InjectionId, NOT_RUN, Released, Role, Trigger,
     },
     notification::{InjectionPoint, Tokens},
-    wire::{
-        FieldError,
-        event::{self, Defaults, ParsedEvent},
-        harness::{self, HarnessView},
-        names::{checked_name, read_name, read_workspace},
-        request::{self, AtMost, Text},
-    },
 };
 
 /// Most events in one exchange: several times the parallel tool calls of a turn.

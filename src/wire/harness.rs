@@ -4,10 +4,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::{
-    exchange::{Conversations, Harness},
-    wire::request,
-};
+use crate::wire::request;
+use engine::exchange::{Conversations, Harness};
 
 /// Facts about a harness; in an answer, unknown fields are ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

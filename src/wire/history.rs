@@ -9,10 +9,10 @@ use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::{
+use crate::wire::{FieldError, event::EventView, harness::HarnessView};
+use engine::{
     event::Seq,
     ledger::{LedgerEntry, Reason, Step, Subject},
-    wire::{FieldError, event::EventView, harness::HarnessView},
 };
 
 /// One ledger entry.
@@ -509,7 +509,7 @@ pub struct ClosedSessionPage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
+    use engine::{
         event::SessionId,
         ledger::{ConfirmedBy, FilteredBy, Redelivered},
         notification::{InjectionPoint, NotificationId, SubscriberId},
@@ -556,7 +556,7 @@ mod tests {
                 LedgerEntry::Injected {
                     notification,
                     session: session.clone(),
-                    injection: crate::exchange::InjectionId::new("a1"),
+                    injection: engine::exchange::InjectionId::new("a1"),
                     point: InjectionPoint::AfterTool,
                     redelivered: Some(Redelivered::ContextLost),
                 },

@@ -2,15 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    event::SessionId,
-    wire::{
-        FieldError,
-        names::read_name,
-        request::{self, Text},
-        views::WaitingView,
-    },
+use crate::wire::{
+    FieldError,
+    names::read_name,
+    request::{self, Text},
+    views::WaitingView,
 };
+use engine::event::SessionId;
 
 /// An agent's inbox request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -2,10 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::{
-    event::clean_text,
-    wire::{FieldError, excerpt},
-};
+use crate::wire::{FieldError, excerpt};
+use engine::event::clean_text;
 
 /// Longest id, source, session or cause, in bytes.
 pub const NAME_BYTES_MAX: usize = 256;

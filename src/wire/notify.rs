@@ -6,18 +6,18 @@ use journal::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::{
+use crate::wire::{
+    FieldError,
+    names::{read_name, read_workspace},
+    request::{self, Text},
+};
+use engine::{
     event::SessionId,
     event::mask_secrets,
     notification::{Category, Level, link},
     sink::{
         CONTEXT_CHARS_MAX, CONTEXT_DEFAULT, MESSAGE_CHARS_MAX, Notice, Progress, clean_line,
         progress::{DONE, KEY_CHARS_MAX},
-    },
-    wire::{
-        FieldError,
-        names::{read_name, read_workspace},
-        request::{self, Text},
     },
 };
 

@@ -5,17 +5,17 @@ use std::{sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::{
+use crate::wire::{
+    FieldError, hint,
+    notify::{NoticeBody, NotifyRequest},
+    request::{self, Text},
+    watches::read_expires,
+};
+use engine::{
     notification::Category,
     sink::{
         Question, clean_line,
         question::{ASKED_FOR_DEFAULT, Awaited, CHOICE_CHARS_MAX, CHOICES},
-    },
-    wire::{
-        FieldError, hint,
-        notify::{NoticeBody, NotifyRequest},
-        request::{self, Text},
-        watches::read_expires,
     },
 };
 
@@ -243,7 +243,7 @@ pub struct Asked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::notification::Level;
+    use engine::notification::Level;
 
     fn read(text: &str) -> Result<QuestionRequest, String> {
         QuestionRequest::read(text.as_bytes()).map_err(|error| error.to_string())

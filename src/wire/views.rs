@@ -10,10 +10,8 @@ use journal::time::short_duration;
 use serde::{Deserialize, Serialize};
 use toon::tokens;
 
-use crate::{
-    engine::io::Pending,
-    wire::{error::ErrorBody, harness::HarnessView, history::ProjectionView},
-};
+use crate::wire::{error::ErrorBody, harness::HarnessView, history::ProjectionView};
+use engine::io::Pending;
 
 /// The status of the daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

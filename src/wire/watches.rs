@@ -5,14 +5,14 @@ use std::{sync::Arc, time::Duration};
 use journal::time::parse_duration;
 use serde::{Deserialize, Serialize};
 
-use crate::{
+use crate::wire::{
+    FieldError,
+    names::{read_name, read_workspace},
+    request::{self, Text},
+};
+use engine::{
     event::{SessionId, strip_text},
     watch::{CONDITIONS_MAX, EXPIRES_MAX, NOTE_CHARS_MAX, Needs, ReminderKind, Watch},
-    wire::{
-        FieldError,
-        names::{read_name, read_workspace},
-        request::{self, Text},
-    },
 };
 
 /// A watch request. docs/watches.md defines its conditions.
@@ -144,7 +144,7 @@ pub struct ConditionView {
 impl From<&Watch> for WatchView {
     fn from(watch: &Watch) -> Self {
         let condition =
-            |part: &crate::watch::Part| ConditionView { text: part.text.clone(), state: part.met.clone() };
+            |part: &engine::watch::Part| ConditionView { text: part.text.clone(), state: part.met.clone() };
         Self {
             id: watch.id.to_string(),
             conditions: watch.parts.iter().map(condition).collect(),

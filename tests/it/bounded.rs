@@ -5,7 +5,7 @@
 
 use std::{fs, sync::Arc};
 
-use aside::{
+use engine::{
     event::{Event, Payload, Seq},
     notification::{SubscriberId, Tokens},
     pipeline::{

@@ -6,9 +6,9 @@ use aside::{
         compile::compile,
         report::{Level, Report},
     },
-    event::catalogue,
     trial,
 };
+use engine::event::catalogue;
 
 use crate::support::rules::with_user_sources;
 

@@ -19,10 +19,12 @@ use aside::{
         shipped,
     },
     daemon::rules::RulesStore,
+    trial::findings,
+};
+use engine::{
     event::{Severity, catalogue::OwnSeverities},
     notification::InjectionPoint,
     pipeline::rule::{Activity, BatchMode},
-    trial::findings,
 };
 
 const KNOWN_TYPES: [&str; 5] =

@@ -14,12 +14,14 @@ use std::{
 
 use aside::{
     daemon::{fold::Fold, rules::RulesStore},
-    engine::{Output, RequestId},
+    records::{self, RecordInput},
+};
+use engine::{
+    Output, RequestId,
     event::{Event, Payload, Seq, SessionId, Severity, codec},
     exchange::{Budget, CarrierEffect, ContextChange, Exchange, Harness, InjectionId, Trigger},
     ledger::{ConfirmedBy, LedgerEntry},
     notification::InjectionPoint,
-    records::{self, RecordInput},
 };
 use journal::{
     AppendError, Level, Record, RecordBuf, RecordKind,
@@ -97,7 +99,7 @@ fn acts() -> Vec<Timed> {
         id: format!("e{number}").into(),
         event_type: TYPES[index(number, TYPES.len())].parse().expect("a type"),
         source: "tools".into(),
-        provenance: aside::event::Provenance::Harness,
+        provenance: engine::event::Provenance::Harness,
         severity: if number % 11 == 5 { Severity::Critical } else { Severity::Error },
         timestamp: Timestamp::from_millis(at),
         payload: Payload::from(payload(number)),

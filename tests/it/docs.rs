@@ -18,14 +18,16 @@ use aside::{
         compile::{Compiled, compile},
         layers::{LayerKind, SourceFile, Sources},
     },
-    event::{Event, Payload, Seq, Severity, catalogue::OwnSeverities},
     harness::table::KINDS,
+    trial::run_test,
+};
+use engine::{
+    event::{Event, Payload, Seq, Severity, catalogue::OwnSeverities},
     notification::{SubscriberId, Tokens},
     pipeline::{
         render::{RenderInput, Rendered, Templates},
         row::Row,
     },
-    trial::run_test,
 };
 use journal::time::Timestamp;
 use serde_json::Value;

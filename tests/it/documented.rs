@@ -14,7 +14,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use aside::client::Client;
+use hook::client::Client;
 use regex::Regex;
 
 use crate::{

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use aside::client::Response;
+use hook::client::Response;
 use serde_json::{Value, json};
 
 use crate::support::{

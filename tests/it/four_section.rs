@@ -9,10 +9,12 @@ use aside::{
         layers::{LayerKind, Sources},
         load::read_layers,
     },
+    trial::findings,
+};
+use engine::{
     event::{Severity, catalogue},
     notification::Priority,
     pipeline::rule::{BatchMode, Batching},
-    trial::findings,
 };
 use serde_json::{Value, json};
 

@@ -5,7 +5,7 @@ pub(crate) mod machine;
 
 use std::{fs, path::Path, sync::Arc};
 
-use aside::{
+use engine::{
     call::{Call, Touch, TouchKind},
     event::{Event, Payload, Provenance, SessionId, Severity},
     notification::InjectionPoint,

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use aside::client::{HOOK_TIMEOUT_MS_LIMITS, HOOK_TIMEOUT_VARIABLE};
+use hook::client::{HOOK_TIMEOUT_MS_LIMITS, HOOK_TIMEOUT_VARIABLE};
 use rustix::net::sockopt::socket_peercred;
 use serde_json::{Value, json};
 

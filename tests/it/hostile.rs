@@ -9,11 +9,11 @@ mod tokens;
 
 use std::{cell::RefCell, collections::BTreeMap, env, time::Duration};
 
-use aside::{
-    engine::io::{Input, Output},
+use engine::{
     event::{Event, Payload, SessionId, Severity, clean_text, strip_text},
     exchange::{Exchange, Format, Harness, Injection},
     format::line::LINE_CHARS_MAX,
+    io::{Input, Output},
     notification::{InjectionPoint, Priority},
 };
 use journal::time::Timestamp;
@@ -96,7 +96,7 @@ impl Stage {
                 id: format!("e{}", self.count).into(),
                 event_type: event_type.parse().expect("a valid type"),
                 source: "test".into(),
-                provenance: aside::event::Provenance::Harness,
+                provenance: engine::event::Provenance::Harness,
                 severity: Severity::Warning,
                 timestamp: self.now,
                 payload: Payload::parse(&payload.to_string()).expect("a valid payload"),

@@ -18,11 +18,14 @@ use std::{
 
 use aside::{
     daemon::{fold::Fold, rules::RulesStore},
-    engine::{Input, Output, io::RequestId},
-    event::{Seq, codec},
-    ledger::LedgerEntry,
     records::{self, RecordInput},
     wire::{exchange::AnswerView, instructions::INSTRUCTIONS},
+};
+use engine::{
+    Input, Output,
+    event::{Seq, codec},
+    io::RequestId,
+    ledger::LedgerEntry,
 };
 use journal::{Journal, JournalSettings, files::DirFiles, time::Timestamp};
 use rustix::process::{Pid, Signal, kill_process};

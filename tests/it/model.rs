@@ -16,8 +16,8 @@ mod timeline;
 
 use std::collections::BTreeMap;
 
-use aside::{
-    engine::{Engine, Input, Output, RequestId},
+use engine::{
+    Engine, Input, Output, RequestId,
     event::{Event, Payload, Seq, SessionId, Severity},
     exchange::{
         Budget, ContextChange, Conversations, Exchange, Format, Harness, InjectionId, Release, Trigger,
@@ -235,7 +235,7 @@ impl Live {
             id: format!("e{}", self.journal.len() + 1).into(),
             event_type: event_type.parse().expect("a valid type"),
             source: "tools".into(),
-            provenance: aside::event::Provenance::Harness,
+            provenance: engine::event::Provenance::Harness,
             severity: Severity::Warning,
             timestamp: self.now,
             payload: Payload::from(payload("grep", 0)),

@@ -9,10 +9,12 @@ use aside::{
         layers::{LayerKind, SourceFile, Sources},
         shipped,
     },
+    trial::text_as_template,
+};
+use engine::{
     event::{Event, Provenance, Severity, catalogue},
     notification::{Activation, InjectionPoint, Notification, Priority},
     pipeline::rule::{Activity, Subscriber},
-    trial::text_as_template,
 };
 use serde_json::{Value, json};
 

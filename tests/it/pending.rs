@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use aside::{
-    engine::{Input, Output},
+use engine::{
+    Input, Output,
     event::{Event, Payload, Provenance, SessionId, Severity},
     exchange::{Answer, Budget, Exchange, Format, Harness},
     notification::{InjectionPoint, Tokens},

@@ -14,12 +14,10 @@ use aside::{
         producers::{self, PRODUCERS, Producer},
         webhooks::Webhooks,
     },
-    detector,
-    event::catalogue,
     harness::table::KINDS,
-    notification::SubscriberId,
-    outside, probe,
+    outside,
 };
+use engine::{detector, event::catalogue, notification::SubscriberId, probe};
 
 use crate::tidy::read_tree;
 
@@ -47,7 +45,9 @@ const MARK: &str = "[events]\n# Nothing that ships with aside publishes these: o
 fn literals() -> BTreeMap<String, BTreeSet<String>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = BTreeMap::new();
-    read_tree(root, &root.join("src"), &mut files);
+    for root in [root, &root.join("crates/engine")] {
+        read_tree(root, &root.join("src"), &mut files);
+    }
     files.retain(|path, _| !path.contains("tests"));
     let of = |text: &str| {
         let code = text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or_default();
@@ -124,7 +124,7 @@ fn types_of(row: &Producer) -> BTreeSet<&'static str> {
 fn unserved() -> Vec<(SubscriberId, Vec<String>)> {
     let compiled = compile(&Sources::shipped(), &[]);
     let types =
-        |rule: &aside::pipeline::rule::Subscriber| rule.types.iter().map(ToString::to_string).collect();
+        |rule: &engine::pipeline::rule::Subscriber| rule.types.iter().map(ToString::to_string).collect();
     producers::unserved(&compiled.rules).map(|rule| (rule.id.clone(), types(rule))).collect()
 }
 

@@ -11,8 +11,8 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use aside::{
-    engine::{Input, Output},
+use engine::{
+    Input, Output,
     event::{Event, Payload, Provenance, SessionId, Severity},
     exchange::{ContextChange, Exchange, Harness, InjectionId, Process, Trigger},
     ledger::{ConfirmedBy, LedgerEntry},

@@ -9,10 +9,12 @@ use std::{collections::BTreeMap, path::Path, time::Duration};
 use aside::{
     config::layers::{LayerKind, SourceFile, Sources},
     daemon::rules::RulesStore,
-    engine::Output,
+    records,
+};
+use engine::{
+    Output,
     event::{EventRef, Seq, Severity},
     ledger::LedgerEntry,
-    records,
 };
 use journal::{Level, memory::MemoryFiles, time::Timestamp};
 use tempfile::TempDir;
@@ -142,7 +144,7 @@ impl Generated {
             id: &self.id,
             event_type: self.event_type,
             source: "generator",
-            provenance: aside::event::Provenance::Harness,
+            provenance: engine::event::Provenance::Harness,
             severity: self.severity,
             timestamp: Timestamp::from_millis(self.at),
             payload: &self.payload,

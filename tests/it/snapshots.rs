@@ -13,9 +13,11 @@ use aside::{
         rules::RulesStore,
         snapshots::{Capture, FORMAT_VERSION, Snapshots},
     },
+    records,
+};
+use engine::{
     event::{Event, Payload, Seq, SessionId, Severity},
     exchange::Harness,
-    records,
 };
 use journal::{Level, Outcome, RecordBuf, files::Files, memory::MemoryFiles, time::Timestamp};
 use serde_json::json;
@@ -103,7 +105,7 @@ fn event(round: u64, number: u64) -> Event {
         id: format!("e{round}-{number}").into(),
         event_type: TYPES[usize::try_from(number % 4).expect("small")].parse().expect("a type"),
         source: "tools".into(),
-        provenance: aside::event::Provenance::Harness,
+        provenance: engine::event::Provenance::Harness,
         severity: Severity::Error,
         timestamp: at(round * 1_000),
         payload: Payload::from(json!({ "tool": format!("t{}", number % 3), "n": number })),

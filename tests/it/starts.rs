@@ -12,13 +12,12 @@ use std::{
     sync::Arc,
 };
 
-use aside::{
-    daemon::replay::RecoveryError,
-    engine::RequestId,
+use aside::{daemon::replay::RecoveryError, records};
+use engine::{
+    RequestId,
     event::{Seq, SessionId},
     exchange::Exchange,
     notification::InjectionPoint,
-    records,
 };
 use journal::{Journal, JournalSettings, Level, files::DirFiles, memory::MemoryFiles, time::Timestamp};
 use rustix::process::{Pid, Signal};

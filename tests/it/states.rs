@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use aside::{
     config::{compile::compile, layers::Sources, webhooks::Webhooks},
+    webhook::{Kind, said},
+};
+use engine::{
     event::{Event, Payload, Provenance, Seq, catalogue},
     pipeline::{Pipeline, PipelineOutput},
-    webhook::{Kind, said},
 };
 use journal::time::Timestamp;
 use serde_json::{Value, json};
@@ -21,7 +23,7 @@ fn event(number: u64, (kind, name, body): &Body) -> Arc<Event> {
     let severity = catalogue::default_severity(said.event_type.as_str());
     Arc::new(Event {
         id: format!("e{number}").into(),
-        severity: said.severity.or(severity).unwrap_or(aside::event::Severity::Info),
+        severity: said.severity.or(severity).unwrap_or(engine::event::Severity::Info),
         event_type: said.event_type,
         source: kind.as_str().into(),
         provenance: Provenance::Remote,
@@ -43,7 +45,7 @@ fn delivered(bodies: &[Body]) -> String {
     let (templates, now) = (&rules.templates, Timestamp::from_millis(1_000));
     for (number, body) in (1..).zip(bodies) {
         let (seq, event) = (Seq(number), event(number, body));
-        let matches = |patterns: &[aside::event::Pattern]| {
+        let matches = |patterns: &[engine::event::Pattern]| {
             patterns.iter().any(|pattern| pattern.matches(&event.event_type))
         };
         if rule.resolve.as_ref().is_some_and(|resolve| matches(&resolve.by)) {

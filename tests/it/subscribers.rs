@@ -7,13 +7,15 @@ use aside::{
         compile::compile,
         layers::{LayerKind, SourceFile, Sources},
     },
-    engine::{Engine, Input, Output, RequestId},
+    trial::run_test,
+};
+use engine::{
+    Engine, Input, Output, RequestId,
     event::{Event, Payload, Seq, SessionId, Severity, catalogue},
     exchange::{Budget, CarrierEffect, ContextChange, Exchange, Format, Harness, Release, Trigger},
     ledger::{LedgerEntry, Reason},
     notification::{InjectionPoint, SubscriberId},
     rules::CompiledRules,
-    trial::run_test,
 };
 use journal::time::Timestamp;
 use serde_json::Value;
@@ -109,7 +111,7 @@ fn nothing_more_is_delivered_of_a_subscriber_that_is_switched_off() {
             id: format!("e{seq}").into(),
             event_type: "a.b".parse().expect("valid"),
             source: "test".into(),
-            provenance: aside::event::Provenance::Harness,
+            provenance: engine::event::Provenance::Harness,
             severity: Severity::Info,
             timestamp: now,
             payload: Payload::from(serde_json::json!({})),

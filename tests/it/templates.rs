@@ -2,8 +2,8 @@
 
 use std::{fmt::Write as _, sync::Arc};
 
-use aside::{
-    config::{compile::compile, layers::Sources},
+use aside::config::{compile::compile, layers::Sources};
+use engine::{
     event::{Event, Payload, Seq, clean_text},
     notification::Tokens,
     pipeline::{

@@ -21,7 +21,7 @@ use rooms::is_within;
 use rust_text::{Placed, Token, paths, tokens};
 use tree::dependencies;
 pub(crate) use tree::read_tree;
-use tree::{CRATES, read_crates};
+use tree::{CRATES, DECIDING_CRATE, read_crates};
 
 /// Longest file, tests included.
 const LINES_MAX: usize = 600;
@@ -66,7 +66,7 @@ const HASH_TABLES: Where = Where::Only(&[
     "journal/log/idempotency.rs",
 ]);
 const CLOCK: Where =
-    Where::Only(&["daemon/clock.rs", "cli/run.rs", "cli/doctor/binary.rs", "client.rs", "client/"]);
+    Where::Only(&["daemon/clock.rs", "cli/run.rs", "cli/doctor/binary.rs", "hook/client.rs", "hook/client/"]);
 
 /// The files that may run programs. Of those of the daemon, only `program.rs` decides which.
 const PROGRAMS: Where = Where::Only(&[
@@ -77,7 +77,7 @@ const PROGRAMS: Where = Where::Only(&[
     "source/sinks/command.rs",
     "server/git_diff.rs",
     "cli/",
-    "client/start.rs",
+    "hook/client/start.rs",
     // Tests.
     "server/processes.rs",
     "source/watching/tests.rs",
@@ -299,18 +299,26 @@ fn own_path<'p>(path: &'p str, module: &Module, is_top: bool) -> Option<&'p str>
     if let Some(rest) = path.strip_prefix("crate::") {
         return Some(rest);
     }
-    if ["main", "hook_main"].contains(&module.name) {
+    if module.name == "main" {
         return path.strip_prefix("aside::");
     }
-    if path.split("::").next().is_some_and(|first| CRATES.contains(&first)) {
+    let first = path.split("::").next()?;
+    if first == DECIDING_CRATE {
+        let rest = path.strip_prefix(first)?.trim_start_matches("::");
+        return Some(if is_in_module(rest) { rest } else { path });
+    }
+    if CRATES.contains(&first) {
         return Some(path);
     }
     // Two steps lead to the root from a file below the top, one step from a file at the top. An
     // inline module adds a step, so a path that does not begin with a module's name counts as the
     // file's own.
     let steps = if is_top { "super::" } else { "super::super::" };
-    let rest = path.strip_prefix(steps)?;
-    MODULES.iter().any(|other| is_within(rest, other.name)).then_some(rest)
+    path.strip_prefix(steps).filter(|rest| is_in_module(rest))
+}
+
+fn is_in_module(path: &str) -> bool {
+    MODULES.iter().any(|module| is_within(path, module.name))
 }
 
 fn check_own(module: &Module, own: &str) -> Option<String> {
@@ -326,8 +334,8 @@ fn check_outside(
 ) -> Option<String> {
     let mut segments = path.split("::");
     let root = segments.next().unwrap_or(path);
-    if module.name == "client" && root != SYSTEM_CALLS && dependencies.contains(root) {
-        return Some(format!("`client` uses std and system calls only, not `{root}`"));
+    if module.name == "hook" && root != SYSTEM_CALLS && dependencies.contains(root) {
+        return Some(format!("`hook` uses std and system calls only, not `{root}`"));
     }
     let reads_clock = path.split("::").any(|segment| CLOCK_NAMES.contains(&segment))
         || CLOCK_CALLS.into_iter().any(|call| path.ends_with(call));
@@ -355,7 +363,7 @@ fn check_orphans(files: &BTreeMap<String, String>) -> Vec<Finding> {
     let is_root = |path: &str| {
         path == "src/lib.rs"
             || path == "src/main.rs"
-            || path == "src/hook_main.rs"
+            || path == "src/hook/main.rs"
             || path == "tests/it/main.rs"
             || path.starts_with("benches/")
             || CRATES.iter().any(|name| path == format!("src/{name}.rs"))
@@ -392,7 +400,7 @@ mod tests {
 
     fn rules_broken(path: &str, text: &str) -> Vec<String> {
         let dependencies =
-            dependencies("[dependencies]\nserde_json = \"1\"\ntokio-stream = \"1\"\n[lints]\nx = 1");
+            dependencies("[dependencies]\nserde_json.workspace = true\ntokio-stream = \"1\"\n[lints]\nx = 1");
         check_file(path, text, &dependencies).iter().map(Finding::to_string).collect()
     }
 
@@ -415,7 +423,9 @@ mod tests {
             ("src/publisher.rs", "use crate::rules;", "may not use `rules`"),
             ("src/server/router.rs", "use crate::daemon::x;", "may not use `daemon::x`"),
             ("src/daemon.rs", "use crate::cli::x;", "may not use `cli::x`"),
-            ("src/client.rs", "use crate::time;", "may not use `time`"),
+            ("src/hook/client.rs", "use crate::time;", "may not use `time`"),
+            ("src/config/compile.rs", "use engine::Engine;", "may not use `engine::Engine`"),
+            ("src/config/compile.rs", "use engine::throttle::x;", "may not use `throttle::x`"),
             ("src/main.rs", "use aside::daemon;", "may not use `daemon`"),
             ("src/surprise.rs", "", "has no layer"),
         ];
@@ -437,8 +447,8 @@ mod tests {
             ("src/conversation/injector.rs", "use std::sync::{Arc, Mutex};", "`std::sync::Mutex` may not"),
             ("src/publisher.rs", "use std::sync::mpsc::channel;", "`std::sync::mpsc::channel` may not"),
             ("src/daemon.rs", "use dashmap::DashMap;", "`dashmap` may not"),
-            ("src/client.rs", "use serde_json::Value;", "uses std and"),
-            ("src/client.rs", "use tokio_stream::Stream;", "uses std and"),
+            ("src/hook/client.rs", "use serde_json::Value;", "uses std and"),
+            ("src/hook/client.rs", "use tokio_stream::Stream;", "uses std and"),
             ("src/publisher.rs", "use std::time::{Duration, Instant};", "time is data"),
             ("src/cli/tail.rs", "let t = jiff::Timestamp::now();", "time is data"),
             ("src/engine.rs", "fn f() { async {} }", "synchronous"),
@@ -455,9 +465,9 @@ mod tests {
             ("src/event/catalogue.rs", "use crate::event::Pattern;\n/// `tokio::x`\nuse serde::Deserialize;"),
             ("src/pipeline/render/template.rs", "use minijinja::Value; use crate::words; use toon::tokens;"),
             ("src/config/load.rs", "use std::{env, fs};"),
-            ("src/config.rs", "use crate::{pipeline::rule, rules::CompiledRules};"),
+            ("src/config.rs", "use engine::{pipeline::rule, rules::CompiledRules};"),
             ("src/harness/claude.rs", "use crate::{engine::io::Input, wire};"),
-            ("src/client.rs", "use std::time::Instant;"),
+            ("src/hook/client.rs", "use std::time::Instant;"),
             ("src/daemon/clock.rs", "use std::time::{Instant, SystemTime};"),
             ("src/cli/serve.rs", "use tokio::runtime; use crate::daemon;"),
             ("src/pipeline.rs", "mod filter; use self::filter::x; mod tests { use super::filter::y; }"),

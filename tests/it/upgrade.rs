@@ -14,11 +14,13 @@ use aside::{
         rules::RulesStore,
         snapshots::Snapshots,
     },
-    engine::{Output, RequestId},
+    records,
+};
+use engine::{
+    Output, RequestId,
     event::{Seq, SessionId},
     exchange::{Exchange, Harness},
     notification::InjectionPoint,
-    records,
 };
 use journal::{
     IdempotencyKey, JournalSettings, Level,

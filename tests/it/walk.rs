@@ -17,11 +17,13 @@ use std::{
 use aside::{
     config::layers::{LayerKind, SourceFile, Sources},
     daemon::{replay::RecoveryError, rules::RulesStore},
-    engine::{Output, RequestId},
+    records,
+};
+use engine::{
+    Output, RequestId,
     event::{Event, Payload, Provenance, SessionId, Severity},
     exchange::Exchange,
     notification::InjectionPoint,
-    records,
 };
 use journal::{
     Level, Outcome,

@@ -3,11 +3,11 @@
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
-use aside::{
+use aside::config::{compile::compile, layers::Sources};
+use engine::{
+    Engine, Input, Output, RequestId,
     call::{Call, Touch, TouchKind},
     ci::{Checks, Failure, Next, Outcome, Output as Left, Plan, Remote},
-    config::{compile::compile, layers::Sources},
-    engine::{Engine, Input, Output, RequestId},
     event::{Event, Payload, Provenance, Seq, SessionId, Severity},
     exchange::{ContextChange, Exchange, Format, Harness, Release},
     ledger::{LedgerEntry, Reason},

@@ -8,15 +8,15 @@ use std::{
 
 use crate::{
     cli::client_program,
-    client::percent_encode,
     harness::{
-        header,
         kind::Kind,
         process::Process,
         session_file::{FILE_BYTES_MAX, SessionFile},
     },
     regular_file,
 };
+use hook::client::percent_encode;
+use hook::harness::header;
 
 /// A running client.
 pub(super) struct StartedBy {

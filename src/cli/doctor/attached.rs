@@ -7,13 +7,13 @@ use serde::de::DeserializeOwned;
 use super::Check;
 use crate::{
     cli::{of_harness::listed, terminal::one_line},
-    client::Client,
     wire::{
         clients::{AttachedView, ClientsView, TroubleView},
         views::{SessionList, SessionView},
     },
-    words::counted,
 };
+use engine::words::counted;
+use hook::client::Client;
 
 /// The checks, for a daemon that answers.
 pub(super) fn checks(client: &Client) -> Vec<Check> {

@@ -9,11 +9,8 @@ use std::{
 };
 
 use super::Check;
-use crate::{
-    cli::{hook, run::timed},
-    client::hook_deadline,
-    harness::kind::Kind,
-};
+use crate::{cli::run::timed, harness::kind::Kind};
+use hook::client::hook_deadline;
 
 const HOOK_TIME: &str = "hook time";
 /// Most bytes read of the program's file, which starts with its headers.

@@ -20,7 +20,6 @@ use crate::{
             templates::{Choice, events},
         },
     },
-    client::{HOOK_PROGRAM, PROGRAM},
     harness::{
         installation::Plugin,
         kind::Kind,
@@ -29,6 +28,7 @@ use crate::{
         table::KINDS,
     },
 };
+use hook::client::{HOOK_PROGRAM, PROGRAM};
 
 const HOOKS: &str = "hooks";
 

@@ -16,13 +16,13 @@ use uuid::Uuid;
 use super::{Check, binary::hook_command};
 use crate::{
     cli::doctor_probe::SOURCE,
-    client::Client,
     harness::{
         kind::Kind,
         round_trip::{MadeUp, RoundTrip},
     },
     wire::sources::{DOCTOR_AGENT as AGENT, DOCTOR_SESSION as SESSION},
 };
+use hook::client::Client;
 
 pub(super) const NAME: &str = "round trip";
 /// The event type: of a core subscriber, which cannot be disabled.

@@ -24,7 +24,8 @@ pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{cli::tests::context, client::fake::FakeDaemon};
+    use crate::cli::tests::context;
+    use hook::client::fake::FakeDaemon;
 
     #[test]
     fn a_status_that_cannot_be_read_is_not_taken_for_one_without_failures() {

@@ -7,11 +7,11 @@ use super::{Check, round_trip};
 use crate::{
     causes::with_causes,
     cli::{Context, absolute_folder, sources},
-    client::HOOK_TIMEOUT_VARIABLE,
     config::producers::Producer,
     harness::kind::Kind,
     wire::sources::{LooksView, SlowView, SourceView, SourcesView},
 };
+use hook::client::HOOK_TIMEOUT_VARIABLE;
 
 const NAME: &str = "sources";
 /// Name of the check that changes a file.

@@ -5,9 +5,9 @@ use crate::{
         CliError, Context, ids,
         terminal::{Tone, one_line},
     },
-    client::percent_encode,
     wire::error::ErrorView,
 };
+use hook::client::percent_encode;
 
 /// The notification that a decision is about.
 #[derive(Debug, clap::Args)]

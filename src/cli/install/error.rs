@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use super::{plan::FileError, settings::SettingsError};
-use crate::cli::paths::PathsError;
-use crate::{client::PROGRAM, harness::program::Version};
+use crate::harness::program::Version;
+use hook::client::PROGRAM;
+use hook::paths::PathsError;
 
 /// Why an installation or removal failed.
 #[derive(Debug, thiserror::Error)]

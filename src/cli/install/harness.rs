@@ -18,10 +18,10 @@ use super::{
     templates::{Choice, is_manifest},
 };
 use crate::{
-    cli::{client_program, hook, of_harness::ForHarness},
-    client::PROGRAM,
+    cli::{client_program, of_harness::ForHarness},
     harness::{installation::Plugin, kind::Kind},
 };
+use hook::client::PROGRAM;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {

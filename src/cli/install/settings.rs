@@ -13,10 +13,8 @@ use jsonc_parser::{
 };
 use serde_json::Value;
 
-use crate::{
-    client::{HOOK_PROGRAM, PROGRAM},
-    harness::kind::Kind,
-};
+use crate::harness::kind::Kind;
+use hook::client::{HOOK_PROGRAM, PROGRAM};
 
 /// The command of this program that a hook runs.
 pub(super) const HOOK: &str = "hook";

@@ -7,10 +7,8 @@ use std::{
 };
 
 use super::{InstallError, Outcome, plan::read};
-use crate::cli::{
-    client_program,
-    paths::{Paths, PathsError},
-};
+use crate::cli::client_program;
+use hook::paths::{Paths, PathsError};
 
 const SOCKET: &str = include_str!("../../../share/systemd/aside.socket");
 const SERVICE: &str = include_str!("../../../share/systemd/aside.service");

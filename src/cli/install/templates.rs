@@ -6,14 +6,13 @@ use serde_json::{Map, Value, json};
 
 use super::settings::{HOOK, quoted};
 use crate::{
-    cli::hook::{self, START},
-    client::PROGRAM,
     harness::{
         installation::{Installation, Marketplace, Plugin},
         kind::Kind,
     },
     version::FULL_VERSION,
 };
+use hook::{START, client::PROGRAM};
 
 /// Key of the MCP servers that a client starts, by name.
 pub(crate) const SERVERS: &str = "mcpServers";

@@ -6,10 +6,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::super::{Context, terminal::one_line};
-use crate::{
-    client::Client,
-    wire::matching::{MatchView, TakerView},
-};
+use crate::wire::matching::{MatchView, TakerView};
+use hook::client::Client;
 
 /// Time limit of the request; the event is published in any case.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);

@@ -5,7 +5,7 @@
 
 use std::{borrow::Cow, ffi::OsString};
 
-use crate::event::mask_secrets;
+use engine::event::mask_secrets;
 
 /// Longest published command line, in characters.
 const COMMAND_CHARS_MAX: usize = 1_000;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::event::{clean_text, terminal_line};
+use engine::event::{clean_text, terminal_line};
 
 /// Most kept lines.
 const LINES_MAX: usize = 20;

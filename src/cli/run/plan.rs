@@ -17,8 +17,8 @@ use crate::{
         format::{DOCUMENT_BYTES_MAX, Format},
         matcher::{Matcher, Matchers},
     },
-    words::Words,
 };
+use engine::words::Words;
 
 /// Switches all matchers off.
 const NONE: &str = "none";
@@ -168,7 +168,7 @@ fn mark(path: &Path) -> Option<Mark> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::fake::Scratch;
+    use hook::client::fake::Scratch;
 
     fn plan(names: &[&str], reports: &[&str], command: &str, config: Option<&Path>) -> Result<Plan, String> {
         let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();

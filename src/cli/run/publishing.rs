@@ -11,12 +11,12 @@ use serde_json::Value;
 use super::task::{Task, TaskScope};
 use crate::{
     cli::{error::refusal, terminal::one_line},
-    client::{Client, ClientError},
     wire::{
         error::ErrorView,
         publish::{Results, SCOPE_HEADER, SCOPE_OF_CALLER},
     },
 };
+use hook::client::{Client, ClientError};
 
 /// Time limit of a publish, which waits for the disk; a command that has ended should not keep its
 /// caller longer. After one in vain a run tries no other for some seconds.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::event::clean_text;
+use engine::event::clean_text;
 
 /// `text` without terminal control sequences.
 pub(in crate::cli) fn one_line(text: &str) -> String {

@@ -1,12 +1,9 @@
 //! Describes the ledger's lines about an event or a notification in sentences.
 
-use crate::{
-    cli::ids::Names,
-    ledger::{
-        self, ConfirmedBy, EntryKind, FilteredBy, NotSent, Reason, ReasonText, Redelivered, Sentence,
-        Suppressed, ThrottledBy,
-    },
-    wire::history::LedgerLine,
+use crate::{cli::ids::Names, wire::history::LedgerLine};
+use engine::ledger::{
+    self, ConfirmedBy, EntryKind, FilteredBy, NotSent, Reason, ReasonText, Redelivered, Sentence, Suppressed,
+    ThrottledBy,
 };
 
 /// The user's next step after `history`, in one line; `None` if it is empty.

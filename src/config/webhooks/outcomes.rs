@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{pipeline::rule::ResolveRule, webhook::said};
+use crate::webhook::said;
+use engine::pipeline::rule::ResolveRule;
 
 /// The class of an outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,9 +26,9 @@ fn class(kind: Kind, event: &str, body: &Value) -> (Class, bool) {
     let resolved_by = subscriber["limits"]["resolved_by"].as_array().expect("patterns");
     let by = resolved_by.iter().map(|by| by.as_str().expect("text").parse().expect("a pattern")).collect();
     let resolve = ResolveRule { by, equal: Vec::new() };
-    let known = crate::event::catalogue::types().find(|entry| entry.event_type == said.event_type);
+    let known = engine::event::catalogue::types().find(|entry| entry.event_type == said.event_type);
     let severity = said.severity.or(known.map(|entry| entry.severity));
-    let is_delivered = severity.is_some_and(|severity| severity >= crate::event::Severity::Info);
+    let is_delivered = severity.is_some_and(|severity| severity >= engine::event::Severity::Info);
     let class = match said.event_type.as_str() {
         "ci.check.failed" | "ci.run.failed" => Failed,
         _ if resolve.by.iter().any(|pattern| pattern.matches(&said.event_type)) => Ends,

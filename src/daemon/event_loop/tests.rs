@@ -20,12 +20,14 @@ use crate::{
         rules::RulesStore,
         snapshots::{Snapshots, writer},
     },
-    event::{Payload, Provenance, Severity},
-    exchange::{Exchange, Harness},
-    notification::InjectionPoint,
     projection::{FILE_NAME, Projection},
     records,
     server::EngineHandle,
+};
+use engine::{
+    event::{Payload, Provenance, Severity},
+    exchange::{Exchange, Harness},
+    notification::InjectionPoint,
 };
 
 /// Milliseconds of the wall clock and of the monotonic one.

@@ -13,10 +13,8 @@ use super::{
 };
 use journal::{Journal, ReadError, Reader};
 
-use crate::{
-    event::Seq,
-    projection::{Notes, ProjectionError, Writer},
-};
+use crate::projection::{Notes, ProjectionError, Writer};
+use engine::event::Seq;
 
 /// Most records folded between two checks for commands, and two commits.
 const FOLD_RECORDS_MAX: u64 = 65_536;

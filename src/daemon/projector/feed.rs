@@ -3,10 +3,8 @@
 use tokio::sync::{mpsc, oneshot};
 
 use super::super::fold::Fold;
-use crate::{
-    event::Seq,
-    projection::{Notes, Projection},
-};
+use crate::projection::{Notes, Projection};
+use engine::event::Seq;
 
 /// Most batches that wait for the thread; each is the result of one slice of the event loop.
 const FEED_LEN_MAX: usize = 16;

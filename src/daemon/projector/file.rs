@@ -4,10 +4,8 @@ use std::path::Path;
 
 use journal::{Journal, ReadError};
 
-use crate::{
-    event::Seq,
-    projection::{ProjectionError, Writer},
-};
+use crate::projection::{ProjectionError, Writer};
+use engine::event::Seq;
 
 /// Opens the file at `path`; deletes a broken one or one of another version first.
 ///

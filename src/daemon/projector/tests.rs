@@ -26,10 +26,6 @@ use journal::{
 
 use crate::{
     config::layers::{LayerKind, SourceFile, Sources},
-    engine::RequestId,
-    event::{EventRef, SessionId, Severity},
-    exchange::{Exchange, Harness, InjectionId},
-    notification::InjectionPoint,
     projection::{
         BYTES_MAX, FILE_NAME, View,
         dump::{count, dump, execute, number},
@@ -37,6 +33,12 @@ use crate::{
         notifications::NotificationFilter,
     },
     records,
+};
+use engine::{
+    RequestId,
+    event::{EventRef, SessionId, Severity},
+    exchange::{Exchange, Harness, InjectionId},
+    notification::InjectionPoint,
     session::Readable,
 };
 
@@ -175,7 +177,7 @@ impl World {
             id: &id,
             event_type,
             source: "generator",
-            provenance: crate::event::Provenance::Local,
+            provenance: engine::event::Provenance::Local,
             severity,
             timestamp: Timestamp::from_millis(self.now.load(Ordering::SeqCst)),
             payload: &payload,

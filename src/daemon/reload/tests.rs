@@ -8,9 +8,9 @@ use journal::{JournalSettings, memory::MemoryFiles};
 use crate::{
     config::daemon::DaemonConfig,
     daemon::{clock::clock_fn, fold::Fold},
-    event::Seq,
     records::{self, RecordInput},
 };
+use engine::event::Seq;
 
 const SUBSCRIBER: &str = "[subscriber]\nid = \"own\"\n[events]\ntypes = [\"ci.check.failed\"]\n";
 

@@ -8,7 +8,8 @@
 
 use journal::{IdempotencyKey, OpenError, Record, time::Timestamp};
 
-use crate::{event::Seq, records::LOST, snapshot::Damaged};
+use crate::records::LOST;
+use engine::{event::Seq, snapshot::Damaged};
 
 /// The version of the format, and of the state in it. Raise it when a change would make an earlier
 /// program misread either. A change of the state's fields does not change the format.

@@ -19,7 +19,8 @@ use tokio::{
 use super::{Capture, Snapshots, WriteError};
 use journal::{IdempotencyKey, Journal};
 
-use crate::{event::Seq, projection::Projection};
+use crate::projection::Projection;
+use engine::event::Seq;
 
 /// Bytes of records after which a snapshot is taken, even if the records are few: half a segment.
 const RECORD_BYTES_MAX: u64 = 32 << 20;

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
 use super::{servers, stdin::ToolCall};
-use crate::call::{
+use engine::call::{
     Call, Touch, TouchKind,
     command::{absolute, shown},
     push::pushes,

@@ -1,9 +1,7 @@
 //! The capabilities of Claude Code.
 
-use crate::{
-    exchange::{Conversations, Format},
-    harness::caps::Caps,
-};
+use crate::harness::caps::Caps;
+use engine::exchange::{Conversations, Format};
 
 /// Capabilities of Claude Code.
 ///

@@ -4,10 +4,8 @@
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
-use crate::{
-    event::{cut_text, strip_text},
-    harness::digest,
-};
+use crate::harness::digest;
+use engine::event::{cut_text, strip_text};
 
 /// Most characters of the subject.
 const SUBJECT_CHARS_MAX: usize = 100;

@@ -9,15 +9,13 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::{
-    event::SessionId,
-    harness::{
-        Headers,
-        claude::caps::CAPS,
-        header,
-        message_socket::{Inbound, MessageSocket, MessageSockets},
-    },
+use crate::harness::{
+    Headers,
+    claude::caps::CAPS,
+    message_socket::{Inbound, MessageSocket, MessageSockets},
 };
+use engine::event::SessionId;
+use hook::harness::header;
 
 pub(super) const SOCKETS: MessageSockets = MessageSockets {
     find,

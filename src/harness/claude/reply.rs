@@ -4,10 +4,8 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 
-use crate::{
-    exchange::{Answer, Directive, Injection, LINE_BEGIN, NOT_RUN},
-    harness::{HookCall, claude::caps::CAPS},
-};
+use crate::harness::{HookCall, claude::caps::CAPS};
+use engine::exchange::{Answer, Directive, Injection, LINE_BEGIN, NOT_RUN};
 
 /// Prefix of the reason for denying a call. A user at a terminal sees only its first line.
 const CANCELLED: &str = "aside cancelled this call: ";

@@ -6,9 +6,9 @@ use super::{
     Call, present,
     stdin::{Compaction, Notification, StopFailure},
 };
-use crate::{
+use crate::harness::{HookError, Then, stdin::read};
+use engine::{
     event::{Event, Severity, clean_text},
-    harness::{HookError, Then, stdin::read},
     notification::InjectionPoint,
 };
 

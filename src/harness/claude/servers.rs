@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::lines::lines_with;
 use journal::time::Timestamp;
 
-use crate::{
+use engine::{
     call::ServerCall,
     transcript::{Connection, Connections, ServerSaid, ServerState},
 };

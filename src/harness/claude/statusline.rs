@@ -2,11 +2,8 @@
 
 use serde::Deserialize;
 
-use crate::{
-    event::SessionId,
-    harness::{HookError, status_line::StatusLine, stdin::read},
-    transcript::Gauge,
-};
+use crate::harness::{HookError, status_line::StatusLine, stdin::read};
+use engine::{event::SessionId, transcript::Gauge};
 
 /// The fields that are used.
 #[derive(Deserialize)]

@@ -6,7 +6,7 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use crate::raw_json;
+use engine::raw_json;
 
 /// Most calls of a batch that are read; an agent makes a few in parallel.
 const CALLS_MAX: usize = 128;

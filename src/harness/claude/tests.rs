@@ -3,11 +3,11 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{
-    engine::io::RequestId,
+use crate::records;
+use engine::{
     event::Seq,
     exchange::{Answer, Conversations, Directive, Injection, InjectionId, NOT_RUN, Role, Trigger},
-    records,
+    io::RequestId,
 };
 
 const NOW: Timestamp = Timestamp::from_millis(1_000);
@@ -209,7 +209,7 @@ fn an_exchange_says_who_asks_and_what_it_can_take() {
         acks: Vec::new(),
         known_calls: Vec::new(),
         budget: Budget { max_chars: Some(9_500), ..Budget::default() },
-        format: Some(crate::exchange::Format::Xml),
+        format: Some(engine::exchange::Format::Xml),
         carrier_effect: CarrierEffect::None,
         context: ContextChange::Unstated,
         shows_notices: true,

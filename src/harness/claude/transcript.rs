@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 
 use super::{lines::lines_with, servers};
-use crate::{
+use engine::{
     call::TouchKind,
     transcript::{Context, Reader, Usage},
 };

@@ -4,10 +4,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::document::{field, item};
-use crate::{
-    problem::{Level, Problem},
-    raw_json::{each_item, json},
-};
+use crate::problem::{Level, Problem};
+use engine::raw_json::{each_item, json};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]

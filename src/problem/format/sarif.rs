@@ -12,10 +12,8 @@ use self::{
     rules::{Configuration, Kind, Message, Reference, Rules},
 };
 use super::document::{PROBLEMS_MAX, field, item};
-use crate::{
-    problem::{Level, Problem},
-    raw_json::{each_item, json},
-};
+use crate::problem::{Level, Problem};
+use engine::raw_json::{each_item, json};
 
 #[derive(Deserialize)]
 struct Log<'a> {

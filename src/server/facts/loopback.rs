@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use crate::watch::hosts::LOCALHOST;
+use engine::watch::hosts::LOCALHOST;
 
 /// Time limit of one connection. The kernel answers at once on loopback, unless a filter drops
 /// packets or the listener's queue is full.

@@ -3,7 +3,7 @@
 use std::{cell::Cell, path::Path, sync::Arc};
 
 use super::{Machine, loopback};
-use crate::probe::{Entry, Facts, Fingerprint, Space, facts::ContentHash};
+use engine::probe::{Entry, Facts, Fingerprint, Space, facts::ContentHash};
 
 /// Most bytes that one look reads; hashing these takes less than a millisecond.
 const READ_BYTES_MAX: u64 = 256 * 1024;

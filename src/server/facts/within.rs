@@ -12,7 +12,7 @@ use rustix::{
     io::Errno,
 };
 
-use crate::probe::{Entry, Facts, Fingerprint, Space, facts::ContentHash};
+use engine::probe::{Entry, Facts, Fingerprint, Space, facts::ContentHash};
 
 /// Answers for the entries in one folder. No link and no `..` leads out of it, also when it is
 /// replaced meanwhile. All else is unknown.

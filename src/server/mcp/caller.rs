@@ -6,8 +6,7 @@ use std::sync::Arc;
 use axum::http::HeaderMap;
 
 use crate::{
-    event::SessionId,
-    harness::{header, header_text},
+    harness::header_text,
     server::{
         App,
         actor::Actor,
@@ -18,6 +17,8 @@ use crate::{
     },
     wire::{FieldError, views::SessionView},
 };
+use engine::event::SessionId;
+use hook::harness::header;
 
 /// Key of Codex's conversation id in a call's `_meta`.
 pub(super) const THREAD: &str = "threadId";

@@ -10,18 +10,12 @@ use super::caller::Called;
 use journal::time::{Timestamp, short_duration};
 
 use crate::{
-    event::{EventRef, SessionId, strip_text},
-    exchange::{Exchange, Trigger},
-    nearest::nearest,
-    notification::InjectionPoint,
     server::{
         error::ApiError,
         exchange::perform,
         notify, questions,
         watches::{self, Begun},
     },
-    sink::question::Awaited,
-    watch::Watch,
     wire::{
         FieldError, hint,
         inbox::InboxRequest,
@@ -29,6 +23,14 @@ use crate::{
         questions::{Asked, QuestionRequest},
         watches::WatchRequest,
     },
+};
+use engine::{
+    event::{EventRef, SessionId, strip_text},
+    exchange::{Exchange, Trigger},
+    nearest::nearest,
+    notification::InjectionPoint,
+    sink::question::Awaited,
+    watch::Watch,
 };
 
 const DEFINITIONS: &str = include_str!("tools.json");

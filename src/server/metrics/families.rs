@@ -7,16 +7,14 @@ use journal::{
     time::Timestamp,
 };
 
-use crate::{
-    ledger::{Reason, ReasonText},
-    wire::{
-        history::ProjectionView,
-        views::{
-            ConfigView, DiskView, EventCounts, JournalView, NotificationCounts, SessionCounts, StatusView,
-            SubscriberCounts,
-        },
+use crate::wire::{
+    history::ProjectionView,
+    views::{
+        ConfigView, DiskView, EventCounts, JournalView, NotificationCounts, SessionCounts, StatusView,
+        SubscriberCounts,
     },
 };
+use engine::ledger::{Reason, ReasonText};
 
 /// Most subscribers with their own series; the others are summed. Users write subscriber files, so
 /// a larger number indicates a bug, and a bug must not raise the cardinality in a metrics database.

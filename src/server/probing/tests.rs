@@ -15,14 +15,16 @@ use super::*;
 use journal::time::Timestamp;
 
 use crate::{
-    call::{Touch, TouchKind},
-    event::Severity,
-    probe::{Entry, Fingerprint, Memory, Space, facts::ContentHash},
     program::Programs,
     server::{
         Registry,
         tests::{Daemon, daemon_with},
     },
+};
+use engine::{
+    call::{Touch, TouchKind},
+    event::Severity,
+    probe::{Entry, Fingerprint, Memory, Space, facts::ContentHash},
 };
 
 /// What delays each access to a file.

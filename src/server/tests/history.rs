@@ -5,12 +5,14 @@ use journal::record::{Record, RecordKind};
 
 use crate::{
     config::producers::PRODUCERS,
-    engine::{Output, SessionChange},
+    projection::{Notes, Writer},
+};
+use engine::{
+    Output, SessionChange,
     event::EventRef,
     exchange::Harness,
     ledger::{ConfirmedBy, Reason},
     notification::{Activation, InjectionPoint, Interrupt, Nature, Tokens},
-    projection::{Notes, Writer},
 };
 
 /// Three events: the first two became a notification delivered to a session, the third was
@@ -22,7 +24,7 @@ fn written() -> Notes {
     let made = Notification {
         id: notification,
         subscriber: subscriber.clone(),
-        scope: crate::event::Scope::Session(session.clone()),
+        scope: engine::event::Scope::Session(session.clone()),
         priority: Priority::High,
         inject_at: InjectionPoint::AfterTool,
         activation: Activation::default(),
@@ -47,7 +49,7 @@ fn written() -> Notes {
     let filtered = LedgerEntry::EventEnded {
         seq: Seq(3),
         subscriber: subscriber.clone(),
-        reason: Reason::FilteredOut(crate::ledger::FilteredBy::Where),
+        reason: Reason::FilteredOut(engine::ledger::FilteredBy::Where),
     };
     let created = LedgerEntry::Created {
         notification,
@@ -59,7 +61,7 @@ fn written() -> Notes {
     let injected = LedgerEntry::Injected {
         notification,
         session: session.clone(),
-        injection: crate::exchange::InjectionId::new("a1"),
+        injection: engine::exchange::InjectionId::new("a1"),
         point: InjectionPoint::AfterTool,
         redelivered: None,
     };
@@ -94,7 +96,7 @@ fn event_body(seq: u64) -> Vec<u8> {
         id: &format!("e{seq}"),
         event_type: if seq == 3 { "ci.check.passed" } else { "ci.check.failed" },
         source: "ci",
-        provenance: crate::event::Provenance::Local,
+        provenance: engine::event::Provenance::Local,
         severity: if seq == 3 { Severity::Info } else { Severity::Error },
         timestamp: Timestamp::from_millis(seq * 1_000),
         payload: "{}",

@@ -2,7 +2,7 @@
 //! journal.
 
 use super::*;
-use crate::transcript::Gauge;
+use engine::transcript::Gauge;
 
 #[tokio::test]
 async fn an_exchange_journals_what_it_observed_before_itself_and_shows_the_answer() {

@@ -7,10 +7,12 @@ use super::*;
 use journal::{Clock, Journal, JournalSettings, memory::MemoryFiles, time::Timestamp};
 
 use crate::{
-    ci::{Follows, Wanted},
-    event::{Seq, SessionId, Trust, codec},
     publisher::{Publisher, Records},
     source::{keep_running, pause},
+};
+use engine::{
+    ci::{Follows, Wanted},
+    event::{Seq, SessionId, Trust, codec},
 };
 
 const COMMIT: &str = "1111111111111111111111111111111111111111";
@@ -98,7 +100,7 @@ async fn what_the_plan_says_is_asked_when_it_is_due_and_nothing_else() {
     let scripted = Arc::new(Scripted { clock, asked: Mutex::default() });
     let source = Arc::new(Asking::with(plan, Arc::clone(&scripted)));
     let mut follows = Follows::default();
-    follows.apply(&crate::ci::switch::Settings::default());
+    follows.apply(&engine::ci::switch::Settings::default());
     let session = SessionId::new("s1");
     let wanted = Wanted { by: "w1", session: Some(&session), workspace: None, folder: "/w", reference: None };
     follows.want(&wanted, Timestamp::ZERO);

@@ -83,7 +83,7 @@ pub enum IsOpen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::SessionId;
+    use engine::event::SessionId;
 
     fn wrote(number: usize) -> Wrote {
         let writer = Writer { session: SessionId::new("s"), workspace: None };

@@ -5,9 +5,9 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 use tokio::{net::TcpStream, time::timeout};
 
 use super::{command, outcome::read_secret};
-use crate::{
+use crate::program::{Program, Programs};
+use engine::{
     notification::Sink,
-    program::{Program, Programs},
     sink::{Settings, Url},
 };
 

@@ -14,10 +14,8 @@ use tokio::{
 };
 
 use super::outcome::{failed, never, word_of};
-use crate::{
-    program::{Program, Programs},
-    sink::{Answered, Apprise, Notice, Parts, Progress, Shown, Target},
-};
+use crate::program::{Program, Programs};
+use engine::sink::{Answered, Apprise, Notice, Parts, Progress, Shown, Target};
 
 /// The variable with the address of the session bus, and the variable with the folder of its
 /// default socket.

@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 
 use super::outcome::{ANSWER_BYTES_MAX, Response, failed, read_secret, word_of};
-use crate::{
+use engine::{
     notification::Level,
     sink::{Answered, Notice, Parts, Progress, Shown, Url},
 };

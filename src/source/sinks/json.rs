@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::{
+use engine::{
     event::SessionId,
     sink::{Choices, Notice, Progress, Target},
 };

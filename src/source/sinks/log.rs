@@ -11,7 +11,7 @@ use rustix::fs::OFlags;
 use tokio::task::spawn_blocking;
 
 use super::outcome::failed;
-use crate::sink::Answered;
+use engine::sink::Answered;
 
 /// The suffix of the older file.
 const BEFORE: &str = ".1";

@@ -4,7 +4,8 @@ use std::{path::PathBuf, time::Duration};
 
 use tokio::task::spawn_blocking;
 
-use crate::{notification::Level, sink::Answered, source::secret};
+use crate::source::secret;
+use engine::{notification::Level, sink::Answered};
 
 /// The time limit of an attempt.
 pub(super) const TRY_MAX: Duration = Duration::from_secs(10);

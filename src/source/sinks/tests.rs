@@ -12,7 +12,7 @@ use std::{
 use serde_json::{Value, json};
 
 use super::{json::fields, *};
-use crate::{
+use engine::{
     event::SessionId,
     notification::{Category, Level},
     sink::{NotSent, Notice, Progress, Url},

@@ -12,10 +12,8 @@ use super::{
 };
 use journal::time::Timestamp;
 
-use crate::{
-    sink::{Answered, NOTICE, Notice, Url},
-    webhook::signature::{standard_key, standard_signature},
-};
+use crate::webhook::signature::{standard_key, standard_signature};
+use engine::sink::{Answered, NOTICE, Notice, Url};
 
 /// The status of a receiver that wants no further webhooks.
 const GONE: u16 = 410;

@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use super::looked::LookError;
-use crate::watch::hosts::addresses;
+use engine::watch::hosts::addresses;
 
 /// Time limit of a connection.
 const CONNECT_MAX: Duration = Duration::from_secs(2);

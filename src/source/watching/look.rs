@@ -10,8 +10,8 @@ use super::{
 use crate::{
     harness::process::Process,
     source::{folders::Folders, pause, process},
-    watch::condition::{Condition, host_of},
 };
+use engine::watch::condition::{Condition, host_of};
 
 /// Checks a condition once, before its watch is set, and fills in the state that it needs after a
 /// restart.

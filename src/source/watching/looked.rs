@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::watch::condition::Condition;
+use engine::watch::condition::Condition;
 
 /// The result of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]

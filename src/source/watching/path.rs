@@ -9,15 +9,15 @@ use sha2::{Digest, Sha256};
 use tokio::sync::Notify;
 
 use super::looked::{Look, LookError};
-use crate::{
+use crate::source::{
+    folders::Folders,
+    look::{LOOK_EVERY, LOOK_MAX, metadata, on_thread, open_file, watch_around},
+    pause,
+    tail::Tail,
+};
+use engine::{
     event::{cut_text, mask_secrets, strip_text, terminal_line},
     hash::first_64_bits,
-    source::{
-        folders::Folders,
-        look::{LOOK_EVERY, LOOK_MAX, metadata, on_thread, open_file, watch_around},
-        pause,
-        tail::Tail,
-    },
     watch::Condition,
 };
 

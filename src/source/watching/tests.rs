@@ -19,7 +19,7 @@ use super::{
 };
 use journal::time::Timestamp;
 
-use crate::watch::condition::{Terms, parse};
+use engine::watch::condition::{Terms, parse};
 
 /// Longest wait for a condition that becomes true at once.
 const SOON: Duration = Duration::from_secs(20);

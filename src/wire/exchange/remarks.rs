@@ -8,11 +8,11 @@ use std::{fmt::Write, sync::Arc};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::{
+use crate::wire::{FieldError, event::ParsedEvent, excerpt, hint};
+use engine::{
     exchange::{Answer, CarrierEffect, Exchange, Remark},
     nearest::nearest,
     notification::InjectionPoint,
-    wire::{FieldError, event::ParsedEvent, excerpt, hint},
 };
 
 /// Most remarks in one notice; the others are counted.
@@ -57,7 +57,7 @@ pub(super) fn failed_call(event: &ParsedEvent<'_>) -> Option<Arc<str>> {
         call_id: String,
     }
     let is_failure = matches!(&*event.event_type, "tool.call.failure" | "tool.call.timeout");
-    let is_known = is_failure && event.severity < crate::event::Severity::Critical;
+    let is_known = is_failure && event.severity < engine::event::Severity::Critical;
     let failed: Failed = is_known.then(|| serde_json::from_str(&event.payload).ok())??;
     Some(failed.call_id.into())
 }

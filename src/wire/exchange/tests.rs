@@ -1,7 +1,7 @@
 //! Round trips of valid input, and errors of invalid input.
 
 use super::*;
-use crate::{
+use engine::{
     event::Severity,
     exchange::{Injection, Role},
     notification::{NotificationId, Priority, SubscriberId},

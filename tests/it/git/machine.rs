@@ -10,7 +10,7 @@ use std::{
     time::UNIX_EPOCH,
 };
 
-use aside::probe::{Entry, Facts, Fingerprint, Space, facts::ContentHash};
+use engine::probe::{Entry, Facts, Fingerprint, Space, facts::ContentHash};
 use journal::time::Timestamp;
 
 /// The current file system, for any time.

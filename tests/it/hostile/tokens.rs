@@ -1,7 +1,7 @@
 //! Control tokens in payloads: those that published tokenizers and clients know, and any others of
 //! the same shapes.
 
-use aside::event::EVENT_BYTES_MAX;
+use engine::event::EVENT_BYTES_MAX;
 
 use super::*;
 

@@ -10,8 +10,8 @@ use std::{
     sync::Arc,
 };
 
-use aside::{
-    engine::{Engine, Output},
+use engine::{
+    Engine, Output,
     event::{Event, Scope, Seq, SessionId},
     exchange::{Answer, CarrierEffect, ContextChange, Directive, Exchange, Harness, Injection, InjectionId},
     ledger::{LedgerEntry, Reason, ThrottledBy},

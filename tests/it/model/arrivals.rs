@@ -1,6 +1,6 @@
 //! The part of the account about the arrival of notifications in queues.
 
-use aside::{event::SessionId, notification::NotificationId};
+use engine::{event::SessionId, notification::NotificationId};
 
 use super::account::{Account, Place};
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use aside::{
+use engine::{
     event::SessionId,
     exchange::{Answer, Exchange, InjectionId},
     notification::InjectionPoint,

@@ -1,7 +1,7 @@
 //! The part of the account about notifications that a session leaves when it ends: who may get them
 //! next, and whether they were delivered before.
 
-use aside::{
+use engine::{
     event::{Scope, SessionId},
     exchange::InjectionId,
     ledger::Reason,

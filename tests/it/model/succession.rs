@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use aside::{
+use engine::{
     event::SessionId,
     exchange::{Answer, ContextChange, Exchange},
     notification::{NotificationId, Priority},

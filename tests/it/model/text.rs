@@ -1,6 +1,6 @@
 //! The part of the account about texts: the form of an injection in each format.
 
-use aside::exchange::{Directive, Format, Injection, NOT_RUN};
+use engine::exchange::{Directive, Format, Injection, NOT_RUN};
 
 /// For any payload, a text is one block that decodes; in place of a call, it begins with that the
 /// call was not run.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use aside::exchange::CarrierEffect;
+use engine::exchange::CarrierEffect;
 use proptest::prelude::*;
 
 use crate::support::generations::GENERATIONS;

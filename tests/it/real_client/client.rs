@@ -7,7 +7,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use aside::client::HOOK_TIMEOUT_VARIABLE;
+use hook::client::HOOK_TIMEOUT_VARIABLE;
 use serde_json::{Value, json};
 
 use crate::support::daemon::{Home, text};

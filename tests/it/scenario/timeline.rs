@@ -32,7 +32,7 @@
 
 use std::{collections::BTreeMap, fmt, ops::RangeInclusive, str::FromStr};
 
-use aside::{
+use engine::{
     event::{EventType, SessionId, Severity},
     exchange::{
         Budget, CarrierEffect, ContextChange, Conversations, Decision, Exchange, Format, Harness, Process,

@@ -9,13 +9,13 @@ use std::{
     sync::Arc,
 };
 
-use aside::{
-    engine::io::{Input, Output, Pending},
+use aside::wire::history::LedgerLine;
+use engine::{
     event::{Event, Payload, Provenance, Seq, SessionId, Severity, catalogue},
     exchange::{Answer, Directive, InjectionId, Released},
+    io::{Input, Output, Pending},
     ledger::{ConfirmedBy, LedgerEntry, Reason},
     notification::{InjectionPoint, NotificationId, Priority},
-    wire::history::LedgerLine,
 };
 use journal::time::Timestamp;
 
@@ -371,7 +371,7 @@ fn reason_text(reason: &Reason) -> String {
 
 #[cfg(test)]
 mod tests {
-    use aside::{
+    use engine::{
         exchange::{Injection, Role},
         notification::SubscriberId,
     };
@@ -401,7 +401,7 @@ mod tests {
         let answer =
             Answer { injection: Some(injection), pending: 2, check_before_tool: true, ..Answer::default() };
         Output::Answer {
-            request: aside::engine::io::RequestId(4),
+            request: engine::io::RequestId(4),
             session: SessionId::new("s1"),
             answer,
             released: None,

@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use aside::client::{Client, ClientError, HOOK_TIMEOUT_VARIABLE, Response};
+use hook::client::{Client, ClientError, HOOK_TIMEOUT_VARIABLE, Response};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open},

@@ -3,18 +3,16 @@
 
 use std::sync::Arc;
 
-use aside::{
-    config::{
-        compile::compile,
-        layers::{LayerKind, SourceFile, Sources},
-    },
+use aside::config::{
+    compile::compile,
+    layers::{LayerKind, SourceFile, Sources},
+};
+use engine::{
+    Engine,
     conversation::Named,
-    engine::{
-        Engine,
-        io::{Input, Output, RequestId},
-    },
     event::{Event, Seq, SessionId},
     exchange::{Exchange, Release},
+    io::{Input, Output, RequestId},
     rules::CompiledRules,
 };
 use journal::time::Timestamp;

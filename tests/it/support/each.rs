@@ -5,8 +5,8 @@ use std::path::Path;
 use aside::{
     config::layers::{LayerKind, SourceFile, Sources},
     daemon::rules::RulesStore,
-    event::{Event, Payload, Provenance, SessionId, Severity},
 };
+use engine::event::{Event, Payload, Provenance, SessionId, Severity};
 use journal::time::Timestamp;
 use serde_json::json;
 

@@ -19,9 +19,11 @@ use aside::{
         rules::RulesStore,
         snapshots::{Capture, Snapshots, WriteError},
     },
-    engine::Output,
-    event::{Event, Seq, codec},
     records,
+};
+use engine::{
+    Output,
+    event::{Event, Seq, codec},
 };
 use journal::{
     AppendBatch, AppendError, Appended, Journal, JournalSettings, Level, OpenError, Reader, Record,

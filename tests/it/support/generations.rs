@@ -3,13 +3,11 @@
 
 use std::sync::{Arc, LazyLock};
 
-use aside::{
-    config::{
-        compile::compile,
-        layers::{LayerKind, SourceFile, Sources},
-    },
-    rules::CompiledRules,
+use aside::config::{
+    compile::compile,
+    layers::{LayerKind, SourceFile, Sources},
 };
+use engine::rules::CompiledRules;
 
 /// The number of generations.
 pub(crate) const GENERATIONS: usize = 3;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use aside::{engine::Engine, snapshot};
+use engine::{Engine, snapshot};
 
 /// Returns `engine` after a snapshot and a restart.
 ///

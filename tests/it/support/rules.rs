@@ -2,12 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use aside::{
-    config::{
-        compile::{Compiled, compile},
-        layers::{LayerKind, SourceFile, Sources},
-    },
-    engine::{Engine, Input, Output},
+use aside::config::{
+    compile::{Compiled, compile},
+    layers::{LayerKind, SourceFile, Sources},
+};
+use engine::{
+    Engine, Input, Output,
     event::{Event, Payload, Provenance, Seq, SessionId, Severity, catalogue},
     exchange::Harness,
     notification::Notification,

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use aside::{exchange::Format, format::line::LINE_CHARS_MAX};
+use engine::{exchange::Format, format::line::LINE_CHARS_MAX};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -185,9 +185,9 @@ fn read_lines(text: &str, count: usize) -> Vec<Value> {
 /// The injections of each format; several ones in lines as one with all of their lines, since what a
 /// line would cut is left to the next one.
 pub(crate) fn merged(
-    injections: impl Iterator<Item = (Format, aside::exchange::Injection)>,
-) -> BTreeMap<Format, aside::exchange::Injection> {
-    let mut all: BTreeMap<Format, aside::exchange::Injection> = BTreeMap::new();
+    injections: impl Iterator<Item = (Format, engine::exchange::Injection)>,
+) -> BTreeMap<Format, engine::exchange::Injection> {
+    let mut all: BTreeMap<Format, engine::exchange::Injection> = BTreeMap::new();
     for (format, injection) in injections {
         let Some(first) = all.get_mut(&format) else {
             all.insert(format, injection);
@@ -201,7 +201,7 @@ pub(crate) fn merged(
 }
 
 /// The lines of the notifications of an injection.
-fn lines_of(injection: &aside::exchange::Injection) -> String {
+fn lines_of(injection: &engine::exchange::Injection) -> String {
     let (lines, shown) = (injection.text.split('\n'), injection.notifications.len());
     let has_sentence = shown > 1 && lines.clone().nth(shown).is_some_and(|line| line.contains(" id="));
     lines.skip(usize::from(has_sentence)).take(shown).collect::<Vec<_>>().join("\n")
@@ -212,7 +212,7 @@ const SENTENCE_LINE_CHARS_MAX: usize = 100;
 
 /// Checks that the sentence of an injection is one line that imitates no structure, and names an
 /// untrusted source before its words.
-pub(crate) fn assert_sentence(injection: &aside::exchange::Injection) {
+pub(crate) fn assert_sentence(injection: &engine::exchange::Injection) {
     let (sentence, released) = (&*injection.sentence, &injection.notifications);
     assert_one_line(&format!("aside: {sentence}"), SENTENCE_LINE_CHARS_MAX);
     assert!(!sentence.contains(['{', '}', '[', ']', '<', '"', '\\']), "{sentence}");

@@ -38,7 +38,7 @@ pub(super) fn check_tree(files: &BTreeMap<String, String>) -> Vec<Finding> {
 
 fn name_of(path: &str) -> Option<Name> {
     let name: Name = path.strip_prefix("src/")?.strip_suffix(".rs")?.split('/').map(str::to_owned).collect();
-    let is_root = matches!(name.as_slice(), [only] if ["lib", "main", "hook_main"].contains(&only.as_str()));
+    let is_root = matches!(name.as_slice(), [only] if ["lib", "main"].contains(&only.as_str()));
     (!is_root && name.last().is_some_and(|last| last != "tests")).then_some(name)
 }
 

@@ -107,7 +107,7 @@ pub(super) const MODULES: &[Module] = &[
     ]),
     module("wire", DECIDING, &["engine::io", "sink", "watch"]),
     module("records", DECIDING, &["engine::io", "wire"]),
-    module("harness", DECIDING, &["engine::io", "records", "wire"]),
+    module("harness", DECIDING, &["engine::io", "hook::harness", "records", "wire"]),
     module("trial", 4, &["config", "engine", "format", "pipeline", "rules", "sink"]),
     alone("journal", 4, &[]),
     alone("produced", 4, &[]),
@@ -120,7 +120,7 @@ pub(super) const MODULES: &[Module] = &[
         "sink", "watch", "webhook",
     ]),
     module("server", 5, &[
-        "config", "conversation", "engine", "format", "harness", "journal", "lsp", "pipeline", "probe",
+        "config", "conversation", "engine", "format", "harness", "hook::harness", "journal", "lsp", "outside", "pipeline", "probe",
         "produced", "program", "projection", "publisher", "records", "regular_file", "rules", "shell", "sink",
         "source", "watch", "webhook", "wire",
     ]),
@@ -129,12 +129,11 @@ pub(super) const MODULES: &[Module] = &[
         "program", "projection", "publisher", "records", "rules", "server", "source", "trial", "wire",
     ]),
     module("cli", 6, &[
-        "client", "config", "daemon", "harness", "journal", "problem", "regular_file", "server", "sink",
+        "config", "daemon", "harness", "hook", "journal", "problem", "regular_file", "server", "sink",
         "source", "trial", "watch", "wire",
     ]),
-    alone("client", 6, &[]),
+    alone("hook", 4, &[]),
     alone("main", 6, &["causes", "cli"]),
-    alone("hook_main", 6, &["cli"]),
 ];
 
 /// The module that a file of `src/` belongs to; `None` for `lib.rs` and for modules that are not in

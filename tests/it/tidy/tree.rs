@@ -20,9 +20,12 @@ pub(crate) fn read_tree(root: &Path, folder: &Path, files: &mut BTreeMap<String,
     }
 }
 
-/// The crates of this workspace below `crates/`. Each counts as a module of the program: its file
-/// `x.rs` as `src/NAME/x.rs`, and its root as `src/NAME.rs`.
-pub(super) const CRATES: &[&str] = &["journal", "toon"];
+/// The crates of this workspace below `crates/`. Each but [`DECIDING_CRATE`] counts as a module of the
+/// program: its file `x.rs` as `src/NAME/x.rs`, and its root as `src/NAME.rs`.
+pub(super) const CRATES: &[&str] = &[DECIDING_CRATE, "hook", "journal", "toon"];
+
+/// The crate whose modules count as modules of the program.
+pub(super) const DECIDING_CRATE: &str = "engine";
 
 /// The Rust files of [`CRATES`], by their paths as modules, with `crate` as such a path too.
 pub(super) fn read_crates(root: &Path, files: &mut BTreeMap<String, String>) {
@@ -35,6 +38,12 @@ pub(super) fn read_crates(root: &Path, files: &mut BTreeMap<String, String>) {
         let folder = root.join("crates").join(name).join("src");
         let mut own = BTreeMap::new();
         read_tree(&folder, &folder, &mut own);
+        if *name == DECIDING_CRATE {
+            let root = own.remove("lib.rs").expect("a crate has a root");
+            files.entry("src/lib.rs".to_owned()).or_default().push_str(&root);
+            files.extend(own.into_iter().map(|(path, text)| (format!("src/{path}"), text)));
+            continue;
+        }
         for (path, text) in own {
             let path = if path == "lib.rs" { format!("src/{name}.rs") } else { format!("src/{name}/{path}") };
             files.insert(path, text.replace("crate::", &format!("crate::{name}::")));
@@ -50,7 +59,8 @@ pub(super) fn dependencies(cargo: &str) -> BTreeSet<String> {
         if line.starts_with('[') {
             is_dependency = line.contains("dependencies");
         } else if let (true, Some((name, _))) = (is_dependency, line.split_once('=')) {
-            found.insert(name.trim().replace('-', "_"));
+            let name = name.trim();
+            found.insert(name.strip_suffix(".workspace").unwrap_or(name).replace('-', "_"));
         }
     }
     found

@@ -4,7 +4,7 @@
 use serde::Deserialize;
 use serde_json::{Result, value::RawValue};
 
-use crate::raw_json::{each_entry, each_item};
+use engine::raw_json::{each_entry, each_item};
 
 /// Most artifacts of a run that are remembered.
 const ARTIFACTS_MAX: usize = 100_000;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::raw_json::{each_entry, each_item};
+use engine::raw_json::{each_entry, each_item};
 
 /// Most rules of a run that are remembered.
 const RULES_MAX: usize = 10_000;

@@ -1,0 +1,167 @@
+//! Every pipeline and every session as one state machine.
+//!
+//! Inputs ([`Input`]) come in journal order. Before each one the engine fires every deadline up to
+//! its time, each at its own time, so the order of a timer and the next input does not matter.
+
+pub mod io;
+
+mod dispatch;
+mod echoes;
+mod exchange;
+mod explain;
+mod parts;
+mod reload;
+mod routing;
+mod state;
+mod text;
+mod user;
+mod views;
+mod wake;
+
+#[cfg(test)]
+mod tests;
+
+pub use self::{
+    echoes::Echoes,
+    explain::{Explanation, Verdict},
+    io::{Input, Output, Pending, RequestId, SessionChange, WakeReason},
+    parts::Engine,
+    routing::SUBSCRIBER_FAILED,
+    state::EngineState,
+};
+use journal::time::Timestamp;
+
+use crate::{
+    conversation::{Suspension, TAKEN_PER_TICK},
+    event::{EventRef, Seq, SessionId},
+    ledger::LedgerEntry,
+};
+
+impl Engine {
+    /// Handles one input. Drain [`Engine::poll_output`] to `None` before the next one.
+    ///
+    /// `now` is the time of the input's journal record; it never decreases.
+    pub fn handle(&mut self, input: Input<'_>, now: Timestamp) {
+        self.fire_deadlines(now);
+        let taken_max = if matches!(input, Input::Tick) { TAKEN_PER_TICK } else { 0 };
+        match input {
+            Input::Event { seq, event } => self.event(seq, event, now),
+            Input::Exchange { seq, request, exchange, release } => {
+                self.exchange(seq, request, &exchange, &release, now);
+            }
+            Input::Skipped { event } => self.skip(event),
+            Input::Ack { session, injection, by } => self.sessions.ack(&session, &injection, by),
+            Input::Undelivered { session, injection } => {
+                self.sessions.take_back_undelivered(&session, &injection);
+            }
+            Input::SessionOpened { session, harness } => {
+                self.sessions.open_session(&session, &harness, now);
+            }
+            Input::SessionSuspended { session } => {
+                self.sessions.suspend(&session, Suspension::ByHarness, now);
+            }
+            Input::SessionEnded { session } => self.sessions.end_session(&session, now),
+            Input::ProcessGone { session, process } => self.sessions.process_gone(&session, process, now),
+            Input::SessionSeen { session } => self.sessions.note_attached(&session, now),
+            Input::SessionIdle { session, as_of } => self.sessions.note_idle(&session, as_of),
+            Input::Decided { session, notification, decision } => {
+                self.sessions.decide(session.as_ref(), &notification, decision);
+            }
+            Input::RulesReplaced(rules) => self.replace_rules(rules, now),
+            Input::ShuttingDown => self.close_batches(|_| true, None, now),
+            Input::Tick => {}
+        }
+        self.drain_sessions();
+        self.note_idle_sessions(now);
+        // The new rules can make a batch or a session due.
+        self.fire_deadlines(now);
+        self.sessions.advance_fanout(taken_max, now);
+        self.sessions.relieve();
+        self.drain_sessions();
+    }
+
+    /// Handles an event, and replaces its session by that session's current name.
+    fn event(&mut self, seq: Seq, event: EventRef<'_>, now: Timestamp) {
+        // Almost no id has a separator; skip the others without allocating.
+        let full_name = event.session.filter(|name| name.contains(SessionId::SEPARATOR)).map(SessionId::new);
+        let addressed = full_name.and_then(|name| self.sessions.by_full_name(&name));
+        let session = addressed.as_ref().map(SessionId::as_str).or(event.session);
+        if let Some(session) = session.filter(|_| self.sessions.fanout_timeout().is_some()) {
+            self.sessions.catch_up_session(&SessionId::new(session));
+            self.drain_sessions();
+        }
+        self.dispatch(seq, &EventRef { session, ..event }, now);
+    }
+
+    /// Records that an event has no effect.
+    fn skip(&mut self, event: Option<Seq>) {
+        if let Some(seq) = event {
+            self.record(LedgerEntry::Skipped { seq });
+        }
+    }
+
+    /// The next action for the shell; the order matters.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// The latest time of the engine's next input, and the reason. `None` while nothing is pending.
+    pub fn poll_timeout(&self) -> Option<(Timestamp, WakeReason)> {
+        let fanout = self.sessions.fanout_timeout().map(|at| (at, WakeReason::Fanout));
+        fanout.into_iter().chain(self.next_deadline()).min()
+    }
+
+    /// The earliest deadline and its reason.
+    fn next_deadline(&self) -> Option<(Timestamp, WakeReason)> {
+        [
+            (self.pipeline_deadlines.first(), WakeReason::Pipeline),
+            (self.sessions.session_timeout(), WakeReason::Session),
+            (self.sessions.unclaimed_timeout(), WakeReason::Unclaimed),
+            (self.throttle.poll_timeout(), WakeReason::Throttle),
+            (self.watches.poll_timeout(), WakeReason::Watch),
+            (self.for_user.poll_timeout(), WakeReason::Sink),
+            (self.questions.poll_timeout(), WakeReason::Question),
+        ]
+        .into_iter()
+        .filter_map(|(at, reason)| at.map(|at| (at, reason)))
+        .min()
+    }
+
+    fn fire_deadlines(&mut self, now: Timestamp) {
+        while let Some((at, reason)) = self.next_deadline().filter(|(at, _)| *at <= now) {
+            match reason {
+                WakeReason::Pipeline => self.fire_pipelines(at),
+                WakeReason::Session => self.sessions.expire_sessions(at),
+                WakeReason::Unclaimed => self.sessions.expire_unclaimed(at),
+                WakeReason::Fanout => unreachable!("next_deadline does not return it"),
+                WakeReason::Throttle => {
+                    let events = self.throttle.take_due(at);
+                    self.publish(events);
+                }
+                WakeReason::Watch => {
+                    let events = self.watches.take_due(at);
+                    self.publish(events);
+                }
+                WakeReason::Sink => {
+                    let entries = self.for_user.handle_timeout(at);
+                    self.record_all(entries);
+                }
+                WakeReason::Question => {
+                    let events = self.questions.take_due(at);
+                    self.close_questions();
+                    self.publish(events);
+                }
+            }
+            self.drain_sessions();
+        }
+    }
+
+    /// Ends the watches that wait for a session that is idle now.
+    fn note_idle_sessions(&mut self, now: Timestamp) {
+        if self.watches.waits_for_idle() {
+            let sessions = &self.sessions;
+            let events = self.watches.note_idle(|id| sessions.is_idle(id), now);
+            self.publish(events);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Counts by subscriber, as a text of bounded length.
+
+use std::{collections::BTreeMap, fmt};
+
+use super::SubscriberId;
+
+/// Most subscribers named in a count; the others are summarized as a number. Five names of usual
+/// length cost about 40 tokens.
+pub const NAMED_MAX: usize = 5;
+
+/// The detail of a count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    /// The total, and the subscribers with the largest counts.
+    Subscribers,
+    /// The total alone.
+    Total,
+}
+
+/// A total, and the subscribers with the largest counts.
+///
+/// ```
+/// use aside_engine::notification::{Counts, Detail, SubscriberId};
+///
+/// let by_subscriber = (0..95).map(|n| (SubscriberId::new(&format!("s{n:02}")), if n == 7 { 2 } else { 1 })).collect();
+/// let counts = Counts::new(&by_subscriber, Detail::Subscribers);
+/// assert_eq!(counts.total(), 96);
+/// assert_eq!(counts.to_string(), "s07 2; s00 1; s01 1; s02 1; s03 1; and 90 more");
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Counts {
+    total: u32,
+    named: Vec<(SubscriberId, u32)>,
+}
+
+impl Counts {
+    /// Sums up `by_subscriber`, which contains no zeroes.
+    pub fn new(by_subscriber: &BTreeMap<SubscriberId, u32>, detail: Detail) -> Self {
+        let total = by_subscriber.values().copied().fold(0, u32::saturating_add);
+        let mut named: Vec<(SubscriberId, u32)> = match detail {
+            Detail::Subscribers => by_subscriber.iter().map(|(id, count)| (id.clone(), *count)).collect(),
+            Detail::Total => Vec::new(),
+        };
+        named.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        named.truncate(NAMED_MAX);
+        Self { total, named }
+    }
+
+    /// The total of all subscribers.
+    pub fn total(&self) -> u32 {
+        self.total
+    }
+
+    /// The subscribers with the largest counts, in descending order; at most [`NAMED_MAX`], empty
+    /// for [`Detail::Total`].
+    pub fn named(&self) -> &[(SubscriberId, u32)] {
+        &self.named
+    }
+
+    /// The total of the subscribers that are not named.
+    pub fn others(&self) -> u32 {
+        let named = self.named.iter().map(|(_, count)| *count).fold(0, u32::saturating_add);
+        self.total.saturating_sub(named)
+    }
+}
+
+impl fmt::Display for Counts {
+    /// Writes the named subscribers and the count of the others, without characters that need
+    /// quotes in TOON; writes nothing if none is named.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (subscriber, count)) in self.named.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "; " };
+            write!(f, "{separator}{subscriber} {count}")?;
+        }
+        match self.others() {
+            others if others > 0 && !self.named.is_empty() => write!(f, "; and {others} more"),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,447 @@
+//! One running subscriber: it turns events of its types into notifications.
+//!
+//! The stages, in order: filter, order, dedupe, batch, limit, supersede, render. They do not know each
+//! other; [`Pipeline::handle`] lists them. Events that resolve conditions bypass them
+//! ([`Pipeline::resolve`]). A pipeline takes an event and the time, and returns outputs and its
+//! next deadline. Every event ends exactly once: in a row of a notification, or with a [`Reason`].
+//! Only open batches have deadlines. A pipeline does not know sessions or other subscribers.
+
+mod batch;
+mod dedupe;
+mod deferred_counts;
+mod failure;
+pub mod filter;
+mod hints;
+mod key;
+mod newest;
+mod origins;
+mod output;
+pub mod remainder;
+mod resolve;
+mod sandbox;
+mod state;
+mod supersede;
+mod unresolved;
+mod weight;
+
+pub mod activation;
+pub mod condition;
+pub mod render;
+pub mod row;
+pub mod rule;
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::VecDeque, sync::Arc};
+
+use sha2::{Digest, Sha256};
+
+pub use crate::pipeline::{
+    failure::{FailedPart, Failing, Failure},
+    output::PipelineOutput,
+    state::Memory,
+};
+use journal::time::Timestamp;
+
+use crate::{
+    event::{Event, Scope, Seq},
+    hex::hex,
+    ledger::{FilteredBy, Reason},
+    notification::{Audience, InjectionPoint, Notification, NotificationId, Priority, State},
+    pipeline::{
+        batch::{Batch, Batcher},
+        dedupe::{Dedupe, Verdict},
+        deferred_counts::{DeferredByScope, DeferredCounts},
+        failure::Failures,
+        key::KeyWriter,
+        newest::{Named, Newest},
+        origins::Origins,
+        render::{RenderFailure, RenderInput, Templates},
+        row::Row,
+        rule::{Keep, Subscriber},
+        unresolved::Conditions,
+        weight::Weight,
+    },
+    rate::Buckets,
+};
+
+/// A running subscriber.
+#[derive(Debug)]
+pub struct Pipeline {
+    rule: Arc<Subscriber>,
+    key: KeyWriter,
+    dedupe: Dedupe,
+    batcher: Batcher,
+    limiter: Buckets<Scope>,
+    deferred: DeferredByScope,
+    failures: Failures,
+    newest: Newest,
+    outputs: VecDeque<PipelineOutput>,
+}
+
+impl Pipeline {
+    /// Starts a pipeline with empty memory.
+    pub fn new(rule: Arc<Subscriber>) -> Self {
+        Self {
+            rule,
+            key: KeyWriter::default(),
+            dedupe: Dedupe::default(),
+            batcher: Batcher::default(),
+            limiter: Buckets::default(),
+            deferred: DeferredByScope::default(),
+            failures: Failures::default(),
+            newest: Newest::default(),
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// The subscriber.
+    pub fn rule(&self) -> &Arc<Subscriber> {
+        &self.rule
+    }
+
+    /// The number of its open batches.
+    pub fn batches_open(&self) -> usize {
+        self.batcher.len()
+    }
+
+    /// The parts written by its author that failed under the current rule.
+    pub fn failing(&self) -> impl Iterator<Item = (&FailedPart, &Failing)> {
+        self.failures.failing()
+    }
+
+    /// Replaces the rule by another one of the same subscriber.
+    ///
+    /// Open batches keep their rows and deadlines and are rendered by the new rule. Dedupe windows
+    /// stay open unless the fields of the key changed. Token buckets stay unless the rate changed.
+    /// Deferred counts stay. The newest known versions of states stay unless the fields of their
+    /// keys or of their order changed.
+    pub fn replace_rule(&mut self, rule: Arc<Subscriber>) {
+        let key = |rule: &Subscriber| rule.dedupe.as_ref().map(|dedupe| dedupe.key.clone());
+        if key(&rule) != key(&self.rule) {
+            self.dedupe.clear();
+        }
+        if rule.rate != self.rule.rate {
+            self.limiter.clear();
+        }
+        let equal = |rule: &Subscriber| rule.resolve.as_ref().map(|resolve| resolve.equal.clone());
+        if rule.order != self.rule.order
+            || rule.supersede_key != self.rule.supersede_key
+            || equal(&rule) != equal(&self.rule)
+        {
+            self.newest.clear();
+        }
+        self.failures.clear();
+        self.rule = rule;
+    }
+
+    /// Takes an event of a subscribed type. Afterwards drain `poll_output`.
+    ///
+    /// Due batches close before the event is handled, so a late timer changes nothing.
+    pub fn handle(&mut self, seq: Seq, event: &Arc<Event>, templates: &Templates, now: Timestamp) {
+        self.handle_timeout(templates, now);
+        let scope = event.scope();
+        let weight = Weight::of(&self.rule, event);
+        if let Err(reason) = self.filter(event, now) {
+            return self.end(seq, reason);
+        }
+        if self.is_stale(event) {
+            return self.end(seq, Reason::Stale);
+        }
+        if let Err(reason) = self.dedupe(seq, event, &scope, weight, now) {
+            return self.end(seq, reason);
+        }
+        let Some(batch) = self.batch(seq, event, scope, weight, now) else { return };
+        let Some(batch) = self.limit(batch, weight) else { return };
+        let (batch, states) = self.supersede(batch);
+        self.render(batch, states, weight, templates);
+    }
+
+    /// Closes every batch that is due, each as of its deadline.
+    pub fn handle_timeout(&mut self, templates: &Templates, now: Timestamp) {
+        while let Some(batch) = self.batcher.due(now) {
+            self.leave(batch, templates);
+        }
+    }
+
+    /// Closes the open batches whose scope is `wanted`, because an exchange can take them or no
+    /// further event will come.
+    pub fn close(&mut self, wanted: &dyn Fn(&Scope) -> bool, templates: &Templates, now: Timestamp) {
+        self.handle_timeout(templates, now);
+        for batch in self.batcher.close(wanted, now) {
+            self.leave(batch, templates);
+        }
+    }
+
+    /// Ends the rows of open batches for `scope` that the agent already knows. They stay counted, and
+    /// a subscriber for the user keeps them.
+    pub fn end_known(&mut self, scope: &Scope, is_known: impl Fn(Seq) -> bool) {
+        if self.rule.output.audience != Audience::Agent {
+            return;
+        }
+        for row in self.batcher.withdraw(scope, &mut |row| is_known(row.seq)) {
+            self.end(row.seq, Reason::Known);
+        }
+    }
+
+    /// When to call `handle_timeout` at the latest; `None` while no batch is open.
+    pub fn poll_timeout(&self) -> Option<Timestamp> {
+        self.batcher.poll_timeout()
+    }
+
+    /// The next output, oldest first.
+    pub fn poll_output(&mut self) -> Option<PipelineOutput> {
+        self.outputs.pop_front()
+    }
+
+    fn filter(&mut self, event: &Arc<Event>, now: Timestamp) -> Result<(), Reason> {
+        filter::check(&self.rule, event).map_err(Reason::FilteredOut)?;
+        let Some(condition) = &self.rule.condition else { return Ok(()) };
+        let tested = condition.test(event);
+        if tested.is_ok() {
+            self.failures.succeeded(&FailedPart::Condition);
+        }
+        match tested {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Reason::FilteredOut(FilteredBy::Where)),
+            Err(failure) => {
+                let part = FailedPart::Condition;
+                self.report(Failure { part, line: None, message: failure.message }, now);
+                Err(Reason::FilteredOut(FilteredBy::WhereFailed))
+            }
+        }
+    }
+
+    /// Whether a newer version of the state or the condition of `event` is known. Afterwards this one
+    /// is.
+    fn is_stale(&mut self, event: &Event) -> bool {
+        let rule = &self.rule;
+        let Some(version) = newest::version_of(rule, event) else { return false };
+        let trust = rule.wake.trust_in(event);
+        let equal = rule.resolve.as_ref().map(|resolve| &*resolve.equal);
+        let states = (!rule.supersede_key.is_empty()).then_some((Named::State, &*rule.supersede_key));
+        // The same fields name one key.
+        let equal = equal.filter(|equal| **equal != *rule.supersede_key);
+        let conditions = equal.map(|equal| (newest::name_of_condition(rule), equal));
+        let mut is_stale = false;
+        for (named, fields) in states.into_iter().chain(conditions) {
+            let key = self.key.state(fields, trust, event);
+            is_stale |= self.newest.is_stale(named, key, &version);
+        }
+        is_stale
+    }
+
+    fn dedupe(
+        &mut self,
+        seq: Seq,
+        event: &Arc<Event>,
+        scope: &Scope,
+        weight: Weight,
+        now: Timestamp,
+    ) -> Result<(), Reason> {
+        let Some(rule) = &self.rule.dedupe else { return Ok(()) };
+        let condition = unresolved::condition_of(&self.rule, &mut self.key, seq, event);
+        let key = dedupe::write_key(&mut self.key, rule, scope, event, weight);
+        let verdict = self.dedupe.check(key, rule.window, seq, condition, now);
+        let Verdict::Repeat { of } = verdict else { return Ok(()) };
+        let newest = match rule.keep {
+            Keep::First => None,
+            Keep::Newest => Some(event),
+        };
+        if self.batcher.repeat(&self.rule.batching, scope, of, newest, now) {
+            return Err(Reason::Duplicate { of });
+        }
+        let waits = self.rule.batching.collects() && !is_alone(&self.rule, weight);
+        if newest.is_some() && waits {
+            self.dedupe.renew(key, rule.window, seq, now);
+            return Ok(());
+        }
+        self.deferred.add(scope, DeferredCounts { repeats: 1, suppressed: 0 }, now);
+        Err(Reason::Duplicate { of })
+    }
+
+    /// Adds the event to a batch; critical events are not batched.
+    fn batch(
+        &mut self,
+        seq: Seq,
+        event: &Arc<Event>,
+        scope: Scope,
+        weight: Weight,
+        now: Timestamp,
+    ) -> Option<Batch> {
+        let row = Row { seq, event: Arc::clone(event), repeats: 1 };
+        if is_alone(&self.rule, weight) {
+            return Some(Batch::alone(scope, row, now));
+        }
+        let rule = &self.rule.batching;
+        let group = self.key.start().fields(&rule.group_by, event).finish();
+        let closed = self.batcher.push(rule, &scope, group, row, now);
+        let newest = closed.as_ref().and_then(|batch| batch.rows.last());
+        if newest.is_none_or(|row| row.seq != seq) {
+            self.outputs.push_back(PipelineOutput::Batched { seq });
+        }
+        closed
+    }
+
+    /// Runs the stages after batching on a batch that was open.
+    fn leave(&mut self, batch: Batch, templates: &Templates) {
+        if let Some(batch) = self.limit(batch, Weight::Usual) {
+            let (batch, states) = self.supersede(batch);
+            self.render(batch, states, Weight::Usual, templates);
+        }
+    }
+
+    fn limit(&mut self, batch: Batch, weight: Weight) -> Option<Batch> {
+        let Some(rate) = self.rule.rate.filter(|_| weight != Weight::Escalated) else { return Some(batch) };
+        let Err(retry_at) = self.limiter.try_take(rate, &batch.scope, batch.closed_at) else {
+            return Some(batch);
+        };
+        let suppressed = DeferredCounts { repeats: 0, suppressed: batch.event_count() };
+        self.deferred.add(&batch.scope, suppressed, batch.closed_at);
+        for row in batch.rows {
+            self.end(row.seq, Reason::RateLimited { retry_at });
+        }
+        None
+    }
+
+    /// Ends the rows superseded in their own batch; returns the states of the others.
+    fn supersede(&mut self, mut batch: Batch) -> (Batch, Vec<State>) {
+        let (states, ended) = supersede::supersede(&self.rule, &mut self.key, &mut batch.rows);
+        for seq in ended {
+            self.end(seq, Reason::Superseded);
+        }
+        (batch, states)
+    }
+
+    fn render(&mut self, batch: Batch, states: Vec<State>, weight: Weight, templates: &Templates) {
+        let rule = Arc::clone(&self.rule);
+        let (deferred, now) = (self.deferred.take(&batch.scope), batch.closed_at);
+        let layout = &rule.output.layout;
+        let origins = Origins::of(&batch.rows, &rule.wake);
+        let input = RenderInput { origins: origins.by_row(), ..render_input(&rule, &batch, deferred) };
+        let rendered = layout.render(templates, &input);
+        let sentences = self.say(&rule, &input, now);
+        match rendered.failure {
+            None => self.failures.succeeded(&layout.part()),
+            Some(RenderFailure { line, message }) => {
+                self.report(Failure { part: layout.part(), line, message }, now);
+            }
+        }
+        let (priority, inject_at) = match weight {
+            Weight::Untrusted | Weight::Usual => {
+                rule.wake.lowered(rule.output.priority, rule.output.inject_at, &batch.rows)
+            }
+            Weight::Escalated => (Priority::Critical, InjectionPoint::Immediate),
+        };
+        let requested = rule.output.activation_in(&batch.scope);
+        let activation = rule.wake.activation(requested, priority, &batch.rows);
+        let is_asked = rule.wake.is_asked(&batch.rows);
+        let (severity, raw_bytes) = (batch.severity(), raw_bytes(&batch.rows, deferred));
+        let Conditions { nature, unresolved } = Conditions::of(&rule, &mut self.key, &batch.rows);
+        let events: Vec<Seq> = batch.rows.iter().map(|row| row.seq).collect();
+        let first_id = batch.rows.first().map(|row| &*row.event.id).unwrap_or_default();
+        let notification = Arc::new(Notification {
+            id: notification_id(&rule, &events, first_id),
+            subscriber: rule.id.clone(),
+            scope: batch.scope,
+            priority,
+            inject_at,
+            activation,
+            is_asked,
+            interrupt: rule.output.interrupt,
+            nature,
+            untrusted_source: origins.in_line(),
+            rows_name_sources: rendered.names_sources,
+            severity,
+            content: rendered.content.into(),
+            sentences,
+            tokens: rendered.tokens,
+            raw_bytes,
+            events,
+            states,
+            unresolved,
+            created_at: now,
+            expires_at: rule.ttl.map(|ttl| now + ttl),
+        });
+        self.outputs.push_back(PipelineOutput::Notification(Arc::clone(&notification)));
+        for (number, word) in (1..).zip(rendered.words) {
+            let notification = Arc::clone(&notification);
+            self.outputs.push_back(PipelineOutput::Said { notification, number, word });
+        }
+    }
+
+    /// The words for a person; none if the subscriber has no `sentence`, or it fails.
+    fn say(&mut self, rule: &Subscriber, input: &RenderInput<'_>, now: Timestamp) -> Vec<Arc<str>> {
+        let Some(sentence) = &rule.output.sentence else { return Vec::new() };
+        match sentence.render(input) {
+            Ok(said) => {
+                self.failures.succeeded(&FailedPart::Sentence);
+                said
+            }
+            Err(RenderFailure { line, message }) => {
+                self.report(Failure { part: FailedPart::Sentence, line, message }, now);
+                Vec::new()
+            }
+        }
+    }
+
+    fn end(&mut self, seq: Seq, reason: Reason) {
+        self.outputs.push_back(PipelineOutput::Ended { seq, reason });
+    }
+
+    fn report(&mut self, failure: Failure, now: Timestamp) {
+        if self.failures.should_report(&failure, now) {
+            self.outputs.push_back(PipelineOutput::Failed(failure));
+        }
+    }
+}
+
+/// Whether an event makes a critical notification of its own. An untrusted event never does,
+/// whatever the subscriber's rule is.
+fn is_alone(rule: &Subscriber, weight: Weight) -> bool {
+    match weight {
+        Weight::Untrusted => false,
+        Weight::Usual => rule.output.priority == Priority::Critical,
+        Weight::Escalated => true,
+    }
+}
+
+fn render_input<'a>(rule: &'a Subscriber, batch: &'a Batch, deferred: DeferredCounts) -> RenderInput<'a> {
+    RenderInput {
+        subscriber: &rule.id,
+        subscriber_name: &rule.name,
+        rows: &batch.rows,
+        origins: &[],
+        repeats: deferred.repeats,
+        suppressed: deferred.suppressed,
+        now: batch.closed_at,
+        max_tokens: rule.output.max_tokens,
+    }
+}
+
+/// Size of the payloads represented by a notification, in bytes.
+fn raw_bytes(rows: &[Row], deferred: DeferredCounts) -> u64 {
+    let length = |row: &Row| row.event.payload.as_str().len() as u64;
+    let shown: u64 = rows.iter().map(|row| length(row) * u64::from(row.repeats)).sum();
+    let mean = rows.iter().map(length).sum::<u64>() / (rows.len() as u64).max(1);
+    shown + mean * (u64::from(deferred.repeats) + u64::from(deferred.suppressed))
+}
+
+/// The id of the notification of `events`. The same subscriber and events always have the same id,
+/// so a replay creates no duplicate. Positions are reused after a loss, so the id of the first
+/// event is hashed too.
+///
+/// Shape: `n` and 12 lower-case hex digits, the first 48 bits of a SHA-256.
+fn notification_id(rule: &Subscriber, events: &[Seq], first_id: &str) -> NotificationId {
+    let mut hash = Sha256::new_with_prefix(rule.id.as_str());
+    for seq in events {
+        hash.update([0]);
+        hash.update(seq.0.to_le_bytes());
+    }
+    hash.update([0]);
+    hash.update(first_id);
+    NotificationId::new(&format!("n{}", hex(hash.finalize().iter().take(6))))
+}

@@ -1,0 +1,30 @@
+//! Filters events of a matching type by their envelope: by source and severity.
+
+use std::sync::Arc;
+
+use crate::{event::Event, ledger::FilteredBy, pipeline::rule::Subscriber};
+
+/// Checks `sources`.
+pub(crate) fn check_source(rule: &Subscriber, event: &Event) -> Result<(), FilteredBy> {
+    let is_listed = || rule.sources.iter().any(|source| **source == *event.source);
+    if rule.sources.is_empty() || is_listed() { Ok(()) } else { Err(FilteredBy::Source) }
+}
+
+/// Checks `sources` and `severity_filter`, in that order.
+pub(crate) fn check(rule: &Subscriber, event: &Event) -> Result<(), FilteredBy> {
+    check_source(rule, event)?;
+    if event.severity < rule.severity_min {
+        return Err(FilteredBy::Severity);
+    }
+    Ok(())
+}
+
+/// Checks the whole filter: `sources`, `severity_filter` and `where`.
+pub fn whole(rule: &Subscriber, event: &Arc<Event>) -> Result<(), FilteredBy> {
+    check(rule, event)?;
+    match rule.condition.as_ref().map(|condition| condition.test(event)) {
+        None | Some(Ok(true)) => Ok(()),
+        Some(Ok(false)) => Err(FilteredBy::Where),
+        Some(Err(_)) => Err(FilteredBy::WhereFailed),
+    }
+}

@@ -1,0 +1,218 @@
+//! A subscriber's file as types that exclude invalid values.
+//!
+//! `config` creates these; a pipeline is a running subscriber. This module does not know TOML or
+//! files.
+
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
+
+use strum::{IntoStaticStr, VariantArray};
+
+use crate::{
+    event::{FieldPath, Pattern, Scope, Severity},
+    notification::{
+        Activation, ActiveFor, Audience, InjectionPoint, Interrupt, Priority, SubscriberId, Tokens,
+    },
+    pipeline::{
+        activation::WakeSettings,
+        condition::Condition,
+        render::{Layout, Sentence},
+    },
+    rate::Rate,
+};
+
+/// One subscriber, compiled.
+#[derive(Debug)]
+pub struct Subscriber {
+    /// Unique name.
+    pub id: SubscriberId,
+    /// Name for people.
+    pub name: String,
+    /// Its purpose, for people.
+    pub description: String,
+    /// The author's version of the file; `None` if it names none.
+    pub version: Option<semver::Version>,
+    /// Whether it is enabled, and whether it can be disabled.
+    pub activity: Activity,
+    /// The subscribed event types; at least one.
+    pub types: Vec<Pattern>,
+    /// The accepted sources; all if empty.
+    pub sources: Vec<String>,
+    /// The lowest accepted severity.
+    pub severity_min: Severity,
+    /// `where`.
+    pub condition: Option<Condition>,
+    /// How events are collected.
+    pub batching: Batching,
+    /// The definition of a repeat; `None` if there are none.
+    pub dedupe: Option<DedupeRule>,
+    /// The limit on notifications per time.
+    pub rate: Option<Rate>,
+    /// How long a notification is useful.
+    pub ttl: Option<Duration>,
+    /// The fields that identify a state: a newer event about it replaces a pending older one. Empty
+    /// for no replacement.
+    pub supersede_key: Vec<FieldPath>,
+    /// The end of a condition raised by an event; `None` if each event is an occurrence.
+    pub resolve: Option<ResolveRule>,
+    /// The order of reports about a state or a condition; empty for the order of their arrival.
+    pub order: OrderRule,
+    /// How a batch becomes a notification.
+    pub output: OutputRule,
+    /// The user's limits on the activation of notifications; the same for all subscribers.
+    pub wake: Arc<WakeSettings>,
+    /// Those of later files with the same id, of a core one that they do not replace wholly: this one
+    /// takes the events that none of them takes. Empty for the one of the latest file.
+    pub later: Vec<Arc<Subscriber>>,
+}
+
+/// Whether a subscriber runs. A core one cannot be disabled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activity {
+    /// Always runs.
+    Core,
+    /// Runs, and can be disabled.
+    Enabled,
+    /// Disabled.
+    Disabled,
+}
+
+/// How events are collected into one notification.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Batching {
+    /// Time for collecting events; zero closes a batch at once.
+    pub window: Duration,
+    /// A batch with this many rows closes at once.
+    pub max_size: NonZeroU32,
+    /// The effect of an event on an open window.
+    pub mode: BatchMode,
+    /// One batch for each value of these fields; one batch for all if empty.
+    pub group_by: Vec<FieldPath>,
+}
+
+impl Batching {
+    /// Whether events wait for others.
+    pub fn collects(&self) -> bool {
+        !self.window.is_zero() && self.max_size > NonZeroU32::MIN
+    }
+}
+
+/// The effect of an event on an open window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BatchMode {
+    /// None: the window counts from the first event.
+    Window,
+    /// The event restarts it, until `max_wait` after the first event.
+    Debounce {
+        /// The longest time that a batch stays open.
+        max_wait: Duration,
+    },
+}
+
+/// The definition of a repeat.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DedupeRule {
+    /// The fields whose values, joined, are the key. An event's own `dedupe_key` takes precedence.
+    pub key: Vec<FieldPath>,
+    /// How long after the first event an equal key is a repeat; never zero.
+    pub window: Duration,
+    /// The event that a row of equal events shows.
+    pub keep: Keep,
+}
+
+/// The end of a condition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResolveRule {
+    /// The types of resolving events; at least one. Such an event raises no condition itself.
+    pub by: Vec<Pattern>,
+    /// The fields in which a resolving event must equal the one that raised the condition; if
+    /// empty, it resolves all conditions.
+    pub equal: Vec<FieldPath>,
+}
+
+/// The order of reports about one state or condition.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OrderRule {
+    /// The fields that identify the revision that a report is of, such as its commit. Reports of
+    /// different revisions between which no order is known neither replace nor resolve each other.
+    pub revision: Vec<FieldPath>,
+    /// The fields whose values order reports, the most significant first.
+    pub by: Vec<FieldPath>,
+}
+
+impl OrderRule {
+    /// Whether reports are in the order of their arrival.
+    pub fn is_empty(&self) -> bool {
+        self.revision.is_empty() && self.by.is_empty()
+    }
+}
+
+impl_as_str!(Keep);
+
+/// The event that a row of equal events shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum Keep {
+    /// The first. A later repeat is counted even if the row was already in a notification.
+    #[default]
+    First,
+    /// The newest. If the row was already in a notification, the next event gets its own row.
+    Newest,
+}
+
+/// How a batch becomes a notification.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutputRule {
+    /// The priority of its notifications.
+    pub priority: Priority,
+    /// The point at which they may enter the context.
+    pub inject_at: InjectionPoint,
+    /// How pending ones may act on an agent.
+    pub activation: Activation,
+    /// The scopes in which an active one is active.
+    pub active_for: ActiveFor,
+    /// The effect of critical ones on a running turn.
+    pub interrupt: Interrupt,
+    /// An event of at least this severity makes its notification critical and immediate, bypassing
+    /// batching.
+    pub escalate_at: Option<Severity>,
+    /// How a batch becomes its text.
+    pub layout: Layout,
+    /// How an event becomes words for a person; `None` for the first values of the text.
+    pub sentence: Option<Arc<Sentence>>,
+    /// Most tokens of a notification; further rows are only counted.
+    pub max_tokens: Tokens,
+    /// The recipients of its notifications.
+    pub audience: Audience,
+}
+
+impl OutputRule {
+    /// The activation that it requests for a notification of `scope`.
+    pub fn activation_in(&self, scope: &Scope) -> Activation {
+        match (self.activation, self.active_for, scope) {
+            (Activation::Active, ActiveFor::Session, Scope::Workspace(_) | Scope::All) => Activation::Passive,
+            (own, _, _) => own,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{event::SessionId, pipeline::tests::rule};
+
+    #[test]
+    fn active_for_session_wakes_for_its_session_alone() {
+        use Activation::{Active, Passive, Prompt};
+        let own = || Scope::Session(SessionId::new("s1"));
+        for (activation, active_for, scope, expected) in [
+            (Active, ActiveFor::Session, own(), Active),
+            (Active, ActiveFor::Session, Scope::Workspace("/w".into()), Passive),
+            (Active, ActiveFor::Session, Scope::All, Passive),
+            (Active, ActiveFor::Any, Scope::All, Active),
+            (Prompt, ActiveFor::Session, Scope::All, Prompt),
+        ] {
+            let output = OutputRule { activation, active_for, ..rule().output };
+            assert_eq!(output.activation_in(&scope), expected, "{activation:?} {active_for:?} {scope:?}");
+        }
+    }
+}

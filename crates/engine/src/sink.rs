@@ -1,0 +1,73 @@
+//! Notices for the user, from an agent, a subscriber or a person, and their delivery to each sink.
+//!
+//! A notice is an event (`user.notice`) or a notification with the user as audience. [`Deliveries`]
+//! is a fold over events that decides the delivery: the sinks of a notice, the limits, and the
+//! retries after a failure. A source carries out due deliveries and reports each with `sink.sent`
+//! or `sink.failed`, so a restart continues where it was. A question is a notice with choices;
+//! [`Questions`] is the fold of the answers. docs/design/word.md describes how the parts work
+//! together.
+
+mod choices;
+mod fold;
+mod job;
+mod limits;
+mod not_sent;
+mod notice;
+pub mod progress;
+pub mod question;
+mod questions;
+mod settings;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+pub use self::{
+    choices::Choices,
+    fold::{Deliveries, Verdict},
+    job::{Answered, FAILED, Job, SENT, WAITS},
+    limits::{ALL_PER_MINUTE_MAX, PER_MINUTE_MAX},
+    not_sent::NotSent,
+    notice::{CONTEXT_CHARS_MAX, CONTEXT_DEFAULT, MESSAGE_CHARS_MAX, NOTICE, Notice, Parts, Shown},
+    progress::Progress,
+    question::Question,
+    questions::{QuestionState, Questions},
+    settings::{Apprise, Log, Ntfy, RETRY, Settings, Url, Webhook},
+    text::{Target, clean_line},
+};
+use journal::time::{Timestamp, duration_millis};
+
+use crate::notification::Sink;
+use serde::Deserialize;
+
+/// The payload of a [`SENT`], [`FAILED`] or [`WAITS`] event.
+#[derive(Debug, Deserialize)]
+struct Report {
+    notice: Arc<str>,
+    sink: Sink,
+    failures: u32,
+    #[serde(default)]
+    id: Option<String>,
+    #[serde(default)]
+    error: Option<String>,
+    #[serde(default)]
+    is_final: bool,
+    #[serde(default)]
+    until: Option<Timestamp>,
+}
+
+/// The due jobs, and the settings of the sinks.
+#[derive(Debug, Clone, Default)]
+pub struct Outbound {
+    /// The settings of the sinks.
+    pub settings: Arc<Settings>,
+    /// The due jobs, oldest first.
+    pub jobs: Arc<[Job]>,
+}
+
+/// The time since `then`, such as `40 s ago`.
+pub fn seconds_ago(then: Timestamp, now: Timestamp) -> String {
+    format!("{} s ago", duration_millis(now.since(then)) / 1_000)
+}
