@@ -1,34 +1,11 @@
 //! How many instructions do an event, an exchange and a hook take?
 //!
-//! `cargo bench --bench counts` runs whole processes under valgrind's cachegrind and compares their
-//! counts with `benches/counts.txt`; it fails if a count has moved. `-- --bless` writes the file,
-//! `-- --quick` only shows that it works, and `-- exchange` counts only the kinds with that in
-//! their name. A count does not include the system's work for a process. It does not include the
+//! `cargo bench --bench all -- counts` runs whole processes under valgrind's cachegrind and compares
+//! their counts with `benches/counts.txt`; it fails if a count has moved. `--bless` writes the file,
+//! `--quick` only shows that it works, and `counts exchange` counts only the kinds with that in their
+//! name. A count does not include the system's work for a process. It does not include the
 //! start and the end of a process either: it is the difference that more of the same work makes.
 //! `ASIDE_BENCH_BINARY` names the program.
-#![expect(clippy::print_stdout, reason = "a bench prints its figures")]
-#![expect(clippy::disallowed_methods, reason = "a bench waits for processes")]
-
-#[expect(dead_code, reason = "the other benches use the rest")]
-mod drive;
-#[path = "daemon/events.rs"]
-#[expect(dead_code, reason = "the other benches use the rest")]
-mod events;
-#[path = "daemon/exchanges.rs"]
-#[expect(dead_code, reason = "the other benches use the rest")]
-mod exchanges;
-mod fed;
-#[path = "daemon/hook_input.rs"]
-mod hook_input;
-#[path = "daemon/http.rs"]
-mod http;
-mod pipelines;
-#[path = "daemon/process.rs"]
-#[expect(dead_code, reason = "the other benches use the rest")]
-mod process;
-mod rules;
-#[expect(dead_code, reason = "the other benches use the rest")]
-mod support;
 
 use std::{
     env, fs,
@@ -39,13 +16,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-use events::{Events, Matching};
-use exchanges::AT_ONCE;
-use fed::Fed;
-use http::Connection;
-use process::{Daemon, Home, hook_program, program};
 use rustix::process::{Pid, Signal, kill_process};
-use support::Size;
+
+use crate::{
+    daemon::{
+        events::{Events, Matching},
+        exchanges::{self, AT_ONCE},
+        hook_input,
+        http::Connection,
+        process::{Daemon, Home, hook_program, program},
+    },
+    fed::Fed,
+    pipelines,
+    support::{Size, machine},
+};
 
 /// How far a count may move, in percent. Runs of one program differ by less than 0.1, or by up to 2
 /// where threads wake each other.
@@ -109,10 +93,9 @@ const KINDS: [Kind; 10] = [
     Kind { name: "a hook without a daemon, start to end", units: None, count: |_| hook(false) },
 ];
 
-fn main() {
-    let args: Vec<String> = env::args().skip(1).collect();
+pub(crate) fn run(size: Size, args: &[String]) {
     // This program again, under valgrind.
-    if let [drive, name, events] = args.as_slice()
+    if let [drive, name, events] = args
         && drive == "--drive"
     {
         drive_engine(name, events.parse().expect("a number"));
@@ -120,10 +103,9 @@ fn main() {
     }
     let has = |wanted: &str| args.iter().any(|arg| arg == wanted);
     let wanted = args.iter().find(|arg| !arg.starts_with("--"));
-    let size = Size::from_args();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/counts.txt");
     let known = Counts::read(&path);
-    println!("{}, {}", support::machine(), compiler());
+    println!("{}, {}", machine(), compiler());
     println!("| what | instructions | before | |");
     println!("|---|---|---|---|");
     let (mut counts, mut moved) = (known.clone(), 0);
@@ -231,7 +213,7 @@ fn driven(name: &str, events: usize) -> u64 {
     let counter = Counter::new();
     let own = env::current_exe().expect("this program is a file");
     let mut command = counter.command(Command::new(VALGRIND), &own);
-    let status = command.args(["--drive", name, &events.to_string()]).status();
+    let status = command.args(["counts", "--drive", name, &events.to_string()]).status();
     assert!(status.expect("valgrind is installed").success(), "the engine ran");
     counter.read()
 }

@@ -1,51 +1,29 @@
 //! How fast and how small is the real daemon, and what does a hook cost?
 //!
-//! `cargo bench --bench daemon` runs every theme but `peers`, `-- hook idle` only these, `--
-//! --quick` at a size that only shows that they work. Every figure is of whole processes over real
+//! `cargo bench --bench all -- daemon` runs every theme but `peers`, `daemon hook idle` only these,
+//! `--quick` at a size that only shows that they work. Every figure is of whole processes over real
 //! sockets, next to a floor of the same run: a flush of the same disk, the start of `/bin/true`.
 //! `ASIDE_BENCH_BINARY` names another build of the program, such as the release artefact. `peers`
 //! needs the servers that `scripts/peers` starts.
-#![expect(clippy::print_stdout, reason = "a bench prints its figures")]
-#![expect(clippy::disallowed_methods, reason = "a bench reads the clock, and waits for processes")]
 
-#[path = "daemon/burst.rs"]
 mod burst;
-#[path = "daemon/disk.rs"]
 mod disk;
-#[path = "daemon/events.rs"]
-mod events;
-#[path = "daemon/exchanges.rs"]
-mod exchanges;
-#[path = "daemon/fanout.rs"]
+pub(crate) mod events;
+pub(crate) mod exchanges;
 mod fanout;
-#[path = "daemon/floor.rs"]
 mod floor;
-#[path = "daemon/hook.rs"]
 mod hook;
-#[path = "daemon/hook_input.rs"]
-mod hook_input;
-#[path = "daemon/http.rs"]
-mod http;
-#[path = "daemon/idle.rs"]
+pub(crate) mod hook_input;
+pub(crate) mod http;
 mod idle;
-#[path = "daemon/ingest.rs"]
 mod ingest;
-#[path = "daemon/latency.rs"]
 mod latency;
-#[path = "daemon/peers.rs"]
 mod peers;
-#[path = "daemon/process.rs"]
-mod process;
-#[path = "daemon/reload.rs"]
+pub(crate) mod process;
 mod reload;
-mod report;
-#[path = "daemon/restart.rs"]
 mod restart;
-mod support;
 
-use std::env;
-
-use support::{Size, machine};
+use crate::support::{Size, load, machine};
 
 /// A name, and the function that runs.
 type Theme = (&'static str, fn(Size));
@@ -64,19 +42,18 @@ const THEMES: [Theme; 10] = [
     ("peers", peers::run),
 ];
 
-fn main() {
-    let names: Vec<String> = env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
+pub(crate) fn run(size: Size, args: &[String]) {
+    let names: Vec<&String> = args.iter().filter(|arg| !arg.starts_with("--")).collect();
     for name in &names {
-        let is_known = THEMES.iter().any(|(theme, _)| theme == name);
+        let is_known = THEMES.iter().any(|(theme, _)| theme == *name);
         assert!(is_known, "there is no theme `{name}`; there are {:?}", THEMES.map(|(theme, _)| theme));
     }
-    let size = Size::from_args();
     println!("{}", machine());
     println!("{}", process::program().display());
     for (theme, run) in THEMES {
-        let is_wanted = names.iter().any(|name| name == theme) || (names.is_empty() && theme != "peers");
+        let is_wanted = names.iter().any(|name| *name == theme) || (names.is_empty() && theme != "peers");
         if is_wanted {
-            println!("\n## {theme}, load {}", support::load());
+            println!("\n## {theme}, load {}", load());
             run(size);
         }
     }

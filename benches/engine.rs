@@ -1,19 +1,16 @@
 //! What does an event cost with 10, 100, 1,000 and 10,000 subscribers, of which 5 match?
 //!
-//! `cargo bench --bench engine`, or with `-- --quick` for a size that only shows that it works.
+//! `cargo bench --bench all -- engine`, or with `--quick` for a size that only shows that it works.
 //! Each event goes to 5 pipelines, which batch ten at a time, render and queue. A harness takes the
 //! pending notifications every ten events, and that is a part of the cost. Sizes alternate, so that
 //! a busy moment of the machine affects all of them. Time is the CPU time of this thread.
-#![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
-mod drive;
-mod report;
-mod rules;
-mod support;
-
-use drive::Run;
-use report::row;
-use support::{Size, machine, quantile};
+use crate::{
+    drive::{self, Run},
+    report::row,
+    rules,
+    support::{Size, machine, quantile},
+};
 
 const SUBSCRIBERS: [usize; 4] = [10, 100, 1_000, 10_000];
 const MATCHING: usize = 5;
@@ -23,11 +20,10 @@ const EVENTS: usize = 20_000;
 
 const LAYOUT: &str = "[output.table]\nkey = \"hot\"\ncolumns = [\"order\", \"item\"]";
 
-fn main() {
-    let size = Size::from_args();
+pub(crate) fn run(size: Size, _: &[String]) {
     let largest = size.scale(10_000, 100);
     let counts = SUBSCRIBERS.into_iter().filter(|count| *count <= largest);
-    let mut runs: Vec<(usize, Run)> = counts.map(|count| (count, run(count))).collect();
+    let mut runs: Vec<(usize, Run)> = counts.map(|count| (count, prepared(count))).collect();
     let events = size.scale(EVENTS, 20);
     drive::take_turns(&mut runs, size.rounds(), events);
     println!("{}", machine());
@@ -47,7 +43,7 @@ fn main() {
 }
 
 /// An engine with `subscribers` rules in total, without the shipped ones.
-fn run(subscribers: usize) -> Run {
+fn prepared(subscribers: usize) -> Run {
     let subscribers = (0..subscribers).map(|index| {
         let types = if index < MATCHING { "bench.hot.*".to_owned() } else { format!("bench.cold{index}.*") };
         drive::subscriber(index, &types, "payload.order", LAYOUT)

@@ -1,25 +1,21 @@
 //! How long does a burst of 200 events for all sessions delay an exchange, with 64, 1,000 and 5,000
 //! sessions open?
 //!
-//! `cargo bench --bench fanout`, or with `-- --quick` for a size that only shows that it works.
+//! `cargo bench --bench all -- fanout`, or with `--quick` for a size that only shows that it works.
 //! Only the engine is measured: from the first event of the burst to the answer of an exchange
 //! right behind it, and then exchanges of other sessions, each behind one tick, until every session
 //! has everything. Performance target 18: p99 under 20 ms.
-#![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
-#[expect(dead_code, reason = "the other benches use the rest")]
-mod fed;
-mod rules;
-mod support;
-
+use crate::{
+    fed::{Fed, now},
+    support::{Size, machine, quantile},
+};
 use engine::{
     event::SessionId,
     exchange::Exchange,
     io::{Input, WakeReason},
     notification::InjectionPoint,
 };
-use fed::{Fed, now};
-use support::{Size, machine, quantile};
 
 /// Most sessions that get a notification at the same time, the target's size, and the maximum of
 /// one harness.
@@ -32,8 +28,7 @@ const EVENTS: usize = 200;
 
 const OUTPUT: &str = "priority = \"high\"\ninject_at = \"after_tool\"\n";
 
-fn main() {
-    let size = Size::from_args();
+pub(crate) fn run(size: Size, _: &[String]) {
     let events = size.scale(EVENTS, 10);
     println!("{}", machine());
     println!("{} bursts of {events} events", size.rounds() * BURSTS);

@@ -1,22 +1,18 @@
 //! What does an exchange cost with 1,000,000 notifications pending in 1,000 sessions, against
 //! 1,000?
 //!
-//! `cargo bench --bench pending`, or with `-- --quick` for a size that only shows that it works.
+//! `cargo bench --bench all -- pending`, or with `--quick` for a size that only shows that it works.
 //! Only the engine is measured: an exchange takes one notification of its session in both cases, so
 //! that both write the same text. The two alternate. The bench also prints the memory for each
 //! pending notification.
-#![expect(clippy::print_stdout, reason = "a bench prints its figures")]
-
-mod fed;
-mod report;
-mod rules;
-mod support;
 
 use std::fs;
 
-use fed::Fed;
-use report::row;
-use support::{Size, machine, quantile};
+use crate::{
+    fed::Fed,
+    report::row,
+    support::{Size, machine, quantile},
+};
 
 const SESSIONS: usize = 1_000;
 /// Notifications pending in each session: one, and the default capacity of a queue.
@@ -26,8 +22,7 @@ const EXCHANGES: usize = 1_000;
 
 const OUTPUT: &str = "priority = \"normal\"\ninject_at = \"turn_end\"\n";
 
-fn main() {
-    let size = Size::from_args();
+pub(crate) fn run(size: Size, _: &[String]) {
     let sessions = size.scale(SESSIONS, 10);
     let mut runs: Vec<Run> = Vec::new();
     for each in EACH.map(|each| size.scale(each, 10)) {

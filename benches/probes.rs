@@ -1,7 +1,7 @@
 //! What do probes add to an exchange, at 0, 200 and 1,000 files that the session knows, if nothing
 //! changed?
 //!
-//! `cargo bench --bench probes`, or with `-- --quick` for a size that only shows that it works. The
+//! `cargo bench --bench all -- probes`, or with `--quick` for a size that only shows that it works. The
 //! files are real, the check is the daemon's; next to it is the floor, one `stat` per file. Medians
 //! and 99th percentiles of wall-clock time; the two alternate.
 #![expect(
@@ -10,9 +10,6 @@
     reason = "a bench prints its figures and reads a clock"
 )]
 
-mod report;
-mod support;
-
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -20,6 +17,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::{
+    report::row,
+    support::{Size, load, machine, quantile},
+};
 use aside::server::{Contents, Machine};
 use engine::{
     call::{Call, Touch, TouchKind},
@@ -28,8 +29,6 @@ use engine::{
     probe::{self, Memory, Moment, Settings},
 };
 use journal::time::Timestamp;
-use report::row;
-use support::{Size, load, machine, quantile};
 
 const FILES: [usize; 3] = [0, 200, 1_000];
 /// Targets by the number of files, in microseconds.
@@ -38,8 +37,7 @@ const LOOKS: usize = 400;
 /// Far later than every file, so that all of them have settled.
 const NOW: Timestamp = Timestamp::from_millis(4_000_000_000_000);
 
-fn main() {
-    let size = Size::from_args();
+pub(crate) fn run(size: Size, _: &[String]) {
     println!("{}; {}", machine(), load());
     println!("| known files | a look, p50 | p99 | one `stat` a file, p50 |");
     println!("|---|---|---|---|");

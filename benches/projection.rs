@@ -1,15 +1,13 @@
 //! What does the history cost per event, and how fast is it rebuilt from the journal?
 //!
-//! `cargo bench --bench projection`, or with `-- --quick` for a size that only shows that it works.
+//! `cargo bench --bench all -- projection`, or with `--quick` for a size that only shows that it works.
 //! A journal in memory has events of about 400 bytes of which 1 in 20 matches a subscriber, and an
 //! exchange every 1,000. It is folded without notes, with notes, and with notes that are written;
 //! the three alternate. Time is the CPU time of this thread.
-#![expect(clippy::print_stdout, reason = "a bench prints its figures")]
-
-mod support;
 
 use std::{path::Path, sync::Arc};
 
+use crate::support::{Size, machine, quantile};
 use aside::{
     config::layers::{LayerKind, SourceFile, Sources},
     daemon::{fold::Fold, rules::RulesStore},
@@ -26,7 +24,6 @@ use journal::{
     AppendBatch, Journal, JournalSettings, Level, RecordKind, memory::MemoryFiles, time::Timestamp,
 };
 use rustix::time::{ClockId, clock_gettime};
-use support::{Size, machine, quantile};
 
 const EVENTS: usize = 200_000;
 /// One in so many events matches.
@@ -46,8 +43,7 @@ enum Kind {
     Written,
 }
 
-fn main() {
-    let size = Size::from_args();
+pub(crate) fn run(size: Size, _: &[String]) {
     let events = size.scale(EVENTS, 50);
     let folder = tempfile::tempdir().expect("a folder");
     let journal = journal(folder.path(), events);

@@ -1,33 +1,25 @@
 //! What does an event cost from the journal to the text, rendering included?
 //!
-//! `cargo bench --bench render`, or with `-- --quick` for a size that only shows that it works.
+//! `cargo bench --bench all -- render`, or with `--quick` for a size that only shows that it works.
 //! Each event matches 5 subscribers; each makes one table of every ten events, and a harness takes
 //! the 5 tables in one injection. So the cost of an event has half a table of ten rows, and
 //! matching, dedupe, batching, the queue and the release. The kinds of template alternate, so that
 //! a busy moment of the machine affects all of them. Time is the CPU time of this thread.
 //!
-//! With the name of a kind, such as `-- shipped`, only that kind runs, for a profiler.
-#![expect(clippy::print_stdout, reason = "a bench prints its figures")]
+//! With the name of a kind, such as `-- render shipped`, only that kind runs, for a profiler.
 
-mod drive;
-mod pipelines;
-mod report;
-mod rules;
-mod support;
-
-use std::env;
-
-use drive::Run;
-use pipelines::{MATCHING, looping, shipped};
-use report::row;
-use support::{Size, machine, quantile};
+use crate::{
+    drive::{self, Run},
+    pipelines::{MATCHING, looping, shipped},
+    report::row,
+    support::{Size, machine, quantile},
+};
 
 /// Events per round and kind.
 const EVENTS: usize = 20_000;
 
-fn main() {
-    let size = Size::from_args();
-    let wanted = env::args().skip(1).find(|arg| !arg.starts_with("--"));
+pub(crate) fn run(size: Size, args: &[String]) {
+    let wanted = args.iter().find(|arg| !arg.starts_with("--"));
     let mut runs: Vec<(&str, Run)> = vec![("shipped", shipped()), ("loop", looping())];
     runs.retain(|(name, _)| wanted.as_deref().is_none_or(|wanted| wanted == *name));
     let events = size.scale(EVENTS, 20);

@@ -1,15 +1,13 @@
 //! What does a snapshot cost for each pending notification: bytes, time to write it, time to read
 //! it?
 //!
-//! `cargo bench --bench snapshots`, or with `-- --quick` for a size that only shows that it works.
+//! `cargo bench --bench all -- snapshots`, or with `--quick` for a size that only shows that it works.
 //! A thousand sessions have a thousand notifications pending each: once the same thousand, once a
 //! million of their own. The event loop waits for the write. Time is the CPU time of this thread.
-#![expect(clippy::print_stdout, reason = "a bench prints its figures")]
-
-mod support;
 
 use std::sync::Arc;
 
+use crate::support::{Size, machine, quantile};
 use aside::config::{
     compile::compile,
     layers::{LayerKind, SourceFile, Sources},
@@ -23,7 +21,6 @@ use engine::{
 };
 use journal::time::Timestamp;
 use rustix::time::{ClockId, clock_gettime};
-use support::{Size, machine, quantile};
 
 const SESSIONS: usize = 1_000;
 const PENDING: usize = 1_000;
@@ -41,8 +38,7 @@ priority = "normal"
 inject_at = "turn_end"
 "#;
 
-fn main() {
-    let size = Size::from_args();
+pub(crate) fn run(size: Size, _: &[String]) {
     let [sessions, pending] = [size.scale(SESSIONS, 20), size.scale(PENDING, 20)];
     println!("{}", machine());
     println!("{} rounds, {sessions} sessions with {pending} pending each, medians", size.rounds());

@@ -1,15 +1,13 @@
 //! How many tokens does a notification cost against the same data as compact JSON, and a storm
 //! against appending all of it?
 //!
-//! `cargo bench --bench tokens`. Nothing is timed: the figures are estimates of the estimator for
+//! `cargo bench --bench all -- tokens`. Nothing is timed: the figures are estimates of the estimator for
 //! budgets, and the same on every machine. The bounds that must hold are in
 //! `tests/it/templates.rs`.
-#![expect(clippy::print_stdout, reason = "a bench prints its figures")]
-
-mod report;
 
 use std::sync::Arc;
 
+use crate::{report::row as target, support::Size};
 use aside::config::{compile::compile, layers::Sources};
 use engine::{
     event::{Event, Payload, Seq},
@@ -17,7 +15,6 @@ use engine::{
     pipeline::{render::RenderInput, row::Row},
     rules::CompiledRules,
 };
-use report::row as target;
 use serde_json::{Value, json};
 use toon::tokens;
 
@@ -53,7 +50,7 @@ const SHAPES: [Shape; 5] = [
     ),
 ];
 
-fn main() {
+pub(crate) fn run(_: Size, _: &[String]) {
     let rules = shipped();
     println!("| template | rows | tokens | the same as compact JSON | difference |");
     println!("|---|---|---|---|---|");

@@ -6,11 +6,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{
+use super::{
     events::{Events, Matching},
     exchanges,
     http::Connection,
     process::Home,
+};
+use crate::{
     report::row,
     support::{Size, quantile},
 };

@@ -8,13 +8,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{
+use super::{
     events::{EVENT_BYTES, Events, Matching},
     http::Connection,
     process::Home,
-    report::row,
-    support::Size,
 };
+use crate::{report::row, support::Size};
 
 const EVENTS: usize = 1_000_000;
 const BATCH: usize = 1_000;

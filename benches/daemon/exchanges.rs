@@ -6,7 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{http::Connection, process::Home, support::quantile};
+use super::{http::Connection, process::Home};
+use crate::support::quantile;
 
 /// A subscriber's file that makes a notification of every event of its type immediately.
 pub(crate) const AT_ONCE: (&str, &str) = (

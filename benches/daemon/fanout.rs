@@ -2,10 +2,12 @@
 
 use std::thread;
 
-use crate::{
+use super::{
     exchanges::{AT_ONCE, spread, timed},
     http::Connection,
     process::Home,
+};
+use crate::{
     report::row,
     support::{Size, quantile},
 };

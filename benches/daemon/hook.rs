@@ -15,11 +15,13 @@ use std::{
     time::Instant,
 };
 
-use crate::{
+use super::{
     events::{Events, Matching},
     hook_input,
     http::Connection,
     process::{Home, children_cpu_micros, hook_program, program},
+};
+use crate::{
     report::row,
     support::{Size, quantile},
 };

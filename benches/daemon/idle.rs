@@ -5,8 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::process::{Home, program};
 use crate::{
-    process::{Home, program},
     report::row,
     support::{Size, quantile},
 };

@@ -5,11 +5,13 @@
 
 use std::{collections::VecDeque, time::Instant};
 
-use crate::{
+use super::{
     events::{EVENT_BYTES, Events, Matching},
     floor::Floors,
     http::Connection,
     process::{Daemon, Home},
+};
+use crate::{
     report::row,
     support::{Size, quantile},
 };

@@ -2,11 +2,8 @@
 
 use std::time::Instant;
 
+use super::{exchanges::AT_ONCE, floor::Floors, http::Connection, process::Home};
 use crate::{
-    exchanges::AT_ONCE,
-    floor::Floors,
-    http::Connection,
-    process::Home,
     report::row,
     support::{Size, quantile},
 };

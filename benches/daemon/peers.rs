@@ -12,11 +12,13 @@ use std::{
     time::Instant,
 };
 
-use crate::{
+use super::{
     events::{Events, Matching},
     http::Connection,
     ingest::Load,
     process::Home,
+};
+use crate::{
     report::row,
     support::{Size, quantile},
 };

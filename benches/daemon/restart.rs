@@ -6,10 +6,12 @@ use std::{env, fs, time::Instant};
 
 use journal::JournalSettings;
 
-use crate::{
+use super::{
     events::{Events, Matching},
     http::Connection,
     process::Home,
+};
+use crate::{
     report::row,
     support::{Size, quantile},
 };
