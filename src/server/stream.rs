@@ -19,9 +19,10 @@ use axum::{
         sse::{Event as SseEvent, KeepAlive, Sse},
     },
 };
+use futures_util::stream;
 use serde::Deserialize;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use tokio_stream::StreamExt;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio_stream::{Stream, StreamExt};
 
 #[cfg(test)]
 use crate::wire::{error::ErrorBody, event::EventView};
@@ -29,7 +30,6 @@ use journal::{ReadError, Reader, record::Record};
 
 use crate::{
     harness::kind::Kind,
-    produced::produced,
     records,
     server::{
         App,
@@ -110,7 +110,7 @@ pub(crate) async fn events(
     // Positions begin with 1.
     let next = from.max(Seq::ZERO.next());
     let reader = app.journal.read_from(next);
-    let mut tail = Tail {
+    let tail = Tail {
         app,
         next,
         reader,
@@ -121,20 +121,12 @@ pub(crate) async fn events(
         history: History::Unread,
         _place: place,
     };
-    Ok(respond(|events| async move {
-        while let Some(event) = tail.next().await
-            && events.send(event).await.is_ok()
-        {}
-    }))
+    Ok(respond(stream::unfold(tail, |mut tail| async move { Some((tail.next().await?, tail)) })))
 }
 
-fn respond<W: Future<Output = ()> + Send + 'static>(
-    work: impl FnOnce(mpsc::Sender<SseEvent>) -> W + 'static,
-) -> Response {
+fn respond(events: impl Stream<Item = SseEvent> + Send + 'static) -> Response {
     // Comment lines every 15 seconds (the default) allow either side to detect a lost connection.
-    Sse::new(produced(1, work).map_while(Result::ok).map(Ok::<_, Infallible>))
-        .keep_alive(KeepAlive::default())
-        .into_response()
+    Sse::new(events.map(Ok::<_, Infallible>)).keep_alive(KeepAlive::default()).into_response()
 }
 
 struct Filter {
@@ -330,7 +322,7 @@ pub(crate) async fn session(
     Params(params): Params<QueueParams>,
 ) -> Result<Response, ApiError> {
     let place = app.registry.follow()?;
-    let mut queue = match params.wake_route {
+    let queue = match params.wake_route {
         Some(RouteParam::Monitor) => {
             let client = params.client().map_err(ApiError::bad)?;
             let session = session_of(&app, id, client.harness.name.as_deref()).await?;
@@ -344,11 +336,7 @@ pub(crate) async fn session(
             Queue::of(app, session, place).await?
         }
     };
-    Ok(respond(|events| async move {
-        while let Some(event) = queue.next().await
-            && events.send(event).await.is_ok()
-        {}
-    }))
+    Ok(respond(stream::unfold(queue, |mut queue| async move { Some((queue.next().await?, queue)) })))
 }
 
 /// The current queue state; empty for a session that a monitor's client has not opened yet.
