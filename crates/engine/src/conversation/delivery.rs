@@ -59,8 +59,8 @@ impl Sessions {
         let is_quiet = self.table.get(session).leaves_wake_to(woken);
         self.with_queue(session, |injector| {
             let id = notification.id;
-            if injector.push(notification) {
-                injector.set_quiet(&id, is_quiet);
+            if injector.push(notification) && is_quiet {
+                injector.set_quiet(&id, true);
             }
         });
     }

@@ -248,8 +248,9 @@ impl Sessions {
             if session.is_concerned_by_broadcast(notification)
                 && session.injector.push(Arc::clone(notification))
             {
-                let is_quiet = session.leaves_wake_to(self.fanout.woken_for(number));
-                session.injector.set_quiet(&notification.id, is_quiet);
+                if session.leaves_wake_to(self.fanout.woken_for(number)) {
+                    session.injector.set_quiet(&notification.id, true);
+                }
                 is_new = true;
             }
         }
