@@ -20,7 +20,13 @@ pub(super) struct Group<'a> {
     pub(super) head: Fields<'a>,
     parts: Vec<Part<'a>>,
     /// The rows, if the parts are a table.
-    rows: Option<Vec<Map<String, Value>>>,
+    rows: Option<Rows<'a>>,
+}
+
+/// The names of columns, and the cells of each row, as they are written.
+struct Rows<'a> {
+    names: Vec<&'a str>,
+    cells: Vec<Vec<&'a str>>,
 }
 
 /// The items in their order, each part with its head; equal heads that follow each other once.
@@ -58,15 +64,17 @@ fn length(entries: &[Entry<'_>]) -> usize {
 }
 
 /// The parts as rows; `None` if they have different keys, or a value that is not a scalar.
-fn table(parts: &[Part<'_>]) -> Option<Vec<Map<String, Value>>> {
-    let keys: Vec<&str> = parts.first()?.flat_keys()?.collect();
-    let has_keys = |part: &Part<'_>| part.flat_keys().is_some_and(|of| of.eq(keys.iter().copied()));
-    if keys.is_empty() || !parts.iter().all(has_keys) {
-        return None;
+fn table<'a>(parts: &[Part<'a>]) -> Option<Rows<'a>> {
+    let (names, first): (Vec<&str>, Vec<&str>) = parts.first()?.scalars()?.into_iter().unzip();
+    let mut cells = vec![first];
+    for part in parts.iter().skip(1) {
+        let (keys, row): (Vec<&str>, Vec<&str>) = part.scalars()?.into_iter().unzip();
+        if keys != names {
+            return None;
+        }
+        cells.push(row);
     }
-    let rows: Vec<Map<String, Value>> = parts.iter().map(Part::value).collect();
-    let is_scalar = |value: &Value| !value.is_array() && !value.is_object();
-    rows.iter().flat_map(Map::values).all(is_scalar).then_some(rows)
+    Some(Rows { names, cells })
 }
 
 impl<'a> Entry<'a> {
@@ -104,12 +112,11 @@ impl<'a> Entry<'a> {
 impl Group<'_> {
     /// Appends the contents as one list, after `indent`.
     pub(super) fn write_list(&self, document: &mut String, indent: &str) {
-        if let Some(rows) = &self.rows {
-            let names: Vec<&str> = rows.first().into_iter().flat_map(Map::keys).map(String::as_str).collect();
+        if let Some(Rows { names, cells }) = &self.rows {
             let mut table = String::new();
-            toon::write_table(&mut table, LIST, &names, rows.len(), |out, row, column| {
-                let cell = rows.get(row).and_then(|row| row.values().nth(column));
-                toon::write_scalar(out, cell.unwrap_or(&Value::Null));
+            toon::write_table(&mut table, LIST, names, cells.len(), |out, row, column| {
+                let cell = cells.get(row).and_then(|row| row.get(column));
+                out.push_str(cell.expect("each row has a cell for each name"));
             });
             return toon::lines(&table).for_each(|line| push_line(document, indent, line));
         }

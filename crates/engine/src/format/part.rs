@@ -145,12 +145,12 @@ impl<'a> Part<'a> {
         Self::new(Content::Read { lines, value: Map::from_iter([(UNNAMED.to_owned(), value)]) })
     }
 
-    /// The keys of a flat content; nothing is decoded.
-    pub(super) fn flat_keys(&self) -> Option<impl Iterator<Item = &str>> {
-        match &self.content {
-            Content::Flat(text) => Some(toon::lines(text).filter_map(bare_key)),
-            Content::Read { .. } => None,
-        }
+    /// The keys of a flat content and its values, as they are written; `None` if one is not a
+    /// scalar, or there are none. Nothing is decoded: a scalar is written in a row as in a field.
+    pub(super) fn scalars(&self) -> Option<Vec<(&'a str, &'a str)>> {
+        let Content::Flat(text) = self.content else { return None };
+        let fields = || toon::lines(text).map(scalar_field).collect::<Option<Vec<_>>>();
+        fields().filter(|fields| !self.is_nested && !fields.is_empty())
     }
 
     /// Whether its lines have the same meaning in any position.
@@ -201,6 +201,13 @@ fn bare_key(line: &str) -> Option<&str> {
         return None;
     }
     line.get(..memchr::memchr2(b':', b'[', line.as_bytes())?)
+}
+
+/// The key and the value of a line of a flat document; `None` if the value has lines of its own.
+fn scalar_field(line: &str) -> Option<(&str, &str)> {
+    let key = bare_key(line)?;
+    let value = line.get(key.len()..)?.strip_prefix(": ")?;
+    Some((key, value))
 }
 
 /// Whether a document consists of fields, so that more can be added; a table at the root does not.
