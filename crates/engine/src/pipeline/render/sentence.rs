@@ -51,9 +51,13 @@ impl Sentence {
             let mut clean = CleanRows::new(std::slice::from_ref(row));
             let events = clean.events(CHARS_MAX);
             let words = self.0.words(input, &events, &clean.account).map_err(failure)?;
-            let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
-            if !words.is_empty() {
-                said.push(cut_text(words.into(), CHARS_MAX).into());
+            let mut line = String::with_capacity(words.len());
+            for word in words.split_whitespace() {
+                line.extend((!line.is_empty()).then_some(' '));
+                line.push_str(word);
+            }
+            if !line.is_empty() {
+                said.push(cut_text(line.into(), CHARS_MAX).into());
             }
         }
         Ok(said)

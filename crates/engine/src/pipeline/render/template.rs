@@ -27,7 +27,7 @@ use super::{
     RenderInput, TemplateError,
     assemble::{
         self, Misfit,
-        placeholders::{Placeholder, Placeholders},
+        placeholders::{OPEN, Placeholder, Placeholders},
     },
     draft::{Attempt, Body, Draft, Printed as Counts},
     table::{
@@ -74,6 +74,14 @@ static EVENT_ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     environment
 });
 
+/// For plain text.
+static SENTENCE_ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
+    let mut environment = sandbox::environment(UndefinedBehavior::Chainable, FUEL);
+    environment.set_formatter(print_words);
+    filters::add_to(&mut environment);
+    environment
+});
+
 /// For templates with the filter `optional`: an absent value is nothing in every operation, and
 /// printing one without the filter is a failure.
 static OPTIONAL_ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
@@ -109,7 +117,8 @@ impl View {
         match self {
             Self::Batch if checked.filters.contains(filters::OPTIONAL) => &OPTIONAL_ENVIRONMENT,
             Self::Batch => &ENVIRONMENT,
-            Self::Event | Self::Sentence => &EVENT_ENVIRONMENT,
+            Self::Event => &EVENT_ENVIRONMENT,
+            Self::Sentence => &SENTENCE_ENVIRONMENT,
         }
     }
 
@@ -231,6 +240,9 @@ impl Template {
         let compiled = self.compiled().map_err(unusable)?;
         let Ran { text, placeholders, said: _ } =
             compiled.execute(&compiled.program, input, events, account)?;
+        if placeholders.is_empty() {
+            return Ok(text);
+        }
         placeholders.expand(&text).map_err(|_| Attempt::TooBig)
     }
 }
@@ -417,6 +429,19 @@ fn print_what_is_there(
     }
     let value = filters::optional(state, value)?;
     print(out, state, &value)
+}
+
+/// Like [`print_what_is_there`], for plain text: a text is written as it is.
+fn print_words(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Printed) -> Result<(), Error> {
+    match value.as_str().filter(|text| !value.is_safe() && !text.contains(OPEN)) {
+        Some(text) => {
+            account::spend_text(state, text.len())?;
+            filters::note_printed(state, text.len())?;
+            Ok(out.write_str(text)?)
+        }
+        None if value.is_undefined() || value.is_none() => Ok(()),
+        None => print_what_is_there(out, state, value),
+    }
 }
 
 fn print_own(out: &mut Output<'_>, state: &mut State<'_, '_>, own: &OwnText) -> Result<(), Error> {

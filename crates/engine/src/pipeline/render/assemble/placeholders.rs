@@ -90,10 +90,7 @@ impl Placeholders {
     /// Stores `placeholder` and returns its text in the output.
     pub(in crate::pipeline::render) fn push(&mut self, placeholder: Placeholder) -> Result<String, TooMuch> {
         let length = placeholder.length();
-        self.bytes += 1 + length;
-        if self.bytes > PRINTED_BYTES_MAX {
-            return Err(TooMuch);
-        }
+        self.count(length)?;
         self.longest = self.longest.max(length);
         let number = self.all.len().to_string();
         self.all.push(placeholder);
@@ -102,6 +99,17 @@ impl Placeholders {
         text.push_str(&number);
         text.push(CLOSE);
         Ok(text)
+    }
+
+    /// Counts a printed value of so many bytes.
+    pub(in crate::pipeline::render) fn count(&mut self, bytes: usize) -> Result<(), TooMuch> {
+        self.bytes += 1 + bytes;
+        if self.bytes > PRINTED_BYTES_MAX { Err(TooMuch) } else { Ok(()) }
+    }
+
+    /// Whether there is none in the output.
+    pub(in crate::pipeline::render) fn is_empty(&self) -> bool {
+        self.all.is_empty()
     }
 
     /// Splits text into its own parts and the placeholders between them; an invalid placeholder is

@@ -56,6 +56,12 @@ pub(super) fn keep(state: &mut State<'_, '_>, placeholder: Placeholder) -> Resul
     placeholders.push(placeholder).map_err(|_| Error::new(ErrorKind::WriteFailure, TOO_MUCH))
 }
 
+/// Counts a text that is printed without a placeholder.
+pub(super) fn note_printed(state: &mut State<'_, '_>, bytes: usize) -> Result<(), Error> {
+    let placeholders = state.get_or_insert_extension_with(Placeholders::default);
+    placeholders.count(bytes).map_err(|_| Error::new(ErrorKind::WriteFailure, TOO_MUCH))
+}
+
 fn kept(state: &mut State<'_, '_>, placeholder: Placeholder) -> Result<Printed, Error> {
     keep(state, placeholder).map(Printed::from_safe_string)
 }
