@@ -1,4 +1,4 @@
-//! Delivers notices to the sinks: one at a time to each sink, in their order (docs/design/word.md).
+//! Delivers notices to the sinks: one at a time to each sink, in their order (docs/design/notices.md).
 //!
 //! The engine decides which are due. The result of an attempt is published as `sink.sent` or
 //! `sink.failed`, and the engine decides what follows. An attempt that takes too long is ended,

@@ -4,7 +4,7 @@
 //! is a fold over events that decides the delivery: the sinks of a notice, the limits, and the
 //! retries after a failure. A source carries out due deliveries and reports each with `sink.sent`
 //! or `sink.failed`, so a restart continues where it was. A question is a notice with choices;
-//! [`Questions`] is the fold of the answers. docs/design/word.md describes how the parts work
+//! [`Questions`] is the fold of the answers. docs/design/notices.md describes how the parts work
 //! together.
 
 mod choices;
