@@ -55,13 +55,32 @@ impl OwnType {
     }
 }
 
+/// A bit for each letter that begins a pattern, the lowest for `a`.
+const FIRST_LETTERS: u32 = first_letters(&OWN_TYPES);
+
+const fn first_letters(types: &[OwnType]) -> u32 {
+    match types {
+        [first, others @ ..] => letter(first.pattern) | first_letters(others),
+        [] => 0,
+    }
+}
+
+/// The bit of the first letter of a type; none for another character.
+const fn letter(event_type: &str) -> u32 {
+    match event_type.as_bytes() {
+        [first @ b'a'..=b'z', ..] => 1 << (*first - b'a'),
+        _ => 0,
+    }
+}
+
 /// The part of aside that makes events of this type; `None` if other producers may.
 ///
-/// Does not allocate: it is called for each published event.
+/// Neither allocates nor searches for most types: it is called for each published event.
 pub fn maker_of(event_type: &str) -> Option<&'static str> {
-    let first = event_type.as_bytes().first();
-    let is_near = |own: &&OwnType| own.pattern.as_bytes().first() == first;
-    OWN_TYPES.iter().filter(is_near).find(|own| own.matches(event_type)).map(|own| own.maker)
+    if FIRST_LETTERS & letter(event_type) == 0 {
+        return None;
+    }
+    OWN_TYPES.iter().find(|own| own.matches(event_type)).map(|own| own.maker)
 }
 
 /// The error for a type that only aside makes; `None` if other producers may make it.
